@@ -1,0 +1,110 @@
+"""Everything that can go wrong, in three short parts: what happened, where, what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class TrainyardError(Exception):
+    """An error a user can act on; each kind has its own exit code (design.md, section 9)."""
+
+    exit_code: ClassVar[int] = 70
+
+    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.hint = hint
+
+    def lines(self) -> list[str]:
+        """Return the message as a user reads it, one part a line."""
+        parts = [self.what]
+        if self.where:
+            parts.append(f"  at {self.where}")
+        if self.hint:
+            parts.append(f"  -> {self.hint}")
+        return parts
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with a request: where it stands, what it says, what was expected."""
+
+    where: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}"
+
+
+class RequestError(TrainyardError):
+    """The request is wrong: a file, a flag. Carries every problem at once."""
+
+    exit_code = 2
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        problems: tuple[Problem, ...] = (),
+        where: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.problems = problems
+
+    def lines(self) -> list[str]:
+        """Return what is wrong, then one bullet a problem, then what to do."""
+        parts = [self.what]
+        if self.where:
+            parts.append(f"  at {self.where}")
+        parts += [f"  - {problem}" for problem in self.problems]
+        if self.hint:
+            parts.append(f"  -> {self.hint}")
+        return parts
+
+
+class JobFailedError(TrainyardError):
+    """The job ran, and failed or was stopped."""
+
+    exit_code = 1
+
+
+class PrerequisiteError(TrainyardError):
+    """This machine or account lacks something."""
+
+    exit_code = 3
+
+
+class NotReadyError(TrainyardError):
+    """Something did not become ready in time; says what was last seen."""
+
+    exit_code = 4
+
+
+class SmokeError(TrainyardError):
+    """A smoke test failed; nothing was dispatched."""
+
+    exit_code = 5
+
+
+class OutsideError(TrainyardError):
+    """An outside system refused or broke."""
+
+    exit_code = 6
+
+
+class LeftoverError(TrainyardError):
+    """Something is left after `cluster.down`."""
+
+    exit_code = 7
+
+
+class InterruptedRunError(TrainyardError):
+    """The user interrupted a waiting command."""
+
+    exit_code = 130

@@ -1,0 +1,157 @@
+"""The step, and the one loop that runs a list of them: ask, change, ask again.
+
+No exit code of an outside system is believed. A step is done when its own question says so, and only then.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from trainyard.errors import NotReadyError, TrainyardError
+
+PlannedState = Literal["already", "would", "after"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an outside system says: whether the step holds, and what was seen."""
+
+    holds: bool
+    seen: str = ""
+
+
+YES = Answer(True)
+
+
+def no(seen: str) -> Answer:
+    """Return "not yet", with what was seen instead."""
+    return Answer(False, seen)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that should hold.
+
+    `done` only reads. `do` makes it so, may be repeated, and is called only if `done` said no.
+    `deadline` is how long `done` may take to hold after `do`, in seconds. `after` names the step without which
+    `done` cannot be asked yet: a plan prints it instead of asking.
+    """
+
+    title: str
+    done: Callable[[], Answer]
+    do: Callable[[], None]
+    deadline: float = 60.0
+    every: float = 0.2
+    after: str | None = None
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What became of a step."""
+
+    title: str
+    changed: bool
+    seconds: float
+    seen: str = ""
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """What a step would do, if it were run now."""
+
+    title: str
+    state: PlannedState
+    seen: str = ""
+
+
+class Progress(Protocol):
+    """Whoever shows a person what happens."""
+
+    def started(self, title: str) -> None:
+        """A step begins."""
+
+    def saw(self, title: str, seen: str) -> None:
+        """A step waits, and this is what it last saw."""
+
+    def finished(self, result: StepResult) -> None:
+        """A step holds."""
+
+    def failed(self, title: str, seconds: float) -> None:
+        """A step broke; the error follows."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Time as an argument, so that the loop can be tested without waiting."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+def run(steps: Sequence[Step], progress: Progress, *, dry: bool = False, clock: Clock | None = None) -> list[StepResult]:
+    """Make every step hold, in order; stop at the first that cannot.
+
+    Raises NotReadyError when a deadline passes, and whatever the step's own calls raise.
+    """
+    clock = clock or Clock()
+    return [_run_one(step, progress, dry=dry, clock=clock) for step in steps]
+
+
+def plan(steps: Sequence[Step]) -> list[PlannedStep]:
+    """Ask every step whether it holds; change nothing."""
+    return list(_planned(steps))
+
+
+def _planned(steps: Sequence[Step]) -> Iterator[PlannedStep]:
+    missing: set[str] = set()
+    for step in steps:
+        if step.after in missing:
+            missing.add(step.title)
+            yield PlannedStep(step.title, "after", seen=f"after: {step.after}")
+            continue
+        answer = step.done()
+        if not answer.holds:
+            missing.add(step.title)
+        yield PlannedStep(step.title, "already" if answer.holds else "would", seen=answer.seen)
+
+
+def _run_one(step: Step, progress: Progress, *, dry: bool, clock: Clock) -> StepResult:
+    began = clock.now()
+    progress.started(step.title)
+    try:
+        answer = step.done()
+        changed = not answer.holds
+        if changed and not dry:
+            step.do()
+            answer = _wait(step, progress, clock)
+    except BaseException:
+        progress.failed(step.title, clock.now() - began)
+        raise
+    result = StepResult(step.title, changed, clock.now() - began, answer.seen)
+    progress.finished(result)
+    return result
+
+
+def _wait(step: Step, progress: Progress, clock: Clock) -> Answer:
+    """Ask until the step holds or its deadline passes."""
+    give_up = clock.now() + step.deadline
+    while True:
+        answer = step.done()
+        if answer.holds:
+            return answer
+        if clock.now() >= give_up:
+            raise NotReadyError(
+                f"{step.title}: not done after {step.deadline:.0f} s",
+                where=f"last seen: {answer.seen}" if answer.seen else None,
+                hint="Repeat the same command: it continues from here.",
+            )
+        progress.saw(step.title, answer.seen)
+        clock.sleep(step.every)
+
+
+def describe(error: TrainyardError) -> str:
+    """Return an error as one line, for a step that reports several hosts."""
+    return " ".join(part.strip() for part in error.lines())

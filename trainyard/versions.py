@@ -1,0 +1,4 @@
+"""Every pinned version, in one place."""
+
+RAY = "2.60.0"
+RUNNER_PROTOCOL = 1
