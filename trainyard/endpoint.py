@@ -1,0 +1,30 @@
+"""Where a cluster answers, and what it promised: all that dispatch and smoke ever know about one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class ExpectedNode:
+    """A Ray node that the cluster file asks for."""
+
+    name: str
+    group: str
+    cpus: int | None
+    gpus: int = 0
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One way in: an HTTP address and a token.
+
+    `expected` and `ray_version` are None for a cluster that somebody else runs: nothing was promised there.
+    """
+
+    cluster: str
+    address: str
+    token: str | None = field(default=None, repr=False)
+    simulated_gpus: bool = False
+    expected: tuple[ExpectedNode, ...] | None = None
+    ray_version: str | None = None
