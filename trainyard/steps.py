@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from trainyard.errors import NotReadyError, TrainyardError
+from trainyard.errors import NotReadyError
 
 PlannedState = Literal["already", "would", "after"]
 
@@ -91,7 +91,9 @@ class Clock:
     sleep: Callable[[float], None] = time.sleep
 
 
-def run(steps: Sequence[Step], progress: Progress, *, dry: bool = False, clock: Clock | None = None) -> list[StepResult]:
+def run(
+    steps: Sequence[Step], progress: Progress, *, dry: bool = False, clock: Clock | None = None
+) -> list[StepResult]:
     """Make every step hold, in order; stop at the first that cannot.
 
     Raises NotReadyError when a deadline passes, and whatever the step's own calls raise.
@@ -150,8 +152,3 @@ def _wait(step: Step, progress: Progress, clock: Clock) -> Answer:
             )
         progress.saw(step.title, answer.seen)
         clock.sleep(step.every)
-
-
-def describe(error: TrainyardError) -> str:
-    """Return an error as one line, for a step that reports several hosts."""
-    return " ".join(part.strip() for part in error.lines())

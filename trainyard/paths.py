@@ -1,0 +1,86 @@
+"""Where things are: the user's directories first, then what Trainyard ships, then what it keeps about a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from trainyard.errors import Problem, RequestError
+from trainyard.suggest import did_you_mean
+
+SHIPPED_DIRECTORIES = ("clusters", "jobs")
+DEFAULT_CLUSTER = "local"
+
+
+def shipped(directory: str) -> Path:
+    """Return the directory of that name that Trainyard ships: in the wheel, or at the checkout's root."""
+    package = Path(__file__).resolve().parent
+    in_wheel = package / "payload" / directory
+    return in_wheel if in_wheel.is_dir() else package.parent / directory
+
+
+def cluster_file(asked: str | None, environ: Mapping[str, str], *, directory: Path) -> Path:
+    """Return the cluster file that `-f` means: a path, or a bare name of clusters/, the user's before ours.
+
+    Raises RequestError when there is no such file.
+    """
+    name = asked or environ.get("TRAINYARD_CLUSTER") or DEFAULT_CLUSTER
+    if "/" in name or name.endswith((".yaml", ".yml")):
+        path = directory / name
+        if path.is_file() or path.exists():
+            return path
+    else:
+        for folder in (directory / "clusters", shipped("clusters")):
+            if (folder / f"{name}.yaml").is_file():
+                return folder / f"{name}.yaml"
+    raise _no_such("cluster file", name, known=cluster_names(directory), flag="-f")
+
+
+def job_directory(asked: str, *, directory: Path) -> Path:
+    """Return the job directory that was asked for: a path, or a name under jobs/, the user's before ours.
+
+    Raises RequestError when there is no such directory.
+    """
+    candidates = [directory / asked]
+    if asked.startswith("jobs/") or "/" not in asked:
+        name = asked.removeprefix("jobs/").rstrip("/")
+        candidates += [directory / "jobs" / name, shipped("jobs") / name]
+    for path in candidates:
+        if path.is_dir():
+            return path
+    raise _no_such("job directory", asked, known=_job_names(directory), flag="JOB_DIR")
+
+
+def cluster_names(directory: Path) -> tuple[str, ...]:
+    """Return the bare names that `-f` accepts here."""
+    folders = (directory / "clusters", shipped("clusters"))
+    return tuple(sorted({path.stem for folder in folders for path in folder.glob("*.yaml")}))
+
+
+def state_home(environ: Mapping[str, str]) -> Path:
+    """Return the directory for tokens, keys and records of clusters (the XDG base directory specification)."""
+    base = environ.get("XDG_STATE_HOME") or str(Path(environ.get("HOME", "~")).expanduser() / ".local" / "state")
+    return Path(base) / "trainyard"
+
+
+def cluster_state(name: str, environ: Mapping[str, str]) -> Path:
+    """Return the directory that belongs to one cluster; `cluster.down` removes it."""
+    return state_home(environ) / "clusters" / name
+
+
+def results_home(environ: Mapping[str, str], *, directory: Path) -> Path:
+    """Return the directory that holds one directory per run."""
+    return directory / environ.get("TRAINYARD_RESULTS", "results")
+
+
+def _job_names(directory: Path) -> tuple[str, ...]:
+    folders = (directory / "jobs", shipped("jobs"))
+    return tuple(sorted({path.parent.name for folder in folders for path in folder.glob("*/job.yaml")}))
+
+
+def _no_such(kind: str, name: str, *, known: tuple[str, ...], flag: str) -> RequestError:
+    listed = ", ".join(known) if known else "none"
+    return RequestError(
+        f"no such {kind}: {name}",
+        problems=(Problem(flag, f"{name!r} is neither a path nor one of: {listed}{did_you_mean(name, known)}"),),
+    )

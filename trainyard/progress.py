@@ -1,0 +1,86 @@
+"""One line per step: a spinner and a tick on a terminal, plain lines in a pipe or CI."""
+
+from __future__ import annotations
+
+import sys
+from typing import TextIO
+
+from rich.console import Console
+from rich.markup import escape
+from rich.status import Status
+
+from trainyard.steps import Progress, StepResult
+
+
+def for_stream(stream: TextIO | None = None) -> Progress:
+    """Return the progress that suits a stream: `sys.stderr` unless another is given."""
+    stream = stream or sys.stderr
+    return TerminalProgress(stream) if stream.isatty() else PlainProgress(stream)
+
+
+def _ending(result: StepResult) -> str:
+    word = "done" if result.changed else "already"
+    return f"{word}, {result.seconds:.1f} s" if result.seconds >= 0.05 else word
+
+
+class PlainProgress:
+    """A line when a step ends, and one when what it waits for changes; no control characters."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._seen = ""
+
+    def started(self, title: str) -> None:
+        """Say nothing yet: most steps end at once."""
+        self._seen = ""
+
+    def saw(self, title: str, seen: str) -> None:
+        """Print what is waited for, once per change."""
+        if seen and seen != self._seen:
+            self._print(f"  ... {title}: {seen}")
+        self._seen = seen
+
+    def finished(self, result: StepResult) -> None:
+        """Print the step with its outcome and seconds."""
+        self._print(f"  ok  {result.title} ({_ending(result)})")
+
+    def failed(self, title: str, seconds: float) -> None:
+        """Print the step that broke."""
+        self._print(f"  FAILED  {title} ({seconds:.1f} s)")
+
+    def _print(self, line: str) -> None:
+        self._stream.write(line + "\n")
+        self._stream.flush()
+
+
+class TerminalProgress:
+    """A spinner while a step runs, then a tick or a cross with its seconds."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._console = Console(file=stream, highlight=False)
+        self._status: Status | None = None
+
+    def started(self, title: str) -> None:
+        """Start the spinner."""
+        self._status = self._console.status(escape(title))
+        self._status.start()
+
+    def saw(self, title: str, seen: str) -> None:
+        """Show what is waited for beside the spinner."""
+        if self._status:
+            self._status.update(f"{escape(title)} [dim]{escape(seen)}[/dim]")
+
+    def finished(self, result: StepResult) -> None:
+        """Replace the spinner by a tick."""
+        self._stop()
+        self._console.print(f"[green]✓[/green] {escape(result.title)} [dim]{_ending(result)}[/dim]")
+
+    def failed(self, title: str, seconds: float) -> None:
+        """Replace the spinner by a cross."""
+        self._stop()
+        self._console.print(f"[red]✗[/red] {escape(title)} [dim]{seconds:.1f} s[/dim]")
+
+    def _stop(self) -> None:
+        if self._status:
+            self._status.stop()
+        self._status = None

@@ -1,0 +1,15 @@
+"""The Invoke surface: parse, call one function, print one result.
+
+Task modules import what they call inside the task: `invoke --list` must stay quick, and `import pydantic` alone
+would take a third of its time. That is the one place where imports are not at the top.
+"""
+
+from __future__ import annotations
+
+from invoke.collection import Collection
+
+from trainyard.tasks import cluster, smoke, train
+
+namespace = Collection()
+for _module in (cluster, smoke, train):
+    namespace.add_collection(Collection.from_module(_module, name=_module.__name__.rsplit(".", 1)[-1]))

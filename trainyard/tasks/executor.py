@@ -1,0 +1,59 @@
+"""Turn errors into messages and exit codes: the one place where that happens."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from types import FrameType
+from typing import Any, NoReturn
+
+from invoke.exceptions import Exit, ParseError, UnexpectedExit
+from invoke.executor import Executor
+
+from trainyard.errors import TrainyardError
+
+BUG = 70
+INTERRUPTED = 130
+
+
+class TrainyardExecutor(Executor):
+    """Invoke's executor, with our exit codes (design.md, section 9)."""
+
+    def execute(self, *tasks: Any) -> Any:
+        """Run the tasks; print an error as its parts, never a traceback without --debug."""
+        signal.signal(signal.SIGTERM, _interrupt)
+        try:
+            return super().execute(*tasks)
+        except (Exit, ParseError, UnexpectedExit):
+            raise
+        except TrainyardError as error:
+            _leave(error.lines(), code=error.exit_code)
+        except KeyboardInterrupt:
+            _leave(["interrupted"], code=INTERRUPTED)
+        except BrokenPipeError:
+            # Whoever read our output has gone (`... | head`); Python would complain once more at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise Exit(code=0) from None
+        except Exception as error:
+            _leave(
+                [
+                    f"a bug in trainyard: {type(error).__name__}: {error}",
+                    "  -> Repeat the command with --debug (invoke --debug ...) and report what it prints.",
+                ],
+                code=BUG,
+            )
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
+    """Treat SIGTERM as Ctrl-C: a CI system that ends us wants the same clean-up."""
+    raise KeyboardInterrupt
+
+
+def _leave(lines: list[str], *, code: int) -> NoReturn:
+    if "--debug" in sys.argv or "-d" in sys.argv:
+        traceback.print_exc()
+    head, *rest = lines
+    print("\n".join([f"error: {head}", *rest]), file=sys.stderr)
+    raise Exit(code=code)
