@@ -1,0 +1,65 @@
+# The commands of this repository. Every target makes what it needs; `make` alone lists them.
+PYTHON ?= python3
+BIN    := .venv/bin
+READY  := .venv/.ready
+SUDO   := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+
+DEMO         := $(BIN)/invoke
+DEMO_CLUSTER := --file clusters/demo.yaml
+
+SHELL := bash
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench lock schemas test-tools clean
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
+
+setup: $(READY)  ## make .venv with everything, at the versions of requirements.lock
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || \
+	  { echo "trainyard needs Python 3.10 to 3.13; this is $$($(PYTHON) --version). Name another: make PYTHON=python3.12 ..."; exit 3; }
+	@# Debian and Ubuntu ship python3 without ensurepip; venv then fails half-way.
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+	  { echo "python3-venv is missing; installing it"; $(SUDO) apt-get update -q && $(SUDO) apt-get install -y -q python3-venv; }
+	@# An environment of another Python, or one that was cut short, is made anew.
+	@$(PYTHON) -m venv --clear .venv
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-uv.lock
+	@$(BIN)/uv pip install -q --python $(BIN)/python --require-hashes -r requirements.lock
+	@$(BIN)/uv pip install -q --python $(BIN)/python --no-deps -e .
+	@touch $@
+
+# The cluster is removed in any case, also after an error or Ctrl-C; the exit code is the first failure's.
+demo: $(READY)  ## a Ray cluster on this machine, proven, trained on, removed
+	@set -e; trap 'code=$$?; trap - EXIT; $(DEMO) cluster.down $(DEMO_CLUSTER) || exit $$?; exit $$code' EXIT; \
+	$(DEMO) cluster.up $(DEMO_CLUSTER); \
+	$(DEMO) smoke.run $(DEMO_CLUSTER); \
+	$(DEMO) train.dispatch jobs/cartpole $(DEMO_CLUSTER)
+
+test: $(READY) check  ## every test: unit tests, then real Ray clusters and a real browser
+	@$(BIN)/python -m pytest tests/real
+
+check: $(READY)  ## format, lint, types, unit tests: under a minute
+	@$(BIN)/ruff format --check -q . || { echo "-> .venv/bin/ruff format ."; exit 1; }
+	@$(BIN)/ruff check -q .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/python -m pytest -q tests/unit
+
+bench: $(READY)  ## ratios measured side by side in one run
+	@$(BIN)/python -m benchmarks.run
+
+test-tools:  ## what the tests use beyond Python: Chromium (Debian, Ubuntu)
+	@command -v chromium chromium-browser google-chrome >/dev/null || \
+	  { $(SUDO) apt-get update -q && $(SUDO) apt-get install -y -q --no-install-recommends chromium; }
+
+lock: $(READY)  ## resolve the dependencies of pyproject.toml anew
+	@$(BIN)/uv pip compile -q pyproject.toml --all-extras --universal --python-version 3.10 \
+	  --generate-hashes --no-emit-index-url --custom-compile-command "make lock" -o requirements.lock
+	@echo "uv==$$($(BIN)/uv --version | cut -d' ' -f2)" | $(BIN)/uv pip compile -q - --universal --python-version 3.10 \
+	  --generate-hashes --no-emit-index-url --custom-compile-command "make lock" -o requirements-uv.lock
+
+schemas: $(READY)  ## write the JSON Schemas of both files to docs/
+	@$(BIN)/python -m trainyard.spec.schema
+
+clean:  ## remove what the targets made here (clusters are removed by invoke cluster.down)
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache
