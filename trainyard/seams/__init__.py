@@ -1,0 +1,1 @@
+"""The only modules that touch the outside: HTTP, processes, SDKs."""
