@@ -1,0 +1,27 @@
+"""Cluster file and job file -> frozen, validated models, or every problem with them at once."""
+
+from trainyard.spec.cluster import ClusterSpec, ExistingSection, Head, LocalSection, NodeSpec, Registry, WorkerGroup
+from trainyard.spec.expand import TaskSpec, expand
+from trainyard.spec.job import JobSpec, Placement, Resources, RuntimeEnv, SmokeNeeds, TaskEntry
+from trainyard.spec.load import LoadedCluster, load_cluster, load_job
+
+__all__ = [
+    "ClusterSpec",
+    "ExistingSection",
+    "Head",
+    "JobSpec",
+    "LoadedCluster",
+    "LocalSection",
+    "NodeSpec",
+    "Placement",
+    "Registry",
+    "Resources",
+    "RuntimeEnv",
+    "SmokeNeeds",
+    "TaskEntry",
+    "TaskSpec",
+    "WorkerGroup",
+    "expand",
+    "load_cluster",
+    "load_job",
+]

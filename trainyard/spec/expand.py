@@ -1,0 +1,89 @@
+"""A job -> its tasks: one per combination of the matrix, or the list as it stands."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from trainyard.spec.job import JobSpec, Placement, Resources, Scalar, TaskEntry
+from trainyard.spec.placeholders import fill
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """One command of a job, with nothing left to look up."""
+
+    name: str
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    cpus: float
+    gpus: float
+    memory: int | None
+    node_name: str | None
+    node_group: str | None
+    retries: int
+    timeout: float | None
+    outputs: tuple[str, ...]
+
+
+def expand(job: JobSpec) -> tuple[TaskSpec, ...]:
+    """Return the job's tasks in order: the last key of the matrix changes fastest."""
+    if job.tasks is not None:
+        return tuple(_listed(job, entry) for entry in job.tasks)
+    return tuple(_combinations(job))
+
+
+def scalar_text(value: Scalar) -> str:
+    """Return a value of the matrix as a command sees it; booleans as YAML writes them."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def printable(text: str) -> str:
+    """Return text that fits on one line of a terminal."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+
+
+def _combinations(job: JobSpec) -> Iterator[TaskSpec]:
+    texts = [[scalar_text(value) for value in values] for values in job.matrix.values()]
+    node = job.node or Placement()
+    for combination in itertools.product(*texts):
+        chosen = dict(zip(job.matrix, combination, strict=True))
+        yield TaskSpec(
+            name=printable(",".join(f"{key}={text}" for key, text in chosen.items())) or job.name,
+            command=tuple(fill(part, chosen) for part in job.command or ()),
+            env={key: fill(text, chosen) for key, text in job.env.items()},
+            cpus=job.resources.cpus,
+            gpus=job.resources.gpus,
+            memory=job.resources.memory,
+            node_name=node.name,
+            node_group=node.group,
+            retries=job.retries,
+            timeout=job.timeout,
+            outputs=job.outputs,
+        )
+
+
+def _listed(job: JobSpec, entry: TaskEntry) -> TaskSpec:
+    resources = _merged(job.resources, entry.resources)
+    node = entry.node or job.node or Placement()
+    return TaskSpec(
+        name=entry.name,
+        command=tuple(fill(part, {}) for part in entry.command),
+        env={key: fill(text, {}) for key, text in {**job.env, **entry.env}.items()},
+        cpus=resources.cpus,
+        gpus=resources.gpus,
+        memory=resources.memory,
+        node_name=node.name,
+        node_group=node.group,
+        retries=job.retries if entry.retries is None else entry.retries,
+        timeout=entry.timeout or job.timeout,
+        outputs=job.outputs if entry.outputs is None else entry.outputs,
+    )
+
+
+def _merged(shared: Resources, own: Resources | None) -> Resources:
+    """Return the job's resources with what the task itself wrote on top."""
+    if own is None:
+        return shared
+    return shared.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
