@@ -1,0 +1,37 @@
+"""Names of files, the same on both sides of a run."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._=,+-]")
+_LONGEST = 100
+
+
+def file_stem(task: str) -> str:
+    """Return a file name for a task: readable, and different for different tasks."""
+    stem = _UNSAFE.sub("_", task)[:_LONGEST]
+    if stem == task:
+        return stem
+    return f"{stem}-{hashlib.sha256(task.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
+
+
+def segment(number: int) -> str:
+    """Return the name of one file of a run's event stream."""
+    return f"stream.{number:06d}.jsonl"
+
+
+def run_directory(run: str) -> str:
+    """Return where a run's records are, below the log directory of the runner's node."""
+    return f"trainyard/{run}"
+
+
+def output_archive(task: str, attempt: int) -> str:
+    """Return where an attempt's outputs are, below the run's directory."""
+    return f"outputs/{file_stem(task)}.{attempt}.tar"
+
+
+def checkpoint_archive(task: str) -> str:
+    """Return where a task's newest checkpoint is, below the run's directory."""
+    return f"checkpoints/{file_stem(task)}.tar"
