@@ -20,6 +20,8 @@ from trainyard.seams.ray_types import Job, Node, Version, job_from, node_from
 
 # Ray's own limit for a package in the GCS (ray/_private/runtime_env/packaging.py, GCS_STORAGE_MAX_SIZE).
 PACKAGE_LIMIT = 500 * 1024 * 1024
+# The dashboard answers 413 to anything above 100 MiB (DASHBOARD_CLIENT_MAX_SIZE), so that bigger packages go in parts.
+PART_LIMIT = 64 * 1024 * 1024
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 20.0
@@ -126,7 +128,7 @@ class RayApi:
         """
         params = {"node_id": node_id, "filename": filename, "lines": "-1", "timeout": str(DOWNLOAD_SECONDS)}
         with self.open("/api/v0/logs/file", params, silence=silence) as answer:
-            yield _chunks(answer)
+            yield answer.iter_raw()
 
     @contextmanager
     def open(self, path: str, params: Mapping[str, str], *, silence: float | None) -> Iterator[httpx.Response]:
@@ -173,10 +175,6 @@ class RayApi:
             where=self.address,
             hint="Is the cluster up? `invoke cluster.status` says.",
         )
-
-
-def _chunks(answer: httpx.Response) -> Iterator[bytes]:
-    return answer.iter_raw()
 
 
 def _is_loopback(address: str) -> bool:

@@ -1,0 +1,204 @@
+"""What of a job directory is sent, under which name."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from trainyard.dispatch import package
+from trainyard.dispatch.package import Listing, listing, pack
+from trainyard.errors import RequestError
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def sent(root: Path) -> list[str]:
+    return [file.name for file in listing(root).files]
+
+
+def left_out(root: Path) -> dict[str, str]:
+    return {one.name: one.by for one in listing(root).left_out}
+
+
+def test_the_same_content_has_the_same_name_whatever_the_times_and_the_order(tmp_path: Path) -> None:
+    one = write(tmp_path / "one", {"a.py": "1", "b/c.py": "2", "z.txt": "3"})
+    two = write(tmp_path / "two", {"z.txt": "3", "b/c.py": "2", "a.py": "1"})
+    os.utime(two / "a.py", (1, 1))
+    first, second = pack(listing(one)), pack(listing(two))
+    assert (first.name, first.parts) == (second.name, second.parts)
+    assert b"".join(first.read(0)) == b"".join(second.read(0))
+
+
+@pytest.mark.parametrize("change", ["content", "name", "mode"])
+def test_another_content_name_or_mode_has_another_name(tmp_path: Path, change: str) -> None:
+    root = write(tmp_path, {"a.py": "1"})
+    before = pack(listing(root)).name
+    if change == "content":
+        (root / "a.py").write_text("2")
+    elif change == "name":
+        (root / "a.py").rename(root / "b.py")
+    else:
+        (root / "a.py").chmod(0o755)
+    assert pack(listing(root)).name != before
+
+
+def test_a_package_holds_the_files_and_their_modes(tmp_path: Path) -> None:
+    root = write(tmp_path / "job", {"run.sh": "#!/bin/sh", "data/ä.txt": "x"})
+    (root / "run.sh").chmod(0o755)
+    whole = tmp_path / "whole.zip"
+    whole.write_bytes(b"".join(pack(listing(root)).read(0)))
+    with zipfile.ZipFile(whole) as bundle:
+        assert bundle.namelist() == ["data/ä.txt", "run.sh"]
+        assert bundle.read("run.sh") == b"#!/bin/sh"
+        assert [entry.external_attr >> 16 & 0o777 for entry in bundle.infolist()] == [0o644, 0o755]
+
+
+def test_a_big_package_travels_in_parts_that_make_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(package, "PART_LIMIT", 1000)
+    (tmp_path / "big.bin").write_bytes(os.urandom(3500))
+    packed = pack(listing(tmp_path))
+    assert len(packed.parts) == 4
+    whole = b"".join(block for part in range(4) for block in packed.read(part))
+    assert len(whole) == packed.size
+    (tmp_path / "whole.zip").write_bytes(whole)
+    assert zipfile.ZipFile(tmp_path / "whole.zip").testzip() is None
+
+
+def test_too_big_a_directory_names_its_biggest_files(tmp_path: Path) -> None:
+    with (tmp_path / "weights.bin").open("wb") as sparse:
+        sparse.truncate(600 * 1024 * 1024)
+    (tmp_path / "train.py").write_text("x")
+    with pytest.raises(RequestError) as caught:
+        pack(listing(tmp_path))
+    assert str(caught.value).splitlines() == [
+        "the job directory is too big for Ray: 600.0 MiB of at most 500.0 MiB",
+        f"  at {tmp_path.resolve()}",
+        "  - weights.bin: 600.0 MiB",
+        "  - train.py: 1 B",
+        "  -> Name what the job does not need in .rayignore, or read it from a shared place.",
+    ]
+
+
+def test_what_is_left_out_says_by_which_ignore_file(tmp_path: Path) -> None:
+    root = write(
+        tmp_path,
+        {
+            ".gitignore": "*.log\nbuild/\n",
+            ".rayignore": "data/\n",
+            "train.py": "",
+            "x.log": "",
+            "build/x": "",
+            "data/x": "",
+            "sub/.gitignore": "!keep.log\n/only_here\n",
+            "sub/keep.log": "",
+            "sub/only_here": "",
+            "sub/deep/only_here": "",
+            "__pycache__/a.pyc": "",
+        },
+    )
+    ours = {".gitignore", ".rayignore", "sub/.gitignore"}
+    assert set(sent(root)) - ours == {"sub/deep/only_here", "sub/keep.log", "train.py"}
+    assert left_out(root) == {
+        "__pycache__/": "Trainyard itself",
+        "build/": ".gitignore",
+        "data/": ".rayignore",
+        "sub/only_here": "sub/.gitignore",
+        "x.log": ".gitignore",
+    }
+
+
+def test_rayignore_brings_back_what_gitignore_leaves_out(tmp_path: Path) -> None:
+    root = write(tmp_path, {".gitignore": "*.onnx\n", ".rayignore": "!policy.onnx\n", "policy.onnx": "", "b.onnx": ""})
+    assert "policy.onnx" in sent(root)
+    assert "b.onnx" not in sent(root)
+
+
+def test_the_ignore_files_of_the_repository_above_count_but_cannot_hide_the_job_itself(tmp_path: Path) -> None:
+    root = write(tmp_path, {".gitignore": "*.ckpt\nscratch/\n", "scratch/job/a.ckpt": "", "scratch/job/train.py": ""})
+    (root / ".git").mkdir()
+    write(tmp_path, {"jobs/one/a.ckpt": "", "jobs/one/train.py": ""})
+    assert sent(root / "jobs/one") == ["train.py"]
+    assert sent(root / "scratch/job") == ["a.ckpt", "train.py"]
+
+
+TRICKY = {
+    ".gitignore": "# comment\n*.o\n!keep.o\n/top\ndoc/*.txt\n**/gen/**\n\\#hash\ntrail \na/**/z\ndir/\n!dir/in\n",
+    "x.o": "",
+    "keep.o": "",
+    "top": "",
+    "sub/top": "",
+    "doc/a.txt": "",
+    "doc/s/a.txt": "",
+    "p/gen/q/r": "",
+    "#hash": "",
+    "trail": "",
+    "a/z": "",
+    "a/b/c/z": "",
+    "dir/in": "",
+    "sub/dir/in": "",
+    "sub/.gitignore": "*\n!.gitignore\n!dir2/\n!*.py\n",
+    "sub/a.py": "",
+    "sub/b.c": "",
+    "sub/dir2/x": "",
+    "sub/dir2/y.py": "",
+    "ümlaut.o": "",
+}
+
+
+def test_ignore_files_mean_what_git_says_they_mean(tmp_path: Path) -> None:
+    root = write(tmp_path, TRICKY)
+    subprocess.run(["git", "init", "-q"], cwd=root, check=True, timeout=20)
+    listed = subprocess.run(
+        ["git", "-c", "core.quotepath=off", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=root,
+        check=True,
+        timeout=20,
+        capture_output=True,
+        text=True,
+    )
+    assert sent(root) == sorted(filter(None, listed.stdout.split("\0")))
+
+
+def test_links_are_followed_but_not_in_circles_and_not_to_nothing(tmp_path: Path) -> None:
+    shared = write(tmp_path / "shared", {"lib/util.py": "u"})
+    job = write(tmp_path / "job", {"train.py": "t"})
+    (job / "lib").symlink_to(shared / "lib")
+    (job / "again").symlink_to(job)
+    (job / "gone").symlink_to(job / "nothing")
+    os.mkfifo(job / "pipe")
+    assert sent(job) == ["lib/util.py", "train.py"]
+    assert left_out(job) == {
+        "again/": "a link in a circle",
+        "gone": "a link to nothing",
+        "pipe": "not a regular file",
+    }
+
+
+def test_big_files_are_named_biggest_first(tmp_path: Path) -> None:
+    files = tuple(
+        package.SentFile(name, tmp_path / name, size << 20) for name, size in (("a", 5), ("b", 20), ("c", 30))
+    )
+    assert [file.name for file in Listing(tmp_path, files, ()).big] == ["c", "b"]
+
+
+def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/bad\xff.py")).write_text("")
+    with pytest.raises(RequestError, match="a file cannot be sent"):
+        listing(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 20, "5.0 MiB"), (3 << 30, "3.0 GiB")]
+)
+def test_sizes_read_well(count: int, text: str) -> None:
+    assert package.sized(count) == text
