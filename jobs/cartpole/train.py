@@ -1,0 +1,230 @@
+"""Teach a pole to stand: CartPole-v1 by policy gradients, with numpy alone.
+
+The policy is four weights: the chance of a push to the right is the logistic of their product with the observation.
+REINFORCE (Williams 1992): play episodes, then make the actions that were followed by more reward than usual likelier.
+
+    python train.py --seed 0        writes to ./runs/seed-0
+
+Under Trainyard, TRAINYARD_OUTPUT says where results go, and TRAINYARD_CHECKPOINT where a later attempt finds what the
+last one saved. A training that was interrupted goes on as if it had not been: same random numbers, same curve.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from tensorboardX import SummaryWriter
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+ENVIRONMENT = "CartPole-v1"
+SOLVED = 475.0  # gymnasium's reward threshold: the mean return of 100 episodes, each at most 500
+SCALE = np.array([1.0, 1.0, 0.1, 1.0])  # cart, its speed, angle, its speed: angles are a tenth of the rest
+
+EPISODES = 16  # played side by side in an iteration
+LEARNING_RATE = 1.0
+DISCOUNT = 0.99
+PATIENCE = 10  # stop when so many iterations returned SOLVED on average; as many lie between two evaluations
+EVALUATION_SEED = 1_000_000  # training resets with smaller seeds, so nothing is evaluated that was trained on
+
+
+@dataclass
+class State:
+    """All that a training is: a checkpoint holds it, and a later attempt goes on from it."""
+
+    rng: np.random.Generator
+    weights: Floats = field(default_factory=lambda: np.zeros(4))
+    iteration: int = 0
+    steps: int = 0  # of the environment
+    seconds: float = 0.0
+    curve: list[dict[str, float]] = field(default_factory=list)  # one row an iteration: time, step and scalars
+
+
+def main() -> None:
+    """Train, or go on training; then say how good the policy is."""
+    options = parse()
+    output = Path(os.environ.get("TRAINYARD_OUTPUT", f"runs/seed-{options.seed}"))
+    checkpoint = Path(os.environ.get("TRAINYARD_CHECKPOINT", output / "checkpoint")) / "state.json"
+    for directory in (output, checkpoint.parent):
+        directory.mkdir(parents=True, exist_ok=True)
+
+    state = load(checkpoint) or State(np.random.default_rng(options.seed))
+    if state.iteration:
+        say(f"continues after iteration {state.iteration} ({state.steps:,} steps)")
+    with SummaryWriter(str(output)) as writer:
+        for row in state.curve:  # so that the event file of this attempt, too, tells the whole story
+            write_scalars(writer, row)
+        train(state, options, writer, checkpoint)
+    report(state, options, output)
+
+
+def parse() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--iterations", type=int, default=600, help="at most so many (default: 600)")
+    parser.add_argument("--episodes", type=int, default=100, help="of the evaluation at the end (default: 100)")
+    parser.add_argument("--keep-going", action="store_true", help="use all iterations, even if solved before")
+    parser.add_argument("--checkpoint-every", type=float, default=2.0, metavar="SECONDS", help="default: 2")
+    return parser.parse_args()
+
+
+def train(state: State, options: argparse.Namespace, writer: SummaryWriter, checkpoint: Path) -> None:
+    """Improve the policy until it solves the task, or the iterations are used up."""
+    environments = gymnasium.make_vec(ENVIRONMENT, num_envs=EPISODES, vectorization_mode="vector_entry_point")
+    saved = time.monotonic()
+    while state.iteration < options.iterations and (options.keep_going or not solved(state)):
+        began = time.monotonic()
+        row = improve(state, environments)
+        if state.iteration % PATIENCE == 0:
+            row["eval/mean_return"] = evaluate(state.weights, episodes=10)
+        state.seconds += time.monotonic() - began
+        state.curve.append({"time": time.time(), "step": state.steps, **row})
+        write_scalars(writer, state.curve[-1])
+        if state.iteration % (2 * PATIENCE) == 0:
+            say(progress(state))
+        if time.monotonic() - saved >= options.checkpoint_every:
+            save(state, checkpoint)
+            saved = time.monotonic()
+    save(state, checkpoint)
+    environments.close()
+
+
+def solved(state: State) -> bool:
+    """Say whether the policy stands long enough even while it explores."""
+    recent = [row["rollout/return"] for row in state.curve[-PATIENCE:]]
+    return len(recent) == PATIENCE and sum(recent) / PATIENCE >= SOLVED
+
+
+def improve(state: State, environments: gymnasium.vector.VectorEnv) -> dict[str, float]:
+    """Play one batch of episodes and follow its policy gradient; return what is worth plotting."""
+    observations, surprises, playing = play(state, environments)
+    to_come = np.zeros_like(playing)  # discounted reward from each step on
+    later = np.zeros(EPISODES)
+    for step in reversed(range(len(playing))):
+        later = playing[step] * (1.0 + DISCOUNT * later)
+        to_come[step] = later
+    advantages = (to_come - to_come.sum() / playing.sum()) * playing
+    advantages /= advantages[playing > 0].std() + 1e-8
+    # The gradient of the logarithm of the chance of an action: (action - chance) x observation.
+    gradient = np.einsum("te,te,teo->o", advantages, surprises, observations) / playing.sum()
+
+    state.weights = state.weights + LEARNING_RATE * gradient
+    state.iteration += 1
+    state.steps += int(playing.sum())
+    returns = playing.sum(axis=0)
+    return {
+        "rollout/return": float(returns.mean()),
+        "rollout/longest": float(returns.max()),
+        "train/gradient_norm": float(np.linalg.norm(gradient)),
+    }
+
+
+def play(state: State, environments: gymnasium.vector.VectorEnv) -> tuple[Floats, Floats, Floats]:
+    """Play one episode in each environment, side by side.
+
+    Returns, for every step and environment: observation (steps, environments, 4), action minus its chance, and whether
+    the episode was still going on (1 or 0).
+    """
+    observed, _ = environments.reset(seed=int(state.rng.integers(EVALUATION_SEED)))
+    going = np.ones(EPISODES, dtype=bool)
+    observations, surprises, playing = [], [], []
+    while going.any():
+        chances = 1.0 / (1.0 + np.exp(-(observed / SCALE) @ state.weights))
+        actions = (state.rng.random(EPISODES) < chances).astype(np.int64)
+        observations.append(observed / SCALE)
+        surprises.append(actions - chances)
+        playing.append(going.astype(np.float64))
+        observed, _, fallen, timed_out, _ = environments.step(actions)
+        going &= ~(fallen | timed_out)
+    return np.array(observations), np.array(surprises), np.array(playing)
+
+
+def evaluate(weights: Floats, *, episodes: int) -> float:
+    """Return the mean return in the plain CartPole-v1, with the likelier action at every step."""
+    environment = gymnasium.make(ENVIRONMENT)
+    total = 0.0
+    for episode in range(episodes):
+        observation, _ = environment.reset(seed=EVALUATION_SEED + episode)
+        over = False
+        while not over:
+            observation, reward, fallen, timed_out, _ = environment.step(int((observation / SCALE) @ weights > 0))
+            total += float(reward)
+            over = fallen or timed_out
+    environment.close()
+    return total / episodes
+
+
+def report(state: State, options: argparse.Namespace, output: Path) -> None:
+    """Evaluate the trained policy, write result.json, say the verdict."""
+    score = evaluate(state.weights, episodes=options.episodes)
+    result = {
+        "seed": options.seed,
+        "solved": score >= SOLVED,
+        "mean_return": score,
+        "episodes": options.episodes,
+        "iterations": state.iteration,
+        "steps": state.steps,
+        "seconds": round(state.seconds, 3),
+        "weights": state.weights.tolist(),
+    }
+    write_whole(output / "result.json", json.dumps(result, indent=2) + "\n")
+    verdict = "solved" if result["solved"] else "not solved"
+    say(f"{verdict}: mean return {score:.1f} over {options.episodes} episodes, after {state.steps:,} steps")
+
+
+def write_scalars(writer: SummaryWriter, row: dict[str, float]) -> None:
+    """Write one row of the curve for TensorBoard, at once: a killed task leaves what it had."""
+    for tag in row.keys() - {"time", "step"}:
+        writer.add_scalar(tag, row[tag], int(row["step"]), walltime=row["time"])
+    writer.flush()
+
+
+def save(state: State, path: Path) -> None:
+    """Write a checkpoint."""
+    kept = {**vars(state), "weights": state.weights.tolist(), "rng": state.rng.bit_generator.state}
+    write_whole(path, json.dumps(kept))
+
+
+def load(path: Path) -> State | None:
+    """Return the state in a checkpoint; None if there is none."""
+    if not path.exists():
+        return None
+    kept = json.loads(path.read_text())
+    rng = np.random.default_rng()
+    rng.bit_generator.state = kept["rng"]
+    return State(**{**kept, "weights": np.array(kept["weights"]), "rng": rng})
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file in one step: whoever reads it finds the old one or the new one, never half."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    temporary.write_text(text)
+    temporary.replace(path)
+
+
+def progress(state: State) -> str:
+    """Return a line for whoever watches."""
+    last = state.curve[-1]
+    return (
+        f"iteration {state.iteration:3d}   {state.steps:9,d} steps   {state.seconds:5.1f} s   "
+        f"return {last['rollout/return']:5.1f}   evaluation {last.get('eval/mean_return', math.nan):5.1f}"
+    )
+
+
+def say(line: str) -> None:
+    """Print a line at once; a pipe would hold it back."""
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
