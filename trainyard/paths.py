@@ -26,9 +26,9 @@ def cluster_file(asked: str | None, environ: Mapping[str, str], *, directory: Pa
     """
     name = asked or environ.get("TRAINYARD_CLUSTER") or DEFAULT_CLUSTER
     if "/" in name or name.endswith((".yaml", ".yml")):
-        path = directory / name
-        if path.is_file() or path.exists():
-            return path
+        for path in (directory / name, shipped("clusters") / name.removeprefix("clusters/")):
+            if path.exists():
+                return path
     else:
         for folder in (directory / "clusters", shipped("clusters")):
             if (folder / f"{name}.yaml").is_file():

@@ -1,0 +1,87 @@
+"""Errors become messages and exit codes in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from invoke.collection import Collection
+from invoke.context import Context
+from invoke.program import Program
+from invoke.tasks import task
+
+from trainyard import errors
+from trainyard.errors import Problem, RequestError
+from trainyard.tasks.executor import TrainyardExecutor
+from trainyard.tasks.parsing import refuse_with_exit_2
+
+
+def run(body: Callable[[], None], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    @task
+    def thing(_c: Context) -> None:
+        body()
+
+    program = Program(namespace=Collection(thing), executor_class=TrainyardExecutor, name="t", version="0")
+    with pytest.raises(SystemExit) as caught:
+        program.run(["t", "thing"])
+    return int(caught.value.code or 0), capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (errors.JobFailedError, 1),
+        (errors.RequestError, 2),
+        (errors.PrerequisiteError, 3),
+        (errors.NotReadyError, 4),
+        (errors.SmokeError, 5),
+        (errors.OutsideError, 6),
+        (errors.LeftoverError, 7),
+        (errors.InterruptedRunError, 130),
+    ],
+)
+def test_every_kind_of_error_has_its_own_exit_code(
+    kind: type[errors.TrainyardError], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def body() -> None:
+        raise kind("it broke", where="here", hint="Mend it.")
+
+    assert run(body, capsys) == (code, "error: it broke\n  at here\n  -> Mend it.\n")
+
+
+def test_every_problem_of_a_request_is_a_bullet(capsys: pytest.CaptureFixture[str]) -> None:
+    def body() -> None:
+        raise RequestError("2 problems", problems=(Problem("a.yaml:1", "one"), Problem("a.yaml:2", "two")))
+
+    assert run(body, capsys) == (2, "error: 2 problems\n  - a.yaml:1: one\n  - a.yaml:2: two\n")
+
+
+def test_a_bug_exits_70_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    def body() -> None:
+        raise ZeroDivisionError("division by zero")
+
+    code, printed = run(body, capsys)
+    assert code == 70
+    assert printed.startswith("error: a bug in trainyard: ZeroDivisionError: division by zero\n")
+    assert "Traceback" not in printed
+
+
+def test_ctrl_c_exits_130(capsys: pytest.CaptureFixture[str]) -> None:
+    def body() -> None:
+        raise KeyboardInterrupt
+
+    assert run(body, capsys) == (130, "error: interrupted\n")
+
+
+def test_an_unknown_flag_exits_2_and_not_1(capsys: pytest.CaptureFixture[str]) -> None:
+    refuse_with_exit_2()
+
+    @task
+    def thing(_c: Context) -> None:
+        raise AssertionError("must not run")
+
+    program = Program(namespace=Collection(thing), executor_class=TrainyardExecutor, name="t", version="0")
+    with pytest.raises(SystemExit) as caught:
+        program.run(["t", "thing", "--bogus"])
+    assert caught.value.code == 2
+    assert capsys.readouterr().err == "error: No idea what '--bogus' is!\n  -> invoke --list, invoke --help TASK\n"

@@ -1,0 +1,64 @@
+"""Where `-f` and JOB_DIR point to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trainyard import paths
+from trainyard.errors import RequestError
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    (tmp_path / "clusters").mkdir()
+    (tmp_path / "clusters" / "lab.yaml").write_text("name: lab\n")
+    (tmp_path / "jobs" / "walk").mkdir(parents=True)
+    (tmp_path / "jobs" / "walk" / "job.yaml").write_text("command: ['true']\n")
+    return tmp_path
+
+
+def test_a_bare_name_means_a_file_of_clusters(here: Path) -> None:
+    assert paths.cluster_file("lab", {}, directory=here) == here / "clusters" / "lab.yaml"
+
+
+def test_a_path_means_itself(here: Path) -> None:
+    (here / "other.yaml").write_text("")
+    assert paths.cluster_file("other.yaml", {}, directory=here) == here / "other.yaml"
+
+
+def test_the_environment_names_the_file_when_no_flag_does(here: Path) -> None:
+    assert paths.cluster_file(None, {"TRAINYARD_CLUSTER": "lab"}, directory=here) == here / "clusters" / "lab.yaml"
+
+
+def test_without_flag_and_environment_the_shipped_local_cluster_is_meant(tmp_path: Path) -> None:
+    assert paths.cluster_file(None, {}, directory=tmp_path) == paths.shipped("clusters") / "local.yaml"
+
+
+def test_the_users_file_wins_over_the_shipped_one(here: Path) -> None:
+    (here / "clusters" / "local.yaml").write_text("name: mine\n")
+    assert paths.cluster_file(None, {}, directory=here) == here / "clusters" / "local.yaml"
+
+
+def test_an_unknown_name_says_which_are_known(here: Path) -> None:
+    with pytest.raises(RequestError) as caught:
+        paths.cluster_file("labb", {}, directory=here)
+    [problem] = caught.value.problems
+    assert problem.where == "-f"
+    assert problem.message.startswith("'labb' is neither a path nor one of: ")
+    assert problem.message.endswith("; did you mean 'lab'?")
+
+
+def test_a_job_is_found_by_path_and_by_name(here: Path) -> None:
+    assert paths.job_directory("jobs/walk", directory=here) == here / "jobs" / "walk"
+    assert paths.job_directory("walk", directory=here) == here / "jobs" / "walk"
+
+
+def test_a_shipped_job_is_found_from_an_empty_directory(tmp_path: Path) -> None:
+    assert paths.job_directory("jobs/cartpole", directory=tmp_path) == paths.shipped("jobs") / "cartpole"
+
+
+def test_state_lives_below_the_xdg_directory_and_else_below_home() -> None:
+    assert paths.cluster_state("lab", {"XDG_STATE_HOME": "/s"}) == Path("/s/trainyard/clusters/lab")
+    assert paths.cluster_state("lab", {"HOME": "/h"}) == Path("/h/.local/state/trainyard/clusters/lab")
