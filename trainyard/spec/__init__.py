@@ -2,8 +2,11 @@
 
 from trainyard.spec.cluster import ClusterSpec, ExistingSection, Head, LocalSection, NodeSpec, Registry, WorkerGroup
 from trainyard.spec.expand import TaskSpec, expand
+from trainyard.spec.fit import check_fit
 from trainyard.spec.job import JobSpec, Placement, Resources, RuntimeEnv, SmokeNeeds, TaskEntry
 from trainyard.spec.load import LoadedCluster, load_cluster, load_job
+from trainyard.spec.overrides import split as split_overrides
+from trainyard.spec.show import as_json, as_yaml
 
 __all__ = [
     "ClusterSpec",
@@ -21,7 +24,11 @@ __all__ = [
     "TaskEntry",
     "TaskSpec",
     "WorkerGroup",
+    "as_json",
+    "as_yaml",
+    "check_fit",
     "expand",
     "load_cluster",
     "load_job",
+    "split_overrides",
 ]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
+from trainyard.spec import cluster_rules as rules
 from trainyard.spec.fields import Duration, Filled, Listed, Name, Section, Size, Text, VariableName
 
-Backend = Literal["local", "existing"]
+Backend = Annotated[Literal["local", "existing"], BeforeValidator(rules.check_backend)]
 Auth = Literal["token", "none"]
-BUILT_BACKENDS: tuple[str, ...] = ("local", "existing")
-PLANNED_BACKENDS: tuple[str, ...] = ("compose", "kuberay", "microk8s", "ec2")
+GroupName = Annotated[Name, AfterValidator(rules.check_group_name)]
+NodeMemory = Annotated[Size, AfterValidator(rules.check_node_memory)]
+Image = Annotated[Filled, AfterValidator(rules.check_image)]
+RegistryAddress = Annotated[Filled, AfterValidator(rules.check_registry_address)]
+DashboardAddress = Annotated[Filled, AfterValidator(rules.check_dashboard_address)]
 
 
 @dataclass(frozen=True)
@@ -32,42 +36,55 @@ class Head(Section):
     cpus: int | None = Field(
         default=None, ge=0, le=1024, description="CPUs that Ray may use on the head; 0 keeps tasks off it."
     )
-    memory: Size | None = Field(default=None, description="Memory that Ray may use on the head.")
+    memory: NodeMemory | None = Field(default=None, description="Memory that Ray may use on the head.")
     gpus: int = Field(default=0, ge=0, le=64, description="Whole GPUs of the head.")
 
 
 class WorkerGroup(Section):
     """Nodes that are alike."""
 
-    name: Name = Field(description="The group's name; its nodes are NAME-0, NAME-1 and so on.")
-    count: int | None = Field(
-        default=None, ge=0, le=10_000, description="How many nodes, fixed. 1 unless min and max are given instead."
-    )
+    name: GroupName = Field(description="The group's name; its nodes are NAME-0, NAME-1 and so on.")
     min: int | None = Field(
         default=None, ge=0, le=10_000, description="The fewest nodes of a group that grows and shrinks; 0 if left out."
     )
     max: int | None = Field(
         default=None, ge=1, le=10_000, description="The most nodes of a group that grows and shrinks."
     )
+    count: int | None = Field(
+        default=None,
+        ge=0,
+        le=10_000,
+        validate_default=True,
+        description="How many nodes, fixed; 1 unless min and max are given instead.",
+    )
     cpus: int | None = Field(default=None, ge=0, le=1024, description="CPUs that Ray may use on each node.")
-    memory: Size | None = Field(default=None, description="Memory that Ray may use on each node.")
+    memory: NodeMemory | None = Field(default=None, description="Memory that Ray may use on each node.")
     gpus: int = Field(default=0, ge=0, le=64, description="Whole GPUs of each node.")
     idle_timeout: Duration | None = Field(
         default=None, description="How long a node of a growing group may be idle before it is removed."
     )
 
+    @field_validator("count")
+    @classmethod
+    def _fixed(cls, count: int | None, info: ValidationInfo) -> int | None:
+        grows = info.data.get("min") is not None or info.data.get("max") is not None
+        return count if count is not None or grows else 1
+
+    @model_validator(mode="after")
+    def _check(self) -> WorkerGroup:
+        rules.check_group_size(self.count, self.min, self.max, idle_timeout=self.idle_timeout)
+        return self
+
     @property
     def wanted(self) -> int:
         """How many nodes `cluster.up` waits for: the fixed count, or the minimum."""
-        if self.count is not None:
-            return self.count
-        return 1 if self.max is None else self.min or 0
+        return self.min or 0 if self.count is None else self.count
 
 
 class Registry(Section):
     """Where images are pushed to, and where the nodes pull them from."""
 
-    address: Filled = Field(description="HOST:PORT, the same for whoever pushes and whoever pulls.")
+    address: RegistryAddress = Field(description="HOST:PORT, the same for whoever pushes and whoever pulls.")
     insecure: bool = Field(default=False, description="true: plain HTTP, without TLS.")
     username: Filled | None = Field(default=None, description="Who logs in; nobody if left out.")
     password_env: VariableName | None = Field(
@@ -75,6 +92,11 @@ class Registry(Section):
         description="The environment variable that holds the password; the password itself is never written.",
     )
     password_file: Filled | None = Field(default=None, description="The file that holds the password.")
+
+    @model_validator(mode="after")
+    def _check(self) -> Registry:
+        rules.check_login(self.username, self.password_env, self.password_file)
+        return self
 
 
 class LocalSection(Section):
@@ -89,9 +111,14 @@ class LocalSection(Section):
 class ExistingSection(Section):
     """A Ray cluster that somebody else runs."""
 
-    address: Filled = Field(description="The dashboard's address, such as http://127.0.0.1:8265.")
+    address: DashboardAddress = Field(description="The dashboard's address, such as http://127.0.0.1:8265.")
     token_env: VariableName | None = Field(default=None, description="The environment variable that holds the token.")
     token_file: Filled | None = Field(default=None, description="The file that holds the token.")
+
+    @model_validator(mode="after")
+    def _check(self) -> ExistingSection:
+        rules.check_one_token(self.token_env, self.token_file)
+        return self
 
 
 class ClusterSpec(Section):
@@ -99,16 +126,46 @@ class ClusterSpec(Section):
 
     name: Name = Field(description="The cluster's name: lower case, digits, '-'; at most 40 characters.")
     backend: Backend = Field(description="Who makes the nodes.")
-    image: Filled | None = Field(default=None, description="A directory of images/, or a full image reference.")
+    image: Image | None = Field(default=None, description="A directory of images/, or a full image reference.")
     head: Head = Field(default=Head(), description="The head node.")
     workers: Listed[WorkerGroup] = Field(default=(), description="Groups of worker nodes.")
     env: dict[VariableName, Text] = Field(default={}, description="Environment variables of every Ray node.")
     registry: Registry | None = Field(default=None, description="Where images are kept.")
-    auth: Auth = Field(
-        default="token", description="Ray's dashboard runs any code sent to it: `none` is accepted for loopback only."
-    )
     local: LocalSection = Field(default=LocalSection(), description="What only the `local` backend knows.")
-    existing: ExistingSection | None = Field(default=None, description="What only the `existing` backend knows.")
+    existing: ExistingSection | None = Field(
+        default=None, validate_default=True, description="What only the `existing` backend knows."
+    )
+    auth: Auth = Field(
+        default="token",
+        validate_default=True,
+        description="Ray's dashboard runs any code sent to it: `none` is accepted for loopback only.",
+    )
+
+    @field_validator("workers")
+    @classmethod
+    def _check_workers(cls, workers: tuple[WorkerGroup, ...]) -> tuple[WorkerGroup, ...]:
+        rules.check_group_names([group.name for group in workers])
+        return workers
+
+    @field_validator("env")
+    @classmethod
+    def _check_env(cls, env: dict[str, str]) -> dict[str, str]:
+        rules.check_node_variables(env)
+        return env
+
+    @field_validator("existing")
+    @classmethod
+    def _check_existing(cls, existing: ExistingSection | None, info: ValidationInfo) -> ExistingSection | None:
+        rules.check_section(info.data.get("backend"), is_given=existing is not None)
+        return existing
+
+    @field_validator("auth")
+    @classmethod
+    def _check_auth(cls, auth: Auth, info: ValidationInfo) -> Auth:
+        existing = info.data.get("existing")
+        if existing is not None and info.data.get("backend") == "existing":
+            rules.check_auth(auth, existing.address, has_token=bool(existing.token_env or existing.token_file))
+        return auth
 
     def nodes(self) -> tuple[NodeSpec, ...]:
         """Return every node that `cluster.up` waits for, the head first."""

@@ -6,7 +6,9 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from trainyard.spec.job import JobSpec, Placement, Resources, Scalar, TaskEntry
+from trainyard.errors import RequestError
+from trainyard.spec.job import JobSpec, Placement, Resources, TaskEntry
+from trainyard.spec.job_rules import scalar_text
 from trainyard.spec.placeholders import fill
 
 
@@ -31,12 +33,13 @@ def expand(job: JobSpec) -> tuple[TaskSpec, ...]:
     """Return the job's tasks in order: the last key of the matrix changes fastest."""
     if job.tasks is not None:
         return tuple(_listed(job, entry) for entry in job.tasks)
-    return tuple(_combinations(job))
-
-
-def scalar_text(value: Scalar) -> str:
-    """Return a value of the matrix as a command sees it; booleans as YAML writes them."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    tasks = tuple(_combinations(job))
+    if len({task.name for task in tasks}) < len(tasks):
+        raise RequestError(
+            f"two tasks of the job {job.name} would have the same name",
+            hint="Some values of the matrix contain ',' and '=': list these tasks under `tasks`, each with its own name.",
+        )
+    return tasks
 
 
 def printable(text: str) -> str:

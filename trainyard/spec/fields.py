@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Strict, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainSerializer,
+    Strict,
+    ValidationInfo,
+    WithJsonSchema,
+)
 
 from trainyard.spec import units
+from trainyard.spec.complaints import Complaint, complain
 
 Entry = TypeVar("Entry")
 
 NAME_PATTERN = r"^[a-z][a-z0-9-]{0,39}$"
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 HIDDEN = "(hidden)"
-SECRET_NAME = re.compile(r"token|passw|secret|credential|api_?key|private_?key", re.IGNORECASE)
+# Not TOKENIZERS_PARALLELISM, which every user of Hugging Face's libraries sets.
+SECRET_NAME = re.compile(r"token(?:s?$|_)|passw|secret|credential|(?:api|access|private|ssh)_?key", re.IGNORECASE)
+
+# How Ray's token gets to a node; the token itself never stands in a file (design.md, section 7).
+RAY_AUTH_VARIABLES = frozenset({"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"})
 
 
 class Section(BaseModel):
@@ -53,6 +68,42 @@ def check_filled(text: str) -> str:
     return check_text(text)
 
 
+def check_unique(texts: Collection[str]) -> None:
+    """Complain about every entry of a list that was there before."""
+    first: dict[str, int] = {}
+    complain(
+        Complaint((index,), "is there twice", text)
+        for index, text in enumerate(texts)
+        if first.setdefault(text, index) != index
+    )
+
+
+def check_variables(variables: Mapping[str, str], reserved: Callable[[str], str | None]) -> None:
+    """Complain about variables that Trainyard sets itself (`reserved` says why), and about values that `show` hid."""
+    complain(
+        Complaint((name,), reason)
+        for name, value in variables.items()
+        if (
+            reason := reserved(name)
+            or ("was hidden when this file was written: put the value" if value == HIDDEN else None)
+        )
+    )
+
+
+def _size(written: object, info: ValidationInfo) -> int:
+    """Return bytes: from text in a file, or as they are where a spec is made by code."""
+    if info.context is None and isinstance(written, int) and not isinstance(written, bool):
+        return written
+    return units.parse_size(written)
+
+
+def _duration(written: object, info: ValidationInfo) -> float:
+    """Return seconds: from text in a file, or as they are where a spec is made by code."""
+    if info.context is None and isinstance(written, int | float) and not isinstance(written, bool):
+        return written
+    return units.parse_duration(written)
+
+
 # YAML has lists, frozen models have tuples: the one conversion that strictness lets through.
 Listed = Annotated[tuple[Entry, ...], Strict(False)]
 Name = Annotated[str, AfterValidator(check_name), WithJsonSchema({"type": "string", "pattern": NAME_PATTERN})]
@@ -63,11 +114,13 @@ VariableName = Annotated[
 ]
 Size = Annotated[
     int,
-    BeforeValidator(units.parse_size),
+    BeforeValidator(_size),
+    PlainSerializer(units.format_size, return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "pattern": units.SIZE_PATTERN, "examples": ["4GiB", "500MB"]}),
 ]
 Duration = Annotated[
     float,
-    BeforeValidator(units.parse_duration),
+    BeforeValidator(_duration),
+    PlainSerializer(units.format_duration, return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "pattern": units.DURATION_PATTERN, "examples": ["90s", "5m", "2h"]}),
 ]

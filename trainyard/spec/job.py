@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pathlib import Path
+from typing import Annotated
 
-from trainyard.spec.fields import Duration, Filled, Listed, Section, Size, Text, VariableName
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
+from pydantic import model_validator as validates
 
-MOST_TASKS = 100_000
-Scalar = str | bool | int | float
+from trainyard.spec import job_rules as rules
+from trainyard.spec.fields import Duration, Filled, Listed, Section, Size, Text, VariableName, check_unique
+from trainyard.spec.placeholders import check_placeholders
+
+Scalar = Annotated[rules.Scalar, BeforeValidator(rules.check_scalar)]
+MatrixKey = Annotated[
+    str, AfterValidator(rules.check_matrix_key), WithJsonSchema({"type": "string", "pattern": rules.KEY_PATTERN})
+]
+TaskName = Annotated[
+    str, AfterValidator(rules.check_task_name), WithJsonSchema({"type": "string", "pattern": rules.TASK_PATTERN})
+]
+Output = Annotated[Filled, AfterValidator(rules.check_output)]
+Cpus = Annotated[float, AfterValidator(rules.check_cpus)]
+Gpus = Annotated[float, AfterValidator(rules.check_gpus)]
 
 
 class Resources(Section):
     """What one task needs."""
 
-    cpus: float = Field(
+    cpus: Cpus = Field(
         default=1.0, ge=0, le=1024, allow_inf_nan=False, description="CPUs of one task; fractions are allowed."
     )
-    gpus: float = Field(
+    gpus: Gpus = Field(
         default=0.0,
         ge=0,
         le=64,
@@ -32,6 +46,11 @@ class Placement(Section):
     name: Filled | None = Field(default=None, description="One node: `head`, or GROUP-INDEX.")
     group: Filled | None = Field(default=None, description="Any node of one worker group.")
 
+    @validates(mode="after")
+    def _check(self) -> Placement:
+        rules.check_placement(self.name, self.group)
+        return self
+
 
 class RuntimeEnv(Section):
     """What is installed or set for the tasks, by Ray, on the nodes."""
@@ -46,6 +65,35 @@ class RuntimeEnv(Section):
         default=(), description="More files or directories to send along, also from outside the job directory."
     )
 
+    @field_validator("uv", "pip")
+    @classmethod
+    def _check_packages(cls, packages: tuple[str, ...]) -> tuple[str, ...]:
+        check_unique(packages)
+        return packages
+
+    @field_validator("wheels")
+    @classmethod
+    def _check_wheels(cls, wheels: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        rules.check_wheels(wheels, _directory(info))
+        return wheels
+
+    @field_validator("files")
+    @classmethod
+    def _check_files(cls, files: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        rules.check_files(files, _directory(info))
+        return files
+
+    @field_validator("env_vars")
+    @classmethod
+    def _check_env_vars(cls, env_vars: dict[str, str]) -> dict[str, str]:
+        rules.check_variables_of_tasks(env_vars)
+        return env_vars
+
+    @validates(mode="after")
+    def _check(self) -> RuntimeEnv:
+        rules.check_installers(uv=bool(self.uv), pip=bool(self.pip))
+        return self
+
 
 class SmokeNeeds(Section):
     """What must hold on the cluster before this job may start."""
@@ -55,9 +103,11 @@ class SmokeNeeds(Section):
     )
     torch: bool = Field(
         default=False,
-        description="true: torch is importable on the GPU nodes (on all, without GPUs) and sees their GPUs.",
+        description="true: torch is importable on the GPU nodes (without any: on all) and sees their GPUs.",
     )
-    transfer: bool = Field(default=True, description="false: leave out the object transfer between each pair of nodes.")
+    transfer: bool = Field(
+        default=True, description="false: leave out the transfer of objects between each pair of nodes."
+    )
     min_nodes: int | None = Field(
         default=None, ge=1, le=10_000, description="At least so many nodes are alive, the head included."
     )
@@ -68,28 +118,47 @@ class SmokeNeeds(Section):
 class TaskEntry(Section):
     """One task of an explicit list; what it leaves out comes from the job."""
 
-    name: Filled = Field(description="The task's name, unique in the job.")
+    name: TaskName = Field(description="The task's name, unique in the job.")
     command: Listed[Text] = Field(description="Program and arguments.")
     resources: Resources | None = Field(default=None, description="Only what differs from the job's.")
     node: Placement | None = Field(default=None, description="Instead of the job's.")
     env: dict[VariableName, Text] = Field(default={}, description="On top of the job's.")
     retries: int | None = Field(default=None, ge=0, le=1000, description="Instead of the job's.")
     timeout: Duration | None = Field(default=None, description="Instead of the job's.")
-    outputs: Listed[Filled] | None = Field(default=None, description="Instead of the job's.")
+    outputs: Listed[Output] | None = Field(default=None, description="Instead of the job's.")
+
+    @field_validator("command")
+    @classmethod
+    def _check_command(cls, command: tuple[str, ...]) -> tuple[str, ...]:
+        rules.check_command(command, ())
+        return command
+
+    @field_validator("env")
+    @classmethod
+    def _check_env(cls, env: dict[str, str]) -> dict[str, str]:
+        rules.check_variables_of_tasks(env)
+        check_placeholders(env, ())
+        return env
+
+    @field_validator("outputs")
+    @classmethod
+    def _check_outputs(cls, outputs: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        check_unique(outputs or ())
+        return outputs
 
 
 class JobSpec(Section):
     """A job file, validated. Its name is its directory's name."""
 
-    name: str
+    name: str = Field(description="The name of the job's directory.")
+    matrix: dict[MatrixKey, Listed[Scalar]] = Field(
+        default={}, description="One task per combination; {key} in command and env is replaced."
+    )
     command: Listed[Text] | None = Field(
         default=None, description="Program and arguments; never joined into a shell string."
     )
-    matrix: dict[str, Listed[Scalar]] = Field(
-        default={}, description="One task per combination; {key} in command and env is replaced."
-    )
     tasks: Listed[TaskEntry] | None = Field(
-        default=None, description="An explicit list of tasks, instead of command and matrix."
+        default=None, validate_default=True, description="An explicit list of tasks, instead of command and matrix."
     )
     resources: Resources = Field(default=Resources(), description="What each task needs.")
     together: bool = Field(default=False, description="true: all tasks start at once, or none does.")
@@ -100,7 +169,49 @@ class JobSpec(Section):
     env: dict[VariableName, Text] = Field(default={}, description="Environment variables of every task.")
     runtime_env: RuntimeEnv = Field(default=RuntimeEnv(), description="What Ray installs or sets for the tasks.")
     node: Placement | None = Field(default=None, description="Where tasks have to run.")
-    outputs: Listed[Filled] = Field(
-        default=(), description="What comes back when a task ends, besides $TRAINYARD_OUTPUT."
+    outputs: Listed[Output] = Field(
+        default=(), description="What comes back when a task ends, besides $TRAINYARD_OUTPUT: relative paths."
     )
     smoke: SmokeNeeds = Field(default=SmokeNeeds(), description="What must hold before this job may start.")
+
+    @field_validator("matrix")
+    @classmethod
+    def _check_matrix(cls, matrix: dict[str, tuple[rules.Scalar, ...]]) -> dict[str, tuple[rules.Scalar, ...]]:
+        rules.check_matrix(matrix)
+        return matrix
+
+    @field_validator("command")
+    @classmethod
+    def _check_command(cls, command: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
+        if command is not None:
+            rules.check_command(command, info.data.get("matrix"))
+        return command
+
+    @field_validator("tasks")
+    @classmethod
+    def _check_tasks(cls, tasks: tuple[TaskEntry, ...] | None, info: ValidationInfo) -> tuple[TaskEntry, ...] | None:
+        has_command = info.data.get("command", "wrong") is not None
+        rules.check_something_to_run(is_tasks=tasks is not None, has_command=has_command)
+        if tasks is not None:
+            names = [task.name for task in tasks]
+            rules.check_tasks(names, has_command=has_command, has_matrix=bool(info.data.get("matrix")))
+        return tasks
+
+    @field_validator("env")
+    @classmethod
+    def _check_env(cls, env: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        rules.check_variables_of_tasks(env)
+        if "matrix" in info.data:
+            check_placeholders(env, info.data["matrix"])
+        return env
+
+    @field_validator("outputs")
+    @classmethod
+    def _check_outputs(cls, outputs: tuple[str, ...]) -> tuple[str, ...]:
+        check_unique(outputs)
+        return outputs
+
+
+def _directory(info: ValidationInfo) -> Path | None:
+    """Return the job's directory where a file is being loaded."""
+    return (info.context or {}).get("directory")

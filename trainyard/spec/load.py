@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
+from pydantic import ValidationError
+
+from trainyard.errors import Problem
+from trainyard.spec import overrides as flags
 from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.fields import Section
 from trainyard.spec.job import JobSpec
+from trainyard.spec.problems import problems_of, value_text, where
+from trainyard.spec.read import read_text, refusal, shown
+from trainyard.spec.show import default_paths
+from trainyard.spec.yaml_source import KeyPath, Source, UnreadableError, compose
 
-KeyPath = tuple[str | int, ...]
+CLUSTER_FILE = "cluster file"
+JOB_FILE = "job file"
+JOB_FILE_NAME = "job.yaml"
+
+Model = TypeVar("Model", bound=Section)
+_JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 
 
 @dataclass(frozen=True)
@@ -22,10 +38,62 @@ class LoadedCluster:
 
 
 def load_cluster(path: Path, *, overrides: Sequence[str] = (), backend: str | None = None) -> LoadedCluster:
-    """Return the cluster that a file describes. Raises RequestError with every problem at once."""
-    raise NotImplementedError
+    """Return the cluster that a file describes; `backend` is the flag of that name.
+
+    Raises RequestError with every problem at once.
+    """
+    source = _source(path, CLUSTER_FILE, overrides)
+    if backend is not None and isinstance(source.value, Mapping):
+        source = flags.put(source, flags.Override(("backend",), backend, "--backend"))
+    spec = _validated(ClusterSpec, source, CLUSTER_FILE, context={"path": path})
+    return LoadedCluster(spec, path, default_paths(spec))
 
 
 def load_job(directory: Path, *, overrides: Sequence[str] = ()) -> JobSpec:
     """Return the job of a directory that holds a job.yaml. Raises RequestError with every problem at once."""
-    raise NotImplementedError
+    if directory.is_file():
+        raise refusal(
+            JOB_FILE, (Problem(shown(directory), f"is a file: give the directory that holds {JOB_FILE_NAME}"),)
+        )
+    source = _source(directory / JOB_FILE_NAME, JOB_FILE, overrides)
+    name = directory.resolve().name
+    problems = list(_name_problems(name, directory))
+    if isinstance(source.value, Mapping):
+        if "name" in source.value:
+            problems.append(
+                Problem(where(("name",), source), "must not be given: a job's name is its directory's name")
+            )
+        source = replace(source, value={**source.value, "name": name})
+    source = replace(source, problems=(*problems, *source.problems))
+    return _validated(JobSpec, source, JOB_FILE, context={"directory": directory})
+
+
+def _source(path: Path, kind: str, overrides: Sequence[str]) -> Source:
+    """Return the values of a file with the flags on top: who wins is decided here and nowhere else."""
+    text = read_text(path, kind=kind)
+    try:
+        source = compose(text, origin=shown(path))
+    except UnreadableError as error:
+        raise refusal(kind, (error.problem,)) from error
+    if not isinstance(source.value, Mapping):
+        problem = Problem(source.places[()], f"must be a mapping of keys to values, got {value_text(source.value)}")
+        raise refusal(kind, source.problems or (problem,))
+    return flags.apply(source, overrides)
+
+
+def _validated(model: type[Model], source: Source, kind: str, *, context: dict[str, Path]) -> Model:
+    """Return the model of a source; its fields' defaults fill what neither file nor flags gave."""
+    try:
+        spec = model.model_validate(source.value, context=context)
+    except ValidationError as error:
+        raise refusal(kind, (*source.problems, *problems_of(error, model, source))) from error
+    if source.problems:
+        raise refusal(kind, source.problems)
+    return spec
+
+
+def _name_problems(name: str, directory: Path) -> Sequence[Problem]:
+    if _JOB_NAME.fullmatch(name):
+        return ()
+    rule = "letters, digits, '.', '_' and '-', start with a letter or digit, at most 80 characters"
+    return (Problem(shown(directory), f"must have a name of {rule}: it is the job's name, got {value_text(name)}"),)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
+from trainyard.spec.complaints import Complaint, complain
 from trainyard.suggest import did_you_mean
 
 _MARK = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_-]*)\}|[{}]")
@@ -17,13 +18,20 @@ def fill(text: str, values: Mapping[str, str]) -> str:
     return _MARK.sub(lambda found: values[found[1]] if found[1] else found[0][0], text)
 
 
-def complaint(text: str, known: Collection[str]) -> str | None:
-    """Return what is wrong with the first bad placeholder or lone brace, or None."""
+def check_placeholders(texts: Mapping[str, str] | Mapping[int, str], known: Collection[str]) -> None:
+    """Complain about every text with a placeholder that is not known, or with a brace on its own."""
+    found = ((key, text, _complaint(text, known)) for key, text in texts.items())
+    complain(Complaint((key,), wrong[0], text, wrong[1]) for key, text, wrong in found if wrong)
+
+
+def _complaint(text: str, known: Collection[str]) -> tuple[str, str] | None:
+    """Return what is wrong with the first bad placeholder or lone brace, and what may have been meant."""
     for found in _MARK.finditer(text):
-        if found[1] is None and len(found[0]) == 1:
-            return f"has a single '{found[0]}': write '{found[0] * 2}' for the character itself"
-        if found[1] is not None and found[1] not in known:
-            literal = f"write '{{{{{found[1]}}}}}' for the text itself"
+        name = found[1]
+        if name is None and len(found[0]) == 1:
+            return f"has a single '{found[0]}'", f"; write '{found[0] * 2}' for the character itself"
+        if name is not None and name not in known:
             listed = f"the matrix has {', '.join(known)}" if known else "there is no matrix"
-            return f"names '{{{found[1]}}}', but {listed}{did_you_mean(found[1], known)} ({literal})"
+            meant = did_you_mean(name, known) or f"; write '{{{{{name}}}}}' for the text itself"
+            return f"names {{{name}}}, but {listed}", meant
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 SIZES = {
     "KiB": 2**10,
@@ -15,8 +16,10 @@ SIZES = {
     "TB": 10**12,
 }
 DURATIONS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+LARGEST_SIZE = 1000 * SIZES["TiB"]
+LONGEST_DURATION = 3650.0 * DURATIONS["d"]
 
-_NUMBER = r"[0-9]{1,9}(?:\.[0-9]{1,3})?"
+_NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,3})?"
 SIZE_PATTERN = rf"^{_NUMBER}(?:{'|'.join(SIZES)})$"
 DURATION_PATTERN = rf"^{_NUMBER}(?:{'|'.join(DURATIONS)})$"
 
@@ -27,18 +30,22 @@ _DURATION = re.compile(rf"({_NUMBER})({'|'.join(DURATIONS)})")
 def parse_size(written: object) -> int:
     """Return bytes. Raises ValueError, naming the accepted units."""
     match = _SIZE.fullmatch(written) if isinstance(written, str) else None
-    size = round(float(match[1]) * SIZES[match[2]]) if match else 0
+    size = round(Decimal(match[1]) * SIZES[match[2]]) if match else 0
     if size <= 0:
         raise ValueError(f"must be a size such as 4GiB or 500MB (units: {', '.join(SIZES)})")
+    if size > LARGEST_SIZE:
+        raise ValueError(f"must be at most {format_size(LARGEST_SIZE)}")
     return size
 
 
 def parse_duration(written: object) -> float:
     """Return seconds. Raises ValueError, naming the accepted units."""
     match = _DURATION.fullmatch(written) if isinstance(written, str) else None
-    seconds = float(match[1]) * DURATIONS[match[2]] if match else 0.0
+    seconds = float(Decimal(match[1]) * DURATIONS[match[2]]) if match else 0.0
     if seconds <= 0:
         raise ValueError(f"must be a duration such as 90s, 5m, 2h or 1d (units: {', '.join(DURATIONS)})")
+    if seconds > LONGEST_DURATION:
+        raise ValueError(f"must be at most {format_duration(LONGEST_DURATION)}")
     return seconds
 
 
@@ -56,7 +63,7 @@ def format_duration(seconds: float) -> str:
     for unit, factor in reversed(DURATIONS.items()):
         if seconds % factor == 0:
             return f"{int(seconds // factor)}{unit}"
-    return f"{seconds:g}s"
+    return f"{seconds:.3f}".rstrip("0").rstrip(".") + "s"
 
 
 def _three_decimals(size: int) -> str:

@@ -1,0 +1,149 @@
+"""What a cluster file must get right beyond the kinds of its values; each rule raises what is wrong."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator, Sequence
+from urllib.parse import urlsplit
+
+from trainyard.spec.complaints import Complaint, complain
+from trainyard.spec.fields import RAY_AUTH_VARIABLES, check_variables
+from trainyard.spec.units import SIZES, format_size
+
+BUILT_BACKENDS = ("local", "existing")
+PLANNED_BACKENDS = ("compose", "kuberay", "microk8s", "ec2")
+SMALLEST_NODE = 128 * SIZES["MiB"]
+
+# The grammar of distribution/reference: only the host may have capitals.
+_COMPONENT = r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*"
+_IMAGE = re.compile(
+    rf"(?:[A-Za-z0-9.-]+(?::[0-9]+)?/)?{_COMPONENT}(?:/{_COMPONENT})*"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
+)
+_HOST_AND_PORT = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:]+\])(?::[0-9]{1,5})?")
+
+
+def check_backend(backend: object) -> object:
+    """Return the backend; the ones that are only planned get an answer of their own."""
+    if backend in PLANNED_BACKENDS:
+        raise ValueError(f"is not built yet (built: {', '.join(BUILT_BACKENDS)})")
+    return backend
+
+
+def check_group_name(name: str) -> str:
+    """Return a group's name that is not the head's."""
+    if name == "head":
+        raise ValueError("must not be 'head': that is the head node's name")
+    return name
+
+
+def check_group_names(names: Sequence[str]) -> None:
+    """Complain about every group whose name was there before."""
+    first: dict[str, int] = {}
+    complain(
+        Complaint((index, "name"), f"is also the name of workers.{first[name]}", name)
+        for index, name in enumerate(names)
+        if first.setdefault(name, index) != index
+    )
+
+
+def check_node_memory(memory: int) -> int:
+    """Return a node's memory that Ray can start with: its object store alone takes at least 75 MiB."""
+    if memory < SMALLEST_NODE:
+        raise ValueError(f"must be at least {format_size(SMALLEST_NODE)}, which Ray itself needs")
+    return memory
+
+
+def check_group_size(
+    count: int | None, minimum: int | None, maximum: int | None, *, idle_timeout: float | None
+) -> None:
+    """Complain unless a group is either fixed (count) or grows and shrinks (min, max)."""
+    complain(_size_complaints(count, minimum, maximum, idle_timeout))
+
+
+def check_image(image: str) -> str:
+    """Return the name of a directory of images/, or an image reference."""
+    if len(image) > 512 or not _IMAGE.fullmatch(image):
+        raise ValueError(
+            "must be a directory of images/ or an image reference such as registry:5000/team/schola:1.2 (lower case)"
+        )
+    return image
+
+
+def check_registry_address(address: str) -> str:
+    """Return HOST or HOST:PORT."""
+    if not _HOST_AND_PORT.fullmatch(address):
+        raise ValueError("must be HOST or HOST:PORT, without http://")
+    return address
+
+
+def check_login(username: str | None, password_env: str | None, password_file: str | None) -> None:
+    """Complain unless a registry has a user with one password, or neither."""
+    if password_env and password_file:
+        complain([Complaint((), "has both password_env and password_file: give one")])
+    if bool(username) != bool(password_env or password_file):
+        complain([Complaint((), "needs username together with password_env or password_file, or none of them")])
+
+
+def check_dashboard_address(address: str) -> str:
+    """Return http(s)://HOST[:PORT]."""
+    try:
+        parts = urlsplit(address)
+        is_plain = parts.scheme in ("http", "https") and _HOST_AND_PORT.fullmatch(parts.netloc) is not None
+        is_plain = is_plain and parts.path in ("", "/") and not parts.query and not parts.fragment
+        is_plain = is_plain and parts.port != 0
+    except ValueError:  # a port beyond 65535, a broken [IPv6] address
+        is_plain = False
+    if not is_plain:
+        raise ValueError("must be the dashboard's address such as http://127.0.0.1:8265 (no user, path or query)")
+    return address
+
+
+def check_section(backend: str | None, *, is_given: bool) -> None:
+    """Complain about the backend `existing` without an address."""
+    if backend == "existing" and not is_given:
+        complain([Complaint((), "is missing: the backend 'existing' needs the address of a Ray cluster")])
+
+
+def check_one_token(token_env: str | None, token_file: str | None) -> None:
+    """Complain about two sources of one token."""
+    if token_env and token_file:
+        complain([Complaint((), "has both token_env and token_file: give one")])
+
+
+def check_auth(auth: str, address: str, *, has_token: bool) -> None:
+    """Complain unless a token is named, or the cluster listens on this machine only and says `auth: none`."""
+    if auth == "token" and not has_token:
+        complain([Complaint(("existing",), "needs token_env or token_file (or, on loopback, `auth: none`)", root=True)])
+    if auth == "none" and not is_loopback(address):
+        raise ValueError(f"must be 'token' unless the cluster is on loopback, and existing.address is {address}")
+    if auth == "none" and has_token:
+        raise ValueError("must be 'token' where existing names a token")
+
+
+def check_node_variables(env: dict[str, str]) -> None:
+    """Complain about variables of Ray nodes that Trainyard sets itself."""
+    check_variables(env, lambda name: "is set by Trainyard (see auth)" if name in RAY_AUTH_VARIABLES else None)
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether a URL can be reached from this machine only."""
+    host = urlsplit(address).hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _size_complaints(
+    count: int | None, minimum: int | None, maximum: int | None, idle_timeout: float | None
+) -> Iterator[Complaint]:
+    if count is not None and (minimum is not None or maximum is not None):
+        yield Complaint((), "has count as well as min or max: count is a fixed size, min and max let Ray choose")
+    elif minimum is not None and maximum is None:
+        yield Complaint((), "has min but no max: give max too, or count for a fixed size")
+    elif minimum is not None and maximum is not None and minimum > maximum:
+        yield Complaint(("min",), f"must be at most max ({maximum})", minimum)
+    if idle_timeout is not None and maximum is None:
+        yield Complaint(("idle_timeout",), "means something only for a group with min and max")

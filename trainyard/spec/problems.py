@@ -1,0 +1,150 @@
+"""Pydantic's errors -> problems in plain words, each with its place, its path and the value given."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from trainyard.errors import Problem
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.cluster_rules import BUILT_BACKENDS, PLANNED_BACKENDS
+from trainyard.spec.complaints import NOTHING, Complaint, ComplaintsError
+from trainyard.spec.fields import SECRET_NAME
+from trainyard.spec.yaml_source import KeyPath, Source, located
+from trainyard.suggest import did_you_mean
+
+LONGEST_VALUE = 60
+
+# Pydantic's error types, in our words; the braces are filled from the error's context.
+_WORDS: Mapping[str, str] = {
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_type": "must be true or false",
+    "string_type": "must be text",
+    "string_unicode": "must be text",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a mapping of keys to values",
+    "model_type": "must be a mapping of keys to values",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+}
+
+
+def problems_of(error: ValidationError, model: type[BaseModel], source: Source) -> tuple[Problem, ...]:
+    """Return every problem that a model found with the values of a source, in the order of the file."""
+    complaints = [found for details in error.errors(include_url=False) for found in _complaints(dict(details), model)]
+    known = [found for found in complaints if not _is_broken(found.path, source)]
+    order = {path: position for position, path in enumerate(source.places)}
+    known.sort(key=lambda complaint: order.get(_nearest(complaint.path, source), 0))
+    return tuple(Problem(where(complaint.path, source), _sentence(complaint)) for complaint in known)
+
+
+def where(path: KeyPath, source: Source) -> str:
+    """Return the place of a path, or of the nearest thing around it that stands somewhere."""
+    nearest = _nearest(path, source)
+    place = source.places[nearest]
+    return place if place.startswith("--") and nearest == path else located(place, path)
+
+
+def value_text(value: object) -> str:
+    """Return a value as one short piece of text, texts in quotes."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = "".join(character if character.isprintable() else f"\\x{ord(character):02x}" for character in text)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
+
+
+def _nearest(path: KeyPath, source: Source) -> KeyPath:
+    """Return the longest part of a path that stands somewhere; the whole file always does."""
+    return next(path[:length] for length in range(len(path), -1, -1) if path[:length] in source.places)
+
+
+def _is_broken(path: KeyPath, source: Source) -> bool:
+    return any(path[:length] in source.broken for length in range(len(path) + 1))
+
+
+def _complaints(details: dict[str, Any], model: type[BaseModel]) -> Iterator[Complaint]:
+    """Take one of pydantic's errors apart: one complaint, or as many as our validator had."""
+    path: KeyPath = tuple(part for part in details["loc"] if part != "[key]")
+    reason = details.get("ctx", {}).get("error")
+    if isinstance(reason, ComplaintsError):
+        for inner in reason.complaints:
+            yield inner if inner.root else replace(inner, path=(*path, *inner.path))
+    elif details["type"] == "missing":
+        yield Complaint(path, f"is missing: {_description(model, path)}")
+    elif details["type"] == "extra_forbidden":
+        yield _unknown_key(model, path)
+    else:
+        yield Complaint(path, _words(details), details["input"], _suggestion(details))
+
+
+def _words(details: dict[str, Any]) -> str:
+    kind, context = details["type"], details.get("ctx", {})
+    if kind == "value_error":
+        return str(context["error"])
+    if kind == "literal_error":
+        return f"must be one of: {', '.join(_choices(details))}"
+    return _WORDS.get(kind, str(details["msg"])).format(**context)
+
+
+def _suggestion(details: dict[str, Any]) -> str:
+    kind, value = details["type"], details["input"]
+    if kind == "literal_error":
+        return did_you_mean(str(value), _choices(details))
+    if kind == "string_type" and isinstance(value, int | float):
+        return f"; write it in quotes: {json.dumps(value_text(value))}"
+    return ""
+
+
+def _choices(details: dict[str, Any]) -> list[str]:
+    """Return what a Literal accepts; pydantic has it only as text: `'local' or 'existing'`."""
+    return re.findall(r"'([^']*)'", details["ctx"]["expected"])
+
+
+def _sentence(complaint: Complaint) -> str:
+    is_secret = any(SECRET_NAME.search(str(part)) for part in complaint.path)
+    if complaint.value is NOTHING or is_secret:
+        return complaint.message + complaint.suggestion
+    given = "nothing" if complaint.value is None else value_text(complaint.value)
+    return f"{complaint.message}, got {given}{complaint.suggestion}"
+
+
+def _unknown_key(model: type[BaseModel], path: KeyPath) -> Complaint:
+    key = str(path[-1])
+    section = _model_at(model, path[:-1])
+    known = list(section.model_fields) if section else []
+    ways = [name for name in (f"{key}_env", f"{key}_file") if name in known]
+    if ways:
+        return Complaint(path, f"must not be written into a file: name where it is, with {' or '.join(ways)}")
+    if section is ClusterSpec and key in PLANNED_BACKENDS:
+        built = ", ".join(BUILT_BACKENDS)
+        return Complaint(path, f"is the section of a backend that is not built yet (built: {built})")
+    return Complaint(path, "is not a known key", suggestion=did_you_mean(key, known) or f"; known: {', '.join(known)}")
+
+
+def _description(model: type[BaseModel], path: KeyPath) -> str:
+    section = _model_at(model, path[:-1])
+    return str(section.model_fields[str(path[-1])].description) if section else "it has no default"
+
+
+def _model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
+    """Return the model that describes the mapping at a path."""
+    found: type[BaseModel] | None = model
+    for part in path:
+        if isinstance(part, str) and found is not None:
+            found = _model_in(found.model_fields[part].annotation) if part in found.model_fields else None
+    return found
+
+
+def _model_in(annotation: object) -> type[BaseModel] | None:
+    """Return the first model inside of an annotation such as `tuple[WorkerGroup, ...] | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    inner = (_model_in(argument) for argument in get_args(annotation))
+    return next((model for model in inner if model is not None), None)

@@ -1,0 +1,107 @@
+"""A resolved file as people and programs read it: defaults marked, secrets hidden, and good to be loaded again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+from pydantic import BaseModel
+
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.fields import HIDDEN, SECRET_NAME
+from trainyard.spec.job import JobSpec
+from trainyard.spec.scalars import plain_value
+from trainyard.spec.yaml_source import KeyPath
+
+MARK = "  # default"
+ENVIRONMENTS = ("env", "env_vars")
+
+# Text that needs no quotes in YAML 1.2; the second pattern is what YAML 1.1 readers would take for a boolean.
+_PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./=+@%-]*")
+_YAML_1_1 = re.compile(r"y|n|yes|no|on|off|[0-9].*", re.IGNORECASE)
+
+
+def default_paths(spec: BaseModel) -> frozenset[KeyPath]:
+    """Return the path of every single value that nobody wrote."""
+    return frozenset(_defaults(spec, (), inherited=False))
+
+
+def as_json(spec: ClusterSpec | JobSpec) -> dict[str, Any]:
+    """Return the resolved file as one JSON document: its values, and under `defaults` the paths nobody wrote."""
+    dotted = sorted(".".join(str(part) for part in path) for path in default_paths(spec))
+    return {**_values(spec), "defaults": dotted}
+
+
+def as_yaml(spec: ClusterSpec | JobSpec) -> str:
+    """Return the resolved file as YAML, every default marked; it loads again to the same spec."""
+    values = _values(spec)
+    head = [f"# job: {values.pop('name')}"] if isinstance(spec, JobSpec) else []
+    return "\n".join([*head, *_mapping(values, (), default_paths(spec))]) + "\n"
+
+
+def _values(spec: BaseModel) -> dict[str, Any]:
+    """Return the values as they would stand in a file: sizes and durations with units, secrets hidden."""
+    values = _hidden(spec.model_dump(mode="json"))
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _hidden(value: Any, key: str = "") -> Any:
+    if isinstance(value, list):
+        return [_hidden(entry) for entry in value]
+    if not isinstance(value, dict):
+        return value
+    if key in ENVIRONMENTS:
+        return {name: HIDDEN if SECRET_NAME.search(name) else text for name, text in value.items()}
+    return {name: _hidden(inner, name) for name, inner in value.items()}
+
+
+def _defaults(value: object, path: KeyPath, *, inherited: bool) -> Iterator[KeyPath]:
+    """Yield every leaf below a value that is a default, or that stands in a section that is one."""
+    if isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            is_default = inherited or name not in value.model_fields_set
+            yield from _defaults(getattr(value, name), (*path, name), inherited=is_default)
+    elif isinstance(value, tuple) and value and isinstance(value[0], BaseModel):
+        for index, entry in enumerate(value):
+            yield from _defaults(entry, (*path, index), inherited=inherited)
+    elif inherited:
+        yield path
+
+
+def _mapping(values: Mapping[str, Any], path: KeyPath, defaults: frozenset[KeyPath]) -> Iterator[str]:
+    for key, value in values.items():
+        inner = (*path, key)
+        if value is None:
+            continue
+        if isinstance(value, dict) and any(entry is not None for entry in value.values()):
+            yield f"{_scalar(key)}:"
+            yield from (f"  {line}" for line in _mapping(value, inner, defaults))
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            yield f"{_scalar(key)}:"
+            for index, entry in enumerate(value):
+                yield from _entry(list(_mapping(entry, (*inner, index), defaults)))
+        else:
+            yield f"{_scalar(key)}: {_flow(value)}{MARK if inner in defaults else ''}"
+
+
+def _entry(lines: list[str]) -> Iterator[str]:
+    """Yield the lines of a mapping as one entry of a list."""
+    yield from (f"{'  - ' if index == 0 else '    '}{line}" for index, line in enumerate(lines))
+
+
+def _flow(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_scalar, value))}]"
+    return "{}" if isinstance(value, dict) else _scalar(value)
+
+
+def _scalar(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str):
+        return str(value)
+    if _PLAIN.fullmatch(value) and plain_value(value) == value and not _YAML_1_1.fullmatch(value):
+        return value
+    return yaml.safe_dump(value, default_style='"', allow_unicode=True, width=float("inf")).rstrip("\n")
