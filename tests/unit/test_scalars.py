@@ -1,0 +1,155 @@
+"""TensorBoard event files, as the real tensorboardX writes them, read back."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+from tensorboardX import SummaryWriter
+from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
+from tensorboardX.proto.tensor_pb2 import TensorProto
+from tensorboardX.record_writer import RecordWriter
+
+from trainyard.results.scalars import Curve, read_directory, read_file
+
+
+def written(directory: Path, values: dict[int, float], *, tag: str = "return", second: int | None = None) -> Path:
+    """Write scalars by step with tensorboardX; return the event file."""
+    before = set(directory.glob("*"))
+    with SummaryWriter(str(directory)) as writer:
+        for step, value in values.items():
+            writer.add_scalar(tag, value, step)
+    (path,) = set(directory.glob("*")) - before
+    return path if second is None else path.rename(directory / f"events.out.tfevents.{second}.host")
+
+
+def curves(directory: Path, *, points: int = 100, tags: int = 10) -> dict[str, dict[str, list[tuple[float, float]]]]:
+    """Read a directory into plain lists."""
+    found = read_directory(directory, points=points, tags=tags)
+    return {place: {tag: curve.points() for tag, curve in by_tag.items()} for place, by_tag in found.items()}
+
+
+def test_what_tensorboardx_wrote_is_read_back(tmp_path: Path) -> None:
+    written(tmp_path, {0: 1.5, 10: 2.5})
+    assert curves(tmp_path) == {"": {"return": [(0, 1.5), (10, 2.5)]}}
+
+
+def test_a_torn_last_record_ends_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path, {0: 1.0, 1: 2.0, 2: 3.0})
+    whole = path.read_bytes()
+    lengths = set()
+    for cut in range(1, 60):
+        path.write_bytes(whole[:-cut])
+        lengths.add(len(list(read_file(path))))
+    assert lengths == {1, 2}
+
+
+def test_a_damaged_length_ends_the_file_without_an_error(tmp_path: Path) -> None:
+    path = written(tmp_path, {0: 1.0, 1: 2.0})
+    whole = bytearray(path.read_bytes())
+    (first,) = struct.unpack_from("<Q", whole)
+    second = first + 16
+    struct.pack_into("<Q", whole, second, 2**40)
+    path.write_bytes(whole)
+    assert list(read_file(path)) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 11, b"not an event file, but long enough to hold a header"])
+def test_what_is_no_event_file_has_no_scalars(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "events.out.tfevents.1.host"
+    path.write_bytes(content)
+    assert list(read_file(path)) == []
+
+
+def test_files_of_a_resumed_training_continue_each_other(tmp_path: Path) -> None:
+    written(tmp_path, {0: 1.0, 10: 2.0, 20: 3.0}, second=900)
+    written(tmp_path, {20: 30.0, 30: 40.0}, second=1000)
+    assert curves(tmp_path) == {"": {"return": [(0, 1.0), (10, 2.0), (20, 30.0), (30, 40.0)]}}
+
+
+def test_a_training_that_began_again_replaces_what_it_repeats(tmp_path: Path) -> None:
+    written(tmp_path, {0: 1.0, 10: 2.0, 20: 3.0}, second=1)
+    written(tmp_path, {0: 5.0, 10: 6.0}, second=2)
+    assert curves(tmp_path) == {"": {"return": [(0, 5.0), (10, 6.0)]}}
+
+
+def test_subdirectories_are_curves_of_their_own(tmp_path: Path) -> None:
+    written(tmp_path / "PPO_1", {0: 1.0})
+    written(tmp_path / "PPO_2", {0: 2.0})
+    assert curves(tmp_path) == {"PPO_1": {"return": [(0, 1.0)]}, "PPO_2": {"return": [(0, 2.0)]}}
+
+
+def test_numbers_that_are_not_finite_are_left_out(tmp_path: Path) -> None:
+    written(tmp_path, {0: 1.0, 1: float("nan"), 2: float("inf"), 3: 4.0})
+    assert curves(tmp_path) == {"": {"return": [(0, 1.0), (3, 4.0)]}}
+
+
+def test_only_so_many_tags_are_read(tmp_path: Path) -> None:
+    record(tmp_path, *(Summary.Value(tag=tag, simple_value=1.0) for tag in ("a", "b", "c", "a")))
+    assert list(curves(tmp_path, tags=2)[""]) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("tensor", "value"),
+    [
+        (TensorProto(dtype=1, tensor_content=struct.pack("<f", 0.5)), 0.5),
+        (TensorProto(dtype=2, tensor_content=struct.pack("<d", 0.25)), 0.25),
+        (TensorProto(dtype=9, tensor_content=struct.pack("<q", -7)), -7.0),
+        (TensorProto(dtype=1, float_val=[1.5]), 1.5),
+        (TensorProto(dtype=3, int_val=[3]), 3.0),
+    ],
+)
+def test_a_scalar_may_be_a_tensor_as_tensorflow_2_writes_it(tmp_path: Path, tensor: TensorProto, value: float) -> None:
+    path = record(tmp_path, Summary.Value(tag="loss", tensor=tensor, metadata=plugin("scalars")))
+    assert list(read_file(path)) == [("loss", 4.0, value)]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        Summary.Value(tag="t", tensor=TensorProto(dtype=7, string_val=[b"hello"])),
+        Summary.Value(tag="t", tensor=TensorProto(dtype=1, float_val=[1.0, 2.0])),
+        Summary.Value(tag="t", tensor=TensorProto(dtype=1, tensor_content=b"abc")),
+        Summary.Value(tag="t", image=Summary.Image(height=1, width=1)),
+        Summary.Value(
+            tag="t",
+            tensor=TensorProto(dtype=1, float_val=[1.0]),
+            metadata=SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="pr_curves")),
+        ),
+    ],
+)
+def test_what_is_not_one_number_is_passed_over(tmp_path: Path, entry: Summary.Value) -> None:
+    assert list(read_file(record(tmp_path, entry))) == []
+
+
+def test_a_large_record_is_passed_over_and_what_follows_is_read(tmp_path: Path) -> None:
+    image = Summary.Value(tag="frame", image=Summary.Image(encoded_image_string=b"x" * 1_000_000))
+    path = record(tmp_path, image, Summary.Value(tag="loss", simple_value=2.0))
+    assert list(read_file(path)) == [("loss", 4.0, 2.0)]
+
+
+def test_a_long_curve_keeps_a_bounded_number_of_points_and_its_last() -> None:
+    curve = Curve(100)
+    for step in range(100_001):
+        curve.add(step, step * 2.0)
+    kept = curve.points()
+    assert 50 <= len(kept) <= 101
+    assert kept[0] == (0, 0.0)
+    assert kept[-1] == (100_000, 200_000.0)
+    assert len(curve.steps) < 200
+
+
+def plugin(name: str) -> SummaryMetadata:
+    return SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name=name))
+
+
+def record(directory: Path, *entries: Summary.Value) -> Path:
+    """Write entries as events of step 4."""
+    path = directory / "events.out.tfevents.1.host"
+    writer = RecordWriter(str(path))
+    for entry in entries:
+        writer.write(Event(step=4, wall_time=1.0, summary=Summary(value=[entry])).SerializeToString())
+    writer.close()
+    return path

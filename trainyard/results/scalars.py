@@ -1,0 +1,158 @@
+"""Scalars of TensorBoard event files, thinned to what a plot can show.
+
+`tensorboard` itself would bring a web server; the protocol buffers come with tensorboardX, and around them a file is a
+plain sequence of records (TFRecord): length, its checksum, the event, its checksum, all little-endian.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from google.protobuf.message import DecodeError
+from tensorboardX.crc32c import crc32c
+from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.proto.summary_pb2 import Summary
+
+EVENT_FILES = "*.tfevents.*"
+_HEADER = struct.Struct("<QI")
+_CHECKSUM_BYTES = 4
+# A scalar's record has about 50 bytes. What is larger holds images, histograms or text, and is passed over unread.
+_LARGEST = 64 * 1024
+# What a tensor of one number is packed as (tensorflow/core/framework/types.proto), and the field it may be in instead.
+_PACKED = {1: "f", 2: "d", 3: "i", 9: "q"}
+_UNPACKED = {1: "float_val", 2: "double_val", 3: "int_val", 9: "int64_val"}
+
+
+@dataclass
+class Curve:
+    """One scalar over steps; holds at most twice as many points as wanted, evenly spread, and the last one always."""
+
+    wanted: int
+    steps: array[float] = field(default_factory=lambda: array("d"))
+    values: array[float] = field(default_factory=lambda: array("d"))
+    seen: int = 0
+    _every: int = 1
+    _last: tuple[float, float] | None = None
+
+    def add(self, step: float, value: float) -> None:
+        """Take in one more point.
+
+        A step that does not grow means that a later attempt began again there: what it repeats replaces what was.
+        """
+        if self._last is not None and step <= self._last[0]:
+            self._forget_from(step)
+        if self.seen % self._every == 0:
+            self.steps.append(step)
+            self.values.append(value)
+        self.seen += 1
+        self._last = (step, value)
+        if len(self.steps) >= 2 * self.wanted:
+            self.steps, self.values = self.steps[::2], self.values[::2]
+            self._every *= 2
+
+    def points(self) -> list[tuple[float, float]]:
+        """Return (step, value) in order, at most `wanted` + 1 of them."""
+        stride = max(1, math.ceil(len(self.steps) / self.wanted))
+        kept = list(zip(self.steps[::stride], self.values[::stride], strict=True))
+        if self._last is not None and (not kept or kept[-1] != self._last):
+            kept.append(self._last)
+        return kept
+
+    def last(self) -> float | None:
+        """Return the newest value."""
+        return self._last[1] if self._last else None
+
+    def _forget_from(self, step: float) -> None:
+        keep = len(self.steps)
+        while keep and self.steps[keep - 1] >= step:
+            keep -= 1
+        del self.steps[keep:], self.values[keep:]
+        self._last = (self.steps[-1], self.values[-1]) if keep else None
+
+
+def read_directory(directory: Path, *, points: int, tags: int) -> dict[str, dict[str, Curve]]:
+    """Return the curves below a directory, by subdirectory ("" for its top) and tag.
+
+    Files of one subdirectory are one story, in the order in which they were begun: a resumed training's files continue
+    each other. Of every subdirectory at most so many tags are read.
+    """
+    found: dict[str, dict[str, Curve]] = {}
+    for path in sorted(directory.rglob(EVENT_FILES), key=_begun):
+        if not path.is_file() or path.is_symlink():
+            continue
+        parent = path.parent.relative_to(directory).as_posix()
+        curves = found.setdefault("" if parent == "." else parent, {})
+        for tag, step, value in read_file(path):
+            if tag not in curves and len(curves) >= tags:
+                continue
+            curves.setdefault(tag, Curve(points)).add(step, value)
+    return {subdirectory: curves for subdirectory, curves in found.items() if curves}
+
+
+def read_file(path: Path) -> Iterator[tuple[str, float, float]]:
+    """Yield (tag, step, value) of every finite scalar in an event file.
+
+    A record that was cut off or damaged ends the file, without an error: its writer may be at work, or was killed.
+    """
+    with path.open("rb") as file:
+        for record in _records(file, size=os.fstat(file.fileno()).st_size):
+            try:
+                event = Event.FromString(record)
+            except DecodeError:
+                return
+            for entry in event.summary.value:
+                value = _scalar(entry)
+                if value is not None and math.isfinite(value):
+                    yield entry.tag, float(event.step), value
+
+
+def _records(file: BinaryIO, *, size: int) -> Iterator[bytes]:
+    while len(header := file.read(_HEADER.size)) == _HEADER.size:
+        length, checksum = _HEADER.unpack(header)
+        end = file.tell() + length + _CHECKSUM_BYTES
+        if _masked(crc32c(header[:8])) != checksum or end > size:
+            return
+        if length > _LARGEST:
+            file.seek(end)
+            continue
+        record = file.read(length + _CHECKSUM_BYTES)
+        if len(record) < length + _CHECKSUM_BYTES:
+            return
+        yield record[:length]
+
+
+def _masked(checksum: int) -> int:
+    """Return a checksum as TFRecord stores it, so that checksums of checksums stay apart."""
+    return (((checksum >> 15) | (checksum << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def _scalar(entry: Summary.Value) -> float | None:
+    """Return an entry's number: plain, as PyTorch and tensorboardX write it, or a tensor, as TensorFlow 2 does."""
+    kind = entry.WhichOneof("value")
+    if kind == "simple_value":
+        return float(entry.simple_value)
+    if kind != "tensor" or entry.metadata.plugin_data.plugin_name not in ("", "scalars"):
+        return None
+    tensor = entry.tensor
+    letter = _PACKED.get(tensor.dtype)
+    if letter is None or any(side.size != 1 for side in tensor.tensor_shape.dim):
+        return None
+    if tensor.tensor_content:
+        packed = struct.Struct(f"<{letter}")
+        whole = len(tensor.tensor_content) == packed.size
+        return float(packed.unpack(tensor.tensor_content)[0]) if whole else None
+    unpacked = getattr(tensor, _UNPACKED[tensor.dtype])
+    return float(unpacked[0]) if len(unpacked) == 1 else None
+
+
+def _begun(path: Path) -> tuple[str, int, str]:
+    """Sort event files by directory and by the second in their name (events.out.tfevents.SECOND.HOST...)."""
+    second = path.name.partition(".tfevents.")[2].split(".")[0]
+    return (str(path.parent), int(second) if second.isdigit() else 0, path.name)
