@@ -7,8 +7,9 @@ nowhere else; redirects are not followed, so that it cannot be carried to anothe
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -25,6 +26,8 @@ PART_LIMIT = 64 * 1024 * 1024
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 20.0
+# Whoever follows a run asks again soon, and must notice a dead cluster in time.
+STATUS_SECONDS = 6.0
 # The dashboard reads a whole package before it answers.
 UPLOAD_SECONDS = 600.0
 # Ray's log service cuts a download off after `timeout` seconds (default 30), however far it came.
@@ -93,7 +96,8 @@ class RayApi:
 
     def job(self, submission_id: str) -> Job | None:
         """Return the job, or None if the cluster does not know it."""
-        answer = self._send("GET", f"/api/jobs/{submission_id}", accept=(404,))
+        timeout = httpx.Timeout(STATUS_SECONDS, connect=CONNECT_SECONDS)
+        answer = self._send("GET", f"/api/jobs/{submission_id}", accept=(404,), timeout=timeout)
         return None if answer.status_code == 404 else job_from(answer.json())
 
     def jobs(self) -> tuple[Job, ...]:
@@ -127,12 +131,21 @@ class RayApi:
         Raises FileMissingError; UnreachableError when nothing comes for `silence` seconds.
         """
         params = {"node_id": node_id, "filename": filename, "lines": "-1", "timeout": str(DOWNLOAD_SECONDS)}
-        with self.open("/api/v0/logs/file", params, silence=silence) as answer:
+        with self._open("/api/v0/logs/file", params, silence=silence) as answer:
             yield answer.iter_raw()
 
     @contextmanager
-    def open(self, path: str, params: Mapping[str, str], *, silence: float | None) -> Iterator[httpx.Response]:
-        """Open a log route as a stream; `silence` is how long it may say nothing, in seconds."""
+    def live_file(self, node_id: str, filename: str, *, silence: float = 60.0) -> Iterator[LiveFile]:
+        """Open a file that still grows; its bytes come as they are written, and it has no end.
+
+        Raises FileMissingError; UnreachableError when nothing comes for `silence` seconds.
+        """
+        params = {"node_id": node_id, "filename": filename, "lines": "-1", "interval": "0.1"}
+        with self._open("/api/v0/logs/stream", params, silence=silence) as answer:
+            yield LiveFile(answer)
+
+    @contextmanager
+    def _open(self, path: str, params: Mapping[str, str], *, silence: float) -> Iterator[httpx.Response]:
         timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS, read=silence)
         try:
             with self._http.stream("GET", path, params=dict(params), timeout=timeout) as answer:
@@ -175,6 +188,20 @@ class RayApi:
             where=self.address,
             hint="Is the cluster up? `invoke cluster.status` says.",
         )
+
+
+class LiveFile:
+    """A file that another thread may stop reading."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        self._answer = answer
+        self.chunks = answer.iter_raw()
+
+    def cut(self) -> None:
+        """End the reading at once, from any thread: whoever waits for bytes gets UnreachableError."""
+        connection = self._answer.extensions["network_stream"].get_extra_info("socket")
+        with suppress(OSError):  # it may be gone already, which is what we want
+            connection.shutdown(socket.SHUT_RDWR)
 
 
 def _is_loopback(address: str) -> bool:

@@ -1,0 +1,210 @@
+"""Follow a run to its end: take in its stream, show it, fetch what tasks leave, notice when nobody is there any more.
+
+The run's own last event says that it ended; Ray's job status, up to a second later, is only asked to notice a dead
+runner, and any answer at all to notice a dead cluster.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from trainyard.dispatch.fetch import Fetcher
+from trainyard.dispatch.reader import StreamReader
+from trainyard.errors import OutsideError
+from trainyard.results.journal import Event, Journal, Output
+from trainyard.results.state import RunState
+from trainyard.seams.ray_api import RayApi, RefusedError
+from trainyard.seams.ray_types import Job
+
+# Without any answer for so long, the cluster is given up (design: a clear error within 30 s).
+GIVE_UP_AFTER = 20.0
+ASK_EVERY = 2.0
+# What a runner wrote before it died has arrived when nothing came for so long after Ray noticed its end.
+SETTLED_AFTER = 1.5
+# A run that was told to stop has this long: the runner's grace, Ray's SIGKILL, and the way of the news.
+STOP_WITHIN = 25.0
+
+Ending = Literal["ended", "left", "not-stopped"]
+
+
+class Screen(Protocol):
+    """Whoever shows a person what happens in a run."""
+
+    def output(self, task: str, text: bytes) -> None:
+        """A task printed something."""
+
+    def event(self, event: Event, state: RunState) -> None:
+        """Something happened; `state` has taken it in."""
+
+    def tick(self, state: RunState) -> None:
+        """Time passed."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line that is not part of the run."""
+
+
+class Interruption(Protocol):
+    """Whether the user asked to be let go (Ctrl-C, SIGTERM)."""
+
+    @property
+    def asked(self) -> bool:
+        """Say whether the user asked."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Everything that following needs."""
+
+    ray: RayApi
+    run: str
+    journal: Journal
+    state: RunState
+    fetcher: Fetcher
+    screen: Screen
+    interruption: Interruption
+    # What an interruption means: a dispatch stops its run, `train.logs` only leaves.
+    stop_on_interruption: bool
+
+
+class Follower:
+    """One following of one run."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._reader: StreamReader | None = None
+        self._node_id = watch.state.node_id
+        self._began = self._answered = time.monotonic()
+        self._asked = self._ended_at = self._stopping_since = 0.0
+        self._lost = False
+
+    def follow(self) -> Ending:
+        """Return when the run ended, or the user left. Raises OutsideError when the cluster is gone."""
+        try:
+            return self._loop()
+        finally:
+            if self._reader:
+                self._reader.close()
+
+    def _loop(self) -> Ending:
+        watch = self._watch
+        while not watch.state.ended:
+            if watch.interruption.asked and not self._stopping_since:
+                if not watch.stop_on_interruption:
+                    return "left"
+                self._stop()
+            if self._stopping_since and time.monotonic() > self._stopping_since + STOP_WITHIN:
+                return "not-stopped"
+            if time.monotonic() >= self._asked + (ASK_EVERY if self._reader else 0.1):
+                self._ask()
+            self._take()
+            watch.screen.tick(watch.state)
+        return "ended"
+
+    def _take(self) -> None:
+        """Take in what the reader has."""
+        if self._reader is None:
+            time.sleep(0.05)
+            return
+        watch = self._watch
+        for line in self._reader.lines(wait=0.1):
+            new = watch.journal.apply(line)
+            if isinstance(new, Output):
+                watch.screen.output(new.task, new.text)
+            elif new is not None:
+                self._event(new)
+
+    def _event(self, event: Event) -> None:
+        watch = self._watch
+        watch.state.apply(event)
+        watch.screen.event(event, watch.state)
+        if event["event"] == "task-ended" and self._node_id and watch.journal.recording:
+            watch.fetcher.fetch(self._node_id, watch.state.task(event["task"]))
+
+    def _ask(self) -> None:
+        """Ask Ray for the job: is anybody there, where is the stream, is the runner alive?"""
+        self._asked = time.monotonic()
+        try:
+            job = self._watch.ray.job(self._watch.run)
+        except RefusedError:
+            raise
+        except OutsideError as error:
+            self._unanswered(error)
+            return
+        self._answered = time.monotonic()
+        if self._lost:
+            self._lost = False
+            self._watch.screen.note("connected again")
+            # The old connection may be dead without saying so.
+            if self._reader:
+                self._reader.reconnect()
+        if self._reader is None and job and job.node_id:
+            self._node_id = job.node_id
+            watch = self._watch
+            self._reader = StreamReader(watch.ray, watch.run, job.node_id, segment=watch.journal.segment)
+        if job is None or job.ended:
+            self._runner_gone(job)
+
+    def _unanswered(self, error: OutsideError) -> None:
+        last = max(self._answered, self._reader.last_contact if self._reader else 0.0)
+        if time.monotonic() > last + GIVE_UP_AFTER:
+            raise OutsideError(
+                f"the cluster has not answered for {time.monotonic() - last:.0f} s; whether the run goes on is unknown",
+                where=f"{self._watch.ray.address} ({error.what})",
+                hint=f"If the cluster comes back: invoke train.logs {self._watch.run}",
+            ) from error
+        if not self._lost:
+            self._lost = True
+            self._watch.screen.note("connection to the cluster lost, trying again")
+
+    def _runner_gone(self, job: Job | None) -> None:
+        """End the run in its place, once everything that its runner wrote is here."""
+        now = time.monotonic()
+        self._ended_at = self._ended_at or now
+        reader = self._reader
+        if reader is None:
+            settled = True
+        elif reader.problem:
+            settled = now > self._ended_at + GIVE_UP_AFTER / 2
+        else:
+            settled = reader.idle and now > max(self._ended_at, reader.last_bytes) + SETTLED_AFTER
+        if not settled:
+            # Ask again soon: everything hangs on this now.
+            self._asked = now - ASK_EVERY + 0.3
+            return
+        watch = self._watch
+        stopped = job is not None and job.status == "STOPPED"
+        self._event(
+            watch.journal.end_for(
+                _obituary(job),
+                state="stopped" if stopped else "failed",
+                exit_code=1 if stopped else OutsideError.exit_code,
+                seconds=round(now - self._began, 3),
+                hint=_last_words(watch.ray, watch.run) if job else None,
+            )
+        )
+
+    def _stop(self) -> None:
+        self._stopping_since = time.monotonic()
+        self._watch.screen.note("stopping the run (once more: leave at once) ...")
+        try:
+            self._watch.ray.stop(self._watch.run)
+        except OutsideError as error:
+            self._watch.screen.note(f"could not ask Ray to stop the run: {error.what}")
+
+
+def _obituary(job: Job | None) -> str:
+    if job is None:
+        return "the cluster does not know this run any more: was it made anew?"
+    code = "" if job.exit_code is None else f", exit code {job.exit_code}"
+    return f"the runner died (Ray says {job.status}{code}: {job.message.strip()[:300]})"
+
+
+def _last_words(ray: RayApi, run: str) -> str | None:
+    """Return the end of what the runner's process itself printed."""
+    try:
+        lines = ray.job_log(run).strip().splitlines()
+    except OutsideError:
+        return None
+    return "the runner's last lines:\n" + "\n".join(f"     {line[:300]}" for line in lines[-12:]) if lines else None

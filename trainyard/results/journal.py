@@ -1,0 +1,124 @@
+"""Take a run's event stream into results/, line by line: each line once, in order, however often it is read."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainyard.errors import OutsideError
+from trainyard.results import store
+from trainyard.results.logs import Logs
+from trainyard.results.store import RunDirectory
+
+Event = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Output:
+    """Something a task printed that was not known before."""
+
+    task: str
+    attempt: int
+    text: bytes
+
+
+class Journal:
+    """The recorded part of a run's stream.
+
+    Events go to events.jsonl, output to logs/. Both are written at once and in the stream's order, so that after a
+    crash the last event says where to go on: `segment` is the file of the stream to read again from its beginning.
+    Only one process records a run; another one gets `recording` False, sees the same and writes nothing.
+    """
+
+    def __init__(self, run: RunDirectory) -> None:
+        self._run = run
+        self._lock = os.open(run.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.recording = _locked(self._lock)
+        if self.recording:
+            _cut_torn_line(run.events)
+        self.segment = 0
+        self._next = 0
+        for event in store.events(run):
+            self._count(event)
+        self._logs = Logs(run, recording=self.recording)
+        self._events = os.open(run.events, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+    def apply(self, line: bytes) -> Output | Event | None:
+        """Record one line of the stream; return what is new, or None if it was known.
+
+        Raises OutsideError when a line between is missing.
+        """
+        event: dict[str, Any] = json.loads(line)
+        seq = event["seq"]
+        if seq < self._next:
+            return None
+        if seq > self._next:
+            raise OutsideError(
+                f"the run's stream has a gap: line {self._next} is missing, line {seq} came instead",
+                hint=f"Try once more: invoke train.logs {self._run.name}",
+            )
+        if event["event"] != "output":
+            self._record(line)
+            self._count(event)
+            return event
+        text = event["text"].encode("utf-8", "surrogateescape")
+        new = self._logs.append(event["task"], event["attempt"], at=event["at"], output=text)
+        self._next = seq + 1
+        return Output(event["task"], event["attempt"], new) if new else None
+
+    def end_for(self, error: str, *, state: str, exit_code: int, seconds: float, hint: str | None) -> Event:
+        """Record that a run ended without saying so itself: its runner died, and this is how we know."""
+        event = {
+            "seq": self._next,
+            "time": round(time.time(), 4),
+            "event": "run-ended",
+            "state": state,
+            "exit": exit_code,
+            "seconds": seconds,
+            "counts": {},
+            "error": error,
+            "hint": hint,
+            "by": "operator",
+        }
+        self._record(json.dumps(event).encode() + b"\n")
+        self._count(event)
+        return event
+
+    def close(self) -> None:
+        """Close every file and let another process record."""
+        self._logs.close()
+        os.close(self._events)
+        os.close(self._lock)
+
+    def _record(self, line: bytes) -> None:
+        if self.recording:
+            os.write(self._events, line)
+
+    def _count(self, event: Event) -> None:
+        self._next = event["seq"] + 1
+        self.segment += event["event"] == "continues"
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _cut_torn_line(path: Path) -> None:
+    """Remove a last line without its end: the process that wrote it was killed in the middle."""
+    if not path.exists():
+        return
+    with path.open("r+b") as file:
+        whole = 0
+        for line in file:
+            whole += len(line) if line.endswith(b"\n") else 0
+        file.truncate(whole)

@@ -1,0 +1,194 @@
+"""How a run stands: its events, folded into tasks and attempts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from trainyard.results import store
+from trainyard.results.store import RunDirectory
+
+State = Literal["waiting", "running", "succeeded", "failed", "stopped"]
+# Last lines are for people: 10,000 failed tasks must not fill the memory with them (events.jsonl has them all).
+TAILS_KEPT = 10
+ENDED: tuple[State, ...] = ("succeeded", "failed", "stopped")
+
+
+@dataclass
+class Attempt:
+    """One try of a task."""
+
+    number: int
+    node: str | None
+    started: float
+    outcome: str | None = None
+    exit_code: int | None = None
+    seconds: float | None = None
+    reason: str | None = None
+    tail: tuple[str, ...] = ()
+    output: Mapping[str, Any] | None = None
+
+
+@dataclass
+class Task:
+    """One task and its attempts."""
+
+    name: str
+    state: State = "waiting"
+    attempts: list[Attempt] = field(default_factory=list)
+    has_checkpoint: bool = False
+
+    @property
+    def output(self) -> Mapping[str, Any] | None:
+        """Return the archive of the last attempt that left one: {file, bytes, sha256}."""
+        return next((one.output for one in reversed(self.attempts) if one.output), None)
+
+
+class RunState:
+    """The one place that understands events; fed live while a run is followed, or from events.jsonl later."""
+
+    def __init__(self, *, run: str, cluster: str, job: str | None, tasks: Iterable[str] = ()) -> None:
+        self.run = run
+        self.cluster = cluster
+        self.job = job
+        self.tasks = {name: Task(name) for name in tasks}
+        self.state: State = "waiting"
+        self.started: float | None = None
+        self.seconds: float | None = None
+        self.node_id: str | None = None
+        self.exit: int | None = None
+        self.error: str | None = None
+        self.hint: str | None = None
+        self.gate: Mapping[str, Any] | None = None
+        self.checks: list[Mapping[str, Any]] = []
+        self.counts: Counter[State] = Counter({"waiting": len(self.tasks)})
+
+    @property
+    def ended(self) -> bool:
+        """Say whether the run is over."""
+        return self.state in ENDED
+
+    def apply(self, event: Mapping[str, Any]) -> None:
+        """Take in one event; kinds that are not known here change nothing."""
+        take = _TAKE.get(event["event"])
+        if take:
+            take(self, event)
+
+    def task(self, name: str) -> Task:
+        """Return a task, new ones included."""
+        if name not in self.tasks:
+            self.tasks[name] = Task(name)
+            self.counts["waiting"] += 1
+        return self.tasks[name]
+
+    def move(self, task: Task, state: State) -> None:
+        """Put a task into another state, and keep count."""
+        self.counts[task.state] -= 1
+        self.counts[state] += 1
+        task.state = state
+
+    def document(self, *, now: float) -> dict[str, Any]:
+        """Return what `--json` prints (design.md, section 11)."""
+        running = now - self.started if self.started else 0.0
+        return {
+            "run": self.run,
+            "state": self.state,
+            "cluster": self.cluster,
+            "job": self.job,
+            "seconds": round(self.seconds if self.seconds is not None else running, 3),
+            "exit": self.exit,
+            "error": self.error,
+            "checks": [_check_document(check) for check in self.checks],
+            "tasks": [_task_document(task) for task in self.tasks.values()],
+        }
+
+
+def load(run: RunDirectory) -> RunState:
+    """Return how a run stands by what was recorded here."""
+    record = run.record()
+    state = RunState(run=run.name, cluster=record["cluster"], job=record.get("job"), tasks=record.get("tasks", ()))
+    for event in store.events(run):
+        state.apply(event)
+    return state
+
+
+def _run_started(run: RunState, event: Mapping[str, Any]) -> None:
+    run.state, run.started, run.node_id = "running", event["time"], event.get("node_id")
+
+
+def _check(run: RunState, event: Mapping[str, Any]) -> None:
+    run.checks.append(event)
+
+
+def _gate(run: RunState, event: Mapping[str, Any]) -> None:
+    run.gate = event
+
+
+def _attempt_started(run: RunState, event: Mapping[str, Any]) -> None:
+    task = run.task(event["task"])
+    task.attempts.append(Attempt(event["attempt"], event.get("node"), event["time"]))
+    run.move(task, "running")
+
+
+def _attempt_ended(run: RunState, event: Mapping[str, Any]) -> None:
+    task = run.task(event["task"])
+    if not task.attempts or task.attempts[-1].number != event["attempt"]:
+        task.attempts.append(Attempt(event["attempt"], event.get("node"), event["time"]))
+    attempt = task.attempts[-1]
+    attempt.outcome, attempt.exit_code = event["outcome"], event.get("exit_code")
+    attempt.seconds, attempt.reason = event.get("seconds"), event.get("reason")
+    attempt.output = event.get("output")
+    if attempt.outcome != "succeeded" and run.counts["failed"] < TAILS_KEPT:
+        attempt.tail = tuple(event.get("tail") or ())
+    run.move(task, "waiting")
+
+
+def _task_ended(run: RunState, event: Mapping[str, Any]) -> None:
+    run.move(run.task(event["task"]), event["state"])
+
+
+def _checkpoint(run: RunState, event: Mapping[str, Any]) -> None:
+    run.task(event["task"]).has_checkpoint = True
+
+
+def _run_ended(run: RunState, event: Mapping[str, Any]) -> None:
+    run.state, run.exit, run.seconds = event["state"], event["exit"], event["seconds"]
+    run.error, run.hint = event.get("error"), event.get("hint")
+    for task in run.tasks.values():
+        if task.state not in ENDED:
+            run.move(task, "stopped")
+
+
+_TAKE = {
+    "run-started": _run_started,
+    "check": _check,
+    "gate": _gate,
+    "attempt-started": _attempt_started,
+    "attempt-ended": _attempt_ended,
+    "task-ended": _task_ended,
+    "checkpoint": _checkpoint,
+    "run-ended": _run_ended,
+}
+
+
+def _task_document(task: Task) -> dict[str, Any]:
+    return {
+        "name": task.name,
+        "state": task.state,
+        "attempts": [
+            {
+                "node": attempt.node,
+                "exit_code": attempt.exit_code,
+                "seconds": attempt.seconds,
+                "reason": attempt.reason,
+                "outcome": attempt.outcome,
+            }
+            for attempt in task.attempts
+        ],
+    }
+
+
+def _check_document(check: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: check.get(key) for key in ("name", "node", "ok", "skipped", "detail", "seconds", "hint")}

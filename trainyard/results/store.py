@@ -1,0 +1,131 @@
+"""results/: one directory per run, append-only, enough to say a year later what ran and to run it again."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainyard_runner.names import file_stem
+
+from trainyard.errors import Problem, RequestError
+from trainyard.suggest import did_you_mean
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """The directory of one run."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """Return the run's name, which is also its Ray job's submission id."""
+        return self.path.name
+
+    @property
+    def events(self) -> Path:
+        """Return the file of all events except output, one JSON object a line."""
+        return self.path / "events.jsonl"
+
+    @property
+    def cluster_file(self) -> Path:
+        """Return the cluster file as resolved, without secrets: how the run is found again."""
+        return self.path / "cluster.yaml"
+
+    @property
+    def report(self) -> Path:
+        """Return where the report is written."""
+        return self.path / "report.html"
+
+    def log(self, task: str, attempt: int) -> Path:
+        """Return the log of one attempt."""
+        return self.path / "logs" / f"{file_stem(task)}.{attempt}.log"
+
+    def outputs(self, task: str) -> Path:
+        """Return the directory of what a task left behind."""
+        return self.path / "outputs" / file_stem(task)
+
+    def checkpoint(self, task: str) -> Path:
+        """Return the directory of a task's last checkpoint, if it was fetched."""
+        return self.path / "checkpoints" / file_stem(task)
+
+    def record(self) -> dict[str, Any]:
+        """Return run.json: who ran what, where, with which versions."""
+        found = json.loads((self.path / "run.json").read_text(encoding="utf-8"))
+        return dict(found)
+
+
+def run_name(job: str, *, now: datetime.datetime, entropy: bytes) -> str:
+    """Return a name for a new run: sorts by time within a job, and never collides."""
+    return f"{job}-{now:%Y%m%d-%H%M%S}-{entropy[:2].hex()}"
+
+
+def create(home: Path, record: Mapping[str, Any], *, cluster: str, job: str) -> RunDirectory:
+    """Make the directory of a new run from its record and both files as resolved (YAML text)."""
+    run = RunDirectory(home / str(record["run"]))
+    run.path.mkdir(parents=True)
+    for directory in ("logs", "outputs"):
+        (run.path / directory).mkdir()
+    run.cluster_file.write_text(cluster, encoding="utf-8")
+    (run.path / "job.yaml").write_text(job, encoding="utf-8")
+    # Last, and whole or not at all: a directory with a run.json is a run.
+    part = run.path / ".run.json"
+    part.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    part.rename(run.path / "run.json")
+    return run
+
+
+def runs(home: Path) -> tuple[RunDirectory, ...]:
+    """Return every run, the newest first."""
+    found = [RunDirectory(path.parent) for path in home.glob("*/run.json")]
+    return tuple(sorted(found, key=lambda run: (_started(run), run.name), reverse=True))
+
+
+def find(home: Path, asked: str | None) -> RunDirectory:
+    """Return the run that was asked for by name or by an unambiguous beginning; the newest if none was.
+
+    Raises RequestError with the nearest names.
+    """
+    known = runs(home)
+    if asked is None:
+        if not known:
+            raise RequestError(
+                "there are no runs yet", where=str(home), hint="Start one: invoke train.dispatch JOB_DIR"
+            )
+        return known[0]
+    wanted = Path(asked).name
+    exact = [run for run in known if run.name == wanted]
+    meant = exact or [run for run in known if wanted and run.name.startswith(wanted)]
+    if len(meant) == 1:
+        return meant[0]
+    raise RequestError(
+        f"no such run: {asked}" if not meant else f"several runs begin with {asked}",
+        problems=(_meant(asked, meant or known, several=bool(meant)),),
+        where=str(home),
+    )
+
+
+def events(run: RunDirectory) -> Iterator[dict[str, Any]]:
+    """Yield the events that were recorded; a line that was cut off by a crash ends them."""
+    if not run.events.exists():
+        return
+    with run.events.open("rb") as lines:
+        for line in lines:
+            if not line.endswith(b"\n"):
+                return
+            yield json.loads(line)
+
+
+def _started(run: RunDirectory) -> str:
+    return str(run.record().get("started", ""))
+
+
+def _meant(asked: str, known: list[RunDirectory] | tuple[RunDirectory, ...], *, several: bool) -> Problem:
+    names = [run.name for run in known]
+    listed = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "") if names else "none"
+    close = "" if several else did_you_mean(asked, names)
+    return Problem("RUN", f"{'one of' if several else 'there are'}: {listed}{close}")
