@@ -1,0 +1,127 @@
+"""A worker's side of its guard: start a command, hear how it ended, be sure that nothing of it stays."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from trainyard_runner import proctree
+from trainyard_runner.guard import LENGTH
+
+_PIPE_BYTES = 1024 * 1024
+_guard: GuardLink | None = None
+
+
+class GuardLink:
+    """The socket to this worker's guard."""
+
+    def __init__(self) -> None:
+        self.socket, theirs = socket.socketpair()
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "TRAINYARD_"))}
+        with theirs:
+            number = str(theirs.fileno())
+            # The started process leaves at once; its child is the guard, which Ray then does not know.
+            subprocess.run(
+                [sys.executable, "-S", "-I", str(Path(__file__).with_name("guard.py")), number],
+                pass_fds=[theirs.fileno()],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                check=True,
+            )
+
+    def send(self, message: dict[str, Any], *descriptors: int) -> None:
+        """Send a request, with the descriptors it needs."""
+        body = json.dumps(message).encode()
+        socket.send_fds(self.socket, [LENGTH.pack(len(body))], list(descriptors))
+        self.socket.sendall(body)
+
+    def receive(self) -> dict[str, Any] | None:
+        """Wait for the guard's next word; None when the guard is gone."""
+        try:
+            head = self._exactly(LENGTH.size)
+            body = self._exactly(LENGTH.unpack(head)[0])
+        except (ConnectionError, EOFError):
+            return None
+        message: dict[str, Any] = json.loads(body)
+        return message
+
+    def _exactly(self, size: int) -> bytes:
+        received = b""
+        while len(received) < size:
+            part = self.socket.recv(size - len(received))
+            if not part:
+                raise EOFError
+            received += part
+        return received
+
+
+def connected_guard() -> GuardLink:
+    """Return this worker's guard; start it the first time, and again if the last command was not seen to its end."""
+    global _guard
+    if _guard is None:
+        _guard = GuardLink()
+    return _guard
+
+
+class Child:
+    """One command under the guard; `output` reads what it prints."""
+
+    def __init__(self, command: list[str], *, directory: Path, environment: dict[str, str], mark: str) -> None:
+        """Start the command. `mark` ("NAME=value", part of its environment) finds its processes if the guard dies."""
+        self._mark = mark
+        self.guard = connected_guard()
+        self.output, theirs = os.pipe()
+        os.set_blocking(self.output, False)
+        with contextlib.suppress(AttributeError, OSError):  # Linux has it; a low limit of the system may forbid it
+            fcntl.fcntl(self.output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        try:
+            self.guard.send({"argv": command, "cwd": str(directory), "env": environment}, theirs)
+            answer = self.guard.receive()
+        except ConnectionError:
+            answer = None
+        finally:
+            os.close(theirs)
+        if answer is None:
+            answer = {"refused": "the guard process of this worker is gone"}
+            self.abandon()
+        self.refused: str | None = answer.get("refused")
+        self.pid: int = answer.get("pid", 0)
+
+    def stop(self, grace: float) -> None:
+        """Ask the guard to end the command's whole tree."""
+        with contextlib.suppress(ConnectionError):
+            self.guard.send({"stop": grace})
+
+    def ended(self) -> dict[str, Any]:
+        """Return the guard's last word; when the guard itself was killed, end its tree as well as can be."""
+        message = self.guard.receive()
+        if message is not None:
+            return message
+        self.abandon()
+        return {"exit": None, "cpu_seconds": None, "max_rss": None, "left": False}
+
+    def descendants(self) -> list[int]:
+        """Return the command's processes that are its own descendants."""
+        return [self.pid, *proctree.descendants(self.pid)] if self.pid else []
+
+    def abandon(self) -> None:
+        """End the command without its guard: everything that carries its mark, and its process group."""
+        global _guard
+        _guard = None
+        self.guard.socket.close()
+        proctree.end(lambda: proctree.with_environment(self._mark), grace=0.5)
+        if getattr(self, "pid", 0):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Let go of the output."""
+        os.close(self.output)
