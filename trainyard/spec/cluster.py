@@ -124,8 +124,10 @@ class ExistingSection(Section):
 class ClusterSpec(Section):
     """A cluster file, validated."""
 
-    name: Name = Field(description="The cluster's name: lower case, digits, '-'; at most 40 characters.")
-    backend: Backend = Field(description="Who makes the nodes.")
+    name: Name = Field(description="The cluster's name, of lower-case letters, digits and '-', at most 40 characters.")
+    backend: Backend = Field(
+        description="Who makes the nodes: local (this machine) or existing (a Ray cluster of somebody else)."
+    )
     image: Image | None = Field(default=None, description="A directory of images/, or a full image reference.")
     head: Head = Field(default=Head(), description="The head node.")
     workers: Listed[WorkerGroup] = Field(default=(), description="Groups of worker nodes.")

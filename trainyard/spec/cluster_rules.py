@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
-from trainyard.spec.complaints import Complaint, complain
+from trainyard.spec.complaints import NOTHING, Complaint, complain
 from trainyard.spec.fields import RAY_AUTH_VARIABLES, check_variables
 from trainyard.spec.units import SIZES, format_size
 
@@ -74,7 +74,8 @@ def check_image(image: str) -> str:
 def check_registry_address(address: str) -> str:
     """Return HOST or HOST:PORT."""
     if not _HOST_AND_PORT.fullmatch(address):
-        raise ValueError("must be HOST or HOST:PORT, without http://")
+        message = "must be HOST or HOST:PORT, without http:// and without a user"
+        complain([Complaint((), message, NOTHING if "@" in address else address)])
     return address
 
 

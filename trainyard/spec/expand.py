@@ -37,7 +37,7 @@ def expand(job: JobSpec) -> tuple[TaskSpec, ...]:
     if len({task.name for task in tasks}) < len(tasks):
         raise RequestError(
             f"two tasks of the job {job.name} would have the same name",
-            hint="Some values of the matrix contain ',' and '=': list these tasks under `tasks`, each with its own name.",
+            hint="Values of the matrix contain ',' and '=': list these tasks under `tasks`, each with its own name.",
         )
     return tasks
 

@@ -65,8 +65,9 @@ def put(source: Source, override: Override) -> Source:
     except UnusableError as error:
         return _with_problems(source, (Problem(override.flag, str(error)),))
     places = {known: place for known, place in source.places.items() if known[: len(path)] != path}
+    new = {path[:length]: override.flag for length in range(1, len(path)) if path[:length] not in places}
     broken = frozenset(known for known in source.broken if known[: len(path)] != path)
-    return replace(source, value=value, places={**places, path: override.flag}, broken=broken)
+    return replace(source, value=value, places={**places, **new, path: override.flag}, broken=broken)
 
 
 def _replaced(old: object, keys: Sequence[str], new: object, *, at: KeyPath) -> tuple[object, KeyPath]:

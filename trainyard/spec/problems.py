@@ -20,6 +20,8 @@ from trainyard.suggest import did_you_mean
 
 LONGEST_VALUE = 60
 
+_LOGIN = re.compile(r"//[^/@\s]*@")
+
 # Pydantic's error types, in our words; the braces are filled from the error's context.
 _WORDS: Mapping[str, str] = {
     "int_type": "must be a whole number",
@@ -32,8 +34,8 @@ _WORDS: Mapping[str, str] = {
     "tuple_type": "must be a list",
     "dict_type": "must be a mapping of keys to values",
     "model_type": "must be a mapping of keys to values",
-    "greater_than_equal": "must be at least {ge}",
-    "less_than_equal": "must be at most {le}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than_equal": "must be at most {le:g}",
 }
 
 
@@ -50,12 +52,13 @@ def where(path: KeyPath, source: Source) -> str:
     """Return the place of a path, or of the nearest thing around it that stands somewhere."""
     nearest = _nearest(path, source)
     place = source.places[nearest]
-    return place if place.startswith("--") and nearest == path else located(place, path)
+    is_the_flag_itself = place.startswith("--") and nearest == path and place.count(".") + 1 == len(path)
+    return place if is_the_flag_itself else located(place, path)
 
 
 def value_text(value: object) -> str:
     """Return a value as one short piece of text, texts in quotes."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = _LOGIN.sub("//(hidden)@", json.dumps(value, ensure_ascii=False, default=str))
     text = "".join(character if character.isprintable() else f"\\x{ord(character):02x}" for character in text)
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
 
@@ -96,7 +99,7 @@ def _words(details: dict[str, Any]) -> str:
 def _suggestion(details: dict[str, Any]) -> str:
     kind, value = details["type"], details["input"]
     if kind == "literal_error":
-        return did_you_mean(str(value), _choices(details))
+        return did_you_mean(value, _choices(details)) if isinstance(value, str) else ""
     if kind == "string_type" and isinstance(value, int | float):
         return f"; write it in quotes: {json.dumps(value_text(value))}"
     return ""
@@ -130,7 +133,8 @@ def _unknown_key(model: type[BaseModel], path: KeyPath) -> Complaint:
 
 def _description(model: type[BaseModel], path: KeyPath) -> str:
     section = _model_at(model, path[:-1])
-    return str(section.model_fields[str(path[-1])].description) if section else "it has no default"
+    description = str(section.model_fields[str(path[-1])].description) if section else "It has no default."
+    return description[0].lower() + description[1:].removesuffix(".")
 
 
 def _model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:

@@ -23,6 +23,11 @@ MOST_VALUES = 1_000_000
 
 # What YAML calls non-printable, and the NUL byte among it (YAML 1.2.2, production 1).
 _CONTROL = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# What PyYAML says, where that helps nobody.
+_CLEARER = {
+    "mapping values are not allowed here": "a ':' where no key can stand (see the indentation, and the line before)",
+    "found unexpected end of stream": "there is no closing quote",
+}
 _TEXT_TAGS = ("!", "tag:yaml.org,2002:str")
 _CORE_TAGS = "tag:yaml.org,2002:"
 
@@ -117,16 +122,15 @@ class _Composer:
         mapping: dict[str, object] = {}
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
             key = self._key(event, path)
-            inner = (*path, key if key is not None else "?")
-            first = self.places.get(inner)
+            inner = (*path, "?" if key is None else key)
+            if key in mapping:
+                line = self.places[inner].rpartition(":")[2]
+                self._problem(event, inner, f"is given twice, first on line {line}")
+                inner = (*path, f"{key} (again)")
             self.places[inner] = self._place(event)
             value = self._value(next(self.events), inner)
-            if key is None or first is None:
-                if key is not None:
-                    mapping[key] = value
-                continue
-            self.places[inner] = first
-            self._problem(event, inner, f"is given twice, first at {first}")
+            if key is not None:
+                mapping.setdefault(key, value)
         return mapping
 
     def _key(self, event: yaml.Event, path: KeyPath) -> str | None:
@@ -210,4 +214,5 @@ def _unreadable(error: yaml.YAMLError, text: str, origin: str) -> UnreadableErro
     context = f" {error.context}" if error.context else ""
     if error.context and error.context_mark is not None:
         context += f" that begins on line {error.context_mark.line + 1}"
-    return UnreadableError(where, f"is not valid YAML: {error.problem}{context}")
+    problem = _CLEARER.get(str(error.problem), str(error.problem)).replace("'<stream end>'", "the end of the file")
+    return UnreadableError(where, f"is not valid YAML: {problem}{context}")
