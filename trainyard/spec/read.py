@@ -43,7 +43,7 @@ def _check(status: stat_result, origin: str, kind: str) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise _refused(kind, origin, "is not a regular file")
     if status.st_size > LARGEST:
-        size = f"{status.st_size / 1024 / 1024:.1f} MiB"
+        size = f"{status.st_size:,} bytes" if status.st_size < 2 * LARGEST else f"{status.st_size / 2**20:.1f} MiB"
         raise _refused(kind, origin, f"is {size} large, and a {kind} has at most 1 MiB")
 
 

@@ -1,0 +1,85 @@
+"""One wrong file or flag, and the whole message that a user gets for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from trainyard.spec import load_cluster, load_job
+
+LAB = "name: lab\nbackend: local\n"
+RUN = "command: [python, train.py]\n"
+CLUSTER_FILE = "lab.yaml"
+JOB_DIRECTORY = "train"
+
+
+@dataclass(frozen=True)
+class BadInput:
+    """A directory with `lab.yaml` and `train/job.yaml` in it, one of which (or a flag over it) is wrong."""
+
+    title: str
+    file: Literal["cluster", "job"]
+    text: str | bytes
+    says: tuple[str, ...]
+    flags: tuple[str, ...] = ()
+    make: Callable[[Path], None] | None = None
+
+    def write(self, directory: Path) -> None:
+        """Make both files; `make` gets the path of the wrong one, for what is not a file with a text."""
+        job = directory / JOB_DIRECTORY / "job.yaml"
+        job.parent.mkdir()
+        job.write_text(RUN, encoding="utf-8")
+        cluster = directory / CLUSTER_FILE
+        cluster.write_text(LAB, encoding="utf-8")
+        wrong = cluster if self.file == "cluster" else job
+        if self.make is not None:
+            wrong.unlink()
+            self.make(wrong)
+        else:
+            wrong.write_bytes(self.text if isinstance(self.text, bytes) else self.text.encode())
+
+    def load(self) -> None:
+        """Load the wrong file; the working directory is where it was written."""
+        if self.file == "cluster":
+            load_cluster(Path(CLUSTER_FILE), overrides=self.flags)
+        else:
+            load_job(Path(JOB_DIRECTORY), overrides=self.flags)
+
+    def command(self) -> list[str]:
+        """Return the command line that must refuse it with exit code 2, and start nothing."""
+        task = ["cluster.up"] if self.file == "cluster" else ["train.dispatch", JOB_DIRECTORY]
+        sets = [part for flag in self.flags for part in ("--set", flag)]
+        return [*task, "-f", CLUSTER_FILE, *sets]
+
+    @property
+    def message(self) -> str:
+        """The whole text of the error."""
+        count = "1 problem" if len(self.says) == 1 else f"{len(self.says)} problems"
+        return "\n".join([f"the {self.file} file is wrong: {count}", *(f"  - {line}" for line in self.says)])
+
+
+def cluster(title: str, text: str | bytes, *says: str, flags: tuple[str, ...] = ()) -> BadInput:
+    """Return a wrong cluster file, given as a whole."""
+    return BadInput(title, "cluster", text, says, flags)
+
+
+def lab(title: str, rest: str, *says: str, flags: tuple[str, ...] = ()) -> BadInput:
+    """Return a cluster file that is right up to its second line."""
+    return BadInput(title, "cluster", LAB + rest, says, flags)
+
+
+def job(title: str, text: str | bytes, *says: str, flags: tuple[str, ...] = ()) -> BadInput:
+    """Return a wrong job file, given as a whole."""
+    return BadInput(title, "job", text, says, flags)
+
+
+def run(title: str, rest: str, *says: str, flags: tuple[str, ...] = ()) -> BadInput:
+    """Return a job file that is right in its first line."""
+    return BadInput(title, "job", RUN + rest, says, flags)
+
+
+def not_text(title: str, file: Literal["cluster", "job"], make: Callable[[Path], None], *says: str) -> BadInput:
+    """Return something that is not a file with a text."""
+    return BadInput(title, file, "", says, make=make)

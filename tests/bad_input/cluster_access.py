@@ -1,0 +1,141 @@
+"""Cluster files that are YAML, and wrong: environments, images, registries, ways in."""
+
+from tests.bad_input.case import cluster, lab
+
+CLUSTER_ACCESS = (
+    lab(
+        "a variable that is a number",
+        "env: {OMP_NUM_THREADS: 1}\n",
+        'lab.yaml:3: env.OMP_NUM_THREADS: must be text, got 1; write it in quotes: "1"',
+    ),
+    lab(
+        "a variable without a value",
+        "env: {NCCL_DEBUG: }\n",
+        "lab.yaml:3: env.NCCL_DEBUG: must be text, got nothing",
+    ),
+    lab(
+        "a variable with a dash",
+        "env: {NCCL-DEBUG: WARN}\n",
+        "lab.yaml:3: env.NCCL-DEBUG: must be the name of an environment variable: letters, digits and '_', "
+        'got "NCCL-DEBUG"',
+    ),
+    lab(
+        "a variable with a NUL character",
+        'env: {A: "x\\0y"}\n',
+        'lab.yaml:3: env.A: must not contain a NUL character, got "x\\u0000y"',
+    ),
+    lab(
+        "a list of variables",
+        "env: [NCCL_DEBUG=WARN]\n",
+        'lab.yaml:3: env: must be a mapping of keys to values, got ["NCCL_DEBUG=WARN"]',
+    ),
+    lab(
+        "Ray's token in the variables",
+        "env: {RAY_AUTH_TOKEN: hunter2}\n",
+        "lab.yaml:3: env.RAY_AUTH_TOKEN: is set by Trainyard (see auth)",
+    ),
+    lab(
+        "a value that cluster.show hid",
+        'env: {HF_TOKEN: "(hidden)"}\n',
+        "lab.yaml:3: env.HF_TOKEN: was hidden when this file was written: put the value",
+    ),
+    lab(
+        "an image with capitals",
+        "image: ScholaExamples:registry\n",
+        "lab.yaml:3: image: must be a directory of images/ or an image reference such as "
+        'registry:5000/team/schola:1.2 (lower case), got "ScholaExamples:registry"',
+    ),
+    lab(
+        "an image that is an option",
+        'image: "--privileged"\n',
+        "lab.yaml:3: image: must be a directory of images/ or an image reference such as "
+        'registry:5000/team/schola:1.2 (lower case), got "--privileged"',
+    ),
+    lab(
+        "a registry with http://",
+        'registry: {address: "http://192.0.2.10:32000"}\n',
+        "lab.yaml:3: registry.address: must be HOST or HOST:PORT, without http:// and without a user, got "
+        '"http://192.0.2.10:32000"',
+    ),
+    lab(
+        "a password in the file",
+        'registry: {address: "192.0.2.10:32000", username: ops, password: hunter2}\n',
+        "lab.yaml:3: registry.password: must not be written into a file: name where it is, with "
+        "password_env or password_file",
+    ),
+    lab(
+        "a user without a password",
+        'registry: {address: "192.0.2.10:32000", username: ops}\n',
+        "lab.yaml:3: registry: needs username together with password_env or password_file, or none of them",
+    ),
+    lab(
+        "two places for one password",
+        'registry: {address: "192.0.2.10:32000", username: ops, password_env: A, password_file: b}\n',
+        "lab.yaml:3: registry: has both password_env and password_file: give one",
+    ),
+    lab(
+        "yes for true",
+        "local: {simulated_gpus: yes}\n",
+        'lab.yaml:3: local.simulated_gpus: must be true or false, got "yes"',
+    ),
+    cluster(
+        "existing without its section",
+        "name: lab\nbackend: existing\n",
+        "lab.yaml:1: existing: is missing: the backend 'existing' needs the address of a Ray cluster",
+    ),
+    cluster(
+        "existing without an address",
+        "name: lab\nbackend: existing\nexisting: {token_env: RAY_TOKEN}\n",
+        "lab.yaml:3: existing.address: is missing: the dashboard's address, such as http://127.0.0.1:8265",
+    ),
+    cluster(
+        "existing without a token",
+        'name: lab\nbackend: existing\nexisting: {address: "http://127.0.0.1:8265"}\n',
+        "lab.yaml:3: existing: needs token_env or token_file (or, on loopback, `auth: none`)",
+    ),
+    cluster(
+        "a token in the file",
+        'name: lab\nbackend: existing\nexisting: {address: "http://127.0.0.1:8265", token: hunter2}\n',
+        "lab.yaml:3: existing.token: must not be written into a file: name where it is, with token_env or token_file",
+    ),
+    cluster(
+        "two places for one token",
+        'name: lab\nbackend: existing\nexisting: {address: "http://127.0.0.1:8265", token_env: A, token_file: b}\n',
+        "lab.yaml:3: existing: has both token_env and token_file: give one",
+    ),
+    cluster(
+        "no authentication beyond loopback",
+        'name: lab\nbackend: existing\nauth: none\nexisting: {address: "http://192.0.2.10:8265"}\n',
+        "lab.yaml:3: auth: must be 'token' unless the cluster is on loopback, and existing.address is "
+        'http://192.0.2.10:8265, got "none"',
+    ),
+    cluster(
+        "a host that only begins like loopback",
+        'name: lab\nbackend: existing\nauth: none\nexisting: {address: "http://127.0.0.1.example.org:8265"}\n',
+        "lab.yaml:3: auth: must be 'token' unless the cluster is on loopback, and existing.address is "
+        'http://127.0.0.1.example.org:8265, got "none"',
+    ),
+    cluster(
+        "an address without http://",
+        'name: lab\nbackend: existing\nexisting: {address: "192.0.2.10:8265", token_env: A}\n',
+        "lab.yaml:3: existing.address: must be the dashboard's address such as http://127.0.0.1:8265 (no "
+        'user, path or query), got "192.0.2.10:8265"',
+    ),
+    cluster(
+        "an address with a password",
+        'name: lab\nbackend: existing\nexisting: {address: "http://ops:hunter2@192.0.2.10:8265", token_env: A}\n',
+        "lab.yaml:3: existing.address: must be the dashboard's address such as http://127.0.0.1:8265 (no "
+        'user, path or query), got "http://(hidden)@192.0.2.10:8265"',
+    ),
+    cluster(
+        "a port beyond 65535",
+        'name: lab\nbackend: existing\nexisting: {address: "http://192.0.2.10:99999", token_env: A}\n',
+        "lab.yaml:3: existing.address: must be the dashboard's address such as http://127.0.0.1:8265 (no "
+        'user, path or query), got "http://192.0.2.10:99999"',
+    ),
+    lab(
+        "a kind of authentication that does not exist",
+        "auth: tokn\n",
+        "lab.yaml:3: auth: must be one of: token, none, got \"tokn\"; did you mean 'token'?",
+    ),
+)
