@@ -99,7 +99,7 @@ def run(
     Raises NotReadyError when a deadline passes, and whatever the step's own calls raise.
     """
     clock = clock or Clock()
-    return [_run_one(step, progress, dry=dry, clock=clock) for step in steps]
+    return [_run_one(step, progress, clock) for step in steps]
 
 
 def plan(steps: Sequence[Step]) -> list[PlannedStep]:
@@ -120,13 +120,13 @@ def _planned(steps: Sequence[Step]) -> Iterator[PlannedStep]:
         yield PlannedStep(step.title, "already" if answer.holds else "would", seen=answer.seen)
 
 
-def _run_one(step: Step, progress: Progress, *, dry: bool, clock: Clock) -> StepResult:
+def _run_one(step: Step, progress: Progress, clock: Clock) -> StepResult:
     began = clock.now()
     progress.started(step.title)
     try:
         answer = step.done()
         changed = not answer.holds
-        if changed and not dry:
+        if changed:
             step.do()
             answer = _wait(step, progress, clock)
     except BaseException:

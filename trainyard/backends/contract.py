@@ -1,0 +1,84 @@
+"""What every backend offers, and the words it answers in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from trainyard.endpoint import Endpoint
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.steps import Step
+
+ClusterState = Literal["up", "partial", "down"]
+NodeState = Literal["up", "starting", "down", "surplus"]
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What a backend needs besides the cluster file: where it may keep things, and what was asked for."""
+
+    state: Path
+    environ: Mapping[str, str]
+    source: Path | None = None
+    recreate: bool = False
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """One node, as it is now. `seen` says why, if it is not up."""
+
+    name: str
+    group: str
+    host: str
+    state: NodeState
+    cpus: int | None
+    gpus: int
+    seen: str = ""
+
+
+@dataclass(frozen=True)
+class ClusterStatus:
+    """A cluster, as it is now."""
+
+    name: str
+    backend: str
+    state: ClusterState
+    nodes: tuple[NodeStatus, ...]
+    address: str | None = None
+    token_file: Path | None = None
+    simulated_gpus: bool = False
+    seen: str = ""
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """One line of a node's log file."""
+
+    node: str
+    file: str
+    text: str
+
+
+class Backend(Protocol):
+    """A way to have a cluster: a module with these functions.
+
+    `down_steps` must work on a half-made cluster, and on one whose file was edited since: what is recorded counts.
+    `connect` raises NotReadyError when there is no cluster to connect to.
+    """
+
+    def up_steps(self, spec: ClusterSpec, tools: Tools) -> list[Step]:
+        """Return the steps that make the cluster match its file."""
+
+    def down_steps(self, spec: ClusterSpec, tools: Tools) -> list[Step]:
+        """Return the steps that remove the cluster and prove that nothing is left."""
+
+    def status(self, spec: ClusterSpec, tools: Tools) -> ClusterStatus:
+        """Ask how the cluster is."""
+
+    def connect(self, spec: ClusterSpec, tools: Tools) -> Endpoint:
+        """Return the way in."""
+
+    def logs(self, spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
+        """Return what the nodes' own log files say, from their ends on."""

@@ -1,0 +1,113 @@
+"""Head and workers as real Ray processes of this machine: own ports, own directories, own token, loopback only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainyard import versions
+from trainyard.backends.contract import ClusterState, ClusterStatus, LogLine, NodeState, NodeStatus, Tools
+from trainyard.backends.local import log_files, nodes, records, view
+from trainyard.backends.local.layout import LOOPBACK
+from trainyard.backends.local.records import ClusterFiles
+from trainyard.backends.local.up import up_steps
+from trainyard.endpoint import Endpoint, ExpectedNode
+from trainyard.errors import NotReadyError
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.steps import YES, Answer, Step, no
+
+__all__ = ["connect", "down_steps", "logs", "status", "up_steps"]
+
+
+def down_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
+    """Return the steps that end every process and remove every file of the cluster."""
+    files = ClusterFiles(tools.state)
+    recorded = records.read_nodes(files)
+    return [
+        Step(
+            f"End {view.counted(len(recorded), 'node')}" if recorded else "End what still runs",
+            done=lambda: _nothing_runs(files),
+            do=lambda: nodes.end_cluster(files),
+        ),
+        Step(
+            "Remove the token, the logs and the temporary files",
+            done=lambda: _no_files(files),
+            do=lambda: records.forget_cluster(files),
+        ),
+    ]
+
+
+def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
+    """Ask every node that the file names, or that was started, how it is."""
+    files = ClusterFiles(tools.state)
+    record = records.read_cluster(files)
+    recorded = records.read_nodes(files)
+    answering, seen = view.answering(files, record)
+    keepers = nodes.running(recorded)
+    wanted = {node.name: node for node in spec.nodes()}
+    found: list[NodeStatus] = []
+    for name in [*wanted, *(name for name in recorded if name not in wanted)]:
+        state = _node_state(name, answering=answering, keepers=keepers, wanted=name in wanted)
+        group = wanted[name].group if name in wanted else recorded[name].group
+        cpus = recorded[name].cpus if name in recorded else wanted[name].cpus
+        gpus = recorded[name].gpus if name in recorded else wanted[name].gpus
+        found.append(NodeStatus(name, group, LOOPBACK, state, cpus, gpus))
+    return ClusterStatus(
+        name=spec.name,
+        backend="local",
+        state=_cluster_state(found),
+        nodes=tuple(found),
+        address=view.address(record.ports) if record else None,
+        token_file=files.token if record and record.auth == "token" else None,
+        simulated_gpus=bool(record and record.simulated_gpus),
+        seen=seen,
+    )
+
+
+def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
+    """Return the way in. Raises NotReadyError if the cluster was not made."""
+    files = ClusterFiles(tools.state)
+    record = records.read_cluster(files)
+    recorded = records.read_nodes(files)
+    if record is None or "head" not in nodes.running(recorded):
+        raise NotReadyError(f"cluster {spec.name} is not up", hint="Make it: invoke cluster.up")
+    return Endpoint(
+        cluster=spec.name,
+        address=view.address(record.ports),
+        token=records.read_token(files) if record.auth == "token" else None,
+        simulated_gpus=record.simulated_gpus,
+        expected=tuple(ExpectedNode(one.name, one.group, one.cpus, one.gpus) for one in recorded.values()),
+        ray_version=versions.RAY,
+    )
+
+
+def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
+    """Return the lines of the nodes' log files, from their ends on."""
+    files = ClusterFiles(tools.state)
+    if not records.read_nodes(files):
+        raise NotReadyError(f"cluster {spec.name} is not up", hint="Make it: invoke cluster.up")
+    return log_files.lines(files, follow=follow)
+
+
+def _node_state(name: str, *, answering: frozenset[str], keepers: frozenset[str], wanted: bool) -> NodeState:
+    if name not in keepers:
+        return "down"
+    if not wanted:
+        return "surplus"
+    return "up" if name in answering else "starting"
+
+
+def _cluster_state(found: list[NodeStatus]) -> ClusterState:
+    states = {node.state for node in found}
+    if states == {"up"}:
+        return "up"
+    return "down" if states == {"down"} else "partial"
+
+
+def _nothing_runs(files: ClusterFiles) -> Answer:
+    left = nodes.of_cluster(files)
+    return no(f"{len(left)} processes run") if left else YES
+
+
+def _no_files(files: ClusterFiles) -> Answer:
+    left = [str(path) for path in (files.state, files.temp) if path.exists()]
+    return no(f"still there: {', '.join(left)}") if left else YES

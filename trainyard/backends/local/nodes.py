@@ -1,0 +1,149 @@
+"""Start nodes, end nodes, and say why one ended by itself."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainyard.backends.local import records
+from trainyard.backends.local.layout import NodePlan, Ports, node_environment, ray_start
+from trainyard.backends.local.records import ClusterFiles, NodeRecord
+from trainyard.errors import LeftoverError, OutsideError
+from trainyard.seams import processes
+
+# Programs of their own, run by their path.
+KEEPER = Path(processes.__file__).with_name("keeper.py")
+LAUNCHER = Path(processes.__file__).with_name("ray_launcher.py")
+TAIL_LINES = 6
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What has to be done about the nodes, so that they are as planned."""
+
+    missing: tuple[NodePlan, ...]
+    unwanted: tuple[str, ...]
+
+
+def compare(plans: Iterable[NodePlan], recorded: Mapping[str, NodeRecord], *, running: frozenset[str]) -> Difference:
+    """Compare what should run with what does; a dead node is both unwanted and missing.
+
+    No worker outlives its head: when the head does not fit, none does.
+    """
+    wanted = {plan.name: plan for plan in plans}
+    as_planned = {
+        name
+        for name, record in recorded.items()
+        if name in running and name in wanted and wanted[name].as_text() == record.plan
+    }
+    head = recorded["head"].gcs_port if "head" in as_planned else None
+    fitting = {name for name in as_planned if recorded[name].gcs_port == head}
+    return Difference(
+        missing=tuple(plan for name, plan in wanted.items() if name not in fitting),
+        unwanted=tuple(name for name in recorded if name not in fitting),
+    )
+
+
+def running(recorded: Mapping[str, NodeRecord]) -> frozenset[str]:
+    """Return the names of the nodes whose keeper runs."""
+    return frozenset(name for name, record in recorded.items() if processes.alive(record.process))
+
+
+def start(files: ClusterFiles, plan: NodePlan, ports: Ports, *, environ: Mapping[str, str]) -> None:
+    """Start a node's keeper, and write it down."""
+    temp_dir = files.node_temp(plan.name)
+    records.private_directory(temp_dir)
+    # Not resolved: the interpreter of a virtual environment is a link, and its place is what makes it one.
+    python = Path(sys.executable)
+    environment = node_environment(
+        plan, environ, marker=files.marker(plan.name), token_file=files.token, programs=python.parent
+    )
+    command = [str(python), str(KEEPER), str(files.node_record(plan.name)), str(python), str(LAUNCHER)]
+    process = processes.start(
+        [*command, *ray_start(plan, ports, temp_dir=temp_dir)],
+        env=environment,
+        log=files.node_log(plan.name),
+        directory=temp_dir,
+    )
+    records.write_node(files, plan, gcs_port=ports.gcs, process=process)
+
+
+def end(files: ClusterFiles, names: Iterable[str]) -> None:
+    """End some nodes side by side and forget them. Raises LeftoverError with the processes that will not go."""
+    recorded = records.read_nodes(files)
+    chosen = [recorded[name] for name in names if name in recorded]
+    for record in chosen:
+        processes.terminate(record.process)
+    left: frozenset[processes.ProcessId] = frozenset()
+    for record in chosen:
+        left |= _end_all([record], files.marker(record.name))
+    _refuse_leftovers(left)
+    for record in chosen:
+        records.forget_node(files, record.name)
+
+
+def end_cluster(files: ClusterFiles) -> None:
+    """End every process of the cluster, recorded or not. Raises LeftoverError."""
+    recorded = list(records.read_nodes(files).values())
+    for record in recorded:
+        processes.terminate(record.process)
+    _refuse_leftovers(_end_all(recorded, files.marker()))
+
+
+def of_cluster(files: ClusterFiles) -> frozenset[processes.ProcessId]:
+    """Return every running process of the cluster, recorded or not."""
+    keepers = [record.process for record in records.read_nodes(files).values()]
+    return processes.members(keepers, marker=files.marker())
+
+
+def refuse_dead(files: ClusterFiles) -> None:
+    """Raise OutsideError with the cause, if a node ended by itself; the head's first, since it takes others along."""
+    recorded = records.read_nodes(files)
+    alive = running(recorded)
+    for name in recorded:
+        if name not in alive:
+            raise OutsideError(
+                f"{name} ended while it was starting:\n{_indented(last_words(files, name))}",
+                where=str(files.node_log(name)),
+                hint="Repeat `invoke cluster.up` once the cause is gone: it replaces this node.",
+            )
+
+
+def last_words(files: ClusterFiles, name: str) -> list[str]:
+    """Return the last lines of what a node said: of its raylet if it came that far, else of `ray start`."""
+    started = _lines(files.node_log(name))
+    logs = files.node_temp(name) / "session_latest" / "logs"
+    if any("Ray runtime started" in line for line in started):
+        later = [line for file in ("gcs_server.out", "raylet.out", "raylet.err") for line in _lines(logs / file)]
+        started = later or started
+    return started[-TAIL_LINES:] or ["(it said nothing)"]
+
+
+def _end_all(recorded: list[NodeRecord], marker: str) -> frozenset[processes.ProcessId]:
+    keepers = [record.process for record in recorded]
+    # Its keeper needs 3 s for a node; then we do it ourselves.
+    return processes.end(lambda: processes.members(keepers, marker=marker), grace=5.0, deadline=5.0)
+
+
+def _refuse_leftovers(left: frozenset[processes.ProcessId]) -> None:
+    if left:
+        pids = ", ".join(str(process.pid) for process in sorted(left, key=lambda process: process.pid))
+        raise LeftoverError(
+            f"{len(left)} processes of the cluster do not end",
+            where=f"pids {pids}",
+            hint="Repeat `invoke cluster.down`; `ps -o pid,stat,wchan,args -p PID` says what one waits for.",
+        )
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        text = path.read_text(errors="replace")
+    except OSError:
+        return []
+    return [line.rstrip() for line in text.splitlines() if line.strip()]
+
+
+def _indented(lines: list[str]) -> str:
+    return "\n".join(f"    {line}" for line in lines)

@@ -1,0 +1,35 @@
+"""What Ray itself says about the nodes of a local cluster."""
+
+from __future__ import annotations
+
+from trainyard.backends.local import records
+from trainyard.backends.local.layout import LOOPBACK, Ports
+from trainyard.backends.local.records import ClusterFiles, ClusterRecord
+from trainyard.errors import OutsideError
+from trainyard.seams.ray_api import RayApi, UnreachableError
+
+# The dashboard of a loaded machine may be slow, but a question must not hold up the loop.
+ANSWER_SECONDS = 10.0
+
+
+def answering(files: ClusterFiles, record: ClusterRecord | None) -> tuple[frozenset[str], str]:
+    """Return the names of the nodes that Ray itself calls alive, and why there are none."""
+    if record is None:
+        return frozenset(), ""
+    try:
+        with RayApi(address(record.ports), records.read_token(files), answer_seconds=ANSWER_SECONDS) as ray:
+            return frozenset(node.name for node in ray.nodes() if node.alive), ""
+    except UnreachableError:
+        return frozenset(), "waiting for the dashboard"
+    except OutsideError as error:
+        return frozenset(), error.what
+
+
+def address(ports: Ports) -> str:
+    """Return where the dashboard answers."""
+    return f"http://{LOOPBACK}:{ports.dashboard}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,158 @@
+"""The life of a cluster: which steps, asked of which backend, and what to do next."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from trainyard import lock, paths, steps
+from trainyard.backends import BACKENDS
+from trainyard.backends.contract import Backend, ClusterStatus, LogLine, Tools
+from trainyard.endpoint import Endpoint
+from trainyard.errors import RequestError, TrainyardError
+from trainyard.spec import ClusterSpec, LoadedCluster, load_cluster
+from trainyard.steps import PlannedStep, Progress, StepResult
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster that a file describes, made or not. `flag` is how the caller named it: "" or " -f lab"."""
+
+    loaded: LoadedCluster
+    tools: Tools
+    flag: str = ""
+
+    @property
+    def spec(self) -> ClusterSpec:
+        """Return what the file asks for."""
+        return self.loaded.spec
+
+    @property
+    def backend(self) -> Backend:
+        """Return who makes this cluster."""
+        return BACKENDS[self.spec.backend]
+
+
+@dataclass(frozen=True)
+class ListedCluster:
+    """A cluster that exists, or a file for one that could."""
+
+    name: str
+    backend: str
+    state: str
+    file: str
+    address: str | None = None
+
+
+def find(
+    asked: str | None,
+    environ: Mapping[str, str],
+    *,
+    directory: Path,
+    overrides: Sequence[str] = (),
+    backend: str | None = None,
+) -> Cluster:
+    """Return the cluster that `-f`, `--set` and `--backend` mean. Raises RequestError."""
+    source = paths.cluster_file(asked, environ, directory=directory)
+    loaded = load_cluster(source, overrides=overrides, backend=backend)
+    tools = Tools(paths.cluster_state(loaded.spec.name, environ), environ, source=source)
+    return Cluster(loaded, tools, flag=f" -f {asked}" if asked else "")
+
+
+def up(cluster: Cluster, progress: Progress, *, recreate: bool = False) -> list[StepResult]:
+    """Make the cluster match its file; safe to repeat, also after it was interrupted."""
+    tools = replace(cluster.tools, recreate=recreate)
+    with _alone(cluster, progress):
+        _refuse_other_backend(cluster)
+        return steps.run(cluster.backend.up_steps(cluster.spec, tools), progress)
+
+
+def plan_up(cluster: Cluster, *, recreate: bool = False) -> list[PlannedStep]:
+    """Say what `up` would change; change nothing."""
+    _refuse_other_backend(cluster)
+    return steps.plan(cluster.backend.up_steps(cluster.spec, replace(cluster.tools, recreate=recreate)))
+
+
+def down(cluster: Cluster, progress: Progress) -> list[StepResult]:
+    """Remove the cluster, as it was made and not as its file is now; prove that nothing is left."""
+    with _alone(cluster, progress):
+        return steps.run(_maker(cluster).down_steps(cluster.spec, cluster.tools), progress)
+
+
+def plan_down(cluster: Cluster) -> list[PlannedStep]:
+    """Say what `down` would remove; change nothing."""
+    return steps.plan(_maker(cluster).down_steps(cluster.spec, cluster.tools))
+
+
+def status(cluster: Cluster) -> ClusterStatus:
+    """Ask how the cluster is."""
+    return cluster.backend.status(cluster.spec, cluster.tools)
+
+
+def connect(cluster: Cluster) -> Endpoint:
+    """Return the way in. Raises NotReadyError when there is none."""
+    return cluster.backend.connect(cluster.spec, cluster.tools)
+
+
+def logs(cluster: Cluster, *, follow: bool) -> Iterator[LogLine]:
+    """Return what the nodes' own log files say."""
+    return cluster.backend.logs(cluster.spec, cluster.tools, follow=follow)
+
+
+def list_clusters(environ: Mapping[str, str], *, directory: Path) -> list[ListedCluster]:
+    """Return every cluster with a file here, and every one that was made from a file elsewhere."""
+    found: dict[str, ListedCluster] = {}
+    for name in paths.cluster_names(directory):
+        listed = _listed(name, environ, directory)
+        found[listed.name] = listed
+    for record in sorted((paths.state_home(environ) / "clusters").glob("*/cluster.json")):
+        name = record.parent.name
+        if name not in found:
+            maker = _recorded_backend(record.parent) or "?"
+            found[name] = ListedCluster(name, maker, "recorded", "(made from a file that is not here)")
+    return list(found.values())
+
+
+def _listed(name: str, environ: Mapping[str, str], directory: Path) -> ListedCluster:
+    try:
+        cluster = find(name, environ, directory=directory)
+        now = status(cluster)
+    except TrainyardError as error:
+        return ListedCluster(name, "?", f"unknown: {error.what}", name)
+    return ListedCluster(now.name, now.backend, now.state, str(cluster.loaded.source), now.address)
+
+
+def _alone(cluster: Cluster, progress: Progress) -> AbstractContextManager[None]:
+    title = "Wait for another command on this cluster"
+    state = cluster.tools.state
+    return lock.held(
+        state.with_name(f"{state.name}.lock"),
+        waiting=lambda: progress.saw(title, "it is changing the cluster"),
+        keep=state.exists,
+    )
+
+
+def _maker(cluster: Cluster) -> Backend:
+    """Return the backend that made the cluster, which need not be the one its file names by now."""
+    recorded = _recorded_backend(cluster.tools.state)
+    return BACKENDS[recorded] if recorded else cluster.backend
+
+
+def _refuse_other_backend(cluster: Cluster) -> None:
+    recorded = _recorded_backend(cluster.tools.state)
+    if recorded and recorded != cluster.spec.backend:
+        raise RequestError(
+            f"cluster {cluster.spec.name} was made by the backend {recorded!r}; its file says {cluster.spec.backend!r}",
+            where=str(cluster.loaded.source),
+            hint=f"Remove it first: invoke cluster.down{cluster.flag}",
+        )
+
+
+def _recorded_backend(state: Path) -> str | None:
+    try:
+        return str(json.loads((state / "cluster.json").read_text())["backend"])
+    except FileNotFoundError:
+        return None

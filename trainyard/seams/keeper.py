@@ -1,0 +1,113 @@
+"""The keeper of one local Ray node: everything the node starts is its descendant, and ends with it.
+
+`ray start` leaves daemons behind that nobody owns. The keeper takes them in (as their "subreaper", prctl(2)), so that
+one recorded process stands for the node. It ends all of them when it is asked to (SIGTERM) or when the node's heart
+stops; when the keeper itself is killed, what it started is still found by its session.
+
+Usage: keeper.py RECORD COMMAND...   It waits until RECORD names its pid: so nothing ever runs that nobody can find.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+# Run by its path, this directory comes first on sys.path; what is wanted there is the package's parent.
+sys.path.pop(0)
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import psutil
+
+from trainyard.seams import processes
+
+PR_SET_CHILD_SUBREAPER = 36
+# Without its raylet a node is no node; without the GCS there is no cluster.
+VITAL = frozenset({"raylet", "gcs_server"})
+
+
+class _AskedToEndError(Exception):
+    """SIGTERM came."""
+
+
+def main(record: Path, command: list[str]) -> int:
+    """Start the node and stay until it ends; return the exit code."""
+    _adopt_orphans()
+    signal.signal(signal.SIGTERM, _ask)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    if not _named_in(record, seconds=10.0):
+        return 1
+    try:
+        code = _wait_for(subprocess.Popen(command, stdin=subprocess.DEVNULL).pid)
+        if code == 0:
+            _stay_while_alive()
+    except _AskedToEndError:
+        code = 0
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # A raylet that drains its workers takes 2 s; gcs_server may ignore SIGTERM for long.
+    processes.end(_mine, grace=2.5, deadline=5.0)
+    return code
+
+
+def _adopt_orphans() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _ask(signum: int, frame: object) -> None:
+    raise _AskedToEndError
+
+
+def _named_in(record: Path, *, seconds: float) -> bool:
+    """Wait until the record names this process; whoever started us may have been killed before writing it."""
+    give_up = time.monotonic() + seconds
+    while time.monotonic() < give_up:
+        try:
+            if json.loads(record.read_text())["process"]["pid"] == os.getpid():
+                return True
+        except (OSError, ValueError, KeyError):
+            pass  # not written yet: asked again in a moment
+        time.sleep(0.02)
+    return False
+
+
+def _wait_for(pid: int) -> int:
+    """Return the exit code of `ray start`, reaping whatever else ends meanwhile."""
+    while True:
+        ended, status = os.wait()
+        if ended == pid:
+            return os.waitstatus_to_exitcode(status)
+
+
+def _stay_while_alive() -> None:
+    vital = [process for process in map(processes.identify, _vital_pids()) if process]
+    while vital and all(map(processes.alive, vital)):
+        _reap()
+        time.sleep(0.25)
+
+
+def _vital_pids() -> list[int]:
+    return [one.pid for one in _mine() if psutil.Process(one.pid).name() in VITAL]
+
+
+def _mine() -> frozenset[processes.ProcessId]:
+    me = processes.identify(os.getpid())
+    return processes.members([me] if me else [])
+
+
+def _reap() -> None:
+    """Let go of children that ended; they would stay as zombies."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            continue
+    except ChildProcessError:
+        return
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))

@@ -1,0 +1,180 @@
+"""Processes of this machine: start one that outlives us, find it again, end everything it started.
+
+A process is known by its pid and its start time, since pids are given out again. What a leader started is found
+three ways, since each alone has a hole: by session (Ray's own processes stay in it), by a marker in the environment
+(a process that renames itself loses that one from /proc), and as descendants of either (tasks open new sessions).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+MARKER = "TRAINYARD_NODE"
+
+
+@dataclass(frozen=True)
+class ProcessId:
+    """A process: its pid, and when it started in words of this system."""
+
+    pid: int
+    started: str
+
+
+def identify(pid: int) -> ProcessId | None:
+    """Return the identity of a running process; None if there is none, or only its exit status is left."""
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        return ProcessId(pid, _start_time(process))
+    except (psutil.Error, OSError):
+        return None
+
+
+def alive(process: ProcessId) -> bool:
+    """Say whether exactly this process still runs."""
+    return identify(process.pid) == process
+
+
+def start(command: Sequence[str], *, env: Mapping[str, str], log: Path, directory: Path) -> ProcessId:
+    """Start a process in a session of its own, its output in a log file; it outlives us."""
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        child = subprocess.Popen(
+            list(command),
+            env=dict(env),
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=descriptor,
+            start_new_session=True,
+        )
+    finally:
+        os.close(descriptor)
+    started = ProcessId(child.pid, _start_time(psutil.Process(child.pid)))
+    # Popen would warn that its child still runs, which is what is wanted here.
+    child.returncode = 0
+    return started
+
+
+def members(leaders: Iterable[ProcessId], *, marker: str | None = None) -> frozenset[ProcessId]:
+    """Return every running process of these leaders, them too, and all whose marker starts like this one."""
+    sessions = {leader.pid for leader in leaders if _session_is_ours(leader)}
+    parents: dict[int, int] = {}
+    found: set[int] = set()
+    for process in psutil.process_iter():
+        try:
+            parents[process.pid] = process.ppid()
+            if os.getsid(process.pid) in sessions or (marker and _marked(process, marker)):
+                found.add(process.pid)
+        except (psutil.Error, OSError):  # gone meanwhile, or somebody else's
+            continue
+    found |= {pid for pid in parents if _descends(pid, parents, found)}
+    found.discard(os.getpid())
+    return frozenset(one for pid in found if (one := identify(pid)))
+
+
+def end(find: Callable[[], frozenset[ProcessId]], *, grace: float, deadline: float) -> frozenset[ProcessId]:
+    """End what `find` finds: SIGTERM, SIGKILL after `grace` seconds; return what is left after `deadline` more."""
+    _signal(find(), signal.SIGTERM)
+    if not _gone(find, grace):
+        give_up = time.monotonic() + deadline
+        while time.monotonic() < give_up:
+            _signal(find(), signal.SIGKILL)
+            if _gone(find, 0.5):
+                break
+    return find()
+
+
+def terminate(process: ProcessId) -> None:
+    """Ask one process to end."""
+    _signal(frozenset({process}), signal.SIGTERM)
+
+
+def free_ports(count: int) -> tuple[int, ...]:
+    """Return TCP ports of the loopback address that nobody uses now."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return tuple(one.getsockname()[1] for one in sockets)
+
+
+def answer_of(command: Sequence[str], *, seconds: float) -> str | None:
+    """Return what a program prints, or None if it is not there, fails or does not answer in time."""
+    try:
+        done = subprocess.run(
+            list(command), capture_output=True, text=True, timeout=seconds, check=True, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout
+
+
+def memory_total() -> int:
+    """Return the machine's memory in bytes."""
+    return int(psutil.virtual_memory().total)
+
+
+def memory_available() -> int:
+    """Return the memory that could be had now, in bytes."""
+    return int(psutil.virtual_memory().available)
+
+
+def _start_time(process: psutil.Process) -> str:
+    """Return the start time in clock ticks since this boot: the wall clock may be set, this cannot."""
+    if sys.platform != "linux":
+        return f"{process.create_time():.2f}"
+    # Field 22 of /proc/PID/stat (proc_pid_stat(5)), counted after the command's name, which may hold spaces.
+    fields = Path(f"/proc/{process.pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot[:8]}:{fields[19]}"
+
+
+def _marked(process: psutil.Process, marker: str) -> bool:
+    return str(process.environ().get(MARKER, "")).startswith(marker)
+
+
+def _session_is_ours(leader: ProcessId) -> bool:
+    """Say that the leader's pid was not given to somebody else; while its session has members, it cannot be."""
+    now = identify(leader.pid)
+    return now is None or now == leader
+
+
+def _descends(pid: int, parents: Mapping[int, int], ancestors: set[int]) -> bool:
+    seen: set[int] = set()
+    while pid in parents and pid not in seen:
+        if pid in ancestors:
+            return True
+        seen.add(pid)
+        pid = parents[pid]
+    return False
+
+
+def _signal(processes: frozenset[ProcessId], number: signal.Signals) -> None:
+    for process in processes:
+        if alive(process):
+            try:
+                os.kill(process.pid, number)
+            except ProcessLookupError:
+                continue
+
+
+def _gone(find: Callable[[], frozenset[ProcessId]], seconds: float) -> bool:
+    give_up = time.monotonic() + seconds
+    while find():
+        if time.monotonic() >= give_up:
+            return False
+        time.sleep(0.05)
+    return True

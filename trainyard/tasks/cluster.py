@@ -1,0 +1,138 @@
+"""Make, look at and remove clusters."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from invoke.context import Context
+from invoke.tasks import task
+
+if TYPE_CHECKING:
+    from trainyard.lifecycle import Cluster
+
+FILE = "Cluster file, or a bare name of clusters/ (default: $TRAINYARD_CLUSTER, else local)."
+SET = "Set one value of the file: PATH=VALUE, such as workers.0.count=2; may be repeated."
+BACKEND = "Use another backend than the file names."
+JSON = "Print one JSON document."
+HELP = {"file": FILE, "set": SET, "backend": BACKEND, "json": JSON}
+
+
+@task(iterable=["set_"], help={**HELP, "recreate": "Replace a head that differs from the file; ends all that runs."})
+def up(
+    context: Context,
+    file: str = "",
+    set_: list[str] | None = None,
+    backend: str = "",
+    json: bool = False,
+    recreate: bool = False,
+) -> None:
+    """Make the cluster match its file."""
+    from trainyard import lifecycle, progress
+    from trainyard.tasks import cluster_output as output
+
+    cluster = _find(file, set_, backend)
+    if context.config.run.dry:
+        output.planned(cluster, lifecycle.plan_up(cluster, recreate=recreate), json=json)
+        return
+    results = lifecycle.up(cluster, progress.for_stream(), recreate=recreate)
+    output.made(cluster, results, lifecycle.connect(cluster), json=json)
+
+
+@task(iterable=["set_"], help={**HELP, "recreate": "Plan as if cluster.up were called with --recreate."})
+def plan(
+    context: Context,
+    file: str = "",
+    set_: list[str] | None = None,
+    backend: str = "",
+    json: bool = False,
+    recreate: bool = False,
+) -> None:
+    """Say what cluster.up would change; change nothing."""
+    from trainyard import lifecycle
+    from trainyard.tasks import cluster_output as output
+
+    cluster = _find(file, set_, backend)
+    output.planned(cluster, lifecycle.plan_up(cluster, recreate=recreate), json=json)
+
+
+@task(iterable=["set_"], help=HELP)
+def down(
+    context: Context, file: str = "", set_: list[str] | None = None, backend: str = "", json: bool = False
+) -> None:
+    """Remove the cluster, and prove that nothing is left."""
+    from trainyard import lifecycle, progress
+    from trainyard.tasks import cluster_output as output
+
+    cluster = _find(file, set_, backend)
+    if context.config.run.dry:
+        output.planned(cluster, lifecycle.plan_down(cluster), json=json)
+        return
+    output.removed(cluster, lifecycle.down(cluster, progress.for_stream()), json=json)
+
+
+@task(iterable=["set_"], help=HELP)
+def status(
+    context: Context, file: str = "", set_: list[str] | None = None, backend: str = "", json: bool = False
+) -> None:
+    """Ask every node how it is."""
+    from trainyard import lifecycle
+    from trainyard.tasks import cluster_output as output
+
+    cluster = _find(file, set_, backend)
+    output.status(cluster, lifecycle.status(cluster), json=json)
+
+
+@task(iterable=["set_"], help=HELP)
+def show(
+    context: Context, file: str = "", set_: list[str] | None = None, backend: str = "", json: bool = False
+) -> None:
+    """Print the cluster file as resolved, defaults marked."""
+    from trainyard.tasks import cluster_output as output
+
+    output.shown(_find(file, set_, backend), json=json)
+
+
+@task(name="list", help={"json": JSON})
+def list_(context: Context, json: bool = False) -> None:
+    """List the clusters that have a file here, and those that were made from files elsewhere."""
+    from trainyard import lifecycle
+    from trainyard.tasks import cluster_output as output
+
+    output.listed(lifecycle.list_clusters(os.environ, directory=Path.cwd()), json=json)
+
+
+@task(name="open", iterable=["set_"], help=HELP)
+def open_(
+    context: Context, file: str = "", set_: list[str] | None = None, backend: str = "", json: bool = False
+) -> None:
+    """Show where the dashboard is and how to log in; open it when there is a browser."""
+    from trainyard import lifecycle
+    from trainyard.tasks import cluster_output as output
+
+    cluster = _find(file, set_, backend)
+    lifecycle.connect(cluster)
+    output.opened(cluster, lifecycle.status(cluster), json=json, browse=not context.config.run.dry)
+
+
+@task(iterable=["set_"], help={**HELP, "follow": "Stay, and print what is added (default)."})
+def logs(
+    context: Context,
+    file: str = "",
+    set_: list[str] | None = None,
+    backend: str = "",
+    json: bool = False,
+    follow: bool = True,
+) -> None:
+    """Print what the nodes' own log files say, each line with its node."""
+    from trainyard import lifecycle
+    from trainyard.tasks import cluster_output as output
+
+    output.logged(lifecycle.logs(_find(file, set_, backend), follow=follow), json=json)
+
+
+def _find(file: str, set_: list[str] | None, backend: str) -> Cluster:
+    from trainyard import lifecycle
+
+    return lifecycle.find(file or None, os.environ, directory=Path.cwd(), overrides=set_ or (), backend=backend or None)

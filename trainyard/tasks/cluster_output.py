@@ -1,0 +1,139 @@
+"""What the cluster tasks print: a document for machines, or a table and the next command for people."""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+import webbrowser
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from trainyard.backends.contract import ClusterStatus, LogLine
+from trainyard.endpoint import Endpoint
+from trainyard.lifecycle import Cluster, ListedCluster
+from trainyard.spec import as_json, as_yaml
+from trainyard.steps import PlannedStep, StepResult
+from trainyard.tasks.output import print_json, print_next, print_table
+
+
+def made(cluster: Cluster, results: Sequence[StepResult], endpoint: Endpoint, *, json: bool) -> None:
+    """Print what was done, and where the cluster answers."""
+    if json:
+        print_json({"name": cluster.spec.name, "state": "up", "address": endpoint.address, "steps": _steps(results)})
+        return
+    print(f"cluster {cluster.spec.name} is up: {endpoint.address}")
+    _warn(results)
+    print_next(f"invoke smoke.run{cluster.flag}")
+
+
+def removed(cluster: Cluster, results: Sequence[StepResult], *, json: bool) -> None:
+    """Print what was removed."""
+    if json:
+        print_json({"name": cluster.spec.name, "state": "down", "steps": _steps(results)})
+        return
+    ours = cluster.spec.backend != "existing"
+    print(f"cluster {cluster.spec.name} is gone, nothing is left" if ours else "nothing was removed")
+    print_next(f"invoke cluster.up{cluster.flag}")
+
+
+def planned(cluster: Cluster, plan: Sequence[PlannedStep], *, json: bool) -> None:
+    """Print what would be done."""
+    if json:
+        print_json({"name": cluster.spec.name, "steps": [asdict(step) for step in plan]})
+        return
+    for step in plan:
+        print(f"  {step.state:<7}  {step.title}" + (f"  ({step.seen})" if step.seen else ""))
+    done = all(step.state == "already" for step in plan)
+    print_next(f"invoke {'cluster.status' if done else 'cluster.up'}{cluster.flag}")
+
+
+def status(cluster: Cluster, now: ClusterStatus, *, json: bool) -> None:
+    """Print the nodes."""
+    if json:
+        print_json(_status_document(now))
+        return
+    simulated = " (simulated)" if now.simulated_gpus else ""
+    print(f"cluster {now.name} ({now.backend}) is {now.state}" + (f": {now.address}" if now.address else ""))
+    rows = [
+        (
+            node.name,
+            node.group,
+            node.host,
+            node.state,
+            _shown(node.cpus),
+            f"{node.gpus}{simulated if node.gpus else ''}",
+        )
+        for node in now.nodes
+    ]
+    print_table(("node", "group", "host", "state", "cpus", "gpus"), rows)
+    if now.state != "up" and now.seen:
+        print(now.seen)
+    print_next(f"invoke {'smoke.run' if now.state == 'up' else 'cluster.up'}{cluster.flag}")
+
+
+def shown(cluster: Cluster, *, json: bool) -> None:
+    """Print the file as resolved."""
+    if json:
+        print_json(as_json(cluster.spec))
+        return
+    print(as_yaml(cluster.spec), end="")
+    print_next(f"invoke cluster.plan{cluster.flag}")
+
+
+def listed(found: Sequence[ListedCluster], *, json: bool) -> None:
+    """Print the clusters."""
+    if json:
+        print_json({"clusters": [asdict(one) for one in found]})
+        return
+    rows = [(one.name, one.backend, one.state, one.address or "", one.file) for one in found]
+    print_table(("cluster", "backend", "state", "address", "file"), rows)
+    print_next("invoke cluster.status -f NAME")
+
+
+def opened(cluster: Cluster, now: ClusterStatus, *, json: bool, browse: bool) -> None:
+    """Print the dashboard's address and where its token is, never the token itself."""
+    token_file = str(now.token_file) if now.token_file else None
+    if json:
+        print_json({"name": now.name, "address": now.address, "token_file": token_file})
+        return
+    print(f"dashboard: {now.address}")
+    if token_file:
+        print(f"It asks for a token: paste the content of {token_file}")
+    if browse and now.address and sys.stdout.isatty():
+        webbrowser.open(now.address)
+    print_next(f"invoke cluster.status{cluster.flag}")
+
+
+def logged(lines: Iterable[LogLine], *, json: bool) -> None:
+    """Print log lines as they come; with `json`, one document a line, since there may be no end."""
+    for line in lines:
+        text = json_module.dumps(asdict(line)) if json else f"{line.node} {line.file} | {line.text}"
+        print(text, flush=True)
+
+
+def _warn(results: Sequence[StepResult]) -> None:
+    for result in results:
+        if result.seen and result.title == "Check this machine":
+            print(f"warning: {result.seen}", file=sys.stderr)
+
+
+def _steps(results: Sequence[StepResult]) -> list[dict[str, Any]]:
+    return [{**asdict(result), "seconds": round(result.seconds, 3)} for result in results]
+
+
+def _status_document(now: ClusterStatus) -> dict[str, Any]:
+    """Return the shape of design.md, section 11; fields are added, never renamed."""
+    return {
+        "name": now.name,
+        "backend": now.backend,
+        "state": now.state,
+        "nodes": [asdict(node) for node in now.nodes],
+        "address": now.address,
+        "simulated_gpus": now.simulated_gpus,
+        "seen": now.seen,
+    }
+
+
+def _shown(value: int | None) -> str:
+    return "?" if value is None else str(value)
