@@ -2,7 +2,6 @@
 
 from trainyard.spec.cluster import ClusterSpec, ExistingSection, Head, LocalSection, NodeSpec, Registry, WorkerGroup
 from trainyard.spec.expand import TaskSpec, expand
-from trainyard.spec.fit import check_fit
 from trainyard.spec.job import JobSpec, Placement, Resources, RuntimeEnv, SmokeNeeds, TaskEntry
 from trainyard.spec.load import LoadedCluster, load_cluster, load_job
 from trainyard.spec.overrides import split as split_overrides
@@ -26,7 +25,6 @@ __all__ = [
     "WorkerGroup",
     "as_json",
     "as_yaml",
-    "check_fit",
     "expand",
     "load_cluster",
     "load_job",

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from trainyard.spec import cluster_rules as rules
-from trainyard.spec.fields import Duration, Filled, Listed, Name, Section, Size, Text, VariableName
+from trainyard.spec.fields import Duration, Filled, Listed, Name, Section, Size, VariableName, Variables
 
 Backend = Annotated[Literal["local", "existing"], BeforeValidator(rules.check_backend)]
 Auth = Literal["token", "none"]
@@ -100,7 +100,7 @@ class Registry(Section):
 
 
 class LocalSection(Section):
-    """What only the `local` backend knows."""
+    """Head and workers as Ray processes of this machine."""
 
     simulated_gpus: bool = Field(
         default=False,
@@ -131,7 +131,7 @@ class ClusterSpec(Section):
     image: Image | None = Field(default=None, description="A directory of images/, or a full image reference.")
     head: Head = Field(default=Head(), description="The head node.")
     workers: Listed[WorkerGroup] = Field(default=(), description="Groups of worker nodes.")
-    env: dict[VariableName, Text] = Field(default={}, description="Environment variables of every Ray node.")
+    env: Variables = Field(default={}, description="Environment variables of every Ray node.")
     registry: Registry | None = Field(default=None, description="Where images are kept.")
     local: LocalSection = Field(default=LocalSection(), description="What only the `local` backend knows.")
     existing: ExistingSection | None = Field(

@@ -49,7 +49,7 @@ def printable(text: str) -> str:
 
 def _combinations(job: JobSpec) -> Iterator[TaskSpec]:
     texts = [[scalar_text(value) for value in values] for values in job.matrix.values()]
-    node = job.node or Placement()
+    node_name, node_group = _where(job.node)
     for combination in itertools.product(*texts):
         chosen = dict(zip(job.matrix, combination, strict=True))
         yield TaskSpec(
@@ -59,8 +59,8 @@ def _combinations(job: JobSpec) -> Iterator[TaskSpec]:
             cpus=job.resources.cpus,
             gpus=job.resources.gpus,
             memory=job.resources.memory,
-            node_name=node.name,
-            node_group=node.group,
+            node_name=node_name,
+            node_group=node_group,
             retries=job.retries,
             timeout=job.timeout,
             outputs=job.outputs,
@@ -69,7 +69,7 @@ def _combinations(job: JobSpec) -> Iterator[TaskSpec]:
 
 def _listed(job: JobSpec, entry: TaskEntry) -> TaskSpec:
     resources = _merged(job.resources, entry.resources)
-    node = entry.node or job.node or Placement()
+    node_name, node_group = _where(entry.node or job.node)
     return TaskSpec(
         name=entry.name,
         command=tuple(fill(part, {}) for part in entry.command),
@@ -77,12 +77,16 @@ def _listed(job: JobSpec, entry: TaskEntry) -> TaskSpec:
         cpus=resources.cpus,
         gpus=resources.gpus,
         memory=resources.memory,
-        node_name=node.name,
-        node_group=node.group,
+        node_name=node_name,
+        node_group=node_group,
         retries=job.retries if entry.retries is None else entry.retries,
         timeout=entry.timeout or job.timeout,
         outputs=job.outputs if entry.outputs is None else entry.outputs,
     )
+
+
+def _where(node: Placement | None) -> tuple[str | None, str | None]:
+    return (node.name, node.group) if node else (None, None)
 
 
 def _merged(shared: Resources, own: Resources | None) -> Resources:

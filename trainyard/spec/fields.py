@@ -112,6 +112,16 @@ Filled = Annotated[str, AfterValidator(check_filled), WithJsonSchema({"type": "s
 VariableName = Annotated[
     str, AfterValidator(check_variable_name), WithJsonSchema({"type": "string", "pattern": VARIABLE_PATTERN})
 ]
+Variables = Annotated[
+    dict[VariableName, Text],
+    WithJsonSchema(
+        {
+            "type": "object",
+            "propertyNames": {"pattern": VARIABLE_PATTERN},
+            "additionalProperties": {"type": "string"},
+        }
+    ),
+]
 Size = Annotated[
     int,
     BeforeValidator(_size),

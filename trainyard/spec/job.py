@@ -9,13 +9,26 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, Wit
 from pydantic import model_validator as validates
 
 from trainyard.spec import job_rules as rules
-from trainyard.spec.fields import Duration, Filled, Listed, Section, Size, Text, VariableName, check_unique
+from trainyard.spec.fields import Duration, Filled, Listed, Section, Size, Text, Variables, check_unique
 from trainyard.spec.placeholders import check_placeholders
 
 Scalar = Annotated[rules.Scalar, BeforeValidator(rules.check_scalar)]
-MatrixKey = Annotated[
-    str, AfterValidator(rules.check_matrix_key), WithJsonSchema({"type": "string", "pattern": rules.KEY_PATTERN})
+Matrix = Annotated[
+    dict[Annotated[str, AfterValidator(rules.check_matrix_key)], Listed[Scalar]],
+    WithJsonSchema(
+        {
+            "type": "object",
+            "propertyNames": {"pattern": rules.KEY_PATTERN},
+            "additionalProperties": {
+                "type": "array",
+                "items": {"type": ["string", "number", "boolean"]},
+                "minItems": 1,
+                "uniqueItems": True,
+            },
+        }
+    ),
 ]
+Command = Annotated[Listed[Text], WithJsonSchema({"type": "array", "items": {"type": "string"}, "minItems": 1})]
 TaskName = Annotated[
     str, AfterValidator(rules.check_task_name), WithJsonSchema({"type": "string", "pattern": rules.TASK_PATTERN})
 ]
@@ -60,7 +73,7 @@ class RuntimeEnv(Section):
     wheels: Listed[Filled] = Field(
         default=(), description="Wheel files to upload and install, relative to the job directory."
     )
-    env_vars: dict[VariableName, Text] = Field(default={}, description="Environment variables of the tasks' workers.")
+    env_vars: Variables = Field(default={}, description="Environment variables of the tasks' workers.")
     files: Listed[Filled] = Field(
         default=(), description="More files or directories to send along, also from outside the job directory."
     )
@@ -119,10 +132,10 @@ class TaskEntry(Section):
     """One task of an explicit list; what it leaves out comes from the job."""
 
     name: TaskName = Field(description="The task's name, unique in the job.")
-    command: Listed[Text] = Field(description="Program and arguments.")
+    command: Command = Field(description="Program and arguments.")
     resources: Resources | None = Field(default=None, description="Only what differs from the job's.")
     node: Placement | None = Field(default=None, description="Instead of the job's.")
-    env: dict[VariableName, Text] = Field(default={}, description="On top of the job's.")
+    env: Variables = Field(default={}, description="On top of the job's.")
     retries: int | None = Field(default=None, ge=0, le=1000, description="Instead of the job's.")
     timeout: Duration | None = Field(default=None, description="Instead of the job's.")
     outputs: Listed[Output] | None = Field(default=None, description="Instead of the job's.")
@@ -151,10 +164,8 @@ class JobSpec(Section):
     """A job file, validated. Its name is its directory's name."""
 
     name: str = Field(description="The name of the job's directory.")
-    matrix: dict[MatrixKey, Listed[Scalar]] = Field(
-        default={}, description="One task per combination; {key} in command and env is replaced."
-    )
-    command: Listed[Text] | None = Field(
+    matrix: Matrix = Field(default={}, description="One task per combination; {key} in command and env is replaced.")
+    command: Command | None = Field(
         default=None, description="Program and arguments; never joined into a shell string."
     )
     tasks: Listed[TaskEntry] | None = Field(
@@ -166,7 +177,7 @@ class JobSpec(Section):
         default=0, ge=0, le=1000, description="How often a failed task is tried again; a lost node does not count."
     )
     timeout: Duration | None = Field(default=None, description="How long one attempt may take.")
-    env: dict[VariableName, Text] = Field(default={}, description="Environment variables of every task.")
+    env: Variables = Field(default={}, description="Environment variables of every task.")
     runtime_env: RuntimeEnv = Field(default=RuntimeEnv(), description="What Ray installs or sets for the tasks.")
     node: Placement | None = Field(default=None, description="Where tasks have to run.")
     outputs: Listed[Output] = Field(

@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def test_importing_the_spec_imports_nothing_heavy() -> None:
+    heavy = "{'ray', 'torch', 'httpx', 'rich', 'invoke', 'psutil'}"
+    program = f"import sys, trainyard.spec; print(sorted({heavy} & set(sys.modules)))"
+
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+
+    assert found.stdout.strip() == "[]"
