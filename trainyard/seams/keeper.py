@@ -49,8 +49,8 @@ def main(record: Path, command: list[str]) -> int:
     except _AskedToEndError:
         code = 0
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    # A raylet that drains its workers takes 2 s; gcs_server may ignore SIGTERM for long.
-    processes.end(_mine, grace=2.5, deadline=5.0)
+    # Nothing on the node is worth a longer wait, and gcs_server may ignore SIGTERM for many seconds.
+    processes.end(_mine, grace=1.0, deadline=5.0)
     return code
 
 

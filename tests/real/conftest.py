@@ -1,0 +1,38 @@
+"""Fixtures of the real tests: a fresh place to work in, and clusters that are ready."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.real.yard import HEAD_AND_TWO_WORKERS, Yard
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Yard]:
+    """Give a place to work in without any cluster; whatever the test makes there is removed after it."""
+    yard = Yard(tmp_path)
+    yield yard
+    _remove(yard)
+
+
+@pytest.fixture(scope="session")
+def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    """Give a ready cluster: a head and workers gpu-0, gpu-1 (2 CPUs, 2 simulated GPUs each), shared by all tests.
+
+    Do not break it: a test that kills nodes makes its own.
+    """
+    yard = Yard(tmp_path_factory.mktemp("yard"))
+    yard.write_cluster(HEAD_AND_TWO_WORKERS)
+    try:
+        yard.run("cluster.up")
+        yield yard
+    finally:
+        _remove(yard)
+
+
+def _remove(yard: Yard) -> None:
+    for file in sorted((yard.home / "clusters").glob("*.yaml")):
+        yard.run("cluster.down", "-f", str(file), expect=None)

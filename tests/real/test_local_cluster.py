@@ -1,0 +1,155 @@
+"""A local cluster as its users see it: made, asked, made again, removed."""
+
+from __future__ import annotations
+
+import stat
+
+from tests.real.yard import HEAD_AND_TWO_WORKERS, HEAD_AND_WORKER, Yard, wait_until
+
+
+def test_up_makes_every_node_and_says_what_to_type_next(yard: Yard) -> None:
+    assert yard.states() == {"head": "up", "gpu-0": "up", "gpu-1": "up"}
+    again = yard.run("cluster.up")
+    assert "cluster yard is up: http://127.0.0.1:" in again.stdout
+    assert again.stderr.splitlines()[-1] == "next: invoke smoke.run"
+
+
+def test_a_second_up_finds_everything_done_and_starts_nothing(yard: Yard) -> None:
+    before = {process.pid for process in yard.processes()}
+    steps = yard.json("cluster.up")["steps"]
+    assert [step["changed"] for step in steps] == [False, False, False, False]
+    assert before <= {process.pid for process in yard.processes()}
+
+
+def test_status_says_that_gpus_are_simulated(yard: Yard) -> None:
+    document = yard.json("cluster.status")
+    assert (document["state"], document["backend"], document["simulated_gpus"]) == ("up", "local", True)
+    assert [node["gpus"] for node in document["nodes"]] == [0, 2, 2]
+    assert "2 (simulated)" in yard.run("cluster.status").stdout
+
+
+def test_a_plan_of_what_exists_says_already_and_changes_nothing(yard: Yard) -> None:
+    plan = yard.json("cluster.plan")
+    assert [step["state"] for step in plan["steps"]] == ["already"] * 4
+
+
+def test_no_process_of_a_node_listens_beyond_the_loopback_address(yard: Yard) -> None:
+    listening = {
+        connection.laddr.ip
+        for process in yard.processes()
+        for connection in process.net_connections(kind="all")
+        if connection.status == "LISTEN" and connection.laddr
+    }
+    assert listening
+    # An IPv6 socket that is bound to the IPv4 loopback address takes nothing else.
+    assert listening <= {"127.0.0.1", "::ffff:127.0.0.1"}
+
+
+def test_everything_that_is_written_is_readable_by_its_owner_only(yard: Yard) -> None:
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in [yard.state, *yard.state.rglob("*")]}
+    assert set(modes.values()) == {0o600, 0o700}
+    assert stat.S_IMODE(yard.temp.stat().st_mode) == 0o700
+
+
+def test_logs_name_the_node_of_each_line(yard: Yard) -> None:
+    lines = yard.run("cluster.logs", "--no-follow").stdout.splitlines()
+    assert {line.split(" ", 1)[0] for line in lines} == {"head", "gpu-0", "gpu-1"}
+    assert any(line.startswith("gpu-0 raylet.out | ") for line in lines)
+
+
+def test_open_names_the_file_of_the_token_and_never_the_token(yard: Yard) -> None:
+    printed = yard.run("cluster.open").stdout
+    assert str(yard.state / "token") in printed
+    assert yard.token() not in printed
+
+
+def test_list_names_the_cluster_with_its_address(yard: Yard) -> None:
+    listed = {one["name"]: one for one in yard.json("cluster.list")["clusters"]}
+    assert listed["yard"]["state"] == "up"
+    assert listed["yard"]["address"].startswith("http://127.0.0.1:")
+
+
+def test_down_leaves_nothing_and_a_changed_file_is_followed(fresh: Yard) -> None:
+    fresh.write_cluster(HEAD_AND_WORKER)
+    assert [step["state"] for step in fresh.json("cluster.plan")["steps"]] == ["already", "would", "would", "after"]
+    assert fresh.run("--dry", "cluster.up").returncode == 0
+    assert fresh.leftovers() == []
+    fresh.run("cluster.up")
+    head = fresh.keeper("head")
+
+    fresh.run("cluster.up", "--set", "workers.0.cpus=2")
+    assert fresh.json("cluster.status", "--set", "workers.0.cpus=2")["nodes"][1]["cpus"] == 2
+
+    fresh.run("cluster.up", "--set", "workers.0.count=0")
+    assert fresh.states() == {"head": "up", "cpu-0": "down"}
+    assert fresh.keeper("head") == head
+
+    refused = fresh.run("cluster.up", "--set", "head.cpus=2", expect=2)
+    assert "the head in the cluster file is not the head that runs" in refused.stderr
+    assert fresh.keeper("head") == head
+
+    fresh.run("--dry", "cluster.down")
+    assert fresh.states()["head"] == "up"
+    done = fresh.run("cluster.down")
+    assert "nothing is left" in done.stdout
+    assert fresh.leftovers() == []
+    assert fresh.run("cluster.down").returncode == 0
+
+
+def test_two_clusters_live_side_by_side_and_one_ends_alone(yard: Yard, fresh: Yard) -> None:
+    fresh.write_cluster("name: {name}\nbackend: local\nhead: {{cpus: 1, memory: 1GiB}}\n")
+    fresh.run("cluster.up")
+    assert fresh.address() != yard.address()
+    fresh.run("cluster.down")
+    assert fresh.leftovers() == []
+    assert yard.states() == {"head": "up", "gpu-0": "up", "gpu-1": "up"}
+
+
+def test_two_commands_at_once_make_one_cluster(fresh: Yard) -> None:
+    fresh.write_cluster("name: {name}\nbackend: local\nhead: {{cpus: 1, memory: 1GiB}}\n")
+    both = [fresh.start("cluster.up"), fresh.start("cluster.up")]
+    printed = [one.communicate(timeout=200)[0] for one in both]
+    assert [one.returncode for one in both] == [0, 0], printed
+    raylets = [process for process in fresh.processes() if process.name() == "raylet"]
+    assert len(raylets) == 1
+
+
+def test_a_killed_raylet_makes_the_cluster_partial_and_up_repairs_it(fresh: Yard) -> None:
+    fresh.write_cluster(HEAD_AND_WORKER)
+    fresh.run("cluster.up")
+    head = fresh.keeper("head")
+    fresh.raylet("cpu-0").kill()
+    wait_until(lambda: fresh.states()["cpu-0"] == "down", seconds=20, what="cpu-0 is down")
+    assert fresh.json("cluster.status")["state"] == "partial"
+    fresh.run("cluster.up")
+    assert fresh.states() == {"head": "up", "cpu-0": "up"}
+    assert fresh.keeper("head") == head
+
+
+def test_what_a_killed_keeper_leaves_is_found_and_ended(fresh: Yard) -> None:
+    fresh.write_cluster(HEAD_AND_WORKER)
+    fresh.run("cluster.up")
+    import psutil
+
+    psutil.Process(fresh.keeper("cpu-0").pid).kill()
+    assert fresh.states()["cpu-0"] == "down"
+    fresh.run("cluster.up")
+    assert fresh.states() == {"head": "up", "cpu-0": "up"}
+    assert sum(process.name() == "raylet" for process in fresh.processes()) == 2
+    psutil.Process(fresh.keeper("head").pid).kill()
+    fresh.run("cluster.down")
+    assert fresh.leftovers() == []
+
+
+def test_simulated_gpus_have_to_be_asked_for(fresh: Yard) -> None:
+    fresh.write_cluster(HEAD_AND_TWO_WORKERS)
+    refused = fresh.run("cluster.up", "--set", "local.simulated_gpus=false", "--set", "workers.0.gpus=32", expect=3)
+    assert "the cluster file wants 64 GPUs, this machine has" in refused.stderr
+    assert fresh.leftovers() == []
+
+
+def test_the_local_backend_says_that_it_cannot_grow(fresh: Yard) -> None:
+    fresh.write_cluster("name: {name}\nbackend: local\nworkers: [{{name: burst, min: 0, max: 3}}]\n")
+    refused = fresh.run("cluster.up", expect=2)
+    assert "the local backend cannot grow and shrink worker groups" in refused.stderr
+    assert fresh.leftovers() == []

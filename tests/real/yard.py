@@ -1,0 +1,156 @@
+"""What the real tests share: a command line with a state directory of its own, and what it leaves on the machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from trainyard.seams import processes
+
+Done = subprocess.CompletedProcess[str]
+
+HEAD_AND_TWO_WORKERS = """
+name: {name}
+backend: local
+head: {{cpus: 2, memory: 1GiB}}
+workers:
+  - {{name: gpu, count: 2, cpus: 2, memory: 1GiB, gpus: 2}}
+local: {{simulated_gpus: true}}
+"""
+
+HEAD_AND_WORKER = """
+name: {name}
+backend: local
+head: {{cpus: 1, memory: 1GiB}}
+workers:
+  - {{name: cpu, count: 1, cpus: 1, memory: 1GiB}}
+"""
+
+
+@dataclass(frozen=True)
+class Yard:
+    """A directory to work in, with its own clusters/, results/ and state; `run` is the command line there."""
+
+    home: Path
+    cluster: str = "yard"
+    environ: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def state(self) -> Path:
+        """Return the state directory of the cluster."""
+        return self.home / "state" / "trainyard" / "clusters" / self.cluster
+
+    @property
+    def results(self) -> Path:
+        """Return the directory with the runs."""
+        return self.home / "results"
+
+    @property
+    def temp(self) -> Path:
+        """Return the cluster's directory in /tmp."""
+        from trainyard.backends.local.records import ClusterFiles
+
+        return ClusterFiles(self.state).temp
+
+    def write_cluster(self, text: str, *, name: str | None = None) -> Path:
+        """Write clusters/NAME.yaml; `{name}` in the text is the cluster's name."""
+        name = name or self.cluster
+        path = self.home / "clusters" / f"{name}.yaml"
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_text(text.format(name=name))
+        return path
+
+    def env(self) -> dict[str, str]:
+        """Return the environment of a command: ours, but nothing of another cluster."""
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("RAY_", "TRAINYARD_"))}
+        here = {"XDG_STATE_HOME": str(self.home / "state"), "TRAINYARD_CLUSTER": self.cluster}
+        return {**kept, **here, **self.environ}
+
+    def command(self, *arguments: str) -> list[str]:
+        """Return the command line for `invoke ARGUMENTS`, as the installed console command."""
+        return [str(Path(sys.executable).with_name("trainyard")), *arguments]
+
+    def run(self, *arguments: str, expect: int | None = 0, seconds: float = 240.0) -> Done:
+        """Run a command; fail the test with all its output unless it exits as expected (None: any)."""
+        done = subprocess.run(
+            self.command(*arguments),
+            cwd=self.home,
+            env=self.env(),
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            stdin=subprocess.DEVNULL,
+        )
+        if expect is not None and done.returncode != expect:
+            raise AssertionError(
+                f"{' '.join(arguments)} exited {done.returncode}, not {expect}\n{done.stdout}\n{done.stderr}"
+            )
+        return done
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start a command and return at once."""
+        return subprocess.Popen(
+            self.command(*arguments),
+            cwd=self.home,
+            env=self.env(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            stdin=subprocess.DEVNULL,
+        )
+
+    def json(self, *arguments: str, expect: int | None = 0) -> Any:
+        """Return the document that a command prints with --json."""
+        return json.loads(self.run(*arguments, "--json", expect=expect).stdout)
+
+    def states(self) -> dict[str, str]:
+        """Return the state of each node."""
+        return {node["name"]: node["state"] for node in self.json("cluster.status")["nodes"]}
+
+    def address(self) -> str:
+        """Return where the dashboard answers."""
+        return str(self.json("cluster.status")["address"])
+
+    def token(self) -> str:
+        """Return the cluster's token."""
+        return (self.state / "token").read_text().strip()
+
+    def keeper(self, node: str) -> processes.ProcessId:
+        """Return the process that keeps a node."""
+        record = json.loads((self.state / "nodes" / f"{node}.json").read_text())
+        return processes.ProcessId(**record["process"])
+
+    def processes(self) -> list[psutil.Process]:
+        """Return every process of the cluster."""
+        from trainyard.backends.local import nodes
+        from trainyard.backends.local.records import ClusterFiles
+
+        return [psutil.Process(one.pid) for one in nodes.of_cluster(ClusterFiles(self.state))]
+
+    def raylet(self, node: str) -> psutil.Process:
+        """Return the raylet of a node."""
+        keeper = psutil.Process(self.keeper(node).pid)
+        return next(child for child in keeper.children(recursive=True) if child.name() == "raylet")
+
+    def leftovers(self) -> list[str]:
+        """Return what exists of the cluster: processes, directories."""
+        paths = [str(path) for path in (self.state, self.temp) if path.exists()]
+        return [*paths, *(f"{one.pid} {one.name()}" for one in self.processes())]
+
+
+def wait_until(holds: Callable[[], bool], *, seconds: float, what: str) -> None:
+    """Wait for something that happens by itself; fail the test if it does not."""
+    give_up = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > give_up:
+            raise AssertionError(f"after {seconds:.0f} s still not: {what}")
+        time.sleep(0.1)
