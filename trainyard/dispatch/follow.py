@@ -23,6 +23,8 @@ GIVE_UP_AFTER = 20.0
 ASK_EVERY = 2.0
 # What a runner wrote before it died has arrived when nothing came for so long after Ray noticed its end.
 SETTLED_AFTER = 1.5
+# What there is of a stream comes without a pause that long.
+CAUGHT_UP_AFTER = 0.7
 # A run that was told to stop has this long: the runner's grace, Ray's SIGKILL, and the way of the news.
 STOP_WITHIN = 25.0
 
@@ -45,6 +47,22 @@ class Screen(Protocol):
         """Something worth a line that is not part of the run."""
 
 
+class Silent:
+    """A screen that shows nothing."""
+
+    def output(self, task: str, text: bytes) -> None:
+        """Show nothing."""
+
+    def event(self, event: Event, state: RunState) -> None:
+        """Show nothing."""
+
+    def tick(self, state: RunState) -> None:
+        """Show nothing."""
+
+    def note(self, text: str) -> None:
+        """Show nothing."""
+
+
 class Interruption(Protocol):
     """Whether the user asked to be let go (Ctrl-C, SIGTERM)."""
 
@@ -61,11 +79,14 @@ class Watch:
     run: str
     journal: Journal
     state: RunState
-    fetcher: Fetcher
+    # None: outputs stay where they are.
+    fetcher: Fetcher | None
     screen: Screen
     interruption: Interruption
     # What an interruption means: a dispatch stops its run, `train.logs` only leaves.
     stop_on_interruption: bool
+    # Only take in what there is by now, and wait for nothing: neither for events nor for a cluster that is away.
+    catch_up: bool = False
 
 
 class Follower:
@@ -99,8 +120,16 @@ class Follower:
             if time.monotonic() >= self._asked + (ASK_EVERY if self._reader else 0.1):
                 self._ask()
             self._take()
+            if watch.catch_up and self._caught_up():
+                return "left"
             watch.screen.tick(watch.state)
         return "ended"
+
+    def _caught_up(self) -> bool:
+        reader = self._reader
+        if reader is None:
+            return time.monotonic() > self._began + SETTLED_AFTER
+        return reader.idle and time.monotonic() > max(self._began, reader.last_bytes) + CAUGHT_UP_AFTER
 
     def _take(self) -> None:
         """Take in what the reader has."""
@@ -119,7 +148,7 @@ class Follower:
         watch = self._watch
         watch.state.apply(event)
         watch.screen.event(event, watch.state)
-        if event["event"] == "task-ended" and self._node_id and watch.journal.recording:
+        if event["event"] == "task-ended" and self._node_id and watch.fetcher and watch.journal.recording:
             watch.fetcher.fetch(self._node_id, watch.state.task(event["task"]))
 
     def _ask(self) -> None:
@@ -147,6 +176,8 @@ class Follower:
             self._runner_gone(job)
 
     def _unanswered(self, error: OutsideError) -> None:
+        if self._watch.catch_up:
+            raise error
         last = max(self._answered, self._reader.last_contact if self._reader else 0.0)
         if time.monotonic() > last + GIVE_UP_AFTER:
             raise OutsideError(

@@ -38,7 +38,7 @@ class Task:
     name: str
     state: State = "waiting"
     attempts: list[Attempt] = field(default_factory=list)
-    has_checkpoint: bool = False
+    checkpoint: Mapping[str, Any] | None = None
 
     @property
     def output(self) -> Mapping[str, Any] | None:
@@ -150,7 +150,7 @@ def _task_ended(run: RunState, event: Mapping[str, Any]) -> None:
 
 
 def _checkpoint(run: RunState, event: Mapping[str, Any]) -> None:
-    run.task(event["task"]).has_checkpoint = True
+    run.task(event["task"]).checkpoint = event
 
 
 def _run_ended(run: RunState, event: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,6 +78,11 @@ def create(home: Path, record: Mapping[str, Any], *, cluster: str, job: str) -> 
     part.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     part.rename(run.path / "run.json")
     return run
+
+
+def discard(run: RunDirectory) -> None:
+    """Remove the directory of a run that never began."""
+    shutil.rmtree(run.path)
 
 
 def runs(home: Path) -> tuple[RunDirectory, ...]:

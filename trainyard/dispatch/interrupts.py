@@ -1,0 +1,54 @@
+"""Ctrl-C and SIGTERM as a question that can be asked, so that nothing is torn apart in the middle of a line."""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupts:
+    """Turns the first signal into `asked`; another one raises KeyboardInterrupt.
+
+    Until `hold` is called, the first one raises it too: nothing has been started then that could be left behind.
+    """
+
+    def __init__(self, *, held: bool = False) -> None:
+        self._held = held
+        self._count = 0
+        self._before: dict[int, object] = {}
+
+    @property
+    def asked(self) -> bool:
+        """Say whether a signal came."""
+        return self._count > 0
+
+    def hold(self) -> None:
+        """From now on, the first signal only asks."""
+        self._held = True
+
+    def __enter__(self) -> Interrupts:
+        self._before = {number: signal.signal(number, self._came) for number in _SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)  # type: ignore[arg-type]
+
+    def _came(self, number: int, frame: FrameType | None) -> None:
+        self._count += 1
+        if self._count > 1 or not self._held:
+            raise KeyboardInterrupt
+
+
+class Never:
+    """Nobody asks: a command that does not wait."""
+
+    asked = False
+
+
+class Already:
+    """Somebody asked before we began: what `train.stop` is."""
+
+    asked = True

@@ -1,0 +1,169 @@
+"""What can be done with a run that was started: see its logs, stop it, fetch what it left, know how it stands."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trainyard_runner import names
+
+from trainyard.dispatch import run as runs
+from trainyard.dispatch.dispatching import follow
+from trainyard.dispatch.fetch import Fetcher, fetch_archive
+from trainyard.dispatch.follow import STOP_WITHIN, Screen
+from trainyard.dispatch.interrupts import Already, Interrupts
+from trainyard.dispatch.outcome import Outcome, outcome_of
+from trainyard.dispatch.run import Followed
+from trainyard.endpoint import Endpoint
+from trainyard.errors import OutsideError, TrainyardError
+from trainyard.results import state as states
+from trainyard.results import store
+from trainyard.results.state import RunState
+from trainyard.results.store import RunDirectory
+from trainyard.seams.ray_api import RayApi
+
+_BLOCK = 1024 * 1024
+
+# Where a run's cluster answers now; raises when there is none.
+Connect = Callable[[RunDirectory], Endpoint]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a run stands. `unsure` says why it may have gone on since: its cluster did not answer."""
+
+    run: RunDirectory
+    state: RunState
+    unsure: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return what `--json` prints."""
+        return {**self.state.document(now=time.time()), "unsure": self.unsure}
+
+
+def standing(run: RunDirectory, connect: Connect) -> Standing:
+    """Return how a run stands now, asking its cluster if it has not ended by what is known here."""
+    if states.load(run).ended:
+        return Standing(run, states.load(run))
+    try:
+        endpoint = connect(run)
+        with RayApi(endpoint.address, endpoint.token) as ray:
+            runs.catch_up(ray, run)
+    except TrainyardError as error:
+        return Standing(run, states.load(run), unsure=f"cluster unreachable: {error.what}")
+    return Standing(run, states.load(run))
+
+
+def logs(run: RunDirectory, connect: Connect, *, screen: Screen, everything: bool) -> Outcome:
+    """Go on following a run where the last follower stopped; an interruption leaves it alone."""
+    state = states.load(run)
+    if state.ended:
+        replay(run, screen)
+        return _complete(run, state, connect, screen)
+    if everything:
+        replay(run, screen)
+    elif state.started:
+        screen.note("going on where this machine stopped looking; `--all` shows everything")
+    endpoint = connect(run)
+    with RayApi(endpoint.address, endpoint.token) as ray, Interrupts(held=True) as interrupts:
+        return follow(ray, run, screen=screen, interruption=interrupts, stop=False)
+
+
+def logs_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> Outcome:
+    """Show what a run has printed by now."""
+    found = standing(run, connect)
+    replay(run, screen)
+    if found.unsure:
+        screen.note(f"there may be more: {found.unsure}")
+    return outcome_of(run, Followed(found.state, "left"), now=time.time())
+
+
+def replay(run: RunDirectory, screen: Screen) -> None:
+    """Show what was recorded: events in order, an attempt's output where the attempt ended."""
+    record = run.record()
+    state = RunState(run=run.name, cluster=record["cluster"], job=record.get("job"), tasks=record.get("tasks", ()))
+    open_attempts: dict[tuple[str, int], None] = {}
+    for event in store.events(run):
+        key = (event.get("task", ""), event.get("attempt", 0))
+        if event["event"] == "attempt-started":
+            open_attempts[key] = None
+        elif event["event"] == "attempt-ended":
+            open_attempts.pop(key, None)
+            _replay_log(run, *key, screen=screen)
+        state.apply(event)
+        screen.event(event, state)
+    for key in open_attempts:
+        _replay_log(run, *key, screen=screen)
+
+
+def stop(run: RunDirectory, connect: Connect, *, screen: Screen) -> Outcome:
+    """Stop a run and wait until it has ended; one that has ended already is left as it is."""
+    state = states.load(run)
+    if state.ended:
+        return outcome_of(run, Followed(state, "ended"), now=time.time())
+    endpoint = connect(run)
+    with RayApi(endpoint.address, endpoint.token) as ray:
+        outcome = follow(ray, run, screen=screen, interruption=Already(), stop=True)
+    if outcome.error is None and not outcome.state.ended:
+        error = OutsideError(
+            f"run {run.name} was told to stop and has not ended in {STOP_WITHIN:.0f} s",
+            hint=f"See: invoke train.status {run.name}",
+        )
+        return replace(outcome, error=error)
+    return outcome
+
+
+def fetch(run: RunDirectory, connect: Connect, *, screen: Screen, checkpoints: bool) -> Outcome:
+    """Bring home the outputs that are not here yet, and the last checkpoints if they are wanted.
+
+    What comes again later (a checkpoint of a run that goes on) is kept beside what was fetched before.
+    """
+    found = standing(run, connect)
+    state = found.state
+    endpoint = connect(run)
+    with RayApi(endpoint.address, endpoint.token) as ray:
+        fetcher = Fetcher(ray, run, note=screen.note)
+        node_id = state.node_id or ""
+        fetcher.missing(node_id, state)
+        if checkpoints:
+            for task in state.tasks.values():
+                if task.checkpoint:
+                    _fetch_checkpoint(ray, run, node_id, task.name, task.checkpoint, screen)
+        unfetched = fetcher.wait()
+    return outcome_of(run, Followed(state, "left", unfetched), now=time.time())
+
+
+def _complete(run: RunDirectory, state: RunState, connect: Connect, screen: Screen) -> Outcome:
+    """Fetch what an earlier follower of a run that has ended did not bring home; the cluster may be gone."""
+    missing = [task for task in state.tasks.values() if task.output and not run.outputs(task.name).exists()]
+    unfetched: tuple[OutsideError, ...] = ()
+    if missing or not run.report.exists():
+        try:
+            endpoint = connect(run)
+            with RayApi(endpoint.address, endpoint.token) as ray:
+                unfetched = runs.bring_home(Fetcher(ray, run, note=screen.note), run, state)
+        except TrainyardError as error:
+            screen.note(f"outputs of {len(missing)} tasks are not here: {error.what}")
+    return outcome_of(run, Followed(state, "ended", unfetched), now=time.time())
+
+
+def _fetch_checkpoint(
+    ray: RayApi, run: RunDirectory, node_id: str, task: str, checkpoint: Mapping[str, Any], screen: Screen
+) -> None:
+    target = run.checkpoint(task)
+    if target.exists():
+        target = target.with_name(f"{target.name}.{checkpoint['seq']}")
+    if not target.exists():
+        archive = {"file": names.checkpoint_archive(task)}
+        for left_out in fetch_archive(ray, run, node_id, archive, target=target):
+            screen.note(f"{task}: left out of its checkpoint: {left_out}")
+
+
+def _replay_log(run: RunDirectory, task: str, attempt: int, *, screen: Screen) -> None:
+    path = run.log(task, attempt)
+    if path.exists():
+        with path.open("rb") as log:
+            for block in iter(lambda: log.read(_BLOCK), b""):
+                screen.output(task, block)

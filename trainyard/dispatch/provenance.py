@@ -1,0 +1,64 @@
+"""Who ran what, from where, with which versions: enough to say a year later, and to run it again."""
+
+from __future__ import annotations
+
+import datetime
+import getpass
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from trainyard import __version__
+from trainyard.dispatch.package import Package
+from trainyard.dispatch.prepare import Prepared
+from trainyard.endpoint import Endpoint
+from trainyard.seams.git import revision
+from trainyard.versions import RUNNER_PROTOCOL
+
+
+def record_of(
+    prepared: Prepared,
+    package: Package,
+    *,
+    run: str,
+    endpoint: Endpoint,
+    ray: str,
+    now: datetime.datetime,
+    command: Sequence[str],
+    directory: Path,
+    skip_smoke: bool,
+) -> dict[str, Any]:
+    """Return run.json. `directory` is where the command was given; `ray` is the version that answered."""
+    spec = prepared.cluster.spec
+    return {
+        "run": run,
+        "job": prepared.job.name,
+        "cluster": spec.name,
+        "backend": spec.backend,
+        "started": now.isoformat(timespec="seconds"),
+        "git": revision(prepared.sending.job.directory),
+        "image": spec.image,
+        "versions": {
+            "trainyard": __version__,
+            "python": platform.python_version(),
+            "ray": ray,
+            "runner_protocol": RUNNER_PROTOCOL,
+        },
+        "user": getpass.getuser(),
+        "host": platform.node(),
+        "command": list(command),
+        "directory": str(directory),
+        "job_directory": str(prepared.sending.job.directory),
+        "cluster_file": str(prepared.cluster.source.resolve()),
+        "address": endpoint.address,
+        "simulated_gpus": endpoint.simulated_gpus,
+        "skip_smoke": skip_smoke,
+        "sent": {
+            "package": package.name,
+            "files": len(prepared.sending.job.files),
+            "bytes": prepared.sending.job.size,
+            "left_out": [one.name for one in prepared.sending.job.left_out[:1000]],
+        },
+        "tasks": [task.name for task in prepared.tasks],
+    }

@@ -1,0 +1,25 @@
+"""Ask git which revision a directory is at."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+_SECONDS = 10.0
+
+
+def revision(directory: Path) -> dict[str, Any] | None:
+    """Return {"revision", "dirty"} of the repository that holds a directory, or None outside of one or without git."""
+    try:
+        found = _git(directory, "rev-parse", "HEAD")
+        changed = _git(directory, "status", "--porcelain", "--untracked-files=normal")
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return {"revision": found.strip(), "dirty": bool(changed.strip())}
+
+
+def _git(directory: Path, *arguments: str) -> str:
+    # --no-optional-locks: only look, never write the repository's index
+    command = ["git", "--no-optional-locks", "-C", str(directory), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=_SECONDS).stdout

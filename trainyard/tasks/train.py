@@ -1,0 +1,114 @@
+"""Run jobs: dispatch, look, stop, bring home."""
+
+from __future__ import annotations
+
+import sys
+
+from invoke.context import Context
+from invoke.tasks import task
+
+RUN = "Run name or an unambiguous beginning of it (default: the newest run)."
+JSON = "Print one JSON document on stdout; everything else goes to stderr."
+
+
+@task(
+    positional=["job_dir"],
+    iterable=["file", "set_"],
+    help={
+        "job_dir": "Directory that holds job.yaml, or a bare name of jobs/.",
+        "file": "Cluster file, or a bare name of clusters/ (default: $TRAINYARD_CLUSTER, else local).",
+        "set_": "Set one value of the job file, PATH=VALUE, or of the cluster file, cluster.PATH=VALUE; may be repeated.",
+        "wait": "With --no-wait: leave as soon as the run has begun.",
+        "skip_smoke": "Start without the smoke gate.",
+        "backend": "Use another backend than the file names.",
+        "json": JSON,
+    },
+)
+def dispatch(
+    context: Context,
+    job_dir: str,
+    file: list[str] | None = None,
+    set_: list[str] | None = None,
+    wait: bool = True,
+    skip_smoke: bool = False,
+    backend: str = "",
+    json: bool = False,
+) -> None:
+    """Run a job; the exit code is the job's."""
+    from trainyard import training
+    from trainyard.tasks import train_output as output
+
+    ready = training.ready(job_dir, file or [], overrides=set_ or [], backend=backend or None)
+    output.sending(ready.prepared)
+    if context.config.run.dry:
+        return
+    screen = output.screen(json=json)
+    outcome = training.dispatch(ready, command=sys.argv, wait=wait, skip_smoke=skip_smoke, screen=screen)
+    output.ended(outcome, json=json)
+
+
+@task(name="list", help={"json": JSON})
+def list_(context: Context, json: bool = False) -> None:
+    """List the runs of this machine, the newest first."""
+    from trainyard import training
+    from trainyard.tasks import train_output as output
+
+    output.listed(training.standings(), json=json)
+
+
+@task(positional=["run"], help={"run": RUN, "json": JSON})
+def status(context: Context, run: str = "", json: bool = False) -> None:
+    """Say how a run stands; exits with its result once it has ended."""
+    from trainyard import training
+    from trainyard.tasks import train_output as output
+
+    output.standing(training.standing(training.find_run(run or None)), json=json)
+
+
+@task(
+    positional=["run"],
+    help={
+        "run": RUN,
+        "task": "Only what this task prints.",
+        "all": "Everything from the beginning, also what was shown here before.",
+        "follow": "With --no-follow: only what has been printed so far.",
+    },
+)
+def logs(context: Context, run: str = "", task: str = "", all: bool = False, follow: bool = True) -> None:
+    """Follow a run from where this machine stopped; print all of one that has ended. Ctrl-C only stops looking."""
+    from trainyard import training
+    from trainyard.tasks import train_output as output
+
+    found = training.find_run(run or None)
+    screen = output.screen(only=task or None)
+    outcome = training.logs(found, screen=screen, task=task or None, everything=all, follow=follow)
+    output.looked(outcome)
+
+
+@task(positional=["run"], help={"run": RUN, "json": JSON})
+def stop(context: Context, run: str = "", json: bool = False) -> None:
+    """End a run, and wait until it has ended."""
+    from trainyard import training
+    from trainyard.tasks import train_output as output
+
+    output.stopped(training.stop(training.find_run(run or None), screen=output.screen(json=json)), json=json)
+
+
+@task(positional=["run"], help={"run": RUN, "checkpoints": "The tasks' last checkpoints too.", "json": JSON})
+def fetch(context: Context, run: str = "", checkpoints: bool = False, json: bool = False) -> None:
+    """Bring home outputs that are not here yet."""
+    from trainyard import training
+    from trainyard.tasks import train_output as output
+
+    found = training.find_run(run or None)
+    output.fetched(training.fetch(found, checkpoints=checkpoints, screen=output.screen(json=json)), json=json)
+
+
+@task(positional=["run"], help={"run": RUN, "json": JSON})
+def report(context: Context, run: str = "", json: bool = False) -> None:
+    """Write a run's report anew: one HTML page that needs nothing else."""
+    from trainyard import training
+    from trainyard.results.report import write_report
+    from trainyard.tasks import train_output as output
+
+    output.reported(write_report(training.find_run(run or None).path), json=json)

@@ -1,0 +1,170 @@
+"""Print what train.* found: tables, last lines, and the next command for people; one document for machines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from trainyard.dispatch.looking import Standing
+from trainyard.dispatch.outcome import Outcome
+from trainyard.dispatch.prepare import Prepared, described
+from trainyard.results.state import Attempt, RunState, Task
+from trainyard.screen import PlainScreen, TerminalScreen, for_stream
+from trainyard.screen_text import plain
+from trainyard.tasks.output import print_json, print_next, print_table
+
+_ROWS = 50
+_TAILS = 5
+
+RunScreen = PlainScreen | TerminalScreen
+
+
+def screen(*, json: bool = False, only: str | None = None) -> RunScreen:
+    """Return what shows a run as it goes: stdout, unless a document is to stand there."""
+    return for_stream(sys.stderr if json else sys.stdout, only=only)
+
+
+def sending(prepared: Prepared) -> None:
+    """Say what is sent, before it is."""
+    print("\n".join(described(prepared)), file=sys.stderr)
+
+
+def ended(outcome: Outcome, *, json: bool) -> None:
+    """Print how a dispatched run ended, or that it goes on; raise its error."""
+    if json:
+        print_json(outcome.document)
+    elif outcome.state.ended:
+        _print_result(outcome)
+    outcome_next(outcome)
+    outcome.check()
+
+
+def looked(outcome: Outcome) -> None:
+    """Print the result after the logs, if the run has ended; raise its error."""
+    if outcome.state.ended:
+        _print_result(outcome)
+    outcome_next(outcome)
+    outcome.check()
+
+
+def stopped(outcome: Outcome, *, json: bool) -> None:
+    """Print how a run ended that was told to; only a run that did not end is an error."""
+    if json:
+        print_json(outcome.document)
+    else:
+        print(f"run {outcome.run.name}: {outcome.state.state}")
+    if not outcome.state.ended:
+        outcome.check()
+
+
+def fetched(outcome: Outcome, *, json: bool) -> None:
+    """Print where things are now; only what could not be fetched is an error."""
+    here = sorted(str(path) for path in outcome.run.path.glob("outputs/*"))
+    here += sorted(str(path) for path in outcome.run.path.glob("checkpoints/*"))
+    if json:
+        print_json({"run": outcome.run.name, "directories": here})
+    else:
+        print("\n".join(here[:_ROWS]) or f"run {outcome.run.name} left nothing")
+    if not outcome.state.ended or outcome.state.exit == 0:
+        outcome.check()
+
+
+def standing(found: Standing, *, json: bool) -> None:
+    """Print how a run stands, and every task of it."""
+    if json:
+        print_json(found.document())
+        return
+    _print_tasks(found.state)
+    print(_summary(found.state) + (f"; unknown since then ({found.unsure})" if found.unsure else ""))
+    print_next(f"invoke train.{'report' if found.state.ended else 'logs'} {found.run.name}")
+
+
+def listed(found: list[Standing], *, json: bool) -> None:
+    """Print one row a run."""
+    if json:
+        print_json({"runs": [_short(one) for one in found]})
+        return
+    rows = []
+    for one in found:
+        counts, seconds = one.state.counts, one.state.seconds
+        state = f"unknown ({one.unsure})" if one.unsure else one.state.state
+        took = "" if seconds is None else f"{seconds:.1f} s"
+        rows.append([one.run.name, state, one.state.cluster, f"{counts['succeeded']}/{len(one.state.tasks)}", took])
+    print_table(["run", "state", "cluster", "succeeded", "took"], rows)
+    if found:
+        print_next(f"invoke train.status {found[0].run.name}")
+
+
+def reported(path: Path, *, json: bool) -> None:
+    """Print where the report is."""
+    if json:
+        print_json({"report": str(path)})
+    else:
+        print(path)
+
+
+def outcome_next(outcome: Outcome) -> None:
+    """Print what to type next: look at a report, or follow a run that goes on."""
+    if not outcome.state.ended:
+        print(f"run {outcome.run.name} goes on", file=sys.stderr)
+        print_next(f"invoke train.logs {outcome.run.name}")
+    elif outcome.run.report.exists():
+        print(f"results: {outcome.run.path}\nreport: {outcome.run.report}", file=sys.stderr)
+        print_next(f"invoke train.report {outcome.run.name}")
+
+
+def _print_result(outcome: Outcome) -> None:
+    _print_tasks(outcome.state)
+    for line in _last_lines(outcome.state):
+        print(line)
+    print(_summary(outcome.state))
+
+
+def _print_tasks(state: RunState) -> None:
+    tasks = list(state.tasks.values())
+    if len(tasks) > _ROWS:
+        # Thousands of good rows would hide the bad ones.
+        tasks = [task for task in tasks if task.state != "succeeded"][:_ROWS]
+    if tasks:
+        columns = ["task", "state", "attempts", "node", "seconds", "exit", "reason"]
+        print_table(columns, [_row(task) for task in tasks])
+
+
+def _row(task: Task) -> list[str]:
+    last = task.attempts[-1] if task.attempts else Attempt(0, None, 0.0)
+    seconds = "" if last.seconds is None else f"{last.seconds:.1f}"
+    code = "" if last.exit_code is None else str(last.exit_code)
+    return [task.name, task.state, str(len(task.attempts)), last.node or "", seconds, code, last.reason or ""]
+
+
+def _last_lines(state: RunState) -> Iterator[str]:
+    """Yield the last lines of tasks that failed, the first few of them."""
+    shown = 0
+    for task in state.tasks.values():
+        tail = task.attempts[-1].tail if task.attempts else ()
+        if task.state != "failed" or shown == _TAILS:
+            continue
+        shown += 1
+        yield f"last lines of {task.name} ({task.attempts[-1].reason if task.attempts else 'never started'}):"
+        yield from (f"    {plain(line.encode('utf-8', 'surrogateescape'))}" for line in tail)
+
+
+def _summary(state: RunState) -> str:
+    counts = ", ".join(f"{count} {name}" for name, count in state.counts.items() if count)
+    took = "" if state.seconds is None else f" in {state.seconds:.1f} s"
+    return f"run {state.run} {state.state}{took}" + (f": {counts}" if counts else "")
+
+
+def _short(one: Standing) -> dict[str, object]:
+    counts = {name: count for name, count in one.state.counts.items() if count}
+    state = one.state
+    return {
+        "run": one.run.name,
+        "state": state.state,
+        "unsure": one.unsure,
+        "cluster": state.cluster,
+        "job": state.job,
+        "seconds": state.seconds,
+        "counts": counts,
+    }

@@ -1,0 +1,149 @@
+"""train.* between the command line and dispatch: finds the files, the run, and the cluster that a run is on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from trainyard import lifecycle, paths, progress
+from trainyard.backends.contract import Tools
+from trainyard.dispatch import dispatching, looking
+from trainyard.dispatch.dispatching import Request
+from trainyard.dispatch.follow import Screen
+from trainyard.dispatch.looking import Standing
+from trainyard.dispatch.outcome import Outcome
+from trainyard.dispatch.prepare import Prepared, prepare
+from trainyard.endpoint import Endpoint
+from trainyard.errors import Problem, RequestError
+from trainyard.lifecycle import Cluster
+from trainyard.results import state as states
+from trainyard.results import store
+from trainyard.results.store import RunDirectory
+from trainyard.spec import load_cluster, load_job
+from trainyard.suggest import did_you_mean
+
+CLUSTER_PREFIX = "cluster."
+Loaded = TypeVar("Loaded")
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A job that may be sent, and the cluster to connect to."""
+
+    prepared: Prepared
+    cluster: Cluster
+
+
+def ready(job_dir: str, files: Sequence[str], *, overrides: Sequence[str], backend: str | None) -> Ready:
+    """Load the cluster file and the job file, and check one against the other.
+
+    An override that begins with `cluster.` is for the cluster file, any other for the job file. Raises RequestError
+    with every problem of both at once.
+    """
+    if len(files) > 1:
+        raise RequestError(
+            "a run on several clusters at once is not built yet",
+            problems=tuple(Problem("-f", file) for file in files),
+            hint="Give -f once, or dispatch the job once per cluster.",
+        )
+    here = Path.cwd()
+    for_cluster = [one.removeprefix(CLUSTER_PREFIX) for one in overrides if one.startswith(CLUSTER_PREFIX)]
+    for_job = [one for one in overrides if not one.startswith(CLUSTER_PREFIX)]
+    wrong: list[RequestError] = []
+    file = files[0] if files else None
+    cluster = _tried(
+        lambda: lifecycle.find(file, os.environ, directory=here, overrides=for_cluster, backend=backend), wrong
+    )
+    directory = _tried(lambda: paths.job_directory(job_dir, directory=here), wrong)
+    job = _tried(lambda: load_job(directory, overrides=for_job), wrong) if directory else None
+    if cluster and directory and job:
+        return Ready(prepare(cluster.loaded, job, directory), cluster)
+    if len(wrong) == 1:
+        raise wrong[0]
+    raise RequestError(
+        "the cluster file and the job file are both wrong",
+        problems=tuple(problem for error in wrong for problem in error.problems),
+    )
+
+
+def dispatch(ready: Ready, *, command: Sequence[str], wait: bool, skip_smoke: bool, screen: Screen) -> Outcome:
+    """Connect, send, follow, bring home."""
+    endpoint = lifecycle.connect(ready.cluster)
+    request = Request(results(), command=command, directory=Path.cwd(), wait=wait, skip_smoke=skip_smoke)
+    return dispatching.dispatch(
+        ready.prepared, endpoint, request, progress=progress.for_stream(sys.stderr), screen=screen
+    )
+
+
+def standings() -> list[Standing]:
+    """Return how every run of this machine stands, the newest first; a cluster that is away is asked once."""
+    away: dict[str, str] = {}
+    found: list[Standing] = []
+    for run in store.runs(results()):
+        cluster = str(run.record()["cluster"])
+        if cluster in away:
+            found.append(Standing(run, states.load(run), unsure=away[cluster]))
+            continue
+        found.append(looking.standing(run, connect))
+        if found[-1].unsure:
+            away[cluster] = found[-1].unsure
+    return [replace(one, unsure=None) if one.state.ended else one for one in found]
+
+
+def standing(run: RunDirectory) -> Standing:
+    """Return how a run stands now."""
+    return looking.standing(run, connect)
+
+
+def logs(run: RunDirectory, *, screen: Screen, task: str | None, everything: bool, follow: bool) -> Outcome:
+    """Show a run's logs; `task` must be one of its tasks."""
+    tasks = run.record().get("tasks", ())
+    if task is not None and task not in tasks:
+        raise RequestError(
+            f"run {run.name} has no task {task!r}",
+            problems=(Problem("--task", f"there are: {', '.join(tasks[:10])}{did_you_mean(task, tasks)}"),),
+        )
+    if follow:
+        return looking.logs(run, connect, screen=screen, everything=everything)
+    return looking.logs_so_far(run, connect, screen=screen)
+
+
+def stop(run: RunDirectory, *, screen: Screen) -> Outcome:
+    """Stop a run and wait until it has ended."""
+    return looking.stop(run, connect, screen=screen)
+
+
+def fetch(run: RunDirectory, *, checkpoints: bool, screen: Screen) -> Outcome:
+    """Bring home what is not here yet."""
+    return looking.fetch(run, connect, screen=screen, checkpoints=checkpoints)
+
+
+def find_run(asked: str | None) -> RunDirectory:
+    """Return the run that was asked for, or the newest one."""
+    return store.find(results(), asked)
+
+
+def connect(run: RunDirectory) -> Endpoint:
+    """Return the way into the cluster that a run is on, by the cluster file that was recorded with it."""
+    loaded = load_cluster(run.cluster_file)
+    # A token file is named relative to where the cluster file was.
+    source = Path(str(run.record().get("cluster_file") or run.cluster_file))
+    tools = Tools(paths.cluster_state(loaded.spec.name, os.environ), os.environ, source=source)
+    return lifecycle.connect(Cluster(loaded, tools))
+
+
+def results() -> Path:
+    """Return the directory of all runs."""
+    return paths.results_home(os.environ, directory=Path.cwd())
+
+
+def _tried(load: Callable[[], Loaded], wrong: list[RequestError]) -> Loaded | None:
+    try:
+        return load()
+    except RequestError as error:
+        wrong.append(error)
+        return None
