@@ -32,9 +32,9 @@ _UNPACKED = {1: "float_val", 2: "double_val", 3: "int_val", 9: "int64_val"}
 
 @dataclass
 class Curve:
-    """One scalar over steps; holds at most twice as many points as wanted, evenly spread, and the last one always."""
+    """One scalar over steps: evenly spread points, never more than `limit`, and the last one always."""
 
-    wanted: int
+    limit: int
     steps: array[float] = field(default_factory=lambda: array("d"))
     values: array[float] = field(default_factory=lambda: array("d"))
     seen: int = 0
@@ -53,14 +53,13 @@ class Curve:
             self.values.append(value)
         self.seen += 1
         self._last = (step, value)
-        if len(self.steps) >= 2 * self.wanted:
+        if len(self.steps) >= self.limit:
             self.steps, self.values = self.steps[::2], self.values[::2]
             self._every *= 2
 
     def points(self) -> list[tuple[float, float]]:
-        """Return (step, value) in order, at most `wanted` + 1 of them."""
-        stride = max(1, math.ceil(len(self.steps) / self.wanted))
-        kept = list(zip(self.steps[::stride], self.values[::stride], strict=True))
+        """Return (step, value) in order."""
+        kept = list(zip(self.steps, self.values, strict=True))
         if self._last is not None and (not kept or kept[-1] != self._last):
             kept.append(self._last)
         return kept

@@ -1,0 +1,160 @@
+"""A real Chromium without a window, driven through its DevTools protocol over a pipe: no port, no driver program."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+INSTALL = "apt-get install -y chromium"
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_FLAGS = [
+    "--headless",
+    "--no-sandbox",  # containers run tests as root
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--remote-debugging-pipe",
+]
+# The browser reads commands from descriptor 3 and answers on 4; a fresh process moves our pipes there.
+_MOVE_PIPES = """
+import fcntl, os, sys
+read, write = (fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3])
+os.dup2(read, 3)
+os.dup2(write, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
+def find() -> str | None:
+    """Return the browser of this machine, if there is one."""
+    return next((path for name in _NAMES if (path := shutil.which(name))), None)
+
+
+class Page:
+    """One page; remembers every request it made and every error in its console."""
+
+    def __init__(self, commands: int, answers: int) -> None:
+        self._commands = commands
+        self._answers = answers
+        self._unread = b""
+        self._number = 0
+        self._session: str | None = None
+        self.requests: list[str] = []
+        self.errors: list[str] = []
+        self._loaded = False
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Network", "Runtime", "Log"):
+            self.call(f"{domain}.enable")
+
+    def open(self, path: Path, *, width: int = 1400, height: int = 900, dark: bool = False) -> None:
+        """Load a file in a window of that size."""
+        scheme = "dark" if dark else "light"
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
+        self.requests, self.errors, self._loaded = [], [], False
+        self.call("Page.navigate", url=path.resolve().as_uri())
+        while not self._loaded:
+            self._take(self._read())
+        # Two frames later everything that observes sizes has been called.
+        self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
+
+    def run(self, script: str) -> Any:
+        """Return what an expression of JavaScript is in the page."""
+        answer = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in answer:
+            raise AssertionError(f"{script}: {answer['exceptionDetails']}")
+        return answer["result"].get("value")
+
+    def move(self, x: float, y: float) -> None:
+        """Move the pointer."""
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    def screenshot(self, path: Path, *, whole: bool = False) -> bytes:
+        """Write what is seen, or the whole page, as PNG; return it."""
+        picture = base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=whole)["data"])
+        path.write_bytes(picture)
+        return picture
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Send one command and return its answer; events that come before it are taken in."""
+        self._number += 1
+        command = {"id": self._number, "method": method, "params": parameters}
+        if self._session:
+            command["sessionId"] = self._session
+        os.write(self._commands, json.dumps(command).encode() + b"\0")
+        while True:
+            message = self._read()
+            if message.get("id") == self._number:
+                if "error" in message:
+                    raise AssertionError(f"{method}: {message['error']}")
+                return dict(message["result"])
+            self._take(message)
+
+    def _take(self, message: dict[str, Any]) -> None:
+        method, told = message.get("method"), message.get("params", {})
+        if method == "Network.requestWillBeSent":
+            self.requests.append(told["request"]["url"])
+        elif method == "Page.loadEventFired":
+            self._loaded = True
+        elif method == "Runtime.exceptionThrown":
+            self.errors.append(str(told["exceptionDetails"]))
+        elif method == "Log.entryAdded" and told["entry"]["level"] in ("error", "warning"):
+            self.errors.append(told["entry"]["text"])
+        elif method == "Runtime.consoleAPICalled" and told["type"] in ("error", "warning", "assert"):
+            self.errors.append(str(told["args"]))
+
+    def _read(self) -> dict[str, Any]:
+        give_up = time.monotonic() + 60
+        while b"\0" not in self._unread:
+            ready, _, _ = select.select([self._answers], [], [], max(0.0, give_up - time.monotonic()))
+            block = os.read(self._answers, 1 << 20) if ready else b""
+            if not block:
+                raise AssertionError("the browser does not answer" if not ready else "the browser ended")
+            self._unread += block
+        message, _, self._unread = self._unread.partition(b"\0")
+        return dict(json.loads(message))
+
+
+@contextmanager
+def browser(program: str) -> Iterator[Page]:
+    """Start a browser with a fresh profile; yield one page of it."""
+    commands_in, commands_out = os.pipe()
+    answers_in, answers_out = os.pipe()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _MOVE_PIPES, str(commands_in), str(answers_out), program]
+            + [*_FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            pass_fds=(commands_in, answers_out),
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "HOME": profile},
+        )
+        os.close(commands_in)
+        os.close(answers_out)
+        try:
+            yield Page(commands_out, answers_in)
+        finally:
+            os.close(commands_out)  # the browser ends when its pipe does
+            os.close(answers_in)
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()

@@ -1,0 +1,57 @@
+"""Numbers and foreign text as people read them."""
+
+from __future__ import annotations
+
+import datetime
+import re
+
+# Colours and cursor movements of terminals; then what has no place in a page: control characters, halves of surrogate
+# pairs (bytes that were not UTF-8), and the characters that make text run backwards.
+_TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def clean(text: str) -> str:
+    """Return text that somebody else wrote, safe to show: no terminal codes, nothing invisible, valid Unicode."""
+    return _UNPRINTABLE.sub("\ufffd", _TERMINAL.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
+
+
+def duration(seconds: float | None) -> str:
+    """Return "0.42 s", "12.3 s", "4 min 05 s", "2 h 07 min", "3 d 04 h"."""
+    if seconds is None:
+        return "–"
+    if seconds < 1:
+        return f"{seconds:.2f} s"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24} d {hours % 24:02d} h"
+
+
+def size(count: float | None) -> str:
+    """Return bytes as "512 B", "4.2 KiB", "1.5 GiB"."""
+    if count is None:
+        return "–"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def number(value: float | None) -> str:
+    """Return a measured value in few digits."""
+    return "–" if value is None else f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
+
+
+def utc(moment: float) -> str:
+    """Return a moment as ISO 8601; the page's script shows it in the reader's own time zone."""
+    return datetime.datetime.fromtimestamp(moment, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def clock(moment: float) -> str:
+    """Return a moment for readers without the script."""
+    return datetime.datetime.fromtimestamp(moment, datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")

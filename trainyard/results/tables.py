@@ -1,0 +1,176 @@
+"""The rows of the report: tasks with their attempts, failures with their last lines, smoke checks. All bounded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from trainyard.results import timeline
+from trainyard.results.state import Attempt, Task
+from trainyard.results.story import Key, Story, Use
+
+_MOST_TASKS = 300
+_MOST_TROUBLED = 700
+_MOST_FAILURES = 60
+_MOST_CHECKS = 400
+_UNKNOWN = Use(None, None)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A task as a whole, or one attempt of it."""
+
+    name: str
+    state: str
+    node: str
+    seconds: float | None
+    exit_code: int | None
+    cpu_seconds: float | None
+    memory: int | None
+    log: str | None
+    final: float | None = None
+    restored: bool = False
+
+
+@dataclass(frozen=True)
+class TaskRows:
+    """A task, and its attempts if there was more than one."""
+
+    whole: Row
+    attempts: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An attempt that went wrong, with the last lines it printed."""
+
+    task: str
+    attempt: int
+    node: str
+    kind: str
+    reason: str
+    tail: str
+    log: str | None
+
+
+@dataclass(frozen=True)
+class Failures:
+    """The first failures in full, and all of them counted by reason."""
+
+    shown: tuple[Failure, ...]
+    total: int
+    reasons: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One rung of the smoke test on one node, or on the cluster as a whole."""
+
+    name: str
+    node: str
+    state: str  # passed, failed, skipped
+    detail: str
+    hint: str
+    seconds: float | None
+
+
+def tasks(story: Story, *, final: Callable[[str], float | None]) -> tuple[list[TaskRows], int]:
+    """Return rows of the first tasks and of those that had trouble, and how many tasks are left out."""
+    rows: list[TaskRows] = []
+    troubled = 0
+    for index, task in enumerate(story.state.tasks.values()):
+        in_trouble = len(task.attempts) > 1 or task.state in ("failed", "stopped")
+        if index >= _MOST_TASKS:
+            if not in_trouble or troubled >= _MOST_TROUBLED:
+                continue
+            troubled += 1
+        rows.append(_task(story, task, final(task.name)))
+    return rows, len(story.state.tasks) - len(rows)
+
+
+def failures(story: Story) -> Failures:
+    """Return the attempts that went wrong."""
+    shown: list[Failure] = []
+    reasons: Counter[str] = Counter()
+    for task in story.state.tasks.values():
+        for attempt in task.attempts:
+            kind = timeline.kind(attempt)
+            if kind in ("succeeded", "running", "stopped"):
+                continue
+            failure = _failure(story, task, attempt, kind)
+            reasons[failure.reason] += 1
+            if len(shown) < _MOST_FAILURES:
+                shown.append(failure)
+    return Failures(tuple(shown), sum(reasons.values()), tuple(reasons.most_common(10)))
+
+
+def checks(story: Story) -> tuple[list[Check], int]:
+    """Return the smoke test's results, failed ones first if they are too many, and how many are left out."""
+    found = [_check(event) for event in story.state.checks]
+    if len(found) <= _MOST_CHECKS:
+        return found, 0
+    found.sort(key=lambda check: check.state != "failed")
+    return found[:_MOST_CHECKS], len(found) - _MOST_CHECKS
+
+
+def _task(story: Story, task: Task, final: float | None) -> TaskRows:
+    parts = tuple(_attempt(story, task, attempt) for attempt in task.attempts)
+    last = parts[-1] if parts else None
+    times = [part.seconds for part in parts if part.seconds is not None]
+    cpu = [part.cpu_seconds for part in parts if part.cpu_seconds is not None]
+    whole = Row(
+        task.name,
+        task.state,
+        last.node if last else "",
+        sum(times) if times else None,
+        last.exit_code if last else None,
+        sum(cpu) if cpu else None,
+        max((part.memory for part in parts if part.memory is not None), default=None),
+        last.log if last else None,
+        final,
+        last.restored if last and len(parts) == 1 else False,
+    )
+    return TaskRows(whole, parts if len(parts) > 1 else ())
+
+
+def _attempt(story: Story, task: Task, attempt: Attempt) -> Row:
+    key: Key = (task.name, attempt.number)
+    use = story.uses.get(key, _UNKNOWN)
+    return Row(
+        f"attempt {attempt.number}",
+        timeline.kind(attempt),
+        attempt.node or "",
+        attempt.seconds if attempt.seconds is not None else story.ended_at(attempt) - attempt.started,
+        attempt.exit_code,
+        use.cpu_seconds,
+        use.memory,
+        _log(story, task, attempt),
+        restored=key in story.restored,
+    )
+
+
+def _failure(story: Story, task: Task, attempt: Attempt, kind: str) -> Failure:
+    reason = attempt.reason or (kind if attempt.exit_code is None else f"exit code {attempt.exit_code}")
+    tail = "\n".join(line.rstrip("\r\n") for line in attempt.tail)
+    return Failure(task.name, attempt.number, attempt.node or "", kind, reason, tail, _log(story, task, attempt))
+
+
+def _log(story: Story, task: Task, attempt: Attempt) -> str | None:
+    """Return where an attempt's log is, as a link from the report."""
+    path = story.run.log(task.name, attempt.number)
+    return quote(f"logs/{path.name}") if path.exists() else None
+
+
+def _check(event: Mapping[str, Any]) -> Check:
+    state = "skipped" if event.get("skipped") else "passed" if event.get("ok") else "failed"
+    return Check(
+        str(event.get("name", "")),
+        str(event.get("node") or ""),
+        state,
+        str(event.get("detail") or ""),
+        str(event.get("hint") or ""),
+        event.get("seconds"),
+    )
