@@ -27,4 +27,4 @@ def refuse_with_exit_2() -> None:
         except ParseError as error:
             raise Exit(f"error: {error}\n  -> invoke --list, invoke --help TASK", code=WRONG_REQUEST) from error
 
-    Program.parse_tasks = parse_tasks  # type: ignore[method-assign]
+    Program.parse_tasks = parse_tasks  # type: ignore[method-assign, assignment]
