@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from trainyard.spec.scalars import plain_value
-from trainyard.spec.yaml_source import compose
+from trainyard.spec.yaml_source import UnreadableError, compose
 
 
 def value_of(text: str) -> object:
@@ -78,3 +78,12 @@ def test_both_parsers_of_pyyaml_find_the_same(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
 
     assert compose(text, origin="file") == fast
+
+
+@pytest.mark.parametrize("loader", ["fast", "exact"])
+def test_a_character_beyond_unicode_is_a_problem_for_both_parsers(loader: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if loader == "exact":
+        monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
+
+    with pytest.raises(UnreadableError, match="is not valid YAML"):
+        compose('a: "\\U00110000"\nb: "\\UFFFFFFFF"\n', origin="file")

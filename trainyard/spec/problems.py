@@ -15,6 +15,7 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.cluster_rules import BUILT_BACKENDS, PLANNED_BACKENDS
 from trainyard.spec.complaints import NOTHING, Complaint, ComplaintsError
 from trainyard.spec.fields import SECRET_NAME
+from trainyard.spec.job import JobSpec
 from trainyard.spec.yaml_source import KeyPath, Source, located
 from trainyard.suggest import did_you_mean
 
@@ -59,7 +60,7 @@ def where(path: KeyPath, source: Source) -> str:
 def value_text(value: object) -> str:
     """Return a value as one short piece of text, texts in quotes."""
     text = _LOGIN.sub("//(hidden)@", json.dumps(value, ensure_ascii=False, default=str))
-    text = "".join(character if character.isprintable() else f"\\x{ord(character):02x}" for character in text)
+    text = "".join(character if character.isprintable() else f"\\u{ord(character):04x}" for character in text)
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
 
 
@@ -121,7 +122,7 @@ def _sentence(complaint: Complaint) -> str:
 def _unknown_key(model: type[BaseModel], path: KeyPath) -> Complaint:
     key = str(path[-1])
     section = _model_at(model, path[:-1])
-    known = list(section.model_fields) if section else []
+    known = [name for name in section.model_fields if (section, name) != (JobSpec, "name")] if section else []
     ways = [name for name in (f"{key}_env", f"{key}_file") if name in known]
     if ways:
         return Complaint(path, f"must not be written into a file: name where it is, with {' or '.join(ways)}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from trainyard.errors import Problem, RequestError
 
 LARGEST = 1024 * 1024
+MOST_SHOWN = 100
 
 
 def read_text(path: Path, *, kind: str) -> str:
@@ -53,5 +54,7 @@ def _refused(kind: str, where: str, message: str) -> RequestError:
 
 def refusal(kind: str, problems: tuple[Problem, ...]) -> RequestError:
     """Return the one error for everything that is wrong with a file."""
-    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-    return RequestError(f"the {kind} is wrong: {count}", problems=problems)
+    count = "1 problem" if len(problems) == 1 else f"{len(problems):,} problems"
+    rest = len(problems) - MOST_SHOWN
+    hint = f"{rest:,} more problems are not shown." if rest > 0 else None
+    return RequestError(f"the {kind} is wrong: {count}", problems=problems[:MOST_SHOWN], hint=hint)

@@ -23,6 +23,9 @@ MOST_VALUES = 1_000_000
 
 # What YAML calls non-printable, and the NUL byte among it (YAML 1.2.2, production 1).
 _CONTROL = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# PyYAML's parser in Python hands a character beyond Unicode (`"\\U00110000"`) to chr().
+_BROKEN = (yaml.YAMLError, ValueError, OverflowError)
+
 # What PyYAML says, where that helps nobody.
 _CLEARER = {
     "mapping values are not allowed here": "a ':' where no key can stand (see the indentation, and the line before)",
@@ -65,7 +68,7 @@ def compose(text: str, *, origin: str) -> Source:
         raise UnreadableError(where, f"is not a text file: it contains the character U+{ord(found[0]):04X}")
     try:
         return _Composer(origin, yaml.parse(text, Loader=_fast_loader())).document()
-    except yaml.YAMLError as error:
+    except _BROKEN as error:
         raise _unreadable(_exact(text) or error, text, origin) from error
 
 
@@ -193,17 +196,17 @@ def _fast_loader() -> type[yaml.SafeLoader]:
     return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def _exact(text: str) -> yaml.YAMLError | None:
+def _exact(text: str) -> Exception | None:
     """Return the error of the parser in Python: its messages are the same on every machine."""
     try:
         for _ in yaml.parse(text, Loader=yaml.SafeLoader):
             pass
-    except yaml.YAMLError as error:
+    except _BROKEN as error:
         return error
     return None
 
 
-def _unreadable(error: yaml.YAMLError, text: str, origin: str) -> UnreadableError:
+def _unreadable(error: Exception, text: str, origin: str) -> UnreadableError:
     mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
     if not isinstance(error, yaml.MarkedYAMLError) or mark is None:
         return UnreadableError(origin, f"is not valid YAML: {error}")
