@@ -34,7 +34,7 @@ if not path.exists():
     part.rename(path)
 sys.path.insert(0, str(path))
 from trainyard_runner.main import main
-sys.exit(main(run, plan=blobs[1], runner=blobs[0], started=started))
+sys.exit(main(run, plan_text=blobs[1], runner_name=runner, runner=blobs[0], started=started))
 """
 
 

@@ -108,9 +108,12 @@ class Child:
         self.abandon()
         return {"exit": None, "cpu_seconds": None, "max_rss": None, "left": False}
 
-    def descendants(self) -> list[int]:
-        """Return the command's processes that are its own descendants."""
-        return [self.pid, *proctree.descendants(self.pid)] if self.pid else []
+    def files_open_for_writing(self, below: Path) -> set[str]:
+        """Return which files below a directory the command's processes have open for writing."""
+        # The guard is the command's parent, and of everything that left the command.
+        guard = proctree.parent(self.pid)
+        tree = proctree.descendants(guard) if guard > 1 else []
+        return proctree.files_open_for_writing(tree, str(below))
 
     def abandon(self) -> None:
         """End the command without its guard: everything that carries its mark, and its process group."""

@@ -35,6 +35,11 @@ def descendants(root: int) -> list[int]:
     return found
 
 
+def parent(pid: int) -> int:
+    """Return a process's parent; 0 when it is gone."""
+    return next((above for below, above in _parents([pid]) if below == pid), 0)
+
+
 def with_environment(entry: str) -> list[int]:
     """Return the processes that were started with `entry` ("NAME=value") in their environment; Linux only."""
     wanted = os.fsencode(entry)
@@ -117,14 +122,14 @@ def _children_from_table() -> Callable[[int], list[int]]:
     return lambda parent: table.get(parent, [])
 
 
-def _parents() -> Iterator[tuple[int, int]]:
+def _parents(pids: list[int] | None = None) -> Iterator[tuple[int, int]]:
     if not _PROC.joinpath("self").exists():
         listing = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, check=True, text=True).stdout
         for line in listing.splitlines():
             pid, parent = line.split()
             yield int(pid), int(parent)
         return
-    for number in _all_pids():
+    for number in _all_pids() if pids is None else pids:
         # The second field is the program's name in parentheses and may itself contain anything.
         fields = _read(_PROC / str(number) / "stat").rpartition(b")")[2].split()
         if len(fields) > 1:

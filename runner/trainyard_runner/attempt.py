@@ -1,0 +1,204 @@
+"""One attempt of a task, on the node where it runs: start the command, send what it prints and leaves behind.
+
+Runs inside a Ray worker as a generator. Each thing it yields is a list of messages (kind, content); the runner's side
+reads them in `records`. Ray holds the generator back when the runner is slow, and so the command, through its pipe.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from trainyard_runner import archive
+from trainyard_runner.checkpoint import CheckpointWatch, Message
+from trainyard_runner.child import Child
+from trainyard_runner.output import OutputBuffer
+from trainyard_runner.stopping import StopWatch
+from trainyard_runner.workspace import Order, Workspace, attempt_id, environment
+
+Batch = list[Message]
+_QUICK = 0.05
+_READ = 256 * 1024
+
+
+class Attempt:
+    """The state of one attempt while its command runs."""
+
+    def __init__(
+        self, order: Order, *, home: Path, package: Path | None, gpus: list[str], node: dict[str, str]
+    ) -> None:
+        self._order = order
+        self._gpus = gpus
+        self._package = package
+        self._place = Workspace(home, order)
+        self._pending: Batch = [("started", {**node, "gpus": gpus})]
+        self._buffer = OutputBuffer()
+        self._child: Child | None = None
+        self._final: dict[str, Any] = {}
+        self._verdict: tuple[str, str] | None = None
+        self._memory_kills = 0
+
+    def run(self, restored: Iterator[bytes] | None) -> Iterator[Batch]:
+        """Yield what happens, until the attempt is over and its directories are gone."""
+        stop = StopWatch(attempt_id(self._order), self._order["run"])
+        try:
+            self._place.link_files(self._package, self._order["outputs"])
+            if restored is not None:
+                archive.unpack(restored, self._place.checkpoint)
+            watch = CheckpointWatch(self._place.checkpoint, self._files_open_for_writing)
+            yield from self._run_command(watch, stop)
+            yield from self._leave_behind(watch)
+            self._pending.append(("ended", self._ending()))
+            yield self._flush()
+        finally:
+            stop.close()
+            if self._child is not None:
+                if not self._final and self._child.refused is None:
+                    # Interrupted from outside, by ray.cancel or a bug: the command must not go on.
+                    self._child.stop(0.5)
+                    self._child.ended()
+                self._child.close()
+            self._place.remove()
+
+    def _run_command(self, watch: CheckpointWatch, stop: StopWatch) -> Iterator[Batch]:
+        self._memory_kills = _kernel_memory_kills()
+        self._began = time.monotonic()
+        child = self._child = Child(
+            self._order["command"],
+            directory=self._place.directory,
+            environment=environment(self._order, self._place, inherited=dict(os.environ), gpus=self._gpus),
+            mark=f"TRAINYARD_ATTEMPT_ID={attempt_id(self._order)}",
+        )
+        if child.refused is not None:
+            self._final, self._verdict = {"exit": None}, ("failed", child.refused)
+            return
+        poll = select.poll()
+        for descriptor in (child.output, child.guard.socket.fileno()):
+            poll.register(descriptor, select.POLLIN)
+        while not self._final:
+            ready = dict(poll.poll(self._wait_ms(watch)))
+            if child.output in ready and not self._buffer.read(child.output, _READ):
+                poll.unregister(child.output)
+            if child.guard.socket.fileno() in ready:
+                self._final = child.ended()
+                break
+            if time.monotonic() - self._began < _QUICK and not self._buffer.full():
+                continue
+            self._end_if_asked(child, stop)
+            if self._buffer.due() or self._pending:
+                self._pending += self._buffer.take()
+                yield self._flush()
+            if self._verdict is None and time.monotonic() >= watch.due():
+                yield from ([message] for message in watch.look())
+        # All writers are dead by now; somebody who escaped and still holds the pipe is not waited for.
+        while self._buffer.read(child.output, _READ):
+            if self._buffer.full():
+                self._pending += self._buffer.take()
+                yield self._flush()
+        self._pending += self._buffer.take(everything=True)
+
+    def _end_if_asked(self, child: Child, stop: StopWatch) -> None:
+        stop.start()
+        timeout = self._order["timeout"]
+        if self._verdict is not None:
+            return
+        if (asked := stop.asked()) is not None:
+            self._verdict = ("stopped", asked.reason)
+            child.stop(asked.grace)
+        elif timeout is not None and time.monotonic() - self._began >= timeout:
+            self._verdict = ("timeout", f"it ran longer than its timeout of {timeout:g} s")
+            child.stop(self._order["grace"])
+
+    def _wait_ms(self, watch: CheckpointWatch) -> int:
+        """Return how long to sleep when nothing happens."""
+        now = time.monotonic()
+        until = [now + 0.2, max(watch.due(), self._began + _QUICK)]
+        if self._pending or self._buffer:
+            until.append(now + _QUICK)
+        if self._order["timeout"] is not None and self._verdict is None:
+            until.append(self._began + self._order["timeout"])
+        return max(0, int((min(until) - now) * 1000) + 1)
+
+    def _files_open_for_writing(self) -> set[str]:
+        return self._child.files_open_for_writing(self._place.checkpoint) if self._child else set()
+
+    def _leave_behind(self, watch: CheckpointWatch) -> Iterator[Batch]:
+        """Send the last checkpoint and what the task left in its output directories."""
+        yield from ([message] for message in watch.last())
+        entries, left_out = archive.scan(str(self._place.output))
+        for declared in self._order["outputs"]:
+            found, outside = self._declared(declared)
+            entries.update(found)
+            left_out += outside
+        left_out = [name for name in left_out if not self._is_input(name)]
+        if left_out:
+            names = ", ".join(left_out[:5]) + (" …" if len(left_out) > 5 else "")
+            self._pending.append(("note", f"not brought back, because it leads outside of the outputs: {names}"))
+        if not entries:
+            return
+        try:
+            for part in archive.parts(entries.values()):
+                yield [("output-part", part)]
+            yield [("output-archive", None)]
+        except archive.ChangedError as error:
+            self._pending += [("output-dropped", None), ("note", f"outputs not brought back: {error} was not readable")]
+
+    def _declared(self, declared: str) -> tuple[archive.Entries, list[str]]:
+        name = declared.strip("/")
+        path = self._place.directory / name
+        if path.parent.resolve() != self._place.directory.resolve() / Path(name).parent:
+            return {}, [name]
+        return archive.scan_one(str(path), name)
+
+    def _is_input(self, name: str) -> bool:
+        """Tell whether it is one of the job's own files, which were linked into the task's directory."""
+        path = self._place.directory / name
+        return self._package is not None and path.is_symlink() and path.readlink().is_relative_to(self._package)
+
+    def _ending(self) -> dict[str, Any]:
+        status: int | None = self._final.get("exit")
+        outcome, reason = self._verdict or _verdict(status, memory_kills=_kernel_memory_kills() - self._memory_kills)
+        if self._final.get("left"):
+            reason = f"{reason or 'ended'}; some of its processes could not be ended"
+        return {
+            "exit_code": status if status is None or status >= 0 else 128 - status,
+            "outcome": outcome,
+            "reason": reason,
+            "seconds": round(time.monotonic() - self._began, 3),
+            "tail": self._buffer.tail(),
+            "cpu_seconds": self._final.get("cpu_seconds"),
+            "max_rss": self._final.get("max_rss"),
+        }
+
+    def _flush(self) -> Batch:
+        batch, self._pending = self._pending, []
+        return batch
+
+
+def _verdict(status: int | None, *, memory_kills: int) -> tuple[str, str | None]:
+    """Say how a command that nobody stopped has ended."""
+    if status == 0:
+        return "succeeded", None
+    if status is None:
+        return "failed", "its guard process was killed, and the task with it"
+    if status > 0:
+        return "failed", f"exit code {status}"
+    name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
+    if -status == signal.SIGKILL and memory_kills > 0:
+        return "failed", "killed (SIGKILL): the node ran out of memory, its kernel ended a process"
+    return "failed", f"killed by {name}"
+
+
+def _kernel_memory_kills() -> int:
+    """Return how many processes this node's kernel has killed for memory (Linux 4.13+)."""
+    try:
+        with Path("/proc/vmstat").open("rb") as file:
+            found = [line.split()[1] for line in file if line.startswith(b"oom_kill ")]
+    except OSError:
+        return 0
+    return int(found[0]) if found else 0

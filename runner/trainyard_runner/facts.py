@@ -1,0 +1,109 @@
+"""What one node says about itself: versions, disk, GPUs, torch; and how fast it gets other nodes' objects."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from typing import Any
+
+import ray
+
+# Prints {"version", "count", "wrong": [GPUs whose product of two matrices is not the known one]}.
+_TORCH = """
+import json, torch
+wrong = []
+for gpu in range(torch.cuda.device_count()):
+    a = torch.full((256, 256), 0.5, device=f"cuda:{gpu}")
+    if not bool((a @ a == 64.0).all()):
+        wrong.append(gpu)
+print(json.dumps({"version": torch.__version__, "count": torch.cuda.device_count(), "wrong": wrong}))
+"""
+
+
+def gather(question: dict[str, Any]) -> dict[str, Any]:
+    """Answer what the gate asks.
+
+    `question`: "gpus" (ask the node's own tools for real GPUs), "torch" (try it), "isolated" (Ray gave this task one
+    GPU), "timeout" in seconds for each program.
+    """
+    worker = ray._private.worker.global_worker
+    gpus = [str(gpu) for gpu in ray.get_gpu_ids()]
+    found: dict[str, Any] = {
+        "ray": ray.__version__,
+        "python": platform.python_version(),
+        "disk": _space(worker.node.get_session_dir_path()),
+        "shm": _space("/dev/shm"),  # noqa: S108
+        "assigned": gpus,
+        "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
+    }
+    if question["gpus"]:
+        found["nvidia_smi"] = _nvidia_smi(question["timeout"])
+    if question["torch"]:
+        found["torch"] = _torch(question["timeout"], visible=None)
+        if question["isolated"] and found["torch"].get("count") is not None:
+            found["torch_isolated"] = _torch(question["timeout"], visible=",".join(gpus))
+    return found
+
+
+def fetch(references: dict[str, list[Any]], timeout: float) -> dict[str, Any]:
+    """Get each node's bytes; return {"node": {"rate": MB/s} or {"error": text}}."""
+    results: dict[str, Any] = {}
+    for node, (reference,) in references.items():
+        began = time.monotonic()
+        try:
+            size = len(ray.get(reference, timeout=timeout))
+        except Exception as error:  # anything Ray raises is the result
+            results[node] = {"error": f"{type(error).__name__} after {time.monotonic() - began:.0f} s"}
+            continue
+        results[node] = {"rate": round(size / 1e6 / max(time.monotonic() - began, 1e-6), 1)}
+    return results
+
+
+def _space(path: str) -> dict[str, int] | None:
+    try:
+        usage = shutil.disk_usage(path)
+    except OSError:
+        return None
+    return {"free": usage.free, "total": usage.total}
+
+
+def _nvidia_smi(timeout: float) -> dict[str, Any]:
+    try:
+        answer = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=timeout, check=False)
+    except FileNotFoundError:
+        return {"error": "nvidia-smi is not installed there"}
+    except subprocess.TimeoutExpired:
+        return {"error": f"nvidia-smi did not answer within {timeout:.0f} s"}
+    if answer.returncode != 0:
+        return {"error": f"nvidia-smi: {(answer.stdout + answer.stderr).strip()[:200]}"}
+    return {"count": sum(line.startswith("GPU ") for line in answer.stdout.splitlines())}
+
+
+def _torch(timeout: float, *, visible: str | None) -> dict[str, Any]:
+    """Try torch in a process of its own: it is large, may hang in a driver, and must not stay in the worker."""
+    if importlib.util.find_spec("torch") is None:
+        return {"missing": True}
+    environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    if visible is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = visible
+    try:
+        answer = subprocess.run(
+            [sys.executable, "-c", _TORCH],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return {"error": f"torch did not answer within {timeout:.0f} s"}
+    if answer.returncode != 0:
+        return {"error": (answer.stderr.strip().splitlines() or ["no output"])[-1][:300]}
+    result: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
+    return result

@@ -1,0 +1,160 @@
+"""The smoke test: asks every node, side by side, and records what must hold before a task starts."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from trainyard_runner import nodes, rungs, shipped
+from trainyard_runner.plan import Gate, Plan
+from trainyard_runner.room import room
+from trainyard_runner.rungs import Answer, Check
+
+_FACTS_DEADLINE = 60.0
+_TORCH_DEADLINE = 180.0
+_FETCH_DEADLINE = 60.0
+_MANY = 8
+
+
+class StopAskedError(Exception):
+    """The run was stopped while the gate waited."""
+
+
+class SmokeGate:
+    """Climbs the rungs; `record` writes each check as it is known."""
+
+    def __init__(
+        self, plan: Plan, runner: shipped.Package, *, record: Callable[[Check], None], stop_asked: Callable[[], bool]
+    ) -> None:
+        self._plan = plan
+        self._gate: Gate = plan.gate
+        self._runner = runner
+        self._write = record
+        self._stop_asked = stop_asked
+        self._checks: list[Check] = []
+
+    def pass_through(self) -> Check | None:
+        """Check everything; return the first check that failed. Raises StopAskedError."""
+        alive = self._wait_for_nodes()
+        answers, blobs = self._ask(alive)
+        head = rungs.Head(ray.__version__, platform.python_version())
+        self._record(rungs.task(answers))
+        self._record(rungs.versions(answers, head, self._gate))
+        self._record(rungs.gpus(answers, self._gate))
+        self._record(rungs.torch(answers, self._gate))
+        self._record(rungs.isolation(answers, self._gate))
+        if self._gate.needs.get("transfer", True) and rungs.first_failed(self._checks) is None:
+            self._transfer(alive, blobs)
+        self._record(rungs.space(answers, self._gate))
+        fits = room(self._plan.tasks, self._gate, alive, together=self._plan.together)
+        self._record([fits] if fits else [])
+        return rungs.first_failed(self._checks)
+
+    def _record(self, checks: Iterable[Check]) -> None:
+        for check in checks:
+            self._checks.append(check)
+            self._write(check)
+
+    def _wait_for_nodes(self) -> Sequence[nodes.Node]:
+        """Wait until every declared node has joined: Ray starts jobs before its workers are there (ray PR#61046)."""
+        began = time.monotonic()
+        expected = {node.name for node in self._gate.nodes or () if not node.optional}
+        least = self._gate.needs.get("min_nodes") or 0
+        while True:
+            alive = nodes.alive()
+            complete = expected <= {node.name for node in alive} and len(alive) >= least
+            waited = time.monotonic() - began
+            if complete or waited >= self._gate.wait:
+                self._record(rungs.nodes(self._gate, alive, seconds=round(waited, 2)))
+                return alive
+            self._check_stop()
+            time.sleep(0.2)
+
+    def _ask(self, alive: Sequence[nodes.Node]) -> tuple[list[Answer], dict[str, Any]]:
+        """Run one task on every node; it collects all that this node can say."""
+        free = ray._private.state.available_resources_per_node() if any(node.gpus for node in alive) else {}
+        function = ray.remote(num_cpus=0, max_calls=0, max_retries=0, num_returns=2)(shipped.facts)
+        began = time.monotonic()
+        asked: dict[Any, tuple[nodes.Node, Any, bool]] = {}
+        for node in alive:
+            isolated = node.gpus >= 1 and free.get(node.node_id, {}).get("GPU", 0) >= 1
+            options = {"num_gpus": 1 if isolated else 0, "scheduling_strategy": _on(node)}
+            reply, blob = function.options(**options).remote(self._question(node, isolated, len(alive)), self._runner)
+            asked[reply] = (node, blob, isolated)
+        deadline = _TORCH_DEADLINE if self._asks_torch(alive) else _FACTS_DEADLINE
+        answers = {}
+        for reply, seconds in self._as_they_come(list(asked), deadline):
+            node, _, isolated = asked[reply]
+            answers[node.node_id] = _answer(node, reply, seconds, isolated=isolated)
+        late = {
+            node.node_id: Answer(node, None, deadline, problem=f"no answer within {time.monotonic() - began:.0f} s")
+            for node, _, _ in asked.values()
+        }
+        ordered = [answers.get(node.node_id, late[node.node_id]) for node in alive]
+        return ordered, {node.name: blob for node, blob, _ in asked.values()}
+
+    def _question(self, node: nodes.Node, isolated: bool, count: int) -> dict[str, Any]:
+        real = node.gpus > 0 and not self._gate.simulated_gpus
+        return {
+            "gpus": real,
+            "torch": real or bool(self._gate.needs.get("torch")),
+            "isolated": isolated and real,
+            "timeout": 60.0,
+            # Large enough to leave the control path; small where very many pairs are tried.
+            "bytes": (8 if count <= _MANY else 1) * 1024 * 1024,
+        }
+
+    def _asks_torch(self, alive: Sequence[nodes.Node]) -> bool:
+        return any(self._question(node, False, len(alive))["torch"] for node in alive)
+
+    def _transfer(self, alive: Sequence[nodes.Node], blobs: dict[str, Any]) -> None:
+        began = time.monotonic()
+        function = ray.remote(num_cpus=0, max_calls=0, max_retries=0)(shipped.fetch)
+        asked = {}
+        for node in alive if len(alive) > 1 else ():
+            others = {name: [blob] for name, blob in blobs.items() if name != node.name}
+            reply = function.options(scheduling_strategy=_on(node)).remote(others, _FETCH_DEADLINE / 2, self._runner)
+            asked[reply] = node.name
+        results: dict[str, dict[str, Any]] = {
+            name: {"problem": f"no answer within {_FETCH_DEADLINE:.0f} s"} for name in asked.values()
+        }
+        for reply, _ in self._as_they_come(list(asked), _FETCH_DEADLINE):
+            results[asked[reply]] = _got(reply)
+        self._record(rungs.transfer(results, round(time.monotonic() - began, 3)))
+
+    def _as_they_come(self, replies: list[Any], deadline: float) -> Iterable[tuple[Any, float]]:
+        began = time.monotonic()
+        while replies and time.monotonic() - began < deadline:
+            self._check_stop()
+            ready, replies = ray.wait(replies, num_returns=1, timeout=0.2)
+            for reply in ready:
+                yield reply, round(time.monotonic() - began, 3)
+
+    def _check_stop(self) -> None:
+        if self._stop_asked():
+            raise StopAskedError
+
+
+def _answer(node: nodes.Node, reply: Any, seconds: float, *, isolated: bool) -> Answer:
+    said = _got(reply)
+    if "problem" in said:
+        return Answer(node, None, seconds, problem=said["problem"])
+    return Answer(node, said, seconds, isolated=isolated)
+
+
+def _got(reply: Any) -> dict[str, Any]:
+    try:
+        said: dict[str, Any] = ray.get(reply)
+    except Exception as error:  # whatever Ray raises is what the node says
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        return {"problem": f"{type(error).__name__}: {lines[-1].strip() if lines else ''}"}
+    return said
+
+
+def _on(node: nodes.Node) -> NodeAffinitySchedulingStrategy:
+    return NodeAffinitySchedulingStrategy(node_id=node.node_id, soft=False)

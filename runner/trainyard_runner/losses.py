@@ -1,0 +1,52 @@
+"""What Ray's errors mean for an attempt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ray import exceptions
+
+_UNSCHEDULABLE = tuple(
+    getattr(exceptions, name)
+    for name in ("TaskUnschedulableError", "TaskPlacementGroupRemoved")
+    if hasattr(exceptions, name)
+)
+_INSTALLER_LINES = 12
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How an attempt ended whose worker could not say it."""
+
+    outcome: str
+    reason: str
+    is_final: bool = False
+
+
+def explain(error: BaseException, *, node: str | None, node_is_alive: bool) -> Ending:
+    """Say what became of an attempt when Ray raised `error` for it."""
+    where = node or "the node"
+    if isinstance(error, exceptions.TaskCancelledError):
+        return Ending("stopped", "stopped before it started")
+    if isinstance(error, exceptions.OutOfMemoryError):
+        return Ending("failed", f"{where} ran out of memory, and Ray ended the task")
+    if isinstance(error, exceptions.RuntimeEnvSetupError):
+        return Ending("failed", f"its runtime_env could not be set up: {_installer(str(error))}", is_final=True)
+    if isinstance(error, _UNSCHEDULABLE):
+        return Ending("lost", "the node it should run on is gone")
+    if isinstance(error, exceptions.RayTaskError):
+        return Ending("failed", f"the runner failed on {where}: {_last_line(str(error))}")
+    if not node_is_alive:
+        return Ending("lost", f"node {where} was lost")
+    return Ending("lost", f"Ray's worker process on {where} ended ({type(error).__name__})")
+
+
+def _installer(text: str) -> str:
+    """Return the end of what an installer said, without Ray's own traceback around it."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    return "\n".join(lines[-_INSTALLER_LINES:])
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else text

@@ -1,0 +1,146 @@
+"""A run, from its plan to its last event."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.experimental.internal_kv import _internal_kv_get
+
+from trainyard_runner import names, nodes, plan, shipped
+from trainyard_runner.gate import SmokeGate, StopAskedError
+from trainyard_runner.records import Records
+from trainyard_runner.rungs import Check
+from trainyard_runner.scheduler import Scheduler
+from trainyard_runner.stream import EventStream
+from trainyard_runner.submitting import Submitter
+
+_LAST_WORDS = 0.7
+SMOKE_FAILED, BUG = 5, 70
+
+
+class Stopping:
+    """Ray's way to stop a job: SIGTERM now, SIGKILL some seconds later."""
+
+    def __init__(self) -> None:
+        self._at: float | None = None
+        self._budget = float(os.environ.get("RAY_JOB_STOP_WAIT_TIME_S", "3")) - _LAST_WORDS
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._ask)
+
+    def left(self) -> float | None:
+        """Return the seconds left to end the run in; None if nobody asked."""
+        return None if self._at is None else max(0.0, self._at - time.monotonic())
+
+    def asked(self) -> bool:
+        """Tell whether somebody wants the run to end."""
+        return self._at is not None
+
+    def _ask(self, *_: Any) -> None:
+        self._at = self._at or time.monotonic() + self._budget
+
+
+def main(run: str, *, plan_text: bytes, runner_name: str, runner: bytes, started: float) -> int:
+    """Run everything; return the exit code."""
+    stopping = Stopping()
+    logs = Path(ray._private.worker.global_worker.node.get_logs_dir_path())
+    directory = logs / names.run_directory(run)
+    stream = EventStream(directory)
+    ending: dict[str, Any] = {"state": "failed", "exit": BUG, "counts": {}, "error": None, "hint": None}
+    try:
+        ending |= _run(plan.read(plan_text), directory, stream, stopping, (runner_name, [ray.put(runner)]))
+    except BaseException:
+        traceback.print_exc()
+        last = traceback.format_exc().strip().splitlines()[-1]
+        ending |= {"error": f"the runner failed: {last}", "hint": "This is a bug of trainyard; the job's log has more."}
+    stream.write("run-ended", seconds=round(time.time() - started, 3), **ending)
+    stream.close()
+    _say(f"run {ending['state']}" + (f": {ending['error']}" if ending["error"] else ""))
+    return int(ending["exit"])
+
+
+def _run(
+    the_plan: plan.Plan, directory: Path, stream: EventStream, stopping: Stopping, runner: shipped.Package
+) -> dict[str, Any]:
+    # Functions of this module travel by value: on other nodes the package is not there yet.
+    ray.cloudpickle.register_pickle_by_value(shipped)
+    stream.write(
+        "run-started",
+        run=the_plan.run,
+        job=the_plan.job,
+        node_id=ray.get_runtime_context().get_node_id(),
+        ray=ray.__version__,
+        python=platform.python_version(),
+        tasks=len(the_plan.tasks),
+        together=the_plan.together,
+        cluster=the_plan.cluster,
+    )
+    stream.flush()
+    try:
+        failed = _pass_gate(the_plan, stream, stopping, runner)
+    except StopAskedError:
+        return {"state": "stopped", "exit": 1, "counts": _all("stopped", the_plan), "error": "stopped"}
+    if failed is not None:
+        where = f" on {failed.node}" if failed.node else ""
+        error = f"smoke test failed: {failed.name}{where}: {failed.detail}"
+        return {"exit": SMOKE_FAILED, "counts": _all("stopped", the_plan), "error": error, "hint": failed.hint}
+    scheduler = _scheduler(the_plan, directory, stream, runner)
+    scheduler.run(stopping.left)
+    counts = scheduler.counts
+    if stopping.asked() and counts["stopped"]:
+        return {"state": "stopped", "exit": 1, "counts": counts, "error": "stopped"}
+    if counts["failed"] or counts["stopped"]:
+        error = f"{counts['failed']} of {len(the_plan.tasks)} tasks failed"
+        return {"state": "failed", "exit": 1, "counts": counts, "error": error}
+    return {"state": "succeeded", "exit": 0, "counts": counts}
+
+
+def _pass_gate(the_plan: plan.Plan, stream: EventStream, stopping: Stopping, runner: shipped.Package) -> Check | None:
+    began = time.monotonic()
+    if the_plan.gate.skip:
+        return None
+
+    def record(check: Check) -> None:
+        stream.write("check", **check.event())
+        stream.flush()
+
+    failed = SmokeGate(the_plan, runner, record=record, stop_asked=stopping.asked).pass_through()
+    stream.write("gate", ok=failed is None, seconds=round(time.monotonic() - began, 3))
+    stream.flush()
+    _say("gate " + ("passed" if failed is None else f"failed: {failed.name}: {failed.detail}"))
+    return failed
+
+
+def _scheduler(the_plan: plan.Plan, directory: Path, stream: EventStream, runner: shipped.Package) -> Scheduler:
+    known: dict[str, str] = {}
+
+    def node_name(node_id: str) -> str:
+        if node_id not in known:
+            known.update({node.node_id: node.name for node in nodes.alive()})
+        return known.get(node_id, node_id[:8])
+
+    job = None
+    if the_plan.package is not None:
+        blobs = [_internal_kv_get(f"gcs://{part}".encode()) for part in the_plan.package_parts]
+        if not all(blobs):
+            raise RuntimeError("the uploaded job is no longer on the cluster")
+        job = (the_plan.package, [ray.put(b"".join(blobs))])
+    records = Records(directory, stream, node_name=node_name)
+    submitter = Submitter(the_plan, records, runner=runner, job=job)
+    return Scheduler(the_plan, submitter=submitter, records=records, stream=stream, say=_say)
+
+
+def _all(state: str, the_plan: plan.Plan) -> dict[str, int]:
+    return {"succeeded": 0, "failed": 0, "stopped": 0, state: len(the_plan.tasks)}
+
+
+def _say(line: str) -> None:
+    """Write a line to the job's log, for whoever looks at Ray's own dashboard."""
+    print(line, flush=True, file=sys.stdout)

@@ -1,0 +1,66 @@
+"""What a command prints, in chunks of whole lines where that costs no time."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+CHUNK = 256 * 1024
+_EVERY = 0.1
+_TAIL_BYTES = 16 * 1024
+_TAIL_LINES = 20
+
+
+class OutputBuffer:
+    """Collects output; says when it should be sent."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+        self._since = 0.0
+        self._waited = False
+        self._tail = bytearray()
+
+    def __bool__(self) -> bool:
+        return bool(self._bytes)
+
+    def read(self, descriptor: int, size: int) -> bool:
+        """Take what is there, at most `size` bytes; return False at the end or when nothing is there."""
+        try:
+            chunk = os.read(descriptor, size)
+        except BlockingIOError:
+            return False
+        if chunk and not self._bytes:
+            self._since = time.monotonic()
+        self._bytes += chunk
+        return bool(chunk)
+
+    def full(self) -> bool:
+        """Tell whether a whole chunk is there."""
+        return len(self._bytes) >= CHUNK
+
+    def due(self) -> bool:
+        """Tell whether to send now."""
+        return self.full() or (bool(self._bytes) and time.monotonic() - self._since >= _EVERY)
+
+    def take(self, *, everything: bool = False) -> list[tuple[str, Any]]:
+        """Return the chunks to send; the start of a line may stay, once, to be sent with its rest."""
+        taken: list[tuple[str, Any]] = []
+        while self._bytes:
+            size = self._bytes.rfind(b"\n", 0, CHUNK) + 1
+            if size == 0:
+                if not (everything or self._waited or self.full()):
+                    self._waited, self._since = True, time.monotonic()
+                    break
+                size = min(len(self._bytes), CHUNK)
+            self._waited = False
+            chunk = bytes(self._bytes[:size])
+            del self._bytes[:size]
+            self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
+            taken.append(("output", chunk))
+        return taken
+
+    def tail(self) -> list[str]:
+        """Return the last lines of everything that was taken."""
+        lines = self._tail.decode("utf-8", "replace").splitlines()
+        return lines[-_TAIL_LINES:]

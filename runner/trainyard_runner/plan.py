@@ -1,0 +1,117 @@
+"""The plan of a run, as the operator's side wrote it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Task:
+    """One command of the job, and what it needs."""
+
+    index: int
+    name: str
+    command: tuple[str, ...]
+    env: dict[str, str]
+    cpus: float = 1.0
+    gpus: float = 0.0
+    memory: int | None = None
+    node_name: str | None = None
+    node_group: str | None = None
+    retries: int = 0
+    timeout: float | None = None
+    outputs: tuple[str, ...] = ()
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Return what makes two tasks the same to a scheduler."""
+        return (self.cpus, self.gpus, self.memory, self.node_name, self.node_group)
+
+
+@dataclass(frozen=True)
+class ExpectedNode:
+    """A node as the cluster file declares it; `optional` ones may be added later by an autoscaler."""
+
+    name: str
+    group: str | None = None
+    cpus: float | None = None
+    gpus: float = 0
+    memory: int | None = None
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What must hold before the first task starts."""
+
+    skip: bool = False
+    simulated_gpus: bool = False
+    nodes: tuple[ExpectedNode, ...] | None = None
+    ray: str | None = None
+    needs: dict[str, Any] = field(default_factory=dict)
+    wait: float = 60.0
+
+    @property
+    def may_grow(self) -> bool:
+        """Tell whether an autoscaler may add nodes later."""
+        return any(node.optional for node in self.nodes or ())
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that a run is."""
+
+    run: str
+    job: str
+    cluster: str
+    package: str | None
+    package_parts: tuple[str, ...]
+    runtime_env: dict[str, Any] | None
+    together: bool
+    tasks: tuple[Task, ...]
+    gate: Gate
+    stop_grace: float = 5.0
+
+
+def read(text: bytes) -> Plan:
+    """Return the plan; a version this runner does not know is an error."""
+    raw: dict[str, Any] = json.loads(text)
+    if raw.get("version") != 1:
+        raise ValueError(f"the plan has version {raw.get('version')!r}; this runner knows 1")
+    return Plan(
+        run=raw["run"],
+        job=raw["job"],
+        cluster=raw["cluster"],
+        package=raw.get("package"),
+        package_parts=tuple(raw.get("package_parts") or ([raw["package"]] if raw.get("package") else ())),
+        runtime_env=raw.get("runtime_env") or None,
+        together=bool(raw.get("together")),
+        tasks=tuple(_task(index, task) for index, task in enumerate(raw["tasks"])),
+        gate=_gate(raw.get("gate") or {}),
+        stop_grace=float(raw.get("stop_grace", 5.0)),
+    )
+
+
+def _task(index: int, raw: dict[str, Any]) -> Task:
+    chosen = {name: raw[name] for name in Task.__dataclass_fields__ if raw.get(name) is not None}
+    tuples = {"command": tuple(raw["command"]), "outputs": tuple(raw.get("outputs") or ())}
+    return Task(**{"env": {}, **chosen, **tuples, "index": index})
+
+
+def _gate(raw: dict[str, Any]) -> Gate:
+    nodes = raw.get("nodes")
+    expected = None if nodes is None else tuple(_node(node) for node in nodes)
+    return Gate(
+        skip=bool(raw.get("skip")),
+        simulated_gpus=bool(raw.get("simulated_gpus")),
+        nodes=expected,
+        ray=raw.get("ray"),
+        needs=raw.get("needs") or {},
+        wait=float(raw.get("wait", 60.0)),
+    )
+
+
+def _node(raw: dict[str, Any]) -> ExpectedNode:
+    return ExpectedNode(**{name: raw[name] for name in ExpectedNode.__dataclass_fields__ if raw.get(name) is not None})

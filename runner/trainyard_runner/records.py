@@ -1,0 +1,129 @@
+"""What the runner keeps of a run on its own node: the event stream, outputs, checkpoints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trainyard_runner import names
+from trainyard_runner.archive import PART, Incoming
+from trainyard_runner.stream import EventStream
+
+
+@dataclass
+class AttemptRecord:
+    """What has arrived of one attempt."""
+
+    task: str
+    attempt: int
+    node: str | None = None
+    ended: dict[str, Any] | None = None
+    printed: int = 0
+    is_started: bool = False
+    incoming: dict[str, Incoming] = field(default_factory=dict)
+    output: dict[str, Any] | None = None
+    tail: str = ""
+    began: float = 0.0
+
+
+class Records:
+    """Turns an attempt's messages into events and files."""
+
+    def __init__(self, directory: Path, stream: EventStream, *, node_name: Callable[[str], str]) -> None:
+        self._directory = directory
+        self._stream = stream
+        self._node_name = node_name
+        self._handlers: dict[str, Callable[[AttemptRecord, Any], None]] = {
+            "started": self._started,
+            "output": self._output,
+            "note": lambda record, text: self._stream.write("note", text=f"{record.task}: {text}"),
+            "checkpoint-part": lambda record, part: self._part(record, self._checkpoint(record), part),
+            "checkpoint-dropped": lambda record, _: self._drop(record, self._checkpoint(record)),
+            "checkpoint": self._checkpoint_arrived,
+            "output-part": lambda record, part: self._part(record, self._archive(record), part),
+            "output-dropped": lambda record, _: self._drop(record, self._archive(record)),
+            "output-archive": self._output_arrived,
+            "ended": self._ended,
+        }
+
+    def apply(self, record: AttemptRecord, batch: list[tuple[str, Any]]) -> None:
+        """Keep what an attempt sent."""
+        for kind, content in batch:
+            self._handlers[kind](record, content)
+
+    def end(self, record: AttemptRecord, outcome: str, reason: str | None) -> None:
+        """Write how an attempt ended; what its node could not say any more is null."""
+        for path in list(record.incoming):
+            self._drop(record, path)
+        if not record.is_started:
+            self._started(record, {"node_id": None, "gpus": []})
+        seconds = round(time.monotonic() - record.began, 3)
+        said = record.ended or {"exit_code": None, "seconds": seconds, "cpu_seconds": None, "max_rss": None}
+        fields = {**said, "tail": said.get("tail") or record.tail.splitlines()[-20:]}
+        fields |= {"outcome": outcome, "reason": reason, "output": record.output}
+        self._stream.write("attempt-ended", task=record.task, attempt=record.attempt, node=record.node, **fields)
+
+    def checkpoint_parts(self, task: str) -> Iterator[bytes]:
+        """Return the parts of a task's newest checkpoint; none if there is no checkpoint."""
+        path = self._directory / names.checkpoint_archive(task)
+        if path.exists():
+            with path.open("rb") as file:
+                yield from iter(lambda: file.read(4 * PART), b"")
+
+    def _started(self, record: AttemptRecord, place: dict[str, Any]) -> None:
+        record.is_started, record.began = True, time.monotonic()
+        node_id = place["node_id"]
+        record.node = self._node_name(node_id) if node_id else None
+        self._stream.write(
+            "attempt-started",
+            task=record.task,
+            attempt=record.attempt,
+            node=record.node,
+            node_id=node_id,
+            gpus=place["gpus"],
+        )
+
+    def _output(self, record: AttemptRecord, chunk: bytes) -> None:
+        text = chunk.decode("utf-8", "surrogateescape")
+        self._stream.write("output", task=record.task, attempt=record.attempt, at=record.printed, text=text)
+        record.printed += len(chunk)
+        record.tail = (record.tail + chunk.decode("utf-8", "replace"))[-4096:]
+
+    def _ended(self, record: AttemptRecord, said: dict[str, Any]) -> None:
+        record.ended = said
+
+    def _checkpoint_arrived(self, record: AttemptRecord, said: dict[str, Any]) -> None:
+        archive = self._opened(record, self._checkpoint(record))
+        archive.finish(carry=said["carry"])
+        del record.incoming[self._checkpoint(record)]
+        self._stream.write(
+            "checkpoint", task=record.task, attempt=record.attempt, bytes=said["bytes"], files=said["files"]
+        )
+
+    def _output_arrived(self, record: AttemptRecord, _: Any) -> None:
+        path = self._archive(record)
+        archive = self._opened(record, path)
+        digest = archive.finish()
+        del record.incoming[path]
+        record.output = {"file": path, "bytes": archive.bytes, "sha256": digest}
+
+    def _part(self, record: AttemptRecord, path: str, part: bytes) -> None:
+        self._opened(record, path).write(part)
+
+    def _drop(self, record: AttemptRecord, path: str) -> None:
+        if path in record.incoming:
+            record.incoming.pop(path).abandon()
+
+    def _opened(self, record: AttemptRecord, path: str) -> Incoming:
+        if path not in record.incoming:
+            record.incoming[path] = Incoming(self._directory / path)
+        return record.incoming[path]
+
+    def _checkpoint(self, record: AttemptRecord) -> str:
+        return names.checkpoint_archive(record.task)
+
+    def _archive(self, record: AttemptRecord) -> str:
+        return names.output_archive(record.task, record.attempt)

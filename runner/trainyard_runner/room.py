@@ -1,0 +1,66 @@
+"""The last rung: every task fits on some node, and a gang fits as a whole. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainyard_runner import nodes
+from trainyard_runner.nodes import Node
+from trainyard_runner.plan import Gate, Task
+from trainyard_runner.rungs import Check
+
+_HINT = "Ask for less in the job file (resources, node), or make larger nodes in the cluster file."
+
+
+def room(tasks: Sequence[Task], gate: Gate, alive: Sequence[Node], *, together: bool) -> Check | None:
+    """Check that the tasks can ever start; None when there are none."""
+    if not tasks:
+        return None
+    places = [*alive, *_later(gate)]
+    for task in {task.shape: task for task in tasks}.values():
+        if not nodes.slots(task, places):
+            where = (
+                f" on {task.node_name or 'group ' + str(task.node_group)}" if task.node_name or task.node_group else ""
+            )
+            detail = f"task {task.name!r} asks for {describe(task)}{where}; the largest node has {_largest(places)}"
+            return Check("room", None, False, detail, hint=_HINT)
+    if together and not _fits_together(tasks, places):
+        detail = f"{len(tasks)} tasks that run together do not fit on {len(places)} nodes at once"
+        return Check("room", None, False, detail, hint=_HINT)
+    return Check("room", None, True, f"{len(tasks)} task{'s' if len(tasks) != 1 else ''} fit")
+
+
+def describe(task: Task) -> str:
+    """Return what a task asks for, in words."""
+    asked = [f"{task.cpus:g} CPUs"]
+    asked += [f"{task.gpus:g} GPUs"] if task.gpus else []
+    asked += [f"{task.memory / 2**30:.1f} GiB"] if task.memory else []
+    return ", ".join(asked)
+
+
+def _later(gate: Gate) -> list[Node]:
+    """Return the nodes that an autoscaler may add."""
+    added = [node for node in gate.nodes or () if node.optional]
+    return [
+        Node("", node.name, node.group, "", {"CPU": node.cpus or 0, "GPU": node.gpus, "memory": node.memory or 2**62})
+        for node in added
+    ]
+
+
+def _fits_together(tasks: Sequence[Task], places: Sequence[Node]) -> bool:
+    """Place the largest first, each on the first node with room: what Ray's PACK finds, this finds."""
+    free = [dict(node.resources) for node in places]
+    for task in sorted(tasks, key=lambda task: (-task.gpus, -task.cpus)):
+        for node, left in zip(places, free, strict=True):
+            rest = Node(node.node_id, node.name, node.group, node.address, left)
+            if nodes.slots(task, [rest]):
+                for name, amount in (("CPU", task.cpus), ("GPU", task.gpus), ("memory", task.memory or 0)):
+                    left[name] = left.get(name, 0) - amount
+                break
+        else:
+            return False
+    return True
+
+
+def _largest(places: Sequence[Node]) -> str:
+    return f"{max((n.resources.get('CPU', 0) for n in places), default=0):g} CPUs, {max((n.gpus for n in places), default=0):g} GPUs"

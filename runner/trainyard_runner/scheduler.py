@@ -1,0 +1,257 @@
+"""Runs all tasks of a plan: keeps Ray busy, records what happens, tries again, stops."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ray
+from ray.util.placement_group import PlacementGroup
+
+from trainyard_runner import losses, nodes, submitting
+from trainyard_runner.plan import Plan, Task
+from trainyard_runner.records import Records
+from trainyard_runner.requests import NodeMissingError
+from trainyard_runner.room import describe
+from trainyard_runner.stopping import StopBoard
+from trainyard_runner.stream import EventStream
+from trainyard_runner.submitting import Live, Submitter
+from trainyard_runner.units import State, Unit
+
+_LEAST_WINDOW = 16
+_LOOK_AT_NODES = 5.0
+_AFTER_LOSS = 1.0
+_STUCK = 60.0
+
+
+class Scheduler:
+    """One run's tasks, from the first to the last."""
+
+    def __init__(
+        self, plan: Plan, *, submitter: Submitter, records: Records, stream: EventStream, say: Callable[[str], None]
+    ) -> None:
+        self._plan = plan
+        self._submitter = submitter
+        self._records = records
+        self._stream = stream
+        self._say = say
+        self._board = StopBoard(plan.run)
+        units = [Unit(plan.tasks)] if plan.together and plan.tasks else [Unit((task,)) for task in plan.tasks]
+        # Tasks of one shape wait in one line: a line that is held up does not hold up the others.
+        self._lines: dict[tuple[Any, ...], deque[Unit]] = {}
+        for unit in units:
+            self._line(unit).append(unit)
+        self._live: dict[Any, Live] = {}
+        self._gang: PlacementGroup | None = None
+        self._gang_asked = 0.0
+        self._nodes: Sequence[nodes.Node] = ()
+        self._nodes_at = -_LOOK_AT_NODES
+        self._pause_until = 0.0
+        self._progress_at = time.monotonic()
+        self._missing_since: dict[str, float] = {}
+        self.counts: dict[State, int] = {"succeeded": 0, "failed": 0, "stopped": 0}
+
+    def run(self, stop_asked: Callable[[], float | None]) -> None:
+        """Run until every task has ended. `stop_asked` returns the seconds left once somebody wants the run to end."""
+        try:
+            while (self._live or any(self._lines.values())) and stop_asked() is None:
+                self._look_at_nodes()
+                self._submit()
+                self._receive(0.1)
+                self._fail_what_cannot_run()
+            if (left := stop_asked()) is not None:
+                self._stop_all(left)
+        finally:
+            self._board.clear()
+            if self._gang is not None:
+                submitting.release(self._gang)
+
+    def _line(self, unit: Unit) -> deque[Unit]:
+        return self._lines.setdefault(unit.tasks[0].shape, deque())
+
+    def _look_at_nodes(self) -> None:
+        if time.monotonic() - self._nodes_at >= _LOOK_AT_NODES:
+            self._nodes_at = time.monotonic()
+            now = nodes.alive()
+            if now != self._nodes:
+                self._nodes = now
+
+    def _submit(self) -> None:
+        if time.monotonic() < self._pause_until:
+            return
+        in_line: dict[tuple[Any, ...], int] = {}
+        for live in self._live.values():
+            in_line[live.task.shape] = in_line.get(live.task.shape, 0) + 1
+        for shape, line in self._lines.items():
+            if not line:
+                continue
+            if len(line[0].tasks) > 1:
+                self._submit_gang(line)
+                continue
+            # Twice what fits: the next is there when one ends, and an autoscaler sees what waits.
+            window = max(_LEAST_WINDOW, 2 * nodes.slots(line[0].tasks[0], self._nodes))
+            for _ in range(min(len(line), window - in_line.get(shape, 0))):
+                unit = line.popleft()
+                unit.begin()
+                try:
+                    self._live.update(self._submitter.submit(unit, self._nodes))
+                except NodeMissingError as error:
+                    unit.attempt -= 1
+                    line.appendleft(unit)
+                    self._wait_for_node(unit.tasks[0], str(error))
+                    break
+
+    def _submit_gang(self, line: deque[Unit]) -> None:
+        unit = line[0]
+        try:
+            if self._gang is None:
+                self._gang, self._gang_asked = self._submitter.reserve(unit, self._nodes), time.monotonic()
+        except NodeMissingError as error:
+            self._wait_for_node(unit.tasks[0], str(error))
+            return
+        if submitting.is_ready(self._gang):
+            line.popleft()
+            unit.begin()
+            self._live.update(self._submitter.submit_gang(unit, self._gang, self._nodes))
+
+    def _wait_for_node(self, task: Task, problem: str) -> None:
+        since = self._missing_since.setdefault(problem, time.monotonic())
+        self._nodes_at = min(self._nodes_at, time.monotonic() - _LOOK_AT_NODES + 1.0)
+        if time.monotonic() - since >= _STUCK:
+            self._give_up(task.shape, problem)
+
+    def _receive(self, timeout: float) -> None:
+        """Take what has arrived, from every attempt that has something."""
+        if not self._live:
+            self._stream.flush()
+            time.sleep(0.02)
+            return
+        waiting = list(self._live)
+        ready, _ = ray.wait(waiting, num_returns=1, timeout=timeout)
+        if ready and len(waiting) > 1:
+            ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0)
+        for generator in ready:
+            self._take(generator, self._live[generator])
+        self._stream.flush()
+
+    def _take(self, generator: Any, live: Live) -> None:
+        try:
+            batch = ray.get(next(generator))
+        except StopIteration:
+            del self._live[generator]
+            said = live.record.ended
+            if said is None:
+                self._end(live, losses.Ending("lost", "its worker said nothing about its end"))
+            else:
+                self._end(live, losses.Ending(said["outcome"], said["reason"]))
+        except Exception as error:  # Ray's errors have no common base for tasks that failed on a node
+            del self._live[generator]
+            if live.record.ended is not None:
+                self._end(live, losses.Ending(live.record.ended["outcome"], live.record.ended["reason"]))
+            else:
+                self._end(live, self._explain(live, error))
+        else:
+            live.checkpoint.clear()
+            if not live.record.is_started:
+                self._progress_at = time.monotonic()
+            self._records.apply(live.record, batch)
+
+    def _explain(self, live: Live, error: Exception) -> losses.Ending:
+        now = nodes.alive()
+        is_alive = live.record.node is None or any(node.name == live.record.node for node in now)
+        self._nodes, self._nodes_at = now, time.monotonic()
+        ending = losses.explain(error, node=live.record.node, node_is_alive=is_alive)
+        if ending.outcome == "lost":
+            # Ray may offer a dying node again until it knows; the pause keeps attempts from being wasted on it.
+            self._pause_until = time.monotonic() + _AFTER_LOSS
+        return ending
+
+    def _end(self, live: Live, ending: losses.Ending) -> None:
+        unit, task = live.unit, live.task
+        self._progress_at = time.monotonic()
+        self._records.end(live.record, ending.outcome, ending.reason)
+        self._say(f"{task.name}: attempt {unit.attempt} {ending.outcome}" + _after(ending.reason))
+        had_culprit = unit.culprit is not None
+        unit.ended(task, ending.outcome, is_final=ending.is_final)
+        if unit.culprit is not None and not had_culprit and not unit.is_over:
+            self._stop_rest(unit, f"stopped together with {unit.culprit!r}, which {_ended(ending.outcome)}")
+        if unit.is_over:
+            self._over(unit)
+
+    def _over(self, unit: Unit) -> None:
+        if self._gang is not None:
+            submitting.release(self._gang)
+            self._gang = None
+        if unit.may_try_again():
+            self._line(unit).append(unit) if unit.losses == 0 else self._line(unit).appendleft(unit)
+            return
+        for name, state in unit.states().items():
+            self._finish(name, state, unit.attempt)
+
+    def _finish(self, task: str, state: State, attempts: int) -> None:
+        self.counts[state] += 1
+        self._stream.write("task-ended", task=task, state=state, attempts=attempts)
+
+    def _stop_rest(self, unit: Unit, reason: str) -> None:
+        rest = {generator: live for generator, live in self._live.items() if live.unit is unit}
+        started = [live for live in rest.values() if live.record.is_started]
+        ids = [f"{self._plan.run}:{live.task.name}:{unit.attempt}" for live in rest.values()]
+        self._board.stop(ids, reason, grace=self._plan.stop_grace)
+        for generator, live in rest.items():
+            if live not in started:
+                ray.cancel(generator)
+
+    def _stop_all(self, left: float) -> None:
+        """End everything within the seconds left; record what has ended, and how."""
+        give_up = time.monotonic() + left
+        self._say("stopping")
+        self._board.stop_all("the run was stopped", grace=min(self._plan.stop_grace, max(0.3, left - 1.7)))
+        for generator, live in self._live.items():
+            if not live.record.is_started:
+                ray.cancel(generator)
+        waiting = [unit for line in self._lines.values() for unit in line]
+        self._lines.clear()
+        while self._live and time.monotonic() < give_up:
+            self._receive(0.05)
+            waiting += [unit for line in self._lines.values() for unit in line]
+            self._lines.clear()
+        for live in list(self._live.values()):
+            self._records.end(live.record, "stopped", "the run was stopped; the task had not ended in time")
+            live.unit.ended(live.task, "stopped")
+        unended = {id(live.unit): live.unit for live in self._live.values()}
+        for unit in [*waiting, *unended.values()]:
+            for task in unit.tasks:
+                self._finish(task.name, "stopped", unit.attempt)
+
+    def _fail_what_cannot_run(self) -> None:
+        """Fail tasks that fit no living node for a minute, while nothing else happens."""
+        if time.monotonic() - self._progress_at < _STUCK or any(live.record.is_started for live in self._live.values()):
+            return
+        shapes = {live.task.shape: live.task for live in self._live.values()}
+        shapes |= {line[0].tasks[0].shape: line[0].tasks[0] for line in self._lines.values() if line}
+        for shape, task in shapes.items():
+            if self._plan.gate.may_grow or nodes.slots(task, self._nodes):
+                continue
+            self._give_up(shape, f"no node of the cluster has what it asks for any more ({describe(task)})")
+
+    def _give_up(self, shape: tuple[Any, ...], reason: str) -> None:
+        for unit in list(self._lines.get(shape, ())):
+            for task in unit.tasks:
+                self._finish(task.name, "failed", unit.attempt)
+        self._lines[shape] = deque()
+        self._stream.write("note", text=f"given up: {reason}")
+        for generator, live in list(self._live.items()):
+            if live.task.shape == shape:
+                ray.cancel(generator)
+                del self._live[generator]
+                self._end(live, losses.Ending("failed", reason, is_final=True))
+
+
+def _after(reason: str | None) -> str:
+    return f" ({reason})" if reason else ""
+
+
+def _ended(outcome: str) -> str:
+    return {"lost": "was lost", "timeout": "ran out of time"}.get(outcome, outcome)

@@ -1,0 +1,100 @@
+"""How the runner tells attempts on other nodes to stop: one entry in the cluster's key-value store.
+
+`ray.cancel` would interrupt a worker anywhere, also while it sends what the task left behind; so workers ask.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_get, _internal_kv_put
+
+_EVERY = 0.25
+_NAMESPACE = b"trainyard"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Why to stop, and how long the command has to end by itself."""
+
+    reason: str
+    grace: float
+
+
+class StopWatch:
+    """Asks in the background whether an attempt should stop; quick attempts never ask."""
+
+    def __init__(self, attempt: str, run: str) -> None:
+        self._attempt = attempt
+        self._run = run
+        self._closed = threading.Event()
+        self._asked: Asked | None = None
+        self._asks = False
+
+    def start(self) -> None:
+        """Begin to ask, if that has not begun."""
+        if self._asks:
+            return
+        self._asks = True
+        threading.Thread(target=self._ask, daemon=True, name="trainyard-stop").start()
+
+    def asked(self) -> Asked | None:
+        """Return the request to stop, if there is one."""
+        return self._asked
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._closed.set()
+
+    def _ask(self) -> None:
+        while not self._closed.wait(_EVERY):
+            try:
+                entry = read(self._run)
+            except Exception as error:  # whatever Ray raises while its head is busy or gone
+                print(f"trainyard: cannot ask whether to stop: {error}", flush=True)
+                continue
+            reason = entry.get("all") or entry.get("attempts", {}).get(self._attempt)
+            if reason:
+                self._asked = Asked(reason, float(entry["grace"]))
+                return
+
+
+def read(run: str) -> dict[str, Any]:
+    """Return the run's entry; empty if there is none."""
+    raw = _internal_kv_get(_key(run), namespace=_NAMESPACE)
+    return dict(json.loads(raw)) if raw else {}
+
+
+class StopBoard:
+    """The runner's side: says who should stop."""
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self._entry: dict[str, Any] = {}
+
+    def stop_all(self, reason: str, *, grace: float) -> None:
+        """Ask every attempt of the run to stop."""
+        self._put({**self._entry, "all": reason, "grace": grace})
+
+    def stop(self, attempts: Iterable[str], reason: str, *, grace: float) -> None:
+        """Ask some attempts to stop."""
+        asked = {**self._entry.get("attempts", {}), **dict.fromkeys(attempts, reason)}
+        self._put({**self._entry, "attempts": asked, "grace": grace})
+
+    def clear(self) -> None:
+        """Remove the entry."""
+        if self._entry:
+            _internal_kv_del(_key(self._run), namespace=_NAMESPACE)
+            self._entry = {}
+
+    def _put(self, entry: dict[str, Any]) -> None:
+        self._entry = entry
+        _internal_kv_put(_key(self._run), json.dumps(entry).encode(), overwrite=True, namespace=_NAMESPACE)
+
+
+def _key(run: str) -> bytes:
+    return f"stop:{run}".encode()
