@@ -67,19 +67,25 @@ class RecordedRun:
         """Record an attempt from start to end; it succeeds unless `outcome` says otherwise."""
         self.event(start, "attempt-started", task=task, attempt=number, node=node, node_id="ab12", gpus=[])
         outcome = ended.pop("outcome", "succeeded")
-        known = {"exit_code": 0 if outcome == "succeeded" else 1, "reason": None, "tail": [], "output": None}
+        known: dict[str, Any] = {
+            "exit_code": 0 if outcome == "succeeded" else 1,
+            "reason": None,
+            "tail": [],
+            "output": None,
+        }
         known |= {"cpu_seconds": seconds * 0.9, "max_rss": 150 * 2**20}
         fields = {"task": task, "attempt": number, "node": node, "seconds": seconds, "outcome": outcome}
         self.event(start + seconds, "attempt-ended", **(known | fields | ended))
         self.directory.log(task, number).write_text("".join(f"{line}\n" for line in ended.get("tail", ())), "utf-8")
 
-    def curve(self, task: str, *, tag: str = "eval/mean_return", steps: int = 60, seed: int = 0) -> None:
-        """Write a learning curve among a task's outputs."""
+    def curve(self, task: str, *tags: str, steps: int = 60, seed: int = 0) -> None:
+        """Write learning curves among a task's outputs."""
         chance = random.Random(seed)
         with SummaryWriter(str(self.directory.outputs(task))) as writer:
-            for index in range(steps):
-                value = 500 / (1 + math.exp(-(index - steps / 2) / (steps / 9))) + chance.gauss(0, 18)
-                writer.add_scalar(tag, min(500.0, max(9.0, value)), index * 9_000)
+            for tag in tags or ("eval/mean_return",):
+                for index in range(steps):
+                    value = 500 / (1 + math.exp(-(index - steps / 2) / (steps / 9))) + chance.gauss(0, 18)
+                    writer.add_scalar(tag, min(500.0, max(9.0, value)), index * 9_000)
 
     def write(self) -> Path:
         """Write the events, in the order of their times; return the directory."""
@@ -120,19 +126,24 @@ def eventful(home: Path) -> RecordedRun:
     run.attempt("seed=0", "cpu-0", 1.0, 7.2)
     run.event(3.0, "checkpoint", task="seed=1", attempt=1, bytes=2048, files=1)
     run.event(5.0, "checkpoint", task="seed=1", attempt=1, bytes=2048, files=1)
-    lost = {"outcome": "lost", "exit_code": None, "reason": "node cpu-1 died", "cpu_seconds": None, "max_rss": None}
+    lost: dict[str, Any] = {
+        "outcome": "lost",
+        "exit_code": None,
+        "reason": "node cpu-1 died",
+        "cpu_seconds": None,
+        "max_rss": None,
+    }
     run.attempt("seed=1", "cpu-1", 1.0, 5.4, **lost)
     run.attempt("seed=1", "cpu-0", 6.9, 5.0, number=2)
     tail = ["Traceback (most recent call last):", '  File "train.py", line 88, in improve', "ValueError: bad <shape>"]
     run.attempt("seed=2", "cpu-0", 1.2, 2.6, outcome="failed", reason="exit code 1", tail=tail)
     run.attempt("seed=2", "cpu-0", 4.0, 6.1, number=2)
-    late = {"outcome": "timeout", "exit_code": None, "reason": "longer than 6 s"}
+    late: dict[str, Any] = {"outcome": "timeout", "exit_code": None, "reason": "longer than 6 s"}
     run.attempt("seed=3", "head", 1.1, 6.0, tail=["iteration 20", "iteration 40"], **late)
     run.attempt("seed=4", "head", 7.3, 4.9)
     run.attempt("seed=5", "head", 12.3, 1.4, outcome="stopped", exit_code=-15, reason="the run was stopped")
     for seed in (0, 1, 2, 4):
-        run.curve(f"seed={seed}", seed=seed)
-        run.curve(f"seed={seed}", tag="rollout/return", seed=seed + 10)
+        run.curve(f"seed={seed}", "rollout/return", "eval/mean_return", "train/gradient_norm", seed=seed)
     for seed in range(6):
         state = {3: "failed", 5: "stopped"}.get(seed, "succeeded")
         run.event(13.9, "task-ended", task=f"seed={seed}", state=state, attempts=1)

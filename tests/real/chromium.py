@@ -138,10 +138,10 @@ def browser(program: str) -> Iterator[Page]:
     """Start a browser with a fresh profile; yield one page of it."""
     commands_in, commands_out = os.pipe()
     answers_in, answers_out = os.pipe()
+    mover = [sys.executable, "-c", _MOVE_PIPES, str(commands_in), str(answers_out)]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(
-            [sys.executable, "-c", _MOVE_PIPES, str(commands_in), str(answers_out), program]
-            + [*_FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            [*mover, program, *_FLAGS, f"--user-data-dir={profile}", "about:blank"],
             pass_fds=(commands_in, answers_out),
             stderr=subprocess.DEVNULL,
             env={**os.environ, "HOME": profile},

@@ -54,6 +54,7 @@ class Failure:
     reason: str
     tail: str
     log: str | None
+    recovered: bool
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,16 @@ def _attempt(story: Story, task: Task, attempt: Attempt) -> Row:
 def _failure(story: Story, task: Task, attempt: Attempt, kind: str) -> Failure:
     reason = attempt.reason or (kind if attempt.exit_code is None else f"exit code {attempt.exit_code}")
     tail = "\n".join(line.rstrip("\r\n") for line in attempt.tail)
-    return Failure(task.name, attempt.number, attempt.node or "", kind, reason, tail, _log(story, task, attempt))
+    return Failure(
+        task.name,
+        attempt.number,
+        attempt.node or "",
+        kind,
+        reason,
+        tail,
+        _log(story, task, attempt),
+        recovered=task.state == "succeeded",
+    )
 
 
 def _log(story: Story, task: Task, attempt: Attempt) -> str | None:

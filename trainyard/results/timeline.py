@@ -68,6 +68,7 @@ class Timeline:
     hidden_nodes: int
     restores: bool
     checkpoints: bool
+    areas: bool
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def build(story: Story) -> Timeline:
     """Lay out all attempts of a run."""
     placed = [_Placed(task, one, one.started, story.ended_at(one)) for task, one in attempts(story)]
     if not placed:
-        return Timeline((), (), (), 0, False, False)
+        return Timeline((), (), (), 0, restores=False, checkpoints=False, areas=False)
     begin = min(min(one.start for one in placed), story.state.started or placed[0].start)
     span = max(max(one.end for one in placed) - begin, 0.1)
     scale = _Scale(begin, span)
@@ -96,13 +97,15 @@ def build(story: Story) -> Timeline:
     nodes = sorted(by_node, key=_natural)
     as_bars = len(placed) <= _MOST_BARS
     lanes = tuple(_lane(story, node, by_node[node], scale, as_bars=as_bars) for node in nodes[:_MOST_NODES])
+    shown = {bar.kind for lane in lanes for bar in lane.bars} | {one.kind for lane in lanes for one in lane.crosses}
     return Timeline(
         lanes,
         _ticks(span),
-        tuple(word for word in KINDS if any(one.kind == word for one in placed)),
+        tuple(word for word in KINDS if word in shown),
         max(0, len(nodes) - _MOST_NODES),
         restores=any(bar.restored for lane in lanes for bar in lane.bars),
         checkpoints=any(bar.checkpoint is not None for lane in lanes for bar in lane.bars),
+        areas=any(lane.heights for lane in lanes),
     )
 
 

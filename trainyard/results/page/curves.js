@@ -139,6 +139,7 @@
     if (!found.length) return leave();
     const near = found.reduce((best, one) => (one.distance < best.distance ? one : best));
     for (const curve of curves) curve.path.classList.toggle("near", curve === near.curve);
+    cursor.parentNode.append(near.curve.path);  // above all others
     const closest = found.sort((one, other) => one.distance - other.distance).slice(0, MOST_IN_TIP);
     closest.sort((one, other) => other.value - one.value);
     const lines = closest.map((one) => html("div", one === near ? "near" : "", swatch(one.curve.index), html("span", "name", one.curve.name), html("span", "", short(one.value))));

@@ -1,0 +1,165 @@
+"""The report in a real browser: it loads nothing, says nothing in the console, and is good on every screen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.real import chromium
+from tests.real.chromium import Page
+from tests.recorded_run import RecordedRun, ended, eventful, smooth
+from trainyard.results.report import write_report
+
+HOSTILE = (
+    "</script><script>document.title = 'broken into'</script><img src=x onerror=\"document.title = 'broken into'\">"
+)
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    program = chromium.find()
+    missing = f"no chromium on this machine; `{chromium.INSTALL}` brings it"
+    if program is None and os.environ.get("CI"):
+        pytest.fail(missing)
+    if program is None:
+        pytest.skip(missing)
+    with chromium.browser(program) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(eventful(tmp_path_factory.mktemp("results")).write())
+
+
+@pytest.mark.parametrize("width", [1400, 390])
+def test_the_report_loads_nothing_and_has_no_errors(page: Page, report: Path, width: int) -> None:
+    page.open(report, width=width)
+    assert page.requests == [report.as_uri()]
+    assert page.errors == []
+
+
+@pytest.mark.parametrize("width", [1400, 768, 390, 320])
+def test_no_screen_is_too_narrow(page: Page, report: Path, width: int) -> None:
+    page.open(report, width=width)
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
+    assert page.run("document.querySelector('#plot svg').getBoundingClientRect().width") > width / 2
+
+
+def test_light_and_dark_differ(page: Page, report: Path, tmp_path: Path) -> None:
+    look = "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color].join()"
+    page.open(report, dark=False)
+    light, light_picture = page.run(look), page.screenshot(tmp_path / "light.png")
+    page.open(report, dark=True)
+    dark, dark_picture = page.run(look), page.screenshot(tmp_path / "dark.png")
+    assert light == "rgb(247, 247, 245),rgb(29, 33, 37)"
+    assert dark == "rgb(19, 21, 24),rgb(228, 231, 234)"
+    assert light_picture != dark_picture
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_text_has_contrast(page: Page, report: Path, dark: bool) -> None:
+    page.open(report, dark=dark)
+    assert page.run(LOW_CONTRAST) == []
+
+
+def test_the_plot_draws_a_curve_per_task_and_shows_values_under_the_pointer(page: Page, report: Path) -> None:
+    page.open(report)
+    assert page.run("document.querySelectorAll('#plot path.curve').length") == 4
+    assert page.run("document.querySelector('#tag').selectedOptions[0].text") == "eval/mean_return"
+    page.run("document.querySelector('#plot').scrollIntoView({block: 'center'})")
+    x, y = page.run("(({x, y, width, height}) => [x + width * .9, y + height / 2])($('#plot'))".replace("$", BOX))
+    page.move(x, y)
+    shown = page.run("document.querySelector('.tip').innerText")
+    assert "step " in shown
+    assert all(f"seed={seed}" in shown for seed in (0, 1, 2, 4))
+    inside = "[...document.querySelectorAll('.tip *')].every(one => $(one).right <= $(one.closest('.tip')).right)"
+    assert page.run(inside.replace("$", "(element => element.getBoundingClientRect())"))
+    page.move(0, 0)
+    assert page.run("document.querySelector('.tip').hidden")
+
+
+def test_a_click_on_a_name_hides_its_curve_and_another_scalar_is_drawn_when_chosen(page: Page, report: Path) -> None:
+    page.open(report)
+    page.run("document.querySelector('#legend button').click()")
+    assert page.run("document.querySelectorAll('#plot path.curve').length") == 3
+    assert page.run("document.querySelector('#legend button').getAttribute('aria-pressed')") == "false"
+    page.run("document.querySelector('#none').click()")
+    assert page.run("document.querySelectorAll('#plot path.curve').length") == 0
+    page.run("document.querySelector('#all').click()")
+    before = page.run("document.querySelector('#plot path.curve').getAttribute('d')")
+    page.run(
+        "document.querySelector('#tag').value = '1'; document.querySelector('#tag').dispatchEvent(new Event('change'))"
+    )
+    assert page.run("document.querySelector('#plot path.curve').getAttribute('d')") != before
+    assert page.errors == []
+
+
+def test_a_table_is_sorted_by_a_click_on_its_heading(page: Page, report: Path) -> None:
+    page.open(report)
+    page.run("[...document.querySelectorAll('#tasks thead button')].find(one => one.innerText === 'Time').click()")
+    first = "[...document.querySelectorAll('#tasks tbody')].map(one => one.rows[0].cells[0].firstChild.data.trim())"
+    assert page.run(first) == ["seed=5", "seed=4", "seed=3", "seed=0", "seed=2", "seed=1"]
+    page.run(
+        "[...document.querySelectorAll('#tasks thead button')].find(one => one.innerText.startsWith('Time')).click()"
+    )
+    assert page.run(first) == ["seed=1", "seed=2", "seed=0", "seed=3", "seed=4", "seed=5"]
+
+
+def test_hostile_text_does_nothing(page: Page, tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, HOSTILE, job=HOSTILE)
+    run.event(0.0, "run-started")
+    run.attempt(HOSTILE, HOSTILE, 1.0, 2.0, outcome="failed", reason=HOSTILE, tail=[HOSTILE])
+    run.curve(HOSTILE, HOSTILE)
+    ended(run, 4.0, state="failed", exit_code=1, error=HOSTILE)
+    report = write_report(run.write())
+    page.open(report)
+    assert page.run("document.title") == "cartpole-20260921-141320-1a2b · failed"
+    assert page.run("document.images.length") == 0
+    assert HOSTILE in page.run("document.querySelector('#legend').textContent")
+    assert (page.requests, page.errors) == ([report.as_uri()], [])
+
+
+def test_a_hundred_curves_and_a_run_without_any_are_good_pages(page: Page, tmp_path: Path) -> None:
+    many = write_report(smooth(tmp_path / "many", tasks=100).write())
+    page.open(many, width=390)
+    assert page.run("document.querySelectorAll('#plot path.curve').length") == 100
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
+    none = write_report(RecordedRun(tmp_path / "none", "a").write())
+    page.open(none, width=390)
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
+    assert page.errors == []
+
+
+BOX = "(selector => document.querySelector(selector).getBoundingClientRect())"
+
+# Texts with less than WCAG's 4.5 : 1 between their colour and what is painted behind them.
+LOW_CONTRAST = """
+(() => {
+  const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = (colour) => {
+    const [red, green, blue] = parse(colour).slice(0, 3).map((part) => part / 255)
+      .map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
+  const behind = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const colour = getComputedStyle(at).backgroundColor, alpha = parse(colour)[3];
+      if (alpha === undefined || alpha > 0) return colour;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const low = [];
+  for (const element of document.querySelectorAll("body *:not(svg *):not(script):not(style):not(option)")) {
+    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    if (!own || !element.checkVisibility()) continue;
+    const [one, other] = [light(getComputedStyle(element).color), light(behind(element))].sort((a, b) => b - a);
+    const ratio = (one + 0.05) / (other + 0.05);
+    if (ratio < 4.5) low.push(`${element.tagName} "${element.textContent.trim().slice(0, 30)}" ${ratio.toFixed(2)}`);
+  }
+  return low;
+})()
+"""

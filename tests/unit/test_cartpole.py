@@ -1,0 +1,102 @@
+"""The example job: the same seed trains the same policy, interrupted or not."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from trainyard.results.scalars import read_directory
+
+Train = Callable[..., dict[str, Any]]
+JOB = Path(__file__).parents[2] / "jobs" / "cartpole"
+
+
+@pytest.fixture(scope="module")
+def program() -> ModuleType:
+    """Load train.py as Trainyard ships it: a file, not a package."""
+    spec = importlib.util.spec_from_file_location("cartpole_train", JOB / "train.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look themselves up there
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def train(program: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Train:
+    """Return a function that trains a little, in directories of these names, and returns result.json."""
+
+    def run(*flags: str, output: str, checkpoint: str) -> dict[str, Any]:
+        monkeypatch.setenv("TRAINYARD_OUTPUT", str(tmp_path / output))
+        monkeypatch.setenv("TRAINYARD_CHECKPOINT", str(tmp_path / checkpoint))
+        monkeypatch.setattr(sys, "argv", ["train.py", "--episodes", "1", *flags])
+        program.main()
+        found = json.loads((tmp_path / output / "result.json").read_text())
+        return {name: value for name, value in found.items() if name != "seconds"}
+
+    return run
+
+
+def curve(directory: Path) -> dict[str, list[tuple[float, float]]]:
+    """Return what the event files of a directory say."""
+    return {tag: one.points() for tag, one in read_directory(directory, points=1000, tags=10)[""].items()}
+
+
+def test_the_same_seed_trains_the_same_policy(train: Train) -> None:
+    first = train("--seed", "3", "--iterations", "12", output="a", checkpoint="ca")
+    again = train("--seed", "3", "--iterations", "12", output="b", checkpoint="cb")
+    other = train("--seed", "4", "--iterations", "12", output="c", checkpoint="cc")
+    assert first == again
+    assert first["weights"] != other["weights"]
+
+
+def test_a_training_that_was_interrupted_goes_on_as_if_it_had_not_been(train: Train, tmp_path: Path) -> None:
+    whole = train("--iterations", "14", output="whole", checkpoint="cw")
+    train("--iterations", "6", output="first", checkpoint="c")
+    resumed = train("--iterations", "14", output="second", checkpoint="c")
+    assert resumed == whole
+    assert curve(tmp_path / "second") == curve(tmp_path / "whole")
+
+
+def test_it_writes_the_scalars_that_a_report_looks_for(train: Train, tmp_path: Path) -> None:
+    result = train("--iterations", "10", output="o", checkpoint="c")
+    found = curve(tmp_path / "o")
+    assert sorted(found) == ["eval/mean_return", "rollout/longest", "rollout/return", "train/gradient_norm"]
+    assert found["rollout/return"][-1][0] == result["steps"]
+    assert len(found["rollout/return"]) == 10
+
+
+def test_a_checkpoint_is_whole_or_not_there(train: Train, tmp_path: Path) -> None:
+    train("--iterations", "3", "--checkpoint-every", "0", output="o", checkpoint="c")
+    assert [path.name for path in (tmp_path / "c").iterdir()] == ["state.json"]
+    assert json.loads((tmp_path / "c" / "state.json").read_text())["iteration"] == 3
+
+
+def test_it_says_how_it_goes(train: Train, capsys: pytest.CaptureFixture[str]) -> None:
+    train("--iterations", "20", output="o", checkpoint="c")
+    train("--iterations", "20", output="p", checkpoint="c")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("iteration  20 ")
+    assert re.fullmatch(r"(not )?solved: mean return [\d.]+ over 1 episodes, after [\d,]+ steps", lines[1])
+    assert lines[2].startswith("continues after iteration 20 (")
+
+
+def test_without_trainyard_it_writes_to_runs(
+    program: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("TRAINYARD_OUTPUT", raising=False)
+    monkeypatch.delenv("TRAINYARD_CHECKPOINT", raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["train.py", "--seed", "7", "--iterations", "2", "--episodes", "1"])
+    program.main()
+    assert (tmp_path / "runs" / "seed-7" / "result.json").is_file()
+    assert (tmp_path / "runs" / "seed-7" / "checkpoint" / "state.json").is_file()

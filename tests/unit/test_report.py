@@ -1,0 +1,295 @@
+"""The report of a run, from directories of every kind."""
+
+from __future__ import annotations
+
+import json
+import re
+import tracemalloc
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.recorded_run import BEGAN, RecordedRun, ended, eventful, smooth, started
+from trainyard.errors import RequestError
+from trainyard.results.report import write_report
+
+# Attributes that make a browser ask for something.
+LOADING = {"src", "srcset", "poster", "background", "action", "formaction", "ping", "data", "archive", "cite"}
+# Two strong ones end a script or start an element; the last breaks out of an attribute.
+HOSTILE = """</script></pre><script>alert(1)</script><img src=x onerror=alert(2)>"' onmouseover='alert(3)"""
+
+
+class Page(HTMLParser):
+    """A page, parsed: its elements, and its text by section."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._silent = 0
+        self.source = path.read_text(encoding="utf-8")
+        self.feed(self.source)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self.text += " "  # neighbouring cells are words of their own
+        self._silent += tag in ("script", "style")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._silent -= tag in ("script", "style")
+
+    def handle_data(self, data: str) -> None:
+        if not self._silent:
+            self.text += data
+
+    @property
+    def words(self) -> str:
+        """Return the text with every space and line break as one space."""
+        return re.sub(r"\s+", " ", self.text)
+
+    @property
+    def drawing(self) -> dict[str, Any]:
+        """Return what the plot draws."""
+        found = re.search(r'<script type="application/json" id="drawing">(.*?)</script>', self.source, re.DOTALL)
+        assert found
+        return dict(json.loads(found[1]))
+
+    def with_class(self, name: str) -> list[dict[str, str | None]]:
+        """Return the attributes of every element of a class."""
+        return [attributes for _, attributes in self.elements if name in (attributes.get("class") or "").split()]
+
+
+def report(run: RecordedRun) -> Page:
+    return Page(write_report(run.write()))
+
+
+def test_the_header_says_what_ran_where_and_how_it_ended(tmp_path: Path) -> None:
+    words = report(eventful(tmp_path)).words
+    assert "cartpole failed cartpole-20260921-141320-1a2b" in words
+    assert "1 of 6 tasks failed See the last lines below." in words
+    for fact in (
+        "14.0 s in all",
+        "4 tasks succeeded",
+        "1 task failed",
+        "1 task stopped",
+        "8 attempts",
+        "Cluster local (local)",
+        "Git revision daacb131c0ff, with changes that were not committed",
+        "Versions trainyard 0.1.0, python 3.11.9, ray 2.60.0",
+        "Started by ops@laptop",
+        "Command invoke train.dispatch jobs/cartpole",
+        "Started 2026-09-21 14:13:20 UTC",
+    ):
+        assert fact in words
+
+
+def test_a_page_asks_for_nothing(tmp_path: Path) -> None:
+    page = report(eventful(tmp_path))
+    for tag, attributes in page.elements:
+        assert not LOADING & attributes.keys(), tag
+        if tag == "link":
+            assert attributes == {"rel": "icon", "href": "data:,"}
+        elif "href" in attributes:
+            assert re.match(r"#|logs/|events\.jsonl", attributes["href"] or "")
+    assert "url(#hatch)" in page.source
+    assert not re.search(r"@import|url\((?!#)", page.source)
+    (policy,) = (one["content"] or "" for _, one in page.elements if "http-equiv" in one)
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-")
+
+
+def test_the_timeline_shows_every_attempt_and_tells_the_kinds_apart_by_shape(tmp_path: Path) -> None:
+    page = report(eventful(tmp_path))
+    kinds = sorted((one["class"] or "").split()[1] for one in page.with_class("bar"))
+    samples = ["failed", "lost", "stopped", "succeeded", "timeout"]
+    assert kinds == sorted(["failed", "lost", "stopped", "timeout", *["succeeded"] * 4, *samples])
+    marks = {one["href"] for one in page.with_class("mark")}
+    assert marks == {"#failed", "#lost", "#stopped", "#timeout", "#restored"}
+
+
+def test_a_restored_attempt_says_which_checkpoint_it_continued(tmp_path: Path) -> None:
+    words = report(eventful(tmp_path)).words
+    assert "seed=1, attempt 1 on cpu-1 lost after 5.4 s node cpu-1 died 2 checkpoints, the last after 4.0 s" in words
+    assert "seed=1, attempt 2 on cpu-0 succeeded after 5.0 s continued from the last checkpoint of attempt 1" in words
+
+
+def test_failures_come_with_their_last_lines_and_their_log(tmp_path: Path) -> None:
+    page = report(eventful(tmp_path))
+    assert "seed=2 attempt 1 on cpu-0: exit code 1 (a later attempt succeeded)" in page.words
+    assert "ValueError: bad <shape>" in page.text
+    assert "seed=3 attempt 1 on head: longer than 6 s iteration 20 iteration 40" in page.words
+    assert any(attributes.get("href") == "logs/seed%3D2.1.log" for _, attributes in page.elements)
+
+
+def test_a_task_is_shown_with_what_it_took_and_where_its_curve_ended(tmp_path: Path) -> None:
+    words = report(eventful(tmp_path)).words
+    assert "Exit eval/mean_return Log" in words
+    assert re.search(r"seed=1 2 attempts succeeded cpu-0 10\.4 s 4\.5 s 150\.0 MiB 0 4\d\d", words)
+
+
+def test_the_curves_of_all_tasks_are_in_one_plot(tmp_path: Path) -> None:
+    drawing = report(eventful(tmp_path)).drawing
+    assert drawing["tags"] == ["eval/mean_return", "rollout/return", "train/gradient_norm"]
+    assert drawing["first"] == 0
+    assert [one["name"] for one in drawing["series"]] == ["seed=0", "seed=1", "seed=2", "seed=4"]
+
+
+@pytest.mark.parametrize(
+    ("tags", "first"),
+    [
+        (["train/loss", "rollout/ep_rew_mean"], "rollout/ep_rew_mean"),
+        (["rollout/ep_rew_mean", "eval/mean_reward"], "eval/mean_reward"),
+        (["time/fps", "train/loss"], "train/loss"),
+        (["b", "a"], "a"),
+    ],
+)
+def test_the_plot_begins_with_the_scalar_that_matters_most(tmp_path: Path, tags: list[str], first: str) -> None:
+    run = RecordedRun(tmp_path, "t")
+    run.curve("t", *tags, steps=3)
+    drawing = report(run).drawing
+    assert drawing["tags"][drawing["first"]] == first
+
+
+def test_smoke_results_are_a_table(tmp_path: Path) -> None:
+    words = report(eventful(tmp_path)).words
+    assert "transfer cpu-0 passed 412 MB/s to cpu-1 0.20 s" in words
+    assert "gpus cluster skipped no GPUs declared" in words
+
+
+def test_a_failed_smoke_test_says_what_to_do(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, "seed=0")
+    run.event(0.0, "run-started")
+    wanted = {"name": "nodes", "node": None, "ok": False, "detail": "2 of 3 nodes", "hint": "invoke cluster.up"}
+    run.event(1.0, "check", **wanted, seconds=5.0, skipped=False)
+    run.event(1.1, "gate", ok=False, seconds=1.1)
+    ended(run, 1.2, state="failed", exit_code=5, error="the smoke test failed: nodes: 2 of 3 nodes")
+    words = report(run).words
+    assert "Smoke test failed 1.1 s" in words
+    assert "nodes cluster failed 2 of 3 nodes invoke cluster.up 5.0 s" in words
+    assert "No attempt has begun." in words
+
+
+def test_both_files_are_shown_as_resolved(tmp_path: Path) -> None:
+    text = report(eventful(tmp_path)).text
+    assert 'command: [python, train.py, --seed, "{seed}"]' in text
+    assert "- {name: cpu, count: 2, cpus: 2}" in text
+
+
+def test_a_run_that_goes_on_says_so(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, "seed=0", "seed=1")
+    started(run)
+    run.event(1.0, "attempt-started", task="seed=0", attempt=1, node="cpu-0", node_id="x", gpus=[])
+    run.event(7.5, "checkpoint", task="seed=0", attempt=1, bytes=10, files=1)
+    page = report(run)
+    assert "The run goes on: this is how it stood at 2026-09-21 14:13:27 UTC." in page.words
+    assert "7.5 s so far" in page.words
+    assert "seed=0, attempt 1 on cpu-0 running for 6.5 s" in page.words
+
+
+def test_a_run_of_which_nothing_is_known_yet_has_a_page(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, git=None, versions={}, user=None, host=None, command=[], job=None)
+    for name in ("job.yaml", "cluster.yaml", "events.jsonl"):
+        (run.path / name).unlink(missing_ok=True)
+    words = Page(write_report(run.path)).words
+    assert "smoke test waiting" in words
+    for said in (
+        "No TensorBoard event files came back.",
+        "No task was started.",
+        "No attempt has begun.",
+        "No smoke test was run.",
+        "The resolved files are not in this directory.",
+    ):
+        assert said in words
+
+
+def test_a_torn_last_event_is_left_out(tmp_path: Path) -> None:
+    run = smooth(tmp_path)
+    path = run.write()
+    whole = run.directory.events.read_bytes()
+    run.directory.events.write_bytes(whole[:-20])
+    assert "The run goes on" in Page(write_report(path)).words
+
+
+def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RequestError) as error:
+        write_report(tmp_path)
+    assert str(error.value) == f"there is no run in {tmp_path}\n  -> See `invoke train.list`."
+
+
+def test_hostile_text_stays_text(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, HOSTILE, job=HOSTILE, user=HOSTILE, command=[HOSTILE])
+    run.event(0.0, "run-started")
+    run.event(0.1, "note", text=HOSTILE)
+    run.event(
+        0.2, "check", name=HOSTILE, node=HOSTILE, ok=False, detail=HOSTILE, hint=HOSTILE, seconds=1, skipped=False
+    )
+    run.attempt(HOSTILE, HOSTILE, 1.0, 2.0, outcome="failed", reason=HOSTILE, tail=[HOSTILE, "<b>bold</b>"])
+    run.curve(HOSTILE, "</script><script>alert(4)</script>")
+    ended(run, 4.0, state="failed", exit_code=1, error=HOSTILE)
+    for name in ("job.yaml", "cluster.yaml"):
+        (run.path / name).write_text(HOSTILE)
+    page = report(run)
+    scripts = [attributes for tag, attributes in page.elements if tag == "script"]
+    assert scripts == [{"type": "application/json", "id": "drawing"}, {}]
+    assert not [one for tag, one in page.elements if tag in ("img", "b", "iframe") and one]
+    assert not [one for _, one in page.elements if any(name.startswith("on") for name in one)]
+    assert page.text.count(HOSTILE) >= 10
+
+
+def test_bytes_terminal_codes_and_reversed_text_do_not_reach_the_page(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, "t")
+    tail = ["\x1b[31mred\x1b[0m", "half \udcff\udc80 bytes", "a\x00b", "gnp.\u202eexe", "\x1b]0;title\x07after"]
+    run.event(0.0, "run-started")
+    run.event(1.0, "attempt-started", task="t", attempt=1, node="n")
+    fields = {"task": "t", "attempt": 1, "node": "n", "seconds": 1.0, "outcome": "failed", "exit_code": 1}
+    run.event(2.0, "attempt-ended", **fields, tail=tail)
+    text = report(run).text
+    assert "red\nhalf \ufffd\ufffd bytes\na\ufffdb\ngnp.\ufffdexe\nafter" in text
+
+
+def test_a_report_is_replaced_and_leaves_no_parts(tmp_path: Path) -> None:
+    path = smooth(tmp_path).write()
+    before = {entry.name for entry in path.iterdir()}
+    write_report(path)
+    write_report(path)
+    assert {entry.name for entry in path.iterdir()} == before | {"report.html"}
+
+
+def test_ten_thousand_tasks_make_a_small_page_in_little_memory(tmp_path: Path) -> None:
+    names = [f"index={index}" for index in range(10_000)]
+    run = RecordedRun(tmp_path, *names)
+    run.event(0.0, "run-started")
+    with run.directory.events.open("w") as file:
+        for number, name in enumerate(names):
+            common = {"task": name, "attempt": 1, "node": f"cpu-{number % 4}"}
+            failed = number % 100 == 99
+            end = {"seconds": 0.05, "outcome": "failed" if failed else "succeeded", "exit_code": int(failed)}
+            tail = {"tail": [f"line {line} of {name}" for line in range(20)]}
+            start = {"seq": 3 * number, "time": BEGAN + number / 100, "event": "attempt-started"}
+            for event in (
+                start | common,
+                start | common | end | tail | {"event": "attempt-ended"},
+                start | {"event": "task-ended", "task": name, "state": "failed" if failed else "succeeded"},
+            ):
+                file.write(json.dumps(event) + "\n")
+    tracemalloc.start()
+    page = Page(write_report(run.path))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(page.source) < 1_500_000
+    assert peak < 100 * 2**20
+    assert "What went wrong 100 attempts The first 60 of 100. By reason: 100 × exit code 1" in page.words
+    assert "397 of 10,000 tasks: the first ones, and those that failed" in page.words
+    assert "cpu-3 2,500 attempts, up to " in page.words
+    assert "Tasks 10,000" in page.words
+
+
+def test_the_number_of_curves_is_bounded(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, *(f"t={index}" for index in range(200)))
+    for index in range(200):
+        run.curve(f"t={index}", steps=5)
+    page = report(run)
+    assert len(page.drawing["series"]) == 150
+    assert "The curves of 50 more tasks are not shown." in page.words
