@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.dispatch import plan, run
-from trainyard.dispatch.follow import Screen
+from trainyard.dispatch.follow import Interruption, Screen
 from trainyard.dispatch.interrupts import Interrupts
 from trainyard.dispatch.launch import Cargo
 from trainyard.dispatch.outcome import Outcome, interrupted, outcome_of

@@ -37,12 +37,14 @@ class Fetcher:
         self._note = note
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="fetch")
         self._failed: list[OutsideError] = []
+        self._begun: set[str] = set()
 
     def fetch(self, node_id: str, task: Task) -> None:
         """Begin to fetch a task's outputs, if it left any that are not here yet."""
         archive = task.output
-        if archive is None or self._run.outputs(task.name).exists():
+        if archive is None or task.name in self._begun or self._run.outputs(task.name).exists():
             return
+        self._begun.add(task.name)
         if archive["bytes"] >= _WORTH_A_LINE:
             self._note(f"{task.name}: fetching {archive['bytes'] / 1e6:.0f} MB of outputs")
         future = self._pool.submit(

@@ -21,12 +21,15 @@ from trainyard.seams.ray_types import Job
 # Without any answer for so long, the cluster is given up (design: a clear error within 30 s).
 GIVE_UP_AFTER = 20.0
 ASK_EVERY = 2.0
-# What a runner wrote before it died has arrived when nothing came for so long after Ray noticed its end.
-SETTLED_AFTER = 1.5
-# What there is of a stream comes without a pause that long.
-CAUGHT_UP_AFTER = 0.7
+# Ray may notice a runner's end before its last lines can be read.
+SETTLED_AFTER = 0.5
+# A run that Ray has not placed on a node by then has nothing to show.
+CAUGHT_UP_WITHIN = 2.0
 # A run that was told to stop has this long: the runner's grace, Ray's SIGKILL, and the way of the news.
 STOP_WITHIN = 25.0
+
+# How the command ends that Ray prints into the log of its job before it runs it (launch.py).
+_SUBMITTED = "' python3 -c "
 
 Ending = Literal["ended", "left", "not-stopped"]
 
@@ -126,10 +129,9 @@ class Follower:
         return "ended"
 
     def _caught_up(self) -> bool:
-        reader = self._reader
-        if reader is None:
-            return time.monotonic() > self._began + SETTLED_AFTER
-        return reader.idle and time.monotonic() > max(self._began, reader.last_bytes) + CAUGHT_UP_AFTER
+        if self._reader is None:
+            return time.monotonic() > self._began + CAUGHT_UP_WITHIN
+        return self._reader.has_read_all_of(self._began) or self._reader.problem is not None
 
     def _take(self) -> None:
         """Take in what the reader has."""
@@ -165,9 +167,6 @@ class Follower:
         if self._lost:
             self._lost = False
             self._watch.screen.note("connected again")
-            # The old connection may be dead without saying so.
-            if self._reader:
-                self._reader.reconnect()
         if self._reader is None and job and job.node_id:
             self._node_id = job.node_id
             watch = self._watch
@@ -194,12 +193,10 @@ class Follower:
         now = time.monotonic()
         self._ended_at = self._ended_at or now
         reader = self._reader
-        if reader is None:
-            settled = True
-        elif reader.problem:
+        settled = reader is None or reader.has_read_all_of(self._ended_at + SETTLED_AFTER)
+        if reader and reader.problem:
+            # The node that holds the stream may have gone with the runner.
             settled = now > self._ended_at + GIVE_UP_AFTER / 2
-        else:
-            settled = reader.idle and now > max(self._ended_at, reader.last_bytes) + SETTLED_AFTER
         if not settled:
             # Ask again soon: everything hangs on this now.
             self._asked = now - ASK_EVERY + 0.3
@@ -229,13 +226,15 @@ def _obituary(job: Job | None) -> str:
     if job is None:
         return "the cluster does not know this run any more: was it made anew?"
     code = "" if job.exit_code is None else f", exit code {job.exit_code}"
-    return f"the runner died (Ray says {job.status}{code}: {job.message.strip()[:300]})"
+    # Ray puts the end of the log into its message; that is shown below, with the program's own text left out.
+    message = (job.message.strip().splitlines() or [""])[0].split(", last available logs")[0]
+    return f"the runner died (Ray says {job.status}{code}: {message[:300]})"
 
 
 def _last_words(ray: RayApi, run: str) -> str | None:
     """Return the end of what the runner's process itself printed."""
     try:
-        lines = ray.job_log(run).strip().splitlines()
+        lines = ray.job_log(run).split(_SUBMITTED)[-1].strip().splitlines()
     except OutsideError:
         return None
     return "the runner's last lines:\n" + "\n".join(f"     {line[:300]}" for line in lines[-12:]) if lines else None

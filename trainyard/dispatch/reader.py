@@ -1,44 +1,51 @@
-"""Read a run's stream from the cluster: line by line, over lost connections, without a gap."""
+"""Read a run's stream from the cluster: line by line, over lost connections, without a gap.
+
+Ray's log route knows no offset, but it can send the last lines of a file: enough when every line has a number.
+"""
 
 from __future__ import annotations
 
 import json
 import queue
+import re
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 
 from trainyard_runner import names
 
 from trainyard.errors import OutsideError
-from trainyard.seams.ray_api import FileMissingError, LiveFile, RayApi
+from trainyard.seams.ray_api import FileMissingError, RayApi
 
 # Batches of lines that wait for whoever shows them; a chunk is 64 KiB, so that this bounds the memory.
 _BATCHES = 64
-_RETRY_FIRST = 0.2
-_RETRY_LAST = 2.0
-_MISSING = 0.1
+# How long to wait before the next question, in seconds: little while something comes, more and more while not.
+_SOON, _LATE = 0.1, 0.5
+_SILENCE = 15.0
+# So many lines are asked for again when few were new the last time; a wrong guess only costs one more question.
+_FEW = 8
+_SEQ = re.compile(rb'\{"seq": ?([0-9]+)')
 
 
 class StreamReader:
-    """Reads in a thread; `lines` gives batches in order.
-
-    A lost connection is made again, with back-off; a segment is then read again from its beginning, and as many bytes
-    are skipped as were handed out before (Ray's log route has no offset).
-    """
+    """Reads in a thread; `lines` gives batches in order."""
 
     def __init__(self, ray: RayApi, run: str, node_id: str, *, segment: int) -> None:
         self._ray = ray
         self._directory = names.run_directory(run)
         self._node_id = node_id
         self._segment = segment
+        # Of the current segment: how many bytes were handed out, and the number of the last line.
         self._handed_out = 0
+        self._last_seq = -1
+        self._guess: int | None = None
         self._batches: queue.Queue[list[bytes]] = queue.Queue(_BATCHES)
-        self._live: LiveFile | None = None
         self._stopped = threading.Event()
-        self._retry = _RETRY_FIRST
         self.problem: OutsideError | None = None
-        self.last_contact = self.last_bytes = time.monotonic()
+        self.last_contact = time.monotonic()
+        # When the last question was asked whose answer was that there is nothing new.
+        self.nothing_new_at = 0.0
         self._thread = threading.Thread(target=self._read, name=f"stream of {run}", daemon=True)
         self._thread.start()
 
@@ -49,72 +56,99 @@ class StreamReader:
         except queue.Empty:
             return []
 
-    @property
-    def idle(self) -> bool:
-        """Say whether everything that was read has been taken."""
-        return self._batches.empty()
-
-    def reconnect(self) -> None:
-        """Drop a connection that may be dead without saying so."""
-        if self._live:
-            self._live.cut()
+    def has_read_all_of(self, moment: float) -> bool:
+        """Say whether everything that was written before a moment has been taken."""
+        return self.nothing_new_at > moment and self._batches.empty()
 
     def close(self) -> None:
         """Stop reading."""
         self._stopped.set()
-        self.reconnect()
 
     def _read(self) -> None:
+        pause = _SOON
         while not self._stopped.is_set():
+            asked = time.monotonic()
+            news = 0
             try:
-                with self._ray.live_file(self._node_id, self._filename()) as live:
-                    self._live = live
-                    self._take(live)
+                news = self._ask()
             except FileMissingError:
                 # The runner has not written it yet.
                 self._contact()
-                self._stopped.wait(_MISSING)
             except OutsideError as error:
                 self.problem = error
-                self._stopped.wait(self._retry)
-                self._retry = min(_RETRY_LAST, self._retry * 2)
-            finally:
-                self._live = None
+                pause = min(_LATE, pause * 2)
+                self._stopped.wait(pause)
+                continue
+            if not news:
+                self.nothing_new_at = asked
+            pause = _SOON if news else min(_LATE, pause * 1.3)
+            if not news or not self._behind():
+                self._stopped.wait(pause)
 
-    def _filename(self) -> str:
-        return f"{self._directory}/{names.segment(self._segment)}"
+    def _behind(self) -> bool:
+        """Say whether a new segment was just begun: there is more already."""
+        return self._handed_out == 0
 
-    def _take(self, live: LiveFile) -> None:
-        """Hand out whole lines until the segment says where it continues, or the connection ends."""
-        skip, rest = self._handed_out, b""
-        for chunk in live.chunks:
+    def _ask(self) -> int:
+        """Hand out what is new in the current segment; return how many lines that were."""
+        number = self._segment
+        filename = f"{self._directory}/{names.segment(number)}"
+        known, guess = self._handed_out, self._guess if self._handed_out else None
+        news = 0
+        with self._ray.file(self._node_id, filename, last_lines=guess, silence=_SILENCE) as chunks:
+            for lines in self._whole_lines(chunks, skip=0 if guess else known):
+                if guess:
+                    fresh = self._after_last(lines)
+                    if fresh is None:
+                        # More came than was guessed: read the segment from its beginning, now.
+                        self._guess = None
+                        return self._ask()
+                    lines = fresh
+                news += len(lines)
+                if lines and self._hand_out(lines):
+                    break
+        self._guess = max(_FEW, 2 * news)
+        return news
+
+    def _whole_lines(self, chunks: Iterator[bytes], *, skip: int) -> Iterator[list[bytes]]:
+        rest = b""
+        for chunk in chunks:
             self._contact()
-            self.last_bytes = self.last_contact
             skipped = min(skip, len(chunk))
             skip -= skipped
             rest += chunk[skipped:]
             end = rest.rfind(b"\n") + 1
-            if end == 0:
-                continue
-            lines, rest = rest[:end].splitlines(keepends=True), rest[end:]
-            self._hand_out(lines)
-            self._handed_out += end
-            if _continues(lines[-1]):
-                self._segment, self._handed_out = self._segment + 1, 0
-                return
+            if end:
+                yield rest[:end].splitlines(keepends=True)
+                rest = rest[end:]
             if self._stopped.is_set():
                 return
-        # The stream has no end of its own: Ray, or something between, closed it.
-        self._stopped.wait(self._retry)
 
-    def _hand_out(self, lines: list[bytes]) -> None:
+    def _after_last(self, lines: list[bytes]) -> list[bytes] | None:
+        """Return the lines that were not handed out yet; None if some between are missing."""
+        first = _seq(lines[0])
+        return lines[max(0, self._last_seq + 1 - first) :] if first <= self._last_seq + 1 else None
+
+    def _hand_out(self, lines: list[bytes]) -> bool:
+        """Give lines to whoever takes them; return whether the segment ends with them."""
         while not self._stopped.is_set():
             with suppress(queue.Full):
                 self._batches.put(lines, timeout=0.5)
-                return
+                break
+        self._handed_out += sum(map(len, lines))
+        self._last_seq = _seq(lines[-1])
+        if _continues(lines[-1]):
+            self._segment, self._handed_out = self._segment + 1, 0
+            return True
+        return False
 
     def _contact(self) -> None:
-        self.problem, self._retry, self.last_contact = None, _RETRY_FIRST, time.monotonic()
+        self.problem, self.last_contact = None, time.monotonic()
+
+
+def _seq(line: bytes) -> int:
+    found = _SEQ.match(line)
+    return int(found[1]) if found else int(json.loads(line)["seq"])
 
 
 def _continues(line: bytes) -> bool:

@@ -17,7 +17,7 @@ JSON = "Print one JSON document on stdout; everything else goes to stderr."
     help={
         "job_dir": "Directory that holds job.yaml, or a bare name of jobs/.",
         "file": "Cluster file, or a bare name of clusters/ (default: $TRAINYARD_CLUSTER, else local).",
-        "set_": "Set one value of the job file, PATH=VALUE, or of the cluster file, cluster.PATH=VALUE; may be repeated.",
+        "set_": "Set one value of the job file, PATH=VALUE, or of the cluster file, cluster.PATH=VALUE; repeatable.",
         "wait": "With --no-wait: leave as soon as the run has begun.",
         "skip_smoke": "Start without the smoke gate.",
         "backend": "Use another backend than the file names.",
