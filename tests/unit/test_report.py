@@ -218,6 +218,16 @@ def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
     assert str(error.value) == f"there is no run in {tmp_path}\n  -> See `invoke train.list`."
 
 
+def test_an_attempt_shows_its_gpus(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, "seed=0")
+    run.event(0.0, "run-started")
+    run.event(1.0, "attempt-started", task="seed=0", attempt=1, node="gpu-0", node_id="x", gpus=["0", "3"])
+    run.event(2.0, "note", text="seed=0: not brought back")
+    words = report(run).words
+    assert "seed=0, attempt 1 on gpu-0, GPU 0, 3 running for 1.0 s" in words
+    assert "seed=0: not brought back" in words
+
+
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
     run = RecordedRun(tmp_path, HOSTILE, job=HOSTILE, user=HOSTILE, command=[HOSTILE])
     run.event(0.0, "run-started")

@@ -47,6 +47,7 @@ class Story:
     uses: dict[Key, Use] = field(default_factory=dict)
     saved: dict[Key, Saved] = field(default_factory=dict)
     restored: dict[Key, Saved] = field(default_factory=dict)
+    gpus: dict[Key, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     _newest: dict[str, Saved] = field(default_factory=dict)  # by task
 
@@ -71,8 +72,19 @@ class Story:
         elif kind == "checkpoint":
             count = self.saved[key].count + 1 if key in self.saved else 1
             self.saved[key] = self._newest[key[0]] = Saved(key[1], float(event["time"]), count)
-        elif key[0] in self._newest:
+        else:
+            self._started(key, event)
+
+    def where(self, task: str, attempt: Attempt) -> str:
+        """Return the node of an attempt, and its GPUs if it had any."""
+        gpus = self.gpus.get((task, attempt.number))
+        return f"{attempt.node or 'no node'}, GPU {gpus}" if gpus else attempt.node or ""
+
+    def _started(self, key: Key, event: Mapping[str, Any]) -> None:
+        if key[0] in self._newest:
             self.restored[key] = self._newest[key[0]]
+        if event.get("gpus"):
+            self.gpus[key] = ", ".join(map(str, event["gpus"]))
 
 
 def read(directory: Path) -> Story:

@@ -109,12 +109,10 @@ def failures(story: Story) -> Failures:
 
 
 def checks(story: Story) -> tuple[list[Check], int]:
-    """Return the smoke test's results, failed ones first if they are too many, and how many are left out."""
+    """Return the smoke test's results, failed ones first, and how many are left out."""
     found = [_check(event) for event in story.state.checks]
-    if len(found) <= _MOST_CHECKS:
-        return found, 0
     found.sort(key=lambda check: check.state != "failed")
-    return found[:_MOST_CHECKS], len(found) - _MOST_CHECKS
+    return found[:_MOST_CHECKS], max(0, len(found) - _MOST_CHECKS)
 
 
 def _task(story: Story, task: Task, final: float | None) -> TaskRows:
@@ -143,7 +141,7 @@ def _attempt(story: Story, task: Task, attempt: Attempt) -> Row:
     return Row(
         f"attempt {attempt.number}",
         timeline.kind(attempt),
-        attempt.node or "",
+        story.where(task.name, attempt),
         attempt.seconds if attempt.seconds is not None else story.ended_at(attempt) - attempt.started,
         attempt.exit_code,
         use.cpu_seconds,
@@ -159,7 +157,7 @@ def _failure(story: Story, task: Task, attempt: Attempt, kind: str) -> Failure:
     return Failure(
         task.name,
         attempt.number,
-        attempt.node or "",
+        story.where(task.name, attempt),
         kind,
         reason,
         tail,

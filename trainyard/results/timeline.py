@@ -170,7 +170,7 @@ def _bar(story: Story, one: _Placed, row: int, scale: _Scale) -> Bar:
 def _title(story: Story, one: _Placed) -> str:
     attempt = one.attempt
     lines = [
-        f"{one.task.name}, attempt {attempt.number} on {attempt.node or 'no node'}",
+        f"{one.task.name}, attempt {attempt.number} on {story.where(one.task.name, attempt) or 'no node'}",
         f"{one.kind} after {formats.duration(one.end - one.start)}"
         if attempt.outcome
         else f"running for {formats.duration(one.end - one.start)}",
