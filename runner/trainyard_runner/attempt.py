@@ -72,6 +72,7 @@ class Attempt:
             self._order["command"],
             directory=self._place.directory,
             environment=environment(self._order, self._place, inherited=dict(os.environ), gpus=self._gpus),
+            scratch=self._place.root,
             mark=f"TRAINYARD_ATTEMPT_ID={attempt_id(self._order)}",
         )
         if child.refused is not None:

@@ -74,8 +74,14 @@ def connected_guard() -> GuardLink:
 class Child:
     """One command under the guard; `output` reads what it prints."""
 
-    def __init__(self, command: list[str], *, directory: Path, environment: dict[str, str], mark: str) -> None:
-        """Start the command. `mark` ("NAME=value", part of its environment) finds its processes if the guard dies."""
+    def __init__(
+        self, command: list[str], *, directory: Path, environment: dict[str, str], mark: str, scratch: Path
+    ) -> None:
+        """Start the command.
+
+        `mark` ("NAME=value", part of its environment) finds its processes if the guard dies; `scratch` is what the
+        guard removes if this worker dies.
+        """
         self._mark = mark
         self.guard = connected_guard()
         self.output, theirs = os.pipe()
@@ -83,7 +89,9 @@ class Child:
         with contextlib.suppress(AttributeError, OSError):  # Linux has it; a low limit of the system may forbid it
             fcntl.fcntl(self.output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         try:
-            self.guard.send({"argv": command, "cwd": str(directory), "env": environment}, theirs)
+            self.guard.send(
+                {"argv": command, "cwd": str(directory), "env": environment, "scratch": str(scratch)}, theirs
+            )
             answer = self.guard.receive()
         except ConnectionError:
             answer = None

@@ -19,10 +19,7 @@ def room(tasks: Sequence[Task], gate: Gate, alive: Sequence[Node], *, together: 
     places = [*alive, *_later(gate)]
     for task in {task.shape: task for task in tasks}.values():
         if not nodes.slots(task, places):
-            where = (
-                f" on {task.node_name or 'group ' + str(task.node_group)}" if task.node_name or task.node_group else ""
-            )
-            detail = f"task {task.name!r} asks for {describe(task)}{where}; the largest node has {_largest(places)}"
+            detail = f"task {task.name!r} asks for {describe(task)}; the largest node has {_largest(places)}"
             return Check("room", None, False, detail, hint=_HINT)
     if together and not _fits_together(tasks, places):
         detail = f"{len(tasks)} tasks that run together do not fit on {len(places)} nodes at once"
@@ -35,7 +32,10 @@ def describe(task: Task) -> str:
     asked = [f"{task.cpus:g} CPUs"]
     asked += [f"{task.gpus:g} GPUs"] if task.gpus else []
     asked += [f"{task.memory / 2**30:.1f} GiB"] if task.memory else []
-    return ", ".join(asked)
+    place = (
+        f" on node {task.node_name}" if task.node_name else f" in group {task.node_group}" if task.node_group else ""
+    )
+    return ", ".join(asked) + place
 
 
 def _later(gate: Gate) -> list[Node]:
@@ -63,4 +63,6 @@ def _fits_together(tasks: Sequence[Task], places: Sequence[Node]) -> bool:
 
 
 def _largest(places: Sequence[Node]) -> str:
-    return f"{max((n.resources.get('CPU', 0) for n in places), default=0):g} CPUs, {max((n.gpus for n in places), default=0):g} GPUs"
+    cpus = max((node.resources.get("CPU", 0) for node in places), default=0)
+    gpus = max((node.gpus for node in places), default=0)
+    return f"{cpus:g} CPUs, {gpus:g} GPUs"

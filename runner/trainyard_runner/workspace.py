@@ -18,7 +18,7 @@ class Workspace:
     """The directories of one attempt, on the node where it runs."""
 
     def __init__(self, home: Path, order: Order) -> None:
-        parent = home / "work" / order["run"]
+        parent = home / "work"
         parent.mkdir(parents=True, exist_ok=True)
         prefix = f"{names.file_stem(order['task'])[:60]}.{order['attempt']}."
         self.root = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
@@ -47,8 +47,6 @@ class Workspace:
                 with contextlib.suppress(OSError):
                     Path(directory).chmod(0o700)
             shutil.rmtree(self.root, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            self.root.parent.rmdir()
 
 
 def environment(order: Order, place: Workspace, *, inherited: dict[str, str], gpus: list[str]) -> dict[str, str]:
