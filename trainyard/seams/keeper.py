@@ -29,6 +29,8 @@ from trainyard.seams import processes
 PR_SET_CHILD_SUBREAPER = 36
 # Without its raylet a node is no node; without the GCS there is no cluster.
 VITAL = frozenset({"raylet", "gcs_server"})
+# Starts the line in the node's log that says which of them ended.
+DIED = "keeper: ended while the node was starting: "
 
 
 class _AskedToEndError(Exception):
@@ -40,9 +42,9 @@ def main(record: Path, command: list[str]) -> int:
     _adopt_orphans()
     signal.signal(signal.SIGTERM, _ask)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    if not _named_in(record, seconds=10.0):
-        return 1
     try:
+        if not _named_in(record, seconds=10.0):
+            return 1
         code = _wait_for(subprocess.Popen(command, stdin=subprocess.DEVNULL).pid)
         if code == 0:
             _stay_while_alive()
@@ -77,22 +79,24 @@ def _named_in(record: Path, *, seconds: float) -> bool:
 
 
 def _wait_for(pid: int) -> int:
-    """Return the exit code of `ray start`, reaping whatever else ends meanwhile."""
+    """Return the exit code of `ray start`; it would wait 45 s for a GCS that has long died, so we look ourselves."""
+    launcher = psutil.Process(pid)
     while True:
-        ended, status = os.wait()
-        if ended == pid:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
             return os.waitstatus_to_exitcode(status)
+        for child in launcher.children():
+            if child.name() in VITAL and child.status() == psutil.STATUS_ZOMBIE:
+                print(f"{DIED}{child.name()}", flush=True)
+                return 1
+        time.sleep(0.2)
 
 
 def _stay_while_alive() -> None:
-    vital = [process for process in map(processes.identify, _vital_pids()) if process]
+    vital = [process for process in _mine() if psutil.Process(process.pid).name() in VITAL]
     while vital and all(map(processes.alive, vital)):
         _reap()
         time.sleep(0.25)
-
-
-def _vital_pids() -> list[int]:
-    return [one.pid for one in _mine() if psutil.Process(one.pid).name() in VITAL]
 
 
 def _mine() -> frozenset[processes.ProcessId]:

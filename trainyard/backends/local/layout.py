@@ -131,12 +131,12 @@ def node_environment(
     auth = {"RAY_AUTH_MODE": "disabled"}
     if plan.auth == "token":
         auth = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token_file)}
+    wanted = {**kept, **dict(plan.env)}
     return {
-        **kept,
-        **dict(plan.env),
+        **wanted,
         **auth,
         processes.MARKER: marker,
-        "PATH": f"{programs}:{environ.get('PATH', '/usr/bin:/bin')}",
+        "PATH": f"{programs}:{wanted.get('PATH', '/usr/bin:/bin')}",
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         "RAY_JOB_STOP_WAIT_TIME_S": str(JOB_STOP_SECONDS),
         "RAY_RUNTIME_ENV_URI_PIN_EXPIRATION_S": str(PACKAGE_SECONDS),

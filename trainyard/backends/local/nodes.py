@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,10 +14,13 @@ from trainyard.backends.local.records import ClusterFiles, NodeRecord
 from trainyard.errors import LeftoverError, OutsideError
 from trainyard.seams import processes
 
-# Programs of their own, run by their path.
+# Programs of their own, run by their path; DIED is what the keeper prints when a daemon ended.
+DIED = "keeper: ended while the node was starting: "
 KEEPER = Path(processes.__file__).with_name("keeper.py")
 LAUNCHER = Path(processes.__file__).with_name("ray_launcher.py")
 TAIL_LINES = 6
+# "/path/gcs_server(+0x3609c4) [0x55c3d16d29c4] ray::gcs::GcsServer::GetStorageType()"
+_STACK_FRAME = re.compile(r"\[0x[0-9a-f]+\]|\*\*\* StackTrace")
 
 
 @dataclass(frozen=True)
@@ -104,21 +108,24 @@ def refuse_dead(files: ClusterFiles) -> None:
     alive = running(recorded)
     for name in recorded:
         if name not in alive:
+            path, said = last_words(files, name)
             raise OutsideError(
-                f"{name} ended while it was starting:\n{_indented(last_words(files, name))}",
-                where=str(files.node_log(name)),
+                f"{name} ended while it was starting; its last words:\n" + "\n".join(f"    {line}" for line in said),
+                where=str(path),
                 hint="Repeat `invoke cluster.up` once the cause is gone: it replaces this node.",
             )
 
 
-def last_words(files: ClusterFiles, name: str) -> list[str]:
-    """Return the last lines of what a node said: of its raylet if it came that far, else of `ray start`."""
+def last_words(files: ClusterFiles, name: str) -> tuple[Path, list[str]]:
+    """Return the last lines of what a node said, and where: of the daemon that ended, or else of `ray start`."""
     started = _lines(files.node_log(name))
+    died = [line.removeprefix(DIED) for line in started if line.startswith(DIED)]
+    daemons = died or (["gcs_server", "raylet"] if any("Ray runtime started" in line for line in started) else [])
     logs = files.node_temp(name) / "session_latest" / "logs"
-    if any("Ray runtime started" in line for line in started):
-        later = [line for file in ("gcs_server.out", "raylet.out", "raylet.err") for line in _lines(logs / file)]
-        started = later or started
-    return started[-TAIL_LINES:] or ["(it said nothing)"]
+    for path in (logs / f"{daemon}{ending}" for daemon in daemons for ending in (".err", ".out")):
+        if said := _lines(path):
+            return path, said[-TAIL_LINES:]
+    return files.node_log(name), started[-TAIL_LINES:] or ["(it said nothing)"]
 
 
 def _end_all(recorded: list[NodeRecord], marker: str) -> frozenset[processes.ProcessId]:
@@ -138,12 +145,9 @@ def _refuse_leftovers(left: frozenset[processes.ProcessId]) -> None:
 
 
 def _lines(path: Path) -> list[str]:
+    """Return the lines of a log that say something: not the frames of a C++ stack, which follow the reason."""
     try:
         text = path.read_text(errors="replace")
     except OSError:
         return []
-    return [line.rstrip() for line in text.splitlines() if line.strip()]
-
-
-def _indented(lines: list[str]) -> str:
-    return "\n".join(f"    {line}" for line in lines)
+    return [line.rstrip() for line in text.splitlines() if line.strip() and not _STACK_FRAME.search(line)]

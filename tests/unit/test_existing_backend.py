@@ -1,0 +1,72 @@
+"""The way into a cluster that somebody else runs: facts in, an endpoint out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainyard.backends import existing
+from trainyard.backends.contract import Tools
+from trainyard.endpoint import Endpoint
+from trainyard.errors import PrerequisiteError
+from trainyard.spec import ClusterSpec
+
+
+def _spec(**section: Any) -> ClusterSpec:
+    return ClusterSpec.model_validate({"name": "lab", "backend": "existing", "existing": section})
+
+
+def _tools(tmp_path: Path, **environ: str) -> Tools:
+    return Tools(tmp_path / "state", environ, source=tmp_path / "clusters" / "lab.yaml")
+
+
+def test_the_token_comes_from_the_environment_variable_that_the_file_names(tmp_path: Path) -> None:
+    spec = _spec(address="http://127.0.0.1:8265/", token_env="LAB_TOKEN")
+    endpoint = existing.connect(spec, _tools(tmp_path, LAB_TOKEN=" abc\n"))
+    assert endpoint == Endpoint(cluster="lab", address="http://127.0.0.1:8265", token="abc")
+
+
+def test_a_token_file_is_found_beside_the_cluster_file(tmp_path: Path) -> None:
+    (tmp_path / "clusters").mkdir()
+    (tmp_path / "clusters" / "lab.token").write_text("abc\n")
+    spec = _spec(address="http://127.0.0.1:8265", token_file="lab.token")
+    assert existing.connect(spec, _tools(tmp_path)).token == "abc"
+
+
+def test_what_such_a_cluster_promises_is_unknown(tmp_path: Path) -> None:
+    spec = _spec(address="http://127.0.0.1:8265", token_env="LAB_TOKEN")
+    endpoint = existing.connect(spec, _tools(tmp_path, LAB_TOKEN="abc"))
+    assert (endpoint.expected, endpoint.ray_version) == (None, None)
+    assert "abc" not in repr(endpoint)
+
+
+def test_a_variable_that_is_not_set_says_how_to_set_it_unseen(tmp_path: Path) -> None:
+    spec = _spec(address="http://127.0.0.1:8265", token_env="LAB_TOKEN")
+    with pytest.raises(PrerequisiteError) as raised:
+        existing.connect(spec, _tools(tmp_path))
+    assert str(raised.value) == (
+        "the cluster's token is expected in $LAB_TOKEN, which is not set\n"
+        f"  at {tmp_path}/clusters/lab.yaml\n"
+        "  -> Set it without showing it: read -rs LAB_TOKEN && export LAB_TOKEN"
+    )
+
+
+def test_a_token_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    spec = _spec(address="http://127.0.0.1:8265", token_file=str(tmp_path / "gone"))
+    with pytest.raises(PrerequisiteError) as raised:
+        existing.connect(spec, _tools(tmp_path))
+    assert str(raised.value) == (
+        "the cluster's token cannot be read: No such file or directory\n"
+        f"  at {tmp_path}/gone\n"
+        "  -> Ask whoever runs the cluster for the file."
+    )
+
+
+def test_down_has_nothing_to_remove(tmp_path: Path) -> None:
+    spec = _spec(address="http://127.0.0.1:8265", token_env="LAB_TOKEN")
+    steps = existing.down_steps(spec, _tools(tmp_path))
+    assert [(step.title, step.done().holds) for step in steps] == [
+        ("Nothing to remove: somebody else runs this cluster", True)
+    ]
