@@ -1,0 +1,121 @@
+"""An archive that a task wrote cannot reach outside the directory it is unpacked into."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from trainyard.dispatch.extract import extract
+
+
+def member(name: str, *, kind: bytes = tarfile.REGTYPE, link: str = "", mode: int = 0o644) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname, info.mode = kind, link, mode
+    return info
+
+
+def unpack(tmp_path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> tuple[Path, list[str]]:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for info, content in members:
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    packed.seek(0)
+    target = tmp_path / "target"
+    target.mkdir()
+    return target, extract(packed, target)
+
+
+def everything_below(root: Path) -> set[str]:
+    return {path.relative_to(root).as_posix() for path in root.rglob("*")}
+
+
+def test_files_directories_links_and_modes_come_back(tmp_path: Path) -> None:
+    target, left_out = unpack(
+        tmp_path,
+        (member(".", kind=tarfile.DIRTYPE), b""),
+        (member("empty", kind=tarfile.DIRTYPE), b""),
+        (member("runs/a/model.bin"), b"\x00\xff"),
+        (member("run.sh", mode=0o4777), b"#!"),
+        (member("latest", kind=tarfile.SYMTYPE, link="runs/a"), b""),
+        (member("same", kind=tarfile.LNKTYPE, link="run.sh"), b""),
+    )
+    assert left_out == []
+    assert everything_below(target) == {"empty", "runs", "runs/a", "runs/a/model.bin", "run.sh", "latest", "same"}
+    assert (target / "latest" / "model.bin").read_bytes() == b"\x00\xff"
+    assert (target / "run.sh").stat().st_mode & 0o7777 == 0o755
+
+
+HOSTILE = {
+    "an absolute path": (member("/etc/evil"), "an absolute path"),
+    "a path upwards": (member("a/../../evil"), "a path that leads upwards"),
+    "a device": (member("null", kind=tarfile.CHRTYPE), "a device or pipe"),
+    "a pipe": (member("pipe", kind=tarfile.FIFOTYPE), "a device or pipe"),
+    "a link to an absolute path": (
+        member("link", kind=tarfile.SYMTYPE, link="/etc/passwd"),
+        "a link that leads outside (/etc/passwd)",
+    ),
+    "a link upwards": (member("link", kind=tarfile.SYMTYPE, link="../x"), "a link that leads outside (../x)"),
+    "a hard link outside": (
+        member("link", kind=tarfile.LNKTYPE, link="../secret"),
+        "a hard link to something else than a file before it",
+    ),
+    "a hard link to an absolute path": (
+        member("link", kind=tarfile.LNKTYPE, link="/etc/passwd"),
+        "a hard link to something else than a file before it",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_what_reaches_outside_is_left_out_and_named(tmp_path: Path, case: str) -> None:
+    hostile, reason = HOSTILE[case]
+    (tmp_path / "secret").write_text("s")
+    target, left_out = unpack(tmp_path, (member("good"), b"g"), (hostile, b""))
+    assert left_out == [f"{hostile.name}: {reason}"]
+    assert everything_below(target) - {"a"} == {"good"}
+    assert everything_below(tmp_path) - {"target", "target/good", "target/a"} == {"secret"}
+
+
+def test_a_file_behind_a_link_is_not_written_through_it(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    target, left_out = unpack(
+        tmp_path, (member("door", kind=tarfile.SYMTYPE, link=str(outside)), b""), (member("door/evil"), b"x")
+    )
+    assert list(outside.iterdir()) == []
+    assert (target / "door" / "evil").read_bytes() == b"x"
+    assert left_out == ["door: File exists"]
+
+
+def test_a_link_that_leaves_through_another_link_is_left_out(tmp_path: Path) -> None:
+    target, left_out = unpack(
+        tmp_path,
+        (member("a/b/file"), b"x"),
+        (member("a/b/up", kind=tarfile.SYMTYPE, link="../.."), b""),
+        (member("out", kind=tarfile.SYMTYPE, link="a/b/up/.."), b""),
+    )
+    assert left_out == ["out: a link that leads outside (a/b/up/..)"]
+    assert (target / "a" / "b" / "up").resolve() == target.resolve()
+    assert not os.path.lexists(target / "out")
+
+
+def test_a_link_cannot_be_made_inside_a_linked_directory_outside(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    _, left_out = unpack(
+        tmp_path,
+        (member("door", kind=tarfile.SYMTYPE, link="../outside"), b""),
+        (member("door/link", kind=tarfile.SYMTYPE, link="x"), b""),
+    )
+    assert list(outside.iterdir()) == []
+    assert len(left_out) == 2
+
+
+def test_a_broken_archive_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(tarfile.TarError):
+        extract(io.BytesIO(b"not a tar" * 100), tmp_path)

@@ -1,0 +1,144 @@
+"""A run's stream is taken in once, in order, however often it is read and whoever was killed in between."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainyard.errors import OutsideError
+from trainyard.results import logs, store
+from trainyard.results.journal import Journal, Output
+from trainyard.results.store import RunDirectory
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    record = {"run": "job-1", "cluster": "lab", "job": "job", "tasks": ["a", "b"]}
+    return store.create(tmp_path, record, cluster="name: lab\n", job="")
+
+
+def line(seq: int, event: str, **fields: Any) -> bytes:
+    return json.dumps({"seq": seq, "time": 1.0, "event": event, **fields}).encode() + b"\n"
+
+
+def output(seq: int, text: str, *, at: int, task: str = "a") -> bytes:
+    return line(seq, "output", task=task, attempt=1, at=at, text=text)
+
+
+STREAM = [
+    line(0, "run-started", node_id="n"),
+    output(1, "one\n", at=0),
+    line(2, "attempt-started", task="b", attempt=1),
+    output(3, "two\n", at=4),
+    output(4, "b\n", at=0, task="b"),
+    line(5, "run-ended", state="succeeded"),
+]
+
+
+def take_in(run: RunDirectory, lines: list[bytes]) -> list[bytes]:
+    """Apply lines as one process would; return the output that was new to it."""
+    journal = Journal(run)
+    try:
+        return [new.text for new in map(journal.apply, lines) if isinstance(new, Output)]
+    finally:
+        journal.close()
+
+
+def recorded(run: RunDirectory) -> tuple[list[int], str, str]:
+    return [event["seq"] for event in store.events(run)], run.log("a", 1).read_text(), run.log("b", 1).read_text()
+
+
+WHOLE = ([0, 2, 5], "one\ntwo\n", "b\n")
+
+
+def test_events_and_output_are_recorded_apart(run: RunDirectory) -> None:
+    assert take_in(run, STREAM) == [b"one\n", b"two\n", b"b\n"]
+    assert recorded(run) == WHOLE
+
+
+def test_reading_again_changes_nothing_and_shows_nothing(run: RunDirectory) -> None:
+    take_in(run, STREAM)
+    assert take_in(run, STREAM) == []
+    assert recorded(run) == WHOLE
+
+
+@pytest.mark.parametrize("killed_after", range(len(STREAM)))
+def test_a_killed_operator_is_continued_without_gap_or_repeat(run: RunDirectory, killed_after: int) -> None:
+    first = take_in(run, STREAM[:killed_after])
+    second = take_in(run, STREAM)
+    assert first + second == [b"one\n", b"two\n", b"b\n"]
+    assert recorded(run) == WHOLE
+
+
+def test_a_line_and_a_log_that_were_cut_in_the_middle_are_completed(run: RunDirectory) -> None:
+    take_in(run, STREAM[:4])
+    run.events.write_bytes(run.events.read_bytes() + STREAM[5][:20])
+    run.log("a", 1).write_bytes(b"one\ntw")
+    assert take_in(run, STREAM) == [b"o\n", b"b\n"]
+    assert recorded(run) == WHOLE
+
+
+def test_a_missing_line_is_an_error(run: RunDirectory) -> None:
+    with pytest.raises(OutsideError) as caught:
+        take_in(run, [STREAM[0], STREAM[2]])
+    assert str(caught.value) == (
+        "the run's stream has a gap: line 1 is missing, line 2 came instead\n"
+        "  -> Try once more: invoke train.logs job-1"
+    )
+
+
+def test_missing_output_is_an_error(run: RunDirectory) -> None:
+    with pytest.raises(OutsideError, match="output of task a is missing: 5 bytes before offset 5"):
+        take_in(run, [STREAM[0], output(1, "late\n", at=5)])
+
+
+def test_bytes_that_are_not_text_come_back_as_they_were(run: RunDirectory) -> None:
+    raw = b"\xff\xfe caf\xc3\xa9 \xf0\x9f"
+    take_in(run, [output(0, raw.decode("utf-8", "surrogateescape"), at=0)])
+    assert run.log("a", 1).read_bytes() == raw
+
+
+def test_each_finished_segment_is_counted_so_that_the_next_reader_knows_where_to_begin(run: RunDirectory) -> None:
+    take_in(run, [line(0, "run-started"), line(1, "continues", next="stream.000001.jsonl"), line(2, "note", text="x")])
+    journal = Journal(run)
+    assert journal.segment == 1
+    journal.close()
+
+
+def test_a_second_reader_sees_the_same_and_writes_nothing(run: RunDirectory) -> None:
+    recorder = Journal(run)
+    for one in STREAM[:3]:
+        recorder.apply(one)
+    looking_on = Journal(run)
+    assert not looking_on.recording
+    shown = [new for new in map(looking_on.apply, STREAM) if new is not None]
+    assert [new.text for new in shown if isinstance(new, Output)] == [b"two\n", b"b\n"]
+    assert recorded_events(run) == [0, 2]
+    looking_on.close()
+    recorder.close()
+
+
+def recorded_events(run: RunDirectory) -> list[int]:
+    return [event["seq"] for event in store.events(run)]
+
+
+def test_more_logs_than_may_be_open_at_once_are_all_complete(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "_OPEN_AT_ONCE", 3)
+    tasks = [f"t{number}" for number in range(10)]
+    lines = [output(i * 10 + j, f"{i}", at=i, task=task) for i in range(5) for j, task in enumerate(tasks)]
+    take_in(run, lines)
+    assert {run.log(task, 1).read_text() for task in tasks} == {"01234"}
+
+
+def test_a_run_whose_runner_died_gets_an_end(run: RunDirectory) -> None:
+    journal = Journal(run)
+    journal.apply(STREAM[0])
+    journal.end_for("the runner died", state="failed", exit_code=6, seconds=1.0, hint=None)
+    journal.close()
+    *_, last = store.events(run)
+    assert (last["event"], last["exit"], last["by"], last["seq"]) == ("run-ended", 6, "operator", 1)

@@ -1,0 +1,132 @@
+"""Events, folded: how a run stands, and which exit code it deserves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainyard.dispatch.outcome import interrupted, outcome_of
+from trainyard.dispatch.run import Followed
+from trainyard.errors import OutsideError
+from trainyard.results.state import RunState
+from trainyard.results.store import RunDirectory
+
+RUN = RunDirectory(Path("results/job-1"))
+
+
+def state_after(*events: tuple[str, dict[str, Any]]) -> RunState:
+    state = RunState(run="job-1", cluster="lab", job="job", tasks=["a", "b"])
+    for name, fields in events:
+        state.apply({"event": name, "time": 100.0, **fields})
+    return state
+
+
+def started(task: str, attempt: int = 1) -> tuple[str, dict[str, Any]]:
+    return "attempt-started", {"task": task, "attempt": attempt, "node": "gpu-0"}
+
+
+def ended(task: str, outcome: str, attempt: int = 1, **more: Any) -> tuple[str, dict[str, Any]]:
+    fields = {"task": task, "attempt": attempt, "node": "gpu-0", "exit_code": 0, "seconds": 1.5, "outcome": outcome}
+    return "attempt-ended", {**fields, "reason": None, "tail": ["last"], "output": None, **more}
+
+
+def run_ended(state: str, code: int, **more: Any) -> tuple[str, dict[str, Any]]:
+    return "run-ended", {
+        "state": state,
+        "exit": code,
+        "seconds": 9.0,
+        "counts": {},
+        "error": None,
+        "hint": None,
+        **more,
+    }
+
+
+def test_a_run_that_nobody_heard_of_waits() -> None:
+    document = state_after().document(now=200.0)
+    assert (document["state"], [task["state"] for task in document["tasks"]]) == ("waiting", ["waiting", "waiting"])
+
+
+def test_the_document_has_the_shape_of_the_design() -> None:
+    state = state_after(
+        ("run-started", {"node_id": "n"}),
+        started("a"),
+        ended("a", "failed", exit_code=3, reason="exit code 3"),
+        started("a", 2),
+        ended("a", "succeeded", 2),
+        ("task-ended", {"task": "a", "state": "succeeded", "attempts": 2}),
+        started("b"),
+    )
+    document = json.loads(json.dumps(state.document(now=160.0)))
+    assert {key: document[key] for key in ("run", "state", "cluster", "seconds")} == {
+        "run": "job-1",
+        "state": "running",
+        "cluster": "lab",
+        "seconds": 60.0,
+    }
+    first, second = document["tasks"]
+    assert (first["name"], first["state"], second["state"]) == ("a", "succeeded", "running")
+    assert [(one["node"], one["exit_code"], one["seconds"], one["reason"]) for one in first["attempts"]] == [
+        ("gpu-0", 3, 1.5, "exit code 3"),
+        ("gpu-0", 0, 1.5, None),
+    ]
+
+
+def test_counts_follow_the_tasks() -> None:
+    state = state_after(started("a"), started("b"), ended("a", "lost"), started("a", 2))
+    assert state.counts["running"] == 2
+    state.apply({"event": "task-ended", "time": 1.0, "task": "b", "state": "failed", "attempts": 1})
+    assert (state.counts["running"], state.counts["failed"], state.counts["waiting"]) == (1, 1, 0)
+
+
+def test_what_has_not_ended_when_the_run_ends_was_stopped() -> None:
+    state = state_after(started("a"), run_ended("stopped", 1))
+    assert [task.state for task in state.tasks.values()] == ["stopped", "stopped"]
+
+
+def test_the_output_of_the_last_attempt_that_left_one_counts() -> None:
+    output = {"file": "outputs/a.1.tar", "bytes": 1, "sha256": "x"}
+    state = state_after(started("a"), ended("a", "failed", output=output), started("a", 2), ended("a", "lost", 2))
+    assert state.tasks["a"].output == output
+
+
+def test_an_event_of_a_later_version_changes_nothing() -> None:
+    assert state_after(("fireworks", {})).state == "waiting"
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "message"),
+    [
+        (run_ended("succeeded", 0), None, None),
+        (run_ended("failed", 1), 1, "the run failed (2 stopped of 2 tasks)"),
+        (run_ended("stopped", 1), 1, "the run was stopped (2 stopped of 2 tasks)"),
+        (run_ended("failed", 5, error="smoke failed"), 5, "smoke failed"),
+        (run_ended("failed", 6, error="the runner died"), 6, "the runner died"),
+    ],
+)
+def test_the_exit_code_is_the_runs(end: tuple[str, dict[str, Any]], code: int | None, message: str | None) -> None:
+    error = outcome_of(RUN, Followed(state_after(end), "ended"), now=0.0).error
+    assert (error.exit_code if error else None, error.what if error else None) == (code, message)
+
+
+def test_a_good_run_whose_outputs_are_missing_is_not_a_success() -> None:
+    followed = Followed(state_after(run_ended("succeeded", 0)), "ended", (OutsideError("connection lost"),))
+    error = outcome_of(RUN, followed, now=0.0).error
+    assert error is not None
+    assert str(error) == (
+        "outputs of 1 tasks are still on the cluster: connection lost\n  -> Try again: invoke train.fetch job-1"
+    )
+
+
+def test_an_interrupted_dispatch_exits_130_and_says_whether_the_run_ended() -> None:
+    gone = interrupted(outcome_of(RUN, Followed(state_after(run_ended("stopped", 1)), "ended"), now=0.0)).error
+    going = interrupted(outcome_of(RUN, Followed(state_after(), "not-stopped"), now=0.0)).error
+    assert gone is not None and going is not None
+    assert (gone.exit_code, gone.what) == (130, "interrupted; run job-1 was stopped")
+    assert (going.exit_code, going.what) == (
+        130,
+        "interrupted; the run was told to stop and has not said that it ended",
+    )
