@@ -6,10 +6,14 @@ has no setting for it, and its own `invoke` command cannot be given another Prog
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import wraps
 
 from invoke.exceptions import Exit, ParseError
+from invoke.parser.context import ParserContext
 from invoke.program import Program
+
+from trainyard.tasks.positional import with_flags
 
 WRONG_REQUEST = 2
 
@@ -23,8 +27,14 @@ def refuse_with_exit_2() -> None:
     @wraps(parse)
     def parse_tasks(program: Program) -> None:
         try:
+            contexts = _by_name(program.collection.to_contexts())
+            program.core.unparsed = with_flags(program.core.unparsed, contexts)
             parse(program)
         except ParseError as error:
             raise Exit(f"error: {error}\n  -> invoke --list, invoke --help TASK", code=WRONG_REQUEST) from error
 
     Program.parse_tasks = parse_tasks  # type: ignore[method-assign, assignment]
+
+
+def _by_name(contexts: Iterable[ParserContext]) -> dict[str, ParserContext]:
+    return {name: context for context in contexts for name in (str(context.name), *context.aliases)}

@@ -1,0 +1,64 @@
+"""A connection that can be cut: a TCP proxy in front of a dashboard, killed and started again at will."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from urllib.parse import urlsplit
+
+
+class Proxy:
+    """Passes bytes between a fixed local port and a target, while it is up."""
+
+    def __init__(self, target: str) -> None:
+        parts = urlsplit(target)
+        self._target = (parts.hostname or "127.0.0.1", parts.port or 80)
+        self._listener: socket.socket | None = None
+        self._open: set[socket.socket] = set()
+        self.port = 0
+        self.connections = 0
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Accept connections, on the same port as before."""
+        listener = socket.create_server(("127.0.0.1", self.port), reuse_port=False)
+        self.port = listener.getsockname()[1]
+        self._listener = listener
+        threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+
+    def cut(self) -> None:
+        """Drop every connection and accept no more."""
+        if self._listener:
+            # close() alone would leave the accept call waiting
+            with contextlib.suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
+        for one in list(self._open):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+        self._open.clear()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            server = socket.create_connection(self._target)
+            self._open |= {client, server}
+            for one, other in ((client, server), (server, client)):
+                threading.Thread(target=self._pass_on, args=(one, other), daemon=True).start()
+
+    def _pass_on(self, one: socket.socket, other: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := one.recv(65536):
+                other.sendall(chunk)
+        for each in (one, other):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
