@@ -186,7 +186,7 @@ def _verdict(status: int | None, *, memory_kills: int) -> tuple[str, str | None]
     if status == 0:
         return "succeeded", None
     if status is None:
-        return "failed", "its guard process was killed, and the task with it"
+        return "lost", "the guard process of its worker was killed, and the task with it"
     if status > 0:
         return "failed", f"exit code {status}"
     name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"

@@ -64,7 +64,7 @@ class Plan:
     """Everything that a run is."""
 
     run: str
-    job: str
+    job: str | None
     cluster: str
     package: str | None
     package_parts: tuple[str, ...]

@@ -32,10 +32,9 @@ def describe(task: Task) -> str:
     asked = [f"{task.cpus:g} CPUs"]
     asked += [f"{task.gpus:g} GPUs"] if task.gpus else []
     asked += [f"{task.memory / 2**30:.1f} GiB"] if task.memory else []
-    place = (
-        f" on node {task.node_name}" if task.node_name else f" in group {task.node_group}" if task.node_group else ""
-    )
-    return ", ".join(asked) + place
+    asked += [f"node {task.node_name}"] if task.node_name else []
+    asked += [f"a node of group {task.node_group}"] if task.node_group else []
+    return ", ".join(asked)
 
 
 def _later(gate: Gate) -> list[Node]:

@@ -50,6 +50,7 @@ class Scheduler:
         self._nodes_at = -_LOOK_AT_NODES
         self._pause_until = 0.0
         self._progress_at = time.monotonic()
+        self._is_stopping = False
         self._missing_since: dict[str, float] = {}
         self.counts: dict[State, int] = {"succeeded": 0, "failed": 0, "stopped": 0}
 
@@ -162,6 +163,8 @@ class Scheduler:
         now = nodes.alive()
         is_alive = live.record.node is None or any(node.name == live.record.node for node in now)
         self._nodes, self._nodes_at = now, time.monotonic()
+        if self._is_stopping:
+            return losses.Ending("stopped", "the run was stopped")
         ending = losses.explain(error, node=live.record.node, node_is_alive=is_alive)
         if ending.outcome == "lost":
             # Ray may offer a dying node again until it knows; the pause keeps attempts from being wasted on it.
@@ -206,6 +209,7 @@ class Scheduler:
     def _stop_all(self, left: float) -> None:
         """End everything within the seconds left; record what has ended, and how."""
         give_up = time.monotonic() + left
+        self._is_stopping = True
         self._say("stopping")
         self._board.stop_all("the run was stopped", grace=min(self._plan.stop_grace, max(0.3, left - 1.7)))
         for generator, live in self._live.items():
