@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -125,14 +126,22 @@ def _listed(name: str, environ: Mapping[str, str], directory: Path) -> ListedClu
     return ListedCluster(now.name, now.backend, now.state, str(cluster.loaded.source), now.address)
 
 
-def _alone(cluster: Cluster, progress: Progress) -> AbstractContextManager[None]:
+@contextmanager
+def _alone(cluster: Cluster, progress: Progress) -> Iterator[None]:
+    """Keep other commands from changing the cluster meanwhile; show it when we wait for one."""
     title = "Wait for another command on this cluster"
     state = cluster.tools.state
-    return lock.held(
-        state.with_name(f"{state.name}.lock"),
-        waiting=lambda: progress.saw(title, "it is changing the cluster"),
-        keep=state.exists,
-    )
+    waited: list[str] = []
+
+    def waiting() -> None:
+        waited.append(title)
+        progress.started(title)
+
+    began = time.monotonic()
+    with lock.held(state.with_name(f"{state.name}.lock"), waiting=waiting, keep=state.exists):
+        if waited:
+            progress.finished(StepResult(title, True, time.monotonic() - began))
+        yield
 
 
 def _maker(cluster: Cluster) -> Backend:

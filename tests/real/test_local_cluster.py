@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import stat
 
+import httpx
+import psutil
+
 from tests.real.yard import HEAD_AND_TWO_WORKERS, HEAD_AND_WORKER, Yard, wait_until
+from trainyard.seams import processes
 
 
 def test_up_makes_every_node_and_says_what_to_type_next(yard: Yard) -> None:
@@ -129,8 +133,6 @@ def test_a_killed_raylet_makes_the_cluster_partial_and_up_repairs_it(fresh: Yard
 def test_what_a_killed_keeper_leaves_is_found_and_ended(fresh: Yard) -> None:
     fresh.write_cluster(HEAD_AND_WORKER)
     fresh.run("cluster.up")
-    import psutil
-
     psutil.Process(fresh.keeper("cpu-0").pid).kill()
     assert fresh.states()["cpu-0"] == "down"
     fresh.run("cluster.up")
@@ -139,6 +141,27 @@ def test_what_a_killed_keeper_leaves_is_found_and_ended(fresh: Yard) -> None:
     psutil.Process(fresh.keeper("head").pid).kill()
     fresh.run("cluster.down")
     assert fresh.leftovers() == []
+
+
+def test_a_dead_dashboard_is_said_at_once_and_recreate_makes_everything_anew(fresh: Yard) -> None:
+    fresh.write_cluster(HEAD_AND_WORKER)
+    fresh.run("cluster.up")
+    next(one for one in fresh.processes() if "dashboard/dashboard.py" in " ".join(one.cmdline())).kill()
+    wait_until(lambda: fresh.json("cluster.status")["seen"] == "the dashboard has ended", seconds=20, what="it is seen")
+    refused = fresh.run("cluster.up", expect=6)
+    assert "the head's dashboard has ended" in refused.stderr
+    before = fresh.keeper("head")
+    fresh.run("cluster.up", "--recreate")
+    assert fresh.states() == {"head": "up", "cpu-0": "up"}
+    assert fresh.keeper("head") != before
+    assert not processes.alive(before)
+
+
+def test_a_job_can_be_submitted_the_moment_that_up_returns(fresh: Yard) -> None:
+    fresh.write_cluster("name: {name}\nbackend: local\nauth: none\nhead: {{cpus: 1, memory: 1GiB}}\n")
+    address = fresh.json("cluster.up")["address"]
+    answer = httpx.post(f"{address}/api/jobs/", json={"entrypoint": "true"}, timeout=30)
+    assert answer.status_code == 200, answer.text
 
 
 def test_simulated_gpus_have_to_be_asked_for(fresh: Yard) -> None:

@@ -119,6 +119,7 @@ def test_a_node_inherits_neither_ray_settings_nor_ours_and_gets_the_path_of_the_
         "CUDA_VISIBLE_DEVICES": "",
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": "/state/token",
+        "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "150",
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         "RAY_JOB_STOP_WAIT_TIME_S": "8",
         "RAY_RUNTIME_ENV_URI_PIN_EXPIRATION_S": "604800",

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from trainyard.backends.local import nodes, records
 from trainyard.backends.local.layout import NodePlan, Ports, node_plans
 from trainyard.backends.local.records import ClusterFiles, ClusterRecord, NodeRecord
+from trainyard.errors import LeftoverError
 from trainyard.seams.processes import ProcessId
 from trainyard.spec import ClusterSpec
 
@@ -106,3 +109,13 @@ def test_the_last_words_are_those_of_the_daemon_that_ended(tmp_path: Path) -> No
         ["Local node IP: 127.0.0.1", "bind: address already in use"],
     )
     assert nodes.last_words(files, "cpu-0")[1] == ["(it said nothing)"]
+
+
+def test_processes_that_do_not_end_are_named() -> None:
+    with pytest.raises(LeftoverError) as raised:
+        nodes.refuse_leftovers(frozenset({ProcessId(12, "then"), ProcessId(7, "then")}))
+    assert str(raised.value) == (
+        "2 processes of the cluster do not end\n"
+        "  at pids 7, 12\n"
+        "  -> Repeat `invoke cluster.down`; `ps -o pid,stat,wchan,args -p PID` says what one waits for."
+    )

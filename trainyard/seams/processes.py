@@ -102,6 +102,14 @@ def terminate(process: ProcessId) -> None:
     _signal(frozenset({process}), signal.SIGTERM)
 
 
+def command_line(process: ProcessId) -> str:
+    """Return what a process was started with, as one line; "" if it is gone."""
+    try:
+        return " ".join(psutil.Process(process.pid).cmdline())
+    except psutil.Error:
+        return ""
+
+
 def free_ports(count: int) -> tuple[int, ...]:
     """Return TCP ports of the loopback address that nobody uses now."""
     with ExitStack() as held:

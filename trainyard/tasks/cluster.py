@@ -19,7 +19,7 @@ JSON = "Print one JSON document."
 HELP = {"file": FILE, "set": SET, "backend": BACKEND, "json": JSON}
 
 
-@task(iterable=["set_"], help={**HELP, "recreate": "Replace a head that differs from the file; ends all that runs."})
+@task(iterable=["set_"], help={**HELP, "recreate": "Make every node anew, the head too; ends all that runs."})
 def up(
     context: Context,
     file: str = "",

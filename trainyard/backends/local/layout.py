@@ -17,6 +17,8 @@ LOOPBACK = "127.0.0.1"
 JOB_STOP_SECONDS = 8
 # How long an uploaded package stays in the cluster (ray/_private/runtime_env/packaging.py; default 10 minutes).
 PACKAGE_SECONDS = 7 * 24 * 3600
+# Ray gives its dashboard 60 s; on 2 cores with a load of 10 it was seen to take longer.
+DASHBOARD_SECONDS = 150
 MEBIBYTE = 1024**2
 SMALLEST_OBJECT_STORE = 100 * MEBIBYTE
 LARGEST_OBJECT_STORE = 1024 * MEBIBYTE
@@ -137,6 +139,7 @@ def node_environment(
         **auth,
         processes.MARKER: marker,
         "PATH": f"{programs}:{wanted.get('PATH', '/usr/bin:/bin')}",
+        "RAY_DASHBOARD_STARTUP_TIMEOUT_S": str(DASHBOARD_SECONDS),
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         "RAY_JOB_STOP_WAIT_TIME_S": str(JOB_STOP_SECONDS),
         "RAY_RUNTIME_ENV_URI_PIN_EXPIRATION_S": str(PACKAGE_SECONDS),

@@ -83,7 +83,7 @@ def end(files: ClusterFiles, names: Iterable[str]) -> None:
     left: frozenset[processes.ProcessId] = frozenset()
     for record in chosen:
         left |= _end_all([record], files.marker(record.name))
-    _refuse_leftovers(left)
+    refuse_leftovers(left)
     for record in chosen:
         records.forget_node(files, record.name)
 
@@ -93,7 +93,7 @@ def end_cluster(files: ClusterFiles) -> None:
     recorded = list(records.read_nodes(files).values())
     for record in recorded:
         processes.terminate(record.process)
-    _refuse_leftovers(_end_all(recorded, files.marker()))
+    refuse_leftovers(_end_all(recorded, files.marker()))
 
 
 def of_cluster(files: ClusterFiles) -> frozenset[processes.ProcessId]:
@@ -134,7 +134,8 @@ def _end_all(recorded: list[NodeRecord], marker: str) -> frozenset[processes.Pro
     return processes.end(lambda: processes.members(keepers, marker=marker), grace=5.0, deadline=5.0)
 
 
-def _refuse_leftovers(left: frozenset[processes.ProcessId]) -> None:
+def refuse_leftovers(left: frozenset[processes.ProcessId]) -> None:
+    """Raise LeftoverError if there are any."""
     if left:
         pids = ", ".join(str(process.pid) for process in sorted(left, key=lambda process: process.pid))
         raise LeftoverError(

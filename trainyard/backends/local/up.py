@@ -2,51 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from trainyard.backends.contract import Tools
 from trainyard.backends.local import layout, machine, nodes, records, view
 from trainyard.backends.local.layout import NodePlan, Ports
-from trainyard.backends.local.records import ClusterFiles, ClusterRecord
-from trainyard.errors import Problem, RequestError
+from trainyard.backends.local.records import ClusterFiles, ClusterRecord, NodeRecord
+from trainyard.errors import OutsideError, Problem, RequestError
 from trainyard.seams import processes
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
 
 # A head and two workers took 5 s on 2 idle cores; a busy machine may take many times that.
-READY_SECONDS = 150.0
+READY_SECONDS = 180.0
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What `cluster.up` was asked for."""
+
+    spec: ClusterSpec
+    tools: Tools
+    files: ClusterFiles
+    plans: tuple[NodePlan, ...]
 
 
 def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     """Return the steps that make the cluster match its file."""
     _refuse_growing_groups(spec)
-    files = ClusterFiles(tools.state)
-    plans = _plans(spec, tools)
-    steps = [Step("Check this machine", done=lambda: _check(plans, files, tools), do=_nothing)]
+    wanted = _Wanted(spec, tools, ClusterFiles(tools.state), _plans(spec, tools))
+    unwanted = _unwanted(wanted)
+    steps = [Step("Check this machine", done=lambda: _check(wanted), do=_nothing)]
     if spec.auth == "token":
-        steps.append(Step("Make the cluster's token", done=lambda: _has_token(files), do=lambda: _make_token(files)))
-    unwanted = _difference(plans, files, tools).unwanted
+        steps.append(
+            Step("Make the cluster's token", done=lambda: _has_token(wanted), do=lambda: _make_token(wanted.files))
+        )
+    remove = f"Remove {_named(tuple(unwanted))}"
     if unwanted:
         steps.append(
-            Step(
-                f"Remove {_named(unwanted)}",
-                done=lambda: _are_gone(unwanted, plans, files, tools),
-                do=lambda: nodes.end(files, unwanted),
-            )
+            Step(remove, done=lambda: _are_gone(wanted, unwanted), do=lambda: nodes.end(wanted.files, unwanted))
         )
-    start = f"Start {_nodes_in_words(plans)}"
-    return [
-        *steps,
+    start = f"Start {_in_words(wanted.plans)}"
+    steps.append(
         Step(
-            start, done=lambda: _are_started(plans, files, tools), do=lambda: _start_missing(spec, plans, files, tools)
-        ),
-        Step(
-            f"All {len(plans)} nodes answer" if len(plans) > 1 else "The head answers",
-            done=lambda: _answer(plans, files),
-            do=_nothing,
-            deadline=READY_SECONDS,
-            every=0.1,
-            after=start,
-        ),
-    ]
+            start,
+            done=lambda: _are_started(wanted),
+            do=lambda: _start_missing(wanted),
+            after=remove if unwanted else None,
+        )
+    )
+    answer = f"All {len(wanted.plans)} nodes answer" if len(wanted.plans) > 1 else "The head answers"
+    steps.append(
+        Step(answer, done=lambda: _answer(wanted), do=_nothing, deadline=READY_SECONDS, every=0.1, after=start)
+    )
+    return steps
 
 
 def _refuse_growing_groups(spec: ClusterSpec) -> None:
@@ -59,32 +69,39 @@ def _refuse_growing_groups(spec: ClusterSpec) -> None:
         raise RequestError(
             "the local backend cannot grow and shrink worker groups",
             problems=problems,
-            hint="Give the group a fixed `count`, or use a backend that can: compose, kuberay, ec2.",
+            hint="Give the group a fixed `count`: this machine does not get larger.",
         )
 
 
 def _plans(spec: ClusterSpec, tools: Tools) -> tuple[NodePlan, ...]:
+    # nvidia-smi may take seconds: it is asked only where GPUs matter.
     gpus = any(node.gpus for node in spec.nodes())
     found = machine.gpu_ids(tools.environ) if gpus else ()
     return layout.node_plans(spec, cpus=machine.cpus(), memory=machine.memory(), gpu_ids=found)
 
 
-def _difference(plans: tuple[NodePlan, ...], files: ClusterFiles, tools: Tools) -> nodes.Difference:
-    """Compare; refuse to replace a running head, which would take the whole cluster along, unless asked to."""
-    recorded = records.read_nodes(files)
-    running = nodes.running(recorded)
-    difference = nodes.compare(plans, recorded, running=running)
-    if "head" in difference.unwanted and "head" in running and not tools.recreate:
+def _difference(wanted: _Wanted) -> nodes.Difference:
+    recorded = records.read_nodes(wanted.files)
+    return nodes.compare(wanted.plans, recorded, running=nodes.running(recorded))
+
+
+def _unwanted(wanted: _Wanted) -> Mapping[str, NodeRecord]:
+    """Return the nodes that have to go; refuse to end a running head unless asked to, as all runs end with it."""
+    recorded = records.read_nodes(wanted.files)
+    if wanted.tools.recreate:
+        return recorded
+    unwanted = _difference(wanted).unwanted
+    if "head" in unwanted and "head" in nodes.running(recorded):
         raise RequestError(
             "the head in the cluster file is not the head that runs; to replace it ends everything on the cluster",
-            where=str(tools.source) if tools.source else None,
+            where=str(wanted.tools.source) if wanted.tools.source else None,
             hint="If that is meant: invoke cluster.up --recreate, or invoke cluster.down first.",
         )
-    return difference
+    return {name: recorded[name] for name in unwanted}
 
 
-def _check(plans: tuple[NodePlan, ...], files: ClusterFiles, tools: Tools) -> Answer:
-    missing = _difference(plans, files, tools).missing
+def _check(wanted: _Wanted) -> Answer:
+    missing = _difference(wanted).missing
     warnings = machine.check(missing, machine.look()) if missing else []
     return Answer(True, "; ".join(warnings))
 
@@ -93,8 +110,8 @@ def _nothing() -> None:
     """Change nothing: such a step only asks, or waits for what an earlier one began."""
 
 
-def _has_token(files: ClusterFiles) -> Answer:
-    return YES if records.read_token(files) else no("there is none")
+def _has_token(wanted: _Wanted) -> Answer:
+    return YES if records.read_token(wanted.files) else no("there is none")
 
 
 def _make_token(files: ClusterFiles) -> None:
@@ -102,39 +119,46 @@ def _make_token(files: ClusterFiles) -> None:
     records.make_token(files)
 
 
-def _are_gone(names: tuple[str, ...], plans: tuple[NodePlan, ...], files: ClusterFiles, tools: Tools) -> Answer:
-    left = [name for name in _difference(plans, files, tools).unwanted if name in names]
+def _are_gone(wanted: _Wanted, unwanted: Mapping[str, NodeRecord]) -> Answer:
+    now = records.read_nodes(wanted.files)
+    left = [name for name, record in unwanted.items() if now.get(name) == record]
     return no(f"still there: {', '.join(left)}") if left else YES
 
 
-def _are_started(plans: tuple[NodePlan, ...], files: ClusterFiles, tools: Tools) -> Answer:
-    missing = _difference(plans, files, tools).missing
+def _are_started(wanted: _Wanted) -> Answer:
+    missing = _difference(wanted).missing
     return no(f"not there: {', '.join(plan.name for plan in missing)}") if missing else YES
 
 
-def _start_missing(spec: ClusterSpec, plans: tuple[NodePlan, ...], files: ClusterFiles, tools: Tools) -> None:
+def _start_missing(wanted: _Wanted) -> None:
+    """Start every missing node, side by side; a new head gets new ports."""
+    files = wanted.files
     files.prepare()
-    missing = _difference(plans, files, tools).missing
+    missing = _difference(wanted).missing
     record = records.read_cluster(files)
     if record is None or any(plan.is_head for plan in missing):
-        gcs, dashboard = processes.free_ports(2)
-        simulated = any(plan.gpus and plan.gpu_ids is None for plan in plans)
-        record = ClusterRecord(spec.name, Ports(gcs, dashboard), simulated, spec.auth)
-    records.write_cluster(files, record)
+        ports = Ports(*processes.free_ports(2))
+        simulated = any(plan.gpus and plan.gpu_ids is None for plan in wanted.plans)
+        record = ClusterRecord(wanted.spec.name, ports, simulated, wanted.spec.auth)
+        records.write_cluster(files, record)
     for plan in missing:
-        nodes.start(files, plan, record.ports, environ=tools.environ)
+        nodes.start(files, plan, record.ports, environ=wanted.tools.environ)
 
 
-def _answer(plans: tuple[NodePlan, ...], files: ClusterFiles) -> Answer:
-    nodes.refuse_dead(files)
-    answering, seen = view.answering(files, records.read_cluster(files))
-    silent = [plan.name for plan in plans if plan.name not in answering]
-    if not silent:
-        return YES
-    return no(seen or f"waiting for {', '.join(silent)}")
+def _answer(wanted: _Wanted) -> Answer:
+    nodes.refuse_dead(wanted.files)
+    answering, seen = view.answering(wanted.files, records.read_cluster(wanted.files))
+    silent = [plan.name for plan in wanted.plans if plan.name not in answering]
+    if seen == view.NO_DASHBOARD:
+        raise OutsideError(
+            "the head's dashboard has ended; what runs on the cluster goes on, but nobody can ask it",
+            where=str(wanted.files.node_temp("head") / "session_latest" / "logs" / "dashboard.log"),
+            hint="Make the cluster anew, which ends everything on it: invoke cluster.up --recreate",
+        )
+    return no(seen or f"waiting for {', '.join(silent)}") if silent else YES
 
 
-def _nodes_in_words(plans: tuple[NodePlan, ...]) -> str:
+def _in_words(plans: tuple[NodePlan, ...]) -> str:
     workers = len(plans) - 1
     return f"the head and {view.counted(workers, 'worker')}" if workers else "the head"
 

@@ -6,10 +6,14 @@ from trainyard.backends.local import records
 from trainyard.backends.local.layout import LOOPBACK, Ports
 from trainyard.backends.local.records import ClusterFiles, ClusterRecord
 from trainyard.errors import OutsideError
+from trainyard.seams import processes
 from trainyard.seams.ray_api import RayApi, UnreachableError
 
 # The dashboard of a loaded machine may be slow, but a question must not hold up the loop.
 ANSWER_SECONDS = 10.0
+NO_DASHBOARD = "the dashboard has ended"
+# As they stand in a command line: whoever starts the dashboard, and the dashboard.
+_STARTING = ("ray_launcher.py", "dashboard/dashboard.py")
 
 
 def answering(files: ClusterFiles, record: ClusterRecord | None) -> tuple[frozenset[str], str]:
@@ -20,9 +24,18 @@ def answering(files: ClusterFiles, record: ClusterRecord | None) -> tuple[frozen
         with RayApi(address(record.ports), records.read_token(files), answer_seconds=ANSWER_SECONDS) as ray:
             return frozenset(node.name for node in ray.nodes() if node.alive), ""
     except UnreachableError:
-        return frozenset(), "waiting for the dashboard"
+        return frozenset(), "waiting for the dashboard" if _has_dashboard(files) else NO_DASHBOARD
     except OutsideError as error:
         return frozenset(), error.what
+
+
+def _has_dashboard(files: ClusterFiles) -> bool:
+    """Say whether the dashboard runs or may still be started; of a head that ended something else is to be said."""
+    head = records.read_nodes(files).get("head")
+    if head is None or not processes.alive(head.process):
+        return True
+    started = processes.members([head.process]) - {head.process}
+    return any(part in line for line in map(processes.command_line, started) for part in _STARTING)
 
 
 def address(ports: Ports) -> str:
