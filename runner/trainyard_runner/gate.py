@@ -19,6 +19,7 @@ _FACTS_DEADLINE = 60.0
 _TORCH_DEADLINE = 180.0
 _FETCH_DEADLINE = 60.0
 _MANY = 8
+_WORTH_A_NOTE = 3.0
 
 
 class StopAskedError(Exception):
@@ -29,12 +30,19 @@ class SmokeGate:
     """Climbs the rungs; `record` writes each check as it is known."""
 
     def __init__(
-        self, plan: Plan, runner: shipped.Package, *, record: Callable[[Check], None], stop_asked: Callable[[], bool]
+        self,
+        plan: Plan,
+        runner: shipped.Package,
+        *,
+        record: Callable[[Check], None],
+        note: Callable[[str], None],
+        stop_asked: Callable[[], bool],
     ) -> None:
         self._plan = plan
         self._gate: Gate = plan.gate
         self._runner = runner
         self._write = record
+        self._note = note
         self._stop_asked = stop_asked
         self._checks: list[Check] = []
 
@@ -65,6 +73,7 @@ class SmokeGate:
         began = time.monotonic()
         expected = {node.name for node in self._gate.nodes or () if not node.optional}
         least = self._gate.needs.get("min_nodes") or 0
+        noted = False
         while True:
             alive = nodes.alive()
             complete = expected <= {node.name for node in alive} and len(alive) >= least
@@ -72,6 +81,10 @@ class SmokeGate:
             if complete or waited >= self._gate.wait:
                 self._record(rungs.nodes(self._gate, alive, seconds=round(waited, 2)))
                 return alive
+            if waited > _WORTH_A_NOTE and not noted:
+                noted = True
+                missing = sorted(expected - {node.name for node in alive}) or [f"{least - len(alive)} more nodes"]
+                self._note(f"waiting for {', '.join(missing)} to join, at most {self._gate.wait:.0f} s")
             self._check_stop()
             time.sleep(0.2)
 

@@ -111,7 +111,11 @@ def _pass_gate(the_plan: plan.Plan, stream: EventStream, stopping: Stopping, run
         stream.write("check", **check.event())
         stream.flush()
 
-    failed = SmokeGate(the_plan, runner, record=record, stop_asked=stopping.asked).pass_through()
+    def note(text: str) -> None:
+        stream.write("note", text=text)
+        stream.flush()
+
+    failed = SmokeGate(the_plan, runner, record=record, note=note, stop_asked=stopping.asked).pass_through()
     stream.write("gate", ok=failed is None, seconds=round(time.monotonic() - began, 3))
     stream.flush()
     _say("gate " + ("passed" if failed is None else f"failed: {failed.name}: {failed.detail}"))

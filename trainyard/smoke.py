@@ -1,0 +1,128 @@
+"""The smoke test: prove that a cluster can train, with a run that has no tasks, only the gate."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainyard.dispatch import plan, run
+from trainyard.dispatch.follow import Follower, Interruption, Silent, Watch
+from trainyard.dispatch.interrupts import Interrupts
+from trainyard.endpoint import Endpoint
+from trainyard.errors import InterruptedRunError, OutsideError, SmokeError, TrainyardError
+from trainyard.results import store
+from trainyard.results.journal import Event, Journal
+from trainyard.results.state import RunState
+from trainyard.seams.ray_api import RayApi, RefusedError
+from trainyard.steps import Progress
+
+Check = Mapping[str, Any]
+JOB = "smoke"
+
+
+@dataclass(frozen=True)
+class Smoked:
+    """What the smoke test found. `error` is None if the cluster can train."""
+
+    cluster: str
+    checks: tuple[Check, ...]
+    seconds: float
+    error: TrainyardError | None
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether every check that applies holds."""
+        return self.error is None
+
+    def document(self) -> dict[str, Any]:
+        """Return what `--json` prints (design.md, section 11)."""
+        kept = ("name", "node", "ok", "skipped", "detail", "seconds", "hint")
+        checks = [{key: check.get(key) for key in kept} for check in self.checks]
+        return {"ok": self.ok, "cluster": self.cluster, "seconds": round(self.seconds, 3), "checks": checks}
+
+
+def smoke(endpoint: Endpoint, progress: Progress) -> Smoked:
+    """Run the smoke test. Raises OutsideError if the cluster breaks under it, InterruptedRunError on Ctrl-C."""
+    began = time.monotonic()
+    with RayApi(endpoint.address, endpoint.token) as ray, Interrupts(held=True) as interrupts:
+        first = dashboard(endpoint, ray)
+        if not first["ok"]:
+            return Smoked(endpoint.cluster, (first,), time.monotonic() - began, _error(endpoint, first))
+        state = _run(ray, endpoint, progress, interrupts)
+    if interrupts.asked:
+        raise InterruptedRunError("interrupted; the smoke test was stopped")
+    checks = (first, *state.checks)
+    return Smoked(endpoint.cluster, checks, time.monotonic() - began, _verdict(endpoint, state, checks))
+
+
+def dashboard(endpoint: Endpoint, ray: RayApi) -> Check:
+    """Check the way in: the dashboard answers with the token, and refuses without it."""
+    began = time.monotonic()
+    detail = f"Ray {ray.version().ray} answers at {endpoint.address}"
+    problem = None
+    if endpoint.token is None:
+        detail += ", no token needed"
+    else:
+        try:
+            with RayApi(endpoint.address, None) as stranger:
+                stranger.version()
+            problem = "answers without the token too: whoever reaches it can run code on the cluster"
+        except RefusedError:
+            detail += ", refuses without the token"
+    return {
+        "name": "dashboard",
+        "node": None,
+        "ok": problem is None,
+        "skipped": False,
+        "detail": problem or detail,
+        "seconds": round(time.monotonic() - began, 3),
+        "hint": problem and "Start every node with RAY_AUTH_MODE=token (Ray 2.52 or newer).",
+    }
+
+
+def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interruption) -> RunState:
+    """Run the gate alone, and follow it; nothing of it stays on this machine."""
+    name = store.run_name(JOB, now=datetime.datetime.now().astimezone(), entropy=os.urandom(2))
+    state = RunState(run=name, cluster=endpoint.cluster, job=None)
+    with tempfile.TemporaryDirectory(prefix="trainyard-smoke-") as home:
+        record: dict[str, Any] = {"run": name, "cluster": endpoint.cluster, "job": None, "tasks": []}
+        journal = Journal(store.create(Path(home), record, cluster="", job=""))
+        try:
+            run.begin(ray, name, plan.build(name, endpoint), job=JOB, progress=progress)
+            watch = Watch(ray, name, journal, state, None, _Notes(progress), interrupts, stop_on_interruption=True)
+            Follower(watch).follow()
+        finally:
+            journal.close()
+    return state
+
+
+class _Notes(Silent):
+    """Says what the gate waits for."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def event(self, event: Event, state: RunState) -> None:
+        """Show a note; the checks come as a table, at the end."""
+        if event["event"] == "note":
+            self._progress.saw("Smoke test", event["text"])
+
+
+def _verdict(endpoint: Endpoint, state: RunState, checks: tuple[Check, ...]) -> TrainyardError | None:
+    failed = next((check for check in checks if not check["ok"]), None)
+    if failed is not None:
+        return _error(endpoint, failed)
+    if state.exit == 0:
+        return None
+    return OutsideError(state.error or "the smoke test did not end", where=endpoint.cluster, hint=state.hint)
+
+
+def _error(endpoint: Endpoint, check: Check) -> SmokeError:
+    where = f"{check['node']}, cluster {endpoint.cluster}" if check["node"] else f"cluster {endpoint.cluster}"
+    return SmokeError(f"smoke test failed: {check['name']}: {check['detail']}", where=where, hint=check["hint"])

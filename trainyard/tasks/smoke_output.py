@@ -1,0 +1,102 @@
+"""Print a smoke test: a row per node and a column per rung, what was not tested and why, what failed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from trainyard.endpoint import Endpoint
+from trainyard.smoke import Smoked
+from trainyard.tasks.output import console, print_json, print_next, print_table
+
+_RATE = re.compile(r"(\d+) MB/s")
+_COLUMNS = ("nodes", "task", "versions", "gpus", "torch", "isolation", "transfer", "disk", "shm")
+
+
+def planned(endpoint: Endpoint, *, json: bool) -> None:
+    """Say what would be tested."""
+    if json:
+        print_json({"cluster": endpoint.cluster, "would": ["dashboard", *_COLUMNS]})
+    else:
+        print(f"would test on {endpoint.cluster}: dashboard, {', '.join(_COLUMNS)}")
+
+
+def tested(smoked: Smoked, *, flag: str, json: bool) -> None:
+    """Print what was found; raise the error if there is one."""
+    if json:
+        print_json(smoked.document())
+    else:
+        nodes = list(dict.fromkeys(check["node"] for check in smoked.checks if check["node"]))
+        seen = [name for name in _COLUMNS if any(check["name"] == name and check["node"] for check in smoked.checks)]
+        if nodes:
+            print_table(["node", *seen], [[node, *_cells(smoked, node, seen)] for node in nodes])
+        for line in (*_whole(smoked), *_untested(smoked), *_failed(smoked)):
+            console().print(line, markup=False, soft_wrap=True)
+        print(_summary(smoked))
+    if smoked.error is not None:
+        raise smoked.error
+    if not json:
+        print_next(f"invoke train.dispatch jobs/cartpole{flag}")
+
+
+def _cells(smoked: Smoked, node: str, names: list[str]) -> Iterator[str]:
+    checks = {check["name"]: check for check in smoked.checks if check["node"] == node}
+    for name in names:
+        check = checks.get(name)
+        if check is None or check["skipped"]:
+            yield "-"
+        else:
+            yield _SHORT.get(name, _ok)(check["detail"]) if check["ok"] else "FAILED"
+
+
+def _whole(smoked: Smoked) -> Iterator[str]:
+    """Yield the checks of the cluster as a whole."""
+    for check in smoked.checks:
+        if check["node"] is None and check["ok"] and not check["skipped"]:
+            yield f"{check['name']}: {check['detail']}"
+
+
+def _untested(smoked: Smoked) -> Iterator[str]:
+    """Yield what this cluster does not claim, and what could not be tried."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for check in smoked.checks:
+        if check["skipped"]:
+            reasons.setdefault((check["name"], check["detail"]), []).append(check["node"] or "")
+    for (name, reason), nodes in reasons.items():
+        where = f" ({', '.join(nodes)})" if any(nodes) else ""
+        yield f"not tested: {name}{where}: {reason}"
+
+
+def _failed(smoked: Smoked) -> Iterator[str]:
+    for check in smoked.checks:
+        if not check["ok"]:
+            where = f" on {check['node']}" if check["node"] else ""
+            yield f"FAILED  {check['name']}{where}: {check['detail']}"
+
+
+def _summary(smoked: Smoked) -> str:
+    bad = sum(not check["ok"] for check in smoked.checks)
+    skipped = sum(bool(check["skipped"]) for check in smoked.checks)
+    good = len(smoked.checks) - bad - skipped
+    said = f"{good} checks ok" + (f", {bad} failed" if bad else "") + (f", {skipped} not tested" if skipped else "")
+    return f"smoke: {said}, {smoked.seconds:.1f} s"
+
+
+def _ok(detail: str) -> str:
+    return "ok"
+
+
+def _slowest(detail: str) -> str:
+    rates = [int(rate) for rate in _RATE.findall(detail)]
+    return f"{min(rates)} MB/s" if rates else "ok"
+
+
+_SHORT: dict[str, Callable[[str], str]] = {
+    "task": lambda detail: detail.removeprefix("answered in "),
+    "versions": lambda detail: detail,
+    "gpus": lambda detail: detail.partition(";")[0].partition(":")[0],
+    "torch": lambda detail: detail.partition(",")[0],
+    "transfer": _slowest,
+    "disk": lambda detail: detail.partition(" of ")[0],
+    "shm": lambda detail: detail.partition(" of ")[0],
+}
