@@ -17,6 +17,9 @@ LOOPBACK = "127.0.0.1"
 JOB_STOP_SECONDS = 8
 # How long an uploaded package stays in the cluster (ray/_private/runtime_env/packaging.py; default 10 minutes).
 PACKAGE_SECONDS = 7 * 24 * 3600
+# Five refused checks make a node dead, and only then are its tasks tried again; Ray's default takes 15 to 20 s. A check
+# that a busy node does not answer still counts only after 10 s (ray/common/ray_config_def.h, health_check_*).
+HEALTH_CHECK_MS = 1000
 # Ray gives its dashboard 60 s; on 2 cores with a load of 10 it was seen to take longer.
 DASHBOARD_SECONDS = 150
 MEBIBYTE = 1024**2
@@ -144,6 +147,8 @@ def node_environment(
         "RAY_JOB_STOP_WAIT_TIME_S": str(JOB_STOP_SECONDS),
         "RAY_RUNTIME_ENV_URI_PIN_EXPIRATION_S": str(PACKAGE_SECONDS),
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_health_check_initial_delay_ms": str(HEALTH_CHECK_MS),
+        "RAY_health_check_period_ms": str(HEALTH_CHECK_MS),
     }
 
 
