@@ -1,0 +1,172 @@
+"""What breaks while a run is followed: the operator, the connection, the runner, the head."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.real.jobs import COUNTING, counted, events, newest, running, write_job
+from tests.real.proxy import Proxy
+from tests.real.yard import HEAD_AND_WORKER, Yard, wait_until
+
+LINES = 400
+
+
+def counting_job(yard: Yard, *, pause: float, mark: str) -> str:
+    """Write a job that counts, ten lines and a pause at a time; its grandchild carries a mark to be found by."""
+    return write_job(
+        yard,
+        "counting",
+        f"""
+        command: [python3, count.py, "{LINES}", "{pause}"]
+        outputs: [out/]
+        """,
+        count=f"import subprocess\nsubprocess.Popen(['sleep', '{mark}'], start_new_session=True)\n{COUNTING}",
+    )
+
+
+def log_of(run: Path) -> str:
+    path = run / "logs" / "counting.1.log"
+    return path.read_text() if path.exists() else ""
+
+
+def started(yard: Yard, before: set[Path]) -> Path:
+    """Wait until a new run has printed something here; return its directory."""
+
+    def new() -> set[Path]:
+        return {path.parent for path in yard.results.glob("*/run.json")} - before
+
+    wait_until(lambda: any("line 20\n" in log_of(run) for run in new()), seconds=120, what="a run that prints")
+    return next(iter(new()))
+
+
+def runs(yard: Yard) -> set[Path]:
+    return {path.parent for path in yard.results.glob("*/run.json")}
+
+
+def end_of(process: subprocess.Popen[str], *, seconds: float = 120) -> tuple[int, str]:
+    output, _ = process.communicate(timeout=seconds)
+    return process.returncode, output
+
+
+def test_a_killed_operator_does_not_stop_the_run_and_logs_pick_it_up_without_gap_or_repeat(yard: Yard) -> None:
+    job, before = counting_job(yard, pause=0.2, mark="4001"), runs(yard)
+    operator = yard.start("train.dispatch", job)
+    run = started(yard, before)
+    operator.send_signal(signal.SIGKILL)
+    _, first = end_of(operator)
+    done = yard.run("train.logs", run.name)
+    assert log_of(run) == counted(LINES)
+    assert [event["seq"] for event in events(run)] == sorted({event["seq"] for event in events(run)})
+    assert "going on where this machine stopped looking" in done.stdout
+    shown = [line for line in (first + done.stdout).splitlines() if line.startswith("[counting] line")]
+    # The killed process may have recorded a little more than it could still print.
+    assert len(shown) == len(set(shown)) >= LINES - 20
+    assert yard.json("train.status", run.name)["state"] == "succeeded"
+    assert (run / "report.html").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_dispatch_stops_its_run_and_leaves_no_process(yard: Yard, number: signal.Signals) -> None:
+    mark = f"40{number.value + 10}"
+    job, before = counting_job(yard, pause=5, mark=mark), runs(yard)
+    operator = yard.start("train.dispatch", job)
+    run = started(yard, before)
+    assert running(mark)
+    operator.send_signal(number)
+    code, output = end_of(operator)
+    assert (code, f"run {run.name} was stopped" in output) == (130, True), output
+    assert yard.json("train.status", run.name)["state"] == "stopped"
+    wait_until(lambda: not running(mark), seconds=10, what="no task process is left")
+
+
+def test_a_run_without_waiting_is_seen_left_alone_and_stopped(yard: Yard) -> None:
+    job = counting_job(yard, pause=5, mark="4002")
+    done = yard.run("train.dispatch", job, "--no-wait")
+    run = newest(yard)
+    assert done.stderr.splitlines()[-1] == f"next: invoke train.logs {run.name}"
+    wait_until(lambda: yard.json("train.status")["state"] == "running", seconds=60, what="running")
+
+    looking = yard.start("train.logs", run.name)
+    wait_until(lambda: "line 9\n" in log_of(run), seconds=60, what="lines")
+    looking.send_signal(signal.SIGINT)
+    code, output = end_of(looking)
+    assert (code, f"run {run.name} goes on" in output) == (0, True), output
+
+    so_far = yard.run("train.logs", run.name, "--no-follow")
+    assert "[counting] line 9" in so_far.stdout.splitlines()
+    assert yard.json("train.stop")["state"] == "stopped"
+    wait_until(lambda: not running("4002"), seconds=10, what="no task process is left")
+    assert yard.json("train.status", run.name)["exit"] == 1
+
+
+@pytest.fixture
+def proxied(yard: Yard) -> Iterator[Proxy]:
+    """Give a way to the cluster that can be cut, as clusters/proxied.yaml."""
+    proxy = Proxy(yard.address())
+    proxy.start()
+    token = yard.state / "token"
+    yard.write_cluster(
+        f"name: {{name}}\nbackend: existing\nexisting: {{{{address: '{proxy.address}', token_file: '{token}'}}}}\n",
+        name="proxied",
+    )
+    yield proxy
+    proxy.cut()
+    (yard.home / "clusters" / "proxied.yaml").unlink()
+
+
+def test_a_lost_connection_is_made_again_without_gap_or_repeat(yard: Yard, proxied: Proxy) -> None:
+    job, before = counting_job(yard, pause=0.3, mark="4003"), runs(yard)
+    operator = yard.start("train.dispatch", job, "-f", "proxied")
+    run = started(yard, before)
+    proxied.cut()
+    time.sleep(4)
+    proxied.start()
+    code, output = end_of(operator)
+    assert code == 0, output
+    assert "connection to the cluster lost, trying again" in output
+    assert "connected again" in output
+    assert [line for line in output.splitlines() if line.startswith("[counting] line")] == [
+        f"[counting] line {number}" for number in range(LINES)
+    ]
+    assert log_of(run) == counted(LINES)
+
+
+def test_a_killed_runner_is_noticed(yard: Yard) -> None:
+    job, before = counting_job(yard, pause=5, mark="4004"), runs(yard)
+    operator = yard.start("train.dispatch", job)
+    run = started(yard, before)
+    for pid in running(run.name):
+        # The operator's own command line does not name the run; Ray's supervisor and shell do.
+        if psutil.Process(pid).name().startswith("python"):
+            psutil.Process(pid).kill()
+    code, output = end_of(operator)
+    assert (code, "the runner died" in output) == (6, True), output
+    assert yard.json("train.status", run.name)["exit"] == 6
+    wait_until(lambda: not running("4004"), seconds=10, what="no task process is left")
+
+
+def test_a_dead_head_is_a_clear_error_within_30_seconds(fresh: Yard) -> None:
+    fresh.write_cluster(HEAD_AND_WORKER)
+    fresh.run("cluster.up")
+    job, before = counting_job(fresh, pause=5, mark="4005"), runs(fresh)
+    operator = fresh.start("train.dispatch", job, "--json")
+    run = started(fresh, before)
+    psutil.Process(fresh.keeper("head").pid).kill()
+    for process in fresh.processes():
+        if "cpu-0" not in " ".join(process.cmdline()):
+            process.kill()
+    code, output = end_of(operator, seconds=30)
+    assert (code, "the cluster has not answered for" in output) == (6, True), output
+    assert f"invoke train.logs {run.name}" in output
+    document = json.loads(output[output.index("{\n") : output.rindex("\n}") + 2])
+    assert (document["run"], document["state"]) == (run.name, "running")
+    listed = fresh.json("train.list")["runs"]
+    assert listed[0]["unsure"].startswith("cluster unreachable")
