@@ -1,0 +1,71 @@
+"""One directory per run: found by name, by its beginning, or because it is the newest."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+from trainyard.errors import RequestError
+from trainyard.results import store
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    for name, started in (("zebra-1", "2026-01-01"), ("ant-1", "2026-01-02"), ("zebra-2", "2026-01-03")):
+        store.create(tmp_path, {"run": name, "cluster": "lab", "started": started}, cluster="", job="")
+    (tmp_path / "something-else").mkdir()
+    return tmp_path
+
+
+def test_a_run_is_named_after_its_job_and_its_time() -> None:
+    now = datetime.datetime(2026, 11, 21, 9, 5, 7)
+    assert store.run_name("cartpole", now=now, entropy=b"\x0f\xa0") == "cartpole-20261121-090507-0fa0"
+
+
+def test_runs_are_listed_newest_first(home: Path) -> None:
+    assert [run.name for run in store.runs(home)] == ["zebra-2", "ant-1", "zebra-1"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [(None, "zebra-2"), ("ant-1", "ant-1"), ("a", "ant-1"), ("zebra-1", "zebra-1"), ("results/ant-1/", "ant-1")],
+)
+def test_a_run_is_found(home: Path, asked: str | None, found: str) -> None:
+    assert store.find(home, asked).name == found
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ("zebra", "several runs begin with zebra\n  at {home}\n  - RUN: one of: zebra-2, zebra-1"),
+        (
+            "amt-1",
+            "no such run: amt-1\n  at {home}\n  - RUN: there are: zebra-2, ant-1, zebra-1; did you mean 'ant-1'?",
+        ),
+        ("..", "no such run: ..\n  at {home}\n  - RUN: there are: zebra-2, ant-1, zebra-1"),
+    ],
+)
+def test_what_is_not_found_is_explained(home: Path, asked: str, message: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        store.find(home, asked)
+    assert str(caught.value) == message.format(home=home)
+
+
+def test_without_any_run_the_first_command_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="there are no runs yet"):
+        store.find(tmp_path / "nothing", None)
+
+
+def test_a_run_never_takes_the_place_of_another(home: Path) -> None:
+    with pytest.raises(FileExistsError):
+        store.create(home, {"run": "ant-1", "cluster": "other"}, cluster="", job="")
+    assert store.find(home, "ant-1").record()["cluster"] == "lab"
+
+
+def test_names_of_tasks_become_safe_file_names(home: Path) -> None:
+    run = store.find(home, "ant-1")
+    assert run.log("lr=0.1,seed=0", 2).name == "lr=0.1,seed=0.2.log"
+    assert run.outputs("../../etc").parent == run.path / "outputs"
+    assert "/" not in run.outputs("a/b").name

@@ -1,0 +1,111 @@
+"""What tasks print is shown under their names, whole lines only, and can do nothing to a terminal or a log."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from trainyard.results.state import RunState
+from trainyard.screen import PlainScreen, TerminalScreen, prefixed
+from trainyard.screen_text import LineKeeper, plain
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        (b"loss 0.1\n", "loss 0.1\n"),
+        ("größe\n".encode(), "größe\n"),
+        (b"tab\tstays\n", "tab\tstays\n"),
+        (b"\x1b[31mred\x1b[0m\n", "red\n"),
+        (b"\x1b]0;title\x07\x1b[2J\x1b[1;1Hgone\n", "gone\n"),
+        (b"10%\r50%\r100%\n", "100%\n"),
+        (b"windows\r\n", "windows\n"),
+        (b"50%\r\n", "50%\n"),
+        (b"bell\x07 null\x00 \xc2\x9bcsi\n", "bell null csi\n"),
+        (b"\xff\n", "\ufffd\n"),
+    ],
+)
+def test_a_pipe_gets_no_control_characters(printed: bytes, shown: str) -> None:
+    assert plain(printed) == shown
+
+
+def test_a_terminal_keeps_colours_and_nothing_else() -> None:
+    assert plain(b"\x1b[1;31mred\n\x1b[2Jgone\n", colours=True) == "\x1b[1;31mred\x1b[0m\ngone\x1b[0m\n"
+
+
+def test_every_line_stands_under_its_task() -> None:
+    assert prefixed("seed=0", "a\nb\n") == "[seed=0] a\n[seed=0] b\n"
+    assert prefixed("seed=0", "") == ""
+
+
+def test_unfinished_lines_wait_for_their_end() -> None:
+    keeper = LineKeeper()
+    assert keeper.whole_lines("a", b"one\ntw") == b"one\n"
+    assert keeper.whole_lines("b", b"other\n") == b"other\n"
+    assert keeper.whole_lines("a", b"o\nthr") == b"two\n"
+    assert keeper.rest("a") == b"thr\n"
+    assert keeper.rest("a") == b""
+
+
+def test_a_line_without_end_is_shown_in_pieces() -> None:
+    keeper = LineKeeper()
+    assert keeper.whole_lines("a", b"x" * 70_000) == b"x" * 70_000 + b"\n"
+
+
+def run_of_two() -> RunState:
+    state = RunState(run="job-1", cluster="lab", job="job", tasks=["a", "b"])
+    state.apply({"event": "attempt-started", "task": "a", "attempt": 1, "node": "head", "time": 1.0})
+    return state
+
+
+def test_a_pipe_sees_lines_of_tasks_and_what_happened() -> None:
+    stream = io.StringIO()
+    screen = PlainScreen(stream)
+    state = run_of_two()
+    screen.output("a", b"epoch 1\nepo")
+    lost = {"event": "attempt-ended", "task": "a", "attempt": 1, "node": "gpu-0", "outcome": "lost", "time": 2.0}
+    lost["reason"] = "its node died"
+    screen.event(lost, state)
+    state.apply({"event": "task-ended", "task": "a", "state": "failed", "time": 2.0})
+    screen.event({"event": "task-ended", "task": "a", "state": "failed"}, state)
+    assert stream.getvalue().splitlines() == [
+        "[a] epoch 1",
+        "[a] epo",
+        "[a] attempt 1 lost on gpu-0: its node died",
+        "[a] failed (1/2)",
+    ]
+
+
+def test_a_failed_gate_names_each_failed_rung_and_its_way_out() -> None:
+    stream = io.StringIO()
+    state = run_of_two()
+    good = {"event": "check", "name": "disk", "node": "head", "ok": True, "detail": "9 GiB", "skipped": False}
+    bad = {**good, "name": "gpus", "node": "gpu-0", "ok": False, "detail": "1 of 2 GPUs", "hint": "Restart the driver."}
+    for check in (good, bad):
+        state.apply(check)
+    PlainScreen(stream).event({"event": "gate", "ok": False, "seconds": 1.0}, state)
+    assert stream.getvalue().splitlines() == [
+        "smoke: 1 of 2 checks failed, 1.0 s",
+        "  FAILED  gpus on gpu-0: 1 of 2 GPUs",
+        "          -> Restart the driver.",
+    ]
+
+
+def test_only_the_task_that_was_asked_for_is_shown() -> None:
+    stream = io.StringIO()
+    screen = PlainScreen(stream, only="b")
+    screen.output("a", b"a\n")
+    screen.output("b", b"b\n")
+    assert stream.getvalue() == "[b] b\n"
+
+
+def test_a_terminal_has_a_bar_that_makes_way_for_lines() -> None:
+    stream = io.StringIO()
+    screen = TerminalScreen(stream)
+    screen.tick(run_of_two())
+    assert "0/2" in stream.getvalue()
+    assert "1 running" in stream.getvalue()
+    screen.output("a", b"epoch 1\n")
+    screen.close()
+    assert stream.getvalue().split("\r\x1b[2K")[-1].endswith("[a]\x1b[0m epoch 1\n")
