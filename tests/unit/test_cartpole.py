@@ -82,12 +82,12 @@ def test_a_checkpoint_is_whole_or_not_there(train: Train, tmp_path: Path) -> Non
 
 
 def test_it_says_how_it_goes(train: Train, capsys: pytest.CaptureFixture[str]) -> None:
-    train("--iterations", "20", output="o", checkpoint="c")
-    train("--iterations", "20", output="p", checkpoint="c")
+    train("--iterations", "10", output="o", checkpoint="c")
+    train("--iterations", "10", output="p", checkpoint="c")
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("iteration  20 ")
+    assert lines[0].startswith("iteration  10 ")
     assert re.fullmatch(r"(not )?solved: mean return [\d.]+ over 1 episodes, after [\d,]+ steps", lines[1])
-    assert lines[2].startswith("continues after iteration 20 (")
+    assert lines[2].startswith("continues after iteration 10 (")
 
 
 def test_without_trainyard_it_writes_to_runs(
