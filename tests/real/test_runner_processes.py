@@ -1,0 +1,153 @@
+"""Nothing that a task started outlives it, however it ends: timeout, stop, kill -9 of anything above it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.real.jobs import events, newest, running, write_job
+from tests.real.yard import Yard, wait_until
+
+# A child in its own session that ignores SIGTERM, an orphan, and a command that ignores SIGTERM too.
+TREE = """\
+trap '' TERM
+setsid sh -c "trap '' TERM; sleep $1" &
+(sleep $1 &)
+echo started
+sleep $1
+"""
+GONE_WITHIN = 10.0
+
+
+def test_a_timeout_ends_the_whole_tree(yard: Yard) -> None:
+    mark = tree_job(yard, "late", "7001.5", "timeout: 1s")
+    yard.run("train.dispatch", "late", "--skip-smoke", expect=1)
+    assert running(mark) == []
+    (ended,) = attempts(newest(yard))
+    assert (ended["outcome"], ended["reason"]) == ("timeout", "it ran longer than its timeout of 1 s")
+
+
+def test_a_command_that_ends_leaves_no_background_process(yard: Yard) -> None:
+    """The grandchildren hold the output pipe open; the attempt ends all the same."""
+    job(yard, "daemons", "7002.5", "", script="setsid sleep $1 & (sleep $1 &) ; echo done")
+    yard.run("train.dispatch", "daemons", "--skip-smoke")
+    assert running("7002.5") == []
+    assert [one["outcome"] for one in attempts(newest(yard))] == ["succeeded"]
+
+
+def test_a_stopped_run_ends_its_trees_and_says_so(yard: Yard) -> None:
+    mark = tree_job(yard, "stopped", "7003.5", "outputs: [left.txt]")
+    with dispatched(yard, "stopped", mark) as run:
+        yard.run("train.stop", run.name, expect=None)
+    wait_until(lambda: not running(mark), seconds=GONE_WITHIN, what="no process left")
+    recorded = events(run)
+    assert recorded[-1]["event"] == "run-ended"
+    assert (recorded[-1]["state"], recorded[-1]["exit"]) == ("stopped", 1)
+    assert [one["outcome"] for one in attempts(run)] == ["stopped"]
+
+
+def test_kill_9_of_the_runner_leaves_no_process(yard: Yard) -> None:
+    mark = tree_job(yard, "orphaned", "7004.5", "")
+    with dispatched(yard, "orphaned", mark) as run:
+        psutil.Process(runner_of(run.name)).kill()
+        wait_until(lambda: not running(mark), seconds=GONE_WITHIN, what="no process left")
+
+
+def test_kill_9_of_the_ray_worker_is_a_loss_that_costs_no_retry(yard: Yard) -> None:
+    mark = tree_job(yard, "crashed", "7005.5", "")
+    with dispatched(yard, "crashed", mark) as run:
+        first = running(mark)
+        worker_of(run).kill()
+        wait_until(lambda: not set(first) & set(running(mark)), seconds=GONE_WITHIN, what="the first tree is gone")
+        wait_until(lambda: bool(running(mark)), seconds=60, what="another attempt")
+        yard.run("train.stop", run.name, expect=None)
+    assert [one["outcome"] for one in attempts(run)] == ["lost", "stopped"]
+
+
+def test_kill_9_of_the_guard_leaves_no_process(yard: Yard) -> None:
+    mark = tree_job(yard, "unguarded", "7006.5", "")
+    with dispatched(yard, "unguarded", mark) as run:
+        first = running(mark)
+        guard_of(first).kill()
+        wait_until(lambda: not set(first) & set(running(mark)), seconds=GONE_WITHIN, what="the first tree is gone")
+        wait_until(lambda: bool(running(mark)), seconds=60, what="another attempt")
+        yard.run("train.stop", run.name, expect=None)
+    assert attempts(run)[0]["reason"] == "the guard process of its worker was killed, and the task with it"
+
+
+def tree_job(yard: Yard, name: str, mark: str, more: str) -> str:
+    return job(yard, name, mark, more, script=TREE)
+
+
+def job(yard: Yard, name: str, mark: str, more: str, *, script: str) -> str:
+    write_job(yard, name, f"command: [sh, tree.sh, '{mark}']\nresources: {{cpus: 0.5}}\n{more}\n")
+    (yard.home / "jobs" / name / "tree.sh").write_text(script)
+    return mark
+
+
+class dispatched:
+    """A run whose task is running; the command that follows it is ended with the block."""
+
+    def __init__(self, yard: Yard, name: str, mark: str) -> None:
+        self._yard, self._name, self._mark = yard, name, mark
+        self._command: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Path:
+        self._command = self._yard.start("train.dispatch", self._name, "--skip-smoke")
+        # The script itself and its three sleepers.
+        wait_until(lambda: len(running(self._mark)) >= 4, seconds=60, what=f"{self._name} runs")
+        return newest(self._yard)
+
+    def __exit__(self, *_: object) -> None:
+        assert self._command is not None
+        try:
+            self._command.wait(timeout=40)
+        finally:
+            self._command.kill()
+
+
+def attempts(run: Path) -> list[dict[str, Any]]:
+    return [event for event in events(run) if event["event"] == "attempt-ended"]
+
+
+def runner_of(run: str) -> int:
+    return next(iter(running(run)))
+
+
+def worker_of(run: Path) -> psutil.Process:
+    started = next(event for event in events(run) if event["event"] == "attempt-started")
+    workers = [one for one in named("ray::attempt") if started["node_id"] in " ".join(parent_command(one))]
+    return workers[0]
+
+
+def guard_of(pids: list[int]) -> psutil.Process:
+    for pid in pids:
+        for above in psutil.Process(pid).parents():
+            if any(argument.endswith("guard.py") for argument in above.cmdline()):
+                return above
+    raise AssertionError("no guard above the task")
+
+
+def named(title: str) -> Iterator[psutil.Process]:
+    for process in psutil.process_iter(["cmdline"]):
+        if process.info["cmdline"] and process.info["cmdline"][0] == title:
+            yield process
+
+
+def parent_command(process: psutil.Process) -> list[str]:
+    parent = process.parent()
+    return parent.cmdline() if parent else []
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    """End what a failed test leaves, so that the next one does not see it."""
+    yield
+    for mark in ("7001.5", "7002.5", "7003.5", "7004.5", "7005.5", "7006.5"):
+        for pid in running(mark):
+            psutil.Process(pid).kill()
