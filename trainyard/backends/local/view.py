@@ -14,6 +14,8 @@ ANSWER_SECONDS = 10.0
 NO_DASHBOARD = "the dashboard has ended"
 # As they stand in a command line: whoever starts the dashboard, and the dashboard.
 _STARTING = ("ray_launcher.py", "dashboard/dashboard.py")
+# `ray start` starts it last.
+_RAYLET = "raylet/raylet"
 
 
 def answering(files: ClusterFiles, record: ClusterRecord | None) -> tuple[frozenset[str], str]:
@@ -34,8 +36,9 @@ def _has_dashboard(files: ClusterFiles) -> bool:
     head = records.read_nodes(files).get("head")
     if head is None or not processes.alive(head.process):
         return True
-    started = processes.members([head.process]) - {head.process}
-    return any(part in line for line in map(processes.command_line, started) for part in _STARTING)
+    started = [processes.command_line(one) for one in processes.members([head.process]) - {head.process}]
+    has_started = any(_RAYLET in line for line in started)
+    return not has_started or any(part in line for line in started for part in _STARTING)
 
 
 def address(ports: Ports) -> str:
