@@ -70,3 +70,21 @@ def test_down_has_nothing_to_remove(tmp_path: Path) -> None:
     assert [(step.title, step.done().holds) for step in steps] == [
         ("Nothing to remove: somebody else runs this cluster", True)
     ]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "added"),
+    [
+        ([], ["a", "b"], ["a", "b"]),
+        (["a", "b"], ["a", "b"], []),
+        (["a", "b"], ["a", "b", "c"], ["c"]),
+        (["a", "b", "c"], ["c", "d", "e"], ["d", "e"]),
+        (["a", "b"], ["x", "y"], ["x", "y"]),
+        (["a", "b"], [], []),
+    ],
+    ids=["first", "quiet", "grown", "slid on", "all new", "gone"],
+)
+def test_of_a_file_that_is_asked_for_again_only_what_was_added_is_shown(
+    before: list[str], now: list[str], added: list[str]
+) -> None:
+    assert existing.added(before, now) == added
