@@ -14,6 +14,7 @@ from trainyard.dispatch.package import Package
 from trainyard.dispatch.prepare import Prepared
 from trainyard.endpoint import Endpoint
 from trainyard.seams.git import revision
+from trainyard.spec.fields import HIDDEN, SECRET_NAME
 from trainyard.versions import RUNNER_PROTOCOL
 
 
@@ -47,7 +48,7 @@ def record_of(
         },
         "user": getpass.getuser(),
         "host": platform.node(),
-        "command": list(command),
+        "command": [_without_secret(word) for word in command],
         "directory": str(directory),
         "job_directory": str(prepared.sending.job.directory),
         "cluster_file": str(prepared.cluster.source.resolve()),
@@ -62,3 +63,9 @@ def record_of(
         },
         "tasks": [task.name for task in prepared.tasks],
     }
+
+
+def _without_secret(word: str) -> str:
+    """Return a word of the command line; of `env.API_TOKEN=x` only the name."""
+    name, equals, _ = word.partition("=")
+    return f"{name}={HIDDEN}" if equals and SECRET_NAME.search(name) else word

@@ -107,8 +107,10 @@ def reported(path: Path, *, json: bool) -> None:
 def outcome_next(outcome: Outcome) -> None:
     """Print what to type next: look at a report, or follow a run that goes on."""
     if not outcome.state.ended:
-        print(f"run {outcome.run.name} goes on", file=sys.stderr)
-        print_next(f"invoke train.logs {outcome.run.name}")
+        # With an error nobody knows whether it goes on; the error says what to do.
+        if outcome.error is None:
+            print(f"run {outcome.run.name} goes on", file=sys.stderr)
+            print_next(f"invoke train.logs {outcome.run.name}")
     elif outcome.run.report.exists():
         print(f"results: {outcome.run.path}\nreport: {outcome.run.report}", file=sys.stderr)
         print_next(f"invoke train.report {outcome.run.name}")
