@@ -5,6 +5,7 @@ This process is made the reaper of its grandchildren, so that Ray's daemons beco
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -28,7 +29,7 @@ def seconds_to_start(*, workers: int, env: Mapping[str, str], directory: Path) -
             process.wait(timeout=120)
         return time.perf_counter() - began
     finally:
-        proctree.end_descendants(grace=1.0)
+        proctree.end(lambda: proctree.descendants(os.getpid()), grace=1.0)
 
 
 def _start(where: list[str], name: str, env: Mapping[str, str], directory: Path) -> subprocess.Popen[bytes]:

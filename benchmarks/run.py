@@ -74,7 +74,7 @@ class Bench:
         newest = max((self.directory / "results").glob("many-*/events.jsonl"), key=lambda path: path.stat().st_mtime)
         events = [json.loads(line) for line in newest.read_text().splitlines()]
         times = [event["time"] for event in events if event["event"] in ("attempt-started", "attempt-ended")]
-        return (max(times) - min(times)) / TASKS
+        return float(max(times) - min(times)) / TASKS
 
 
 def main() -> None:

@@ -36,8 +36,6 @@ class Workspace:
             _link(package, self.directory, real=real, below=PurePosixPath())
         for output in outputs:
             (self.directory / output).parent.mkdir(parents=True, exist_ok=True)
-            if output.endswith("/"):
-                (self.directory / output).mkdir(exist_ok=True)
 
     def remove(self) -> None:
         """Remove everything; files that a task protected from itself too."""

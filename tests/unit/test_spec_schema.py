@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]  # comes with Ray
+import jsonschema
 import pytest
 
 from trainyard.spec import load_cluster, load_job
