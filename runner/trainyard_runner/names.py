@@ -12,7 +12,7 @@ _LONGEST = 100
 def file_stem(task: str) -> str:
     """Return a file name for a task: readable, and different for different tasks."""
     stem = _UNSAFE.sub("_", task)[:_LONGEST]
-    if stem == task:
+    if stem and stem == task:
         return stem
     return f"{stem}-{hashlib.sha256(task.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
 

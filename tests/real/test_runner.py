@@ -1,0 +1,124 @@
+"""What the runner gives a task and takes from it: GPUs, environment, outputs, many tasks, tasks that run together."""
+
+from __future__ import annotations
+
+import collections
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.real.jobs import events, newest, write_job
+from tests.real.yard import Yard
+
+SAY_ENVIRONMENT = """
+    import json, os
+    print(json.dumps(dict(os.environ)))
+    """
+
+OUTPUTS = """
+    import os, pathlib
+    out = pathlib.Path(os.environ["TRAINYARD_OUTPUT"])
+    (out / "kept.txt").write_text("kept")
+    (out / "inside").symlink_to("kept.txt")
+    (out / "outside").symlink_to("/etc/hostname")
+    pathlib.Path("runs/new.txt").write_text("new")
+    raise SystemExit(3)
+    """
+
+PARTNERS = """
+    import os, sys, time
+    index = int(os.environ["TRAINYARD_TASK_INDEX"])
+    print("with", os.environ["TRAINYARD_TASK_COUNT"], "at", os.environ["TRAINYARD_MASTER_ADDR"], flush=True)
+    if index == 0:
+        time.sleep(1)
+        raise SystemExit(0 if os.environ["TRAINYARD_ATTEMPT"] == "2" else 4)
+    time.sleep(3 if os.environ["TRAINYARD_ATTEMPT"] == "2" else 60)
+    """
+
+
+@pytest.fixture(scope="module")
+def environments(yard: Yard) -> list[dict[str, str]]:
+    """Run four tasks of one GPU each on the cluster's four, and return what each saw."""
+    job = """
+        command: [python3, say.py]
+        matrix: {n: [0, 1, 2, 3]}
+        resources: {cpus: 0.5, gpus: 1}
+        env: {COLOUR: red}
+        """
+    write_job(yard, "environment", job, say=SAY_ENVIRONMENT)
+    yard.run("train.dispatch", "environment", "--skip-smoke")
+    logs = sorted((newest(yard) / "logs").glob("*.log"))
+    return [json.loads(log.read_text()) for log in logs]
+
+
+def test_a_task_sees_its_own_gpu_and_its_place_in_the_run(environments: list[dict[str, str]]) -> None:
+    assert [len(one["CUDA_VISIBLE_DEVICES"].split(",")) for one in environments] == [1, 1, 1, 1]
+    assert {one["TRAINYARD_TASK_INDEX"] for one in environments} == {"0", "1", "2", "3"}
+    assert {one["TRAINYARD_TASK_COUNT"] for one in environments} == {"4"}
+    assert {one["COLOUR"] for one in environments} == {"red"}
+    assert {one["TRAINYARD_TASK"] for one in environments} == {"n=0", "n=1", "n=2", "n=3"}
+
+
+def test_no_task_gets_the_token(yard: Yard, environments: list[dict[str, str]]) -> None:
+    for one in environments:
+        assert yard.token() not in one.values()
+        assert "RAY_AUTH_TOKEN" not in one
+
+
+def test_a_failed_task_brings_its_outputs_home_and_follows_no_link_outside(yard: Yard) -> None:
+    job = "command: [python3, fail.py]\noutputs: [runs/]\n"
+    write_job(yard, "failing", job, fail=OUTPUTS)
+    (yard.home / "jobs" / "failing" / "runs").mkdir(exist_ok=True)
+    (yard.home / "jobs" / "failing" / "runs" / "old.txt").write_text("old")
+    yard.run("train.dispatch", "failing", "--skip-smoke", expect=1)
+    run = newest(yard)
+    brought = run / "outputs" / "failing"
+    names = {str(path.relative_to(brought)) for path in brought.rglob("*") if not path.is_dir()}
+    assert {"kept.txt", "inside", "runs/new.txt"} <= names
+    assert "outside" not in names
+    assert "runs/old.txt" not in names
+    notes = [event["text"] for event in events(run) if event["event"] == "note"]
+    assert notes == ["failing: not brought back, because it leads outside of the outputs: outside"]
+
+
+def test_a_command_that_does_not_exist_says_where_it_was_looked_for(yard: Yard) -> None:
+    write_job(yard, "absent", "command: [no-such-program]\n")
+    yard.run("train.dispatch", "absent", "--skip-smoke", expect=1)
+    (ended,) = of_kind(newest(yard), "attempt-ended")
+    assert ended["reason"].startswith("cannot start 'no-such-program': no such program on the node's PATH (")
+
+
+def test_tasks_that_run_together_start_together_and_are_tried_again_together(yard: Yard) -> None:
+    job = """
+        command: [python3, partner.py]
+        matrix: {rank: [0, 1, 2]}
+        resources: {cpus: 1, gpus: 1}
+        together: true
+        retries: 1
+        """
+    write_job(yard, "gang", job, partner=PARTNERS)
+    yard.run("train.dispatch", "gang", "--skip-smoke")
+    run = newest(yard)
+    outcomes = collections.Counter((one["attempt"], one["outcome"]) for one in of_kind(run, "attempt-ended"))
+    assert outcomes == {(1, "failed"): 1, (1, "stopped"): 2, (2, "succeeded"): 3}
+    order = [event["event"] for event in events(run) if event["event"].startswith("attempt-")]
+    assert order == (["attempt-started"] * 3 + ["attempt-ended"] * 3) * 2
+
+
+def test_a_thousand_half_gpu_tasks_are_all_recorded_without_a_gap(yard: Yard) -> None:
+    numbers = ", ".join(map(str, range(1000)))
+    job = f"command: [echo, 'n{{n}}']\nmatrix: {{n: [{numbers}]}}\nresources: {{cpus: 0.5, gpus: 0.5}}\n"
+    write_job(yard, "thousand", job)
+    yard.run("train.dispatch", "thousand", "--skip-smoke")
+    run = newest(yard)
+    recorded = events(run)
+    assert [event["seq"] for event in recorded] == list(range(len(recorded)))
+    assert len(of_kind(run, "attempt-ended")) == 1000
+    assert recorded[-1]["counts"] == {"succeeded": 1000, "failed": 0, "stopped": 0}
+    assert (run / "logs" / "n=637.1.log").read_text() == "n637\n"
+
+
+def of_kind(run: Path, kind: str) -> list[dict[str, Any]]:
+    return [event for event in events(run) if event["event"] == kind]
