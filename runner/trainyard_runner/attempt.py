@@ -22,6 +22,7 @@ from trainyard_runner.stopping import StopWatch
 from trainyard_runner.workspace import Order, Workspace, attempt_id, environment
 
 Batch = list[Message]
+NOTHING_RAN: dict[str, Any] = {"exit_code": None, "seconds": 0.0, "tail": [], "cpu_seconds": None, "max_rss": None}
 _QUICK = 0.05
 _READ = 256 * 1024
 
@@ -50,6 +51,11 @@ class Attempt:
             self._place.link_files(self._package, self._order["outputs"])
             if restored is not None:
                 archive.unpack(restored, self._place.checkpoint)
+            if self._order["together"]:
+                yield [("ready", None)]
+                if (asked := stop.wait_for_others(self._order["attempt"])) is not None:
+                    yield [*self._flush(), ("ended", {**NOTHING_RAN, "outcome": "stopped", "reason": asked.reason})]
+                    return
             watch = CheckpointWatch(self._place.checkpoint, self._files_open_for_writing)
             yield from self._run_command(watch, stop)
             yield from self._leave_behind(watch)

@@ -22,6 +22,7 @@ class AttemptRecord:
     node: str | None = None
     ended: dict[str, Any] | None = None
     printed: int = 0
+    is_ready: bool = False
     is_started: bool = False
     incoming: dict[str, Incoming] = field(default_factory=dict)
     output: dict[str, Any] | None = None
@@ -37,6 +38,7 @@ class Records:
         self._stream = stream
         self._node_name = node_name
         self._handlers: dict[str, Callable[[AttemptRecord, Any], None]] = {
+            "ready": self._ready,
             "started": self._started,
             "output": self._output,
             "note": lambda record, text: self._stream.write("note", text=f"{record.task}: {text}"),
@@ -72,6 +74,9 @@ class Records:
         if path.exists():
             with path.open("rb") as file:
                 yield from iter(lambda: file.read(4 * PART), b"")
+
+    def _ready(self, record: AttemptRecord, _: Any) -> None:
+        record.is_ready = True
 
     def _started(self, record: AttemptRecord, place: dict[str, Any]) -> None:
         record.is_started, record.began = True, time.monotonic()

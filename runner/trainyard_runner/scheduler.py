@@ -158,6 +158,14 @@ class Scheduler:
             if not live.record.is_started:
                 self._progress_at = time.monotonic()
             self._records.apply(live.record, batch)
+            if live.record.is_ready and not live.record.is_started:
+                self._let_go(live.unit)
+
+    def _let_go(self, unit: Unit) -> None:
+        """Let a gang begin once each of its tasks has its place, and a worker there."""
+        members = [live for live in self._live.values() if live.unit is unit]
+        if len(members) == len(unit.tasks) and all(live.record.is_ready for live in members):
+            self._board.go(unit.attempt)
 
     def _explain(self, live: Live, error: Exception) -> losses.Ending:
         now = nodes.alive()
@@ -199,11 +207,10 @@ class Scheduler:
 
     def _stop_rest(self, unit: Unit, reason: str) -> None:
         rest = {generator: live for generator, live in self._live.items() if live.unit is unit}
-        started = [live for live in rest.values() if live.record.is_started]
         ids = [f"{self._plan.run}:{live.task.name}:{unit.attempt}" for live in rest.values()]
         self._board.stop(ids, reason, grace=self._plan.stop_grace)
         for generator, live in rest.items():
-            if live not in started:
+            if not (live.record.is_started or live.record.is_ready):
                 ray.cancel(generator)
 
     def _stop_all(self, left: float) -> None:
@@ -213,7 +220,7 @@ class Scheduler:
         self._say("stopping")
         self._board.stop_all("the run was stopped", grace=min(self._plan.stop_grace, max(0.3, left - 1.7)))
         for generator, live in self._live.items():
-            if not live.record.is_started:
+            if not (live.record.is_started or live.record.is_ready):
                 ray.cancel(generator)
         waiting = [unit for line in self._lines.values() for unit in line]
         self._lines.clear()

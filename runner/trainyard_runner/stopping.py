@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_get, _internal_kv_put
 
 _EVERY = 0.25
+_OFTEN = 0.05
 _NAMESPACE = b"trainyard"
 
 
@@ -42,6 +44,16 @@ class StopWatch:
         self._asks = True
         threading.Thread(target=self._ask, daemon=True, name="trainyard-stop").start()
 
+    def wait_for_others(self, attempt: int) -> Asked | None:
+        """Wait until all tasks that run together have their places; return the request to stop if that comes first."""
+        while self._asked is None:
+            entry = read(self._run)
+            self._asked = self._meant(entry)
+            if entry.get("go") == attempt:
+                break
+            time.sleep(_OFTEN)
+        return self._asked
+
     def asked(self) -> Asked | None:
         """Return the request to stop, if there is one."""
         return self._asked
@@ -57,10 +69,13 @@ class StopWatch:
             except Exception as error:  # whatever Ray raises while its head is busy or gone
                 print(f"trainyard: cannot ask whether to stop: {error}", flush=True)
                 continue
-            reason = entry.get("all") or entry.get("attempts", {}).get(self._attempt)
-            if reason:
-                self._asked = Asked(reason, float(entry["grace"]))
+            self._asked = self._meant(entry)
+            if self._asked is not None:
                 return
+
+    def _meant(self, entry: dict[str, Any]) -> Asked | None:
+        reason = entry.get("all") or entry.get("attempts", {}).get(self._attempt)
+        return Asked(reason, float(entry["grace"])) if reason else None
 
 
 def read(run: str) -> dict[str, Any]:
@@ -84,6 +99,10 @@ class StopBoard:
         """Ask some attempts to stop."""
         asked = {**self._entry.get("attempts", {}), **dict.fromkeys(attempts, reason)}
         self._put({**self._entry, "attempts": asked, "grace": grace})
+
+    def go(self, attempt: int) -> None:
+        """Let the tasks that run together begin this attempt."""
+        self._put({**self._entry, "go": attempt})
 
     def clear(self) -> None:
         """Remove the entry."""

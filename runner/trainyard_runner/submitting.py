@@ -87,6 +87,7 @@ class Submitter:
             "outputs": list(task.outputs),
             "grace": self._plan.stop_grace,
             "master": master,
+            "together": len(unit.tasks) > 1,
             "checkpoint": parts,
         }
         return function.remote(order, *self._packages), Live(unit, task, record, checkpoint=parts)
