@@ -4,7 +4,8 @@
 one recorded process stands for the node. It ends all of them when it is asked to (SIGTERM) or when the node's heart
 stops; when the keeper itself is killed, what it started is still found by its session.
 
-Usage: keeper.py RECORD COMMAND...   It waits until RECORD names its pid: so nothing ever runs that nobody can find.
+Usage: keeper.py RECORD LOG COMMAND...   It waits until RECORD names its pid: so nothing ever runs that nobody can
+find. LOG is where its output and that of COMMAND go; its working directory is the node's temporary directory.
 """
 
 from __future__ import annotations
@@ -29,15 +30,21 @@ from trainyard.seams import processes
 PR_SET_CHILD_SUBREAPER = 36
 # Without its raylet a node is no node; without the GCS there is no cluster.
 VITAL = frozenset({"raylet", "gcs_server"})
-# Starts the line in the node's log that says which of them ended.
+# What this prints, for whoever reads the log.
 DIED = "keeper: ended while the node was starting: "
+GAVE_UP = "keeper: this machine is too busy for Ray's own time limits"
+TRIES = 3
+# Limits that Ray has no setting for: 15 s for its agents to start (node_manager.cc), 30 s for the raylet (node.py).
+# With a load of 10 on 2 cores they were seen to pass; the same node started well the next time.
+TOO_BUSY = ("Timed out waiting for file", "The current node timed out during startup")
+RAYLET_LOG = Path("session_latest/logs/raylet.out")
 
 
 class _AskedToEndError(Exception):
     """SIGTERM came."""
 
 
-def main(record: Path, command: list[str]) -> int:
+def main(record: Path, log: Path, command: list[str]) -> int:
     """Start the node and stay until it ends; return the exit code."""
     _adopt_orphans()
     signal.signal(signal.SIGTERM, _ask)
@@ -45,15 +52,41 @@ def main(record: Path, command: list[str]) -> int:
     try:
         if not _named_in(record, seconds=10.0):
             return 1
-        code = _wait_for(subprocess.Popen(command, stdin=subprocess.DEVNULL).pid)
+        code = _start(command, log)
         if code == 0:
             _stay_while_alive()
     except _AskedToEndError:
         code = 0
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _end_everything()
+    return code
+
+
+def _start(command: list[str], log: Path) -> int:
+    """Run `ray start`, again if this machine was only too busy for it; return its exit code."""
+    for _ in range(TRIES):
+        seen = log.stat().st_size
+        code = _wait_for(subprocess.Popen(command, stdin=subprocess.DEVNULL).pid)
+        if code == 0 or not _was_too_busy(log, seen):
+            return code
+        _end_everything()
+    print(f"{GAVE_UP}; tried {TRIES} times", flush=True)
+    return code
+
+
+def _was_too_busy(log: Path, seen: int) -> bool:
+    with log.open("rb") as file:
+        file.seek(seen)
+        said = file.read()
+    if RAYLET_LOG.exists():
+        said += RAYLET_LOG.read_bytes()
+    return any(text.encode() in said for text in TOO_BUSY)
+
+
+def _end_everything() -> None:
     # Nothing on the node is worth a longer wait, and gcs_server may ignore SIGTERM for many seconds.
     processes.end(_mine, grace=1.0, deadline=5.0)
-    return code
+    _reap()
 
 
 def _adopt_orphans() -> None:
@@ -114,4 +147,4 @@ def _reap() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]))

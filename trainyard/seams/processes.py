@@ -8,19 +8,22 @@ three ways, since each alone has a hole: by session (Ray's own processes stay in
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 MARKER = "TRAINYARD_NODE"
+# Below the ports that systems give to outgoing connections (Linux 32768, macOS 49152), above the well-known ones.
+OWN_PORTS = range(20_000, 30_000)
 
 
 @dataclass(frozen=True)
@@ -111,12 +114,17 @@ def command_line(process: ProcessId) -> str:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Return TCP ports of the loopback address that nobody uses now."""
+    """Return TCP ports of the loopback address that nobody uses now, and that no outgoing connection is given."""
     with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return tuple(one.getsockname()[1] for one in sockets)
+        found: list[int] = []
+        for port in random.SystemRandom().sample(OWN_PORTS, len(OWN_PORTS)):
+            if len(found) == count:
+                return tuple(found)
+            one = held.enter_context(socket.socket())
+            with suppress(OSError):
+                one.bind(("127.0.0.1", port))
+                found.append(port)
+    raise OSError(f"no {count} free ports between {OWN_PORTS[0]} and {OWN_PORTS[-1]}")
 
 
 def answer_of(command: Sequence[str], *, seconds: float) -> str | None:

@@ -7,15 +7,17 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from trainyard.backends.local import records
 from trainyard.backends.local.layout import NodePlan, Ports, node_environment, ray_start
 from trainyard.backends.local.records import ClusterFiles, NodeRecord
-from trainyard.errors import LeftoverError, OutsideError
+from trainyard.errors import LeftoverError, NotReadyError, OutsideError
 from trainyard.seams import processes
 
-# Programs of their own, run by their path; DIED is what the keeper prints when a daemon ended.
+# Programs of their own, run by their path; DIED and GAVE_UP begin lines that the keeper prints.
 DIED = "keeper: ended while the node was starting: "
+GAVE_UP = "keeper: this machine is too busy for Ray's own time limits"
 KEEPER = Path(processes.__file__).with_name("keeper.py")
 LAUNCHER = Path(processes.__file__).with_name("ray_launcher.py")
 TAIL_LINES = 6
@@ -64,11 +66,12 @@ def start(files: ClusterFiles, plan: NodePlan, ports: Ports, *, environ: Mapping
     environment = node_environment(
         plan, environ, marker=files.marker(plan.name), token_file=files.token, programs=python.parent
     )
-    command = [str(python), str(KEEPER), str(files.node_record(plan.name)), str(python), str(LAUNCHER)]
+    record, log = files.node_record(plan.name), files.node_log(plan.name)
+    command = [str(python), str(KEEPER), str(record), str(log), str(python), str(LAUNCHER)]
     process = processes.start(
         [*command, *ray_start(plan, ports, temp_dir=temp_dir)],
         env=environment,
-        log=files.node_log(plan.name),
+        log=log,
         directory=temp_dir,
     )
     records.write_node(files, plan, gcs_port=ports.gcs, process=process)
@@ -103,23 +106,38 @@ def of_cluster(files: ClusterFiles) -> frozenset[processes.ProcessId]:
 
 
 def refuse_dead(files: ClusterFiles) -> None:
-    """Raise OutsideError with the cause, if a node ended by itself; the head's first, since it takes others along."""
+    """Raise the cause, if a node ended by itself; the head's first, since it takes others along.
+
+    Raises NotReadyError when the machine was only too busy, else OutsideError.
+    """
     recorded = records.read_nodes(files)
     alive = running(recorded)
     for name in recorded:
         if name not in alive:
-            path, said = last_words(files, name)
-            raise OutsideError(
-                f"{name} ended while it was starting; its last words:\n" + "\n".join(f"    {line}" for line in said),
-                where=str(path),
-                hint="Repeat `invoke cluster.up` once the cause is gone: it replaces this node.",
-            )
+            _raise_cause(files, name)
+
+
+def _raise_cause(files: ClusterFiles, name: str) -> NoReturn:
+    path, said = last_words(files, name)
+    if said[-1].startswith(GAVE_UP):
+        raise NotReadyError(
+            f"{name} did not start in several tries: this machine is too busy for Ray's own time limits",
+            where=str(path),
+            hint="Repeat `invoke cluster.up` when it is less busy (`uptime`), or want fewer nodes.",
+        )
+    raise OutsideError(
+        f"{name} ended while it was starting; its last words:\n" + "\n".join(f"    {line}" for line in said),
+        where=str(path),
+        hint="Repeat `invoke cluster.up` once the cause is gone: it replaces this node.",
+    )
 
 
 def last_words(files: ClusterFiles, name: str) -> tuple[Path, list[str]]:
     """Return the last lines of what a node said, and where: of the daemon that ended, or else of `ray start`."""
     started = _lines(files.node_log(name))
-    died = [line.removeprefix(DIED) for line in started if line.startswith(DIED)]
+    if started and started[-1].startswith(GAVE_UP):
+        return files.node_log(name), started[-1:]
+    died = [line.removeprefix(DIED) for line in started if line.startswith(DIED)][-1:]
     daemons = died or (["gcs_server", "raylet"] if any("Ray runtime started" in line for line in started) else [])
     logs = files.node_temp(name) / "session_latest" / "logs"
     for path in (logs / f"{daemon}{ending}" for daemon in daemons for ending in (".err", ".out")):

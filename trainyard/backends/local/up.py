@@ -14,8 +14,8 @@ from trainyard.seams import processes
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
 
-# A head and two workers took 5 s on 2 idle cores; a busy machine may take many times that.
-READY_SECONDS = 180.0
+# A head and two workers took 5 s on 2 idle cores; a busy machine may need many times that, and several tries.
+READY_SECONDS = 300.0
 
 
 @dataclass(frozen=True)

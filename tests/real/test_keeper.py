@@ -1,0 +1,82 @@
+"""The keeper of a node, with a stand-in for `ray start`: when it tries again, when it gives up, what it ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.real.yard import wait_until
+from trainyard.backends.local.nodes import GAVE_UP, KEEPER
+from trainyard.seams import processes
+
+TOO_BUSY = "Exception: The current node timed out during startup."
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "node.log").touch()
+    return tmp_path
+
+
+def _keep(place: Path, script: str) -> processes.ProcessId:
+    """Start a keeper of a Python script, as a node is started."""
+    keeper = processes.start(
+        [sys.executable, str(KEEPER), str(place / "node.json"), str(place / "node.log"), sys.executable, "-c", script],
+        env=os.environ,
+        log=place / "node.log",
+        directory=place,
+    )
+    (place / "node.json").write_text(f'{{"process": {{"pid": {keeper.pid}}}}}')
+    return keeper
+
+
+def _keep_to_the_end(place: Path, script: str) -> None:
+    keeper = _keep(place, script)
+    wait_until(lambda: _ended(keeper), seconds=60, what="the keeper ended")
+
+
+def _ended(keeper: processes.ProcessId) -> bool:
+    return not processes.alive(keeper)
+
+
+def test_a_start_that_was_too_slow_is_tried_again(place: Path) -> None:
+    script = f"import pathlib; t = pathlib.Path('tries'); n = t.exists(); t.touch(); n or exit({TOO_BUSY!r})"
+    _keep_to_the_end(place, script)
+    assert (place / "node.log").read_text().splitlines() == [TOO_BUSY]
+
+
+def test_after_three_slow_tries_it_gives_up_and_says_why(place: Path) -> None:
+    _keep_to_the_end(place, f"exit({TOO_BUSY!r})")
+    assert (place / "node.log").read_text().splitlines() == [TOO_BUSY] * 3 + [f"{GAVE_UP}; tried 3 times"]
+
+
+def test_any_other_failure_is_final(place: Path) -> None:
+    _keep_to_the_end(place, "exit('no such file')")
+    assert (place / "node.log").read_text().splitlines() == ["no such file"]
+
+
+def test_it_ends_what_left_its_session_when_it_is_asked_to_end(place: Path) -> None:
+    daemon = "import subprocess, pathlib, time; "
+    daemon += "p = subprocess.Popen(['sleep', '600'], start_new_session=True); "
+    daemon += "pathlib.Path('pid').write_text(str(p.pid)); time.sleep(600)"
+    keeper = _keep(place, daemon)
+    wait_until(lambda: (place / "pid").exists() and (place / "pid").read_text() != "", seconds=60, what="it runs")
+    sleeper = processes.identify(int((place / "pid").read_text()))
+    assert sleeper
+    processes.terminate(keeper)
+    wait_until(lambda: _ended(keeper) and _ended(sleeper), seconds=30, what="both ended")
+
+
+def test_a_keeper_that_no_record_names_starts_nothing(place: Path) -> None:
+    (place / "node.json").write_text('{"process": {"pid": 1}}')
+    done = subprocess.run(
+        [sys.executable, str(KEEPER), str(place / "node.json"), str(place / "node.log"), "touch", "started"],
+        cwd=place,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert not (place / "started").exists()
