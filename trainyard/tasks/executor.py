@@ -13,6 +13,7 @@ from invoke.exceptions import Exit, ParseError, UnexpectedExit
 from invoke.executor import Executor
 
 from trainyard.errors import TrainyardError
+from trainyard.tasks.output import as_typed
 
 BUG = 70
 INTERRUPTED = 130
@@ -40,7 +41,7 @@ class TrainyardExecutor(Executor):
             _leave(
                 [
                     f"a bug in trainyard: {type(error).__name__}: {error}",
-                    "  -> Repeat the command with --debug (invoke --debug ...) and report what it prints.",
+                    "  -> Repeat the command with --debug (invoke --debug cluster.up ...) and report what it prints.",
                 ],
                 code=BUG,
             )
@@ -54,6 +55,6 @@ def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
 def _leave(lines: list[str], *, code: int) -> NoReturn:
     if "--debug" in sys.argv or "-d" in sys.argv:
         traceback.print_exc()
-    head, *rest = lines
-    print("\n".join([f"error: {head}", *rest]), file=sys.stderr)
+    message = "\n".join([f"error: {lines[0]}", *lines[1:]])
+    print(as_typed(message, program=sys.argv[0]), file=sys.stderr)
     raise Exit(code=code)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,4 +40,11 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title:
 
 def print_next(command: str) -> None:
     """Print the next command to type, as the last line."""
-    print(f"next: {command}", file=sys.stderr)
+    print(f"next: {as_typed(command, program=sys.argv[0])}", file=sys.stderr)
+
+
+def as_typed(text: str, *, program: str) -> str:
+    """Return the text with our commands named as this user types them: `invoke ...`, or `trainyard ...`."""
+    if Path(program).name != "trainyard":
+        return text
+    return re.sub(r"\binvoke (?=(?:-\S+ )*(?:cluster|smoke|train)\.|--)", "trainyard ", text)

@@ -6,6 +6,7 @@ has no setting for it, and its own `invoke` command cannot be given another Prog
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from functools import wraps
 
@@ -13,6 +14,7 @@ from invoke.exceptions import Exit, ParseError
 from invoke.parser.context import ParserContext
 from invoke.program import Program
 
+from trainyard.tasks.output import as_typed
 from trainyard.tasks.positional import with_flags
 
 WRONG_REQUEST = 2
@@ -31,7 +33,8 @@ def refuse_with_exit_2() -> None:
             program.core.unparsed = with_flags(program.core.unparsed, contexts)
             parse(program)
         except ParseError as error:
-            raise Exit(f"error: {error}\n  -> invoke --list, invoke --help TASK", code=WRONG_REQUEST) from error
+            message = f"error: {error}\n  -> invoke --list, invoke --help TASK"
+            raise Exit(as_typed(message, program=sys.argv[0]), code=WRONG_REQUEST) from error
 
     Program.parse_tasks = parse_tasks  # type: ignore[method-assign, assignment]
 
