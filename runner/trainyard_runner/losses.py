@@ -11,7 +11,7 @@ _UNSCHEDULABLE = tuple(
     for name in ("TaskUnschedulableError", "TaskPlacementGroupRemoved")
     if hasattr(exceptions, name)
 )
-_INSTALLER_LINES = 12
+_INSTALLER_LINES = 20
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,9 @@ class Ending:
     """How an attempt ended whose worker could not say it."""
 
     outcome: str
-    reason: str
+    reason: str | None
     is_final: bool = False
+    tail: tuple[str, ...] = ()
 
 
 def explain(error: BaseException, *, node: str | None, node_is_alive: bool) -> Ending:
@@ -31,7 +32,8 @@ def explain(error: BaseException, *, node: str | None, node_is_alive: bool) -> E
     if isinstance(error, exceptions.OutOfMemoryError):
         return Ending("failed", f"{where} ran out of memory, and Ray ended the task")
     if isinstance(error, exceptions.RuntimeEnvSetupError):
-        return Ending("failed", f"its runtime_env could not be set up: {_installer(str(error))}", is_final=True)
+        said = _installer(str(error))
+        return Ending("failed", f"its runtime_env could not be set up: {said[-1]}", is_final=True, tail=said)
     if isinstance(error, _UNSCHEDULABLE):
         return Ending("lost", "the node it should run on is gone")
     if isinstance(error, exceptions.RayTaskError):
@@ -41,10 +43,11 @@ def explain(error: BaseException, *, node: str | None, node_is_alive: bool) -> E
     return Ending("lost", f"Ray's worker process on {where} ended ({type(error).__name__})")
 
 
-def _installer(text: str) -> str:
-    """Return the end of what an installer said, without Ray's own traceback around it."""
-    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
-    return "\n".join(lines[-_INSTALLER_LINES:])
+def _installer(text: str) -> tuple[str, ...]:
+    """Return the last lines of what an installer said, without Ray's own traceback before them."""
+    said = text.rpartition("lines of stdout:")[2] or text
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return tuple(lines[-_INSTALLER_LINES:]) or ("no reason given",)
 
 
 def _last_line(text: str) -> str:

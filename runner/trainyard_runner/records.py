@@ -10,6 +10,7 @@ from typing import Any
 
 from trainyard_runner import names
 from trainyard_runner.archive import PART, Incoming
+from trainyard_runner.losses import Ending
 from trainyard_runner.stream import EventStream
 
 
@@ -56,7 +57,7 @@ class Records:
         for kind, content in batch:
             self._handlers[kind](record, content)
 
-    def end(self, record: AttemptRecord, outcome: str, reason: str | None) -> None:
+    def end(self, record: AttemptRecord, ending: Ending) -> None:
         """Write how an attempt ended; what its node could not say any more is null."""
         for path in list(record.incoming):
             self._drop(record, path)
@@ -64,8 +65,8 @@ class Records:
             self._started(record, {"node_id": None, "gpus": []})
         seconds = round(time.monotonic() - record.began, 3)
         said = record.ended or {"exit_code": None, "seconds": seconds, "cpu_seconds": None, "max_rss": None}
-        fields = {**said, "tail": said.get("tail") or record.tail.splitlines()[-20:]}
-        fields |= {"outcome": outcome, "reason": reason, "output": record.output}
+        fields = {**said, "tail": said.get("tail") or [*ending.tail] or record.tail.splitlines()[-20:]}
+        fields |= {"outcome": ending.outcome, "reason": ending.reason, "output": record.output}
         self._stream.write("attempt-ended", task=record.task, attempt=record.attempt, node=record.node, **fields)
 
     def checkpoint_parts(self, task: str) -> Iterator[bytes]:

@@ -182,7 +182,7 @@ class Scheduler:
     def _end(self, live: Live, ending: losses.Ending) -> None:
         unit, task = live.unit, live.task
         self._progress_at = time.monotonic()
-        self._records.end(live.record, ending.outcome, ending.reason)
+        self._records.end(live.record, ending)
         self._say(f"{task.name}: attempt {unit.attempt} {ending.outcome}" + _after(ending.reason))
         had_culprit = unit.culprit is not None
         unit.ended(task, ending.outcome, is_final=ending.is_final)
@@ -229,7 +229,8 @@ class Scheduler:
             waiting += [unit for line in self._lines.values() for unit in line]
             self._lines.clear()
         for live in list(self._live.values()):
-            self._records.end(live.record, "stopped", "the run was stopped; the task had not ended in time")
+            late = losses.Ending("stopped", "the run was stopped; the task had not ended in time")
+            self._records.end(live.record, late)
             live.unit.ended(live.task, "stopped")
         unended = {id(live.unit): live.unit for live in self._live.values()}
         for unit in [*waiting, *unended.values()]:

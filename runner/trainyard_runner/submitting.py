@@ -37,10 +37,11 @@ class Submitter:
         self._records = records
         self._packages = (runner, job)
         # Ray ends a worker after each task that had a GPU, unless it is told not to (1.2-1.9 s each, measured).
-        function = ray.remote(
+        self._function = ray.remote(
             max_calls=0, max_retries=0, num_returns="streaming", _generator_backpressure_num_objects=_HELD_BACK_AFTER
         )(shipped.attempt)
-        self._function = function.options(runtime_env=plan.runtime_env) if plan.runtime_env else function
+        # Only these tasks get the environment: the gate, and the runner itself, need none and start at once.
+        self._environment = {"runtime_env": plan.runtime_env} if plan.runtime_env else {}
         self._has_selectors = _accepts(self._function, label_selector={"a": "b"})
         self._shapes: dict[tuple[Any, ...], Any] = {}
         self._known_nodes: Sequence[Node] = ()
@@ -65,7 +66,7 @@ class Submitter:
         master = next((node.address for node in nodes if node.node_id == first), None)
         started = {}
         for index, task in enumerate(unit.tasks):
-            function = self._function.options(**requests.in_bundle(group, index, task))
+            function = self._function.options(**requests.in_bundle(group, index, task), **self._environment)
             generator, live = self._start(unit, task, function, master=master)
             started[generator] = live
         return started
@@ -98,7 +99,7 @@ class Submitter:
             self._known_nodes, self._shapes = nodes, {}
         if task.shape not in self._shapes:
             asked = requests.options(task, nodes, has_selectors=self._has_selectors, turn=turn + task.index)
-            function = self._function.options(**asked)
+            function = self._function.options(**asked, **self._environment)
             if task.node_group is not None and not self._has_selectors:
                 return function
             self._shapes[task.shape] = function
