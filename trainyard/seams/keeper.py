@@ -36,7 +36,8 @@ GAVE_UP = "keeper: this machine is too busy for Ray's own time limits"
 TRIES = 3
 # Limits that Ray has no setting for: 15 s for its agents to start (node_manager.cc), 30 s for the raylet (node.py).
 # With a load of 10 on 2 cores they were seen to pass; the same node started well the next time.
-TOO_BUSY = ("Timed out waiting for file", "The current node timed out during startup")
+# The third is what a worker says whose head was started again meanwhile.
+TOO_BUSY = ("Timed out waiting for file", "The current node timed out during startup", "WrongClusterID")
 RAYLET_LOG = Path("session_latest/logs/raylet.out")
 
 

@@ -24,6 +24,7 @@ sys.path.pop(0)
 import ray._private.node as ray_node
 from ray._private import ray_constants, services
 from ray._raylet import GcsClient  # type: ignore[attr-defined]  # compiled, without stubs
+from ray.exceptions import RayError
 from ray.scripts import scripts
 
 # A head on a busy machine may need several tries.
@@ -63,13 +64,25 @@ def _address(arguments: list[str]) -> tuple[str, int]:
 
 def _wait_for_head(address: tuple[str, int]) -> None:
     give_up = time.monotonic() + HEAD_SECONDS
-    while not _listens(address) and time.monotonic() < give_up:
+    while time.monotonic() < give_up:
+        if _listens(address) and _head_registers(address, give_up):
+            return
         time.sleep(0.05)
-    client = GcsClient(address=f"{address[0]}:{address[1]}")
-    while not (client.internal_kv_get(b"session_name", b"session") and client.get_all_node_info()):
-        if time.monotonic() > give_up:
-            sys.exit(f"the head did not answer at {address[0]}:{address[1]} for {HEAD_SECONDS:.0f} s")
-        time.sleep(0.05)
+    sys.exit(f"the head did not answer at {address[0]}:{address[1]} for {HEAD_SECONDS:.0f} s")
+
+
+def _head_registers(address: tuple[str, int], give_up: float) -> bool:
+    """Wait until the GCS knows its head; a head that was started again has a new GCS, which wants a new client."""
+    try:
+        client = GcsClient(address=f"{address[0]}:{address[1]}")
+        while time.monotonic() < give_up:
+            if client.internal_kv_get(b"session_name", b"session") and client.get_all_node_info():
+                return True
+            time.sleep(0.05)
+    except RayError as error:
+        if "InvalidAuthToken" in str(error):
+            raise
+    return False
 
 
 def _listens(address: tuple[str, int]) -> bool:
