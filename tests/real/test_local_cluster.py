@@ -15,7 +15,7 @@ def test_up_makes_every_node_and_says_what_to_type_next(yard: Yard) -> None:
     assert yard.states() == {"head": "up", "gpu-0": "up", "gpu-1": "up"}
     again = yard.run("cluster.up")
     assert "cluster yard is up: http://127.0.0.1:" in again.stdout
-    assert again.stderr.splitlines()[-1] == "next: invoke smoke.run"
+    assert again.stderr.splitlines()[-1] == "next: trainyard smoke.run"
 
 
 def test_a_second_up_finds_everything_done_and_starts_nothing(yard: Yard) -> None:
