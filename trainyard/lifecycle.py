@@ -20,16 +20,20 @@ from trainyard.steps import PlannedStep, Progress, StepResult
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster that a file describes, made or not. `flag` is how the caller named it: "" or " -f lab"."""
+    """A cluster that a file describes, made or not."""
 
     loaded: LoadedCluster
     tools: Tools
-    flag: str = ""
 
     @property
     def spec(self) -> ClusterSpec:
         """Return what the file asks for."""
         return self.loaded.spec
+
+    @property
+    def flag(self) -> str:
+        """Return how the caller named the file: "" or " -f lab"."""
+        return self.tools.flag
 
     @property
     def backend(self) -> Backend:
@@ -46,6 +50,7 @@ class ListedCluster:
     state: str
     file: str
     address: str | None = None
+    problem: str | None = None
 
 
 def find(
@@ -59,8 +64,8 @@ def find(
     """Return the cluster that `-f`, `--set` and `--backend` mean. Raises RequestError."""
     source = paths.cluster_file(asked, environ, directory=directory)
     loaded = load_cluster(source, overrides=overrides, backend=backend)
-    tools = Tools(paths.cluster_state(loaded.spec.name, environ), environ, source=source)
-    return Cluster(loaded, tools, flag=f" -f {asked}" if asked else "")
+    flag = f" -f {asked}" if asked else ""
+    return Cluster(loaded, Tools(paths.cluster_state(loaded.spec.name, environ), environ, source=source, flag=flag))
 
 
 def up(cluster: Cluster, progress: Progress, *, recreate: bool = False) -> list[StepResult]:
@@ -98,6 +103,21 @@ def connect(cluster: Cluster) -> Endpoint:
     return cluster.backend.connect(cluster.spec, cluster.tools)
 
 
+def differences(cluster: Cluster, endpoint: Endpoint) -> list[str]:
+    """Say in which nodes a cluster differs from its file; what a file leaves open is no difference."""
+    if endpoint.expected is None:
+        return []
+    wanted = {node.name: (node.cpus, node.gpus) for node in cluster.spec.nodes()}
+    there = {node.name: (node.cpus, node.gpus) for node in endpoint.expected}
+    found = [f"{name} is not there" for name in wanted if name not in there]
+    found += [f"{name} is there" for name in there if name not in wanted]
+    for name in wanted.keys() & there.keys():
+        for word, wants, has in zip(("CPUs", "GPUs"), wanted[name], there[name], strict=True):
+            if wants is not None and wants != has:
+                found.append(f"{name} has {has} {word}, not {wants}")
+    return sorted(found)
+
+
 def logs(cluster: Cluster, *, follow: bool) -> Iterator[LogLine]:
     """Return what the nodes' own log files say."""
     return cluster.backend.logs(cluster.spec, cluster.tools, follow=follow)
@@ -118,11 +138,15 @@ def list_clusters(environ: Mapping[str, str], *, directory: Path) -> list[Listed
 
 
 def _listed(name: str, environ: Mapping[str, str], directory: Path) -> ListedCluster:
+    file = str(paths.cluster_file(name, environ, directory=directory))
     try:
         cluster = find(name, environ, directory=directory)
+    except TrainyardError as error:
+        return ListedCluster(name, "?", "unknown", file, problem=error.what)
+    try:
         now = status(cluster)
     except TrainyardError as error:
-        return ListedCluster(name, "?", f"unknown: {error.what}", name)
+        return ListedCluster(cluster.spec.name, cluster.spec.backend, "unknown", file, problem=error.what)
     return ListedCluster(now.name, now.backend, now.state, str(cluster.loaded.source), now.address)
 
 

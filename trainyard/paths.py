@@ -24,9 +24,17 @@ def cluster_file(asked: str | None, environ: Mapping[str, str], *, directory: Pa
 
     Raises RequestError when there is no such file.
     """
+    if asked == "":
+        raise RequestError(
+            "no such cluster file: ''", problems=(Problem("-f", "is empty: a variable that is not set?"),)
+        )
     name = asked or environ.get("TRAINYARD_CLUSTER") or DEFAULT_CLUSTER
-    if "/" in name or name.endswith((".yaml", ".yml")):
-        for path in (directory / name, shipped("clusters") / name.removeprefix("clusters/")):
+    if "/" in name or name.endswith((".yaml", ".yml", ".")):
+        for path in (
+            directory / name,
+            directory / f"{name}.yaml",
+            shipped("clusters") / name.removeprefix("clusters/"),
+        ):
             if path.exists():
                 return path
     else:

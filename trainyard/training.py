@@ -73,6 +73,10 @@ def ready(job_dir: str, files: Sequence[str], *, overrides: Sequence[str], backe
 def dispatch(ready: Ready, *, command: Sequence[str], wait: bool, skip_smoke: bool, screen: Screen) -> Outcome:
     """Connect, send, follow, bring home."""
     endpoint = lifecycle.connect(ready.cluster)
+    for difference in lifecycle.differences(ready.cluster, endpoint):
+        screen.note(
+            f"the cluster is not as its file says: {difference}; invoke cluster.up{ready.cluster.flag} changes it"
+        )
     request = Request(results(), command=command, directory=Path.cwd(), wait=wait, skip_smoke=skip_smoke)
     return dispatching.dispatch(
         ready.prepared, endpoint, request, progress=progress.for_stream(sys.stderr), screen=screen

@@ -145,7 +145,9 @@ class Attempt:
         left_out = [name for name in left_out if not self._is_input(name)]
         if left_out:
             names = ", ".join(left_out[:5]) + (" …" if len(left_out) > 5 else "")
-            self._pending.append(("note", f"not brought back, because it leads outside of the outputs: {names}"))
+            self._pending.append(
+                ("note", f"not brought back, being neither files nor links that stay inside the outputs: {names}")
+            )
         if not entries:
             return
         try:

@@ -17,12 +17,16 @@ NodeState = Literal["up", "starting", "down", "surplus"]
 
 @dataclass(frozen=True)
 class Tools:
-    """What a backend needs besides the cluster file: where it may keep things, and what was asked for."""
+    """What a backend needs besides the cluster file: where it may keep things, and what was asked for.
+
+    `flag` is how the caller named the file: "" or " -f lab", for the commands that a hint names.
+    """
 
     state: Path
     environ: Mapping[str, str]
     source: Path | None = None
     recreate: bool = False
+    flag: str = ""
 
 
 @dataclass(frozen=True)

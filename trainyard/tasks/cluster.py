@@ -22,7 +22,7 @@ HELP = {"file": FILE, "set": SET, "backend": BACKEND, "json": JSON}
 @task(iterable=["set_"], help={**HELP, "recreate": "Make every node anew, the head too; ends all that runs."})
 def up(
     context: Context,
-    file: str = "",
+    file: str | None = None,
     set_: list[str] | None = None,
     backend: str = "",
     json: bool = False,
@@ -36,6 +36,7 @@ def up(
     if context.config.run.dry:
         output.planned(cluster, lifecycle.plan_up(cluster, recreate=recreate), json=json)
         return
+    output.begun(cluster)
     results = lifecycle.up(cluster, progress.for_stream(), recreate=recreate)
     output.made(cluster, results, lifecycle.connect(cluster), json=json)
 
@@ -43,7 +44,7 @@ def up(
 @task(iterable=["set_"], help={**HELP, "recreate": "Plan as if cluster.up were called with --recreate."})
 def plan(
     context: Context,
-    file: str = "",
+    file: str | None = None,
     set_: list[str] | None = None,
     backend: str = "",
     json: bool = False,
@@ -59,7 +60,7 @@ def plan(
 
 @task(iterable=["set_"], help=HELP)
 def down(
-    context: Context, file: str = "", set_: list[str] | None = None, backend: str = "", json: bool = False
+    context: Context, file: str | None = None, set_: list[str] | None = None, backend: str = "", json: bool = False
 ) -> None:
     """Remove the cluster, and prove that nothing is left."""
     from trainyard import lifecycle, progress
@@ -69,12 +70,13 @@ def down(
     if context.config.run.dry:
         output.planned(cluster, lifecycle.plan_down(cluster), json=json)
         return
+    output.begun(cluster)
     output.removed(cluster, lifecycle.down(cluster, progress.for_stream()), json=json)
 
 
 @task(iterable=["set_"], help=HELP)
 def status(
-    context: Context, file: str = "", set_: list[str] | None = None, backend: str = "", json: bool = False
+    context: Context, file: str | None = None, set_: list[str] | None = None, backend: str = "", json: bool = False
 ) -> None:
     """Ask every node how it is."""
     from trainyard import lifecycle
@@ -86,7 +88,7 @@ def status(
 
 @task(iterable=["set_"], help=HELP)
 def show(
-    context: Context, file: str = "", set_: list[str] | None = None, backend: str = "", json: bool = False
+    context: Context, file: str | None = None, set_: list[str] | None = None, backend: str = "", json: bool = False
 ) -> None:
     """Print the cluster file as resolved, defaults marked."""
     from trainyard.tasks import cluster_output as output
@@ -105,7 +107,7 @@ def list_(context: Context, json: bool = False) -> None:
 
 @task(name="open", iterable=["set_"], help=HELP)
 def open_(
-    context: Context, file: str = "", set_: list[str] | None = None, backend: str = "", json: bool = False
+    context: Context, file: str | None = None, set_: list[str] | None = None, backend: str = "", json: bool = False
 ) -> None:
     """Show where the dashboard is and how to log in; open it when there is a browser."""
     from trainyard import lifecycle
@@ -119,7 +121,7 @@ def open_(
 @task(iterable=["set_"], help={**HELP, "follow": "Stay, and print what is added (default)."})
 def logs(
     context: Context,
-    file: str = "",
+    file: str | None = None,
     set_: list[str] | None = None,
     backend: str = "",
     json: bool = False,
@@ -132,7 +134,7 @@ def logs(
     output.logged(lifecycle.logs(_find(file, set_, backend), follow=follow), json=json)
 
 
-def _find(file: str, set_: list[str] | None, backend: str) -> Cluster:
+def _find(file: str | None, set_: list[str] | None, backend: str) -> Cluster:
     from trainyard import lifecycle
 
-    return lifecycle.find(file or None, os.environ, directory=Path.cwd(), overrides=set_ or (), backend=backend or None)
+    return lifecycle.find(file, os.environ, directory=Path.cwd(), overrides=set_ or (), backend=backend or None)

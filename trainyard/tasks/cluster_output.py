@@ -17,6 +17,11 @@ from trainyard.steps import PlannedStep, StepResult
 from trainyard.tasks.output import print_json, print_next, print_table
 
 
+def begun(cluster: Cluster) -> None:
+    """Say which cluster is meant, and by which file: `-f` may have been left out."""
+    print(f"cluster {cluster.spec.name} ({cluster.spec.backend}), as {cluster.loaded.source} says", file=sys.stderr)
+
+
 def made(cluster: Cluster, results: Sequence[StepResult], endpoint: Endpoint, *, json: bool) -> None:
     """Print what was done, and where the cluster answers."""
     if json:
@@ -88,6 +93,9 @@ def listed(found: Sequence[ListedCluster], *, json: bool) -> None:
         return
     rows = [(one.name, one.backend, one.state, one.address or "", one.file) for one in found]
     print_table(("cluster", "backend", "state", "address", "file"), rows)
+    for one in found:
+        if one.problem:
+            print(f"{one.name}: {one.problem}")
     print_next("invoke cluster.status -f NAME")
 
 

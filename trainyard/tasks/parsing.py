@@ -7,11 +7,10 @@ has no setting for it, and its own `invoke` command cannot be given another Prog
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from functools import wraps
 
 from invoke.exceptions import Exit, ParseError
-from invoke.parser.context import ParserContext
+from invoke.parser import Parser
 from invoke.program import Program
 
 from trainyard.tasks.output import as_typed
@@ -22,22 +21,32 @@ WRONG_REQUEST = 2
 
 def refuse_with_exit_2() -> None:
     """Wrap Invoke's parsing of tasks and flags, once."""
-    parse = Program.parse_tasks
+    parse, make_parser = Program.parse_tasks, Program._make_parser
     if hasattr(parse, "__wrapped__"):
         return
 
     @wraps(parse)
     def parse_tasks(program: Program) -> None:
         try:
-            contexts = _by_name(program.collection.to_contexts())
-            program.core.unparsed = with_flags(program.core.unparsed, contexts)
+            _refuse_early_flag(program)
             parse(program)
         except ParseError as error:
             message = f"error: {error}\n  -> invoke --list, invoke --help TASK"
             raise Exit(as_typed(message, program=sys.argv[0]), code=WRONG_REQUEST) from error
 
+    @wraps(make_parser)
+    def with_optional_positionals(program: Program) -> Parser:
+        parser = make_parser(program)
+        program.core.unparsed = with_flags(program.core.unparsed, parser.contexts)
+        return parser
+
     Program.parse_tasks = parse_tasks  # type: ignore[method-assign, assignment]
+    Program._make_parser = with_optional_positionals  # type: ignore[method-assign, assignment]
 
 
-def _by_name(contexts: Iterable[ParserContext]) -> dict[str, ParserContext]:
-    return {name: context for context in contexts for name in (str(context.name), *context.aliases)}
+def _refuse_early_flag(program: Program) -> None:
+    """Refuse `invoke -f lab cluster.up`: before a task, -f is Invoke's own configuration file, and lab would be ignored."""
+    early = program.args.config.value
+    if early:
+        message = f"error: -f {early} stands before the task\n  -> Put it behind: invoke TASK -f {early}"
+        raise Exit(message, code=WRONG_REQUEST)

@@ -12,14 +12,14 @@ from trainyard.tasks.cluster import HELP
 
 
 @task(iterable=["set_"], help=HELP)
-def run(context: Context, file: str = "", set_: list[str] | None = None, backend: str = "", json: bool = False) -> None:
+def run(
+    context: Context, file: str | None = None, set_: list[str] | None = None, backend: str = "", json: bool = False
+) -> None:
     """Test nodes, versions, GPUs, isolation, transfer and space; exit 5 if something is wrong."""
     from trainyard import lifecycle, progress, smoke
     from trainyard.tasks import smoke_output as output
 
-    cluster = lifecycle.find(
-        file or None, os.environ, directory=Path.cwd(), overrides=set_ or [], backend=backend or None
-    )
+    cluster = lifecycle.find(file, os.environ, directory=Path.cwd(), overrides=set_ or [], backend=backend or None)
     endpoint = lifecycle.connect(cluster)
     if context.config.run.dry:
         output.planned(endpoint, json=json)

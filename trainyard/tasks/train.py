@@ -58,7 +58,7 @@ def list_(context: Context, json: bool = False) -> None:
 
 @task(positional=["run"], help={"run": RUN, "json": JSON})
 def status(context: Context, run: str = "", json: bool = False) -> None:
-    """Say how a run stands; exits with its result once it has ended."""
+    """Say how a run stands."""
     from trainyard import training
     from trainyard.tasks import train_output as output
 
@@ -72,17 +72,20 @@ def status(context: Context, run: str = "", json: bool = False) -> None:
         "task": "Only what this task prints.",
         "all": "Everything from the beginning, also what was shown here before.",
         "follow": "With --no-follow: only what has been printed so far.",
+        "json": JSON,
     },
 )
-def logs(context: Context, run: str = "", task: str = "", all: bool = False, follow: bool = True) -> None:
+def logs(
+    context: Context, run: str = "", task: str = "", all: bool = False, follow: bool = True, json: bool = False
+) -> None:
     """Follow a run from where this machine stopped; print all of one that has ended. Ctrl-C only stops looking."""
     from trainyard import training
     from trainyard.tasks import train_output as output
 
     found = training.find_run(run or None)
-    screen = output.screen(only=task or None)
+    screen = output.screen(json=json, only=task or None)
     outcome = training.logs(found, screen=screen, task=task or None, everything=all, follow=follow)
-    output.looked(outcome)
+    output.looked(outcome, json=json)
 
 
 @task(positional=["run"], help={"run": RUN, "json": JSON})

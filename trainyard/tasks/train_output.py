@@ -10,6 +10,7 @@ from trainyard.dispatch.looking import Standing
 from trainyard.dispatch.outcome import Outcome
 from trainyard.dispatch.prepare import Prepared, described
 from trainyard.results.state import Attempt, RunState, Task
+from trainyard.results.store import RunDirectory
 from trainyard.screen import PlainScreen, TerminalScreen, for_stream
 from trainyard.screen_text import plain
 from trainyard.tasks.output import print_json, print_next, print_table
@@ -40,9 +41,11 @@ def ended(outcome: Outcome, *, json: bool) -> None:
     outcome.check()
 
 
-def looked(outcome: Outcome) -> None:
+def looked(outcome: Outcome, *, json: bool) -> None:
     """Print the result after the logs, if the run has ended; raise its error."""
-    if outcome.state.ended:
+    if json:
+        print_json(outcome.document)
+    elif outcome.state.ended:
         _print_result(outcome)
     outcome_next(outcome)
     outcome.check()
@@ -77,7 +80,7 @@ def standing(found: Standing, *, json: bool) -> None:
         return
     _print_tasks(found.state)
     print(_summary(found.state) + (f"; unknown since then ({found.unsure})" if found.unsure else ""))
-    print_next(f"invoke train.{'report' if found.state.ended else 'logs'} {found.run.name}")
+    _print_next(found.run, found.state)
 
 
 def listed(found: list[Standing], *, json: bool) -> None:
@@ -113,7 +116,12 @@ def outcome_next(outcome: Outcome) -> None:
             print_next(f"invoke train.logs {outcome.run.name}")
     elif outcome.run.report.exists():
         print(f"results: {outcome.run.path}\nreport: {outcome.run.report}", file=sys.stderr)
-        print_next(f"invoke train.report {outcome.run.name}")
+        _print_next(outcome.run, outcome.state)
+
+
+def _print_next(run: RunDirectory, state: RunState) -> None:
+    """Print the next command: the logs of a run that goes on or failed, and after a good one the list of runs."""
+    print_next("invoke train.list" if state.ended and state.exit == 0 else f"invoke train.logs {run.name}")
 
 
 def _print_result(outcome: Outcome) -> None:

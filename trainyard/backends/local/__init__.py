@@ -69,7 +69,7 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
     record = records.read_cluster(files)
     recorded = records.read_nodes(files)
     if record is None or "head" not in nodes.running(recorded):
-        raise NotReadyError(f"cluster {spec.name} is not up", hint="Make it: invoke cluster.up")
+        raise NotReadyError(f"cluster {spec.name} is not up", hint=f"Make it: invoke cluster.up{tools.flag}")
     return Endpoint(
         cluster=spec.name,
         address=view.address(record.ports),
@@ -84,7 +84,7 @@ def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
     """Return the lines of the nodes' log files, from their ends on."""
     files = ClusterFiles(tools.state)
     if not records.read_nodes(files):
-        raise NotReadyError(f"cluster {spec.name} is not up", hint="Make it: invoke cluster.up")
+        raise NotReadyError(f"cluster {spec.name} is not up", hint=f"Make it: invoke cluster.up{tools.flag}")
     return log_files.lines(files, follow=follow)
 
 

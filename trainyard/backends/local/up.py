@@ -95,7 +95,7 @@ def _unwanted(wanted: _Wanted) -> Mapping[str, NodeRecord]:
         raise RequestError(
             "the head in the cluster file is not the head that runs; to replace it ends everything on the cluster",
             where=str(wanted.tools.source) if wanted.tools.source else None,
-            hint="If that is meant: invoke cluster.up --recreate, or invoke cluster.down first.",
+            hint=f"If that is meant: invoke cluster.up{wanted.tools.flag} --recreate",
         )
     return {name: recorded[name] for name in unwanted}
 
@@ -153,7 +153,7 @@ def _answer(wanted: _Wanted) -> Answer:
         raise OutsideError(
             "the head's dashboard has ended; what runs on the cluster goes on, but nobody can ask it",
             where=str(wanted.files.node_temp("head") / "session_latest" / "logs" / "dashboard.log"),
-            hint="Make the cluster anew, which ends everything on it: invoke cluster.up --recreate",
+            hint=f"Make the cluster anew, which ends everything on it: invoke cluster.up{wanted.tools.flag} --recreate",
         )
     return no(seen or f"waiting for {', '.join(silent)}") if silent else YES
 
