@@ -74,9 +74,7 @@ def dispatch(ready: Ready, *, command: Sequence[str], wait: bool, skip_smoke: bo
     """Connect, send, follow, bring home."""
     endpoint = lifecycle.connect(ready.cluster)
     for difference in lifecycle.differences(ready.cluster, endpoint):
-        screen.note(
-            f"the cluster is not as its file says: {difference}; invoke cluster.up{ready.cluster.flag} changes it"
-        )
+        screen.note(f"not as the file says: {difference}; `invoke cluster.up{ready.cluster.flag}` changes that")
     request = Request(results(), command=command, directory=Path.cwd(), wait=wait, skip_smoke=skip_smoke)
     return dispatching.dispatch(
         ready.prepared, endpoint, request, progress=progress.for_stream(sys.stderr), screen=screen

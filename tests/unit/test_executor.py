@@ -12,6 +12,7 @@ from invoke.tasks import task
 
 from trainyard import errors
 from trainyard.errors import Problem, RequestError
+from trainyard.tasks import namespace
 from trainyard.tasks.executor import TrainyardExecutor
 from trainyard.tasks.parsing import refuse_with_exit_2
 
@@ -71,6 +72,23 @@ def test_ctrl_c_exits_130(capsys: pytest.CaptureFixture[str]) -> None:
         raise KeyboardInterrupt
 
     assert run(body, capsys) == (130, "error: interrupted\n")
+
+
+def invoked(*words: str) -> int:
+    program = Program(namespace=namespace, executor_class=TrainyardExecutor, name="t", version="0")
+    with pytest.raises(SystemExit) as caught:
+        program.run(["t", *words])
+    return int(caught.value.code or 0)
+
+
+def test_help_explains_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoked("--help", "train.dispatch") == 0
+    assert "Start without the smoke gate." in capsys.readouterr().out
+
+
+def test_a_file_before_the_task_is_refused_and_not_taken_for_invokes_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoked("-f", "lab", "cluster.status") == 2
+    assert capsys.readouterr().err == "error: -f lab stands before the task\n  -> Put it behind: invoke TASK -f lab\n"
 
 
 def test_an_unknown_flag_exits_2_and_not_1(capsys: pytest.CaptureFixture[str]) -> None:

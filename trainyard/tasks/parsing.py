@@ -45,7 +45,7 @@ def refuse_with_exit_2() -> None:
 
 
 def _refuse_early_flag(program: Program) -> None:
-    """Refuse `invoke -f lab cluster.up`: before a task, -f is Invoke's own configuration file, and lab would be ignored."""
+    """Refuse `invoke -f lab cluster.up`: before a task, -f is Invoke's own configuration file."""
     early = program.args.config.value
     if early:
         message = f"error: -f {early} stands before the task\n  -> Put it behind: invoke TASK -f {early}"
