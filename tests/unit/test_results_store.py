@@ -69,3 +69,27 @@ def test_names_of_tasks_become_safe_file_names(home: Path) -> None:
     assert run.log("lr=0.1,seed=0", 2).name == "lr=0.1,seed=0.2.log"
     assert run.outputs("../../etc").parent == run.path / "outputs"
     assert "/" not in run.outputs("a/b").name
+
+
+def arrived(run: store.RunDirectory, content: str) -> Path:
+    path = run.path / "checkpoints" / ".arrived"
+    path.mkdir(parents=True)
+    (path / "step").write_text(content)
+    return path
+
+
+def test_the_newest_checkpoint_stands_under_the_tasks_name_and_an_older_one_says_that_it_is_older(home: Path) -> None:
+    run = store.find(home, "ant-1")
+    assert store.fetched_checkpoint(run, "a") is None
+    store.keep_checkpoint(run, "a", arrived(run, "first"), seq=7)
+    store.keep_checkpoint(run, "a", arrived(run, "second"), seq=9)
+    assert store.fetched_checkpoint(run, "a") == 9
+    assert (run.checkpoint("a") / "step").read_text() == "second"
+    assert (run.path / "checkpoints" / "a.older-than-9" / "step").read_text() == "first"
+
+
+def test_a_checkpoint_that_was_removed_here_is_fetched_again(home: Path) -> None:
+    run = store.find(home, "ant-1")
+    store.keep_checkpoint(run, "a", arrived(run, "first"), seq=7)
+    run.checkpoint("a").rename(home / "elsewhere")
+    assert store.fetched_checkpoint(run, "a") is None

@@ -130,3 +130,35 @@ def test_an_interrupted_dispatch_exits_130_and_says_whether_the_run_ended() -> N
         130,
         "interrupted; the run was told to stop and has not said that it ended",
     )
+
+
+def test_a_run_without_a_last_word_took_the_time_since_it_started() -> None:
+    state = state_after(("run-started", {"node_id": "n"}), started("a"))
+    assert state.seconds_until(220.0, began=219.0) == 120.0
+    assert state_after().seconds_until(220.0, began=219.0) == 1.0
+
+
+def test_an_attempt_whose_runner_died_ran_until_the_run_ended() -> None:
+    state = state_after(("run-started", {"node_id": "n"}), started("a"), run_ended("failed", 6, seconds=120.0))
+    assert state.tasks["a"].attempts[0].seconds == 120.0
+
+
+def test_an_error_that_counts_the_failed_tasks_is_not_counted_again() -> None:
+    failed = [("task-ended", {"task": "a", "state": "failed", "attempts": 1})]
+    end = run_ended("failed", 1, error="1 of 2 tasks failed")
+    error = outcome_of(RUN, Followed(state_after(*failed, end), "ended"), now=0.0).error
+    assert error is not None
+    assert error.what == "1 of 2 tasks failed, 1 stopped"
+
+
+def test_a_stopped_run_is_said_to_have_been_stopped() -> None:
+    end = run_ended("stopped", 1, error="stopped")
+    error = outcome_of(RUN, Followed(state_after(end), "ended"), now=0.0).error
+    assert error is not None
+    assert error.what == "the run was stopped (2 stopped of 2 tasks)"
+
+
+def test_every_document_says_whether_it_is_unsure() -> None:
+    sure = outcome_of(RUN, Followed(state_after(), "left"), now=0.0)
+    unsure = outcome_of(RUN, Followed(state_after(), "left"), now=0.0, unsure="cluster unreachable")
+    assert (sure.document["unsure"], unsure.document["unsure"]) == (None, "cluster unreachable")

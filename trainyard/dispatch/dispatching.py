@@ -115,5 +115,5 @@ def follow(ray: RayApi, started: RunDirectory, *, screen: Screen, interruption: 
         followed = follow_to_end(ray, started, screen=screen, interruption=interruption, stop_on_interruption=stop)
     except OutsideError as error:
         state = states.load(started)
-        return Outcome(started, state, state.document(now=time.time()), error)
+        return Outcome(started, state, state.document(now=time.time(), unsure=error.what), error)
     return outcome_of(started, followed, now=time.time())

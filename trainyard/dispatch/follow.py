@@ -28,7 +28,7 @@ CAUGHT_UP_WITHIN = 2.0
 # A run that was told to stop has this long: the runner's grace, Ray's SIGKILL, and the way of the news.
 STOP_WITHIN = 25.0
 
-# How the command ends that Ray prints into the log of its job before it runs it (launch.py).
+# How the last line begins of the command that Ray prints into the log of its job before it runs it (launch.py).
 _SUBMITTED = "' python3 -c "
 
 Ending = Literal["ended", "left", "not-stopped"]
@@ -203,12 +203,14 @@ class Follower:
             return
         watch = self._watch
         stopped = job is not None and job.status == "STOPPED"
+        # Nobody may have looked for hours: the run ended when Ray noticed, or at the latest soon after its last word.
+        ended = (job.end if job else None) or watch.state.heard or time.time()
         self._event(
             watch.journal.end_for(
                 _obituary(job),
                 state="stopped" if stopped else "failed",
                 exit_code=1 if stopped else OutsideError.exit_code,
-                seconds=round(now - self._began, 3),
+                seconds=round(watch.state.seconds_until(ended, began=time.time() - (now - self._began)), 3),
                 hint=_last_words(watch.ray, watch.run) if job else None,
             )
         )
@@ -234,7 +236,14 @@ def _obituary(job: Job | None) -> str:
 def _last_words(ray: RayApi, run: str) -> str | None:
     """Return the end of what the runner's process itself printed."""
     try:
-        lines = ray.job_log(run).split(_SUBMITTED)[-1].strip().splitlines()
+        log = ray.job_log(run)
     except OutsideError:
         return None
+    lines = printed_by_runner(log)
     return "the runner's last lines:\n" + "\n".join(f"     {line[:300]}" for line in lines[-12:]) if lines else None
+
+
+def printed_by_runner(log: str) -> list[str]:
+    """Return the lines of a Ray job's log without the command that Ray prints before it runs it."""
+    before, submitted, after = log.rpartition(_SUBMITTED)
+    return (after.partition("\n")[2] if submitted else before + after).strip().splitlines()

@@ -40,7 +40,7 @@ class Standing:
 
     def document(self) -> dict[str, Any]:
         """Return what `--json` prints."""
-        return {**self.state.document(now=time.time()), "unsure": self.unsure}
+        return self.state.document(now=time.time(), unsure=self.unsure)
 
 
 def standing(run: RunDirectory, connect: Connect) -> Standing:
@@ -77,7 +77,7 @@ def logs_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> Outco
     replay(run, screen)
     if found.unsure:
         screen.note(f"there may be more: {found.unsure}")
-    return outcome_of(run, Followed(found.state, "left"), now=time.time())
+    return outcome_of(run, Followed(found.state, "left"), now=time.time(), unsure=found.unsure)
 
 
 def replay(run: RunDirectory, screen: Screen) -> None:
@@ -111,14 +111,14 @@ def stop(run: RunDirectory, connect: Connect, *, screen: Screen) -> Outcome:
             f"run {run.name} was told to stop and has not ended in {STOP_WITHIN:.0f} s",
             hint=f"See: invoke train.status {run.name}",
         )
-        return replace(outcome, error=error)
+        return replace(outcome, error=error, document=outcome.state.document(now=time.time(), unsure=error.what))
     return outcome
 
 
 def fetch(run: RunDirectory, connect: Connect, *, screen: Screen, checkpoints: bool) -> Outcome:
     """Bring home the outputs that are not here yet, and the last checkpoints if they are wanted.
 
-    What comes again later (a checkpoint of a run that goes on) is kept beside what was fetched before.
+    A checkpoint that is newer than the one fetched before takes its place, and the older one is kept beside it.
     """
     found = standing(run, connect)
     state = found.state
@@ -152,13 +152,14 @@ def _complete(run: RunDirectory, state: RunState, connect: Connect, screen: Scre
 def _fetch_checkpoint(
     ray: RayApi, run: RunDirectory, node_id: str, task: str, checkpoint: Mapping[str, Any], screen: Screen
 ) -> None:
-    target = run.checkpoint(task)
-    if target.exists():
-        target = target.with_name(f"{target.name}.{checkpoint['seq']}")
-    if not target.exists():
+    if store.fetched_checkpoint(run, task) == checkpoint["seq"]:
+        return
+    arrived = run.checkpoint(task).with_name(f".{run.checkpoint(task).name}.{checkpoint['seq']}")
+    if not arrived.exists():
         archive = {"file": names.checkpoint_archive(task)}
-        for left_out in fetch_archive(ray, run, node_id, archive, target=target):
+        for left_out in fetch_archive(ray, run, node_id, archive, target=arrived):
             screen.note(f"{task}: left out of its checkpoint: {left_out}")
+    store.keep_checkpoint(run, task, arrived, seq=checkpoint["seq"])
 
 
 def _replay_log(run: RunDirectory, task: str, attempt: int, *, screen: Screen) -> None:

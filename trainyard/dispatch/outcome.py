@@ -27,8 +27,8 @@ class Outcome:
             raise self.error
 
 
-def outcome_of(run: RunDirectory, followed: Followed, *, now: float) -> Outcome:
-    """Return the outcome of a run that was followed, or left."""
+def outcome_of(run: RunDirectory, followed: Followed, *, now: float, unsure: str | None = None) -> Outcome:
+    """Return the outcome of a run that was followed, or left; `unsure` if its cluster did not answer."""
     state = followed.state
     error = _error(run, state) if state.ended else None
     if error is None and followed.unfetched:
@@ -37,7 +37,7 @@ def outcome_of(run: RunDirectory, followed: Followed, *, now: float) -> Outcome:
             where=followed.unfetched[0].where,
             hint=f"Try again: invoke train.fetch {run.name}",
         )
-    return Outcome(run, state, state.document(now=now), error)
+    return Outcome(run, state, state.document(now=now, unsure=unsure), error)
 
 
 def _error(run: RunDirectory, state: RunState) -> TrainyardError | None:
@@ -53,9 +53,13 @@ def _error(run: RunDirectory, state: RunState) -> TrainyardError | None:
 
 def _counted(state: RunState) -> str:
     counts = [f"{state.counts[name]} {name}" for name in ("failed", "stopped") if state.counts[name]]
+    if state.error == f"{state.counts['failed']} of {len(state.tasks)} tasks failed":
+        # The runner has counted the failed ones already.
+        return ", ".join([state.error, *counts[1:]])
     tasks = f"{' and '.join(counts)} of {len(state.tasks)} tasks" if counts else ""
-    said = state.error or f"the run {'was stopped' if state.state == 'stopped' else 'failed'}"
-    return f"{said} ({tasks})" if tasks and tasks not in said else said
+    bare = "the run was stopped" if state.state == "stopped" else "the run failed"
+    said = bare if state.error in (None, "stopped") else state.error
+    return f"{said} ({tasks})" if tasks else str(said)
 
 
 def interrupted(outcome: Outcome) -> Outcome:

@@ -56,6 +56,7 @@ class RunState:
         self.tasks = {name: Task(name) for name in tasks}
         self.state: State = "waiting"
         self.started: float | None = None
+        self.heard: float | None = None  # when it last said something
         self.seconds: float | None = None
         self.node_id: str | None = None
         self.exit: int | None = None
@@ -72,6 +73,7 @@ class RunState:
 
     def apply(self, event: Mapping[str, Any]) -> None:
         """Take in one event; kinds that are not known here change nothing."""
+        self.heard = event.get("time", self.heard)
         take = _TAKE.get(event["event"])
         if take:
             take(self, event)
@@ -89,8 +91,15 @@ class RunState:
         self.counts[state] += 1
         task.state = state
 
-    def document(self, *, now: float) -> dict[str, Any]:
-        """Return what `--json` prints (design.md, section 11)."""
+    def seconds_until(self, end: float, *, began: float) -> float:
+        """Return how long the run took if it ended then; `began` counts if it never said that it started."""
+        return max(0.0, end - (self.started or began))
+
+    def document(self, *, now: float, unsure: str | None = None) -> dict[str, Any]:
+        """Return what `--json` prints (design.md, section 11).
+
+        `unsure` says why the run may have gone on since: its cluster did not answer.
+        """
         running = now - self.started if self.started else 0.0
         return {
             "run": self.run,
@@ -100,6 +109,7 @@ class RunState:
             "seconds": round(self.seconds if self.seconds is not None else running, 3),
             "exit": self.exit,
             "error": self.error,
+            "unsure": unsure,
             "checks": [_check_document(check) for check in self.checks],
             "tasks": [_task_document(task) for task in self.tasks.values()],
         }
@@ -156,7 +166,11 @@ def _checkpoint(run: RunState, event: Mapping[str, Any]) -> None:
 def _run_ended(run: RunState, event: Mapping[str, Any]) -> None:
     run.state, run.exit, run.seconds = event["state"], event["exit"], event["seconds"]
     run.error, run.hint = event.get("error"), event.get("hint")
+    end = (run.started or event["time"]) + event["seconds"]
     for task in run.tasks.values():
+        if task.state == "running" and task.attempts[-1].seconds is None:
+            # Its runner died before it could say; it cannot have run for longer than the run.
+            task.attempts[-1].seconds = round(max(0.0, end - task.attempts[-1].started), 3)
         if task.state not in ENDED:
             run.move(task, "stopped")
 

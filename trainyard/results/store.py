@@ -126,6 +126,26 @@ def events(run: RunDirectory) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
+def fetched_checkpoint(run: RunDirectory, task: str) -> int | None:
+    """Return the number of the checkpoint that was fetched last; None if there is none."""
+    path = _checkpoint_number(run, task)
+    return int(path.read_text(encoding="utf-8")) if path.exists() and run.checkpoint(task).exists() else None
+
+
+def keep_checkpoint(run: RunDirectory, task: str, arrived: Path, *, seq: int) -> None:
+    """Put a checkpoint that has arrived into its place; an older one moves aside under a name that says so."""
+    place = run.checkpoint(task)
+    if place.exists():
+        place.rename(place.with_name(f"{place.name}.older-than-{seq}"))
+    arrived.rename(place)
+    _checkpoint_number(run, task).write_text(str(seq), encoding="utf-8")
+
+
+def _checkpoint_number(run: RunDirectory, task: str) -> Path:
+    place = run.checkpoint(task)
+    return place.with_name(f".{place.name}.fetched")
+
+
 def _started(run: RunDirectory) -> str:
     return str(run.record().get("started", ""))
 

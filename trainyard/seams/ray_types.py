@@ -40,7 +40,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Job:
-    """One submitted job. `node_id` is where its own process runs, once Ray has placed it."""
+    """One submitted job. `node_id` is where its own process runs, once Ray has placed it.
+
+    `end` is when Ray noticed that it had ended, in Unix seconds.
+    """
 
     submission_id: str
     status: str
@@ -48,6 +51,7 @@ class Job:
     node_id: str | None
     exit_code: int | None
     metadata: Mapping[str, str]
+    end: float | None = None
 
     @property
     def ended(self) -> bool:
@@ -80,4 +84,6 @@ def job_from(row: Mapping[str, Any]) -> Job:
         node_id=row.get("driver_node_id"),
         exit_code=row.get("driver_exit_code"),
         metadata=row.get("metadata") or {},
+        # Ray counts in milliseconds (JobDetails.end_time).
+        end=row["end_time"] / 1000 if row.get("end_time") else None,
     )

@@ -63,8 +63,9 @@ def stopped(outcome: Outcome, *, json: bool) -> None:
 
 def fetched(outcome: Outcome, *, json: bool) -> None:
     """Print where things are now; only what could not be fetched is an error."""
-    here = sorted(str(path) for path in outcome.run.path.glob("outputs/*"))
-    here += sorted(str(path) for path in outcome.run.path.glob("checkpoints/*"))
+    # Names with a dot in front are ours: what is on its way, and which checkpoint it was.
+    here = sorted(str(path) for path in outcome.run.path.glob("outputs/[!.]*"))
+    here += sorted(str(path) for path in outcome.run.path.glob("checkpoints/[!.]*"))
     if json:
         print_json({"run": outcome.run.name, "directories": here})
     else:
@@ -156,7 +157,12 @@ def _last_lines(state: RunState) -> Iterator[str]:
         if task.state != "failed" or shown == _TAILS:
             continue
         shown += 1
-        yield f"last lines of {task.name} ({task.attempts[-1].reason if task.attempts else 'never started'}):"
+        why = (task.attempts[-1].reason or "no reason known") if task.attempts else "never started"
+        if not tail:
+            # It printed nothing, or so many failed that their last lines are only in the logs.
+            yield f"{task.name} failed: {why}"
+            continue
+        yield f"last lines of {task.name} ({why}):"
         yield from (f"    {plain(line.encode('utf-8', 'surrogateescape'))}" for line in tail)
 
 
