@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from trainyard_runner.outcomes import in_words
+
 from trainyard.results.journal import Event
 from trainyard.results.state import RunState
 
@@ -86,13 +88,18 @@ def _gate(event: Event, state: RunState) -> Iterator[str]:
 
 def _attempt_started(event: Event, state: RunState) -> Iterator[str]:
     if event["attempt"] > 1:
-        yield f"[{event['task']}] attempt {event['attempt']} on {event['node']}"
+        yield f"[{event['task']}] attempt {event['attempt']}{_on(event)}"
 
 
 def _attempt_ended(event: Event, state: RunState) -> Iterator[str]:
     if event["outcome"] != "succeeded":
-        reason = event.get("reason") or event["outcome"]
-        yield f"[{event['task']}] attempt {event['attempt']} {event['outcome']} on {event['node']}: {reason}"
+        reason = f": {event['reason']}" if event.get("reason") else ""
+        yield f"[{event['task']}] attempt {event['attempt']} {in_words(event['outcome'])}{_on(event)}{reason}"
+
+
+def _on(event: Event) -> str:
+    """Name the node; an attempt that ended before it got one has none."""
+    return f" on {event['node']}" if event.get("node") else ""
 
 
 def _task_ended(event: Event, state: RunState) -> Iterator[str]:

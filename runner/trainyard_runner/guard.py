@@ -176,6 +176,8 @@ def _find(program: str, path: str) -> str:
             return str(candidate)
     if "/" in program and Path(program).exists():
         raise PermissionError(13, "it is not an executable file")
+    if program.startswith("/"):
+        raise FileNotFoundError(2, "no such program on the node")
     where = "in the task's directory" if "/" in program else f"on the node's PATH ({path})"
     raise FileNotFoundError(2, f"no such program {where}")
 

@@ -26,9 +26,9 @@ class Ending:
 
 def explain(error: BaseException, *, node: str | None, node_is_alive: bool) -> Ending:
     """Say what became of an attempt when Ray raised `error` for it."""
-    where = node or "the node"
+    where = node or "its node"
     if isinstance(error, exceptions.TaskCancelledError):
-        return Ending("stopped", "stopped before it started")
+        return Ending("stopped", "it had not started yet")
     if isinstance(error, exceptions.OutOfMemoryError):
         return Ending("failed", f"{where} ran out of memory, and Ray ended the task")
     if isinstance(error, exceptions.RuntimeEnvSetupError):
@@ -38,9 +38,19 @@ def explain(error: BaseException, *, node: str | None, node_is_alive: bool) -> E
         return Ending("lost", "the node it should run on is gone")
     if isinstance(error, exceptions.RayTaskError):
         return Ending("failed", f"the runner failed on {where}: {_last_line(str(error))}")
-    if not node_is_alive:
-        return Ending("lost", f"node {where} was lost")
+    if not node_is_alive or isinstance(error, exceptions.NodeDiedError):
+        return Ending("lost", f"node {node} died" if node else "its node died")
     return Ending("lost", f"Ray's worker process on {where} ended ({type(error).__name__})")
+
+
+def unsaid(*, node: str | None, is_stopping: bool, culprit: str | None) -> Ending:
+    """Say what became of an attempt whose worker ended without a word; Ray does so when the attempt was cancelled."""
+    if is_stopping:
+        return Ending("stopped", "the run was stopped")
+    if culprit is not None:
+        return Ending("stopped", f"stopped together with {culprit!r}")
+    where = f" on {node}" if node else ""
+    return Ending("lost", f"its worker{where} ended without a word")
 
 
 def _installer(text: str) -> tuple[str, ...]:

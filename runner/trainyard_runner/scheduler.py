@@ -11,6 +11,7 @@ import ray
 from ray.util.placement_group import PlacementGroup
 
 from trainyard_runner import losses, nodes, submitting
+from trainyard_runner.outcomes import in_words
 from trainyard_runner.plan import Plan, Task
 from trainyard_runner.records import Records
 from trainyard_runner.requests import NodeMissingError
@@ -144,7 +145,8 @@ class Scheduler:
             del self._live[generator]
             said = live.record.ended
             if said is None:
-                self._end(live, losses.Ending("lost", "its worker said nothing about its end"))
+                culprit = live.unit.culprit
+                self._end(live, losses.unsaid(node=live.record.node, is_stopping=self._is_stopping, culprit=culprit))
             else:
                 self._end(live, losses.Ending(said["outcome"], said["reason"]))
         except Exception as error:  # Ray's errors have no common base for tasks that failed on a node
@@ -183,11 +185,11 @@ class Scheduler:
         unit, task = live.unit, live.task
         self._progress_at = time.monotonic()
         self._records.end(live.record, ending)
-        self._say(f"{task.name}: attempt {unit.attempt} {ending.outcome}" + _after(ending.reason))
+        self._say(f"{task.name}: attempt {unit.attempt} {in_words(ending.outcome)}" + _after(ending.reason))
         had_culprit = unit.culprit is not None
         unit.ended(task, ending.outcome, is_final=ending.is_final)
         if unit.culprit is not None and not had_culprit and not unit.is_over:
-            self._stop_rest(unit, f"stopped together with {unit.culprit!r}, which {_ended(ending.outcome)}")
+            self._stop_rest(unit, f"stopped together with {unit.culprit!r}, which {in_words(ending.outcome)}")
         if unit.is_over:
             self._over(unit)
 
@@ -263,7 +265,3 @@ class Scheduler:
 
 def _after(reason: str | None) -> str:
     return f" ({reason})" if reason else ""
-
-
-def _ended(outcome: str) -> str:
-    return {"lost": "was lost", "timeout": "ran out of time"}.get(outcome, outcome)

@@ -20,7 +20,7 @@ def test_a_dead_node_and_a_dead_worker_are_losses_with_their_own_words() -> None
     error = exceptions.WorkerCrashedError()
     gone = losses.explain(error, node="gpu-0", node_is_alive=False)
     crashed = losses.explain(error, node="gpu-0", node_is_alive=True)
-    assert (gone.outcome, gone.reason) == ("lost", "node gpu-0 was lost")
+    assert (gone.outcome, gone.reason) == ("lost", "node gpu-0 died")
     assert crashed.reason == "Ray's worker process on gpu-0 ended (WorkerCrashedError)"
 
 
@@ -41,3 +41,21 @@ def test_an_environment_that_cannot_be_installed_fails_once_with_the_installers_
 def test_a_cancelled_attempt_is_stopped() -> None:
     ending = losses.explain(exceptions.TaskCancelledError(), node=None, node_is_alive=True)
     assert ending.outcome == "stopped"
+
+
+def test_a_node_that_ray_calls_dead_has_died_even_if_it_is_still_listed() -> None:
+    ending = losses.explain(exceptions.NodeDiedError("gone"), node="gpu-1", node_is_alive=True)
+    assert (ending.outcome, ending.reason) == ("lost", "node gpu-1 died")
+
+
+def test_a_dead_node_without_a_name_is_still_a_sentence() -> None:
+    assert losses.explain(exceptions.WorkerCrashedError(), node=None, node_is_alive=False).reason == "its node died"
+
+
+def test_a_worker_that_ends_without_a_word_was_stopped_if_somebody_stopped_it() -> None:
+    of_the_run = losses.unsaid(node=None, is_stopping=True, culprit=None)
+    together = losses.unsaid(node=None, is_stopping=False, culprit="a")
+    lost = losses.unsaid(node=None, is_stopping=False, culprit=None)
+    assert (of_the_run.outcome, of_the_run.reason) == ("stopped", "the run was stopped")
+    assert (together.outcome, together.reason) == ("stopped", "stopped together with 'a'")
+    assert (lost.outcome, lost.reason) == ("lost", "its worker ended without a word")

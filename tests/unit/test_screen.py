@@ -8,7 +8,7 @@ import pytest
 
 from trainyard.results.state import RunState
 from trainyard.screen import PlainScreen, TerminalScreen, prefixed
-from trainyard.screen_text import LineKeeper, plain
+from trainyard.screen_text import LineKeeper, plain, said
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_pipe_sees_lines_of_tasks_and_what_happened() -> None:
     assert stream.getvalue().splitlines() == [
         "[a] epoch 1",
         "[a] epo",
-        "[a] attempt 1 lost on gpu-0: its node died",
+        "[a] attempt 1 was lost on gpu-0: its node died",
         "[a] failed (1/2)",
     ]
 
@@ -109,3 +109,17 @@ def test_a_terminal_has_a_bar_that_makes_way_for_lines() -> None:
     screen.output("a", b"epoch 1\n")
     screen.close()
     assert stream.getvalue().split("\r\x1b[2K")[-1].endswith("[a]\x1b[0m epoch 1\n")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "node", "reason", "shown"),
+    [
+        ("stopped", None, "the run was stopped", "[a] attempt 1 was stopped: the run was stopped"),
+        ("lost", None, None, "[a] attempt 1 was lost"),
+        ("timeout", "gpu-1", "it took 2 s", "[a] attempt 1 ran out of time on gpu-1: it took 2 s"),
+        ("failed", "gpu-1", "exit code 3", "[a] attempt 1 failed on gpu-1: exit code 3"),
+    ],
+)
+def test_the_end_of_an_attempt_is_a_sentence(outcome: str, node: str | None, reason: str | None, shown: str) -> None:
+    event = {"event": "attempt-ended", "task": "a", "attempt": 1, "node": node, "outcome": outcome, "reason": reason}
+    assert list(said(event, run_of_two())) == [shown]
