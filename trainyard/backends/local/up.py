@@ -43,7 +43,7 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
         steps.append(
             Step(remove, done=lambda: _are_gone(wanted, unwanted), do=lambda: nodes.end(wanted.files, unwanted))
         )
-    start = f"Start {_in_words(wanted.plans)}"
+    start = f"Start {_to_start(wanted)}"
     steps.append(
         Step(
             start,
@@ -156,6 +156,14 @@ def _answer(wanted: _Wanted) -> Answer:
             hint=f"Make the cluster anew, which ends everything on it: invoke cluster.up{wanted.tools.flag} --recreate",
         )
     return no(seen or f"waiting for {', '.join(silent)}") if silent else YES
+
+
+def _to_start(wanted: _Wanted) -> str:
+    """Name the nodes that will be started; the whole cluster where that is all of it, or nothing is to be done."""
+    missing = () if wanted.tools.recreate else _difference(wanted).missing
+    if 0 < len(missing) < len(wanted.plans):
+        return _named(tuple(plan.name for plan in missing))
+    return _in_words(wanted.plans)
 
 
 def _in_words(plans: tuple[NodePlan, ...]) -> str:
