@@ -24,6 +24,7 @@ from trainyard.results import state as states
 from trainyard.results import store
 from trainyard.results.store import RunDirectory
 from trainyard.spec import load_cluster, load_job
+from trainyard.spec.overrides import FLAG
 from trainyard.suggest import did_you_mean
 
 CLUSTER_PREFIX = "cluster."
@@ -58,6 +59,7 @@ def ready(job_dir: str, files: Sequence[str], *, overrides: Sequence[str], backe
     cluster = _tried(
         lambda: lifecycle.find(file, os.environ, directory=here, overrides=for_cluster, backend=backend), wrong
     )
+    wrong = [_as_typed(error) for error in wrong]
     directory = _tried(lambda: paths.job_directory(job_dir, directory=here), wrong)
     job = _tried(lambda: load_job(directory, overrides=for_job), wrong) if directory else None
     if cluster and directory and job:
@@ -141,6 +143,17 @@ def connect(run: RunDirectory) -> Endpoint:
 def results() -> Path:
     """Return the directory of all runs."""
     return paths.results_home(os.environ, directory=Path.cwd())
+
+
+def _as_typed(error: RequestError) -> RequestError:
+    """Return an error about the cluster file with every `--set` as it was typed, with `cluster.` in front."""
+    problems = tuple(
+        replace(problem, where=f"{FLAG} {CLUSTER_PREFIX}{problem.where.removeprefix(f'{FLAG} ')}")
+        if problem.where.startswith(f"{FLAG} ")
+        else problem
+        for problem in error.problems
+    )
+    return RequestError(error.what, problems=problems, where=error.where, hint=error.hint)
 
 
 def _tried(load: Callable[[], Loaded], wrong: list[RequestError]) -> Loaded | None:
