@@ -124,6 +124,7 @@ def test_a_node_inherits_neither_ray_settings_nor_ours_and_gets_the_path_of_the_
         "RAY_JOB_STOP_WAIT_TIME_S": "8",
         "RAY_RUNTIME_ENV_URI_PIN_EXPIRATION_S": "604800",
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_enable_worker_prestart": "1",
         "RAY_health_check_initial_delay_ms": "1000",
         "RAY_health_check_period_ms": "1000",
         "TRAINYARD_NODE": "0a1b/head/",
