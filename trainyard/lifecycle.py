@@ -133,8 +133,13 @@ def list_clusters(environ: Mapping[str, str], *, directory: Path) -> list[Listed
         name = record.parent.name
         if name not in found:
             maker = _recorded_backend(record.parent) or "?"
-            found[name] = ListedCluster(name, maker, "recorded", "(made from a file that is not here)")
+            problem = f"made from a file that is not here, or is another's now; `{_removal(name, maker)}` removes it"
+            found[name] = ListedCluster(name, maker, "recorded", "", problem=problem)
     return list(found.values())
+
+
+def _removal(name: str, backend: str) -> str:
+    return f"invoke cluster.down --set name={name} --backend {backend}"
 
 
 def _listed(name: str, environ: Mapping[str, str], directory: Path) -> ListedCluster:

@@ -81,11 +81,6 @@ def invoked(*words: str) -> int:
     return int(caught.value.code or 0)
 
 
-def test_help_explains_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
-    assert invoked("--help", "train.dispatch") == 0
-    assert "Start without the smoke gate." in capsys.readouterr().out
-
-
 def test_a_file_before_the_task_is_refused_and_not_taken_for_invokes_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoked("-f", "lab", "cluster.status") == 2
     assert capsys.readouterr().err == "error: -f lab stands before the task\n  -> Put it behind: invoke TASK -f lab\n"

@@ -41,7 +41,8 @@ def described(prepared: Prepared) -> Iterator[str]:
     for file in listed.big[:_NAMED]:
         yield f"  big: {file.name}, {sized(file.size)}"
     if prepared.sending.wheels:
-        yield f"sends {len(prepared.sending.wheels.files)} wheels, {sized(prepared.sending.wheels.size)}"
+        wheels = prepared.sending.wheels
+        yield f"sends {len(wheels.files)} wheel{'s' * (len(wheels.files) != 1)}, {sized(wheels.size)}"
     if listed.left_out:
         yield f"left out: {_left_out(listed.left_out)}"
 
