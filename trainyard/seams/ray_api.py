@@ -169,7 +169,7 @@ class RayApi:
             raise RefusedError(
                 f"the cluster refused our token: {_last_line(answer.text)}",
                 where=self.address,
-                hint="Is it the token of this cluster? For an existing one, the cluster file says where it is read from.",
+                hint="Is it the token of this cluster? The file of an existing one says where it is read from.",
             )
         if "A file is not found at" in answer.text:
             raise FileMissingError(_last_line(answer.text), where=self.address)
