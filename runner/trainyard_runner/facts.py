@@ -6,10 +6,12 @@ import importlib.util
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -45,7 +47,7 @@ def gather(question: dict[str, Any]) -> dict[str, Any]:
     if question["gpus"]:
         found["nvidia_smi"] = _nvidia_smi(question["timeout"])
     if question["torch"]:
-        found["torch"] = _torch(question["timeout"], visible=None)
+        found["torch"] = _torch(question["timeout"], visible=_visible_on_node())
         if question["isolated"] and found["torch"].get("count") is not None:
             found["torch_isolated"] = _torch(question["timeout"], visible=",".join(gpus))
     return found
@@ -82,7 +84,30 @@ def _nvidia_smi(timeout: float) -> dict[str, Any]:
         return {"error": f"nvidia-smi did not answer within {timeout:.0f} s"}
     if answer.returncode != 0:
         return {"error": f"nvidia-smi: {(answer.stdout + answer.stderr).strip()[:200]}"}
-    return {"count": sum(line.startswith("GPU ") for line in answer.stdout.splitlines())}
+    return {"count": count_gpus(answer.stdout, visible=_visible_on_node())}
+
+
+def count_gpus(listing: str, *, visible: str | None) -> int:
+    """Count the GPUs that `nvidia-smi -L` lists, as far as a node may use them.
+
+    nvidia-smi shows every GPU of the machine; two nodes on one machine have their own ones each. `visible` is the
+    node's CUDA_VISIBLE_DEVICES: indices or UUIDs, None for all.
+    """
+    listed = re.findall(r"^GPU (\d+): .*?\(UUID: ([^)]+)\)", listing, re.MULTILINE)
+    if visible is None:
+        return len(listed)
+    wanted = [one.strip() for one in visible.split(",")]
+    return sum(index in wanted or uuid in wanted for index, uuid in listed)
+
+
+def _visible_on_node() -> str | None:
+    """Return the CUDA_VISIBLE_DEVICES that the node was started with; a worker's own names the task's GPUs alone."""
+    try:
+        entries = Path("/proc", os.environ["RAY_RAYLET_PID"], "environ").read_bytes().split(b"\0")
+    except (KeyError, OSError):
+        return None
+    found = [entry.partition(b"=")[2] for entry in entries if entry.startswith(b"CUDA_VISIBLE_DEVICES=")]
+    return found[0].decode() if found else None
 
 
 def _torch(timeout: float, *, visible: str | None) -> dict[str, Any]:
