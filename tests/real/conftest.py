@@ -35,8 +35,12 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
 
 
 def pytest_configure() -> None:
-    """Treat SIGTERM as Ctrl-C, so that the clusters of an ended test run are removed too."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """Treat SIGTERM as Ctrl-C, so that the clusters of an ended test run are removed too.
+
+    A shell lets its background jobs ignore Ctrl-C, and their children too: the commands that tests interrupt must not.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
 
 
 def _remove(yard: Yard) -> None:

@@ -102,7 +102,10 @@ class dispatched:
         self._command = self._yard.start("train.dispatch", self._name, "--skip-smoke")
         # The script itself and its three sleepers.
         wait_until(lambda: len(running(self._mark)) >= 4, seconds=120, what=f"{self._name} runs")
-        return newest(self._yard)
+        run = newest(self._yard)
+        # The record here follows a moment later.
+        wait_until(lambda: any(one["event"] == "attempt-started" for one in events(run)), seconds=60, what="its record")
+        return run
 
     def __exit__(self, *_: object) -> None:
         assert self._command is not None

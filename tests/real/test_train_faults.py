@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -91,7 +92,7 @@ def test_a_run_without_waiting_is_seen_left_alone_and_stopped(yard: Yard) -> Non
     job = counting_job(yard, pause=5, mark="4002")
     done = yard.run("train.dispatch", job, "--no-wait")
     run = newest(yard)
-    assert done.stderr.splitlines()[-1] == f"next: invoke train.logs {run.name}"
+    assert done.stderr.splitlines()[-1] == f"next: trainyard train.logs {run.name}"
     wait_until(lambda: yard.json("train.status")["state"] == "running", seconds=60, what="running")
 
     looking = yard.start("train.logs", run.name)
@@ -161,11 +162,13 @@ def test_a_dead_head_is_a_clear_error_within_30_seconds(fresh: Yard) -> None:
     run = started(fresh, before)
     psutil.Process(fresh.keeper("head").pid).kill()
     for process in fresh.processes():
-        if "cpu-0" not in " ".join(process.cmdline()):
-            process.kill()
+        # They take each other along while we look.
+        with suppress(psutil.NoSuchProcess):
+            if "cpu-0" not in " ".join(process.cmdline()):
+                process.kill()
     code, output = end_of(operator, seconds=30)
     assert (code, "the cluster has not answered for" in output) == (6, True), output
-    assert f"invoke train.logs {run.name}" in output
+    assert f"trainyard train.logs {run.name}" in output
     document = json.loads(output[output.index("{\n") : output.rindex("\n}") + 2])
     assert (document["run"], document["state"]) == (run.name, "running")
     listed = fresh.json("train.list")["runs"]
