@@ -85,7 +85,7 @@ def logs(
     found = training.find_run(run or None)
     screen = output.screen(json=json, only=task or None)
     outcome = training.logs(found, screen=screen, task=task or None, everything=all, follow=follow)
-    output.looked(outcome, json=json)
+    output.ended(outcome, json=json)
 
 
 @task(positional=["run"], help={"run": RUN, "json": JSON})

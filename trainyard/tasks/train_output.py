@@ -32,17 +32,7 @@ def sending(prepared: Prepared) -> None:
 
 
 def ended(outcome: Outcome, *, json: bool) -> None:
-    """Print how a dispatched run ended, or that it goes on; raise its error."""
-    if json:
-        print_json(outcome.document)
-    elif outcome.state.ended:
-        _print_result(outcome)
-    outcome_next(outcome)
-    outcome.check()
-
-
-def looked(outcome: Outcome, *, json: bool) -> None:
-    """Print the result after the logs, if the run has ended; raise its error."""
+    """Print how a run that was followed ended, or that it goes on; raise its error."""
     if json:
         print_json(outcome.document)
     elif outcome.state.ended:
