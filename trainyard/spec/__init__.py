@@ -1,19 +1,23 @@
 """Cluster file and job file -> frozen, validated models, or every problem with them at once."""
 
-from trainyard.spec.cluster import ClusterSpec, ExistingSection, Head, LocalSection, NodeSpec, Registry, WorkerGroup
+from trainyard.spec.cluster import ClusterSpec, ExistingSection, Head, LocalSection, NodeSpec, WorkerGroup
 from trainyard.spec.expand import TaskSpec, expand
+from trainyard.spec.hosts import BuildSection, ComposeSection, Mount, Registry
 from trainyard.spec.job import JobSpec, Placement, Resources, RuntimeEnv, SmokeNeeds, TaskEntry
 from trainyard.spec.load import LoadedCluster, load_cluster, load_job
 from trainyard.spec.overrides import split as split_overrides
 from trainyard.spec.show import as_json, as_yaml
 
 __all__ = [
+    "BuildSection",
     "ClusterSpec",
+    "ComposeSection",
     "ExistingSection",
     "Head",
     "JobSpec",
     "LoadedCluster",
     "LocalSection",
+    "Mount",
     "NodeSpec",
     "Placement",
     "Registry",

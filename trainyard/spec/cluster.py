@@ -9,13 +9,13 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 
 from trainyard.spec import cluster_rules as rules
 from trainyard.spec.fields import Duration, Filled, Listed, Name, Section, Size, VariableName, Variables
+from trainyard.spec.hosts import BuildSection, ComposeSection, Registry
 
-Backend = Annotated[Literal["local", "existing"], BeforeValidator(rules.check_backend)]
+Backend = Annotated[Literal["local", "compose", "existing"], BeforeValidator(rules.check_backend)]
 Auth = Literal["token", "none"]
 GroupName = Annotated[Name, AfterValidator(rules.check_group_name)]
 NodeMemory = Annotated[Size, AfterValidator(rules.check_node_memory)]
 Image = Annotated[Filled, AfterValidator(rules.check_image)]
-RegistryAddress = Annotated[Filled, AfterValidator(rules.check_registry_address)]
 DashboardAddress = Annotated[Filled, AfterValidator(rules.check_dashboard_address)]
 
 
@@ -81,24 +81,6 @@ class WorkerGroup(Section):
         return self.min or 0 if self.count is None else self.count
 
 
-class Registry(Section):
-    """Where images are pushed to, and where the nodes pull them from."""
-
-    address: RegistryAddress = Field(description="HOST:PORT, the same for whoever pushes and whoever pulls.")
-    insecure: bool = Field(default=False, description="true: plain HTTP, without TLS.")
-    username: Filled | None = Field(default=None, description="Who logs in; nobody if left out.")
-    password_env: VariableName | None = Field(
-        default=None,
-        description="The environment variable that holds the password; the password itself is never written.",
-    )
-    password_file: Filled | None = Field(default=None, description="The file that holds the password.")
-
-    @model_validator(mode="after")
-    def _check(self) -> Registry:
-        rules.check_login(self.username, self.password_env, self.password_file)
-        return self
-
-
 class LocalSection(Section):
     """Head and workers as Ray processes of this machine."""
 
@@ -126,14 +108,17 @@ class ClusterSpec(Section):
 
     name: Name = Field(description="The cluster's name, of lower-case letters, digits and '-', at most 40 characters.")
     backend: Backend = Field(
-        description="Who makes the nodes: local (this machine) or existing (a Ray cluster of somebody else)."
+        description="Who makes the nodes: local (processes of this machine), compose (containers of a Docker host) "
+        "or existing (a Ray cluster of somebody else)."
     )
     image: Image | None = Field(default=None, description="A directory of images/, or a full image reference.")
     head: Head = Field(default=Head(), description="The head node.")
     workers: Listed[WorkerGroup] = Field(default=(), description="Groups of worker nodes.")
     env: Variables = Field(default={}, description="Environment variables of every Ray node.")
     registry: Registry | None = Field(default=None, description="Where images are kept.")
+    build: BuildSection = Field(default=BuildSection(), description="How images are built here.")
     local: LocalSection = Field(default=LocalSection(), description="What only the `local` backend knows.")
+    compose: ComposeSection = Field(default=ComposeSection(), description="What only the `compose` backend knows.")
     existing: ExistingSection | None = Field(
         default=None, validate_default=True, description="What only the `existing` backend knows."
     )

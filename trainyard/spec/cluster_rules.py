@@ -11,8 +11,8 @@ from trainyard.spec.complaints import NOTHING, Complaint, complain
 from trainyard.spec.fields import RAY_AUTH_VARIABLES, check_variables
 from trainyard.spec.units import SIZES, format_size
 
-BUILT_BACKENDS = ("local", "existing")
-PLANNED_BACKENDS = ("compose", "kuberay", "microk8s", "ec2")
+BUILT_BACKENDS = ("local", "compose", "existing")
+PLANNED_BACKENDS = ("kuberay", "microk8s", "ec2")
 SMALLEST_NODE = 128 * SIZES["MiB"]
 
 # The grammar of distribution/reference: only the host may have capitals.
@@ -77,6 +77,40 @@ def check_registry_address(address: str) -> str:
         message = "must be HOST or HOST:PORT, without http:// and without a user"
         complain([Complaint((), message, NOTHING if "@" in address else address)])
     return address
+
+
+def check_namespace(namespace: str) -> str:
+    """Return a path of lower-case components, such as team/robots."""
+    if not re.fullmatch(rf"{_COMPONENT}(?:/{_COMPONENT})*", namespace):
+        raise ValueError("must be lower-case letters and digits, such as team/robots, without slashes at its ends")
+    return namespace
+
+
+def check_docker_host(address: str) -> str:
+    """Return ssh://[USER@]HOST[:PORT] or unix:///PATH."""
+    if re.fullmatch(r"unix:///\S+", address):
+        return address
+    parts = urlsplit(address)
+    if parts.scheme == "ssh" and parts.password:
+        complain([Complaint((), "must not hold a password: let SSH use a key", NOTHING)])
+    if parts.scheme == "tcp":
+        raise ValueError("must be ssh://user@host: Docker over plain TCP lets everybody in")
+    if parts.scheme != "ssh" or not parts.hostname or parts.path or parts.hostname.startswith("-"):
+        raise ValueError("must be ssh://user@host or unix:///path/docker.sock")
+    return address
+
+
+def check_absolute_path(path: str) -> str:
+    """Return an absolute path without '..'."""
+    if not path.startswith("/") or ".." in path.split("/") or ":" in path:
+        raise ValueError("must be an absolute path, without '..' and ':'")
+    return path
+
+
+def check_login_kind(login: str, username: str | None) -> None:
+    """Complain about a user for a registry whose user AWS names."""
+    if login == "ecr" and username:
+        complain([Complaint((), "has both username and login: ecr; AWS gives user and password")])
 
 
 def check_login(username: str | None, password_env: str | None, password_file: str | None) -> None:

@@ -1,0 +1,125 @@
+"""One Docker engine: the way to it, and what it says about itself.
+
+`docker` finds its engine by $DOCKER_HOST or by its current context (Docker Desktop, Colima and rootless engines use
+contexts); docker-py only knows the variable. Both must talk to the same engine, so it is looked up here, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import docker
+import requests
+from docker.context import ContextAPI
+from docker.errors import APIError, DockerException
+
+from trainyard.errors import OutsideError, PrerequisiteError
+
+DEFAULT_SOCKET = "unix:///var/run/docker.sock"
+# A question must not hang; what takes longer (pull, push, build) streams, and every part of it comes sooner.
+ANSWER_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A connection to a Docker engine. `api` is docker-py's, for modules of `seams` only."""
+
+    address: str
+    api: docker.APIClient
+    environ: Mapping[str, str]
+
+    @property
+    def is_here(self) -> bool:
+        """Say whether the engine runs on this machine."""
+        return self.address.startswith("unix://")
+
+    @property
+    def host(self) -> str:
+        """Return what people call the machine of this engine: "here", or a host name."""
+        return "here" if self.is_here else urlsplit(self.address).hostname or self.address
+
+    @property
+    def ssh(self) -> str | None:
+        """Return ssh://user@host for an engine that is reached by SSH."""
+        return self.address if self.address.startswith("ssh://") else None
+
+    def cli_environment(self) -> dict[str, str]:
+        """Return the environment for `docker` commands: the caller's, pinned to this engine."""
+        dropped = ("DOCKER_CONTEXT", "DOCKER_HOST", "COMPOSE_")
+        kept = {key: value for key, value in self.environ.items() if not key.startswith(dropped)}
+        return {**kept, "DOCKER_HOST": self.address}
+
+    def info(self) -> dict[str, Any]:
+        """Return what `docker info` says (Engine API, GET /info)."""
+        with refusals("ask the Docker engine about itself"):
+            return dict(self.api.info())
+
+
+@contextmanager
+def engine(environ: Mapping[str, str], *, address: str | None = None) -> Iterator[Engine]:
+    """Connect to the engine that a file names, or to the one that `docker` would use.
+
+    Raises PrerequisiteError when no engine answers there.
+    """
+    where = address or found_address(environ)
+    try:
+        # The version is asked for here, so that whoever connects learns at once that nobody answers.
+        api = docker.APIClient(base_url=where, version="auto", timeout=ANSWER_SECONDS, use_ssh_client=True)
+    except (DockerException, requests.RequestException, OSError) as error:
+        raise unreachable(where, error) from error
+    try:
+        yield Engine(where, api, environ)
+    finally:
+        api.close()
+
+
+def found_address(environ: Mapping[str, str]) -> str:
+    """Return the address of the engine that the command `docker` talks to."""
+    if environ.get("DOCKER_HOST"):
+        return environ["DOCKER_HOST"]
+    try:
+        context = ContextAPI.get_context(environ.get("DOCKER_CONTEXT"))
+    except DockerException as error:
+        raise PrerequisiteError(
+            f"Docker's context cannot be read: {error}", hint="Look at the contexts: docker context ls"
+        ) from error
+    return str(context.Host) if context is not None and context.Host else DEFAULT_SOCKET
+
+
+def unreachable(address: str, error: Exception) -> PrerequisiteError:
+    """Return the error for an engine that does not answer, with the likely cause."""
+    text = str(error)
+    hint = "Is Docker installed and running? Try: docker info"
+    if "Permission denied" in text or "PermissionError" in text:
+        hint = "You may not use Docker's socket: sudo usermod -aG docker $USER, then log in again."
+    elif address.startswith("ssh://"):
+        user_at_host = address.removeprefix("ssh://")
+        hint = f"It must work without a password, and Docker must be installed there: ssh {user_at_host} docker info"
+    return PrerequisiteError("the Docker engine does not answer", where=f"{address}: {_short(text)}", hint=hint)
+
+
+@contextmanager
+def refusals(doing: str) -> Iterator[None]:
+    """Turn what docker-py raises into OutsideError: "Docker refused to DOING", with Docker's own words."""
+    try:
+        yield
+    except APIError as error:
+        raise OutsideError(f"Docker refused to {doing}", where=explanation(error)) from error
+    except (DockerException, requests.RequestException) as error:
+        raise OutsideError(
+            f"the connection to Docker broke while it was to {doing}", where=_short(str(error))
+        ) from error
+
+
+def explanation(error: APIError) -> str:
+    """Return Docker's own words for an error."""
+    return str(error.explanation or error).strip()
+
+
+def _short(text: str) -> str:
+    """Return the innermost message of a chain that requests and urllib3 wrapped."""
+    return text.rsplit("Error(", 1)[-1].strip(" ()'\"") or text

@@ -1,0 +1,100 @@
+"""Run a program to its end: its output line by line, its process group ended with us."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainyard.errors import PrerequisiteError
+
+# How long a program may take to clean up after Ctrl-C before it is killed.
+GRACE_SECONDS = 10.0
+TAIL_LINES = 200
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a program ended: its exit code, and the last lines of stdout and stderr together."""
+
+    code: int
+    tail: tuple[str, ...]
+
+
+def find(name: str, environ: Mapping[str, str], *, hint: str) -> str:
+    """Return the path of a program. Raises PrerequisiteError with the hint when it is not installed."""
+    path = shutil.which(name, path=environ.get("PATH"))
+    if path is None:
+        raise PrerequisiteError(f"{name} is not installed", hint=hint)
+    return path
+
+
+def run(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    stdin: bytes = b"",
+    directory: Path | None = None,
+    on_line: Callable[[str], None] | None = None,
+    seconds: float | None = None,
+) -> Ended:
+    """Run a program and hand over each line as it comes; on Ctrl-C, or after `seconds`, end it and all it started.
+
+    After `seconds` the exit code is that of the signal: -2, or -9 if it did not end by itself.
+    """
+    tail: deque[str] = deque(maxlen=TAIL_LINES)
+    process = subprocess.Popen(
+        list(command),
+        env=dict(env),
+        cwd=directory,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        # A group of its own: Ctrl-C on the terminal reaches us alone, and we pass it on, once.
+        start_new_session=True,
+    )
+    timer = threading.Timer(seconds, _end, [process]) if seconds else None
+    feeder = threading.Thread(target=_feed, args=(process, stdin), daemon=True)
+    feeder.start()
+    if timer:
+        timer.daemon = True
+        timer.start()
+    try:
+        for raw in process.stdout or ():
+            line = raw.decode(errors="replace").rstrip("\r\n")
+            tail.append(line)
+            if on_line:
+                on_line(line)
+        code = process.wait()
+    except BaseException:
+        _end(process)
+        raise
+    finally:
+        if timer:
+            timer.cancel()
+    return Ended(code, tuple(tail))
+
+
+def _feed(process: subprocess.Popen[bytes], content: bytes) -> None:
+    if process.stdin:
+        with suppress(BrokenPipeError), process.stdin as pipe:
+            pipe.write(content)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Interrupt a program's group as Ctrl-C would; kill what does not end."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
+    try:
+        process.wait(GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
