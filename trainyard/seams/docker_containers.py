@@ -1,0 +1,221 @@
+"""Containers of a Docker engine: found again by label or name, made, looked at, removed.
+
+Whoever makes a container labels it; nothing about it is kept anywhere else, so nothing can go stale.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from docker.errors import NotFound
+
+from trainyard.seams.docker_engine import Engine, refusals
+
+# What a container may take to end by itself before the engine kills it.
+STOP_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class Port:
+    """A port of a container that the engine's host answers on."""
+
+    inside: int
+    address: str
+    outside: int
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container as the engine describes it now.
+
+    `state` is the engine's word: created, running, restarting, exited, paused, removing or dead. `health` is the health
+    check's: starting, healthy or unhealthy, None without a check. `image` is the reference it was made with, `image_id`
+    what that was; `address` its own address in each network. `volumes` are the names of mounted volumes.
+    """
+
+    id: str
+    name: str
+    image: str
+    image_id: str
+    labels: Mapping[str, str]
+    state: str
+    health: str | None
+    exit_code: int
+    error: str
+    restarts: int
+    ports: tuple[Port, ...]
+    networks: Mapping[str, str]
+    volumes: tuple[str, ...]
+
+    @property
+    def is_running(self) -> bool:
+        """Say whether its program runs."""
+        return self.state == "running"
+
+
+@dataclass(frozen=True)
+class NewContainer:
+    """A container to make. `ports` maps a port inside to the host's (address, port); `volumes` names to paths."""
+
+    name: str
+    image: str
+    labels: Mapping[str, str]
+    command: Sequence[str] | None = None
+    entrypoint: Sequence[str] | None = None
+    environment: Mapping[str, str] | None = None
+    ports: Mapping[int, tuple[str, int]] | None = None
+    volumes: Mapping[str, str] | None = None
+    network: str | None = None
+    restart: str = "no"
+
+
+@dataclass(frozen=True)
+class NewFile:
+    """A file to put into a container."""
+
+    content: bytes
+    mode: int = 0o644
+
+
+def labelled(engine: Engine, *labels: str) -> tuple[Container, ...]:
+    """Return the containers that carry every label ("key" or "key=value"), stopped ones too, by name."""
+    with refusals("list containers"):
+        listed = engine.api.containers(all=True, filters={"label": list(labels)})
+    found = (container(engine, str(one["Id"])) for one in listed)
+    return tuple(sorted((one for one in found if one), key=lambda one: one.name))
+
+
+def publishing(engine: Engine, port: int) -> tuple[Container, ...]:
+    """Return the running containers that answer on this port of the engine's host, whoever made them."""
+    with refusals("list containers"):
+        listed = engine.api.containers(filters={"publish": str(port)})
+    found = (container(engine, str(one["Id"])) for one in listed)
+    return tuple(one for one in found if one and any(each.outside == port for each in one.ports))
+
+
+def container(engine: Engine, name: str) -> Container | None:
+    """Return the container of this name or id, or None if there is none (any more)."""
+    with refusals(f"describe the container {name}"), suppress(NotFound):
+        return _container(engine.api.inspect_container(name))
+    return None
+
+
+def create(engine: Engine, new: NewContainer) -> str:
+    """Make a container without starting it; return its id. Its image must be on the engine."""
+    ports: dict[int | str, tuple[str, int]] = {**(new.ports or {})}
+    with refusals(f"make the container {new.name}"):
+        host = engine.api.create_host_config(
+            port_bindings=ports,
+            binds=[f"{volume}:{path}" for volume, path in (new.volumes or {}).items()],
+            restart_policy={"Name": new.restart},
+            network_mode=new.network,
+        )
+        made = engine.api.create_container(
+            image=new.image,
+            name=new.name,
+            command=list(new.command) if new.command is not None else None,
+            entrypoint=list(new.entrypoint) if new.entrypoint is not None else None,
+            environment=dict(new.environment or {}),
+            labels=dict(new.labels),
+            ports=list(ports),
+            host_config=host,
+        )
+    return str(made["Id"])
+
+
+def start(engine: Engine, name: str) -> None:
+    """Start a container; no change if it runs."""
+    with refusals(f"start the container {name}"):
+        engine.api.start(name)
+
+
+def stop(engine: Engine, name: str, *, seconds: int = STOP_SECONDS) -> None:
+    """End a container's program: SIGTERM, after `seconds` SIGKILL; no change if it does not run or is gone."""
+    with refusals(f"stop the container {name}"), suppress(NotFound):
+        engine.api.stop(name, timeout=seconds)
+
+
+def remove(engine: Engine, name: str) -> None:
+    """Remove a container, running or not, with its anonymous volumes; no change if it is gone."""
+    with refusals(f"remove the container {name}"), suppress(NotFound):
+        engine.api.remove_container(name, v=True, force=True)
+
+
+def put_files(engine: Engine, name: str, files: Mapping[str, NewFile]) -> None:
+    """Put files into a container, running or not, at absolute paths; missing directories are made, owned by root."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for path, file in files.items():
+            member = tarfile.TarInfo(path.lstrip("/"))
+            member.size, member.mode = len(file.content), file.mode
+            archive.addfile(member, io.BytesIO(file.content))
+    with refusals(f"put files into the container {name}"):
+        engine.api.put_archive(name, "/", packed.getvalue())
+
+
+def read_file(engine: Engine, name: str, path: str) -> bytes | None:
+    """Return the content of a container's file, or None if there is no such file or container."""
+    with refusals(f"read {path} of the container {name}"), suppress(NotFound):
+        stream, _ = engine.api.get_archive(name, path)
+        with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as archive:
+            content = archive.extractfile(archive.getmembers()[0])
+            return content.read() if content else None
+    return None
+
+
+def tail(engine: Engine, name: str, *, lines: int = 20) -> tuple[str, ...]:
+    """Return the last lines that a container printed; none if it is gone."""
+    with refusals(f"show what the container {name} printed"), suppress(NotFound):
+        return tuple(engine.api.logs(name, tail=lines).decode(errors="replace").splitlines())
+    return ()
+
+
+def follow(engine: Engine, name: str, *, lines: int = 20) -> Iterator[str]:
+    """Yield the last lines that a container printed, then each new one, until it ends."""
+    kept = b""
+    with refusals(f"follow what the container {name} prints"):
+        for part in engine.api.logs(name, stream=True, follow=True, tail=lines):
+            *whole, kept = (kept + part).split(b"\n")
+            yield from (line.decode(errors="replace") for line in whole)
+    if kept:
+        yield kept.decode(errors="replace")
+
+
+def execute(engine: Engine, name: str, command: Sequence[str], *, user: str = "") -> tuple[int, str]:
+    """Run a short command in a running container; return its exit code, and stdout and stderr together."""
+    with refusals(f"run {command[0]} in the container {name}"):
+        made = engine.api.exec_create(name, list(command), user=user)
+        output = engine.api.exec_start(made["Id"])
+        code = engine.api.exec_inspect(made["Id"])["ExitCode"]
+    return int(code), bytes(output).decode(errors="replace")
+
+
+def _container(described: Mapping[str, Any]) -> Container:
+    """Read the engine's description (Engine API, GET /containers/{id}/json)."""
+    state, config, network = described["State"], described["Config"], described["NetworkSettings"]
+    return Container(
+        id=described["Id"],
+        name=described["Name"].lstrip("/"),
+        image=config["Image"],
+        image_id=described["Image"],
+        labels=config.get("Labels") or {},
+        state=state["Status"],
+        health=(state.get("Health") or {}).get("Status"),
+        exit_code=state["ExitCode"],
+        error=state.get("Error") or "",
+        restarts=described.get("RestartCount", 0),
+        ports=tuple(_ports(network.get("Ports") or {})),
+        networks={name: one["IPAddress"] for name, one in (network.get("Networks") or {}).items()},
+        volumes=tuple(one["Name"] for one in described.get("Mounts") or () if one["Type"] == "volume"),
+    )
+
+
+def _ports(described: Mapping[str, Any]) -> Iterator[Port]:
+    for inside, published in described.items():
+        for one in published or ():
+            yield Port(int(inside.split("/")[0]), one["HostIp"], int(one["HostPort"]))
