@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.bed import bed
+from tests.bed.engine import BedEngine
 from tests.real.yard import HEAD_AND_TWO_WORKERS, Yard
 
 
@@ -32,6 +34,20 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
         yield yard
     finally:
         _remove(yard)
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[BedEngine]:
+    """Give a Docker engine of our own with the bed's images; what a test makes there, it removes."""
+    with bed.shared_engine() as engine:
+        yield engine
+
+
+@pytest.fixture
+def private_engine(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BedEngine]:
+    """Give an empty Docker engine that a test may restart and configure; `load` brings it images."""
+    with bed.private_engine(tmp_path_factory.mktemp("engine"), number=2) as private:
+        yield private
 
 
 def pytest_configure() -> None:

@@ -1,0 +1,23 @@
+"""The bed by hand: `python -m tests.bed up` prints what to export, `python -m tests.bed down` ends the engine."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.bed import bed
+
+
+def main(arguments: list[str]) -> None:
+    """Start or end the shared engine."""
+    if arguments == ["up"]:
+        bed.start()
+        for name, value in bed.SHARED.environ().items():
+            print(f"export {name}={value}")
+    elif arguments == ["down"]:
+        bed.SHARED.stop()
+    else:
+        sys.exit("usage: python -m tests.bed up|down")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,169 @@
+"""A Docker engine of our own: its own socket, data, bridge and daemon.json, beside whatever the machine runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from tests.bed import plugins
+from tests.bed.places import RUN, run
+
+Done = subprocess.CompletedProcess[str]
+
+
+@dataclass(frozen=True)
+class BedEngine:
+    """A dockerd that we start and end; `subnet` is the third number of its bridge's addresses, 172.30.N.0/24."""
+
+    name: str
+    data: Path
+    subnet: int
+
+    @property
+    def directory(self) -> Path:
+        """Return the directory of its socket and pid file."""
+        return RUN / self.name
+
+    @property
+    def address(self) -> str:
+        """Return what DOCKER_HOST is for this engine."""
+        return f"unix://{self.directory}/docker.sock"
+
+    @property
+    def bridge_ip(self) -> str:
+        """Return this machine's address on the engine's bridge: not loopback, and nobody else's."""
+        return f"172.30.{self.subnet}.1"
+
+    @property
+    def config(self) -> Path:
+        """Return its daemon.json; dockerd wants a file that it is told of to exist."""
+        return self.data / "daemon.json"
+
+    @property
+    def pid(self) -> int | None:
+        """Return the pid of the running dockerd."""
+        try:
+            pid = int((self.directory / "docker.pid").read_text())
+            return pid if str(self.directory) in " ".join(psutil.Process(pid).cmdline()) else None
+        except (OSError, ValueError, psutil.Error):
+            return None
+
+    def environ(self) -> dict[str, str]:
+        """Return what makes `docker`, and Trainyard, talk to this engine, with compose and buildx."""
+        home = self.data / "docker-config"
+        home.mkdir(parents=True, exist_ok=True)
+        link = home / "cli-plugins"
+        if not link.is_symlink():
+            link.symlink_to(plugins.directory())
+        return {"DOCKER_HOST": self.address, "DOCKER_CONFIG": str(home)}
+
+    def docker(self, *arguments: str, check: bool = True, seconds: float = 300.0) -> Done:
+        """Run `docker ARGUMENTS` on this engine."""
+        done = subprocess.run(
+            ["docker", *arguments],
+            env={**os.environ, **self.environ()},
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            stdin=subprocess.DEVNULL,
+        )
+        if check and done.returncode != 0:
+            raise RuntimeError(f"docker {' '.join(arguments)} exited {done.returncode}\n{done.stdout}\n{done.stderr}")
+        return done
+
+    def start(self, *, path: str | None = None) -> None:
+        """Start it, and wait until it answers; `path` is put before PATH, for stand-ins of NVIDIA's programs."""
+        if self.pid is not None:
+            return
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.data.mkdir(parents=True, exist_ok=True)
+        (self.directory / "docker.pid").unlink(missing_ok=True)
+        if not self.config.exists():
+            self.config.write_text("{}\n")
+        _bridge(self._bridge, f"{self.bridge_ip}/24")
+        with (self.data / "dockerd.log").open("ab") as log:
+            process = subprocess.Popen(
+                [
+                    "dockerd",
+                    *("--host", self.address),
+                    *("--data-root", str(self.data / "data")),
+                    *("--exec-root", str(self.directory / "exec")),
+                    *("--pidfile", str(self.directory / "docker.pid")),
+                    *("--config-file", str(self.config)),
+                    *("--bridge", self._bridge),
+                    *("--containerd-namespace", f"trainyard-{self.name}"),
+                    *("--containerd-plugins-namespace", f"trainyard-{self.name}-plugins"),
+                ],
+                env={**os.environ, "PATH": f"{path}:{os.environ['PATH']}" if path else os.environ["PATH"]},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        give_up = time.monotonic() + 60
+        while self.docker("version", check=False).returncode != 0:
+            if process.poll() is not None or time.monotonic() > give_up:
+                raise RuntimeError(f"dockerd did not start\n{(self.data / 'dockerd.log').read_text()[-3000:]}")
+            time.sleep(0.1)
+        # Popen would warn that its child still runs, which is what is wanted here.
+        process.returncode = 0
+
+    def stop(self) -> None:
+        """End it as an operator would; its containers end with it."""
+        pid = self.pid
+        if pid is None:
+            return
+        os.kill(pid, signal.SIGTERM)
+        try:
+            psutil.Process(pid).wait(60)
+        except psutil.NoSuchProcess:
+            return
+
+    def restart(self) -> None:
+        """Stop and start it, as `systemctl restart docker` would."""
+        self.stop()
+        self.start()
+
+    def clear(self) -> None:
+        """Remove every container, volume and network; images stay."""
+        for listed, remove in (
+            (("ps", "-aq"), ("rm", "-f", "-v")),
+            (("volume", "ls", "-q"), ("volume", "rm", "-f")),
+            (("network", "ls", "-q", "--filter", "type=custom"), ("network", "rm")),
+        ):
+            found = self.docker(*listed).stdout.split()
+            if found:
+                self.docker(*remove, *found, check=False)
+
+    def load(self, *images: str, source: BedEngine) -> None:
+        """Bring images of another engine here."""
+        archive = self.data / "images.tar"
+        source.docker("save", "-o", str(archive), *images)
+        self.docker("load", "-i", str(archive))
+        archive.unlink()
+
+    def remove(self) -> None:
+        """Stop it and remove its data and its bridge; for engines that live as long as a test."""
+        if self.pid is not None:
+            self.clear()
+        self.stop()
+        run(["rm", "-rf", str(self.data), str(self.directory)])
+        run(["ip", "link", "delete", self._bridge])
+
+    @property
+    def _bridge(self) -> str:
+        # The kernel allows 15 characters.
+        return f"ty-{self.name}"[:15]
+
+
+def _bridge(name: str, address: str) -> None:
+    if not (Path("/sys/class/net") / name).exists():
+        run(["ip", "link", "add", name, "type", "bridge"])
+        run(["ip", "address", "add", address, "dev", name])
+    run(["ip", "link", "set", name, "up"])

@@ -1,0 +1,40 @@
+"""Where the bed keeps what it built, and what the machine must have."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trainyard-bed"
+# Short, since a socket's path has at most 107 characters.
+RUN = Path("/run/trainyard-bed")
+HERE = Path(__file__).resolve().parent
+
+
+def need(programs: Sequence[str]) -> None:
+    """Skip the test with what would bring a missing program; in CI that is a failure."""
+    missing = [program for program in programs if shutil.which(program) is None]
+    if os.geteuid() != 0:
+        missing.append("root (the bed runs a Docker engine of its own)")
+    if missing:
+        missed = f"missing: {', '.join(missing)} -> make test-tools"
+        if os.environ.get("CI") == "true":
+            pytest.fail(missed, pytrace=False)
+        pytest.skip(missed)
+
+
+def run(command: Sequence[str], *, seconds: float = 900.0, **options: object) -> subprocess.CompletedProcess[str]:
+    """Run a program of the bed; its output goes into the error if it fails."""
+    done = subprocess.run(  # type: ignore[call-overload]
+        list(command), capture_output=True, text=True, timeout=seconds, stdin=subprocess.DEVNULL, **options
+    )
+    if done.returncode != 0:
+        raise RuntimeError(
+            f"{' '.join(command)} exited {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+        )
+    return done  # type: ignore[no-any-return]

@@ -1,0 +1,49 @@
+"""The `docker compose` and `docker buildx` commands: the machine's own, or built from their Go modules."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from tests.bed.places import CACHE, HERE, run
+
+# PLUGIN: (package, where the program keeps its version, version); go.mod beside this file pins the same.
+PLUGINS = {
+    "docker-compose": (
+        "github.com/docker/compose/v2/cmd",
+        "github.com/docker/compose/v2/internal.Version",
+        "v2.40.3",
+    ),
+    "docker-buildx": ("github.com/docker/buildx/cmd/buildx", "github.com/docker/buildx/version.Version", "v0.29.1"),
+}
+INSTALLED = (
+    Path("/usr/local/lib/docker/cli-plugins"),
+    Path("/usr/local/libexec/docker/cli-plugins"),
+    Path("/usr/lib/docker/cli-plugins"),
+    Path("/usr/libexec/docker/cli-plugins"),
+)
+
+
+def directory() -> Path:
+    """Return a directory with both plugins, building what the machine lacks (3 minutes on 2 cores, once)."""
+    plugins = CACHE / "cli-plugins"
+    plugins.mkdir(parents=True, exist_ok=True)
+    for name in PLUGINS:
+        own = plugins / name
+        if not own.exists():
+            installed = next((folder / name for folder in INSTALLED if (folder / name).exists()), None)
+            if installed:
+                own.symlink_to(installed)
+            else:
+                _build(name, own)
+    return plugins
+
+
+def _build(name: str, target: Path) -> None:
+    if shutil.which("go") is None:
+        raise RuntimeError(f"neither {name} nor Go is installed: install Go 1.24 or later, or Docker's {name} package")
+    package, variable, version = PLUGINS[name]
+    part = target.with_suffix(".part")
+    flags = f"-s -w -X {variable}={version}"
+    run(["go", "build", "-trimpath", "-ldflags", flags, "-o", str(part), package], cwd=HERE / "go", seconds=1500)
+    part.rename(target)
