@@ -68,7 +68,7 @@ class NewContainer:
     command: Sequence[str] | None = None
     entrypoint: Sequence[str] | None = None
     environment: Mapping[str, str] | None = None
-    ports: Mapping[int, tuple[str, int]] | None = None
+    ports: Mapping[int | str, tuple[str, int]] | None = None
     volumes: Mapping[str, str] | None = None
     network: str | None = None
     restart: str = "no"
@@ -107,7 +107,7 @@ def container(engine: Engine, name: str) -> Container | None:
 
 def create(engine: Engine, new: NewContainer) -> str:
     """Make a container without starting it; return its id. Its image must be on the engine."""
-    ports: dict[int | str, tuple[str, int]] = {**(new.ports or {})}
+    ports = dict(new.ports or {})
     with refusals(f"make the container {new.name}"):
         host = engine.api.create_host_config(
             port_bindings=ports,
