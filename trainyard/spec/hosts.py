@@ -47,6 +47,14 @@ class Registry(Section):
         rules.check_login_kind(self.login, self.username)
         return self
 
+    def repository(self, image: str) -> str:
+        """Return what the registry calls an image of ours: NAMESPACE/IMAGE."""
+        return f"{self.namespace}/{image}" if self.namespace else image
+
+
+# What `registry.up` makes and images are pushed to where a cluster file names no registry: on this machine only.
+DEFAULT_REGISTRY = Registry(address="127.0.0.1:32000", insecure=True)
+
 
 class BuildSection(Section):
     """What a build needs to reach the outside; nothing of it stays in the image."""

@@ -1,0 +1,1 @@
+"""Training images: built from a directory of images/, checked, pushed, and proven on the nodes."""

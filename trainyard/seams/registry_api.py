@@ -1,0 +1,173 @@
+"""A container registry, as far as we ask one: manifests, blobs, repositories, tags.
+
+Images are pushed and pulled by Docker; this is how we learn what the registry then really holds (OCI distribution
+specification 1.1). Threads may share a connection.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+from trainyard.errors import PrerequisiteError
+from trainyard.seams.registry_auth import ChallengeAuth, Login
+from trainyard.seams.registry_manifest import MEDIA_TYPES, Manifest, digest_of, read_manifest
+from trainyard.seams.registry_refusals import DamagedError, RegistryError, refused
+
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 30.0
+PAGE = 500
+# An image's config is a few kilobytes of JSON; whatever claims to be one and is larger, is none.
+CONFIG_LIMIT = 8 * 1024 * 1024
+
+
+class RegistryApi:
+    """A connection to one registry; use it as a context manager.
+
+    `address` is HOST[:PORT]; `insecure` means plain HTTP. `ca_file` is the CA of the registry's certificate; None
+    trusts the usual ones. Every method raises a RegistryError (seams/registry_refusals.py): gone, certificate, login...
+    """
+
+    def __init__(
+        self, address: str, *, insecure: bool = False, ca_file: Path | None = None, login: Login | None = None
+    ) -> None:
+        self.address = address
+        self._login = login
+        self._http = httpx.Client(
+            base_url=f"{'http' if insecure else 'https'}://{address}/v2/",
+            auth=ChallengeAuth(login),
+            verify=_trusting(ca_file) if ca_file and not insecure else True,
+            timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
+            # Blobs may be kept elsewhere; httpx drops our Authorization when another host is meant.
+            follow_redirects=True,
+            # A proxy from the environment must not get loopback traffic.
+            trust_env=not _is_loopback(address),
+        )
+
+    def __enter__(self) -> RegistryApi:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._http.close()
+
+    def check(self) -> None:
+        """Ask whether a registry is there that lets us in."""
+        self._send("GET", "", doing="ask the registry whether it is there")
+
+    def digest_of(self, name: str, tag: str) -> str | None:
+        """Return the digest that a tag points to now, or None if there is no such tag."""
+        found = self.manifest(name, tag)
+        return found.digest if found else None
+
+    def manifest(self, name: str, reference: str) -> Manifest | None:
+        """Return what a tag or digest points to, or None; the bytes are hashed and must be what was asked for.
+
+        Raises DamagedError when they are not.
+        """
+        doing = f"read the manifest {name}:{reference}"
+        headers = {"Accept": ", ".join(MEDIA_TYPES)}
+        answer = self._send("GET", f"{name}/manifests/{reference}", doing=doing, accept=(404,), headers=headers)
+        if answer.status_code == 404:
+            return None
+        try:
+            found = read_manifest(answer.content, answer.headers.get("Content-Type", ""))
+        except ValueError as error:
+            raise refused(f"digest mismatch: {error}", self.address, doing=doing) from error
+        claimed = reference if reference.startswith("sha256:") else answer.headers.get("Docker-Content-Digest")
+        if claimed and claimed != found.digest:
+            raise self._damaged(doing, expected=claimed, found=found.digest)
+        return found
+
+    def blob_size(self, name: str, digest: str) -> int | None:
+        """Return how many bytes the registry holds of a blob, or None if it does not have it."""
+        answer = self._send("HEAD", f"{name}/blobs/{digest}", doing=f"look for {name}@{digest}", accept=(404,))
+        return None if answer.status_code == 404 else int(answer.headers.get("Content-Length", 0))
+
+    def has_blob(self, name: str, digest: str) -> bool:
+        """Say whether the registry has a blob."""
+        return self.blob_size(name, digest) is not None
+
+    def config(self, name: str, digest: str) -> bytes:
+        """Return an image's config, hashed and compared. Raises DamagedError."""
+        doing = f"read {name}@{digest}"
+        answer = self._send("GET", f"{name}/blobs/{digest}", doing=doing)
+        if len(answer.content) > CONFIG_LIMIT or digest_of(answer.content) != digest:
+            raise self._damaged(doing, expected=digest, found=digest_of(answer.content))
+        return answer.content
+
+    def repositories(self) -> Iterator[str]:
+        """Yield every repository's name; a registry may refuse to list them (ECR and Docker Hub do)."""
+        for page in self._pages("_catalog", doing="list the repositories"):
+            yield from (str(name) for name in page.get("repositories") or ())
+
+    def tags(self, name: str) -> tuple[str, ...]:
+        """Return a repository's tags; none if there is no such repository."""
+        pages = self._pages(f"{name}/tags/list", doing=f"list the tags of {name}")
+        return tuple(str(tag) for page in pages for tag in page.get("tags") or ())
+
+    def delete_manifest(self, name: str, digest: str) -> None:
+        """Remove a manifest and every tag that points to it; its blobs go when the registry collects garbage."""
+        self._send("DELETE", f"{name}/manifests/{digest}", doing=f"remove {name}@{digest}", accept=(202, 404))
+
+    def _pages(self, path: str, *, doing: str) -> Iterator[dict[str, Any]]:
+        """Follow the Link headers (RFC 5988) to the end."""
+        following: str | httpx.URL | None = f"{path}?n={PAGE}"
+        while following is not None:
+            answer = self._send("GET", following, doing=doing, accept=(404,))
+            yield answer.json() if answer.status_code == 200 else {}
+            target = answer.links.get("next", {}).get("url")
+            following = answer.url.join(target) if target else None
+
+    def _send(
+        self, method: str, path: str | httpx.URL, *, doing: str, accept: tuple[int, ...] = (), **request: Any
+    ) -> httpx.Response:
+        try:
+            answer = self._http.request(method, path, **request)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise refused(_said(error), self.address, doing=doing) from error
+        if answer.status_code != 200 and answer.status_code not in accept:
+            raise self._refused(answer, doing)
+        return answer
+
+    def _refused(self, answer: httpx.Response, doing: str) -> RegistryError:
+        """Return the error for an answer; a challenge that we could not answer is a missing login."""
+        said = f"{answer.status_code} {answer.reason_phrase}: {answer.text.strip()}"
+        if answer.status_code == 401 and self._login is None:
+            said = f"no basic auth credentials ({said})"
+        return refused(said, self.address, doing=doing)
+
+    def _damaged(self, doing: str, *, expected: str, found: str) -> RegistryError:
+        return refused(f"digest mismatch: expected {expected}, got {found}", self.address, doing=doing)
+
+
+def _trusting(ca_file: Path) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=str(ca_file))
+    except OSError as error:  # ssl.SSLError is one too
+        raise PrerequisiteError(
+            f"the CA of the registry cannot be read: {error}",
+            where=str(ca_file),
+            hint="registry.ca_file must be a PEM file with the CA of the registry's certificate.",
+        ) from error
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _is_loopback(address: str) -> bool:
+    return address.startswith(("127.", "localhost", "[::1]"))
+
+
+__all__ = ["DamagedError", "Login", "Manifest", "RegistryApi", "RegistryError"]

@@ -1,0 +1,108 @@
+"""Answer a registry's challenge: Basic, or Bearer with a token from its realm (distribution's token authentication).
+
+Nothing is sent before the registry asks for it, and never to a host that the registry did not name.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+_PARAMETER = re.compile(r'(\w+)="([^"]*)"')
+CLIENT = "trainyard"
+
+
+@dataclass(frozen=True)
+class Login:
+    """Who logs in to a registry, and where we have it from; secrets are kept out of every text."""
+
+    source: str
+    username: str = ""
+    password: str = field(default="", repr=False)
+    identity_token: str = field(default="", repr=False)
+
+    def for_engine(self, registry: str) -> dict[str, str]:
+        """Return what the Docker engine wants in X-Registry-Auth."""
+        secret = (
+            {"identitytoken": self.identity_token}
+            if self.identity_token
+            else {"username": self.username, "password": self.password}
+        )
+        return {**secret, "serveraddress": registry}
+
+
+class ChallengeAuth(httpx.Auth):
+    """Answer 401 once per request; a token is kept until the registry refuses it."""
+
+    requires_response_body = True
+
+    def __init__(self, login: Login | None) -> None:
+        self._login = login
+        self._accepted: dict[str, str] = {}
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """Send the request; if the registry asks for a login, send it once more with one."""
+        repository = _repository(request.url.path)
+        if repository in self._accepted:
+            request.headers["Authorization"] = self._accepted[repository]
+        answer = yield request
+        # A redirect may have led to another host (blob stores): its challenges are not the registry's.
+        if answer.status_code != 401 or answer.url.host != request.url.host:
+            return
+        scheme, parameters = challenge(answer.headers.get("WWW-Authenticate", ""))
+        if scheme == "bearer":
+            token_answer = yield self._token_request(parameters, answer.url)
+            authorization: str | None = _bearer(token_answer)
+        elif scheme == "basic" and self._login and self._login.password:
+            authorization = _basic(self._login)
+        else:
+            return
+        if authorization is None:
+            return
+        self._accepted[repository] = authorization
+        request.headers["Authorization"] = authorization
+        yield request
+
+    def _token_request(self, parameters: dict[str, str], asked: httpx.URL) -> httpx.Request:
+        """Ask the realm for a token: anonymously, with user and password, or with a token that stands for both."""
+        realm = asked.join(parameters.get("realm", ""))
+        wanted = {key: parameters[key] for key in ("service", "scope") if parameters.get(key)}
+        login = self._login if asked.scheme == "http" or realm.scheme == "https" else None
+        if login and login.identity_token:
+            form = {"grant_type": "refresh_token", "refresh_token": login.identity_token, "client_id": CLIENT}
+            return httpx.Request("POST", realm, data={**wanted, **form})
+        request = httpx.Request("GET", realm.copy_merge_params(wanted))
+        if login and login.password:
+            request.headers["Authorization"] = _basic(login)
+        return request
+
+
+def challenge(header: str) -> tuple[str, dict[str, str]]:
+    """Return the scheme, in lower case, and the parameters of a WWW-Authenticate header."""
+    scheme, _, rest = header.partition(" ")
+    return scheme.lower(), dict(_PARAMETER.findall(rest))
+
+
+def _basic(login: Login) -> str:
+    return "Basic " + base64.b64encode(f"{login.username}:{login.password}".encode()).decode()
+
+
+def _bearer(answer: httpx.Response) -> str | None:
+    if answer.status_code != 200:
+        return None
+    try:
+        found: Any = answer.json()
+    except ValueError:
+        return None
+    token = found.get("token") or found.get("access_token") if isinstance(found, dict) else None
+    return f"Bearer {token}" if token else None
+
+
+def _repository(path: str) -> str:
+    """Return the repository that a path is about: what a token is good for."""
+    return re.sub(r"^/v2/|/(manifests|blobs|tags)/.*$", "", path)
