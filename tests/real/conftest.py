@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.bed import bed
+from tests.bed import bed, host
 from tests.bed.engine import BedEngine
+from tests.bed.host import DockerHost
 from tests.real.yard import HEAD_AND_TWO_WORKERS, Yard
 
 
@@ -48,6 +49,13 @@ def private_engine(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) 
     """Give an empty Docker engine that a test may restart and configure; `load` brings it images."""
     with bed.private_engine(tmp_path_factory.mktemp("engine"), number=2) as private:
         yield private
+
+
+@pytest.fixture(scope="session")
+def docker_host(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerHost]:
+    """Give a remote Docker host: sshd and an engine of its own, in a container."""
+    with host.docker_host(engine, tmp_path_factory.mktemp("home")) as made:
+        yield made
 
 
 def pytest_configure() -> None:
