@@ -8,7 +8,7 @@ from pathlib import Path
 from trainyard.errors import Problem, RequestError
 from trainyard.suggest import did_you_mean
 
-SHIPPED_DIRECTORIES = ("clusters", "jobs")
+SHIPPED_DIRECTORIES = ("clusters", "compose", "images", "jobs")
 DEFAULT_CLUSTER = "local"
 
 

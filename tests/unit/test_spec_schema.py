@@ -6,13 +6,14 @@ from typing import Any
 import jsonschema
 import pytest
 
-from trainyard.spec import load_cluster, load_job
-from trainyard.spec.schema import DOCS, cluster_schema, job_schema, texts
+from trainyard.spec import load_cluster, load_image, load_job
+from trainyard.spec.schema import DOCS, cluster_schema, image_schema, job_schema, texts
 from trainyard.spec.yaml_source import compose
 
 ROOT = DOCS.parent
 CLUSTER_FILES = sorted((ROOT / "clusters").glob("*.yaml"))
 JOB_FILES = sorted((ROOT / "jobs").glob("*/job.yaml"))
+IMAGE_FILES = sorted((ROOT / "images").glob("*/image.yaml"))
 
 
 def complaints(schema: dict[str, Any], text: str) -> list[str]:
@@ -25,12 +26,12 @@ def test_the_schema_in_docs_is_fresh(name: str) -> None:
     assert (DOCS / name).read_text(encoding="utf-8") == texts()[name], "run: python -m trainyard.spec.schema"
 
 
-@pytest.mark.parametrize("schema", [cluster_schema(), job_schema()], ids=["cluster", "job"])
+@pytest.mark.parametrize("schema", [cluster_schema(), image_schema(), job_schema()], ids=["cluster", "image", "job"])
 def test_the_schemas_are_schemas(schema: dict[str, Any]) -> None:
     jsonschema.Draft202012Validator.check_schema(schema)
 
 
-@pytest.mark.parametrize("schema", [cluster_schema(), job_schema()], ids=["cluster", "job"])
+@pytest.mark.parametrize("schema", [cluster_schema(), image_schema(), job_schema()], ids=["cluster", "image", "job"])
 def test_every_field_is_described(schema: dict[str, Any]) -> None:
     sections = [schema, *schema["$defs"].values()]
     fields = [field for section in sections for field in section["properties"].items()]
@@ -42,6 +43,12 @@ def test_every_field_is_described(schema: dict[str, Any]) -> None:
 def test_the_cluster_files_we_ship_are_right_for_editors_and_for_us(path: Path) -> None:
     assert complaints(cluster_schema(), path.read_text(encoding="utf-8")) == []
     assert load_cluster(path).spec.name
+
+
+@pytest.mark.parametrize("path", IMAGE_FILES, ids=lambda path: path.parent.name)
+def test_the_image_files_we_ship_are_right_for_editors_and_for_us(path: Path) -> None:
+    assert complaints(image_schema(), path.read_text(encoding="utf-8")) == []
+    assert load_image(path.parent).base
 
 
 @pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.parent.name)

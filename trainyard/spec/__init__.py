@@ -1,10 +1,12 @@
-"""Cluster file and job file -> frozen, validated models, or every problem with them at once."""
+"""Cluster file, job file and image file -> frozen, validated models, or every problem with them at once."""
 
 from trainyard.spec.cluster import ClusterSpec, ExistingSection, Head, LocalSection, NodeSpec, WorkerGroup
 from trainyard.spec.expand import TaskSpec, expand
 from trainyard.spec.hosts import BuildSection, ComposeSection, Mount, Registry
+from trainyard.spec.image import ImageFile
 from trainyard.spec.job import JobSpec, Placement, Resources, RuntimeEnv, SmokeNeeds, TaskEntry
-from trainyard.spec.load import LoadedCluster, load_cluster, load_job
+from trainyard.spec.lint import LintSection
+from trainyard.spec.load import LoadedCluster, load_cluster, load_image, load_job
 from trainyard.spec.overrides import split as split_overrides
 from trainyard.spec.show import as_json, as_yaml
 
@@ -14,7 +16,9 @@ __all__ = [
     "ComposeSection",
     "ExistingSection",
     "Head",
+    "ImageFile",
     "JobSpec",
+    "LintSection",
     "LoadedCluster",
     "LocalSection",
     "Mount",
@@ -31,6 +35,7 @@ __all__ = [
     "as_yaml",
     "expand",
     "load_cluster",
+    "load_image",
     "load_job",
     "split_overrides",
 ]

@@ -1,4 +1,4 @@
-"""Read a cluster file or a job directory; the one place that says who wins: defaults < file < --set."""
+"""Read a cluster file, a job's or an image's directory; the one place that says who wins: defaults < file < --set."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from trainyard.errors import Problem
 from trainyard.spec import overrides as flags
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.fields import Section
+from trainyard.spec.image import ImageFile
 from trainyard.spec.job import JobSpec
 from trainyard.spec.problems import problems_of, value_text, where
 from trainyard.spec.read import read_text, refusal, shown
@@ -23,6 +24,8 @@ from trainyard.spec.yaml_source import KeyPath, Source, UnreadableError, compose
 CLUSTER_FILE = "cluster file"
 JOB_FILE = "job file"
 JOB_FILE_NAME = "job.yaml"
+IMAGE_FILE = "image file"
+IMAGE_FILE_NAME = "image.yaml"
 
 Model = TypeVar("Model", bound=Section)
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
@@ -66,6 +69,12 @@ def load_job(directory: Path, *, overrides: Sequence[str] = ()) -> JobSpec:
         source = replace(source, value={**source.value, "name": name})
     source = replace(source, problems=(*problems, *source.problems))
     return _validated(JobSpec, source, JOB_FILE, context={"directory": directory})
+
+
+def load_image(directory: Path, *, overrides: Sequence[str] = ()) -> ImageFile:
+    """Return what a directory's image.yaml says. Raises RequestError with every problem at once."""
+    source = _source(directory / IMAGE_FILE_NAME, IMAGE_FILE, overrides)
+    return _validated(ImageFile, source, IMAGE_FILE, context={"directory": directory})
 
 
 def _source(path: Path, kind: str, overrides: Sequence[str]) -> Source:

@@ -1,4 +1,4 @@
-"""The JSON Schemas of both files, for editors: `python -m trainyard.spec.schema` writes them into docs/.
+"""The JSON Schemas of what users write, for editors: `python -m trainyard.spec.schema` puts them into docs/.
 
 An editor uses one through the comment `# yaml-language-server: $schema=../docs/cluster.schema.json`.
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.image import ImageFile
 from trainyard.spec.job import JobSpec
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -30,14 +31,23 @@ def job_schema() -> dict[str, Any]:
     return {"$schema": DRAFT, **schema, "title": "Trainyard job file", "oneOf": runs}
 
 
+def image_schema() -> dict[str, Any]:
+    """Return the schema of an image file."""
+    return {"$schema": DRAFT, **ImageFile.model_json_schema(), "title": "Trainyard image file"}
+
+
 def texts() -> dict[str, str]:
     """Return the schema files by name."""
-    schemas = {"cluster.schema.json": cluster_schema(), "job.schema.json": job_schema()}
+    schemas = {
+        "cluster.schema.json": cluster_schema(),
+        "image.schema.json": image_schema(),
+        "job.schema.json": job_schema(),
+    }
     return {name: json.dumps(schema, indent=2, ensure_ascii=False) + "\n" for name, schema in schemas.items()}
 
 
 def main() -> None:
-    """Write both schemas."""
+    """Write the schemas."""
     for name, text in texts().items():
         (DOCS / name).write_text(text, encoding="utf-8")
 

@@ -1,0 +1,59 @@
+"""What the parts of `images` hand to each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainyard import versions
+from trainyard.spec.image import ImageFile
+
+# Labels of every image that we build; lint and push read them.
+LABEL_IMAGE = "io.trainyard.image"
+LABEL_CONTENT = "io.trainyard.content"
+LABEL_RAY = "io.trainyard.ray"
+
+
+@dataclass(frozen=True)
+class Image:
+    """A directory of images/: what is built. `base` is what image.yaml names, or what was asked for instead."""
+
+    name: str
+    directory: Path
+    file: ImageFile
+    base: str
+
+    @property
+    def repository(self) -> str:
+        """Return the name under which engines here keep it; the hash follows as a tag."""
+        return f"trainyard/{self.name}"
+
+    @property
+    def alias(self) -> str:
+        """Return the tag that people read: what it is good for, not what is in it."""
+        return f"ray-{versions.RAY}"
+
+
+@dataclass(frozen=True)
+class Built:
+    """An image that an engine has. `content` is the hash that is also its tag."""
+
+    name: str
+    reference_local: str
+    alias_local: str
+    content: str
+    image_id: str
+    platform: str | None = None
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """An image that a registry has. `reference` names it by its digest: that is what clusters run."""
+
+    reference: str
+    tag: str
+    alias: str
+    digest: str
+    bytes_sent: int
+    layers_sent: int
+    layers_there: int

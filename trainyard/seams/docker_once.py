@@ -1,0 +1,85 @@
+"""Run one short command in a container that is gone afterwards, whatever happens."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import requests
+from docker.errors import APIError, DockerException, NotFound
+
+from trainyard.seams.docker_engine import Engine, refusals
+
+LABEL = "io.trainyard.once"
+
+
+@dataclass(frozen=True)
+class Once:
+    """How a short container ended. `code` is None if it was still running after its time."""
+
+    code: int | None
+    stdout: str
+    stderr: str
+    seconds: float
+
+
+def run_once(
+    engine: Engine,
+    reference: str,
+    command: Sequence[str],
+    *,
+    entrypoint: Sequence[str] | None = None,
+    user: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    network: str = "none",
+    seconds: float = 60.0,
+) -> Once:
+    """Run a command in a container of an image; the image's own entry point runs it unless one is given.
+
+    The container is removed in any case, also on Ctrl-C. Raises OutsideError when the engine cannot start it,
+    which is also how it says that a program does not exist.
+    """
+    # Named here, so that it can be removed even if Ctrl-C comes before the engine's answer.
+    name = f"trainyard-once-{secrets.token_hex(6)}"
+    try:
+        with refusals(f"run {' '.join(command)[:60]} in {reference}"):
+            engine.api.create_container(
+                reference,
+                list(command),
+                name=name,
+                entrypoint=list(entrypoint) if entrypoint is not None else None,
+                user=user,
+                environment=dict(environ or {}),
+                labels={LABEL: "true"},
+                host_config=engine.api.create_host_config(network_mode=network),
+            )
+            began = time.monotonic()
+            engine.api.start(name)
+            code = _wait(engine, name, seconds)
+            took = time.monotonic() - began
+            return Once(code, _output(engine, name, "stdout"), _output(engine, name, "stderr"), took)
+    finally:
+        _remove(engine, name)
+
+
+def _wait(engine: Engine, name: str, seconds: float) -> int | None:
+    """Return the exit code, or None after `seconds`."""
+    try:
+        return int(engine.api.wait(name, timeout=math.ceil(seconds))["StatusCode"])
+    except (requests.exceptions.ReadTimeout, requests.exceptions.ConnectionError):
+        # urllib3 reports a time-out of a Unix socket in either way; an engine that is gone fails the next call.
+        return None
+
+
+def _output(engine: Engine, name: str, stream: str) -> str:
+    said = engine.api.logs(name, stdout=stream == "stdout", stderr=stream == "stderr")
+    return said.decode(errors="replace")
+
+
+def _remove(engine: Engine, name: str) -> None:
+    with suppress(NotFound, APIError, DockerException, requests.RequestException):
+        engine.api.remove_container(name, v=True, force=True)
