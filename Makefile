@@ -50,9 +50,12 @@ check: $(READY)  ## format, lint, types, unit tests: under a minute
 bench: $(READY)  ## ratios measured side by side in one run
 	@$(BIN)/python -m benchmarks.run
 
-test-tools:  ## what the tests use beyond Python: Chromium (Debian, Ubuntu)
-	@command -v chromium chromium-browser google-chrome >/dev/null || \
-	  { $(SUDO) apt-get update -q && $(SUDO) apt-get install -y -q --no-install-recommends chromium; }
+# The tests' Docker engine is a second one, of our own, with data of its own: one that runs here already is left alone.
+TOOLS := chromium:chromium dockerd:docker.io docker-registry:docker-registry mmdebstrap:mmdebstrap,debian-archive-keyring ip:iproute2 ssh:openssh-client
+test-tools: $(READY)  ## what the tests use beyond Python: Chromium, a Docker engine and its images (Debian, Ubuntu; root)
+	@missing=; for tool in $(TOOLS); do command -v $${tool%%:*} >/dev/null || missing="$$missing $$(echo $${tool##*:} | tr , ' ')"; done; \
+	  [ -z "$$missing" ] || { $(SUDO) apt-get update -q && $(SUDO) apt-get install -y -q --no-install-recommends $$missing; }
+	@$(SUDO) $(BIN)/python -m tests.bed build
 
 lock: $(READY)  ## resolve the dependencies of pyproject.toml anew
 	@$(BIN)/uv pip compile -q pyproject.toml --all-extras --universal --python-version 3.10 \

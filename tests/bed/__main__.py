@@ -1,10 +1,10 @@
-"""The bed by hand: `python -m tests.bed up` prints what to export, `python -m tests.bed down` ends the engine."""
+"""The bed by hand: `python -m tests.bed up` prints what to export, `down` ends the engine, `build` only builds it."""
 
 from __future__ import annotations
 
 import sys
 
-from tests.bed import bed
+from tests.bed import bed, images
 
 
 def main(arguments: list[str]) -> None:
@@ -13,10 +13,13 @@ def main(arguments: list[str]) -> None:
         bed.start()
         for name, value in bed.SHARED.environ().items():
             print(f"export {name}={value}")
+    elif arguments == ["build"]:
+        with bed.shared_engine() as engine:
+            images.ensure_host(engine)
     elif arguments == ["down"]:
         bed.SHARED.stop()
     else:
-        sys.exit("usage: python -m tests.bed up|down")
+        sys.exit("usage: python -m tests.bed up|build|down")
 
 
 if __name__ == "__main__":
