@@ -1,0 +1,63 @@
+"""The way to a Docker engine: the one that `docker` itself talks to, or a clear answer why there is none."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.bed.engine import BedEngine
+from tests.real.yard import Yard
+from trainyard.errors import PrerequisiteError
+from trainyard.seams import docker_engine
+
+COMPOSE = "name: {name}\nbackend: compose\n"
+
+
+def test_the_engine_of_docker_s_current_context_is_used(
+    engine: BedEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    for arguments in (("create", "bed", "--docker", f"host={engine.address}"), ("use", "bed")):
+        _docker("docker", "context", *arguments, config=tmp_path)
+    assert docker_engine.found_address({}) == engine.address
+    with docker_engine.engine({}) as found:
+        assert found.info()["Name"]
+        assert found.is_here
+        assert found.host == "here"
+
+
+def test_docker_host_wins_over_the_context() -> None:
+    assert docker_engine.found_address({"DOCKER_HOST": "unix:///x.sock"}) == "unix:///x.sock"
+
+
+def test_an_engine_that_does_not_answer_is_exit_3_with_the_way_to_look(fresh: Yard) -> None:
+    fresh.write_cluster(COMPOSE)
+    fresh.environ["DOCKER_HOST"] = "unix:///nowhere/docker.sock"
+    done = fresh.run("cluster.up", expect=3)
+    assert "the Docker engine does not answer" in done.stderr
+    assert "docker info" in done.stderr
+    assert "Traceback" not in done.stderr
+    # cluster.down of the fixture asks the same engine.
+    fresh.environ.clear()
+    (fresh.home / "clusters" / "yard.yaml").unlink()
+
+
+def test_a_host_that_ssh_cannot_reach_is_exit_3_and_names_the_command_to_try() -> None:
+    error = docker_engine.unreachable("ssh://ops@lab", OSError("Host key verification failed."))
+    assert isinstance(error, PrerequisiteError)
+    assert error.lines() == [
+        "the Docker engine does not answer",
+        "  at ssh://ops@lab: Host key verification failed.",
+        "  -> It must work without a password, and Docker must be installed there: ssh ops@lab docker info",
+    ]
+
+
+def _docker(*command: str, config: Path) -> None:
+    env = {**os.environ, "DOCKER_CONFIG": str(config)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, json.dumps(done.stderr)
