@@ -20,6 +20,7 @@ class Endpoint:
     """One way in: an HTTP address and a token.
 
     `expected` and `ray_version` are None for a cluster that somebody else runs: nothing was promised there.
+    `image` is what its nodes really run, by digest; None where nodes are no containers.
     """
 
     cluster: str
@@ -28,3 +29,4 @@ class Endpoint:
     simulated_gpus: bool = False
     expected: tuple[ExpectedNode, ...] | None = None
     ray_version: str | None = None
+    image: str | None = None

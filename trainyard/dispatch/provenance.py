@@ -39,7 +39,7 @@ def record_of(
         "backend": spec.backend,
         "started": now.isoformat(timespec="seconds"),
         "git": revision(prepared.sending.job.directory),
-        "image": spec.image,
+        "image": endpoint.image or spec.image,
         "versions": {
             "trainyard": __version__,
             "python": platform.python_version(),
