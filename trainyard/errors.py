@@ -92,6 +92,12 @@ class SmokeError(TrainyardError):
     exit_code = 5
 
 
+class LintError(TrainyardError):
+    """An image is not fit to be run; nothing was pushed."""
+
+    exit_code = 5
+
+
 class OutsideError(TrainyardError):
     """An outside system refused or broke."""
 
