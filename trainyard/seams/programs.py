@@ -12,12 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from trainyard.errors import PrerequisiteError
 
 # How long a program may take to clean up after Ctrl-C before it is killed.
 GRACE_SECONDS = 10.0
 TAIL_LINES = 200
+# What a shell says for a program that is not installed.
+NOT_FOUND = 127
 
 
 @dataclass(frozen=True)
@@ -40,28 +43,26 @@ def run(
     command: Sequence[str],
     *,
     env: Mapping[str, str],
-    stdin: bytes = b"",
+    stdin: bytes | Callable[[IO[bytes]], None] = b"",
     directory: Path | None = None,
     on_line: Callable[[str], None] | None = None,
     seconds: float | None = None,
 ) -> Ended:
     """Run a program and hand over each line as it comes; on Ctrl-C, or after `seconds`, end it and all it started.
 
-    After `seconds` the exit code is that of the signal: -2, or -9 if it did not end by itself.
+    `stdin` is its input, or what writes it: an input that is too large for memory. An error of the writer is raised
+    here, once the program has ended.
+    After `seconds` the exit code is that of the signal: -2, or -9 if it did not end by itself. A program that is not
+    installed ends with NOT_FOUND, as in a shell.
     """
     tail: deque[str] = deque(maxlen=TAIL_LINES)
-    process = subprocess.Popen(
-        list(command),
-        env=dict(env),
-        cwd=directory,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        # A group of its own: Ctrl-C on the terminal reaches us alone, and we pass it on, once.
-        start_new_session=True,
-    )
+    try:
+        process = _start(command, env, directory)
+    except FileNotFoundError:
+        return Ended(NOT_FOUND, ())
     timer = threading.Timer(seconds, _end, [process]) if seconds else None
-    feeder = threading.Thread(target=_feed, args=(process, stdin), daemon=True)
+    errors: list[Exception] = []
+    feeder = threading.Thread(target=_feed, args=(process, stdin, errors), daemon=True)
     feeder.start()
     if timer:
         timer.daemon = True
@@ -79,13 +80,39 @@ def run(
     finally:
         if timer:
             timer.cancel()
+    if errors:
+        raise errors[0]
     return Ended(code, tuple(tail))
 
 
-def _feed(process: subprocess.Popen[bytes], content: bytes) -> None:
-    if process.stdin:
-        with suppress(BrokenPipeError), process.stdin as pipe:
-            pipe.write(content)
+def _start(command: Sequence[str], env: Mapping[str, str], directory: Path | None) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        list(command),
+        env=dict(env),
+        cwd=directory,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        # A group of its own: Ctrl-C on the terminal reaches us alone, and we pass it on, once.
+        start_new_session=True,
+    )
+
+
+def _feed(
+    process: subprocess.Popen[bytes], content: bytes | Callable[[IO[bytes]], None], errors: list[Exception]
+) -> None:
+    """Write the input and close it; a program that ends before it has read all is no error."""
+    if not process.stdin:
+        return
+    with suppress(BrokenPipeError), process.stdin as pipe:
+        try:
+            pipe.write(content) if isinstance(content, bytes) else content(pipe)
+        except BrokenPipeError:
+            return
+        except Exception as error:
+            # Ended before its input is: half of an input must not pass for all of it.
+            errors.append(error)
+            _end(process)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
