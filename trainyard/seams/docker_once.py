@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import requests
 from docker.errors import APIError, DockerException, NotFound
+from docker.types import DeviceRequest
 
 from trainyard.seams.docker_engine import Engine, refusals
 
@@ -36,6 +37,7 @@ def run_once(
     user: str | None = None,
     environ: Mapping[str, str] | None = None,
     network: str = "none",
+    gpu_ids: Sequence[str] = (),
     seconds: float = 60.0,
 ) -> Once:
     """Run a command in a container of an image; the image's own entry point runs it unless one is given.
@@ -55,7 +57,7 @@ def run_once(
                 user=user,
                 environment=dict(environ or {}),
                 labels={LABEL: "true"},
-                host_config=engine.api.create_host_config(network_mode=network),
+                host_config=engine.api.create_host_config(network_mode=network, device_requests=_gpus(gpu_ids)),
             )
             began = time.monotonic()
             engine.api.start(name)
@@ -64,6 +66,10 @@ def run_once(
             return Once(code, _output(engine, name, "stdout"), _output(engine, name, "stderr"), took)
     finally:
         _remove(engine, name)
+
+
+def _gpus(ids: Sequence[str]) -> list[DeviceRequest] | None:
+    return [DeviceRequest(driver="nvidia", device_ids=list(ids), capabilities=[["gpu"]])] if ids else None
 
 
 def _wait(engine: Engine, name: str, seconds: float) -> int | None:

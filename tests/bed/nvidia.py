@@ -1,0 +1,31 @@
+"""Stand-ins for NVIDIA's programs: what nvidia-smi prints, and the hook that dockerd looks for when it starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+SMI = """#!/bin/sh
+{body}
+"""
+NO_DRIVER = (
+    "echo \"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. "
+    'Make sure that the latest NVIDIA driver is installed and running."; exit 9'
+)
+
+
+def driver(directory: Path, *, gpus: int) -> None:
+    """Put an nvidia-smi there that lists GPUs; with none it fails as the real one does without its driver."""
+    lines = "\n".join(f"echo {index}" for index in range(gpus))
+    _write(directory / "nvidia-smi", SMI.format(body=lines or NO_DRIVER))
+
+
+def toolkit(directory: Path) -> None:
+    """Put the toolkit's programs there; the hook gives a container nothing, and says that it was asked."""
+    _write(directory / "nvidia-ctk", "#!/bin/sh\n")
+    _write(directory / "nvidia-container-runtime-hook", "#!/bin/sh\ncat > /dev/null\n")
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)

@@ -1,0 +1,89 @@
+"""No driver, no toolkit, a toolkit that Docker does not use: three different things, each with its fix."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.bed import images
+from tests.bed import nvidia as standin
+from tests.bed.engine import BedEngine
+from tests.bed.host import DockerHost
+from trainyard.backends import nvidia
+from trainyard.errors import PrerequisiteError
+from trainyard.seams.docker_engine import engine as connect
+
+real_gpu = pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this machine has a driver")
+
+
+def _refused(engine: BedEngine, path: str, *, wanted: int = 2) -> list[str]:
+    with connect({"DOCKER_HOST": engine.address, "PATH": path}) as docker, pytest.raises(PrerequisiteError) as refused:
+        nvidia.gpu_ids(docker, wanted=wanted)
+    return refused.value.lines()
+
+
+@real_gpu
+def test_a_host_without_nvidia_smi_has_no_driver(engine: BedEngine) -> None:
+    assert _refused(engine, os.environ["PATH"]) == [
+        "the cluster wants 2 GPUs, and the Docker host has no working NVIDIA driver",
+        "  at Docker host here: nvidia-smi is not installed",
+        "  -> Install the driver, restart the host, and look: nvidia-smi. Or, to try the layout without GPUs, write "
+        "`compose: {simulated_gpus: true}`.",
+    ]
+
+
+def test_a_driver_that_is_installed_but_not_loaded_is_told_in_nvidia_smi_s_words(
+    engine: BedEngine, tmp_path: Path
+) -> None:
+    standin.driver(tmp_path, gpus=0)
+    said = _refused(engine, f"{tmp_path}:{os.environ['PATH']}")
+    assert said[0] == "the cluster wants 2 GPUs, and the Docker host has no working NVIDIA driver"
+    assert "couldn't communicate with the NVIDIA driver" in said[1]
+
+
+def test_a_driver_without_the_toolkit_is_told_with_the_package_to_install(engine: BedEngine, tmp_path: Path) -> None:
+    standin.driver(tmp_path, gpus=2)
+    said = _refused(engine, f"{tmp_path}:{os.environ['PATH']}")
+    assert said[0] == "the driver is there, but NVIDIA's container toolkit is not: no container can be given a GPU"
+    assert "nvidia-container-toolkit" in said[2]
+
+
+def test_fewer_gpus_than_wanted_are_counted(engine: BedEngine, tmp_path: Path) -> None:
+    standin.driver(tmp_path, gpus=2)
+    standin.toolkit(tmp_path)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    assert _refused(engine, path, wanted=3)[0] == "the cluster wants 3 GPUs, the Docker host has 2"
+    with connect({"DOCKER_HOST": engine.address, "PATH": path}) as docker:
+        assert nvidia.gpu_ids(docker, wanted=2) == ("0", "1")
+
+
+def test_a_toolkit_that_docker_does_not_use_is_found_out_by_asking_for_a_gpu(
+    private_engine: BedEngine, engine: BedEngine, tmp_path: Path
+) -> None:
+    standin.toolkit(tmp_path)
+    private_engine.load(images.BASE, source=engine)
+    with connect({"DOCKER_HOST": private_engine.address}) as docker, pytest.raises(PrerequisiteError) as refused:
+        nvidia.prove(docker, images.BASE, ("0",))
+    said = refused.value.lines()
+    assert said[0] == "driver and container toolkit are there, but Docker does not use the toolkit"
+    assert "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker" in said[2]
+
+    private_engine.stop()
+    private_engine.start(path=str(tmp_path))
+    with connect({"DOCKER_HOST": private_engine.address}) as docker:
+        nvidia.prove(docker, images.BASE, ("0",))
+    assert private_engine.docker("ps", "-aq").stdout == ""
+
+
+def test_a_remote_docker_host_is_asked_over_ssh(docker_host: DockerHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in docker_host.environ().items():
+        monkeypatch.setenv(name, value)
+    with connect(dict(os.environ), address=docker_host.ssh) as docker, pytest.raises(PrerequisiteError) as refused:
+        nvidia.gpu_ids(docker, wanted=1)
+    assert refused.value.lines()[:2] == [
+        "the cluster wants 1 GPU, and the Docker host has no working NVIDIA driver",
+        f"  at Docker host {docker_host.ip}: nvidia-smi is not installed",
+    ]
