@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainyard import versions
-from trainyard.backends.contract import ClusterState, ClusterStatus, LogLine, NodeState, NodeStatus, Tools
+from trainyard.backends.answering import cluster_state, node_state
+from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools
 from trainyard.backends.local import log_files, nodes, records, view
 from trainyard.backends.local.layout import LOOPBACK
 from trainyard.backends.local.records import ClusterFiles
 from trainyard.backends.local.up import up_steps
+from trainyard.backends.words import counted
 from trainyard.endpoint import Endpoint, ExpectedNode
 from trainyard.errors import NotReadyError
 from trainyard.spec.cluster import ClusterSpec
@@ -24,7 +26,7 @@ def down_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     recorded = records.read_nodes(files)
     return [
         Step(
-            f"End {view.counted(len(recorded), 'node')}" if recorded else "End what still runs",
+            f"End {counted(len(recorded), 'node')}" if recorded else "End what still runs",
             done=lambda: _nothing_runs(files),
             do=lambda: nodes.end_cluster(files),
         ),
@@ -46,7 +48,7 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
     wanted = {node.name: node for node in spec.nodes()}
     found: list[NodeStatus] = []
     for name in [*wanted, *(name for name in recorded if name not in wanted)]:
-        state = _node_state(name, answering=answering, keepers=keepers, wanted=name in wanted)
+        state = node_state(runs=name in keepers, answers=name in answering, wanted=name in wanted)
         group = wanted[name].group if name in wanted else recorded[name].group
         cpus = recorded[name].cpus if name in recorded else wanted[name].cpus
         gpus = recorded[name].gpus if name in recorded else wanted[name].gpus
@@ -54,7 +56,7 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
     return ClusterStatus(
         name=spec.name,
         backend="local",
-        state=_cluster_state(found),
+        state=cluster_state(node.state for node in found),
         nodes=tuple(found),
         address=view.address(record.ports) if record else None,
         token_file=files.token if record and record.auth == "token" else None,
@@ -86,21 +88,6 @@ def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
     if not records.read_nodes(files):
         raise NotReadyError(f"cluster {spec.name} is not up", hint=f"Make it: invoke cluster.up{tools.flag}")
     return log_files.lines(files, follow=follow)
-
-
-def _node_state(name: str, *, answering: frozenset[str], keepers: frozenset[str], wanted: bool) -> NodeState:
-    if name not in keepers:
-        return "down"
-    if not wanted:
-        return "surplus"
-    return "up" if name in answering else "starting"
-
-
-def _cluster_state(found: list[NodeStatus]) -> ClusterState:
-    states = {node.state for node in found}
-    if states == {"up"}:
-        return "up"
-    return "down" if states == {"down"} else "partial"
 
 
 def _nothing_runs(files: ClusterFiles) -> Answer:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 import shutil
 import stat
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
+from trainyard.backends import private_files
 from trainyard.backends.local.layout import NodePlan, Ports
 from trainyard.errors import OutsideError
 from trainyard.seams.processes import ProcessId
@@ -106,26 +105,23 @@ def private_directory(path: Path) -> None:
 
 
 def make_token(files: ClusterFiles) -> None:
-    """Write a new token: 64 hexadecimal digits, as Ray's own."""
-    write_private(files.token, secrets.token_hex(32))
+    """Write a new token."""
+    private_files.make_token(files.token)
 
 
 def read_token(files: ClusterFiles) -> str | None:
     """Return the cluster's token, or None if it has none."""
-    try:
-        return files.token.read_text().strip() or None
-    except FileNotFoundError:
-        return None
+    return private_files.read_token(files.token)
 
 
 def write_cluster(files: ClusterFiles, record: ClusterRecord) -> None:
     """Write down what belongs to the cluster as a whole."""
-    write_private(files.state / "cluster.json", json.dumps({"backend": "local", **asdict(record)}, indent=2))
+    private_files.write(files.state / "cluster.json", json.dumps({"backend": "local", **asdict(record)}, indent=2))
 
 
 def read_cluster(files: ClusterFiles) -> ClusterRecord | None:
     """Return the record, or None if none was written."""
-    found = _read(files.state / "cluster.json")
+    found = private_files.read_json(files.state / "cluster.json")
     if found is None:
         return None
     return ClusterRecord(found["name"], Ports(**found["ports"]), found["simulated_gpus"], found["auth"])
@@ -134,12 +130,12 @@ def read_cluster(files: ClusterFiles) -> ClusterRecord | None:
 def write_node(files: ClusterFiles, plan: NodePlan, *, gcs_port: int, process: ProcessId) -> None:
     """Write down a node's keeper; the keeper waits for this before it starts anything."""
     record = NodeRecord(plan.name, plan.group, plan.cpus, plan.gpus, plan.as_text(), gcs_port, process)
-    write_private(files.node_record(plan.name), json.dumps(asdict(record), indent=2))
+    private_files.write(files.node_record(plan.name), json.dumps(asdict(record), indent=2))
 
 
 def read_nodes(files: ClusterFiles) -> dict[str, NodeRecord]:
     """Return every recorded node by its name, the head first."""
-    found = [_read(path) for path in sorted(files.nodes.glob("*.json"))]
+    found = [private_files.read_json(path) for path in sorted(files.nodes.glob("*.json"))]
     records = [NodeRecord(**{**row, "process": ProcessId(**row["process"])}) for row in found if row]
     return {record.name: record for record in sorted(records, key=lambda record: record.name != "head")}
 
@@ -155,19 +151,3 @@ def forget_cluster(files: ClusterFiles) -> None:
     """Remove everything that is written about a cluster."""
     shutil.rmtree(files.temp, ignore_errors=True)
     shutil.rmtree(files.state, ignore_errors=True)
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only we can read, whole or not at all."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-    fresh.replace(path)
-
-
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text())
-    except FileNotFoundError:
-        return None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from trainyard.backends import plans, words
 from trainyard.backends.contract import Tools
 from trainyard.backends.local import layout, machine, nodes, records, view
 from trainyard.backends.local.layout import NodePlan, Ports
 from trainyard.backends.local.records import ClusterFiles, ClusterRecord, NodeRecord
-from trainyard.errors import OutsideError, Problem, RequestError
+from trainyard.errors import OutsideError, RequestError
 from trainyard.seams import processes
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
@@ -30,7 +31,7 @@ class _Wanted:
 
 def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     """Return the steps that make the cluster match its file."""
-    _refuse_growing_groups(spec)
+    plans.refuse_growing_groups(spec, hint="Give the group a fixed `count`: this machine does not get larger.")
     wanted = _Wanted(spec, tools, ClusterFiles(tools.state), _plans(spec, tools))
     unwanted = _unwanted(wanted)
     steps = [Step("Check this machine", done=lambda: _check(wanted), do=_nothing)]
@@ -38,7 +39,7 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
         steps.append(
             Step("Make the cluster's token", done=lambda: _has_token(wanted), do=lambda: _make_token(wanted.files))
         )
-    remove = f"Remove {_named(tuple(unwanted))}"
+    remove = f"Remove {words.named(tuple(unwanted))}"
     if unwanted:
         steps.append(
             Step(remove, done=lambda: _are_gone(wanted, unwanted), do=lambda: nodes.end(wanted.files, unwanted))
@@ -52,25 +53,11 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
             after=remove if unwanted else None,
         )
     )
-    answer = f"All {len(wanted.plans)} nodes answer" if len(wanted.plans) > 1 else "The head answers"
+    answer = words.all_answer(len(wanted.plans))
     steps.append(
         Step(answer, done=lambda: _answer(wanted), do=_nothing, deadline=READY_SECONDS, every=0.1, after=start)
     )
     return steps
-
-
-def _refuse_growing_groups(spec: ClusterSpec) -> None:
-    problems = tuple(
-        Problem(f"workers.{index}.max", f"{group.max} is above min ({group.wanted}), so the group should grow")
-        for index, group in enumerate(spec.workers)
-        if group.max is not None and group.max != group.wanted
-    )
-    if problems:
-        raise RequestError(
-            "the local backend cannot grow and shrink worker groups",
-            problems=problems,
-            hint="Give the group a fixed `count`: this machine does not get larger.",
-        )
 
 
 def _plans(spec: ClusterSpec, tools: Tools) -> tuple[NodePlan, ...]:
@@ -162,15 +149,5 @@ def _to_start(wanted: _Wanted) -> str:
     """Name the nodes that will be started; the whole cluster where that is all of it, or nothing is to be done."""
     missing = () if wanted.tools.recreate else _difference(wanted).missing
     if 0 < len(missing) < len(wanted.plans):
-        return _named(tuple(plan.name for plan in missing))
-    return _in_words(wanted.plans)
-
-
-def _in_words(plans: tuple[NodePlan, ...]) -> str:
-    workers = len(plans) - 1
-    return f"the head and {view.counted(workers, 'worker')}" if workers else "the head"
-
-
-def _named(names: tuple[str, ...]) -> str:
-    shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
+        return words.named(tuple(plan.name for plan in missing))
+    return words.whole(len(wanted.plans))

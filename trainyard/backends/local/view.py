@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from trainyard.backends.answering import alive
 from trainyard.backends.local import records
 from trainyard.backends.local.layout import LOOPBACK, Ports
 from trainyard.backends.local.records import ClusterFiles, ClusterRecord
 from trainyard.errors import OutsideError
 from trainyard.seams import processes
-from trainyard.seams.ray_api import RayApi, UnreachableError
+from trainyard.seams.ray_api import UnreachableError
 
-# The dashboard of a loaded machine may be slow, but a question must not hold up the loop.
-ANSWER_SECONDS = 10.0
 NO_DASHBOARD = "the dashboard has ended"
 # As they stand in a command line: whoever starts the dashboard, and the dashboard.
 _STARTING = ("ray_launcher.py", "dashboard/dashboard.py")
@@ -23,8 +22,7 @@ def answering(files: ClusterFiles, record: ClusterRecord | None) -> tuple[frozen
     if record is None:
         return frozenset(), ""
     try:
-        with RayApi(address(record.ports), records.read_token(files), answer_seconds=ANSWER_SECONDS) as ray:
-            return frozenset(node.name for node in ray.nodes() if node.alive), ""
+        return alive(address(record.ports), records.read_token(files)), ""
     except UnreachableError:
         return frozenset(), "waiting for the dashboard" if _has_dashboard(files) else NO_DASHBOARD
     except OutsideError as error:
@@ -44,8 +42,3 @@ def _has_dashboard(files: ClusterFiles) -> bool:
 def address(ports: Ports) -> str:
     """Return where the dashboard answers."""
     return f"http://{LOOPBACK}:{ports.dashboard}"
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,106 @@
+"""From a cluster file to the nodes of one machine, which several backends share; pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from trainyard.backends.words import counted
+from trainyard.errors import PrerequisiteError, Problem, RequestError
+from trainyard.spec.cluster import ClusterSpec, NodeSpec
+
+MEBIBYTE = 1024**2
+SMALLEST_OBJECT_STORE = 100 * MEBIBYTE
+LARGEST_OBJECT_STORE = 1024 * MEBIBYTE
+
+
+@dataclass(frozen=True)
+class Room:
+    """What the machine has: a node that does not say how much it wants may use all of it. Memory in bytes."""
+
+    cpus: int
+    memory: int
+    gpu_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """A node as it should run. Two equal plans mean that nothing has to be done.
+
+    `gpu_ids` are the real GPUs it gets; None if its GPUs are simulated.
+    """
+
+    name: str
+    group: str
+    cpus: int
+    memory: int
+    object_store: int
+    gpus: int
+    gpu_ids: tuple[str, ...] | None
+    auth: str
+    env: tuple[tuple[str, str], ...]
+
+    @property
+    def is_head(self) -> bool:
+        """Say whether this node holds the GCS and the dashboard."""
+        return self.name == "head"
+
+    def as_text(self) -> str:
+        """Return the plan as it is recorded, to be compared with another one."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+def node_plans(spec: ClusterSpec, room: Room, *, simulated: bool, machine: str) -> tuple[NodePlan, ...]:
+    """Return the plan of every node; real GPUs are dealt out by index, each to one node.
+
+    Raises PrerequisiteError when nodes want more GPUs than `machine` ("this machine") has and may not simulate them.
+    """
+    nodes = spec.nodes()
+    wanted = sum(node.gpus for node in nodes)
+    if wanted > len(room.gpu_ids) and not simulated:
+        raise PrerequisiteError(
+            f"the cluster file wants {counted(wanted, 'GPU')}, {machine} has {len(room.gpu_ids) or 'none'}",
+            where=", ".join(f"{node.name}: {node.gpus}" for node in nodes if node.gpus),
+            hint=f"Want fewer, or write `{spec.backend}: {{simulated_gpus: true}}` to try the layout without them.",
+        )
+    plans = []
+    taken = 0
+    for node in nodes:
+        own = None if simulated else room.gpu_ids[taken : taken + node.gpus]
+        plans.append(_node_plan(spec, node, room, gpu_ids=own))
+        taken += node.gpus
+    return tuple(plans)
+
+
+def simulates_gpus(spec: ClusterSpec, gpu_ids: Sequence[str], *, allowed: bool) -> bool:
+    """Say whether the declared GPUs are only numbers: allowed by the file, and more than there are."""
+    return allowed and sum(node.gpus for node in spec.nodes()) > len(gpu_ids)
+
+
+def refuse_growing_groups(spec: ClusterSpec, *, hint: str) -> None:
+    """Raise RequestError if the file asks for groups that grow and shrink: one machine does not get larger."""
+    problems = tuple(
+        Problem(f"workers.{index}.max", f"{group.max} is above min ({group.wanted}), so the group should grow")
+        for index, group in enumerate(spec.workers)
+        if group.max is not None and group.max != group.wanted
+    )
+    if problems:
+        raise RequestError(
+            f"the {spec.backend} backend cannot grow and shrink worker groups", problems=problems, hint=hint
+        )
+
+
+def _node_plan(spec: ClusterSpec, node: NodeSpec, room: Room, *, gpu_ids: tuple[str, ...] | None) -> NodePlan:
+    memory = node.memory or room.memory
+    return NodePlan(
+        name=node.name,
+        group=node.group,
+        cpus=room.cpus if node.cpus is None else node.cpus,
+        memory=memory,
+        object_store=max(SMALLEST_OBJECT_STORE, min(LARGEST_OBJECT_STORE, memory * 3 // 10)),
+        gpus=node.gpus,
+        gpu_ids=gpu_ids,
+        auth=spec.auth,
+        env=tuple(sorted(spec.env.items())),
+    )
