@@ -1,0 +1,85 @@
+"""How a registry is: whether it runs, what it holds, and whether Docker here trusts it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from trainyard.errors import OutsideError
+from trainyard.registry import room, settings
+from trainyard.registry.content import Content, look
+from trainyard.registry.down import kept_volume
+from trainyard.registry.site import LABEL, Site
+from trainyard.seams import docker_containers as containers
+from trainyard.seams.registry_refusals import GoneError
+
+State = Literal["up", "stopped", "down", "unreachable"]
+
+
+@dataclass(frozen=True)
+class RegistryStatus:
+    """A registry, as it is now.
+
+    `container` is None for a registry that we did not make; `volume` holds images also while nothing runs.
+    `content` is None where it could not be asked for, and `seen` says why. `others` are registries of ours at other
+    addresses of the same engine.
+    """
+
+    address: str
+    state: State
+    insecure: bool
+    username: str | None
+    ca_file: Path | None
+    image: str | None
+    container: str | None
+    volume: str | None
+    disk_free: int | None
+    content: Content | None
+    seen: str = ""
+    others: tuple[str, ...] = ()
+
+
+def status(site: Site) -> RegistryStatus:
+    """Ask engine and registry. Raises RegistryError when the registry is there and does not let us in."""
+    container = site.container
+    content, seen = _content(site)
+    return RegistryStatus(
+        address=site.address,
+        state=_state(site, answers=content is not None),
+        insecure=site.registry.insecure,
+        username=site.registry.username,
+        ca_file=settings.ca_file(site.registry, site.environ),
+        image=container.image if container else None,
+        container=container.name if container else None,
+        volume=kept_volume(site),
+        disk_free=room.disk_free(site.engine, container.image) if container else None,
+        content=content,
+        seen=seen,
+        others=_others(site),
+    )
+
+
+def _content(site: Site) -> tuple[Content | None, str]:
+    try:
+        with site.api() as api:
+            return look(api), ""
+    except GoneError as error:
+        return None, error.where or error.what
+
+
+def _state(site: Site, *, answers: bool) -> State:
+    if answers:
+        return "up"
+    container = site.container
+    if container is None:
+        return "down"
+    return "unreachable" if container.is_running else "stopped"
+
+
+def _others(site: Site) -> tuple[str, ...]:
+    try:
+        found = containers.labelled(site.engine, LABEL)
+    except OutsideError:
+        return ()
+    return tuple(sorted(one.labels[LABEL] for one in found if one.labels[LABEL] != site.address))

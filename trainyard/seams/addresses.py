@@ -1,0 +1,83 @@
+"""Addresses and TCP ports of this machine: whose they are, and whether they are free."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+from dataclasses import dataclass
+
+import psutil
+
+CONNECT_SECONDS = 1.0
+ANY = ("0.0.0.0", "::")  # noqa: S104 (compared with, not listened on)
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A program that listens on a port; `pid` and `program` are unknown where only root may see them."""
+
+    address: str
+    pid: int | None
+    program: str | None
+
+
+def resolve(host: str) -> tuple[str, ...]:
+    """Return the IP addresses of a host name, or the address itself; none if nobody knows the name."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return ()
+    return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def is_ours(address: str) -> bool:
+    """Say whether an IP address is one of this machine's."""
+    return _bind(address, 0) != errno.EADDRNOTAVAIL
+
+
+def is_free(address: str, port: int) -> bool:
+    """Say whether a program may listen there now. Ports that only root may use count as free."""
+    return _bind(address, port) != errno.EADDRINUSE
+
+
+def answers(address: str, port: int) -> bool:
+    """Say whether somebody accepts connections there, on this machine or another."""
+    try:
+        with socket.create_connection((address, port), timeout=CONNECT_SECONDS):
+            return True
+    except OSError:
+        return False
+
+
+def listener(address: str, port: int) -> Listener | None:
+    """Return who listens on a port of this machine, as far as we may see it."""
+    try:
+        listed = psutil.net_connections(kind="tcp")
+    except psutil.AccessDenied:  # macOS tells root only
+        return None
+    for one in listed:
+        if one.status != psutil.CONN_LISTEN or not one.laddr or one.laddr.port != port:
+            continue
+        if one.laddr.ip in (address, *ANY):
+            return Listener(one.laddr.ip, one.pid, _program(one.pid))
+    return None
+
+
+def _bind(address: str, port: int) -> int:
+    family = socket.AF_INET6 if ipaddress.ip_address(address).version == 6 else socket.AF_INET
+    with socket.socket(family) as tried:
+        # As Docker does: connections that have just ended keep no port.
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((address, port))
+        except OSError as error:
+            return error.errno or errno.EINVAL
+    return 0
+
+
+def _program(pid: int | None) -> str | None:
+    try:
+        return psutil.Process(pid).name() if pid else None
+    except psutil.Error:
+        return None

@@ -1,0 +1,136 @@
+"""What the registry tasks print: a document for machines, or a table and the next command for people."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from trainyard.registry import settings
+from trainyard.registry.site import Site
+from trainyard.registry.status import RegistryStatus
+from trainyard.registry.up import CHECK
+from trainyard.results.formats import size
+from trainyard.steps import PlannedStep, StepResult
+from trainyard.tasks.output import print_json, print_next, print_table
+
+
+def begun(site: Site) -> None:
+    """Say which registry is meant, by which file, and on whose Docker."""
+    where = "" if site.engine.is_here else f", on the Docker of {site.engine.host}"
+    print(f"registry {site.address}, as {site.source} says{where}", file=sys.stderr)
+
+
+def made(site: Site, results: Sequence[StepResult], *, json: bool) -> None:
+    """Print where the registry answers, how, and what the user should know about it."""
+    warnings = [result.seen for result in results if result.title == CHECK and result.seen]
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    ca = settings.ca_file(site.registry, site.environ)
+    if json:
+        facts = {"address": site.address, "state": "up", "container": site.name, "volume": site.name}
+        print_json({**facts, "ca_file": str(ca) if ca else None, "warnings": warnings, "steps": _steps(results)})
+        return
+    print(f"registry {site.address} is up: {_how(site)}; its images are in the volume {site.name}")
+    if ca:
+        print(f"its CA: {ca}")
+    if site.place.is_loopback:
+        print_next(f"invoke image.push{site.flag}")
+    else:
+        print_next(f"invoke registry.trust{site.flag}")
+
+
+def planned(site: Site, plan: Sequence[PlannedStep], *, json: bool) -> None:
+    """Print what would be done."""
+    if json:
+        print_json({"address": site.address, "steps": [asdict(step) for step in plan]})
+        return
+    for step in plan:
+        print(f"  {step.state:<7}  {step.title}" + (f"  ({step.seen})" if step.seen else ""))
+    print_next(f"invoke registry.status{site.flag}")
+
+
+def removed(site: Site, results: Sequence[StepResult], *, kept: str | None, json: bool) -> None:
+    """Print what was removed, and what was kept."""
+    if json:
+        print_json({"address": site.address, "state": "down", "volume": kept, "steps": _steps(results)})
+        return
+    if kept:
+        print(f"registry {site.address} is gone; its images are kept in the volume {kept}")
+        print(f"to remove them too: invoke registry.down{site.flag} --purge")
+    else:
+        print(f"registry {site.address} is gone, nothing is left")
+    print_next(f"invoke registry.up{site.flag}")
+
+
+def status(site: Site, now: RegistryStatus, *, json: bool) -> None:
+    """Print the repositories."""
+    if json:
+        print_json(_document(now))
+        return
+    print(f"registry {now.address} is {now.state}" + (f" ({_how(site)})" if now.state == "up" else ""))
+    if now.content is None:
+        print(now.seen)
+    else:
+        _print_content(now)
+    if now.state != "up" and now.volume:
+        print(f"its images are kept in the volume {now.volume}")
+    if now.others:
+        print(f"other registries of this Docker: {', '.join(now.others)}")
+    print_next(f"invoke {'image.push' if now.state == 'up' else 'registry.up'}{site.flag}")
+
+
+def trusted(site: Site, results: Sequence[StepResult], *, json: bool) -> None:
+    """Print that Docker pulls from the registry."""
+    if json:
+        print_json({"address": site.address, "trusted": True, "steps": _steps(results)})
+        return
+    for result in results:
+        if result.changed and result.seen:
+            print(result.seen)
+    print(f"this host's Docker pulls from {site.address}")
+    print_next(f"invoke image.push{site.flag}")
+
+
+def _print_content(now: RegistryStatus) -> None:
+    content = now.content
+    if content is None or not content.repositories:
+        print("it holds nothing yet")
+        return
+    rows = [
+        (repository.name, tag.name, size(tag.size), tag.problem or (tag.digest or "")[:19])
+        for repository in content.repositories
+        for tag in repository.tags
+    ]
+    print_table(("repository", "tag", "size", "digest"), rows)
+    free = f"; {size(now.disk_free)} of disk are free" if now.disk_free is not None else ""
+    print(f"together {size(content.size)}, as layers are shared{free}")
+
+
+def _document(now: RegistryStatus) -> dict[str, Any]:
+    found = now.content
+    return {
+        "address": now.address,
+        "state": now.state,
+        "insecure": now.insecure,
+        "username": now.username,
+        "ca_file": str(now.ca_file) if now.ca_file else None,
+        "image": now.image,
+        "container": now.container,
+        "volume": now.volume,
+        "disk_free": now.disk_free,
+        "size": found.size if found else None,
+        "repositories": [asdict(one) for one in found.repositories] if found else [],
+        "seen": now.seen,
+        "others": list(now.others),
+    }
+
+
+def _how(site: Site) -> str:
+    way = "plain HTTP" if site.registry.insecure else "TLS"
+    return f"{way}, user {site.registry.username}" if site.registry.username else f"{way}, no login"
+
+
+def _steps(results: Sequence[StepResult]) -> list[dict[str, Any]]:
+    return [{**asdict(result), "seconds": round(result.seconds, 3)} for result in results]
