@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,7 +18,7 @@ import httpx
 from trainyard.errors import PrerequisiteError
 from trainyard.seams.registry_auth import ChallengeAuth, Login
 from trainyard.seams.registry_manifest import MEDIA_TYPES, Manifest, digest_of, read_manifest
-from trainyard.seams.registry_refusals import DamagedError, RegistryError, refused
+from trainyard.seams.registry_refusals import RegistryError, refused
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
@@ -120,6 +121,28 @@ class RegistryApi:
         """Remove a manifest and every tag that points to it; its blobs go when the registry collects garbage."""
         self._send("DELETE", f"{name}/manifests/{digest}", doing=f"remove {name}@{digest}", accept=(202, 404))
 
+    def put_manifest(self, name: str, tag: str, manifest: Manifest) -> None:
+        """Let a tag point to a manifest that the registry has already."""
+        headers = {"Content-Type": manifest.media_type}
+        path, doing = f"{name}/manifests/{tag}", f"tag {name}@{manifest.digest} as {tag}"
+        self._send("PUT", path, doing=doing, accept=(201,), content=manifest.content, headers=headers)
+
+    def try_upload(self, name: str, *, size: int = 1024 * 1024) -> None:
+        """Send some bytes and take them back: Docker keeps to itself why an upload fails, this answer says it.
+
+        Raises RegistryError, such as FullError.
+        """
+        doing = f"try an upload to {name}"
+        begun = self._send("POST", f"{name}/blobs/uploads/", doing=doing, accept=(202,))
+        place = begun.url.join(begun.headers["Location"])
+        try:
+            headers = {"Content-Type": "application/octet-stream"}
+            sent = self._send("PATCH", place, doing=doing, accept=(202,), content=bytes(size), headers=headers)
+            place = sent.url.join(sent.headers.get("Location", str(place)))
+        finally:
+            with suppress(RegistryError):
+                self._send("DELETE", place, doing=doing, accept=(202, 204, 404))
+
     def _pages(self, path: str, *, doing: str) -> Iterator[dict[str, Any]]:
         """Follow the Link headers (RFC 5988) to the end."""
         following: str | httpx.URL | None = f"{path}?n={PAGE}"
@@ -168,6 +191,3 @@ def _said(error: Exception) -> str:
 
 def _is_loopback(address: str) -> bool:
     return address.startswith(("127.", "localhost", "[::1]"))
-
-
-__all__ = ["DamagedError", "Login", "Manifest", "RegistryApi", "RegistryError"]

@@ -120,7 +120,7 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal(CertificateError, r"x509:|CERTIFICATE_VERIFY_FAILED|tls: ", "no TLS with registry {registry}", _TRUST_HERE),
     Refusal(
         FullError,
-        r"no space left on device|disk quota exceeded|DISKFULL|insufficient storage",
+        r"no space left on device|\"Err\":28\b|disk quota exceeded|DISKFULL|insufficient storage",
         "the disk is full: the registry {registry}, or this push or pull, found no space left",
         "Make room there (docker system df; invoke registry.status), then repeat the command: what was sent stays.",
     ),
@@ -158,7 +158,7 @@ REFUSALS: tuple[Refusal, ...] = (
         r"manifest unknown|manifest for .* not found|MANIFEST_UNKNOWN|NAME_UNKNOWN|repository name not known|"
         r"does not exist|BLOB_UNKNOWN|blob unknown",
         "registry {registry} does not hold that image",
-        "Push it: invoke image.push",
+        "Is its name right? An image of ours gets there by: invoke image.push",
     ),
     Refusal(
         GoneError,

@@ -12,6 +12,7 @@ from trainyard.spec.fields import Filled, Listed, Section, Size, VariableName
 RegistryAddress = Annotated[Filled, AfterValidator(rules.check_registry_address)]
 DockerHost = Annotated[Filled, AfterValidator(rules.check_docker_host)]
 AbsolutePath = Annotated[Filled, AfterValidator(rules.check_absolute_path)]
+Platform = Annotated[Filled, AfterValidator(rules.check_platform)]
 Namespace = Annotated[Filled, AfterValidator(rules.check_namespace)]
 
 
@@ -52,10 +53,6 @@ class Registry(Section):
         return f"{self.namespace}/{image}" if self.namespace else image
 
 
-# What `registry.up` makes and images are pushed to where a cluster file names no registry: on this machine only.
-DEFAULT_REGISTRY = Registry(address="127.0.0.1:32000", insecure=True)
-
-
 class BuildSection(Section):
     """What a build needs to reach the outside; nothing of it stays in the image."""
 
@@ -67,6 +64,9 @@ class BuildSection(Section):
     )
     network: Literal["default", "host"] = Field(default="default", description="host: build in this host's network.")
     base: Filled | None = Field(default=None, description="The base image, instead of the one that image.yaml names.")
+    platform: Platform | None = Field(
+        default=None, description="What the nodes are, such as linux/arm64; left out: what the Docker host is."
+    )
 
 
 class Mount(Section):

@@ -1,0 +1,100 @@
+"""Who logs in to a registry: the cluster file's user, what `docker login` keeps, or what AWS gives for 12 hours.
+
+No secret gets into an argument list, a log or a text: only into requests to the registry and to the Docker engine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from docker.auth import AuthConfig
+from docker.errors import DockerException
+
+from trainyard.errors import PrerequisiteError
+from trainyard.seams import ecr
+from trainyard.seams.registry_auth import Login
+from trainyard.spec.hosts import Registry
+
+
+def login(registry: Registry, environ: Mapping[str, str]) -> Login | None:
+    """Return who logs in to the registry, or None for nobody.
+
+    Raises PrerequisiteError when the login that the cluster file names is not there.
+    """
+    if registry.login == "ecr":
+        return ecr.login(registry.address, environ)
+    if registry.username:
+        return Login(*_password(registry, environ))
+    return docker_login(registry.address, environ)
+
+
+def docker_login(address: str, environ: Mapping[str, str]) -> Login | None:
+    """Return what Docker's own configuration holds for a registry: an entry, or what a credential helper answers."""
+    path = docker_config(environ)
+    try:
+        found = _configured(path, environ).resolve_authconfig(address)
+    except (DockerException, ValueError) as error:
+        # Docker ends with the helper's words; so do we, rather than pushing without a login.
+        raise PrerequisiteError(
+            f"Docker's login for registry {address} cannot be read: {error}",
+            where=str(path),
+            hint=f"Log in again: docker login {address}",
+        ) from error
+    known = {key.lower(): str(value) for key, value in (found or {}).items() if value}
+    if known.get("identitytoken"):
+        return Login(str(path), identity_token=known["identitytoken"])
+    if known.get("username") and known.get("password"):
+        return Login(str(path), known["username"], known["password"])
+    return None
+
+
+def docker_config(environ: Mapping[str, str]) -> Path:
+    """Return the file that `docker login` writes."""
+    directory = environ.get("DOCKER_CONFIG")
+    return Path(directory or Path(environ.get("HOME", "~")).expanduser() / ".docker") / "config.json"
+
+
+def _configured(path: Path, environ: Mapping[str, str]) -> AuthConfig:
+    """Return Docker's configuration of logins; docker-py itself swallows a file that it cannot read."""
+    try:
+        written = json.loads(path.read_text())
+    except FileNotFoundError:
+        written = {}
+    except OSError as error:
+        raise ValueError(str(error)) from error
+    if not isinstance(written, dict):
+        raise ValueError("it is not a JSON object")
+    kept: dict[str, Any] = {key: written[key] for key in ("credsStore", "credHelpers") if written.get(key)}
+    kept["auths"] = AuthConfig.parse_auth(written.get("auths") or {}, raise_on_error=True)
+    return AuthConfig(kept, credstore_env=dict(environ))
+
+
+def _password(registry: Registry, environ: Mapping[str, str]) -> tuple[str, str, str]:
+    """Return where the password comes from, the user, the password."""
+    user = registry.username or ""
+    if registry.password_env:
+        source = f"${registry.password_env}"
+        password = environ.get(registry.password_env, "")
+        if not password:
+            raise PrerequisiteError(
+                f"{source} is not set: it is to hold the password of {user} for registry {registry.address}",
+                hint=f"Set it for this shell without writing it into its history: read -rs {registry.password_env} "
+                f"&& export {registry.password_env}",
+            )
+        return source, user, password
+    path = Path(registry.password_file or "").expanduser()
+    try:
+        password = path.read_text().strip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        password, reason = "", str(error)
+    else:
+        reason = f"{path} is empty"
+    if not password:
+        raise PrerequisiteError(
+            f"no password of {user} for registry {registry.address}: {reason}",
+            hint="registry.password_file names a file that holds the password and nothing else.",
+        )
+    return str(path), user, password
