@@ -11,6 +11,8 @@ from trainyard.spec.image import ImageFile
 # Labels of every image that we build; lint and push read them.
 LABEL_IMAGE = "io.trainyard.image"
 LABEL_CONTENT = "io.trainyard.content"
+# As LABEL_CONTENT, but without the base: content.source_hash tells it on a machine that does not have the base.
+LABEL_SOURCE = "io.trainyard.source"
 LABEL_RAY = "io.trainyard.ray"
 
 

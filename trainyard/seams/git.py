@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,15 @@ def revision(directory: Path) -> dict[str, Any] | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return {"revision": found.strip(), "dirty": bool(changed.strip())}
+
+
+def origin(directory: Path) -> str | None:
+    """Return the address of the repository that a directory's was cloned from, without a user's password in it."""
+    try:
+        address = _git(directory, "config", "--get", "remote.origin.url").strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return re.sub(r"//[^/@]*@", "//", address) or None
 
 
 def _git(directory: Path, *arguments: str) -> str:

@@ -86,6 +86,13 @@ def check_namespace(namespace: str) -> str:
     return namespace
 
 
+def check_platform(platform: str) -> str:
+    """Return OS/ARCHITECTURE."""
+    if not re.fullmatch(r"linux/[a-z0-9]+(?:/v[0-9]+)?", platform):
+        raise ValueError("must be the platform of Linux nodes, such as linux/amd64 or linux/arm64")
+    return platform
+
+
 def check_docker_host(address: str) -> str:
     """Return ssh://[USER@]HOST[:PORT] or unix:///PATH."""
     if re.fullmatch(r"unix:///\S+", address):

@@ -1,0 +1,191 @@
+"""Build an image: its base, the image under the hash of its content, a name that people can read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from trainyard import versions
+from trainyard.errors import OutsideError, PrerequisiteError
+from trainyard.images import catalog, content, context
+from trainyard.images.builders import run_buildx, run_classic
+from trainyard.images.dockerfile import BUILDX_HINT, without_mounts
+from trainyard.images.types import LABEL_CONTENT, LABEL_IMAGE, LABEL_RAY, LABEL_SOURCE, Built, Image
+from trainyard.seams import docker_build, docker_images, git
+from trainyard.seams.docker_build import BuildRequest
+from trainyard.seams.docker_engine import Engine
+from trainyard.spec.hosts import BuildSection
+from trainyard.steps import YES, Answer, Step, no
+
+OCI = "org.opencontainers.image"
+
+
+@dataclass(frozen=True)
+class Building:
+    """An image, the engine that is to have it, and how it is built. `source` is its content.source_hash."""
+
+    image: Image
+    engine: Engine
+    settings: BuildSection
+    source: str
+    no_cache: bool = False
+    saw: Callable[[str, str], None] = lambda title, seen: None
+
+    @property
+    def reference(self) -> str:
+        """Return the name that the image has once it is built."""
+        base = docker_images.inspect(self.engine, self.image.base)
+        return f"{self.image.repository}:{content.tag(self.source, base=base.id if base else self.image.base)}"
+
+    @property
+    def alias(self) -> str:
+        """Return the name that people read; the last build has it."""
+        return f"{self.image.repository}:{self.image.alias}"
+
+
+def building(
+    image: Image,
+    engine: Engine,
+    settings: BuildSection,
+    *,
+    no_cache: bool = False,
+    saw: Callable[[str, str], None] = lambda title, seen: None,
+) -> Building:
+    """Return what is to be built. `saw(title, text)` is told how far a step is."""
+    source = content.source_hash(image, platform=settings.platform)
+    return Building(image, engine, settings, source, no_cache, saw)
+
+
+def steps(what: Building) -> list[Step]:
+    """Return the steps after which the engine has the image under both of its names."""
+    base = f"Get the base {what.image.base}"
+    title = f"Build image {what.image.name}"
+    made: list[str] = []
+
+    def is_built() -> Answer:
+        if what.no_cache and not made:
+            return no("to be built anew")
+        reference = what.reference
+        return YES if docker_images.inspect(what.engine, reference) else no(f"{reference} is not there")
+
+    def build() -> None:
+        made.append(_build(what, title))
+
+    return [
+        Step(base, done=lambda: _has_base(what), do=lambda: _get_base(what, base)),
+        Step(title, done=is_built, do=build, after=base),
+        Step(
+            f"Tag it {what.image.alias}",
+            done=lambda: _is_tagged(what),
+            do=lambda: docker_images.tag(what.engine, what.reference, as_=what.alias),
+            after=title,
+        ),
+    ]
+
+
+def built(what: Building) -> Built | None:
+    """Return the image as the engine has it, or None if it was not built from what is here now."""
+    reference = what.reference
+    found = docker_images.inspect(what.engine, reference)
+    if found is None:
+        return None
+    tag = reference.rpartition(":")[2]
+    return Built(what.image.name, reference, what.alias, tag, found.id, what.settings.platform)
+
+
+def labels(what: Building, *, content_tag: str, now: datetime) -> dict[str, str]:
+    """Return what the image says about itself (OCI image specification, annotations; and ours)."""
+    repository = git.revision(what.image.directory) or {}
+    revision = f"{repository['revision']}{'-dirty' if repository['dirty'] else ''}" if repository else None
+    found = {
+        f"{OCI}.title": what.image.name,
+        f"{OCI}.version": content_tag,
+        f"{OCI}.created": now.isoformat(timespec="seconds"),
+        f"{OCI}.base.name": what.image.base,
+        f"{OCI}.revision": revision,
+        f"{OCI}.source": git.origin(what.image.directory),
+        LABEL_IMAGE: what.image.name,
+        LABEL_CONTENT: content_tag,
+        LABEL_SOURCE: what.source,
+        LABEL_RAY: versions.RAY,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _has_base(what: Building) -> Answer:
+    found = docker_images.inspect(what.engine, what.image.base)
+    wanted = what.settings.platform
+    if found is None:
+        return no("it is not on this engine")
+    if wanted and not f"{found.platform}/".startswith(f"{wanted}/"):
+        return no(f"it is for {found.platform}, not {wanted}")
+    return YES
+
+
+def _get_base(what: Building, title: str) -> None:
+    """Pull the base first, by itself: both builders then see the same one, and the hash can tell which."""
+    try:
+        docker_images.pull(
+            what.engine,
+            what.image.base,
+            platform=what.settings.platform,
+            on_progress=lambda text: what.saw(title, text),
+        )
+    except OutsideError as error:
+        raise OutsideError(
+            f"the base of image {what.image.name} cannot be had: {what.image.base}",
+            where=error.where,
+            hint="Name another one (--base, or build: {base: ...} in the cluster file), log in (docker login HOST), "
+            "or bring it here: docker load -i FILE",
+        ) from error
+
+
+def _build(what: Building, title: str) -> str:
+    reference = what.reference
+    text = context.dockerfile(what.image)
+    secrets = _secrets(what.settings)
+    with_buildkit = docker_build.has_buildx(what.engine)
+    if not with_buildkit:
+        _refuse_secrets(secrets)
+        text = without_mounts(text)
+    request = BuildRequest(
+        reference=reference,
+        write=lambda target: context.write(what.image, text, target),
+        arguments=catalog.arguments(what.image),
+        labels=labels(what, content_tag=reference.rpartition(":")[2], now=datetime.now(timezone.utc)),
+        platform=what.settings.platform,
+        network=what.settings.network,
+        no_cache=what.no_cache,
+        secrets=secrets,
+    )
+    run = run_buildx if with_buildkit else run_classic
+    run(what.engine, request, name=what.image.name, on_stage=lambda stage: what.saw(title, stage.text()))
+    return reference
+
+
+def _is_tagged(what: Building) -> Answer:
+    image, alias = (docker_images.inspect(what.engine, name) for name in (what.reference, what.alias))
+    if alias is None:
+        return no(f"there is no {what.alias}")
+    return YES if image and image.id == alias.id else no(f"{what.alias} is another image")
+
+
+def _secrets(settings: BuildSection) -> Mapping[str, Path]:
+    """Return the files that stages may mount. Raises PrerequisiteError for one that is not there."""
+    named = {"ca_bundle": settings.ca_bundle, "pip_config": settings.pip_config}
+    found = {name: Path(path).expanduser().resolve() for name, path in named.items() if path}
+    for name, path in found.items():
+        if not path.is_file():
+            raise PrerequisiteError(f"build.{name} is not a file: {path}", hint="Put it there, or name another one.")
+    return found
+
+
+def _refuse_secrets(secrets: Mapping[str, Path]) -> None:
+    if secrets:
+        names = " and ".join(f"build.{name}" for name in sorted(secrets))
+        raise PrerequisiteError(
+            f"without docker buildx, {names} would stay in the image: the engine's own builder has no secrets",
+            hint=BUILDX_HINT,
+        )

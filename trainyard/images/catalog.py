@@ -1,0 +1,74 @@
+"""Which images can be built: the user's images/ first, then what Trainyard ships."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from trainyard import paths, versions
+from trainyard.errors import Problem, RequestError
+from trainyard.images.types import Image
+from trainyard.spec.image_rules import RAY_PLACEHOLDER
+from trainyard.spec.load import IMAGE_FILE_NAME, load_image
+from trainyard.suggest import did_you_mean
+
+DEFAULT_IMAGE = "ray-cpu"
+# One component of a reference (distribution/reference): the directory's name becomes one.
+_COMPONENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
+
+
+def find(name: str, *, directory: Path, base: str | None = None) -> Image:
+    """Return the image of a name or a path; `base` replaces the one that its image.yaml names.
+
+    Raises RequestError when there is none, or when its name cannot be an image's.
+    """
+    found = next((path for path in _candidates(name, directory) if (path / IMAGE_FILE_NAME).is_file()), None)
+    if found is None:
+        raise _no_such(name, directory)
+    _check_name(found)
+    file = load_image(found)
+    return Image(found.resolve().name, found, file, base or filled(file.base))
+
+
+def names(directory: Path) -> tuple[str, ...]:
+    """Return the names that can be built here."""
+    folders = (directory / "images", paths.shipped("images"))
+    return tuple(sorted({path.parent.name for folder in folders for path in folder.glob(f"*/{IMAGE_FILE_NAME}")}))
+
+
+def is_reference(text: str, *, directory: Path) -> bool:
+    """Say whether `image:` means an image that others built: REGISTRY/NAME:TAG, not a directory."""
+    return any(mark in text for mark in "/:@") and not (directory / text / IMAGE_FILE_NAME).is_file()
+
+
+def arguments(image: Image) -> dict[str, str]:
+    """Return every build argument of an image."""
+    own = {name: filled(value) for name, value in image.file.arguments.items()}
+    return {**own, "BASE": image.base, "RAY_VERSION": versions.RAY}
+
+
+def filled(text: str) -> str:
+    """Return a text of image.yaml with the Ray version of our clusters in it."""
+    return text.replace(RAY_PLACEHOLDER, versions.RAY)
+
+
+def _candidates(name: str, directory: Path) -> list[Path]:
+    if not name.strip():
+        return []
+    bare = name.removeprefix("images/").rstrip("/")
+    named = [directory / "images" / bare, paths.shipped("images") / bare] if "/" not in bare else []
+    return [*named, directory / name] if "/" in name or not named else named
+
+
+def _check_name(found: Path) -> None:
+    name = found.resolve().name
+    if not _COMPONENT.fullmatch(name):
+        message = f"{name!r} cannot be the name of an image: lower-case letters, digits, '.', '_' and '-'"
+        raise RequestError(f"no image can be called {name}", problems=(Problem(str(found), message),))
+
+
+def _no_such(name: str, directory: Path) -> RequestError:
+    known = names(directory)
+    listed = ", ".join(known) if known else "none"
+    message = f"{name!r} is neither a directory with an {IMAGE_FILE_NAME} nor one of: {listed}"
+    return RequestError(f"no such image: {name}", problems=(Problem("IMAGE", message + did_you_mean(name, known)),))

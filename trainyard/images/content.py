@@ -1,0 +1,51 @@
+"""The name of what is in an image: a hash over all that its build depends on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from trainyard import versions
+from trainyard.images import catalog, context
+from trainyard.images.types import Image
+
+LENGTH = 12
+# Changes when an image is built in another way from the same files.
+RECIPE = "1"
+
+
+def content_hash(image: Image, *, base_id: str | None, platform: str | None = None) -> str:
+    """Return the tag of an image that is built now.
+
+    `base_id` is the id of its base on the engine: a base whose tag moved makes another image. None: its name counts.
+    """
+    return tag(source_hash(image, platform=platform), base=base_id or image.base)
+
+
+def tag(source: str, *, base: str) -> str:
+    """Return the tag of an image by its source_hash, and its base's id."""
+    return _hash({"source": source, "base": base})
+
+
+def source_hash(image: Image, *, platform: str | None = None) -> str:
+    """Return the hash of what stands in files here, which can be told on a machine that does not have the base.
+
+    Two images with the same source differ at most in what a moving tag of their base meant when they were built.
+    """
+    given = {f"argument {name}": value for name, value in catalog.arguments(image).items()}
+    files = {f"entry {entry.path}": context.digest(entry) for entry in context.entries(image)}
+    fixed = {
+        "recipe": RECIPE,
+        "ray": versions.RAY,
+        "platform": platform or "",
+        "dockerfile": context.dockerfile(image),
+    }
+    return _hash({**fixed, **given, **files})
+
+
+def _hash(parts: Mapping[str, str]) -> str:
+    found = hashlib.sha256()
+    for name, value in sorted(parts.items()):
+        # Lengths first: no two lists of parts read the same.
+        found.update(f"{len(name)} {len(value)} {name}{value}".encode(errors="surrogateescape"))
+    return found.hexdigest()[:LENGTH]
