@@ -118,11 +118,19 @@ REFUSALS: tuple[Refusal, ...] = (
         "Remove `insecure: true` from `registry:`; name the CA with registry.ca_file unless it is a public one.",
     ),
     Refusal(CertificateError, r"x509:|CERTIFICATE_VERIFY_FAILED|tls: ", "no TLS with registry {registry}", _TRUST_HERE),
+    # What the registry says about itself (distribution: the errno of a write, in JSON), or the engine about its own disk.
     Refusal(
         FullError,
-        r"no space left on device|\"Err\":28\b|disk quota exceeded|DISKFULL|insufficient storage",
-        "the disk is full: the registry {registry}, or this push or pull, found no space left",
-        "Make room there (docker system df; invoke registry.status), then repeat the command: what was sent stays.",
+        r'"errors":.*(no space left on device|"Err":28\b|disk quota exceeded)|DISKFULL|insufficient storage',
+        "the disk of registry {registry} is full",
+        "Make room there (its images: invoke registry.status), then repeat the command: layers that are there are not "
+        "sent again.",
+    ),
+    Refusal(
+        FullError,
+        r"no space left on device|disk quota exceeded",
+        "the disk of the Docker host is full",
+        "Make room there (docker system df; docker image prune), then repeat the command.",
     ),
     Refusal(
         DamagedError,
