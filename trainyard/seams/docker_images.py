@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from docker.errors import ImageNotFound
+import requests
+from docker.errors import APIError, DockerException, ImageNotFound
 
-from trainyard.errors import OutsideError
-from trainyard.seams.docker_engine import Engine, refusals
+from trainyard.seams.docker_engine import Engine, explanation, refusals
 from trainyard.seams.layer_progress import LayerTally
+from trainyard.seams.registry_refusals import refused
 
 
 @dataclass(frozen=True)
@@ -111,11 +113,11 @@ def pull(
 ) -> None:
     """Fetch an image from its registry. `auth` has username and password; None: what `docker login` keeps.
 
-    Raises OutsideError in Docker's words.
+    Raises RegistryError: what is wrong with the registry, or with what it holds.
     """
     repository, name = split_tag(reference)
     tally = LayerTally()
-    with refusals(f"pull {reference}"):
+    with _refused_by_registry(reference):
         answers = engine.api.pull(
             repository,
             # A digest is part of the name for docker-py, and no tag may be given with it.
@@ -127,7 +129,7 @@ def pull(
         )
         for entry in answers:
             if entry.get("error"):
-                raise OutsideError(f"Docker refused to pull {reference}", where=str(entry["error"]).strip())
+                raise refused(str(entry["error"]), registry_of(reference), doing=f"pull {reference}")
             if tally.saw(entry) and on_progress:
                 on_progress(tally.text())
 
@@ -138,6 +140,21 @@ def split_tag(reference: str) -> tuple[str, str | None]:
         return reference, None
     head, colon, tail = reference.rpartition(":")
     return (head, tail) if colon and "/" not in tail else (reference, None)
+
+
+def registry_of(reference: str) -> str:
+    """Return the registry in a reference, by Docker's rule: a host has a dot or a port, or is localhost."""
+    first, slash, _ = reference.partition("/")
+    return first if slash and (any(mark in first for mark in ".:") or first == "localhost") else "docker.io"
+
+
+@contextmanager
+def _refused_by_registry(reference: str) -> Iterator[None]:
+    try:
+        yield
+    except (DockerException, requests.RequestException) as error:
+        said = explanation(error) if isinstance(error, APIError) else str(error)
+        raise refused(said, registry_of(reference), doing=f"pull {reference}") from error
 
 
 def _words(found: object) -> tuple[str, ...] | None:

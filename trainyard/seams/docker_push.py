@@ -13,7 +13,7 @@ import requests
 from docker.errors import APIError, DockerException
 
 from trainyard.seams.docker_engine import Engine, explanation
-from trainyard.seams.docker_images import split_tag
+from trainyard.seams.docker_images import registry_of, split_tag
 from trainyard.seams.layer_progress import LayerTally
 from trainyard.seams.registry_auth import Login
 from trainyard.seams.registry_refusals import GoneError, MissingError, RegistryError, refused
@@ -81,12 +81,6 @@ def digest_there(engine: Engine, reference: str, *, login: Login | None) -> str 
     except (DockerException, requests.RequestException) as error:
         raise refused(str(error), registry, doing=f"look for {reference}") from error
     return str(found["Descriptor"]["digest"])
-
-
-def registry_of(reference: str) -> str:
-    """Return the registry in a reference, by the rule of Docker: a host has a dot, a port, or is localhost."""
-    first, slash, _ = reference.partition("/")
-    return first if slash and (any(mark in first for mark in ".:") or first == "localhost") else "docker.io"
 
 
 def _entries(engine: Engine, reference: str, login: Login | None) -> Iterator[Mapping[str, Any]]:

@@ -118,7 +118,7 @@ REFUSALS: tuple[Refusal, ...] = (
         "Remove `insecure: true` from `registry:`; name the CA with registry.ca_file unless it is a public one.",
     ),
     Refusal(CertificateError, r"x509:|CERTIFICATE_VERIFY_FAILED|tls: ", "no TLS with registry {registry}", _TRUST_HERE),
-    # What the registry says about itself (distribution: the errno of a write, in JSON), or the engine about its own disk.
+    # The registry about itself (distribution: the errno of a write, in JSON), or the engine about its own disk.
     Refusal(
         FullError,
         r'"errors":.*(no space left on device|"Err":28\b|disk quota exceeded)|DISKFULL|insufficient storage',
@@ -140,6 +140,13 @@ REFUSALS: tuple[Refusal, ...] = (
         "what registry {registry} holds is damaged: it is not what its digest says",
         "Nothing of it is used. Its disk lost data: remove this image there (or `invoke registry.down --purge`), "
         "then push it again.",
+    ),
+    # Docker Hub, and what follows it, do not tell a missing repository from a private one.
+    Refusal(
+        MissingError,
+        r"pull access denied",
+        "registry {registry} has no such image, or not for this login",
+        "Is its name right? Log in if it is a private one: docker login {registry}",
     ),
     Refusal(
         LoginError,
