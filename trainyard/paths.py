@@ -71,6 +71,12 @@ def state_home(environ: Mapping[str, str]) -> Path:
     return Path(base) / "trainyard"
 
 
+def cache_home(environ: Mapping[str, str]) -> Path:
+    """Return the directory for what can be found out again (the XDG base directory specification)."""
+    base = environ.get("XDG_CACHE_HOME") or str(Path(environ.get("HOME", "~")).expanduser() / ".cache")
+    return Path(base) / "trainyard"
+
+
 def cluster_state(name: str, environ: Mapping[str, str]) -> Path:
     """Return the directory that belongs to one cluster; `cluster.down` removes it."""
     return state_home(environ) / "clusters" / name

@@ -1,0 +1,141 @@
+"""Prove that an image can be run by a cluster: it is run here, once, and asked about itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from trainyard.errors import PrerequisiteError
+from trainyard.images.lint import content_checks, ray_checks, secrets, start_checks
+from trainyard.images.lint.known import Known, known
+from trainyard.images.lint.probe import Probed, probe, questions
+from trainyard.images.lint.report import Finding, LintReport
+from trainyard.images.lint.seen import Seen
+from trainyard.images.types import Image
+from trainyard.seams import docker_images
+from trainyard.seams.docker_engine import Engine
+from trainyard.seams.docker_images import ImageFacts
+from trainyard.seams.docker_layers import Search, search_layers
+from trainyard.seams.saved_image import UnreadableLayerError
+from trainyard.spec.lint import LintSection
+
+__all__ = ["CHECKS", "Finding", "LintReport", "check"]
+
+# In this order they are printed: what comes first explains what follows. None: nobody asked.
+CHECKS: tuple[tuple[str, Callable[[Seen], Finding | None]], ...] = (
+    ("platform", start_checks.platform),
+    ("entrypoint", start_checks.entrypoint),
+    ("bash", start_checks.bash),
+    ("user", start_checks.user),
+    ("writable", start_checks.writable),
+    ("wget", start_checks.wget),
+    ("interpreter", ray_checks.interpreter),
+    ("ray", ray_checks.ray),
+    ("python", ray_checks.python),
+    ("import", ray_checks.imports_ray),
+    ("imports", ray_checks.imports),
+    ("entry-point", ray_checks.entry_point),
+    ("runs", content_checks.runs),
+    ("files", content_checks.must_have),
+    ("programs", content_checks.programs),
+    ("search-paths", content_checks.search_paths),
+    ("environ", content_checks.environ),
+    ("size", content_checks.size),
+    ("history", content_checks.history),
+    ("layers", content_checks.layers),
+)
+# What needs no container to be looked at.
+_WITHOUT_SHELL = ("search-paths", "environ", "size", "history", "layers")
+
+
+def check(
+    image: Image | None,
+    reference: str,
+    engine: Engine,
+    *,
+    ray_version: str,
+    on_progress: Callable[[str], None] | None = None,
+) -> LintReport:
+    """Look at an image of the engine in every way; `image` tells what is expected of it beyond what all need.
+
+    Raises PrerequisiteError when the engine does not have it.
+    """
+    began = time.monotonic()
+    named = start_checks.reference(reference)
+    if not named.ok:
+        # No engine takes such a name: there is nothing to ask.
+        return LintReport(reference, (named,), time.monotonic() - began)
+    facts = docker_images.inspect(engine, reference)
+    if facts is None:
+        raise PrerequisiteError(
+            f"no such image: {reference}",
+            where=f"Docker engine {engine.host}",
+            hint=f"Build it: invoke image.build {image.name}" if image else f"Fetch it: docker pull {reference}",
+        )
+    seen, cached = _look(image, reference, facts, engine, ray_version=ray_version, on_progress=on_progress)
+    return LintReport(reference, (named, *judge(seen)), time.monotonic() - began, cached)
+
+
+def judge(seen: Seen) -> tuple[Finding, ...]:
+    """Return the findings of all checks that apply."""
+    found = (_judge_one(name, looks, seen) for name, looks in CHECKS)
+    return tuple(finding for finding in found if finding is not None)
+
+
+def _judge_one(name: str, looks: Callable[[Seen], Finding | None], seen: Seen) -> Finding | None:
+    cannot_run = "exec format error" in seen.probed.refusal
+    if not seen.probed.began and name not in _WITHOUT_SHELL and (cannot_run or name != "bash") and name != "platform":
+        return start_checks.no_shell(name)
+    return looks(seen)
+
+
+def _look(
+    image: Image | None,
+    reference: str,
+    facts: ImageFacts,
+    engine: Engine,
+    *,
+    ray_version: str,
+    on_progress: Callable[[str], None] | None,
+) -> tuple[Seen, bool]:
+    """Find out everything; say whether all of it was known before."""
+    before = known(engine.environ)
+    lint = image.file.lint if image else LintSection()
+    probed, was_probed = _probed(facts, questions(lint), engine, before, on_progress)
+    found, unread, was_read = _secrets(facts, engine, before, on_progress)
+    history = docker_images.history(engine, facts.id)
+    file = image.file if image else None
+    return Seen(reference, file, ray_version, facts, history, probed, found, unread), was_probed and was_read
+
+
+def _probed(
+    facts: ImageFacts,
+    asked: Sequence[str],
+    engine: Engine,
+    before: Known,
+    on_progress: Callable[[str], None] | None,
+) -> tuple[Probed, bool]:
+    probed = before.probed(facts.id, asked)
+    if probed is not None:
+        return probed, True
+    if on_progress:
+        on_progress("asking the image about itself")
+    probed = probe(engine, facts, asked)
+    before.keep_probed(facts.id, asked, probed)
+    return probed, False
+
+
+def _secrets(
+    facts: ImageFacts, engine: Engine, before: Known, on_progress: Callable[[str], None] | None
+) -> tuple[dict[str, tuple[tuple[str, str], ...]] | None, str, bool]:
+    found = {layer: one for layer in facts.layers if (one := before.secrets(layer)) is not None}
+    if len(found) == len(set(facts.layers)):
+        return found, "", True
+    search = Search(secrets.wanted, secrets.secret_in_file)
+    try:
+        new = search_layers(engine, facts.id, search, known=found, on_progress=on_progress)
+    except UnreadableLayerError as error:
+        return None, error.where or error.what, False
+    for layer, one in new.items():
+        before.keep_secrets(layer, one)
+    return {**found, **new}, "", False

@@ -1,0 +1,80 @@
+"""What was found out before: an image id and a layer's diff id name their content, so it cannot have changed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from trainyard import paths
+from trainyard.images.lint.probe import Probed, script
+
+
+@dataclass(frozen=True)
+class Known:
+    """Files of one directory, named by what they answer; one that is lost or damaged is found out again."""
+
+    directory: Path
+
+    def probed(self, image_id: str, asked: Sequence[str]) -> Probed | None:
+        """Return what the image said when it was asked the same."""
+        found = self._read(_probe_key(image_id, asked))
+        try:
+            return Probed(**found)
+        except TypeError:
+            return None
+
+    def keep_probed(self, image_id: str, asked: Sequence[str], probed: Probed) -> None:
+        """Remember what an image said."""
+        self._write(_probe_key(image_id, asked), asdict(probed))
+
+    def secrets(self, layer: str) -> tuple[tuple[str, str], ...] | None:
+        """Return (path, kind) of the secrets in a layer."""
+        found = self._read(_layer_key(layer))
+        try:
+            return tuple((str(path), str(kind)) for path, kind in found["secrets"])
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def keep_secrets(self, layer: str, found: Sequence[tuple[str, str]]) -> None:
+        """Remember what a layer holds."""
+        self._write(_layer_key(layer), {"secrets": [list(one) for one in found]})
+
+    def _read(self, key: str) -> Any:
+        """Return what was written, or nothing that anybody would take for it."""
+        try:
+            return json.loads((self.directory / f"{key}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+
+    def _write(self, key: str, found: Mapping[str, object]) -> None:
+        """Write as a whole or not at all; a directory that cannot be written only costs time the next time."""
+        with suppress(OSError):
+            self.directory.mkdir(parents=True, exist_ok=True)
+            descriptor, name = tempfile.mkstemp(dir=self.directory)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump(found, file)
+            Path(name).replace(self.directory / f"{key}.json")
+
+
+def known(environ: Mapping[str, str]) -> Known:
+    """Return what this user's earlier lints found."""
+    return Known(paths.cache_home(environ) / "lint")
+
+
+def _probe_key(image_id: str, asked: Sequence[str]) -> str:
+    return _key("image", image_id, script(), *asked)
+
+
+def _layer_key(layer: str) -> str:
+    return _key("layer", layer, Path(__file__).with_name("secrets.py").read_text(encoding="utf-8"))
+
+
+def _key(kind: str, *parts: str) -> str:
+    return f"{kind}-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]}"

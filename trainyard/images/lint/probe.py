@@ -1,0 +1,149 @@
+"""Ask an image about itself: one run of probe.sh in a container of it, or two if its entry point swallows the first."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from trainyard.errors import NotReadyError, OutsideError
+from trainyard.seams.docker_engine import Engine
+from trainyard.seams.docker_images import ImageFacts
+from trainyard.seams.docker_once import run_once
+from trainyard.spec.lint import LintSection
+
+SECONDS = 180.0
+_SAYS = "trainyard: "
+_NO_PROGRAM = re.compile(r'exec: "[^"]*"|no such file or directory|executable file not found')
+# Answers come without colours, and no line of a program is worth more than this.
+_CONTROL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x1f\x7f]")
+_LONGEST = 300
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command in the image ended: its exit code, and its last error or line."""
+
+    code: int
+    said: str
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What the image said. Without `began`, it could run nothing, and `refusal` says why.
+
+    `came_through` says that the image's own entry point handed the command on.
+    """
+
+    began: bool
+    came_through: bool
+    refusal: str
+    said: Mapping[str, str]
+    answers: Mapping[str, str]
+
+    def text(self, key: str) -> str:
+        """Return one fact, or ""."""
+        return self.said.get(key, "")
+
+    def ended(self, key: str) -> Ended | None:
+        """Return how one of the fixed commands ended; None if it was not run."""
+        return _ended(self.said.get(key))
+
+    def answer(self, question: str) -> Ended | None:
+        """Return what came of a question; None if nothing did."""
+        return _ended(self.answers.get(question))
+
+
+def questions(lint: LintSection) -> tuple[str, ...]:
+    """Return what an image file asks, in the words of probe.sh."""
+    return (
+        *([f"python:{lint.python}"] if lint.python else []),
+        *(f"path:{path}" for path in lint.must_have),
+        *(f"program:{program}" for program in lint.programs),
+        *(f"import:{module}" for module in lint.imports),
+        *([f"entry:{lint.entry_point}"] if lint.entry_point else []),
+        *(run_question(command) for command in lint.runs),
+    )
+
+
+def run_question(command: Sequence[str]) -> str:
+    """Return the question whether a command succeeds."""
+    return f"run:{shlex.join(command)}"
+
+
+@cache
+def script() -> str:
+    """Return the program that runs in the container."""
+    return Path(__file__).with_name("probe.sh").read_text(encoding="utf-8")
+
+
+def probe(engine: Engine, image: ImageFacts, asked: Sequence[str]) -> Probed:
+    """Run the probe as clusters run nodes: as the image's user, through the image's entry point.
+
+    Raises NotReadyError when it does not end in time, OutsideError when the engine cannot run it at all.
+    """
+    through = _run(engine, image, asked, around=False)
+    if through.began or not image.entrypoint:
+        return through
+    return _run(engine, image, asked, around=True)
+
+
+def parse(output: str, asked: Sequence[str], *, came_through: bool) -> Probed:
+    """Return what probe.sh said; other lines are the entry point's own."""
+    said: dict[str, str] = {}
+    answers: dict[str, str] = {}
+    for line in output.splitlines():
+        if not line.startswith(_SAYS):
+            continue
+        key, _, value = line.removeprefix(_SAYS).partition(" ")
+        value = _CONTROL.sub("", value).strip()[:_LONGEST]
+        if key.isdigit() and int(key) < len(asked):
+            answers[asked[int(key)]] = value
+        else:
+            said[key] = value
+    began = "begin" in said
+    return Probed(began, came_through and began, "", said, answers)
+
+
+def _run(engine: Engine, image: ImageFacts, asked: Sequence[str], *, around: bool) -> Probed:
+    words = ["-c", script(), "trainyard-probe", *asked]
+    try:
+        once = run_once(
+            engine,
+            image.id,
+            words if around else ["/bin/sh", *words],
+            entrypoint=["/bin/sh"] if around else None,
+            seconds=SECONDS,
+        )
+    except OutsideError as error:
+        if not _NO_PROGRAM.search(error.where or ""):
+            raise
+        return Probed(False, False, error.where or error.what, {}, {})
+    probed = parse(once.stdout, asked, came_through=not around)
+    if not probed.began:
+        last = [*once.stdout.splitlines(), *once.stderr.splitlines()][-1:]
+        words_of_it = _CONTROL.sub("", last[0]).strip()[:_LONGEST] if last else "it printed nothing"
+        return Probed(False, False, words_of_it, {}, {})
+    if "end" not in probed.said:
+        _raise_unfinished(image, probed, once.code)
+    return probed
+
+
+def _raise_unfinished(image: ImageFacts, probed: Probed, code: int | None) -> None:
+    last = list(probed.said.items())[-1]
+    what = f"after {SECONDS:.0f} s" if code is None else f"and ended with exit code {code}"
+    raise NotReadyError(
+        f"the image was asked about itself and did not answer everything {what}",
+        where=f"{image.id[:19]}: its last answer was: {' '.join(last)}",
+        hint="Is the machine very busy, or short of memory? Repeat the same command.",
+    )
+
+
+def _ended(value: str | None) -> Ended | None:
+    if value is None:
+        return None
+    code, _, said = value.partition(" ")
+    return Ended(int(code), said) if code.isdigit() else None

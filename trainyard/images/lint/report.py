@@ -1,0 +1,75 @@
+"""What was found in an image: one finding per check, and the error if one of them failed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from trainyard.errors import LintError
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found. `skipped` says that it could not be tried, because of what another one found."""
+
+    check: str
+    ok: bool
+    detail: str
+    hint: str = ""
+    skipped: bool = False
+
+
+@dataclass(frozen=True)
+class LintReport:
+    """What all checks found. `cached`: nothing was run, since the same image was asked the same before."""
+
+    reference: str
+    findings: tuple[Finding, ...]
+    seconds: float
+    cached: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Say whether no check failed."""
+        return not self.failed
+
+    @property
+    def failed(self) -> tuple[Finding, ...]:
+        """Return what must be repaired."""
+        return tuple(finding for finding in self.findings if not finding.ok)
+
+    def document(self) -> dict[str, Any]:
+        """Return the report as `image.lint --json` prints it."""
+        return {
+            "reference": self.reference,
+            "ok": self.ok,
+            "seconds": round(self.seconds, 3),
+            "cached": self.cached,
+            "checks": [asdict(finding) for finding in self.findings],
+        }
+
+    def check(self) -> None:
+        """Raise LintError unless every check is ok."""
+        if not self.ok:
+            first = self.failed[0]
+            number = f"{len(self.failed)} of {len(self.findings)} checks failed"
+            raise LintError(
+                f"the image is not fit to be run: {number}",
+                where=f"{self.reference}: {', '.join(finding.check for finding in self.failed)}",
+                hint=first.hint or None,
+            )
+
+
+def ok(check: str, detail: str) -> Finding:
+    """Return that nothing is wrong."""
+    return Finding(check, True, detail)
+
+
+def failed(check: str, detail: str, hint: str) -> Finding:
+    """Return what is wrong, and what to do about it."""
+    return Finding(check, False, detail, hint)
+
+
+def untested(check: str, reason: str) -> Finding:
+    """Return that something was not looked at, and why."""
+    return Finding(check, True, reason, skipped=True)
