@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-from trainyard.errors import OutsideError, PrerequisiteError
+from trainyard.errors import OutsideError
 from trainyard.registry import authority, inside, passwords, room
 from trainyard.registry.site import LABEL, Site, alone
 from trainyard.seams import docker_containers as containers
@@ -173,6 +173,12 @@ def _cannot_start(site: Site, error: OutsideError) -> OutsideError:
             where=said,
             hint="registry.address must be one of the machine that Docker runs on.",
         )
+    if "unable to start container process" in said:
+        return OutsideError(
+            f"{site.registry.image} cannot be run as a registry",
+            where=said,
+            hint="registry.image must be one like docker.io's registry:2, which is given its configuration file.",
+        )
     return error
 
 
@@ -192,7 +198,7 @@ def _refuse_dead(site: Site, container: Container | None) -> None:
     if container is None:
         raise OutsideError(f"the container {site.name} is gone", hint=f"Repeat: invoke registry.up{site.flag}")
     said = containers.tail(site.engine, container.id, lines=5)
-    raise PrerequisiteError(
+    raise OutsideError(
         f"the registry ends as soon as it is started, with exit code {container.exit_code}",
         where=" | ".join([container.name, *said]),
         hint=f"Is {site.registry.image} a registry? All that it says: docker logs {container.name}",

@@ -13,7 +13,7 @@ from trainyard.registry.status import RegistryStatus
 from trainyard.registry.up import CHECK
 from trainyard.results.formats import size
 from trainyard.steps import PlannedStep, StepResult
-from trainyard.tasks.output import print_json, print_next, print_table
+from trainyard.tasks.output import as_typed, print_json, print_next, print_table
 
 
 def begun(site: Site) -> None:
@@ -58,7 +58,8 @@ def removed(site: Site, results: Sequence[StepResult], *, kept: str | None, json
         return
     if kept:
         print(f"registry {site.address} is gone; its images are kept in the volume {kept}")
-        print(f"to remove them too: invoke registry.down{site.flag} --purge")
+        purge = f"to remove them too: invoke registry.down{site.flag} --purge"
+        print(as_typed(purge, program=sys.argv[0]))
     else:
         print(f"registry {site.address} is gone, nothing is left")
     print_next(f"invoke registry.up{site.flag}")
@@ -71,7 +72,7 @@ def status(site: Site, now: RegistryStatus, *, json: bool) -> None:
         return
     print(f"registry {now.address} is {now.state}" + (f" ({_how(site)})" if now.state == "up" else ""))
     if now.content is None:
-        print(now.seen)
+        print(f"it does not answer: {now.seen}")
     else:
         _print_content(now)
     if now.state != "up" and now.volume:

@@ -1,0 +1,195 @@
+"""A registry of one's own: run, filled, looked into, removed; on a real engine, with the real registry."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import stat
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.bed.engine import BedEngine
+from tests.real.yard import Yard
+from trainyard.seams import docker_tiny
+from trainyard.seams.docker_engine import engine as connected
+
+LOOPBACK = """
+name: {{name}}
+backend: compose
+registry: {{{{address: "127.0.0.1:{port}", insecure: true, image: "trainyard-bed/registry:1"}}}}
+"""
+
+
+def free_port() -> int:
+    with closing(socket.socket()) as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@contextmanager
+def place_to_work(home: Path, engine: BedEngine, **settings: object) -> Iterator[Yard]:
+    """Give a yard whose cluster file has this registry; it is removed with all that is in it."""
+    yard = Yard(home, environ={**engine.environ(), "REGISTRY_PASSWORD": "first secret"})
+    registry = {"address": f"127.0.0.1:{free_port()}", "image": "trainyard-bed/registry:1", **settings}
+    document = {"name": "yard", "backend": "compose", "registry": registry}
+    (home / "clusters").mkdir(parents=True)
+    (home / "clusters" / "yard.yaml").write_text(json.dumps(document))
+    try:
+        yield yard
+    finally:
+        yard.run("registry.down", "--purge")
+
+
+def address(yard: Yard) -> str:
+    return str(yard.json("registry.status", expect=None)["address"])
+
+
+def push_tiny(engine: BedEngine, reference: str) -> None:
+    with connected({}, address=engine.address) as there:
+        docker_tiny.make(there, reference)
+    engine.docker("push", reference)
+    engine.docker("rmi", reference)
+
+
+def repositories(yard: Yard) -> dict[str, list[str]]:
+    found = yard.json("registry.status")["repositories"]
+    return {one["name"]: [tag["name"] for tag in one["tags"]] for one in found}
+
+
+def of_registry(engine: BedEngine, kind: str, where: str) -> list[str]:
+    """Return the names of containers or volumes that carry a registry's address."""
+    all_too = ["--all"] if kind == "container" else []
+    names = "{{.Names}}" if kind == "container" else "{{.Name}}"
+    label = f"label=io.trainyard.registry={where}"
+    return engine.docker(kind, "ls", *all_too, "--filter", label, "--format", names).stdout.split()
+
+
+@pytest.fixture
+def plain(tmp_path: Path, engine: BedEngine) -> Iterator[Yard]:
+    with place_to_work(tmp_path / "plain", engine, insecure=True) as yard:
+        yield yard
+
+
+@pytest.fixture
+def guarded(tmp_path: Path, engine: BedEngine) -> Iterator[Yard]:
+    login = {"username": "ann", "password_env": "REGISTRY_PASSWORD"}
+    with place_to_work(tmp_path / "guarded", engine, **login) as yard:
+        yield yard
+
+
+def test_what_docker_pushes_is_listed_and_kept_until_it_is_purged(plain: Yard, engine: BedEngine) -> None:
+    planned = plain.json("registry.up", "--dry")
+    assert [step["state"] for step in planned["steps"]] == ["already", "already", "would", "would", "after"]
+    assert plain.json("registry.status")["state"] == "down"
+    up = plain.run("registry.up")
+    where = address(plain)
+    name = f"trainyard-registry-{where.replace(':', '-')}"
+    assert up.stdout == f"registry {where} is up: plain HTTP, no login; its images are in the volume {name}\n"
+    assert up.stderr.splitlines()[-1] == "next: trainyard image.push"
+
+    push_tiny(engine, f"{where}/team/tiny:1")
+    found = plain.json("registry.status")
+    assert found["state"] == "up"
+    (repository,) = found["repositories"]
+    assert (repository["name"], [tag["name"] for tag in repository["tags"]]) == ("team/tiny", ["1"])
+    assert 0 < found["size"] == repository["size"] < 10_000 < found["disk_free"]
+
+    again = plain.json("registry.up")
+    assert not any(step["changed"] for step in again["steps"])
+
+    down = plain.run("registry.down")
+    assert down.stdout.splitlines() == [
+        f"registry {where} is gone; its images are kept in the volume {name}",
+        "to remove them too: trainyard registry.down --purge",
+    ]
+    assert of_registry(engine, "container", where) == []
+    plain.run("registry.up")
+    assert repositories(plain) == {"team/tiny": ["1"]}
+
+    plain.run("registry.down", "--purge")
+    assert of_registry(engine, "container", where) == of_registry(engine, "volume", where) == []
+    assert list((plain.home / "state").rglob("*127*")) == []
+
+
+def test_two_registries_side_by_side_do_not_see_each_other(plain: Yard, guarded: Yard, engine: BedEngine) -> None:
+    plain.run("registry.up")
+    guarded.run("registry.up")
+    push_tiny(engine, f"{address(plain)}/only/here:1")
+    assert repositories(plain) == {"only/here": ["1"]}
+    assert repositories(guarded) == {}
+    assert address(guarded) in plain.json("registry.status")["others"]
+    guarded.run("registry.down", "--purge")
+    assert repositories(plain) == {"only/here": ["1"]}
+
+
+def test_tls_and_a_password_are_made_and_the_ca_outlives_a_new_password(guarded: Yard, engine: BedEngine) -> None:
+    guarded.run("registry.up")
+    where = address(guarded)
+    ca = Path(guarded.json("registry.status")["ca_file"])
+    before = ca.read_bytes()
+    assert stat.S_IMODE((ca.parent / "ca.key").stat().st_mode) == 0o600
+    assert httpx.get(f"https://{where}/v2/", verify=_trusting(ca)).status_code == 401
+    inspected = engine.docker("inspect", *of_registry(engine, "container", where)).stdout
+    assert "first secret" not in inspected
+
+    guarded.environ["REGISTRY_PASSWORD"] = "second secret"
+    refused = guarded.run("registry.status", expect=6)
+    assert f"error: registry {where} refuses the login" in refused.stderr
+    changed = [step["title"] for step in guarded.json("registry.up")["steps"] if step["changed"]]
+    assert changed == [f"Run trainyard-registry-{where.replace(':', '-')}"]
+    assert guarded.json("registry.status")["state"] == "up"
+    assert ca.read_bytes() == before
+
+
+def test_a_taken_port_is_refused_with_the_name_of_who_has_it(plain: Yard, engine: BedEngine) -> None:
+    where = address(plain)
+    port = where.split(":")[1]
+    with closing(socket.create_server(("127.0.0.1", int(port)))):
+        refused = plain.run("registry.up", expect=3)
+    assert f"error: port {port} of 127.0.0.1 is taken by python" in refused.stderr
+    engine.docker("run", "--detach", "--name", "in-the-way", "--publish", f"{port}:5000", "trainyard-bed/registry:1")
+    try:
+        refused = plain.run("registry.up", expect=3)
+    finally:
+        engine.docker("rm", "--force", "--volumes", "in-the-way")
+    assert "taken by the container in-the-way (trainyard-bed/registry:1)\n  -> " in refused.stderr
+    assert "docker rm -f in-the-way" in refused.stderr
+    assert of_registry(engine, "container", where) == []
+
+
+def test_an_address_of_another_machine_is_refused(plain: Yard) -> None:
+    refused = plain.run("registry.up", "--set", "registry.address=192.0.2.1:5000", expect=2)
+    assert "registry.address names 192.0.2.1, which is not an address of this machine" in refused.stderr
+
+
+def test_an_image_that_cannot_be_had_is_an_error_with_the_way_out(plain: Yard) -> None:
+    refused = plain.run("registry.up", "--set", "registry.image=127.0.0.1:1/registry:2", expect=6)
+    assert "error: the registry's own image 127.0.0.1:1/registry:2 cannot be pulled" in refused.stderr
+    assert "docker load" in refused.stderr
+
+
+def test_an_image_that_is_no_registry_is_said_to_be_none(plain: Yard) -> None:
+    refused = plain.run("registry.up", "--set", "registry.image=trainyard-bed/base:1", expect=6)
+    assert "error: trainyard-bed/base:1 cannot be run as a registry" in refused.stderr
+
+
+def test_after_docker_is_restarted_the_registry_is_back_with_its_images(
+    tmp_path: Path, engine: BedEngine, private_engine: BedEngine
+) -> None:
+    private_engine.load("trainyard-bed/registry:1", source=engine)
+    with place_to_work(tmp_path / "work", private_engine, insecure=True) as yard:
+        yard.run("registry.up")
+        push_tiny(private_engine, f"{address(yard)}/kept:1")
+        private_engine.restart()
+        up = yard.json("registry.up")
+        assert not any(step["changed"] for step in up["steps"])
+        assert repositories(yard) == {"kept": ["1"]}
+
+
+def _trusting(ca: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(ca))

@@ -1,0 +1,125 @@
+"""Make a real Docker engine trust a registry that is not on loopback: its settings merged, read again, a pull."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.bed.engine import BedEngine
+from tests.real.test_registry import address, free_port, place_to_work
+from tests.real.yard import Yard
+
+KEPT = {
+    "log-level": "info",
+    "runtimes": {"nvidia": {"path": "nvidia-container-runtime", "runtimeArgs": []}},
+    "insecure-registries": ["192.0.2.9:5000"],
+    "max-concurrent-uploads": 3,
+}
+
+
+@pytest.fixture
+def plain(tmp_path: Path, engine: BedEngine) -> Iterator[Yard]:
+    """Give a registry without TLS on an address that Docker does not trust by itself."""
+    where = f"{engine.bridge_ip}:{free_port()}"
+    with place_to_work(tmp_path / "work", engine, address=where, insecure=True) as yard:
+        yield yard
+
+
+@pytest.fixture
+def guarded(tmp_path: Path, engine: BedEngine) -> Iterator[Yard]:
+    """Give a registry with TLS and a password there."""
+    where = f"{engine.bridge_ip}:{free_port()}"
+    login = {"username": "ann", "password_env": "REGISTRY_PASSWORD"}
+    with place_to_work(tmp_path / "work", engine, address=where, **login) as yard:
+        yield yard
+        # Where a dockerd looks for CAs cannot be chosen: it is the machine's own directory.
+        shutil.rmtree(f"/etc/docker/certs.d/{where}", ignore_errors=True)
+        with suppress(OSError):
+            Path("/etc/docker/certs.d").rmdir()
+
+
+def on(yard: Yard, engine: BedEngine) -> Yard:
+    """Return the same place to work in, with another Docker engine."""
+    return Yard(yard.home, environ={**yard.environ, **engine.environ()})
+
+
+def backups(engine: BedEngine) -> list[str]:
+    return [path.read_text() for path in engine.config.parent.glob("daemon.json.2*")]
+
+
+def test_plain_http_is_added_to_daemon_json_and_read_without_a_restart(plain: Yard, private_engine: BedEngine) -> None:
+    plain.run("registry.up")
+    where = address(plain)
+    before = json.dumps(KEPT, indent=4) + "\n"
+    private_engine.config.write_text(before)
+    private_engine.config.chmod(0o640)
+    pid = private_engine.pid
+    yard = on(plain, private_engine)
+
+    assert [step["state"] for step in yard.json("registry.trust", "--dry")["steps"]] == ["would"] + 3 * ["after"]
+    assert private_engine.config.read_text() == before
+    trusted = yard.run("registry.trust")
+    assert trusted.stdout == f"this host's Docker pulls from {where}\n"
+
+    merged = {**KEPT, "insecure-registries": ["192.0.2.9:5000", where]}
+    assert private_engine.config.read_text() == json.dumps(merged, indent=4) + "\n"
+    assert private_engine.config.stat().st_mode & 0o777 == 0o640
+    assert backups(private_engine) == [before]
+    assert private_engine.pid == pid
+    assert private_engine.docker("pull", f"{where}/trainyard/probe:1").returncode == 0
+
+    changed = [step["title"] for step in yard.json("registry.trust")["steps"] if step["changed"]]
+    assert changed == ["A pull proves it"]
+    assert backups(private_engine) == [before]
+    private_engine.restart()
+    assert private_engine.docker("pull", f"{where}/trainyard/probe:1").returncode == 0
+
+
+def test_invalid_settings_of_docker_are_left_untouched(plain: Yard, private_engine: BedEngine) -> None:
+    plain.run("registry.up")
+    broken = '{"runtimes": {"nvidia": {}},\n "insecure-registries": [}\n'
+    private_engine.config.write_text(broken)
+    refused = on(plain, private_engine).run("registry.trust", expect=3)
+    assert "error: Docker's settings file is not JSON: " in refused.stderr
+    assert f"{private_engine.config}:2:" in refused.stderr
+    assert private_engine.config.read_text() == broken
+    assert sorted(path.name for path in private_engine.config.parent.glob("daemon.json*")) == ["daemon.json"]
+
+
+def test_the_ca_of_a_registry_with_tls_is_given_to_docker(guarded: Yard, engine: BedEngine) -> None:
+    guarded.run("registry.up")
+    where = address(guarded)
+    refused = engine.docker("pull", f"{where}/trainyard/probe:1", check=False)
+    assert "certificate signed by unknown authority" in refused.stderr
+    trusted = guarded.run("registry.trust")
+    assert trusted.stdout == f"this host's Docker pulls from {where}\n"
+    assert Path(f"/etc/docker/certs.d/{where}/trainyard-ca.crt").read_bytes() == ca_of(guarded).read_bytes()
+    assert engine.docker("images", "--quiet", f"{where}/trainyard/probe").stdout == ""
+
+
+def test_a_registry_whose_ca_nobody_knows_is_not_trusted_blindly(guarded: Yard) -> None:
+    guarded.run("registry.up")
+    elsewhere = Yard(guarded.home, environ={**guarded.environ, "XDG_STATE_HOME": str(guarded.home / "elsewhere")})
+    refused = elsewhere.run("registry.trust", expect=3)
+    assert "is of a CA that Docker does not know, and nor do we" in refused.stderr
+    assert "registry.ca_file" in refused.stderr
+    copied = elsewhere.run("registry.trust", "--set", f"registry.ca_file={ca_of(guarded)}")
+    assert "Docker pulls from" in copied.stdout
+
+
+def test_loopback_needs_no_settings(tmp_path: Path, engine: BedEngine) -> None:
+    with place_to_work(tmp_path / "work", engine, insecure=True) as yard:
+        yard.run("registry.up")
+        before = engine.config.read_text()
+        steps = yard.json("registry.trust")["steps"]
+        assert steps[0] == {**steps[0], "title": f"Docker accepts plain HTTP from {address(yard)}", "changed": False}
+        assert engine.config.read_text() == before
+
+
+def ca_of(yard: Yard) -> Path:
+    return Path(yard.json("registry.status")["ca_file"])
