@@ -12,6 +12,7 @@ from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.images import catalog, content, context
 from trainyard.images.builders import run_buildx, run_classic
 from trainyard.images.dockerfile import BUILDX_HINT, without_mounts
+from trainyard.images.stages import Stage
 from trainyard.images.types import LABEL_CONTENT, LABEL_IMAGE, LABEL_RAY, LABEL_SOURCE, Built, Image
 from trainyard.seams import docker_build, docker_images, git
 from trainyard.seams.docker_build import BuildRequest
@@ -20,6 +21,13 @@ from trainyard.spec.hosts import BuildSection
 from trainyard.steps import YES, Answer, Step, no
 
 OCI = "org.opencontainers.image"
+LABEL_BASE = f"{OCI}.base.name"
+# Told how far a step is: its title, and a text.
+Saw = Callable[[str, str], None]
+
+
+def unseen(title: str, seen: str) -> None:
+    """Tell nobody."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +39,7 @@ class Building:
     settings: BuildSection
     source: str
     no_cache: bool = False
-    saw: Callable[[str, str], None] = lambda title, seen: None
+    saw: Saw = unseen
 
     @property
     def reference(self) -> str:
@@ -51,9 +59,9 @@ def building(
     settings: BuildSection,
     *,
     no_cache: bool = False,
-    saw: Callable[[str, str], None] = lambda title, seen: None,
+    saw: Saw = unseen,
 ) -> Building:
-    """Return what is to be built. `saw(title, text)` is told how far a step is."""
+    """Return what is to be built. `saw` is told how far a step is."""
     source = content.source_hash(image, platform=settings.platform)
     return Building(image, engine, settings, source, no_cache, saw)
 
@@ -103,7 +111,7 @@ def labels(what: Building, *, content_tag: str, now: datetime) -> dict[str, str]
         f"{OCI}.title": what.image.name,
         f"{OCI}.version": content_tag,
         f"{OCI}.created": now.isoformat(timespec="seconds"),
-        f"{OCI}.base.name": what.image.base,
+        LABEL_BASE: what.image.base,
         f"{OCI}.revision": revision,
         f"{OCI}.source": git.origin(what.image.directory),
         LABEL_IMAGE: what.image.name,
@@ -161,7 +169,12 @@ def _build(what: Building, title: str) -> str:
         secrets=secrets,
     )
     run = run_buildx if with_buildkit else run_classic
-    run(what.engine, request, name=what.image.name, on_stage=lambda stage: what.saw(title, stage.text()))
+
+    def on_stage(stage: Stage) -> None:
+        if stage.text():
+            what.saw(title, stage.text())
+
+    run(what.engine, request, name=what.image.name, on_stage=on_stage)
     return reference
 
 

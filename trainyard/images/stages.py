@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,6 +11,7 @@ StageState = Literal["started", "done", "cached", "failed"]
 # What a person sees of an instruction, and of what it printed before it failed.
 LONGEST_NAME = 76
 TAIL_LINES = 20
+_RUNS = re.compile(r"\d+/\d+ RUN ")
 
 
 @dataclass(frozen=True)
@@ -21,9 +23,9 @@ class Stage:
     seconds: float | None = None
 
     def text(self) -> str:
-        """Return it as one line of progress."""
+        """Return it as one line of progress; nothing where a stage begins that takes no time."""
         if self.state == "started":
-            return self.name
+            return self.name if _RUNS.search(self.name) else ""
         took = f", {self.seconds:.1f} s" if self.seconds is not None and self.seconds >= 0.05 else ""
         return f"{self.name}: {self.state}{took}"
 

@@ -1,0 +1,94 @@
+"""What an image command is about: the image, the Docker engine that has it, the cluster file that says the rest."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainyard import paths
+from trainyard.errors import Problem, RequestError
+from trainyard.images import build, catalog
+from trainyard.images.build import Building
+from trainyard.images.types import Image
+from trainyard.seams import docker_engine
+from trainyard.seams.docker_engine import Engine
+from trainyard.spec import BuildSection, ClusterSpec, load_cluster
+from trainyard.spec.cluster_rules import check_image, check_platform
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was typed: IMAGE and its flags; empty where nothing was."""
+
+    image: str = ""
+    file: str | None = None
+    overrides: Sequence[str] = ()
+    base: str = ""
+    platform: str = ""
+
+    @property
+    def flags(self) -> str:
+        """Return the flags that the next command needs too: "" or " -f lab --base X"."""
+        named = {" -f": self.file, " --base": self.base, " --platform": self.platform}
+        chosen = "".join(f"{flag} {shlex.quote(value)}" for flag, value in named.items() if value)
+        return chosen + "".join(f" --set {shlex.quote(one)}" for one in self.overrides)
+
+
+@dataclass(frozen=True)
+class Workbench:
+    """An image and where it is worked on. `image` is None where `reference` names one that others built."""
+
+    spec: ClusterSpec
+    source: Path
+    settings: BuildSection
+    engine: Engine
+    directory: Path
+    asked: Asked
+    image: Image | None
+    reference: str | None
+
+    def building(self, *, no_cache: bool = False, saw: build.Saw = build.unseen) -> Building:
+        """Return how the image is built. Raises RequestError for an image that others built."""
+        if self.image is None:
+            raise RequestError(
+                f"{self.reference} is built by others: there is nothing to build",
+                problems=(Problem(str(self.source), f"image: {self.reference} is a full reference"),),
+                hint=f"Name a directory of images/: {', '.join(catalog.names(self.directory))}",
+            )
+        return build.building(self.image, self.engine, self.settings, no_cache=no_cache, saw=saw)
+
+
+@contextmanager
+def find(asked: Asked, environ: Mapping[str, str], *, directory: Path) -> Iterator[Workbench]:
+    """Connect to the engine that builds: the one here, or the cluster's own where no registry stands in between.
+
+    Raises RequestError for a wrong file, image or flag, PrerequisiteError without Docker.
+    """
+    source = paths.cluster_file(asked.file, environ, directory=directory)
+    spec = load_cluster(source, overrides=asked.overrides).spec
+    settings = _settings(spec.build, asked)
+    name = asked.image or spec.image or catalog.DEFAULT_IMAGE
+    is_reference = catalog.is_reference(name, directory=directory)
+    image = None if is_reference else catalog.find(name, directory=directory, base=settings.base)
+    address = spec.compose.docker if spec.backend == "compose" and spec.registry is None else None
+    with docker_engine.engine(environ, address=address) as engine:
+        yield Workbench(spec, source, settings, engine, directory, asked, image, name if is_reference else None)
+
+
+def _settings(written: BuildSection, asked: Asked) -> BuildSection:
+    """Return how to build: the file's section, with the flags on top."""
+    given = {"base": (asked.base, check_image), "platform": (asked.platform, check_platform)}
+    chosen: dict[str, str] = {}
+    problems: list[Problem] = []
+    for name, (value, check) in given.items():
+        if value:
+            try:
+                chosen[name] = check(value)
+            except ValueError as error:
+                problems.append(Problem(f"--{name}", f"{error}, got {value!r}"))
+    if problems:
+        raise RequestError("the request is wrong", problems=tuple(problems))
+    return written.model_copy(update=chosen)

@@ -1,0 +1,114 @@
+"""Build, check and push training images, and prove that the nodes can run them."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from invoke.context import Context
+from invoke.tasks import task
+
+from trainyard.tasks.cluster import JSON, SET
+
+if TYPE_CHECKING:
+    from trainyard.images.workbench import Workbench
+
+IMAGE = "Name of a directory of images/ (default: the cluster file's `image`, else ray-cpu)."
+FILE = "Cluster file, or a bare name of clusters/ (default: $TRAINYARD_CLUSTER, else local)."
+BASE = "Build on this image instead of the one that image.yaml names."
+PLATFORM = "Build for nodes of another kind than the Docker host, such as linux/arm64."
+HELP = {"image": IMAGE, "file": FILE, "set": SET, "base": BASE, "platform": PLATFORM, "json": JSON}
+
+
+@task(
+    positional=["image"],
+    iterable=["set_"],
+    help={**HELP, "cache": "With --no-cache: run every stage again."},
+)
+def build(
+    context: Context,
+    image: str = "",
+    file: str | None = None,
+    set_: list[str] | None = None,
+    base: str = "",
+    platform: str = "",
+    cache: bool = True,
+    json: bool = False,
+) -> None:
+    """Build an image under the hash of its content; quick where nothing changed."""
+    from trainyard import progress
+    from trainyard.images import making
+    from trainyard.tasks import image_output as output
+
+    with _find(image, file, set_, base, platform) as bench:
+        if context.config.run.dry:
+            output.planned(bench, making.plan_make(bench, no_cache=not cache), json=json)
+            return
+        output.made(bench, making.make(bench, progress.for_stream(), no_cache=not cache), json=json)
+
+
+@task(positional=["image"], iterable=["set_"], help=HELP)
+def lint(
+    context: Context,
+    image: str = "",
+    file: str | None = None,
+    set_: list[str] | None = None,
+    base: str = "",
+    platform: str = "",
+    json: bool = False,
+) -> None:
+    """Run an image once and look at all that clusters need of it; exit 5 if something is wrong."""
+    from trainyard.images import making
+    from trainyard.tasks import image_output as output
+
+    with _find(image, file, set_, base, platform) as bench:
+        output.checked(bench, making.check(bench, on_progress=output.looking), json=json)
+
+
+@task(
+    positional=["image"],
+    iterable=["set_"],
+    help={**HELP, "skip_lint": "Push it as it is, without looking at it first."},
+)
+def push(
+    context: Context,
+    image: str = "",
+    file: str | None = None,
+    set_: list[str] | None = None,
+    base: str = "",
+    platform: str = "",
+    skip_lint: bool = False,
+    json: bool = False,
+) -> None:
+    """Build an image if it changed, check it, push it; clusters run the digest that this prints."""
+    from trainyard import progress
+    from trainyard.images import making
+    from trainyard.tasks import image_output as output
+
+    with _find(image, file, set_, base, platform) as bench:
+        if context.config.run.dry:
+            output.planned(bench, making.plan_send(bench, skip_lint=skip_lint), json=json)
+            return
+        output.sent(bench, making.send(bench, progress.for_stream(), skip_lint=skip_lint), json=json)
+
+
+@task(name="list", iterable=["set_"], help={"file": FILE, "set": SET, "json": JSON})
+def list_(context: Context, file: str | None = None, set_: list[str] | None = None, json: bool = False) -> None:
+    """List the images that can be built here, and what Docker has of each."""
+    from trainyard.images import making
+    from trainyard.tasks import image_output as output
+
+    # ray-cpu is always there: a list is about no image in particular.
+    with _find("ray-cpu", file, set_, "", "") as bench:
+        output.listed(bench, making.listed(bench), json=json)
+
+
+def _find(
+    image: str, file: str | None, set_: list[str] | None, base: str, platform: str
+) -> AbstractContextManager[Workbench]:
+    from trainyard.images import workbench
+
+    asked = workbench.Asked(image, file, set_ or (), base, platform)
+    return workbench.find(asked, os.environ, directory=Path.cwd())

@@ -1,0 +1,147 @@
+"""What the image tasks print: a document for machines, or a table and the next command for people."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from trainyard.images.lint import LintReport
+from trainyard.images.making import Listed, Made, Sent
+from trainyard.images.types import LABEL_CONTENT
+from trainyard.images.workbench import Workbench
+from trainyard.results.formats import size
+from trainyard.seams.docker_images import ImageFacts
+from trainyard.steps import PlannedStep, StepResult
+from trainyard.tasks.output import print_json, print_next, print_table
+
+
+def planned(bench: Workbench, plan: Sequence[PlannedStep], *, json: bool) -> None:
+    """Print what would be done."""
+    if json:
+        print_json({"image": _name(bench), "steps": [asdict(step) for step in plan]})
+        return
+    for step in plan:
+        print(f"  {step.state:<7}  {step.title}" + (f"  ({step.seen})" if step.seen else ""))
+    print_next(f"invoke image.build{_again(bench)}")
+
+
+def made(bench: Workbench, made: Made, *, json: bool) -> None:
+    """Print what was built."""
+    built = made.built
+    if json:
+        print_json({**_built_document(made), "steps": _steps(made.results)})
+        return
+    print(f"image {built.name} is built: {built.reference_local} ({size(made.facts.size)}), also {built.alias_local}")
+    if bench.asked.base:
+        print(f"--base counts for this build; for clusters on it: build: {{base: {bench.asked.base}}} in their file")
+    print_next(f"invoke image.lint{_again(bench)}")
+
+
+def looking(text: str) -> None:
+    """Print what a check is at."""
+    print(f"  ... {text}", file=sys.stderr)
+
+
+def checked(bench: Workbench, report: LintReport, *, json: bool) -> None:
+    """Print what was found; raise LintError if something is wrong."""
+    if json:
+        print_json(report.document())
+    else:
+        rows = [
+            (found.check, "skipped" if found.skipped else "ok" if found.ok else "WRONG", found.detail)
+            for found in report.findings
+        ]
+        print_table(("check", "result", "detail"), rows, title=report.reference)
+    report.check()
+    if not json:
+        print_next(f"invoke image.push{_again(bench)}")
+
+
+def sent(bench: Workbench, sent: Sent, *, json: bool) -> None:
+    """Print what the registry has now: the digest is what clusters run."""
+    pushed = sent.pushed
+    if json:
+        print_json({"image": sent.built.name, **asdict(pushed), "steps": _steps(sent.results)})
+        return
+    print(f"image {sent.built.name} is pushed: {pushed.reference}")
+    print(f"also {pushed.tag} and {pushed.alias}; {_moved(pushed.layers_sent, pushed.layers_there, pushed.bytes_sent)}")
+    print_next(f"invoke image.verify{bench.asked.flags}")
+
+
+def listed(bench: Workbench, found: Sequence[Listed], *, json: bool) -> None:
+    """Print the images."""
+    if json:
+        print_json({"images": [_listed_document(one) for one in found]})
+        return
+    print_table(("image", "state", "content", "size", "built", "base", "directory"), [_row(one) for one in found])
+    print_next(f"invoke image.build NAME{bench.asked.flags}")
+
+
+def _row(one: Listed) -> tuple[str, ...]:
+    newest = _current(one) or (one.versions[0] if one.versions else None)
+    facts = (newest.labels.get(LABEL_CONTENT, ""), size(newest.size), newest.created[:19]) if newest else ("", "", "")
+    return (one.image.name, _state(one), *facts, one.image.base, str(one.image.directory))
+
+
+def _state(one: Listed) -> str:
+    if one.current:
+        return "built"
+    return "changed since" if one.versions else "not built"
+
+
+def _current(one: Listed) -> ImageFacts | None:
+    return next((facts for facts in one.versions if facts.id == one.current), None)
+
+
+def _listed_document(one: Listed) -> dict[str, Any]:
+    return {
+        "name": one.image.name,
+        "state": _state(one),
+        "base": one.image.base,
+        "directory": str(one.image.directory),
+        "versions": [
+            {
+                "content": facts.labels.get(LABEL_CONTENT),
+                "image_id": facts.id,
+                "tags": list(facts.tags),
+                "size": facts.size,
+                "created": facts.created,
+                "current": facts.id == one.current,
+            }
+            for facts in one.versions
+        ],
+    }
+
+
+def _built_document(made: Made) -> dict[str, Any]:
+    built = made.built
+    return {
+        "image": built.name,
+        "reference": built.reference_local,
+        "alias": built.alias_local,
+        "content": built.content,
+        "image_id": built.image_id,
+        "platform": made.facts.platform,
+        "size": made.facts.size,
+    }
+
+
+def _moved(layers_sent: int, layers_there: int, bytes_sent: int) -> str:
+    if not layers_sent:
+        return "nothing was sent: the registry had it"
+    return f"{layers_sent} layers sent ({size(bytes_sent)}), {layers_there} were there"
+
+
+def _name(bench: Workbench) -> str:
+    return bench.image.name if bench.image else str(bench.reference)
+
+
+def _again(bench: Workbench) -> str:
+    """Return what the next command needs to mean the same image."""
+    return (f" {bench.asked.image}" if bench.asked.image else "") + bench.asked.flags
+
+
+def _steps(results: Sequence[StepResult]) -> list[dict[str, Any]]:
+    return [{**asdict(result), "seconds": round(result.seconds, 3)} for result in results]
