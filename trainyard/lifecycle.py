@@ -65,7 +65,8 @@ def find(
     source = paths.cluster_file(asked, environ, directory=directory)
     loaded = load_cluster(source, overrides=overrides, backend=backend)
     flag = f" -f {asked}" if asked else ""
-    return Cluster(loaded, Tools(paths.cluster_state(loaded.spec.name, environ), environ, source=source, flag=flag))
+    state = paths.cluster_state(loaded.spec.name, environ)
+    return Cluster(loaded, Tools(state, environ, source=source, flag=flag, directory=directory))
 
 
 def up(cluster: Cluster, progress: Progress, *, recreate: bool = False) -> list[StepResult]:

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import cast
 
-from trainyard.backends import existing, local
 from trainyard.backends.contract import Backend
 
-BACKENDS: Mapping[str, Backend] = {
-    "local": local,
-    "existing": existing,
+_MODULES = {
+    "local": "trainyard.backends.local",
+    "compose": "trainyard.backends.compose",
+    "existing": "trainyard.backends.existing",
 }
+
+
+class _Backends(Mapping[str, Backend]):
+    """The table, with each module imported when it is asked for: who uses one does not pay for Docker's client."""
+
+    def __getitem__(self, name: str) -> Backend:
+        return cast(Backend, import_module(_MODULES[name]))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_MODULES)
+
+    def __len__(self) -> int:
+        return len(_MODULES)
+
+
+BACKENDS: Mapping[str, Backend] = _Backends()

@@ -19,7 +19,8 @@ NodeState = Literal["up", "starting", "down", "surplus"]
 class Tools:
     """What a backend needs besides the cluster file: where it may keep things, and what was asked for.
 
-    `flag` is how the caller named the file: "" or " -f lab", for the commands that a hint names.
+    `flag` is how the caller named the file: "" or " -f lab", for the commands that a hint names; `directory` is where
+    the user's own images/ are looked for.
     """
 
     state: Path
@@ -27,6 +28,7 @@ class Tools:
     source: Path | None = None
     recreate: bool = False
     flag: str = ""
+    directory: Path = Path()
 
 
 @dataclass(frozen=True)

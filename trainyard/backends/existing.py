@@ -6,21 +6,19 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from trainyard.backends import ray_logs
+from trainyard.backends.answering import ANSWER_SECONDS
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools
 from trainyard.endpoint import Endpoint
 from trainyard.errors import PrerequisiteError, RequestError
-from trainyard.seams.ray_api import FileMissingError, RayApi, UnreachableError
+from trainyard.seams.ray_api import RayApi, UnreachableError
 from trainyard.seams.ray_types import Node
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
 
-ANSWER_SECONDS = 10.0
 # The cluster may be starting; whoever runs it knows how long that takes.
 DEADLINE_SECONDS = 15.0
-FIRST_LINES = 20
-TAIL_LINES = 500
 POLL_SECONDS = 2.0
-LOG_FILES = ("raylet.out", "raylet.err", "gcs_server.out", "gcs_server.err", "dashboard.log")
 
 
 def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
@@ -74,32 +72,14 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
 
 
 def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
-    """Return the ends of the nodes' log files, as Ray serves them; with `follow`, then what is added.
-
-    They are asked for again and again: a stream that is left open on a quiet file wears Ray's dashboard out.
-    """
+    """Return the ends of the nodes' log files, as Ray serves them; with `follow`, then what is added."""
     endpoint = connect(spec, tools)
-    before: dict[tuple[str, str], list[str]] = {}
-    with RayApi(endpoint.address, endpoint.token, answer_seconds=ANSWER_SECONDS) as ray:
-        while True:
-            for node, name in [(node, name) for node in ray.nodes() if node.alive for name in LOG_FILES]:
-                key = (node.node_id, name)
-                now = _tail(ray, node, name)
-                fresh = added(before[key], now) if key in before else now[-FIRST_LINES:]
-                yield from (LogLine(node.name, name, line) for line in fresh)
-                before[key] = now
-            if not follow:
-                return
-            time.sleep(POLL_SECONDS)
-
-
-def added(before: list[str], now: list[str]) -> list[str]:
-    """Return what was added, given the last lines of a file then and now: as little as both can mean."""
-    for start in range(len(before)):
-        known = before[start:]
-        if now[: len(known)] == known:
-            return now[len(known) :]
-    return now
+    files = ray_logs.Follower()
+    while True:
+        yield from files.fresh(endpoint.address, endpoint.token)
+        if not follow:
+            return
+        time.sleep(POLL_SECONDS)
 
 
 def _nothing() -> None:
@@ -127,14 +107,6 @@ def _nodes(endpoint: Endpoint) -> list[Node]:
 def _node_status(node: Node) -> NodeStatus:
     group = "head" if node.is_head else node.group or "worker"
     return NodeStatus(node.name, group, node.ip, "up", int(node.cpus), int(node.gpus))
-
-
-def _tail(ray: RayApi, node: Node, name: str) -> list[str]:
-    try:
-        with ray.file(node.node_id, name, last_lines=TAIL_LINES, silence=ANSWER_SECONDS) as chunks:
-            return b"".join(chunks).decode(errors="replace").splitlines()
-    except FileMissingError:  # not every node has every file
-        return []
 
 
 def _with_scheme(address: str) -> str:

@@ -5,8 +5,10 @@ Whoever makes a container labels it; nothing about it is kept anywhere else, so 
 
 from __future__ import annotations
 
+import calendar
 import io
 import tarfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,7 +37,8 @@ class Container:
 
     `state` is the engine's word: created, running, restarting, exited, paused, removing or dead. `health` is the health
     check's: starting, healthy or unhealthy, None without a check. `image` is the reference it was made with, `image_id`
-    what that was; `address` its own address in each network. `volumes` are the names of mounted volumes.
+    what that was; `address` its own address in each network. `volumes` are the names of mounted volumes;
+    `started` is when its program was last started, in the engine's time.
     """
 
     id: str
@@ -51,6 +54,7 @@ class Container:
     ports: tuple[Port, ...]
     networks: Mapping[str, str]
     volumes: tuple[str, ...]
+    started: str = ""
 
     @property
     def is_running(self) -> bool:
@@ -158,6 +162,17 @@ def put_files(engine: Engine, name: str, files: Mapping[str, NewFile]) -> None:
         engine.api.put_archive(name, "/", packed.getvalue())
 
 
+def open_directory(engine: Engine, name: str, path: str) -> None:
+    """Let everybody in a container write to a directory, also one of a volume; the container need not run."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        member = tarfile.TarInfo(path.strip("/") + "/")
+        member.type, member.mode = tarfile.DIRTYPE, 0o1777
+        archive.addfile(member)
+    with refusals(f"open {path} of the container {name}"):
+        engine.api.put_archive(name, "/", packed.getvalue())
+
+
 def read_file(engine: Engine, name: str, path: str) -> bytes | None:
     """Return the content of a container's file, or None if there is no such file or container."""
     with refusals(f"read {path} of the container {name}"), suppress(NotFound):
@@ -172,6 +187,21 @@ def tail(engine: Engine, name: str, *, lines: int = 20) -> tuple[str, ...]:
     """Return the last lines that a container printed; none if it is gone."""
     with refusals(f"show what the container {name} printed"), suppress(NotFound):
         return tuple(engine.api.logs(name, tail=lines).decode(errors="replace").splitlines())
+    return ()
+
+
+def stamped(
+    engine: Engine, name: str, *, since: str | None = None, lines: int | None = None
+) -> tuple[tuple[str, str], ...]:
+    """Return the last lines that a container printed, or those since a stamp, each with the engine's stamp.
+
+    Stamps sort as text. The line that `since` belongs to comes again: Docker counts in whole seconds.
+    """
+    options: dict[str, Any] = {"since": _seconds(since)} if since else {}
+    with refusals(f"show what the container {name} printed"), suppress(NotFound):
+        printed = engine.api.logs(name, timestamps=True, tail="all" if lines is None else lines, **options)
+        rows = (line.partition(" ") for line in printed.decode(errors="replace").splitlines())
+        return tuple((stamp, text) for stamp, _, text in rows)
     return ()
 
 
@@ -195,6 +225,10 @@ def execute(engine: Engine, name: str, command: Sequence[str], *, user: str = ""
     return int(code), bytes(output).decode(errors="replace")
 
 
+def _seconds(stamp: str) -> int:
+    return calendar.timegm(time.strptime(stamp[:19], "%Y-%m-%dT%H:%M:%S"))
+
+
 def _container(described: Mapping[str, Any]) -> Container:
     """Read the engine's description (Engine API, GET /containers/{id}/json)."""
     state, config, network = described["State"], described["Config"], described["NetworkSettings"]
@@ -212,6 +246,7 @@ def _container(described: Mapping[str, Any]) -> Container:
         ports=tuple(_ports(network.get("Ports") or {})),
         networks={name: one["IPAddress"] for name, one in (network.get("Networks") or {}).items()},
         volumes=tuple(one["Name"] for one in described.get("Mounts") or () if one["Type"] == "volume"),
+        started=state.get("StartedAt") or "",
     )
 
 

@@ -61,7 +61,19 @@ class Engine:
 
 @contextmanager
 def engine(environ: Mapping[str, str], *, address: str | None = None) -> Iterator[Engine]:
-    """Connect to the engine that a file names, or to the one that `docker` would use.
+    """Connect to the engine that a file names, or to the one that `docker` would use, for as long as it is needed.
+
+    Raises PrerequisiteError when no engine answers there.
+    """
+    connected = connect(environ, address=address)
+    try:
+        yield connected
+    finally:
+        connected.api.close()
+
+
+def connect(environ: Mapping[str, str], *, address: str | None = None) -> Engine:
+    """Connect to an engine for as long as this process lives: for steps, which run when whoever made them is gone.
 
     Raises PrerequisiteError when no engine answers there.
     """
@@ -71,10 +83,7 @@ def engine(environ: Mapping[str, str], *, address: str | None = None) -> Iterato
         api = docker.APIClient(base_url=where, version="auto", timeout=ANSWER_SECONDS, use_ssh_client=True)
     except (DockerException, requests.RequestException, OSError) as error:
         raise unreachable(where, error) from error
-    try:
-        yield Engine(where, api, environ)
-    finally:
-        api.close()
+    return Engine(where, api, environ)
 
 
 def found_address(environ: Mapping[str, str]) -> str:

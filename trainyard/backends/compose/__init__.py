@@ -1,0 +1,107 @@
+"""Head and workers as containers of one Docker host, here or reached by SSH; the dashboard on loopback only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from trainyard import versions
+from trainyard.backends import private_files
+from trainyard.backends.answering import cluster_state, node_state
+from trainyard.backends.compose import found, host, labels, view
+from trainyard.backends.compose import logs as log_lines
+from trainyard.backends.compose.down import down_steps
+from trainyard.backends.compose.up import up_steps
+from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools
+from trainyard.endpoint import Endpoint, ExpectedNode
+from trainyard.errors import NotReadyError, PrerequisiteError
+from trainyard.seams.docker_containers import Container
+from trainyard.seams.docker_engine import Engine
+from trainyard.spec.cluster import ClusterSpec, NodeSpec
+
+__all__ = ["connect", "down_steps", "logs", "status", "up_steps"]
+
+
+def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
+    """Ask every node that the file names, or that has a container, how it is."""
+    try:
+        engine = host.connect(spec, tools)
+    except PrerequisiteError as error:
+        if host.read_record(tools) is not None:
+            raise
+        # Nothing was ever made from here: `cluster.list` must not fail where there is no Docker.
+        nothing = tuple(NodeStatus(one.name, one.group, "", "down", one.cpus, one.gpus) for one in spec.nodes())
+        return ClusterStatus(spec.name, "compose", "down", nothing, seen=str(error))
+    containers = found.nodes(engine, spec.name)
+    token = _token(tools)
+    answering, seen = view.answer(engine, containers, token) if containers else (frozenset[str](), "")
+    nodes = _statuses(spec, engine, containers, answering)
+    return ClusterStatus(
+        name=spec.name,
+        backend="compose",
+        state=cluster_state(node.state for node in nodes),
+        nodes=nodes,
+        address=view.address(engine, containers),
+        token_file=host.token_file(tools) if token else None,
+        simulated_gpus=_simulated(containers),
+        seen="; ".join([*([seen] if seen else []), *(f"{node.name}: {node.seen}" for node in nodes if node.seen)]),
+    )
+
+
+def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
+    """Return the way in; over SSH, a tunnel that ends with this process. Raises NotReadyError if there is none."""
+    engine = host.connect(spec, tools)
+    containers = found.nodes(engine, spec.name)
+    address = view.address(engine, containers)
+    if address is None:
+        raise NotReadyError(f"cluster {spec.name} is not up", hint=f"Make it: invoke cluster.up{tools.flag}")
+    return Endpoint(
+        cluster=spec.name,
+        address=address,
+        token=_token(tools),
+        simulated_gpus=_simulated(containers),
+        expected=tuple(_expected(name, one) for name, one in containers.items()),
+        ray_version=versions.RAY,
+        image=containers["head"].labels.get(labels.IMAGE),
+    )
+
+
+def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
+    """Return what the containers print and Ray's own log files say, from their ends on."""
+    engine = host.connect(spec, tools)
+    if not found.nodes(engine, spec.name):
+        raise NotReadyError(f"cluster {spec.name} is not up", hint=f"Make it: invoke cluster.up{tools.flag}")
+    return log_lines.lines(engine, spec.name, _token(tools), follow=follow)
+
+
+def _statuses(
+    spec: ClusterSpec, engine: Engine, containers: Mapping[str, Container], answering: frozenset[str]
+) -> tuple[NodeStatus, ...]:
+    wanted = {node.name: node for node in spec.nodes()}
+    names = [*wanted, *(name for name in containers if name not in wanted)]
+    return tuple(_status(name, engine, wanted.get(name), containers.get(name), name in answering) for name in names)
+
+
+def _status(
+    name: str, engine: Engine, wanted: NodeSpec | None, container: Container | None, answers: bool
+) -> NodeStatus:
+    runs = container is not None and container.state in found.RUNNING
+    state = node_state(runs=runs, answers=answers, wanted=wanted is not None)
+    made = _expected(name, container) if container else None
+    is_ = made or wanted
+    group, cpus, gpus = (is_.group, is_.cpus, is_.gpus) if is_ else ("", None, 0)
+    why = view.seen(container, answers=answers) if container and state != "up" else ""
+    return NodeStatus(name, group, view.LOOPBACK if engine.is_here else engine.host, state, cpus, gpus, seen=why)
+
+
+def _expected(name: str, container: Container) -> ExpectedNode:
+    """Return what a container was made to be."""
+    written = container.labels
+    return ExpectedNode(name, written[labels.GROUP], int(written[labels.CPUS]), int(written[labels.GPUS]))
+
+
+def _simulated(containers: Mapping[str, Container]) -> bool:
+    return any(one.labels.get(labels.SIMULATED) == "true" for one in containers.values())
+
+
+def _token(tools: Tools) -> str | None:
+    return private_files.read_token(host.token_file(tools))

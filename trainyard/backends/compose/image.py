@@ -1,0 +1,67 @@
+"""The image of a cluster: which one exactly, and how it comes to the Docker host."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from trainyard.backends.contract import Tools
+from trainyard.images.pinned import PinnedImage, pinned
+from trainyard.seams import docker_engine, docker_images
+from trainyard.seams.docker_engine import Engine
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.steps import YES, Answer, Step, no
+
+# Isaac Sim's image is 20 GB: an hour at 50 Mbit/s.
+PULL_SECONDS = 2 * 3600.0
+Tell = Callable[[str], None]
+
+
+def pinned_for(spec: ClusterSpec, tools: Tools, engine: Engine) -> PinnedImage:
+    """Return the exact image that the file means now."""
+    return pinned(spec, tools.environ, engine, directory=tools.directory, flag=tools.flag)
+
+
+def step(engine: Engine, image: PinnedImage) -> Step:
+    """Return the step after which the Docker host has the image; it is pulled in the background, and says how far."""
+    pulling = _Pulling(lambda tell: _pull(engine, image, tell))
+
+    def done() -> Answer:
+        pulling.check()
+        return YES if docker_images.inspect(engine, image.reference) else no(pulling.seen or "it is not there")
+
+    return Step(f"Pull the image {image.name}", done=done, do=pulling.start, deadline=PULL_SECONDS, every=0.5)
+
+
+def _pull(engine: Engine, image: PinnedImage, tell: Tell) -> None:
+    auth = image.login.for_engine(docker_images.registry_of(image.reference)) if image.login else None
+    # A connection of its own: the step goes on asking through the other one.
+    with docker_engine.engine(engine.environ, address=engine.address) as own:
+        docker_images.pull(own, image.reference, auth=auth, on_progress=tell)
+
+
+class _Pulling:
+    """One pull, and the error that ended it."""
+
+    def __init__(self, pull: Callable[[Tell], None]) -> None:
+        self.seen = ""
+        self._pull = pull
+        self._error: BaseException | None = None
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def check(self) -> None:
+        """Raise what the pull raised."""
+        if self._error:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            self._pull(self._saw)
+        except BaseException as error:
+            # Handed to whoever waits for the image.
+            self._error = error
+
+    def _saw(self, text: str) -> None:
+        self.seen = text

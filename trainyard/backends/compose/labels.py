@@ -1,0 +1,55 @@
+"""How everything of a cluster is called and labelled on its Docker host: that is how it is found again."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+CLUSTER = "io.trainyard.cluster"
+OWNER = "io.trainyard.owner"
+NODE = "io.trainyard.node"
+GROUP = "io.trainyard.group"
+CPUS = "io.trainyard.cpus"
+GPUS = "io.trainyard.gpus"
+SIMULATED = "io.trainyard.simulated-gpus"
+IMAGE = "io.trainyard.image"
+TOKEN = "io.trainyard.token"  # noqa: S105 (a label's name; its value is a fingerprint)
+PLAN = "io.trainyard.plan"
+HELPER = "io.trainyard.helper"
+
+
+def of_cluster(name: str) -> str:
+    """Return the label of everything that belongs to a cluster, to search by."""
+    return f"{CLUSTER}={name}"
+
+
+def common(name: str, owner: str) -> dict[str, str]:
+    """Return the labels of everything that belongs to a cluster."""
+    return {CLUSTER: name, OWNER: owner}
+
+
+def owner(state: Path) -> str:
+    """Return who we are, for others on the same Docker host: user, host, and where we keep clusters."""
+    return f"{getpass.getuser()}@{socket.gethostname()}:{state.parent.absolute()}"
+
+
+def owner_of(labels: Mapping[str, str]) -> str:
+    """Return who made something."""
+    return labels.get(OWNER, "somebody unknown")
+
+
+def project(name: str) -> str:
+    """Return the name of the cluster's Compose project, and of its network."""
+    return f"trainyard-{name}"
+
+
+def container(name: str, node: str) -> str:
+    """Return the name of a node's container."""
+    return f"{project(name)}-{node}"
+
+
+def outputs(name: str) -> str:
+    """Return the name of the volume that the nodes share."""
+    return f"{project(name)}-outputs"

@@ -1,0 +1,72 @@
+"""A template and values become a document: every value quoted, nothing left open, parsed before anybody uses it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jinja2 import Environment, StrictUndefined
+
+# YAML reads these as line ends, or not at all, unless they are escaped; json.dumps leaves them as they are.
+_ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+Change = Callable[[str], str]
+
+
+def render(template: str, values: Mapping[str, Any], *, change: Change = str) -> str:
+    """Return the template with its values; each is written as JSON, which YAML reads as the very same value.
+
+    `change` is applied to every string within them. A name without a value raises jinja2.UndefinedError.
+    """
+    environment = Environment(
+        undefined=StrictUndefined,
+        finalize=lambda value: quoted(value, change=change),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 (this is YAML; quoting is what finalize does)
+    )
+    return environment.from_string(template).render(**values)
+
+
+def parse(document: str) -> dict[str, Any]:
+    """Return what a rendered document says. Raises ValueError if it is not one YAML mapping: a bug of its template."""
+    try:
+        found = yaml.safe_load(document)
+    except yaml.YAMLError as error:
+        raise ValueError(f"the template made no YAML: {error}") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"the template made {type(found).__name__}, not a mapping")
+    return found
+
+
+def quoted(value: object, *, change: Change = str) -> str:
+    """Return a value as JSON on one line."""
+    text = json.dumps(_changed(value, change), ensure_ascii=False, sort_keys=True)
+    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def dollars_doubled(text: str) -> str:
+    """Return a text that Docker Compose leaves alone: to it, `$NAME` is a variable and `$$` a dollar sign."""
+    return text.replace("$", "$$")
+
+
+def template(directory: Path, name: str) -> str:
+    """Return the text of a template that we ship."""
+    return (directory / name).read_text(encoding="utf-8")
+
+
+def _changed(value: Any, change: Change) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {str(key): _changed(one, change) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_changed(one, change) for one in value]
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    # An undefined name says so here; anything else does not belong into a document.
+    raise TypeError(f"cannot be written into a document: {value}")
