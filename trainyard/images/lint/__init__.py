@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from trainyard.errors import PrerequisiteError
 from trainyard.images.lint import content_checks, ray_checks, secrets, start_checks
-from trainyard.images.lint.known import Known, known
-from trainyard.images.lint.probe import Probed, probe, questions
+from trainyard.images.lint.known import Known, earlier
+from trainyard.images.lint.probe import Probed, ask, questions
 from trainyard.images.lint.report import Finding, LintReport
 from trainyard.images.lint.seen import Seen
 from trainyard.images.types import Image
@@ -99,7 +99,7 @@ def _look(
     on_progress: Callable[[str], None] | None,
 ) -> tuple[Seen, bool]:
     """Find out everything; say whether all of it was known before."""
-    before = known(engine.environ)
+    before = earlier(engine.environ)
     lint = image.file.lint if image else LintSection()
     probed, was_probed = _probed(facts, questions(lint), engine, before, on_progress)
     found, unread, was_read = _secrets(facts, engine, before, on_progress)
@@ -120,7 +120,7 @@ def _probed(
         return probed, True
     if on_progress:
         on_progress("asking the image about itself")
-    probed = probe(engine, facts, asked)
+    probed = ask(engine, facts, asked)
     before.keep_probed(facts.id, asked, probed)
     return probed, False
 

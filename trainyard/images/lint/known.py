@@ -63,7 +63,7 @@ class Known:
             Path(name).replace(self.directory / f"{key}.json")
 
 
-def known(environ: Mapping[str, str]) -> Known:
+def earlier(environ: Mapping[str, str]) -> Known:
     """Return what this user's earlier lints found."""
     return Known(paths.cache_home(environ) / "lint")
 

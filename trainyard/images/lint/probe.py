@@ -80,7 +80,7 @@ def script() -> str:
     return Path(__file__).with_name("probe.sh").read_text(encoding="utf-8")
 
 
-def probe(engine: Engine, image: ImageFacts, asked: Sequence[str]) -> Probed:
+def ask(engine: Engine, image: ImageFacts, asked: Sequence[str]) -> Probed:
     """Run the probe as clusters run nodes: as the image's user, through the image's entry point.
 
     Raises NotReadyError when it does not end in time, OutsideError when the engine cannot run it at all.

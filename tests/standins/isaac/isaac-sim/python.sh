@@ -1,0 +1,6 @@
+#!/bin/bash
+# Like Isaac Sim's: sets up the environment without which its modules cannot be imported, then runs its Python.
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+export CARB_APP_PATH="$here/kit" ISAAC_PATH="$here" EXP_PATH="$here/apps"
+export PYTHONPATH="$PYTHONPATH:$here/exts/omni.isaac.ml_archive/pip_prebundle"
+"$here/kit/python/bin/python3" "$@" || { code=$?; echo "There was an error running python"; exit $code; }

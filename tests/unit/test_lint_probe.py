@@ -1,0 +1,97 @@
+"""What is asked of an image, and what its answers mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trainyard.images.lint import probe
+from trainyard.images.lint.known import Known
+from trainyard.images.lint.probe import Ended
+from trainyard.spec.lint import LintSection
+
+ASKED = ("path:/opt/a b", "import:optuna", "run:schola-train --help")
+OUTPUT = """
+=== a banner of the entry point ===
+trainyard: begin
+trainyard: uid 1000
+trainyard: bash
+trainyard: ray.ended 0 ray, version 2.60.0
+trainyard: 0 0
+trainyard: 1 1 ModuleNotFoundError: \x1b[31mNo module\x1b[0m named 'optuna'
+trainyard: 7 0
+trainyard: end
+"""
+
+
+def test_everything_that_an_image_file_asks_is_one_question_each() -> None:
+    lint = LintSection(
+        python="/opt/python",
+        must_have=("/opt/unreal",),
+        programs=("ray",),
+        imports=("optuna",),
+        entry_point="schola.launch:main",
+        runs=(("schola-train", "--name", "two words"),),
+    )
+    assert probe.questions(lint) == (
+        "python:/opt/python",
+        "path:/opt/unreal",
+        "program:ray",
+        "import:optuna",
+        "entry:schola.launch:main",
+        "run:schola-train --name 'two words'",
+    )
+
+
+def test_answers_are_read_among_what_the_entry_point_prints() -> None:
+    probed = probe.parse(OUTPUT, ASKED, came_through=True)
+    assert (probed.began, probed.came_through) == (True, True)
+    assert (probed.text("uid"), probed.text("bash"), probed.text("never said")) == ("1000", "", "")
+    assert probed.ended("ray.ended") == Ended(0, "ray, version 2.60.0")
+    assert probed.answer("path:/opt/a b") == Ended(0, "")
+    assert probed.answer("import:optuna") == Ended(1, "ModuleNotFoundError: No module named 'optuna'")
+    assert probed.answer("run:schola-train --help") is None
+
+
+def test_an_output_without_answers_did_not_come_through() -> None:
+    probed = probe.parse("usage: train.py [-h]\n", ASKED, came_through=True)
+    assert (probed.began, probed.came_through, probed.said) == (False, False, {})
+
+
+def test_the_script_fits_into_one_argument() -> None:
+    # MAX_ARG_STRLEN of Linux is 128 KiB.
+    assert len(probe.script().encode()) < 100_000
+
+
+def test_what_an_image_said_is_known_when_it_is_asked_the_same(tmp_path: Path) -> None:
+    known = Known(tmp_path / "lint")
+    probed = probe.parse(OUTPUT, ASKED, came_through=True)
+    known.keep_probed("sha256:1", ASKED, probed)
+    assert known.probed("sha256:1", ASKED) == probed
+    assert known.probed("sha256:1", ASKED[:1]) is None
+    assert known.probed("sha256:2", ASKED) is None
+
+
+def test_what_a_layer_holds_is_known(tmp_path: Path) -> None:
+    known = Known(tmp_path)
+    known.keep_secrets("sha256:a", [("root/.netrc", "a login")])
+    known.keep_secrets("sha256:b", [])
+    assert known.secrets("sha256:a") == (("root/.netrc", "a login"),)
+    assert known.secrets("sha256:b") == ()
+    assert known.secrets("sha256:c") is None
+
+
+def test_what_was_kept_and_is_damaged_is_found_out_again(tmp_path: Path) -> None:
+    known = Known(tmp_path)
+    known.keep_secrets("sha256:a", [("root/.netrc", "a login")])
+    known.keep_probed("sha256:1", (), probe.parse(OUTPUT, ASKED, came_through=True))
+    for text in ("", "[]", "{}", '{"secrets": [1]}', '{"began": true}'):
+        for file in tmp_path.iterdir():
+            file.write_text(text)
+        assert (known.secrets("sha256:a"), known.probed("sha256:1", ())) == (None, None)
+
+
+def test_a_directory_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    known = Known(tmp_path / "file" / "lint")
+    known.keep_secrets("sha256:a", [])
+    assert known.secrets("sha256:a") is None
