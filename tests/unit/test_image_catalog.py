@@ -1,0 +1,106 @@
+"""Which images can be built, and what they are called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trainyard import paths, versions
+from trainyard.errors import RequestError
+from trainyard.images import catalog
+from trainyard.images.workbench import Asked, _settings
+from trainyard.spec import BuildSection
+
+
+def write(directory: Path, text: str = "base: debian:12\n") -> Path:
+    directory.mkdir(parents=True)
+    (directory / "image.yaml").write_text(text)
+    return directory
+
+
+def test_an_image_of_the_user_wins_over_ours(tmp_path: Path) -> None:
+    assert catalog.find("ray-cpu", directory=tmp_path).directory == paths.shipped("images") / "ray-cpu"
+    own = write(tmp_path / "images" / "ray-cpu")
+    assert catalog.find("ray-cpu", directory=tmp_path).directory == own
+    assert catalog.find("images/ray-cpu/", directory=tmp_path).directory == own
+
+
+def test_a_path_is_an_image_too(tmp_path: Path) -> None:
+    own = write(tmp_path / "elsewhere" / "robots")
+    image = catalog.find("elsewhere/robots", directory=tmp_path)
+    assert (image.name, image.directory) == ("robots", own)
+    assert (image.repository, image.alias) == ("trainyard/robots", f"ray-{versions.RAY}")
+
+
+def test_the_base_can_be_replaced(tmp_path: Path) -> None:
+    write(tmp_path / "images" / "mine", "base: rayproject/ray:{ray}-py310\n")
+    assert catalog.find("mine", directory=tmp_path).base == f"rayproject/ray:{versions.RAY}-py310"
+    assert catalog.find("mine", directory=tmp_path, base="mirror:5000/ray").base == "mirror:5000/ray"
+
+
+def test_arguments_are_the_files_and_ours(tmp_path: Path) -> None:
+    write(tmp_path / "images" / "mine", 'base: debian:12\narguments: {WHEEL: "ray-{ray}.whl"}\n')
+    assert catalog.arguments(catalog.find("mine", directory=tmp_path)) == {
+        "BASE": "debian:12",
+        "RAY_VERSION": versions.RAY,
+        "WHEEL": f"ray-{versions.RAY}.whl",
+    }
+
+
+def test_an_unknown_image_says_which_there_are(tmp_path: Path) -> None:
+    with pytest.raises(RequestError) as raised:
+        catalog.find("scola", directory=tmp_path)
+    assert str(raised.value) == (
+        "no such image: scola\n"
+        "  - IMAGE: 'scola' is neither a directory with an image.yaml nor one of: isaac-ray, ray-cpu, schola; "
+        "did you mean 'schola'?"
+    )
+
+
+def test_a_directory_whose_name_no_registry_takes_is_refused(tmp_path: Path) -> None:
+    own = write(tmp_path / "images" / "ScholaExamples")
+    with pytest.raises(RequestError) as raised:
+        catalog.find("ScholaExamples", directory=tmp_path)
+    assert str(raised.value) == (
+        "no image can be called ScholaExamples\n"
+        f"  - {own}: 'ScholaExamples' cannot be the name of an image: lower-case letters, digits, '.', '_' and '-'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "is_reference"),
+    [
+        ("schola", False),
+        ("rayproject/ray:2.60.0", True),
+        ("ubuntu:24.04", True),
+        ("r:5000/a@sha256:" + "0" * 64, True),
+        ("images/mine", False),
+    ],
+)
+def test_a_name_is_told_from_a_reference(tmp_path: Path, text: str, is_reference: bool) -> None:
+    write(tmp_path / "images" / "mine")
+    assert catalog.is_reference(text, directory=tmp_path) is is_reference
+
+
+def test_flags_are_repeated_for_the_next_command() -> None:
+    asked = Asked("mine", "lab", ("build.network=host", "env.A=b c"), "debian:12", "linux/arm64")
+    assert asked.flags == (" -f lab --base debian:12 --platform linux/arm64 --set build.network=host --set 'env.A=b c'")
+    assert Asked().flags == ""
+
+
+def test_flags_win_over_the_file() -> None:
+    written = BuildSection(base="debian:11", network="host")
+    assert _settings(written, Asked(base="debian:12")) == BuildSection(base="debian:12", network="host")
+    assert _settings(written, Asked()) == written
+
+
+def test_wrong_flags_are_named_all_at_once() -> None:
+    with pytest.raises(RequestError) as raised:
+        _settings(BuildSection(), Asked(base="Debian:12", platform="arm64"))
+    assert str(raised.value) == (
+        "the request is wrong\n"
+        "  - --base: must be a directory of images/ or an image reference such as registry:5000/team/schola:1.2 "
+        "(lower case), got 'Debian:12'\n"
+        "  - --platform: must be the platform of Linux nodes, such as linux/amd64 or linux/arm64, got 'arm64'"
+    )

@@ -1,0 +1,155 @@
+"""The hash of an image, and the stream that its builder gets."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from trainyard import versions
+from trainyard.errors import RequestError
+from trainyard.images import catalog, content, context
+from trainyard.images.types import Image
+
+BASE_ID = "sha256:" + "a" * 64
+
+
+def write_image(directory: Path, *, file: str = "base: debian:12\n") -> Path:
+    image = directory / "images" / "mine"
+    (image / "files").mkdir(parents=True)
+    (image / "image.yaml").write_text(file)
+    (image / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\nCOPY files/ /\n")
+    (image / "files" / "run.sh").write_text("#!/bin/sh\n")
+    (image / "README.md").write_text("about\n")
+    (image / ".dockerignore").write_text("# what is not content\nREADME.md\n**/__pycache__\n")
+    return image
+
+
+def found(directory: Path) -> Image:
+    return catalog.find("mine", directory=directory)
+
+
+def hashed(directory: Path, *, base_id: str | None = BASE_ID, platform: str | None = None) -> str:
+    return content.content_hash(found(directory), base_id=base_id, platform=platform)
+
+
+def streamed(image: Image) -> bytes:
+    target = io.BytesIO()
+    context.write(image, "FROM debian:12\n", target)
+    return target.getvalue()
+
+
+def archived(image: Image) -> dict[str, tuple[str, int]]:
+    with tarfile.open(fileobj=io.BytesIO(streamed(image))) as archive:
+        return {entry.name: (entry.linkname, entry.mode) for entry in archive}
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "a file": lambda image: (image / "files" / "run.sh").write_text("#!/bin/bash\n"),
+    "one more file": lambda image: (image / "files" / "more").write_text(""),
+    "an empty directory": lambda image: (image / "files" / "empty").mkdir(),
+    "a file that can be executed now": lambda image: (image / "files" / "run.sh").chmod(0o755),
+    "a link": lambda image: (image / "files" / "link").symlink_to("run.sh"),
+    "the Dockerfile": lambda image: (image / "Dockerfile").write_text("FROM scratch\n"),
+    "an argument": lambda image: (image / "image.yaml").write_text("base: debian:12\narguments: {A: b}\n"),
+}
+NO_CHANGES: dict[str, Callable[[Path], object]] = {
+    "a file that is ignored": lambda image: (image / "README.md").write_text("more about\n"),
+    "an ignored directory": lambda image: (image / "files" / "__pycache__").mkdir(),
+    "what lint must find": lambda image: (image / "image.yaml").write_text("base: debian:12\nuser: root\n"),
+    "another umask": lambda image: (image / "files" / "run.sh").chmod(0o600),
+    "the same content, written again": lambda image: (image / "files" / "run.sh").write_text("#!/bin/sh\n"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_makes_another_image(tmp_path: Path, change: str) -> None:
+    image = write_image(tmp_path)
+    before = hashed(tmp_path)
+    CHANGES[change](image)
+    assert hashed(tmp_path) != before
+
+
+@pytest.mark.parametrize("change", NO_CHANGES)
+def test_what_needs_no_new_image(tmp_path: Path, change: str) -> None:
+    image = write_image(tmp_path)
+    before, stream = hashed(tmp_path), streamed(found(tmp_path))
+    NO_CHANGES[change](image)
+    assert hashed(tmp_path) == before
+    assert streamed(found(tmp_path)) == stream
+
+
+def test_a_tag_is_twelve_hexadecimal_digits(tmp_path: Path) -> None:
+    write_image(tmp_path)
+    assert len(hashed(tmp_path)) == 12
+    int(hashed(tmp_path), 16)
+
+
+def test_a_base_whose_tag_moved_makes_another_image(tmp_path: Path) -> None:
+    write_image(tmp_path)
+    tags = {hashed(tmp_path), hashed(tmp_path, base_id="sha256:" + "b" * 64), hashed(tmp_path, base_id=None)}
+    assert len(tags) == 3
+
+
+def test_another_platform_makes_another_image(tmp_path: Path) -> None:
+    write_image(tmp_path)
+    assert hashed(tmp_path) != hashed(tmp_path, platform="linux/arm64")
+
+
+def test_another_ray_makes_another_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_image(tmp_path)
+    before = hashed(tmp_path)
+    monkeypatch.setattr(versions, "RAY", "9.9.9")
+    assert hashed(tmp_path) != before
+
+
+def test_the_source_is_known_without_the_base(tmp_path: Path) -> None:
+    write_image(tmp_path)
+    source = content.source_hash(found(tmp_path))
+    assert hashed(tmp_path) == content.tag(source, base=BASE_ID)
+
+
+def test_the_stream_has_every_file_with_modes_that_git_knows(tmp_path: Path) -> None:
+    image = write_image(tmp_path)
+    (image / "files" / "run.sh").chmod(0o700)
+    (image / "files" / "link").symlink_to("run.sh")
+    assert archived(found(tmp_path)) == {
+        "Dockerfile": ("", 0o644),
+        "files": ("", 0o755),
+        "files/link": ("run.sh", 0o777),
+        "files/run.sh": ("", 0o755),
+    }
+
+
+def test_what_lies_elsewhere_is_content_too(tmp_path: Path) -> None:
+    write_image(tmp_path, file="base: debian:12\ncontents: {unreal: ../../build, one.txt: ../../one.txt}\n")
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build" / "Game.sh").write_text("")
+    (tmp_path / "one.txt").write_text("")
+    before = hashed(tmp_path)
+    assert {"unreal", "unreal/Game.sh", "one.txt"} <= set(archived(found(tmp_path)))
+    (tmp_path / "build" / "Game.sh").write_text("changed")
+    assert hashed(tmp_path) != before
+
+
+def test_content_that_is_not_there_is_named(tmp_path: Path) -> None:
+    image = write_image(tmp_path, file="base: debian:12\ncontents: {unreal: ../../build}\n")
+    with pytest.raises(RequestError) as raised:
+        hashed(tmp_path)
+    assert str(raised.value) == (
+        "image mine lacks a part of its content\n"
+        f"  - {image}/image.yaml: contents.unreal: {tmp_path}/build does not exist"
+    )
+
+
+def test_a_second_name_of_a_file_is_a_file(tmp_path: Path) -> None:
+    image = write_image(tmp_path)
+    (image / "files" / "again.sh").hardlink_to(image / "files" / "run.sh")
+    with tarfile.open(fileobj=io.BytesIO(streamed(found(tmp_path)))) as archive:
+        again = archive.extractfile("files/run.sh")
+        assert again is not None
+        assert again.read() == b"#!/bin/sh\n"
+        assert not any(entry.islnk() for entry in archive)
