@@ -93,9 +93,17 @@ class SmokeError(TrainyardError):
 
 
 class LintError(TrainyardError):
-    """An image is not fit to be run; nothing was pushed."""
+    """An image is not fit to be run; nothing was pushed. Carries every problem at once."""
 
     exit_code = 5
+
+    def __init__(self, what: str, *, where: str, problems: tuple[Problem, ...]) -> None:
+        super().__init__(what, where=where)
+        self.problems = problems
+
+    def lines(self) -> list[str]:
+        """Return what is wrong, then one bullet a problem."""
+        return [*super().lines(), *(f"  - {problem}" for problem in self.problems)]
 
 
 class OutsideError(TrainyardError):

@@ -277,12 +277,21 @@ def test_a_legal_name_is_fine(reference: str) -> None:
     assert start_checks.reference(reference).ok
 
 
-def test_a_failed_lint_is_an_error_with_the_first_hint() -> None:
-    found = (Finding("bash", True, "/bin/bash"), Finding("wget", False, "there is no wget", "Install wget."))
+def test_a_failed_lint_is_an_error_with_every_problem() -> None:
+    found = (
+        Finding("bash", True, "/bin/bash"),
+        Finding("wget", False, "there is no wget", "Install wget."),
+        Finding("user", False, "runs as root", "Let it end with USER."),
+    )
     with pytest.raises(LintError) as raised:
         LintReport("trainyard/x:1", found, 1.0).check()
     assert str(raised.value) == (
-        "the image is not fit to be run: 1 of 2 checks failed\n  at trainyard/x:1: wget\n  -> Install wget."
+        "the image is not fit to be run: 2 of 3 checks failed\n"
+        "  at trainyard/x:1\n"
+        "  - wget: there is no wget\n"
+        "    -> Install wget.\n"
+        "  - user: runs as root\n"
+        "    -> Let it end with USER."
     )
     assert raised.value.exit_code == 5
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from trainyard.errors import LintError
+from trainyard.errors import LintError, Problem
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,9 @@ class LintReport:
     def check(self) -> None:
         """Raise LintError unless every check is ok."""
         if not self.ok:
-            first = self.failed[0]
             number = f"{len(self.failed)} of {len(self.findings)} checks failed"
-            raise LintError(
-                f"the image is not fit to be run: {number}",
-                where=f"{self.reference}: {', '.join(finding.check for finding in self.failed)}",
-                hint=first.hint or None,
-            )
+            problems = tuple(Problem(one.check, f"{one.detail}\n    -> {one.hint}") for one in self.failed)
+            raise LintError(f"the image is not fit to be run: {number}", where=self.reference, problems=problems)
 
 
 def ok(check: str, detail: str) -> Finding:
