@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Protocol
 
-from trainyard.seams.registry_api import RegistryApi
 from trainyard.seams.registry_manifest import Manifest
 from trainyard.seams.registry_refusals import DamagedError
 
@@ -41,7 +41,20 @@ class Content:
     size: int
 
 
-def look(api: RegistryApi) -> Content:
+class Asked(Protocol):
+    """What is asked of a registry: seams.registry_api.RegistryApi."""
+
+    def repositories(self) -> Iterator[str]:
+        """Yield every repository's name."""
+
+    def tags(self, name: str) -> tuple[str, ...]:
+        """Return a repository's tags."""
+
+    def manifest(self, name: str, reference: str) -> Manifest | None:
+        """Return what a tag or digest points to."""
+
+
+def look(api: Asked) -> Content:
     """Ask a registry for everything that it holds. Raises RegistryError."""
     blobs: dict[str, int] = {}
     found: list[Repository] = []
@@ -58,7 +71,7 @@ def look(api: RegistryApi) -> Content:
     return Content(tuple(found), sum(blobs.values()))
 
 
-def _look_at(api: RegistryApi, repository: str, tag: str) -> tuple[Tag, dict[str, int]]:
+def _look_at(api: Asked, repository: str, tag: str) -> tuple[Tag, dict[str, int]]:
     """Return a tag with every blob behind it, by digest; a damaged one does not keep the others from being shown."""
     try:
         manifest = api.manifest(repository, tag)
@@ -70,7 +83,7 @@ def _look_at(api: RegistryApi, repository: str, tag: str) -> tuple[Tag, dict[str
     return Tag(tag, manifest.digest, sum(parts.values())), parts
 
 
-def _parts(api: RegistryApi, repository: str, manifest: Manifest) -> Iterator[tuple[str, int]]:
+def _parts(api: Asked, repository: str, manifest: Manifest) -> Iterator[tuple[str, int]]:
     yield manifest.digest, len(manifest.content)
     for blob in (*((manifest.config,) if manifest.config else ()), *manifest.layers):
         yield blob.digest, blob.size

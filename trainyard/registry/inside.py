@@ -35,7 +35,10 @@ def files(*, server: KeyPair | None, ca: bytes | None, htpasswd: bytes | None) -
 
 
 def config(*, tls: bool, login: bool) -> bytes:
-    """Return the registry's configuration (distribution.github.io, "Configuring a registry"); JSON is YAML."""
+    """Return the registry's configuration (distribution.github.io, "Configuring a registry"); JSON is YAML.
+
+    What a push that broke has left is kept for a day: by default a week, on a disk that it may have filled.
+    """
     http: dict[str, object] = {
         "addr": f":{PORT}",
         # Signs the state of uploads that are under way.
@@ -48,7 +51,11 @@ def config(*, tls: bool, login: bool) -> bytes:
         "version": "0.1",
         "log": {"level": "info", "fields": {"service": "registry"}},
         # No cache of what is there: it goes on to promise layers that garbage collection has removed.
-        "storage": {"filesystem": {"rootdirectory": DATA}, "delete": {"enabled": True}},
+        "storage": {
+            "filesystem": {"rootdirectory": DATA},
+            "delete": {"enabled": True},
+            "maintenance": {"uploadpurging": {"enabled": True, "age": "24h", "interval": "1h", "dryrun": False}},
+        },
         "http": http,
         "health": {"storagedriver": {"enabled": True, "interval": "10s", "threshold": 3}},
     }

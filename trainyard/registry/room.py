@@ -73,18 +73,14 @@ def check_port(site: Site, address: str) -> None:
     raise PrerequisiteError(f"port {site.place.port} of {address} is taken by {holder.who}", hint=hint)
 
 
-def disk_warnings(site: Site, image: str) -> list[str]:
+def disk_warnings(free: int | None) -> list[str]:
     """Return what is worth a warning about the disk. Raises PrerequisiteError when it is as good as full."""
-    free = disk_free(site.engine, image)
-    if free is None:
-        return []
-    if free < DISK_NEEDED:
+    if free is not None and free < DISK_NEEDED:
         raise PrerequisiteError(
             f"too little disk for a registry: {formats.size(free)} free where Docker keeps its data",
-            where=str(site.engine.info().get("DockerRootDir") or ""),
             hint="Make room: docker system df, docker system prune",
         )
-    if free < DISK_WANTED:
+    if free is not None and free < DISK_WANTED:
         return [f"only {formats.size(free)} of disk are free where Docker keeps its data; training images are large"]
     return []
 

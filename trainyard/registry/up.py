@@ -62,7 +62,10 @@ def _room(site: Site) -> Answer:
     container = site.container
     if container is None or not container.is_running:
         room.check_port(site, address)
-    warnings = [*room.disk_warnings(site, site.registry.image), *room.address_warnings(site, address)]
+    warnings = [
+        *room.disk_warnings(room.disk_free(site.engine, site.registry.image)),
+        *room.address_warnings(site, address),
+    ]
     return Answer(True, "; ".join(warnings))
 
 

@@ -1,0 +1,133 @@
+"""What a registry holds, and how it is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import docker
+import pytest
+
+from trainyard.registry.content import Content, Repository, Tag, look
+from trainyard.registry.site import Site
+from trainyard.registry.status import RegistryStatus
+from trainyard.seams.docker_engine import Engine
+from trainyard.seams.registry_manifest import Blob, Manifest, PlatformManifest
+from trainyard.seams.registry_refusals import DamagedError
+from trainyard.spec.hosts import Registry
+from trainyard.tasks import registry_output
+
+BASE = Blob("sha256:base", 1000)
+
+
+def image(digest: str, *layers: Blob) -> Manifest:
+    return Manifest(digest, "", Blob(f"{digest}-config", 10), (BASE, *layers), (), b"12345")
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """A registry: repository -> tag or digest -> manifest."""
+
+    held: Mapping[str, Mapping[str, Manifest]]
+
+    def repositories(self) -> Iterator[str]:
+        yield from self.held
+
+    def tags(self, name: str) -> tuple[str, ...]:
+        return tuple(one for one in self.held[name] if not one.startswith("sha256:"))
+
+    def manifest(self, name: str, reference: str) -> Manifest | None:
+        if reference == "damaged":
+            raise DamagedError("what the registry holds is damaged")
+        return self.held[name].get(reference)
+
+
+def test_layers_that_are_shared_count_once() -> None:
+    first, second = image("sha256:1", Blob("sha256:a", 100)), image("sha256:2", Blob("sha256:b", 200))
+    held = {"ray": {"2": second, "1": first, "same-as-1": first}, "schola": {"1": first}}
+    assert look(Shelf(held)) == Content(
+        (
+            Repository(
+                "ray",
+                (Tag("1", "sha256:1", 1115), Tag("2", "sha256:2", 1215), Tag("same-as-1", "sha256:1", 1115)),
+                1330,
+            ),
+            Repository("schola", (Tag("1", "sha256:1", 1115),), 1115),
+        ),
+        1330,
+    )
+
+
+def test_an_image_for_several_platforms_counts_with_all_of_them() -> None:
+    platforms = (PlatformManifest("sha256:amd", 5, "linux/amd64"), PlatformManifest("sha256:arm", 5, "linux/arm64"))
+    index = Manifest("sha256:index", "", None, (), platforms, b"123")
+    held = {"ray": {"1": index, "sha256:amd": image("sha256:amd"), "sha256:arm": image("sha256:arm")}}
+    assert look(Shelf(held)).repositories == (Repository("ray", (Tag("1", "sha256:index", 1033),), 1033),)
+
+
+def test_a_damaged_tag_does_not_hide_the_others_and_an_emptied_repository_is_no_content() -> None:
+    held = {"ray": {"1": image("sha256:1"), "damaged": image("sha256:2")}, "emptied": {}}
+    assert look(Shelf(held)).repositories == (
+        Repository(
+            "ray", (Tag("1", "sha256:1", 1015), Tag("damaged", None, 0, "what the registry holds is damaged")), 1015
+        ),
+    )
+
+
+SITE = Site(
+    Registry(address="127.0.0.1:32000", insecure=True),
+    Engine("unix:///docker.sock", cast(docker.APIClient, None), {}),
+    {},
+    flag=" -f lab",
+)
+UP = RegistryStatus(
+    address="127.0.0.1:32000",
+    state="up",
+    insecure=True,
+    username=None,
+    ca_file=None,
+    image="registry:2",
+    container="trainyard-registry-127.0.0.1-32000",
+    volume="trainyard-registry-127.0.0.1-32000",
+    disk_free=50 * 1024**3,
+    content=Content((Repository("ray", (Tag("1", "sha256:0123456789abcdef", 2048),), 2048),), 2048),
+)
+
+
+def test_status_lists_repositories_tags_and_sizes(capsys: pytest.CaptureFixture[str]) -> None:
+    registry_output.status(SITE, UP, json=False)
+    shown = capsys.readouterr()
+    assert [" ".join(line.split()) for line in shown.out.splitlines() if line.strip(" ─")] == [
+        "registry 127.0.0.1:32000 is up (plain HTTP, no login)",
+        "repository tag size digest",
+        "ray 1 2.0 KiB sha256:0123456789ab",
+        "together 2.0 KiB, as layers are shared; 50.0 GiB of disk are free",
+    ]
+    assert shown.err == "next: invoke image.push -f lab\n"
+
+
+def test_status_as_json_has_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    registry_output.status(SITE, UP, json=True)
+    assert json.loads(capsys.readouterr().out) == {
+        "address": "127.0.0.1:32000",
+        "state": "up",
+        "insecure": True,
+        "username": None,
+        "ca_file": None,
+        "image": "registry:2",
+        "container": "trainyard-registry-127.0.0.1-32000",
+        "volume": "trainyard-registry-127.0.0.1-32000",
+        "disk_free": 53687091200,
+        "size": 2048,
+        "repositories": [
+            {
+                "name": "ray",
+                "tags": [{"name": "1", "digest": "sha256:0123456789abcdef", "size": 2048, "problem": ""}],
+                "size": 2048,
+            }
+        ],
+        "seen": "",
+        "others": [],
+    }
