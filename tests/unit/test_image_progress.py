@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from trainyard.images.classic_progress import ClassicProgress
 from trainyard.images.plain_progress import PlainProgress
 from trainyard.images.stages import Failure, Stage
@@ -105,7 +107,7 @@ def test_what_a_person_sees_of_a_stage() -> None:
     assert Stage("1/2 RUN make", "cached").text() == "1/2 RUN make: cached"
 
 
-CLASSIC = [
+CLASSIC: list[dict[str, Any]] = [
     {"stream": "Step 1/3 : FROM debian:12"},
     {"stream": "\n"},
     {"stream": " ---> 4f0d8b753ab2\n"},

@@ -144,7 +144,7 @@ def _get_base(what: Building, title: str) -> None:
     except OutsideError as error:
         raise OutsideError(
             f"the base of image {what.image.name} cannot be had: {what.image.base}",
-            where=error.where,
+            where=error.where or error.what,
             hint="Name another one (--base, or build: {base: ...} in the cluster file), log in (docker login HOST), "
             "or bring it here: docker load -i FILE",
         ) from error

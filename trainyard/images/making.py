@@ -105,10 +105,10 @@ def _listed(bench: Workbench, name: str, found: list[ImageFacts]) -> Listed:
     own = [facts for facts in found if facts.labels.get(LABEL_IMAGE) == name]
     own.sort(key=lambda facts: facts.created, reverse=True)
     # Built on another base than its file names (--base) is built, too.
-    bases = [bench.settings.base, *(facts.labels.get(build.LABEL_BASE) for facts in own[:1])]
+    bases = [bench.spec.build.base, *(facts.labels.get(build.LABEL_BASE) for facts in own[:1])]
     images = [catalog.find(name, directory=bench.directory, base=base) for base in bases]
     for image in images:
-        built = build.built(build.building(image, bench.engine, bench.settings))
+        built = build.built(build.building(image, bench.engine, bench.spec.build))
         if built:
             return Listed(image, built.image_id, tuple(own))
     return Listed(images[0], None, tuple(own))

@@ -28,11 +28,12 @@ class Asked:
     overrides: Sequence[str] = ()
     base: str = ""
     platform: str = ""
+    backend: str = ""
 
     @property
     def flags(self) -> str:
         """Return the flags that the next command needs too: "" or " -f lab --base X"."""
-        named = {" -f": self.file, " --base": self.base, " --platform": self.platform}
+        named = {" -f": self.file, " --base": self.base, " --platform": self.platform, " --backend": self.backend}
         chosen = "".join(f"{flag} {shlex.quote(value)}" for flag, value in named.items() if value)
         return chosen + "".join(f" --set {shlex.quote(one)}" for one in self.overrides)
 
@@ -43,7 +44,6 @@ class Workbench:
 
     spec: ClusterSpec
     source: Path
-    settings: BuildSection
     engine: Engine
     directory: Path
     asked: Asked
@@ -58,7 +58,7 @@ class Workbench:
                 problems=(Problem(str(self.source), f"image: {self.reference} is a full reference"),),
                 hint=f"Name a directory of images/: {', '.join(catalog.names(self.directory))}",
             )
-        return build.building(self.image, self.engine, self.settings, no_cache=no_cache, saw=saw)
+        return build.building(self.image, self.engine, self.spec.build, no_cache=no_cache, saw=saw)
 
 
 @contextmanager
@@ -67,15 +67,21 @@ def find(asked: Asked, environ: Mapping[str, str], *, directory: Path) -> Iterat
 
     Raises RequestError for a wrong file, image or flag, PrerequisiteError without Docker.
     """
-    source = paths.cluster_file(asked.file, environ, directory=directory)
-    spec = load_cluster(source, overrides=asked.overrides).spec
-    settings = _settings(spec.build, asked)
-    name = asked.image or spec.image or catalog.DEFAULT_IMAGE
+    spec, source = read(asked, environ, directory=directory)
+    name = spec.image or catalog.DEFAULT_IMAGE
     is_reference = catalog.is_reference(name, directory=directory)
-    image = None if is_reference else catalog.find(name, directory=directory, base=settings.base)
+    image = None if is_reference else catalog.find(name, directory=directory, base=spec.build.base)
     address = spec.compose.docker if spec.backend == "compose" and spec.registry is None else None
     with docker_engine.engine(environ, address=address) as engine:
-        yield Workbench(spec, source, settings, engine, directory, asked, image, name if is_reference else None)
+        yield Workbench(spec, source, engine, directory, asked, image, name if is_reference else None)
+
+
+def read(asked: Asked, environ: Mapping[str, str], *, directory: Path) -> tuple[ClusterSpec, Path]:
+    """Return the cluster file with the flags on top, and where it is. Raises RequestError."""
+    source = paths.cluster_file(asked.file, environ, directory=directory)
+    spec = load_cluster(source, overrides=asked.overrides, backend=asked.backend or None).spec
+    named = {"image": asked.image} if asked.image else {}
+    return spec.model_copy(update={**named, "build": _settings(spec.build, asked)}), source
 
 
 def _settings(written: BuildSection, asked: Asked) -> BuildSection:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from invoke.context import Context
 from invoke.tasks import task
 
-from trainyard.tasks.cluster import JSON, SET
+from trainyard.tasks.cluster import BACKEND, JSON, SET
 
 if TYPE_CHECKING:
     from trainyard.images.workbench import Workbench
@@ -92,6 +92,31 @@ def push(
             output.planned(bench, making.plan_send(bench, skip_lint=skip_lint), json=json)
             return
         output.sent(bench, making.send(bench, progress.for_stream(), skip_lint=skip_lint), json=json)
+
+
+@task(positional=["image"], iterable=["set_"], help={**HELP, "backend": BACKEND})
+def verify(
+    context: Context,
+    image: str = "",
+    file: str | None = None,
+    set_: list[str] | None = None,
+    base: str = "",
+    platform: str = "",
+    backend: str = "",
+    json: bool = False,
+) -> None:
+    """Let every host of a cluster pull what was pushed, by its digest, and run it; exit 6 if one cannot."""
+    from trainyard.images import workbench
+    from trainyard.images.verify import verify as verify_hosts
+    from trainyard.tasks import image_output as output
+
+    asked = workbench.Asked(image, file, set_ or (), base, platform, backend)
+    spec, _ = workbench.read(asked, os.environ, directory=Path.cwd())
+    if context.config.run.dry:
+        output.would_verify(spec, json=json)
+        return
+    found = verify_hosts(spec, os.environ, directory=Path.cwd(), flag=asked.flags, tell=output.looking)
+    output.verified(found, flags=asked.flags, json=json)
 
 
 @task(name="list", iterable=["set_"], help={"file": FILE, "set": SET, "json": JSON})

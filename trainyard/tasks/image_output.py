@@ -10,9 +10,11 @@ from typing import Any
 from trainyard.images.lint import LintReport
 from trainyard.images.making import Listed, Made, Sent
 from trainyard.images.types import LABEL_CONTENT
+from trainyard.images.verify import Verified
 from trainyard.images.workbench import Workbench
 from trainyard.results.formats import size
 from trainyard.seams.docker_images import ImageFacts
+from trainyard.spec import ClusterSpec
 from trainyard.steps import PlannedStep, StepResult
 from trainyard.tasks.output import print_json, print_next, print_table
 
@@ -67,7 +69,39 @@ def sent(bench: Workbench, sent: Sent, *, json: bool) -> None:
         return
     print(f"image {sent.built.name} is pushed: {pushed.reference}")
     print(f"also {pushed.tag} and {pushed.alias}; {_moved(pushed.layers_sent, pushed.layers_there, pushed.bytes_sent)}")
-    print_next(f"invoke image.verify{bench.asked.flags}")
+    is_run = bench.spec.backend == "compose"
+    print_next(f"invoke image.verify{_again(bench)}" if is_run else "invoke cluster.up -f compose")
+
+
+def would_verify(spec: ClusterSpec, *, json: bool) -> None:
+    """Say what verifying would do."""
+    steps = [PlannedStep("Pull and run the image on every host", "would", f"cluster {spec.name} ({spec.backend})")]
+    if json:
+        print_json({"cluster": spec.name, "steps": [asdict(step) for step in steps]})
+        return
+    print(f"  would    {steps[0].title}  ({steps[0].seen})")
+
+
+def verified(found: Verified, *, flags: str, json: bool) -> None:
+    """Print every host; raise its error if one of them cannot run the image."""
+    if json:
+        hosts = [
+            {
+                "host": one.host,
+                "reference": one.reference,
+                "seconds": round(one.seconds, 3),
+                "result": one.result,
+                "ok": one.ok,
+            }
+            for one in found.hosts
+        ]
+        print_json({"ok": found.ok, "hosts": hosts})
+    else:
+        rows = [(one.host, f"{one.seconds:.1f}", "ok" if one.ok else "FAILED", one.result) for one in found.hosts]
+        print_table(("host", "seconds", "result", "detail"), rows)
+    found.check()
+    if not json:
+        print_next(f"invoke cluster.up{flags}")
 
 
 def listed(bench: Workbench, found: Sequence[Listed], *, json: bool) -> None:
