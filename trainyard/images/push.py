@@ -6,16 +6,17 @@ before the proof: the tag is set last, and clusters run the digest that it leads
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from trainyard.images.access import Access
-from trainyard.images.proof import Proof, prove
+from trainyard.images.proof import Proof, is_image, prove, sizes
 from trainyard.images.transfer import send
 from trainyard.images.types import Built, Pushed
 from trainyard.seams import docker_images, ecr
 from trainyard.seams.docker_engine import Engine
 from trainyard.seams.registry_manifest import Manifest
-from trainyard.seams.registry_refusals import DamagedError
+from trainyard.seams.registry_refusals import DamagedError, RegistryError
 from trainyard.steps import YES, Answer, Clock, Step, no
 
 # Every change is proven as soon as it is made: nothing is waited for.
@@ -75,16 +76,29 @@ class Pushing:
 
     def _push(self) -> None:
         """Give the image the registry's name, send it, and ask the registry for all of it."""
+        known = self._known_sizes()
         docker_images.tag(self._engine, self._built.image_id, as_=self._reference)
         self._sent = send(self._engine, self._reference, self._access, tell=self._tell, clock=self._clock)
-        proof = self._prove()
+        proof = self._prove(known)
         if not proof.holds:
+            self._forget(proof)
             raise DamagedError(
                 f"registry {self._access.registry.address} took {self._reference}, and does not hold it",
                 where="; ".join(proof.missing),
                 hint="Nothing uses it. The registry's disk lost data: remove these parts there (its data has them in "
                 "docker/registry/v2/blobs), or all of it (invoke registry.down --purge), then push again.",
             )
+
+    def _known_sizes(self) -> dict[str, int]:
+        """Return the sizes of the layers that this image and the one before it had when they were pushed."""
+        before = (self._access.api.manifest(self._name, tag) for tag in (self._alias, self._built.content))
+        return {digest: size for manifest in before for digest, size in sizes(manifest).items()}
+
+    def _forget(self, proof: Proof) -> None:
+        """Let no tag lead to an image of ours that is not whole; a registry may not allow that."""
+        with suppress(RegistryError):
+            if proof.manifest and is_image(proof.manifest, self._built.image_id):
+                self._access.api.delete_manifest(self._name, proof.manifest.digest)
 
     def _has_alias(self) -> Answer:
         wanted = self._manifest().digest
@@ -101,8 +115,9 @@ class Pushing:
     def _make_repository(self) -> None:
         ecr.make_repository(self._access.registry.address, self._name, self._engine.environ)
 
-    def _prove(self) -> Proof:
-        return prove(self._access.api, self._name, self._built.content, image_id=self._built.image_id)
+    def _prove(self, known: Mapping[str, int] | None = None) -> Proof:
+        api, tag = self._access.api, self._built.content
+        return prove(api, self._name, tag, image_id=self._built.image_id, known=known)
 
     def _manifest(self) -> Manifest:
         """Return what the tag leads to now. Raises DamagedError if it is gone again."""

@@ -49,7 +49,7 @@ def push(
     tally, sent, there = LayerTally(), set[str](), set[str]()
     for entry in _entries(engine, reference, login):
         if entry.get("error"):
-            raise refused(str(entry["error"]), registry, doing=f"push {reference}")
+            raise refused(str(entry["error"]), registry, doing=f"push {reference}", who=_who(login))
         status, layer = str(entry.get("status", "")), str(entry.get("id", ""))
         if status == "Pushed":
             sent.add(layer)
@@ -74,7 +74,7 @@ def digest_there(engine: Engine, reference: str, *, login: Login | None) -> str 
             reference, auth_config=login.for_engine(registry) if login else {}
         )
     except APIError as error:
-        refusal = refused(explanation(error), registry, doing=f"look for {reference}")
+        refusal = refused(explanation(error), registry, doing=f"look for {reference}", who=_who(login))
         if isinstance(refusal, MissingError):
             return None
         raise refusal from error
@@ -110,6 +110,10 @@ def _entries(engine: Engine, reference: str, login: Login | None) -> Iterator[Ma
         ) from error
     except (requests.RequestException, ValueError) as error:
         raise refused(f"the connection to Docker broke: {error}", registry, doing=f"push {reference}") from error
+
+
+def _who(login: Login | None) -> str:
+    return login.who if login else ""
 
 
 def _refused(answer: requests.Response, reference: str) -> RegistryError:

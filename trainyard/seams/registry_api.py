@@ -168,7 +168,7 @@ class RegistryApi:
         said = f"{answer.status_code} {answer.reason_phrase}: {answer.text.strip()}"
         if answer.status_code == 401 and self._login is None:
             said = f"no basic auth credentials ({said})"
-        return refused(said, self.address, doing=doing)
+        return refused(said, self.address, doing=doing, who=self._login.who if self._login else "")
 
     def _damaged(self, doing: str, *, expected: str, found: str) -> RegistryError:
         return refused(f"digest mismatch: expected {expected}, got {found}", self.address, doing=doing)

@@ -26,6 +26,11 @@ class Login:
     password: str = field(default="", repr=False)
     identity_token: str = field(default="", repr=False)
 
+    @property
+    def who(self) -> str:
+        """Return whose login it is, to follow the word: " of ray from $PASSWORD"."""
+        return f" of {self.username} from {self.source}" if self.username else f" from {self.source}"
+
     def for_engine(self, registry: str) -> dict[str, str]:
         """Return what the Docker engine wants in X-Registry-Auth."""
         secret = (

@@ -52,7 +52,7 @@ class MissingError(RegistryError):
 
 @dataclass(frozen=True)
 class Refusal:
-    """One way to be refused. In `what` and `hint`, {registry} is the registry's address."""
+    """One way to be refused. In `what` and `hint`, {registry} is its address, {who} whose login was used."""
 
     kind: type[RegistryError]
     pattern: str
@@ -159,7 +159,7 @@ REFUSALS: tuple[Refusal, ...] = (
         LoginError,
         r"unauthorized|UNAUTHORIZED|authentication required|incorrect username or password|authorization failed|"
         r"\b401\b|token has expired",
-        "registry {registry} refuses the login",
+        "registry {registry} refuses the login{who}",
         _LOGIN,
     ),
     Refusal(
@@ -194,14 +194,17 @@ REFUSALS: tuple[Refusal, ...] = (
 )
 
 
-def refused(text: str, registry: str, *, doing: str) -> RegistryError:
-    """Return the error for what was said, kept word by word in `where`; unknown texts get no invented cause."""
+def refused(text: str, registry: str, *, doing: str, who: str = "") -> RegistryError:
+    """Return the error for what was said, kept word by word in `where`; unknown texts get no invented cause.
+
+    `who` is whose login was used: " of ray from $PASSWORD".
+    """
     said = " ".join(text.split())[:500]
     for refusal in REFUSALS:
         if re.search(refusal.pattern, text):
             return refusal.kind(
-                refusal.what.format(registry=registry),
+                refusal.what.format(registry=registry, who=who),
                 where=f"{doing}: {said}",
-                hint=refusal.hint.format(registry=registry),
+                hint=refusal.hint.format(registry=registry, who=who),
             )
     return RegistryError(f"registry {registry} or Docker refused to {doing}", where=said)

@@ -1,0 +1,197 @@
+"""Registries that break as they should, and images that are pushed to them in a moment."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import socket
+import tarfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from tests.bed.engine import BedEngine
+from tests.real.yard import wait_until
+from trainyard import progress, steps
+from trainyard.images.access import access
+from trainyard.images.push import Pushing
+from trainyard.images.types import Built, Pushed
+from trainyard.registry import passwords
+from trainyard.registry.certificates import KeyPair
+from trainyard.seams import docker_images
+from trainyard.seams.docker_engine import engine as connected
+from trainyard.seams.registry_manifest import digest_of
+from trainyard.spec.hosts import Registry
+from trainyard.steps import Clock
+
+IMAGE = "trainyard-bed/registry:1"
+DATA = "/var/lib/registry"
+USER, PASSWORD = "ray", "open sesame"
+# A push waits twenty seconds for a registry that went away; here they are two.
+HURRIED = Clock(now=lambda: time.monotonic() * 10, sleep=lambda seconds: time.sleep(seconds / 10))
+
+
+@dataclass(frozen=True)
+class BedRegistry:
+    """A registry in a container of the bed's engine; what it holds can be looked at, and broken."""
+
+    engine: BedEngine
+    name: str
+    address: str
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self.engine.docker("kill", self.name)
+
+    def start(self) -> None:
+        """Start it (again), with what it held."""
+        self.engine.docker("start", self.name)
+        host, _, port = self.address.rpartition(":")
+
+        def answers() -> bool:
+            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+                # Docker's proxy accepts before the registry does.
+                return _speaks(self.address)
+            return False
+
+        wait_until(answers, seconds=60, what=f"registry {self.address} answers")
+
+    def shell(self, script: str) -> str:
+        """Run a script where the registry's data is."""
+        return self.engine.docker("exec", self.name, "sh", "-c", f"cd {DATA} && {script}").stdout.strip()
+
+    def tags(self) -> list[str]:
+        """Return every tag of every repository, as they lie on its disk."""
+        return self.shell("find . -path '*/_manifests/tags/*' -maxdepth 9 -name current -printf '%h\\n'").split()
+
+    def bytes(self) -> int:
+        """Return how much its blobs take."""
+        return int(self.shell("du -sb docker/registry/v2/blobs | cut -f1"))
+
+    def blob(self, digest: str) -> str:
+        """Return the file of a blob, below its data."""
+        name = digest.removeprefix("sha256:")
+        return f"docker/registry/v2/blobs/sha256/{name[:2]}/{name}/data"
+
+
+@contextmanager
+def registry(
+    engine: BedEngine,
+    directory: Path,
+    *,
+    host: str = "127.0.0.1",
+    tls: KeyPair | None = None,
+    users: Mapping[str, str] | None = None,
+    disk: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Iterator[BedRegistry]:
+    """Run a registry, with a certificate, with users, or with a disk that is soon full (such as "8m")."""
+    settings = {"REGISTRY_STORAGE_DELETE_ENABLED": "true", **(environ or {})}
+    directory.mkdir(parents=True, exist_ok=True)
+    if tls:
+        (directory / "server.pem").write_bytes(tls.certificate)
+        (directory / "server.key").write_bytes(tls.key)
+        settings |= {"REGISTRY_HTTP_TLS_CERTIFICATE": "/its/server.pem", "REGISTRY_HTTP_TLS_KEY": "/its/server.key"}
+    if users:
+        (directory / "htpasswd").write_bytes(b"".join(passwords.line(*user) for user in users.items()))
+        settings |= {"REGISTRY_AUTH_HTPASSWD_REALM": "bed", "REGISTRY_AUTH_HTPASSWD_PATH": "/its/htpasswd"}
+    port = _free_port(host)
+    found = BedRegistry(engine, f"push-test-{port}", f"{host}:{port}")
+    options = [f"--env={name}={value}" for name, value in settings.items()]
+    options += [f"--publish={host}:{port}:5000", f"--volume={directory}:/its:ro", f"--name={found.name}"]
+    options += [f"--tmpfs={DATA}:size={disk}"] if disk else []
+    engine.docker("create", *options, IMAGE)
+    try:
+        found.start()
+        yield found
+    finally:
+        engine.docker("rm", "-fv", found.name)
+        names = engine.docker("images", "--format", "{{.Repository}}:{{.Tag}}").stdout.split()
+        ours = [name for name in names if name.startswith(f"{found.address}/") and not name.endswith(":<none>")]
+        engine.docker("rmi", "-f", *ours, check=False) if ours else None
+
+
+@contextmanager
+def tiny(engine: BedEngine, directory: Path, *sizes: int) -> Iterator[Built]:
+    """Make an image of some layers of random bytes, which cannot be run and is pushed in a moment.
+
+    Made without a builder: its cache would keep the layers on the engine after the image is gone.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    content = os.urandom(6).hex()
+    name = f"tiny-{content}"
+    reference = f"trainyard/{name}:{content}"
+    _write_archive(directory / "image.tar", reference, [os.urandom(size) for size in sizes])
+    engine.docker("load", "-i", str(directory / "image.tar"))
+    try:
+        image_id = engine.docker("inspect", "-f", "{{.Id}}", reference).stdout.strip()
+        yield Built(name, reference, f"trainyard/{name}:ray-0.0.1", content, image_id)
+    finally:
+        engine.docker("rmi", "-f", reference, check=False)
+
+
+def _write_archive(path: Path, reference: str, contents: Sequence[bytes]) -> None:
+    """Write what `docker save` writes: a manifest, a config, one tar file for each layer."""
+    layers = [_tar({f"layer{number}": content}) for number, content in enumerate(contents)]
+    config = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {"Cmd": ["none"]},
+        "rootfs": {"type": "layers", "diff_ids": [digest_of(layer) for layer in layers]},
+    }
+    files = {f"{number}.tar": layer for number, layer in enumerate(layers)}
+    manifest = [{"Config": "config.json", "RepoTags": [reference], "Layers": list(files)}]
+    documents = {"config.json": json.dumps(config).encode(), "manifest.json": json.dumps(manifest).encode()}
+    path.write_bytes(_tar({**files, **documents}))
+
+
+def _tar(files: Mapping[str, bytes]) -> bytes:
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return target.getvalue()
+
+
+def push(
+    engine: BedEngine,
+    built: Built,
+    to: Registry,
+    *,
+    environ: Mapping[str, str] | None = None,
+    tell: Callable[[str], None] = lambda text: None,
+) -> Pushed:
+    """Push an image as `image.push` does."""
+    given = {**os.environ, **engine.environ(), **(environ or {})}
+    with connected(given) as there, access(to, given) as way:
+        pushing = Pushing(built, way, there, tell=tell, clock=HURRIED)
+        steps.run(pushing.steps(), progress.for_stream(io.StringIO()))
+        return pushing.result()
+
+
+def pull(engine: BedEngine, reference: str) -> None:
+    """Pull an image as `cluster.up` does."""
+    with connected({**os.environ, **engine.environ()}) as there:
+        docker_images.pull(there, reference, auth={})
+
+
+def _speaks(address: str) -> bool:
+    for scheme in ("http", "https"):
+        with contextlib.suppress(httpx.HTTPError):
+            httpx.get(f"{scheme}://{address}/v2/", verify=False, timeout=2, trust_env=False)
+            return True
+    return False
+
+
+def _free_port(host: str) -> int:
+    with closing(socket.socket()) as one:
+        one.bind((host, 0))
+        return int(one.getsockname()[1])

@@ -1,0 +1,254 @@
+"""What goes wrong between Docker and a registry: one clear error each, exit 6, and nothing half-pushed is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from tests.bed.engine import BedEngine
+from tests.real import registries
+from tests.real.registries import BedRegistry
+from trainyard.errors import OutsideError
+from trainyard.images.types import Built
+from trainyard.registry.certificates import KeyPair, make_ca, make_server
+from trainyard.seams.registry_refusals import (
+    CertificateError,
+    DamagedError,
+    FullError,
+    GoneError,
+    LoginError,
+    MissingError,
+)
+from trainyard.spec.hosts import Registry
+
+NOW = datetime.now(timezone.utc)
+LONG_AGO = NOW - timedelta(days=30 * 365)
+KB = 1000
+MB = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def image(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
+    with registries.tiny(engine, tmp_path_factory.mktemp("image"), 300 * KB, 400 * KB, 500 * KB) as built:
+        yield built
+
+
+@pytest.fixture(scope="module")
+def plain(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BedRegistry]:
+    """Give a registry without TLS on an address that Docker does not trust by itself, as loopback."""
+    directory = tmp_path_factory.mktemp("plain")
+    with registries.registry(engine, directory, host=engine.bridge_ip) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def ca(engine: BedEngine) -> KeyPair:
+    return make_ca(engine.bridge_ip, now=NOW)
+
+
+@pytest.fixture
+def ca_file(ca: KeyPair, tmp_path: Path) -> str:
+    (tmp_path / "ca.pem").write_bytes(ca.certificate)
+    return str(tmp_path / "ca.pem")
+
+
+def test_a_wrong_password_is_told_with_where_it_came_from(engine: BedEngine, image: Built, tmp_path: Path) -> None:
+    with registries.registry(engine, tmp_path, users={"ray": "right"}) as running:
+        spec = Registry(address=running.address, insecure=True, username="ray", password_env="PASSWORD")
+        with pytest.raises(LoginError) as caught:
+            registries.push(engine, image, spec, environ={"PASSWORD": "wrong-one"})
+        assert caught.value.exit_code == 6
+        assert caught.value.what == f"registry {running.address} refuses the login of ray from $PASSWORD"
+        assert "wrong-one" not in str(caught.value)
+        assert running.tags() == []
+
+
+def test_a_registry_that_wants_a_login_says_how_to_give_one(engine: BedEngine, image: Built, tmp_path: Path) -> None:
+    with registries.registry(engine, tmp_path, users={"ray": "right"}) as running:
+        with pytest.raises(LoginError) as caught:
+            registries.push(engine, image, Registry(address=running.address, insecure=True))
+        assert caught.value.what == f"registry {running.address} asks for a login, and none is known"
+        assert f"docker login {running.address}" in (caught.value.hint or "")
+
+
+def test_an_expired_certificate_is_not_an_unknown_one(
+    engine: BedEngine, image: Built, ca: KeyPair, ca_file: str, tmp_path: Path
+) -> None:
+    server = make_server(ca, engine.bridge_ip, now=LONG_AGO)
+    with registries.registry(engine, tmp_path / "it", host=engine.bridge_ip, tls=server) as running:
+        with pytest.raises(CertificateError) as caught:
+            registries.push(engine, image, Registry(address=running.address, ca_file=ca_file))
+        assert caught.value.what.startswith(f"the certificate of registry {running.address}, or of its CA, has expired")
+        assert "invoke registry.up" in (caught.value.hint or "")
+
+
+def test_an_expired_ca_is_told_too(engine: BedEngine, image: Built, tmp_path: Path) -> None:
+    old = make_ca(engine.bridge_ip, now=LONG_AGO)
+    (tmp_path / "ca.pem").write_bytes(old.certificate)
+    server = make_server(old, engine.bridge_ip, now=NOW)
+    with registries.registry(engine, tmp_path / "it", host=engine.bridge_ip, tls=server) as running:
+        with pytest.raises(CertificateError) as caught:
+            registries.push(engine, image, Registry(address=running.address, ca_file=str(tmp_path / "ca.pem")))
+        assert caught.value.what.startswith(f"the certificate of registry {running.address}, or of its CA, has expired")
+
+
+def test_a_ca_that_is_not_trusted_here_and_one_that_docker_does_not_trust_are_two_things(
+    engine: BedEngine, image: Built, ca: KeyPair, ca_file: str, tmp_path: Path
+) -> None:
+    server = make_server(ca, engine.bridge_ip, now=NOW)
+    with registries.registry(engine, tmp_path / "it", host=engine.bridge_ip, tls=server) as running:
+        with pytest.raises(CertificateError) as here:
+            registries.push(engine, image, Registry(address=running.address))
+        assert here.value.what == (
+            f"the certificate of registry {running.address} is from a CA that is not trusted here"
+        )
+        with pytest.raises(CertificateError) as docker:
+            registries.push(engine, image, Registry(address=running.address, ca_file=ca_file))
+        assert docker.value.what == f"Docker does not trust the CA of registry {running.address}"
+        assert "invoke registry.trust" in (docker.value.hint or "")
+
+
+def test_plain_http_where_tls_is_expected(engine: BedEngine, image: Built, plain: BedRegistry) -> None:
+    with pytest.raises(CertificateError) as here:
+        registries.push(engine, image, Registry(address=plain.address))
+    assert here.value.what == f"registry {plain.address} speaks plain HTTP, and the cluster file expects TLS"
+    with pytest.raises(CertificateError) as docker:
+        registries.push(engine, image, Registry(address=plain.address, insecure=True))
+    assert docker.value.what == f"registry {plain.address} speaks plain HTTP, and Docker expects TLS"
+    assert "invoke registry.trust" in (docker.value.hint or "")
+
+
+def test_tls_where_plain_http_is_expected(engine: BedEngine, image: Built, ca: KeyPair, tmp_path: Path) -> None:
+    server = make_server(ca, engine.bridge_ip, now=NOW)
+    with registries.registry(engine, tmp_path, host=engine.bridge_ip, tls=server) as running:
+        with pytest.raises(CertificateError) as caught:
+            registries.push(engine, image, Registry(address=running.address, insecure=True))
+        assert caught.value.what == f"registry {running.address} speaks TLS, and the cluster file says `insecure: true`"
+
+
+def test_a_full_disk_is_told_at_once_and_as_what_it_is(engine: BedEngine, image: Built, tmp_path: Path) -> None:
+    with registries.registry(engine, tmp_path, disk="800k") as running:
+        spec = Registry(address=running.address, insecure=True)
+        for _ in range(2):
+            with pytest.raises(FullError) as caught:
+                registries.push(engine, image, spec)
+            assert caught.value.exit_code == 6
+            assert caught.value.what == f"the disk of registry {running.address} is full"
+        assert running.tags() == []
+
+
+def test_a_registry_that_goes_away_in_mid_push_is_told_and_the_next_push_sends_the_rest(
+    engine: BedEngine, tmp_path: Path
+) -> None:
+    with (
+        registries.registry(engine, tmp_path / "it") as running,
+        registries.tiny(engine, tmp_path / "image", 200 * KB, 300 * KB, 60 * MB) as image,
+    ):
+        spec = Registry(address=running.address, insecure=True)
+        cut = Cut(running)
+        with pytest.raises(GoneError) as caught:
+            registries.push(engine, image, spec, tell=cut)
+        assert cut.done
+        assert caught.value.what == f"registry {running.address} does not answer"
+        assert "layers that are there are not sent again" in (caught.value.hint or "")
+        running.start()
+        assert running.tags() == []
+        pushed = registries.push(engine, image, spec)
+        assert (pushed.layers_sent, pushed.layers_there) == (1, 2)
+        assert registries.push(engine, image, spec).bytes_sent == 0
+
+
+def test_a_push_outlives_a_registry_that_is_started_again(engine: BedEngine, tmp_path: Path) -> None:
+    with (
+        registries.registry(engine, tmp_path / "it") as running,
+        registries.tiny(engine, tmp_path / "image", 200 * KB, 60 * MB) as image,
+    ):
+        cut = Cut(running, come_back=True)
+        pushed = registries.push(engine, image, Registry(address=running.address, insecure=True), tell=cut)
+        assert cut.done
+        assert pushed.layers_sent + pushed.layers_there == 2
+        registries.pull(engine, pushed.reference)
+
+
+def test_a_damaged_registry_is_found_by_the_proof(engine: BedEngine, tmp_path: Path) -> None:
+    with (
+        registries.registry(engine, tmp_path / "it") as running,
+        registries.tiny(engine, tmp_path / "image", 200 * KB, 300 * KB) as image,
+    ):
+        spec = Registry(address=running.address, insecure=True)
+        pushed = registries.push(engine, image, spec)
+        layer = running.shell("ls -S docker/registry/v2/blobs/sha256/*/*/data | head -1")
+        running.shell(f"cp {layer} /tmp/layer && truncate -s -1 {layer}")
+        with pytest.raises(DamagedError) as caught:
+            registries.push(engine, image, spec)
+        assert caught.value.exit_code == 6
+        assert caught.value.what == f"registry {running.address} took {pushed.tag}, and does not hold it"
+        assert "bytes instead of" in (caught.value.where or "")
+        assert not [tag for tag in running.tags() if tag.endswith(image.content)]
+
+        # As the hint says: remove that part there, then push again.
+        running.shell(f"rm {layer}")
+        again = registries.push(engine, image, spec)
+        assert (again.digest, again.layers_sent) == (pushed.digest, 1)
+
+
+def test_a_manifest_that_is_not_what_its_digest_says_is_not_used(engine: BedEngine, tmp_path: Path) -> None:
+    with (
+        registries.registry(engine, tmp_path / "it") as running,
+        registries.tiny(engine, tmp_path / "image", 200 * KB) as image,
+    ):
+        spec = Registry(address=running.address, insecure=True)
+        pushed = registries.push(engine, image, spec)
+        running.shell(f"printf ' ' >> {running.blob(pushed.digest)}")
+        with pytest.raises(DamagedError) as caught:
+            registries.push(engine, image, spec)
+        assert caught.value.what == f"what registry {running.address} holds is damaged: it is not what its digest says"
+        assert pushed.digest in (caught.value.where or "")
+
+
+def test_a_layer_with_other_bytes_is_refused_by_the_pull(engine: BedEngine, tmp_path: Path) -> None:
+    with (
+        registries.registry(engine, tmp_path / "it") as running,
+        registries.tiny(engine, tmp_path / "image", 200 * KB) as image,
+    ):
+        pushed = registries.push(engine, image, Registry(address=running.address, insecure=True))
+        layer = running.shell("ls -S docker/registry/v2/blobs/sha256/*/*/data | head -1")
+        running.shell(f"printf X | dd of={layer} bs=1 seek=1000 conv=notrunc")
+        engine.docker("rmi", "-f", image.image_id)
+        with pytest.raises(OutsideError) as caught:
+            registries.pull(engine, pushed.reference)
+        assert caught.value.exit_code == 6
+        assert caught.value.what == f"what registry {running.address} holds is damaged: it is not what its digest says"
+
+
+def test_an_image_that_was_removed_is_missing_not_damaged(engine: BedEngine, tmp_path: Path) -> None:
+    with (
+        registries.registry(engine, tmp_path / "it") as running,
+        registries.tiny(engine, tmp_path / "image", 200 * KB) as image,
+    ):
+        pushed = registries.push(engine, image, Registry(address=running.address, insecure=True))
+        running.shell("rm -r docker/registry/v2/repositories/*/_manifests")
+        with pytest.raises(MissingError) as caught:
+            registries.pull(engine, pushed.reference)
+        assert caught.value.what == f"registry {running.address} does not hold that image"
+
+
+class Cut:
+    """Ends a registry while the last layer is on its way to it."""
+
+    def __init__(self, running: BedRegistry, *, come_back: bool = False) -> None:
+        self._running = running
+        self._come_back = come_back
+        self.done = False
+
+    def __call__(self, text: str) -> None:
+        sent, _, of = text.partition(" of ")
+        if self.done or not of or int(sent) != int(of.split()[0]) - 1 or int(of.split()[0]) < 2 or " MB" not in text:
+            return
+        self.done = True
+        self._running.kill()
+        if self._come_back:
+            self._running.start()
