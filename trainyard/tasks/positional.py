@@ -25,7 +25,8 @@ def _flagged(tokens: Sequence[str], contexts: Mapping[str, ParserContext]) -> It
         if is_value:
             is_value = False
         elif token.startswith("-"):
-            flag = context.flags.get(token) if context else None
+            # Not .get(): it does not know the short names, which are aliases.
+            flag = context.flags[token] if context and token in context.flags else None
             is_value = bool(flag and flag.takes_value)
             optional = [one for one in optional if one is not flag]
         elif required:
