@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import time
+from collections.abc import Callable
 from typing import TextIO
 
 from rich.console import Console
@@ -10,6 +13,9 @@ from rich.markup import escape
 from rich.status import Status
 
 from trainyard.steps import Progress, StepResult
+
+COUNTING_EVERY = 10.0
+_BYTES = re.compile(r"\d+ of \d+ MB")
 
 
 def for_stream(stream: TextIO | None = None) -> Progress:
@@ -24,11 +30,16 @@ def _ending(result: StepResult) -> str:
 
 
 class PlainProgress:
-    """A line when a step ends, and one when what it waits for changes; no control characters."""
+    """A line when a step ends, and one when what it waits for changes; no control characters.
 
-    def __init__(self, stream: TextIO) -> None:
+    Of bytes that count on, a line every ten seconds is enough.
+    """
+
+    def __init__(self, stream: TextIO, *, now: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
+        self._now = now
         self._seen = ""
+        self._printed = 0.0
 
     def started(self, title: str) -> None:
         """Say nothing yet: most steps end at once."""
@@ -36,9 +47,11 @@ class PlainProgress:
 
     def saw(self, title: str, seen: str) -> None:
         """Print what is waited for, once per change."""
-        if seen and seen != self._seen:
-            self._print(f"  ... {title}: {seen}")
-        self._seen = seen
+        counts_on = _BYTES.sub("", seen) == _BYTES.sub("", self._seen)
+        if not seen or seen == self._seen or (counts_on and self._now() < self._printed + COUNTING_EVERY):
+            return
+        self._seen, self._printed = seen, self._now()
+        self._print(f"  ... {title}: {seen}")
 
     def finished(self, result: StepResult) -> None:
         """Print the step with its outcome and seconds."""

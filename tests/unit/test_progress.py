@@ -29,3 +29,17 @@ def test_what_is_waited_for_is_printed_once_per_change() -> None:
     for seen in ("1 of 3 joined", "1 of 3 joined", "2 of 3 joined"):
         progress.saw("Join 3 hosts", seen)
     assert stream.getvalue() == "  ... Join 3 hosts: 1 of 3 joined\n  ... Join 3 hosts: 2 of 3 joined\n"
+
+
+def test_bytes_that_count_on_are_not_a_line_each() -> None:
+    stream, now = io.StringIO(), iter(range(0, 100, 4))
+    progress = PlainProgress(stream, now=lambda: next(now))
+    progress.started("Push")
+    for megabytes in range(5):
+        progress.saw("Push", f"0 of 2 layers, {megabytes} of 9 MB")
+    progress.saw("Push", "1 of 2 layers, 5 of 9 MB")
+    assert stream.getvalue().splitlines() == [
+        "  ... Push: 0 of 2 layers, 0 of 9 MB",
+        "  ... Push: 0 of 2 layers, 3 of 9 MB",
+        "  ... Push: 1 of 2 layers, 5 of 9 MB",
+    ]

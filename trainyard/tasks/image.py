@@ -44,7 +44,7 @@ def build(
 
     with _find(image, file, set_, base, platform) as bench:
         if context.config.run.dry:
-            output.planned(bench, making.plan_make(bench, no_cache=not cache), json=json)
+            output.planned(bench, making.plan_make(bench, no_cache=not cache), command="image.build", json=json)
             return
         output.made(bench, making.make(bench, progress.for_stream(), no_cache=not cache), json=json)
 
@@ -89,7 +89,7 @@ def push(
 
     with _find(image, file, set_, base, platform) as bench:
         if context.config.run.dry:
-            output.planned(bench, making.plan_send(bench, skip_lint=skip_lint), json=json)
+            output.planned(bench, making.plan_send(bench, skip_lint=skip_lint), command="image.push", json=json)
             return
         output.sent(bench, making.send(bench, progress.for_stream(), skip_lint=skip_lint), json=json)
 

@@ -19,14 +19,14 @@ from trainyard.steps import PlannedStep, StepResult
 from trainyard.tasks.output import print_json, print_next, print_table
 
 
-def planned(bench: Workbench, plan: Sequence[PlannedStep], *, json: bool) -> None:
-    """Print what would be done."""
+def planned(bench: Workbench, plan: Sequence[PlannedStep], *, command: str, json: bool) -> None:
+    """Print what a command would do."""
     if json:
         print_json({"image": _name(bench), "steps": [asdict(step) for step in plan]})
         return
     for step in plan:
         print(f"  {step.state:<7}  {step.title}" + (f"  ({step.seen})" if step.seen else ""))
-    print_next(f"invoke image.build{_again(bench)}")
+    print_next(f"invoke {command}{_again(bench)}")
 
 
 def made(bench: Workbench, made: Made, *, json: bool) -> None:
