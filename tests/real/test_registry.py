@@ -18,12 +18,6 @@ from tests.real.yard import Yard
 from trainyard.seams import docker_tiny
 from trainyard.seams.docker_engine import engine as connected
 
-LOOPBACK = """
-name: {{name}}
-backend: compose
-registry: {{{{address: "127.0.0.1:{port}", insecure: true, image: "trainyard-bed/registry:1"}}}}
-"""
-
 
 def free_port() -> int:
     with closing(socket.socket()) as one:
@@ -35,14 +29,19 @@ def free_port() -> int:
 def place_to_work(home: Path, engine: BedEngine, **settings: object) -> Iterator[Yard]:
     """Give a yard whose cluster file has this registry; it is removed with all that is in it."""
     yard = Yard(home, environ={**engine.environ(), "REGISTRY_PASSWORD": "first secret"})
-    registry = {"address": f"127.0.0.1:{free_port()}", "image": "trainyard-bed/registry:1", **settings}
-    document = {"name": "yard", "backend": "compose", "registry": registry}
-    (home / "clusters").mkdir(parents=True)
-    (home / "clusters" / "yard.yaml").write_text(json.dumps(document))
+    write_registry(yard, **{"address": f"127.0.0.1:{free_port()}", **settings})
     try:
         yield yard
     finally:
         yard.run("registry.down", "--purge")
+
+
+def write_registry(yard: Yard, **settings: object) -> None:
+    """Write a cluster file with this registry; its image is the bed's."""
+    registry = {"image": "trainyard-bed/registry:1", **settings}
+    (yard.home / "clusters").mkdir(parents=True)
+    file = yard.home / "clusters" / f"{yard.cluster}.yaml"
+    file.write_text(json.dumps({"name": yard.cluster, "backend": "compose", "registry": registry}))
 
 
 def address(yard: Yard) -> str:

@@ -13,7 +13,7 @@ from trainyard.errors import PrerequisiteError
 from trainyard.registry import inside, settings, settings_file
 from trainyard.registry.certificates import KeyPair
 from trainyard.registry.settings import Place
-from trainyard.registry.trust import accepts_plain_http
+from trainyard.registry.trust import accepts_plain_http, refuse_flag
 from trainyard.seams.docker_daemon import Daemon, values
 from trainyard.spec import ClusterSpec
 from trainyard.spec.hosts import Registry
@@ -122,6 +122,18 @@ def test_a_daemon_reads_the_file_that_it_was_told_of_last() -> None:
         "a:1",
         "b:2",
     ]
+
+
+def test_a_daemon_with_the_setting_as_a_flag_keeps_it_out_of_the_file() -> None:
+    daemon = Daemon(812, "/usr/sbin/dockerd", ("-H", "fd://", "--insecure-registry=192.0.2.9:5000"), Path("/etc"))
+    with pytest.raises(PrerequisiteError) as caught:
+        refuse_flag(daemon, "192.0.2.10:32000")
+    assert str(caught.value) == (
+        "dockerd is started with --insecure-registry, and does not start if its file has such settings as well\n"
+        "  at dockerd (pid 812)\n"
+        "  -> Add the flag --insecure-registry=192.0.2.10:32000 there (systemctl edit docker), and restart Docker."
+    )
+    refuse_flag(Daemon(812, "/usr/sbin/dockerd", ("-H", "fd://"), Path("/etc")), "192.0.2.10:32000")
 
 
 def accept(path: Path) -> None:

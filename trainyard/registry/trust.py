@@ -56,7 +56,7 @@ def _plain_steps(site: Site) -> list[Step]:
         return [accepts]
     daemon = _daemon(site)
     path = daemon.settings
-    _refuse_flag(daemon, site.address)
+    refuse_flag(daemon, site.address)
     backup = settings_file.backup_of(path, now=site.now())
     # Read now, so that a file that Docker cannot read is refused before anything else happens.
     kept = f", as it was: {backup.name}" if settings_file.read(path) else ""
@@ -146,7 +146,7 @@ def _daemon(site: Site) -> Daemon:
     return found
 
 
-def _refuse_flag(daemon: Daemon, address: str) -> None:
+def refuse_flag(daemon: Daemon, address: str) -> None:
     """Refuse what would keep Docker from starting: one setting both as a flag and in the file."""
     if any(docker_daemon.values(daemon.arguments, "--insecure-registry")):
         raise PrerequisiteError(

@@ -87,10 +87,8 @@ def trusted(site: Site, results: Sequence[StepResult], *, json: bool) -> None:
     if json:
         print_json({"address": site.address, "trusted": True, "steps": _steps(results)})
         return
-    for result in results:
-        if result.changed and result.seen:
-            print(result.seen)
-    print(f"this host's Docker pulls from {site.address}")
+    whose = "this host's Docker" if site.engine.is_here else f"the Docker of {site.engine.host}"
+    print(f"{whose} pulls from {site.address}")
     print_next(f"invoke image.push{site.flag}")
 
 
