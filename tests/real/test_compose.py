@@ -1,0 +1,287 @@
+"""A cluster of containers on a real Docker engine: made, used, changed, found again, removed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.bed.engine import BedEngine
+from tests.real.jobs import events, newest, write_job
+from tests.real.yard import Yard, wait_until
+
+LAB = """
+name: {name}
+backend: compose
+image: trainyard-bed/ray:1
+head: {{cpus: 1, memory: 1GiB}}
+workers:
+  - {{name: cpu, count: 2, cpus: 1, memory: 1GiB}}
+env: {{PRICE: "5$HOME"}}
+compose:
+  mounts: [{{source: /etc/ssl, target: /data/ssl, read_only: true}}]
+"""
+ALONE = """
+name: {name}
+backend: compose
+image: trainyard-bed/ray:1
+head: {{cpus: 1, memory: 1GiB}}
+auth: none
+"""
+NODES = ("head", "cpu-0", "cpu-1")
+# Waits where it was first started, so that its node can be lost; the next attempt ends at once.
+WAITS = """
+    import os, pathlib, time
+    mark = pathlib.Path("/outputs/" + os.environ["TRAINYARD_RUN"])
+    if mark.exists():
+        raise SystemExit(0)
+    mark.touch()
+    print("waiting", flush=True)
+    time.sleep(600)
+    """
+
+
+@pytest.fixture(scope="module")
+def lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    """Give a head and two workers in containers, each test leaves them as they were."""
+    lab = Yard(tmp_path_factory.mktemp("lab"), cluster="compose-lab", environ=engine.environ())
+    lab.write_cluster(LAB)
+    try:
+        lab.run("cluster.up")
+        yield lab
+    finally:
+        lab.run("cluster.down")
+    assert left_of(engine, "compose-lab") == []
+
+
+@pytest.fixture
+def other(engine: BedEngine, tmp_path: Path) -> Iterator[Yard]:
+    """Give a place for one more cluster on the same engine."""
+    other = Yard(tmp_path, cluster="compose-other", environ=engine.environ())
+    yield other
+    for file in sorted((other.home / "clusters").glob("*.yaml")):
+        other.run("cluster.down", "-f", str(file))
+
+
+def left_of(engine: BedEngine, name: str) -> list[str]:
+    """Return every container, network and volume of a cluster."""
+    label = ("--filter", f"label=io.trainyard.cluster={name}")
+    found = [
+        *engine.docker("ps", "-a", *label, "--format", "{{.Names}}").stdout.split(),
+        *engine.docker("network", "ls", *label, "--format", "{{.Name}}").stdout.split(),
+        *engine.docker("volume", "ls", *label, "--format", "{{.Name}}").stdout.split(),
+    ]
+    return sorted(found)
+
+
+def inspected(engine: BedEngine, node: str, name: str = "compose-lab") -> dict[str, Any]:
+    """Return what Docker says about a node's container."""
+    found: list[dict[str, Any]] = json.loads(engine.docker("inspect", f"trainyard-{name}-{node}").stdout)
+    return found[0]
+
+
+def ids(engine: BedEngine, name: str = "compose-lab") -> dict[str, str]:
+    """Return the id of each node's container."""
+    listed = engine.docker(
+        *("ps", "-a", "--no-trunc", "--filter", f"label=io.trainyard.cluster={name}"),
+        *("--format", '{{.Label "io.trainyard.node"}} {{.ID}}'),
+    ).stdout
+    return dict(line.split() for line in listed.splitlines())
+
+
+def in_node(engine: BedEngine, node: str, script: str) -> str:
+    """Run a shell script in a node, as the image's user."""
+    return engine.docker("exec", f"trainyard-compose-lab-{node}", "sh", "-c", script).stdout
+
+
+def test_up_again_changes_nothing(lab: Yard, engine: BedEngine) -> None:
+    before = ids(engine)
+    plan = lab.json("cluster.plan")
+    assert {step["state"] for step in plan["steps"]} == {"already"}
+    lab.run("cluster.up")
+    assert ids(engine) == before
+
+
+def test_status_and_list_name_every_node(lab: Yard) -> None:
+    now = lab.json("cluster.status")
+    assert now["state"] == "up"
+    assert [(node["name"], node["group"], node["cpus"]) for node in now["nodes"]] == [
+        ("head", "head", 1),
+        ("cpu-0", "cpu", 1),
+        ("cpu-1", "cpu", 1),
+    ]
+    listed = {one["name"]: one["state"] for one in lab.json("cluster.list")["clusters"]}
+    assert listed["compose-lab"] == "up"
+
+
+def test_only_the_dashboard_is_published_and_only_on_loopback(lab: Yard, engine: BedEngine) -> None:
+    bindings = {node: inspected(engine, node)["HostConfig"]["PortBindings"] for node in NODES}
+    assert {node: list(ports) for node, ports in bindings.items() if ports} == {"head": ["8265/tcp"]}
+    assert [one["HostIp"] for one in bindings["head"]["8265/tcp"]] == ["127.0.0.1"]
+    assert httpx.get(f"{lab.address()}/api/version").status_code == 401
+
+
+def test_the_token_is_in_no_description_of_a_container(lab: Yard, engine: BedEngine) -> None:
+    assert lab.token() not in engine.docker("inspect", *ids(engine).values()).stdout
+    assert in_node(engine, "cpu-0", "cat /run/secrets/trainyard-token") == lab.token()
+
+
+def test_variables_and_mounts_reach_every_node_as_they_were_written(lab: Yard, engine: BedEngine) -> None:
+    for node in NODES:
+        assert in_node(engine, node, 'echo "$PRICE"') == "5$HOME\n"
+        assert (
+            in_node(engine, node, "ls /data/ssl && touch /data/ssl/x 2>&1 || true")
+            .splitlines()[-1]
+            .endswith("Read-only file system")
+        )
+
+
+def test_every_node_writes_to_the_outputs_as_the_image_s_own_user(lab: Yard, engine: BedEngine) -> None:
+    in_node(engine, "cpu-0", "id -u > /outputs/who")
+    assert in_node(engine, "head", "cat /outputs/who; rm -f /outputs/mine; touch /outputs/mine && echo fine") == (
+        "1000\nfine\n"
+    )
+
+
+def test_every_container_becomes_healthy(lab: Yard, engine: BedEngine) -> None:
+    def healthy() -> bool:
+        return all(inspected(engine, node)["State"]["Health"]["Status"] == "healthy" for node in NODES)
+
+    wait_until(healthy, seconds=60, what="all containers are healthy")
+
+
+def test_logs_show_what_every_node_says(lab: Yard) -> None:
+    lines = lab.run("cluster.logs", "--no-follow").stdout.splitlines()
+    for node in NODES:
+        assert any(line.startswith(f"{node} container | ") for line in lines)
+        assert any(line.startswith(f"{node} raylet.out | ") for line in lines)
+
+
+def test_a_run_survives_a_worker_that_is_killed_and_up_brings_it_back(lab: Yard, engine: BedEngine) -> None:
+    head = ids(engine)["head"]
+    job = "command: [python3, wait.py]\nnode: {group: cpu}\nresources: {cpus: 1}\n"
+    write_job(lab, "waits", job, wait=WAITS)
+    command = lab.start("train.dispatch", "waits", "--skip-smoke")
+    try:
+        wait_until(lambda: bool(list(lab.results.glob("*/logs/waits.1.log"))), seconds=60, what="the task has started")
+        started = next(event for event in events(newest(lab)) if event["event"] == "attempt-started")
+        engine.docker("kill", f"trainyard-compose-lab-{started['node']}")
+        assert command.wait(timeout=120) == 0
+    finally:
+        command.kill()
+    ended = [event for event in events(newest(lab)) if event["event"] == "attempt-ended"]
+    assert [one["outcome"] for one in ended] == ["lost", "succeeded"]
+    assert lab.states()[started["node"]] == "down"
+    assert f"Start {started['node']}" in [step["title"] for step in lab.json("cluster.plan")["steps"]]
+    lab.run("cluster.up")
+    assert set(lab.states().values()) == {"up"}
+    assert ids(engine)["head"] == head
+
+
+def test_docker_starts_a_node_again_that_ends_by_itself(lab: Yard, engine: BedEngine) -> None:
+    engine.docker("exec", "trainyard-compose-lab-cpu-1", "pkill", "-9", "raylet")
+    wait_until(lambda: inspected(engine, "cpu-1")["RestartCount"] > 0, seconds=60, what="the container is restarted")
+    wait_until(lambda: lab.states()["cpu-1"] == "up", seconds=60, what="the node is back")
+
+
+def test_workers_that_lost_their_head_are_made_anew(lab: Yard, engine: BedEngine) -> None:
+    before = ids(engine)
+    engine.docker("restart", "-t", "0", "trainyard-compose-lab-head")
+    lab.run("cluster.up")
+    after = ids(engine)
+    assert set(lab.states().values()) == {"up"}
+    assert after["head"] == before["head"]
+    assert after["cpu-0"] != before["cpu-0"]
+
+
+def test_another_head_is_made_only_when_that_is_meant(lab: Yard, engine: BedEngine) -> None:
+    before = ids(engine)
+    refused = lab.run("cluster.up", "--set", "head.cpus=2", expect=2)
+    assert refused.stderr.splitlines()[-3:] == [
+        "error: the head in the cluster file is not the head that runs; to replace it ends everything on the cluster",
+        f"  at {lab.home / 'clusters' / 'compose-lab.yaml'}",
+        "  -> If that is meant: trainyard cluster.up --recreate",
+    ]
+    assert ids(engine) == before
+
+
+def test_fewer_workers_leave_the_others_alone(lab: Yard, engine: BedEngine) -> None:
+    before = ids(engine)
+    lab.run("cluster.up", "--set", "workers.0.count=1")
+    assert ids(engine) == {name: before[name] for name in ("head", "cpu-0")}
+    lab.run("cluster.up")
+    assert ids(engine).items() >= {name: before[name] for name in ("head", "cpu-0")}.items()
+    assert set(lab.states().values()) == {"up"}
+
+
+def test_two_clusters_side_by_side_do_not_see_each_other(lab: Yard, other: Yard, engine: BedEngine) -> None:
+    before = ids(engine)
+    file = other.write_cluster(ALONE)
+    other.run("cluster.up")
+    assert other.states() == {"head": "up"}
+    assert httpx.get(f"{other.address()}/api/version").status_code == 200
+    assert in_node(engine, "cpu-0", "getent hosts trainyard-compose-other-head || echo unknown") == "unknown\n"
+    # What is in the file by now does not matter, nor that Docker was told to be elsewhere.
+    file.write_text(ALONE.format(name="compose-other") + "compose: {docker: ssh://nobody@nowhere.invalid}\n")
+    done = other.run("cluster.down")
+    assert "Remove 1 container: trainyard-compose-other-head" in done.stderr
+    assert left_of(engine, "compose-other") == []
+    assert not other.state.exists()
+    file.unlink()
+    assert ids(engine) == before
+    assert set(lab.states().values()) == {"up"}
+
+
+def test_a_cluster_of_somebody_else_is_left_alone(lab: Yard, other: Yard) -> None:
+    file = other.write_cluster(LAB, name="compose-lab")
+    for task in ("cluster.up", "cluster.down"):
+        refused = other.run(task, "-f", str(file), expect=2)
+        assert "a cluster called compose-lab is on this Docker host, and it was made by" in refused.stderr
+    file.unlink()
+
+
+def test_an_image_without_ray_is_told_by_its_last_words(other: Yard, engine: BedEngine) -> None:
+    other.write_cluster(ALONE.replace("ray:1", "base:1"))
+    failed = other.run("cluster.up", expect=6)
+    assert "head ended while it was starting (exit code 127); its last words:\n" in failed.stderr
+    assert "exec ray failed: No such file or directory" in failed.stderr
+
+
+def test_a_mount_that_the_docker_host_does_not_have_is_refused(other: Yard, engine: BedEngine) -> None:
+    other.write_cluster(ALONE + "compose: {{mounts: [{{source: /no/such/directory, target: /data}}]}}\n")
+    failed = other.run("cluster.up", expect=6)
+    assert failed.stderr.splitlines()[-1] == (
+        "  -> compose.mounts names directories of the Docker host; make them there first."
+    )
+
+
+def test_growing_groups_are_refused_with_what_to_use_instead(other: Yard) -> None:
+    file = other.write_cluster(ALONE + "workers: [{{name: burst, min: 1, max: 3}}]\n")
+    refused = other.run("cluster.up", expect=2)
+    assert refused.stderr.splitlines()[-3:] == [
+        "error: the compose backend cannot grow and shrink worker groups",
+        "  - workers.0.max: 3 is above min (1), so the group should grow",
+        "  -> One Docker host does not get larger: give the group a fixed `count`. Growing needs a backend that can ask "
+        "for machines (Kubernetes, EC2).",
+    ]
+    file.unlink()
+
+
+def test_without_compose_the_plugin_is_asked_for(other: Yard, tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    bare = Yard(other.home, cluster=other.cluster, environ={**other.environ, "DOCKER_CONFIG": str(tmp_path / "config")})
+    bare.write_cluster(ALONE)
+    refused = bare.run("cluster.up", expect=3)
+    assert "error: `docker compose` is not installed here" in refused.stderr
+
+
+def test_without_a_docker_engine_the_cluster_is_down_and_up_says_why(other: Yard, tmp_path: Path) -> None:
+    nobody = Yard(tmp_path / "nobody", cluster="compose-nobody", environ={"DOCKER_HOST": f"unix://{tmp_path}/no.sock"})
+    nobody.write_cluster(ALONE)
+    assert nobody.json("cluster.status")["state"] == "down"
+    refused = nobody.run("cluster.up", expect=3)
+    assert "error: the Docker engine does not answer" in refused.stderr
