@@ -1,0 +1,148 @@
+"""An image that is pushed: its digest, what is sent of it again, and every host that runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.bed.engine import BedEngine
+from tests.real import registries
+from tests.real.registries import BedRegistry
+from tests.real.yard import Yard
+from trainyard import versions
+from trainyard.images.pinned import pinned
+from trainyard.images.types import Built
+from trainyard.seams.docker_engine import engine as connected
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.hosts import Registry
+
+KB = 1000
+MB = 1_000_000
+DOCKERFILE = 'ARG BASE\nFROM ${BASE}\nENV PYTHONPATH=/opt/code\nCOPY files/ /\nCMD ["bash"]\n'
+IMAGE_FILE = "base: trainyard-bed/ray:1\n"
+
+
+@pytest.fixture(scope="module")
+def running(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BedRegistry]:
+    with registries.registry(engine, tmp_path_factory.mktemp("registry")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def mine(engine: BedEngine, running: BedRegistry, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    """Give a directory with an image of the user's own, pushed, and a cluster that is to run it."""
+    home = tmp_path_factory.mktemp("mine")
+    yard = Yard(home, environ={**engine.environ(), "XDG_CACHE_HOME": str(home / "cache")})
+    write_image(home, code="answer = 41\n")
+    cluster = {
+        "name": "yard",
+        "backend": "compose",
+        "image": "mine",
+        "registry": {"address": running.address, "namespace": "team/robots", "insecure": True},
+    }
+    (home / "clusters").mkdir()
+    (home / "clusters" / "yard.yaml").write_text(json.dumps(cluster))
+    yard.run("image.push")
+    yield yard
+    for image in engine.docker("images", "-q", "--no-trunc", "trainyard/mine").stdout.split():
+        engine.docker("rmi", "-f", image, check=False)
+
+
+def write_image(home: Path, *, code: str) -> None:
+    files = home / "images" / "mine" / "files" / "opt" / "code"
+    files.mkdir(parents=True, exist_ok=True)
+    (files / "mine.py").write_text(code)
+    (home / "images" / "mine" / "Dockerfile").write_text(DOCKERFILE)
+    (home / "images" / "mine" / "image.yaml").write_text(IMAGE_FILE)
+
+
+def test_push_gives_the_digest_that_runs(mine: Yard, engine: BedEngine, running: BedRegistry) -> None:
+    pushed = mine.json("image.push")
+    assert pushed["reference"] == f"{running.address}/team/robots/mine@{pushed['digest']}"
+    assert pushed["alias"].endswith(f"/team/robots/mine:ray-{versions.RAY}")
+    said = engine.docker("run", "--rm", pushed["reference"], "python", "-c", "import mine; print(mine.answer)")
+    assert said.stdout == "41\n"
+
+
+def test_an_unchanged_image_is_not_sent_again(mine: Yard, running: BedRegistry) -> None:
+    before = running.bytes()
+    pushed = mine.json("image.push")
+    assert (pushed["layers_sent"], pushed["bytes_sent"]) == (0, 0)
+    assert running.bytes() == before
+
+
+def test_a_change_in_the_code_of_an_image_sends_less_than_a_megabyte(mine: Yard, running: BedRegistry) -> None:
+    first, before = mine.json("image.push"), running.bytes()
+    write_image(mine.home, code="answer = 42\n")
+    second = mine.json("image.push")
+    write_image(mine.home, code="answer = 41\n")
+    assert second["digest"] != first["digest"]
+    assert second["layers_sent"] == 1
+    assert 0 < second["bytes_sent"] < MB
+    assert running.bytes() - before < MB
+
+
+def test_every_host_pulls_the_digest_and_runs_it(mine: Yard, engine: BedEngine) -> None:
+    mine.run("image.push")
+    found = mine.json("image.verify")
+    assert found["ok"] is True
+    assert [(host["host"], host["ok"], host["result"]) for host in found["hosts"]] == [
+        ("here", True, f"ray {versions.RAY}")
+    ]
+    # The engine has it all, and was asked nevertheless.
+    assert f"ray {versions.RAY}" in mine.run("image.verify").stdout
+
+
+def test_a_cluster_whose_nodes_are_processes_has_no_image_to_verify(fresh: Yard) -> None:
+    fresh.write_cluster("name: {name}\nbackend: local\n")
+    done = fresh.run("image.verify", expect=2)
+    assert "runs no images" in done.stderr
+
+
+def test_an_image_whose_tag_is_gone_runs_nowhere_until_it_is_pushed_again(mine: Yard, running: BedRegistry) -> None:
+    pushed = mine.json("image.push")
+    running.shell("rm -r docker/registry/v2/repositories/team/robots/mine/_manifests/tags")
+    done = mine.run("image.verify", expect=6)
+    assert f"registry {running.address} does not hold image mine as it is now" in done.stderr
+    assert "image.push" in done.stderr
+    again = mine.json("image.push")
+    assert (again["digest"], again["layers_sent"]) == (pushed["digest"], 0)
+    mine.run("image.verify")
+
+
+def test_a_host_without_the_base_finds_what_was_pushed_from_the_same_files(
+    mine: Yard, running: BedRegistry, private_engine: BedEngine
+) -> None:
+    pushed = mine.json("image.push")
+    spec = ClusterSpec(
+        name="yard",
+        backend="compose",
+        image="mine",
+        registry=Registry(address=running.address, namespace="team/robots", insecure=True),
+    )
+    with connected({**os.environ, **private_engine.environ()}) as elsewhere:
+        assert pinned(spec, os.environ, elsewhere, directory=mine.home).digest == pushed["digest"]
+
+
+def test_a_full_reference_is_pinned_to_what_it_means_now(engine: BedEngine, image: Built, running: BedRegistry) -> None:
+    pushed = registries.push(engine, image, Registry(address=running.address, insecure=True))
+    with connected({**os.environ, **engine.environ()}) as there:
+
+        def pin(reference: str) -> str:
+            spec = ClusterSpec(name="yard", backend="compose", image=reference)
+            return pinned(spec, os.environ, there, directory=Path("/nowhere")).reference
+
+        assert pin(pushed.alias) == pushed.reference
+        assert pin(pushed.reference) == pushed.reference
+        # What only this engine has is pinned by its id.
+        assert pin(image.reference_local) == image.image_id
+
+
+@pytest.fixture(scope="module")
+def image(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
+    with registries.tiny(engine, tmp_path_factory.mktemp("image"), 200 * KB, 100 * KB) as built:
+        yield built

@@ -1,0 +1,159 @@
+"""Who may push: a password, what `docker login` keeps, a token server, Amazon; nobody's secret is ever shown."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from tests.bed.engine import BedEngine
+from tests.real import registries
+from tests.real.registries import PASSWORD, USER, BedRegistry
+from tests.real.token_server import ISSUER, SERVICE, TokenServer, token_server
+from trainyard.errors import PrerequisiteError
+from trainyard.images.types import Built
+from trainyard.registry.certificates import make_ca
+from trainyard.seams.registry_refusals import LoginError
+from trainyard.spec.hosts import Registry
+
+KB = 1000
+# What moto gives to everybody.
+AWS_USER, AWS_PASSWORD = "AWS", "123456789012-auth-token"
+
+
+@pytest.fixture(scope="module")
+def image(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
+    with registries.tiny(engine, tmp_path_factory.mktemp("image"), 200 * KB, 100 * KB) as built:
+        yield built
+
+
+@pytest.fixture
+def guarded(engine: BedEngine, tmp_path: Path) -> Iterator[BedRegistry]:
+    with registries.registry(engine, tmp_path / "guarded", users={USER: PASSWORD}) as running:
+        yield running
+
+
+def test_a_password_comes_from_a_variable_or_a_file(
+    engine: BedEngine, image: Built, guarded: BedRegistry, tmp_path: Path
+) -> None:
+    (tmp_path / "password").write_text(f"{PASSWORD}\n")
+    by_variable = Registry(address=guarded.address, insecure=True, username=USER, password_env="SECRET")
+    by_file = Registry(address=guarded.address, insecure=True, username=USER, password_file=str(tmp_path / "password"))
+    first = registries.push(engine, image, by_variable, environ={"SECRET": PASSWORD})
+    second = registries.push(engine, image, by_file)
+    assert (first.layers_sent, second.layers_sent, first.digest) == (2, 0, second.digest)
+
+
+def test_what_docker_login_keeps_is_enough(
+    engine: BedEngine, image: Built, guarded: BedRegistry, tmp_path: Path
+) -> None:
+    auth = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+    (tmp_path / "config.json").write_text(json.dumps({"auths": {guarded.address: {"auth": auth}}}))
+    spec = Registry(address=guarded.address, insecure=True)
+    assert registries.push(engine, image, spec, environ={"DOCKER_CONFIG": str(tmp_path)}).layers_sent == 2
+
+
+def test_a_credential_helper_is_asked(
+    engine: BedEngine, image: Built, guarded: BedRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    helper = tmp_path / "docker-credential-yard"
+    answer = json.dumps({"ServerURL": guarded.address, "Username": USER, "Secret": PASSWORD})
+    helper.write_text(f"#!/bin/sh\ncat > {tmp_path}/asked\necho '{answer}'\n")
+    helper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (tmp_path / "config.json").write_text(json.dumps({"credHelpers": {guarded.address: "yard"}}))
+    spec = Registry(address=guarded.address, insecure=True)
+    registries.push(engine, image, spec, environ={"DOCKER_CONFIG": str(tmp_path)})
+    assert (tmp_path / "asked").read_text() == guarded.address
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Iterator[TokenServer]:
+    signer = make_ca("tokens", now=datetime.now(timezone.utc))
+    (tmp_path / "it").mkdir()
+    (tmp_path / "it" / "tokens.pem").write_bytes(signer.certificate)
+    with token_server(signer, user=USER, password=PASSWORD, identity_token="stands for both") as server:
+        yield server
+
+
+@pytest.fixture
+def with_tokens(engine: BedEngine, tmp_path: Path, tokens: TokenServer) -> Iterator[BedRegistry]:
+    settings = {
+        "REGISTRY_AUTH_TOKEN_REALM": tokens.realm,
+        "REGISTRY_AUTH_TOKEN_SERVICE": SERVICE,
+        "REGISTRY_AUTH_TOKEN_ISSUER": ISSUER,
+        "REGISTRY_AUTH_TOKEN_ROOTCERTBUNDLE": "/its/tokens.pem",
+    }
+    with registries.registry(engine, tmp_path / "it", environ=settings) as running:
+        yield running
+
+
+def test_a_token_server_gives_tokens_for_a_password(
+    engine: BedEngine, image: Built, with_tokens: BedRegistry, tokens: TokenServer
+) -> None:
+    spec = Registry(address=with_tokens.address, insecure=True, username=USER, password_env="SECRET")
+    assert registries.push(engine, image, spec, environ={"SECRET": PASSWORD}).layers_sent == 2
+    assert set(tokens.given) == {"password"}
+
+
+def test_a_token_server_refuses_a_wrong_password(engine: BedEngine, image: Built, with_tokens: BedRegistry) -> None:
+    spec = Registry(address=with_tokens.address, insecure=True, username=USER, password_env="SECRET")
+    with pytest.raises(LoginError) as caught:
+        registries.push(engine, image, spec, environ={"SECRET": "wrong"})
+    assert caught.value.what == f"registry {with_tokens.address} refuses the login of {USER} from $SECRET"
+
+
+def test_an_identity_token_stands_for_a_password(
+    engine: BedEngine, image: Built, with_tokens: BedRegistry, tokens: TokenServer, tmp_path: Path
+) -> None:
+    auths = {with_tokens.address: {"identitytoken": "stands for both"}}
+    (tmp_path / "config.json").write_text(json.dumps({"auths": auths}))
+    spec = Registry(address=with_tokens.address, insecure=True)
+    assert registries.push(engine, image, spec, environ={"DOCKER_CONFIG": str(tmp_path)}).layers_sent == 2
+    assert set(tokens.given) == {"identity"}
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let boto3 talk to moto."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    yield
+    server.stop()
+
+
+def test_amazon_gives_the_login_and_gets_the_repository(
+    engine: BedEngine, image: Built, tmp_path: Path, aws: None
+) -> None:
+    with registries.registry(engine, tmp_path, users={AWS_USER: AWS_PASSWORD}) as running:
+        spec = Registry(address=running.address, insecure=True, login="ecr", namespace="team")
+        assert registries.push(engine, image, spec).layers_sent == 2
+        assert registries.push(engine, image, spec).layers_sent == 0
+    found = boto3.client("ecr", region_name="eu-central-1").describe_repositories()["repositories"]
+    assert [one["repositoryName"] for one in found] == [f"team/{image.name}"]
+
+
+def test_without_aws_credentials_the_hint_says_how_to_get_them(
+    engine: BedEngine, image: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    address = "123456789012.dkr.ecr.eu-central-1.amazonaws.com"
+    with pytest.raises(PrerequisiteError) as caught:
+        registries.push(engine, image, Registry(address=address, login="ecr"))
+    assert caught.value.what == f"no AWS credentials for registry {address}: Unable to locate credentials"
+    assert "aws configure" in (caught.value.hint or "")
