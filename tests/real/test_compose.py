@@ -265,8 +265,8 @@ def test_growing_groups_are_refused_with_what_to_use_instead(other: Yard) -> Non
     assert refused.stderr.splitlines()[-3:] == [
         "error: the compose backend cannot grow and shrink worker groups",
         "  - workers.0.max: 3 is above min (1), so the group should grow",
-        "  -> One Docker host does not get larger: give the group a fixed `count`. Growing needs a backend that can ask "
-        "for machines (Kubernetes, EC2).",
+        "  -> One Docker host does not get larger: give the group a fixed `count`. "
+        "Growing needs a backend that can ask for machines (Kubernetes, EC2).",
     ]
     file.unlink()
 

@@ -1,0 +1,92 @@
+"""A cluster of containers on another host, which is reached by SSH: a real sshd and a real engine in a container."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.bed.host import DockerHost
+from tests.real.jobs import COUNTING, counted, newest, write_job
+from tests.real.yard import Yard, wait_until
+
+FAR = """
+name: {{name}}
+backend: compose
+image: trainyard-bed/ray:1
+head: {{{{cpus: 1, memory: 1GiB}}}}
+workers:
+  - {{{{name: cpu, count: 1, cpus: 1, memory: 1GiB}}}}
+compose: {{{{docker: "{ssh}"}}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def far(docker_host: DockerHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    """Give a head and a worker on another host."""
+    docker_host.load("trainyard-bed/ray:1")
+    far = Yard(tmp_path_factory.mktemp("far"), cluster="compose-far", environ=docker_host.environ())
+    far.write_cluster(FAR.format(ssh=docker_host.ssh))
+    try:
+        far.run("cluster.up")
+        yield far
+    finally:
+        far.run("cluster.down")
+    label = ("--filter", "label=io.trainyard.cluster=compose-far")
+    for listed in (("ps", "-aq"), ("network", "ls", "-q"), ("volume", "ls", "-q")):
+        assert docker_host.docker(*listed, *label).stdout == ""
+
+
+def tunnels(of: int) -> list[psutil.Process]:
+    """Return the tunnels that a command opened."""
+    children = psutil.Process(of).children(recursive=True)
+    return [one for one in children if one.name() == "ssh" and "-L" in one.cmdline()]
+
+
+def test_the_cluster_answers_through_a_tunnel_that_ends_with_the_command(far: Yard) -> None:
+    before = {one.pid for one in psutil.process_iter() if one.name() == "ssh"}
+    assert far.states() == {"head": "up", "cpu-0": "up"}
+    far.run("smoke.run")
+    after = {one.pid for one in psutil.process_iter() if one.name() == "ssh"}
+    assert after <= before
+
+
+def test_up_again_changes_nothing_there(far: Yard) -> None:
+    assert {step["state"] for step in far.json("cluster.plan")["steps"]} == {"already"}
+
+
+def test_a_run_goes_on_when_its_tunnel_breaks(far: Yard) -> None:
+    lines = 300
+    job = f'command: [python3, count.py, "{lines}", "0.3"]\nresources: {{cpus: 1}}\n'
+    write_job(far, "counting", job, count=COUNTING)
+    command = far.start("train.dispatch", "counting", "--skip-smoke")
+    try:
+        wait_until(lambda: bool(list(far.results.glob("*/logs/counting.1.log"))), seconds=90, what="the task prints")
+        for tunnel in tunnels(command.pid):
+            tunnel.kill()
+        output, _ = command.communicate(timeout=120)
+        assert command.returncode == 0, output
+    finally:
+        command.kill()
+    assert (newest(far) / "logs" / "counting.1.log").read_text() == counted(lines)
+
+
+def test_an_unknown_host_key_is_never_accepted(far: Yard, docker_host: DockerHost, tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "ssh"
+    program.parent.mkdir()
+    key = docker_host.home / ".ssh" / "id_ed25519"
+    program.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -i "{key}" -o UserKnownHostsFile="{tmp_path}/known" "$@"\n')
+    program.chmod(0o755)
+    stranger = Yard(
+        tmp_path, cluster="compose-stranger", environ={**far.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+    )
+    stranger.write_cluster(FAR.format(ssh=docker_host.ssh))
+    refused = stranger.run("cluster.up", expect=3)
+    assert refused.stderr.splitlines()[-3:] == [
+        "error: the Docker host does not let us in by SSH",
+        f"  at {docker_host.ssh}: Host key verification failed.",
+        f"  -> Its host key is not known here. Look at it and accept it once: ssh root@{docker_host.ip}",
+    ]
