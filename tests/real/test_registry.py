@@ -8,6 +8,7 @@ import ssl
 import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import httpx
@@ -15,7 +16,10 @@ import pytest
 
 from tests.bed.engine import BedEngine
 from tests.real.yard import Yard
-from trainyard.seams import docker_tiny
+from trainyard.registry import certificates, inside
+from trainyard.registry.certificates import KeyPair
+from trainyard.seams import docker_containers, docker_tiny
+from trainyard.seams.docker_containers import NewFile
 from trainyard.seams.docker_engine import engine as connected
 
 
@@ -143,6 +147,27 @@ def test_tls_and_a_password_are_made_and_the_ca_outlives_a_new_password(guarded:
     assert changed == [f"Run trainyard-registry-{where.replace(':', '-')}"]
     assert guarded.json("registry.status")["state"] == "up"
     assert ca.read_bytes() == before
+
+
+def test_an_expired_certificate_is_renewed_and_whoever_trusts_the_ca_goes_on_to(
+    guarded: Yard, engine: BedEngine
+) -> None:
+    guarded.run("registry.up")
+    where = address(guarded)
+    ca = Path(guarded.json("registry.status")["ca_file"])
+    pair = KeyPair(ca.read_bytes(), (ca.parent / "ca.key").read_bytes())
+    expired = certificates.make_server(pair, "127.0.0.1", now=datetime.now(timezone.utc) - timedelta(days=900))
+    (container,) = of_registry(engine, "container", where)
+    with connected({}, address=engine.address) as there:
+        files = {inside.CERTIFICATE: NewFile(expired.certificate), inside.KEY: NewFile(expired.key)}
+        docker_containers.put_files(there, container, files)
+    engine.docker("restart", container)
+
+    refused = guarded.run("registry.status", expect=6)
+    assert f"error: the certificate of registry {where}, or of its CA, has expired" in refused.stderr
+    assert "`trainyard registry.up` makes a new certificate" in refused.stderr
+    guarded.run("registry.up")
+    assert httpx.get(f"https://{where}/v2/", verify=_trusting(ca)).status_code == 401
 
 
 def test_a_taken_port_is_refused_with_the_name_of_who_has_it(plain: Yard, engine: BedEngine) -> None:

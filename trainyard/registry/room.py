@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.errors import OutsideError, PrerequisiteError, RequestError
 from trainyard.registry.settings import DEFAULT, Place, is_ip, place
-from trainyard.registry.site import Site
+from trainyard.registry.site import LABEL, Site
 from trainyard.results import formats
 from trainyard.seams import addresses
 from trainyard.seams import docker_containers as containers
+from trainyard.seams.docker_containers import Container
 from trainyard.seams.docker_engine import Engine
-from trainyard.seams.docker_once import run_once
 
 GIBIBYTE = 1024**3
 # Ray's own image takes 0.7 GiB, Isaac's tens of them.
@@ -53,7 +55,8 @@ def bind_address(site: Site) -> str:
         raise RequestError(f"nobody knows the host of registry.address: {host}", where=_where(site))
     if not site.engine.is_here:
         return found[0]
-    ours = [one for one in found if addresses.is_ours(one)]
+    # IPv4 first where a name has both: programs that know only that are still around.
+    ours = sorted((one for one in found if addresses.is_ours(one)), key=lambda one: ":" in one)
     if not ours:
         raise RequestError(
             f"registry.address names {host}{_resolved(host, found)}, which is not an address of this machine",
@@ -85,20 +88,20 @@ def disk_warnings(free: int | None) -> list[str]:
     return []
 
 
-def disk_free(engine: Engine, image: str) -> int | None:
-    """Return the free bytes where the engine keeps its data; None if that cannot be told."""
+def disk_free(engine: Engine, df: Callable[[], str] | None) -> int | None:
+    """Return the free bytes where the engine keeps its data; None if that cannot be told.
+
+    `df` asks in a container, for engines whose directory is not this machine's: remote ones, rootless ones, Docker
+    Desktop's.
+    """
     root = Path(str(engine.info().get("DockerRootDir") or "/nowhere"))
-    # A rootless engine's, or one's in a virtual machine (Docker Desktop, Colima), is not this machine's directory.
-    try:
+    with suppress(OSError):
         if engine.is_here and root.is_dir():
             return shutil.disk_usage(root).free
-    except OSError:
-        pass
-    try:
-        ended = run_once(engine, image, ["-Pk", "/"], entrypoint=["df"])
-        return int(ended.stdout.splitlines()[-1].split()[3]) * 1024
-    except (OutsideError, IndexError, ValueError):
-        return None
+    with suppress(OutsideError, IndexError, ValueError):
+        if df is not None:
+            return int(df().splitlines()[-1].split()[3]) * 1024
+    return None
 
 
 def address_warnings(site: Site, address: str) -> list[str]:
@@ -119,7 +122,7 @@ def _holder(site: Site, address: str) -> Holder | None:
     port = site.place.port
     for one in containers.publishing(site.engine, port):
         if any(each.outside == port and each.address in (address, *addresses.ANY, "") for each in one.ports):
-            return Holder(f"the container {one.name} ({one.image})", f"If it is not needed: docker rm -f {one.name}")
+            return _container_holds(site, one)
     if not site.engine.is_here:
         return Holder(f"something on {site.engine.host}") if addresses.answers(address, port) else None
     if not addresses.is_free(address, port):
@@ -131,6 +134,16 @@ def _holder(site: Site, address: str) -> Holder | None:
         # kube-proxy serves node ports by packet rules: nobody listens, and yet somebody answers.
         return Holder("something that nobody here listens for, such as a Kubernetes node port", _microk8s(port))
     return None
+
+
+def _container_holds(site: Site, container: Container) -> Holder:
+    ours = container.labels.get(LABEL)
+    if ours is None:
+        who = f"the container {container.name} ({container.image})"
+        return Holder(who, f"If it is not needed: docker rm -f {container.name}")
+    return Holder(
+        f"the registry {ours} of ours", f"To remove that: invoke registry.down{site.flag} --set registry.address={ours}"
+    )
 
 
 def _microk8s(port: int) -> str | None:

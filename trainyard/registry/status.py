@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Literal
 
 from trainyard.errors import OutsideError
-from trainyard.registry import room, settings
+from trainyard.registry import inside, room, settings
 from trainyard.registry.content import Content, look
 from trainyard.registry.down import kept_volume
 from trainyard.registry.site import LABEL, Site
 from trainyard.seams import docker_containers as containers
-from trainyard.seams.registry_refusals import GoneError
+from trainyard.seams.docker_containers import Container
+from trainyard.seams.registry_api import RegistryApi
+from trainyard.seams.registry_refusals import GoneError, LoginError, MissingError
 
 State = Literal["up", "stopped", "down", "unreachable"]
 
@@ -43,29 +45,43 @@ class RegistryStatus:
 def status(site: Site) -> RegistryStatus:
     """Ask engine and registry. Raises RegistryError when the registry is there and does not let us in."""
     container = site.container
-    content, seen = _content(site)
+    answers, content, seen = _content(site)
     return RegistryStatus(
         address=site.address,
-        state=_state(site, answers=content is not None),
+        state=_state(site, answers=answers),
         insecure=site.registry.insecure,
         username=site.registry.username,
         ca_file=settings.ca_file(site.registry, site.environ),
         image=container.image if container else None,
         container=container.name if container else None,
         volume=kept_volume(site),
-        disk_free=room.disk_free(site.engine, container.image) if container else None,
+        disk_free=room.disk_free(site.engine, lambda: _df(site, container)) if container else None,
         content=content,
         seen=seen,
         others=_others(site),
     )
 
 
-def _content(site: Site) -> tuple[Content | None, str]:
+def _content(site: Site) -> tuple[bool, Content | None, str]:
+    """Say whether the registry answers, what it holds, and why that cannot be told."""
     try:
         with site.api() as api:
-            return look(api), ""
+            api.check()
+            return True, *_listed(api)
     except GoneError as error:
+        return False, None, error.where or error.what
+
+
+def _listed(api: RegistryApi) -> tuple[Content | None, str]:
+    try:
+        return look(api), ""
+    except (LoginError, MissingError) as error:
+        # ECR and Docker Hub let nobody list their repositories.
         return None, error.where or error.what
+
+
+def _df(site: Site, container: Container) -> str:
+    return containers.execute(site.engine, container.id, ["df", "-Pk", inside.DATA])[1]
 
 
 def _state(site: Site, *, answers: bool) -> State:

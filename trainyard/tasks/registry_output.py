@@ -72,7 +72,7 @@ def status(site: Site, now: RegistryStatus, *, json: bool) -> None:
         return
     print(f"registry {now.address} is {now.state}" + (f" ({_how(site)})" if now.state == "up" else ""))
     if now.content is None:
-        print(f"it does not answer: {now.seen}")
+        print(f"it does not {'list what it holds' if now.state == 'up' else 'answer'}: {now.seen}")
     else:
         _print_content(now)
     if now.state != "up" and now.volume:
