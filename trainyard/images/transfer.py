@@ -49,7 +49,7 @@ def send(
             if not error.transient or is_last:
                 raise
             tell(f"{error.what}; tries again with the layers that are not there yet")
-            _wait_until_back(access.api, clock)
+            wait_until_back(access.api, clock)
             ask_why(access.api, repository)
     return frozenset(sent)
 
@@ -69,7 +69,8 @@ def ask_why(api: RegistryApi, repository: str) -> None:
         return
 
 
-def _wait_until_back(api: RegistryApi, clock: Clock) -> None:
+def wait_until_back(api: RegistryApi, clock: Clock) -> None:
+    """Wait for a registry that went away. Raises what it last said when it stays away."""
     give_up = clock.now() + AWAY_SECONDS
     while True:
         try:

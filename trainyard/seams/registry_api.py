@@ -31,11 +31,18 @@ class RegistryApi:
     """A connection to one registry; use it as a context manager.
 
     `address` is HOST[:PORT]; `insecure` means plain HTTP. `ca_file` is the CA of the registry's certificate; None
-    trusts the usual ones. Every method raises a RegistryError (seams/registry_refusals.py): gone, certificate, login...
+    trusts the usual ones. `transport` replaces the network in tests. Every method raises a RegistryError
+    (seams/registry_refusals.py): gone, certificate, login...
     """
 
     def __init__(
-        self, address: str, *, insecure: bool = False, ca_file: Path | None = None, login: Login | None = None
+        self,
+        address: str,
+        *,
+        insecure: bool = False,
+        ca_file: Path | None = None,
+        login: Login | None = None,
+        transport: httpx.BaseTransport | None = None,
     ) -> None:
         self.address = address
         self._login = login
@@ -48,6 +55,7 @@ class RegistryApi:
             follow_redirects=True,
             # A proxy from the environment must not get loopback traffic.
             trust_env=not _is_loopback(address),
+            transport=transport,
         )
 
     def __enter__(self) -> RegistryApi:
