@@ -51,11 +51,9 @@ def find(engine: Engine) -> Daemon | None:
     """Return the daemon that answers on the engine's socket, or None if it is no dockerd of this machine."""
     if sys.platform != "linux" or not engine.is_here:
         return None
-    path = engine.address.removeprefix("unix://")
-    peer = _peer(path)
-    # systemd listens for dockerd (`-H fd://`): then the socket's owner is systemd.
-    found = _daemon(peer) if peer > 1 else None
-    return found or next(_socket_activated(), None)
+    peer = _peer(engine.address.removeprefix("unix://"))
+    # Where systemd listens for dockerd (`-H fd://`, as Debian has it), the socket's owner is systemd.
+    return next(_socket_activated(), None) if _is_systemd(peer) else _daemon(peer)
 
 
 def values(arguments: Sequence[str], flag: str) -> Iterator[str]:
@@ -90,6 +88,12 @@ def _peer(path: str) -> int:
     with socket.socket(socket.AF_UNIX) as asked:
         asked.connect(path)
         return int(_PEER.unpack(asked.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[0])
+
+
+def _is_systemd(pid: int) -> bool:
+    with suppress(psutil.Error, ValueError):
+        return pid > 0 and psutil.Process(pid).name() == "systemd"
+    return False
 
 
 def _socket_activated() -> Iterator[Daemon]:
