@@ -1,0 +1,229 @@
+"""Images are built: on BuildKit and without it, again where nothing changed, and not at all where a stage fails."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.bed.engine import BedEngine
+from tests.real.yard import Yard, wait_until
+from trainyard import versions
+
+BASE = "trainyard-bed/base:1"
+CLUSTER = "name: {name}\nbackend: local\nimage: built\n"
+DOCKERFILE = """\
+ARG BASE
+FROM ${BASE}
+RUN --mount=type=secret,id=ca_bundle,target=/dev/shm/ca.pem \\
+    --mount=type=secret,id=pip_config,target=/dev/shm/pip.conf \\
+    cat /dev/shm/ca.pem /dev/shm/pip.conf 2> /dev/null | wc -c; env | grep -ic '^http_proxy=' || true
+ENV PYTHONPATH=/opt/code
+COPY files/ /
+"""
+# No other process on this machine sleeps as long as this one.
+SLEEPS = "271.828"
+
+
+@pytest.fixture(scope="module")
+def place(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    """Give a directory with an image of the user's own, `built`, and Docker with BuildKit."""
+    yard = Yard(tmp_path_factory.mktemp("place"), environ=engine.environ())
+    write_image(yard)
+    yard.write_cluster(CLUSTER)
+    yield yard
+    for tag in engine.docker("images", "--format", "{{.Repository}}:{{.Tag}}", "trainyard/built").stdout.split():
+        engine.docker("rmi", "-f", tag, check=False)
+
+
+@pytest.fixture
+def classic(place: Yard, engine: BedEngine, tmp_path: Path) -> Yard:
+    """Give the same place to somebody who has no `docker` command, so no buildx either."""
+    return Yard(place.home, environ={"DOCKER_HOST": engine.address, "PATH": str(tmp_path)})
+
+
+def write_image(yard: Yard, *, dockerfile: str = DOCKERFILE, code: str = "answer = 41\n") -> None:
+    image = yard.home / "images" / "built"
+    (image / "files" / "opt" / "code").mkdir(parents=True, exist_ok=True)
+    (image / "files" / "opt" / "code" / "mine.py").write_text(code)
+    (image / "Dockerfile").write_text(dockerfile)
+    (image / "image.yaml").write_text(f"base: {BASE}\n")
+
+
+def layers(engine: BedEngine, reference: str) -> list[str]:
+    found = engine.docker("image", "inspect", "--format", "{{json .RootFS.Layers}}", reference).stdout
+    return [str(layer) for layer in json.loads(found)]
+
+
+def saved(engine: BedEngine, reference: str) -> bytes:
+    return subprocess.run(
+        ["docker", "save", reference], env={**os.environ, **engine.environ()}, capture_output=True, check=True
+    ).stdout
+
+
+def files_above_base(engine: BedEngine, reference: str) -> set[str]:
+    """Return every path in the image's layers above the base's."""
+    names: set[str] = set()
+    with tarfile.open(fileobj=io.BytesIO(saved(engine, reference))) as archive:
+        manifest = json.loads(archive.extractfile("manifest.json").read())  # type: ignore[union-attr]
+        for layer in manifest[0]["Layers"][len(layers(engine, BASE)) :]:
+            with tarfile.open(fileobj=archive.extractfile(layer)) as content:
+                names |= {entry.name.strip("/") for entry in content}
+    return names
+
+
+def test_an_image_is_built_once_under_the_hash_of_its_content(place: Yard, engine: BedEngine) -> None:
+    write_image(place)
+    first = place.json("image.build")
+    again = place.json("image.build")
+    assert first["reference"] == f"trainyard/built:{first['content']}"
+    assert again["image_id"] == first["image_id"]
+    assert [step["changed"] for step in again["steps"]] == [False, False, False]
+    assert layers(engine, first["alias"]) == layers(engine, first["reference"])
+    assert first["alias"] == f"trainyard/built:ray-{versions.RAY}"
+
+
+def test_an_image_says_what_it_is(place: Yard, engine: BedEngine) -> None:
+    write_image(place)
+    built = place.json("image.build")
+    inspected = engine.docker("image", "inspect", "--format", "{{json .Config.Labels}}", built["reference"]).stdout
+    labels = json.loads(inspected)
+    assert labels["org.opencontainers.image.title"] == labels["io.trainyard.image"] == "built"
+    assert labels["org.opencontainers.image.version"] == labels["io.trainyard.content"] == built["content"]
+    assert labels["org.opencontainers.image.base.name"] == BASE
+    assert labels["io.trainyard.ray"] == versions.RAY
+    assert labels["org.opencontainers.image.created"].startswith("20")
+
+
+def test_a_change_in_code_makes_one_small_layer(place: Yard, engine: BedEngine) -> None:
+    write_image(place)
+    before = place.json("image.build")
+    write_image(place, code="answer = 42\n")
+    after = place.json("image.build")
+    assert after["content"] != before["content"]
+    assert layers(engine, after["reference"])[:-1] == layers(engine, before["reference"])[:-1]
+    history = engine.docker("history", "--human=false", "--format", "{{.Size}}", after["reference"]).stdout.split()
+    assert int(history[0]) < 1_000
+
+
+def test_the_list_says_what_is_built_and_what_has_changed_since(place: Yard) -> None:
+    write_image(place)
+    place.run("image.build")
+    states = {one["name"]: one["state"] for one in place.json("image.list")["images"]}
+    assert states["built"] == "built"
+    assert {"ray-cpu", "isaac-ray", "schola"} <= set(states)
+    write_image(place, code="answer = 43\n")
+    states = {one["name"]: one["state"] for one in place.json("image.list")["images"]}
+    assert states["built"] == "changed since"
+
+
+def test_dry_builds_nothing(place: Yard, engine: BedEngine) -> None:
+    shown = engine.docker("images", "-q", "trainyard/built").stdout
+    write_image(place, code="answer = 44\n")
+    done = place.run("--dry", "image.build")
+    assert "would    Build image built" in done.stdout
+    assert engine.docker("images", "-q", "trainyard/built").stdout == shown
+
+
+@pytest.mark.parametrize("builder", ["place", "classic"])
+def test_a_failed_stage_prints_its_last_lines_and_tags_nothing(
+    builder: str, place: Yard, engine: BedEngine, request: pytest.FixtureRequest
+) -> None:
+    yard: Yard = request.getfixturevalue(builder)
+    shown = engine.docker("images", "-q", "trainyard/built").stdout
+    write_image(yard, dockerfile=f"ARG BASE\nFROM ${{BASE}}\nRUN seq 100; echo {builder}; exit 7\nCOPY files/ /\n")
+    done = yard.run("image.build", expect=6)
+    # The engine's own builder counts each of our labels as a stage.
+    of = "2/3" if builder == "place" else r"3/\d+"
+    said = "".join(rf"  \| {line}\n" for line in [*range(82, 101), builder])
+    failed = rf"stage {of} RUN seq 100; echo {builder}; exit 7 failed \(exit code 7\)\n"
+    hint = r"  -> Nothing was tagged\. Repeat the same command: stages that worked are not run again\.\n"
+    assert re.search(f"error: image built was not built: {failed}{said}{hint}$", done.stderr)
+    assert engine.docker("images", "-q", "trainyard/built").stdout == shown
+
+
+@pytest.mark.parametrize("builder", ["place", "classic"])
+def test_an_interrupted_build_leaves_nothing_behind(
+    builder: str, engine: BedEngine, request: pytest.FixtureRequest
+) -> None:
+    yard: Yard = request.getfixturevalue(builder)
+    shown = engine.docker("images", "-q", "trainyard/built").stdout
+    write_image(yard, dockerfile=f"ARG BASE\nFROM ${{BASE}}\nRUN echo {builder}; sleep {SLEEPS}\n")
+    started = yard.start("image.build")
+    wait_until(lambda: bool(sleepers()), seconds=60, what="the stage runs")
+    started.send_signal(signal.SIGINT)
+    output, _ = started.communicate(timeout=60)
+    assert (started.returncode, output.splitlines()[-1]) == (130, "error: interrupted")
+    wait_until(lambda: not sleepers(), seconds=30, what="the stage's program has ended")
+    wait_until(lambda: SLEEPS not in containers(engine), seconds=30, what="the stage's container is gone")
+    assert engine.docker("images", "-q", "trainyard/built").stdout == shown
+
+
+def sleepers() -> list[int]:
+    return [one.pid for one in psutil.process_iter(["cmdline"]) if one.info["cmdline"] == ["sleep", SLEEPS]]
+
+
+def containers(engine: BedEngine) -> str:
+    return engine.docker("ps", "-a", "--no-trunc", "--format", "{{.Command}}").stdout
+
+
+def test_what_a_build_needs_to_reach_the_outside_does_not_stay_in_the_image(
+    place: Yard, engine: BedEngine, tmp_path: Path
+) -> None:
+    ca, pip = tmp_path / "ca.pem", tmp_path / "pip, with a comma.conf"
+    ca.write_text("-----BEGIN CERTIFICATE----- company-ca-marker\n")
+    pip.write_text("[global]\nindex-url = https://user:word-of-the-index@mirror/simple\n")
+    files = ("--set", f"build.ca_bundle={ca}", "--set", f"build.pip_config='{pip}'")
+    behind = Yard(place.home, environ={**engine.environ(), "HTTP_PROXY": "http://user:word-of-the-proxy@127.0.0.1:9"})
+    write_image(behind, code="answer = 45\n")
+    done = behind.run("image.build", "--no-cache", *files)
+    reference = next(word for word in done.stdout.split() if word.startswith("trainyard/built:"))
+    # The stage saw all three, or this test would prove nothing.
+    (behind.home / "images" / "built" / "Dockerfile").write_text(DOCKERFILE.replace("|| true", "; exit 3"))
+    failed = behind.run("image.build", *files, expect=6)
+    assert f"  | {ca.stat().st_size + pip.stat().st_size}\n  | 2\n" in failed.stderr
+    content = saved(engine, reference) + engine.docker("history", "--no-trunc", reference).stdout.encode()
+    assert [word for word in (b"company-ca-marker", b"word-of-the-index", b"word-of-the-proxy") if word in content] == []
+    assert files_above_base(engine, reference) == {"opt", "opt/code", "opt/code/mine.py"}
+
+
+def test_without_buildx_the_engines_own_builder_builds(classic: Yard, engine: BedEngine) -> None:
+    write_image(classic, code="answer = 46\n")
+    built = classic.json("image.build")
+    assert engine.docker(
+        "run", "--rm", built["reference"], "python3", "-c", "import mine; print(mine.answer)"
+    ).stdout == ("46\n")
+
+
+def test_without_buildx_a_ca_would_stay_in_the_image(classic: Yard, tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("a CA\n")
+    write_image(classic, code="answer = 47\n")
+    done = classic.run("image.build", "--set", f"build.ca_bundle={tmp_path}/ca.pem", expect=3)
+    assert done.stderr.endswith(
+        "error: without docker buildx, build.ca_bundle would stay in the image: "
+        "the engine's own builder has no secrets\n"
+        "  -> Install Docker's buildx plugin (Debian, Ubuntu: docker-buildx, or docker-buildx-plugin from Docker).\n"
+    )
+
+
+def test_a_base_that_cannot_be_had_is_named_before_anything_is_built(place: Yard) -> None:
+    write_image(place)
+    done = place.run("image.build", "--base", "127.0.0.1:9/nobody/base:1", expect=6)
+    assert "error: the base of image built cannot be had: 127.0.0.1:9/nobody/base:1\n" in done.stderr
+    assert "docker load -i FILE" in done.stderr
+
+
+def test_a_name_that_nothing_is_built_from_exits_2(place: Yard) -> None:
+    done = place.run("image.build", "ray-cpuu", expect=2)
+    assert "did you mean 'ray-cpu'?" in done.stderr
+    done = place.run("image.build", "rayproject/ray:2.60.0", expect=2)
+    assert "error: rayproject/ray:2.60.0 is built by others: there is nothing to build" in done.stderr
