@@ -18,6 +18,7 @@ from docker.context import ContextAPI
 from docker.errors import APIError, DockerException
 
 from trainyard.errors import OutsideError, PrerequisiteError
+from trainyard.seams import ssh_docker
 
 DEFAULT_SOCKET = "unix:///var/run/docker.sock"
 # A question must not hang; what takes longer (pull, push, build) streams, and every part of it comes sooner.
@@ -26,11 +27,15 @@ ANSWER_SECONDS = 60
 
 @dataclass(frozen=True)
 class Engine:
-    """A connection to a Docker engine. `api` is docker-py's, for modules of `seams` only."""
+    """A connection to a Docker engine. `api` is docker-py's, for modules of `seams` only.
+
+    `socket` is where programs of ours reach it, if that is not its address: the end of a connection by SSH.
+    """
 
     address: str
     api: docker.APIClient
     environ: Mapping[str, str]
+    socket: str | None = None
 
     @property
     def is_here(self) -> bool:
@@ -51,7 +56,7 @@ class Engine:
         """Return the environment for `docker` commands: the caller's, pinned to this engine."""
         dropped = ("DOCKER_CONTEXT", "DOCKER_HOST", "COMPOSE_")
         kept = {key: value for key, value in self.environ.items() if not key.startswith(dropped)}
-        return {**kept, "DOCKER_HOST": self.address}
+        return {**kept, "DOCKER_HOST": self.socket or self.address}
 
     def info(self) -> dict[str, Any]:
         """Return what `docker info` says (Engine API, GET /info)."""
@@ -78,12 +83,13 @@ def connect(environ: Mapping[str, str], *, address: str | None = None) -> Engine
     Raises PrerequisiteError when no engine answers there.
     """
     where = address or found_address(environ)
+    socket = f"unix://{ssh_docker.local_socket(where, environ)}" if where.startswith("ssh://") else where
     try:
         # The version is asked for here, so that whoever connects learns at once that nobody answers.
-        api = docker.APIClient(base_url=where, version="auto", timeout=ANSWER_SECONDS, use_ssh_client=True)
+        api = docker.APIClient(base_url=socket, version="auto", timeout=ANSWER_SECONDS)
     except (DockerException, requests.RequestException, OSError) as error:
         raise unreachable(where, error) from error
-    return Engine(where, api, environ)
+    return Engine(where, api, environ, socket)
 
 
 def found_address(environ: Mapping[str, str]) -> str:

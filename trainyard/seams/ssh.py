@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from trainyard.errors import PrerequisiteError
-from trainyard.seams import programs
 
 CONNECT_SECONDS = 10
-INSTALL = "Install OpenSSH's client: sudo apt-get install openssh-client"
 # What ssh says, and what helps; the first that fits.
 _CAUSES = (
     (
@@ -34,18 +31,6 @@ def login(address: str) -> str:
     """Return [user@]host of an address."""
     parts = urlsplit(address)
     return f"{parts.username}@{parts.hostname}" if parts.username else str(parts.hostname)
-
-
-def check(address: str, environ: Mapping[str, str]) -> None:
-    """Log in once, so that a reason not to be let in is told as such. Raises PrerequisiteError.
-
-    Docker's own clients would say "exit status 255" to all of them, or ask on the terminal.
-    """
-    programs.find("ssh", environ, hint=INSTALL)
-    ended = programs.run([*command(address), "true"], env=environ, seconds=CONNECT_SECONDS * 3)
-    if ended.code != 0:
-        said = [line.strip() for line in ended.tail if line.strip()]
-        raise refused(address, said)
 
 
 def refused(address: str, said: list[str]) -> PrerequisiteError:

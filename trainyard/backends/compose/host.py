@@ -12,7 +12,7 @@ from trainyard.backends.compose.document import shared_memory
 from trainyard.backends.contract import Tools
 from trainyard.backends.plans import NodePlan, Room
 from trainyard.errors import RequestError
-from trainyard.seams import docker_engine, ssh
+from trainyard.seams import docker_engine
 from trainyard.seams import nvidia as nvidia_seam
 from trainyard.seams.docker_engine import Engine
 from trainyard.spec.cluster import ClusterSpec
@@ -49,8 +49,6 @@ def connect(spec: ClusterSpec, tools: Tools) -> Engine:
     """Connect to the engine that has the cluster, or is to have it. Raises PrerequisiteError if it does not answer."""
     record = read_record(tools)
     address = record.docker if record else wanted_address(spec, tools)
-    if address.startswith("ssh://"):
-        ssh.check(address, tools.environ)
     return docker_engine.connect(tools.environ, address=address)
 
 

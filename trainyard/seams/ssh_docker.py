@@ -1,0 +1,69 @@
+"""The socket of a Docker engine on another host, here: every connection to it goes through one ssh.
+
+Docker's clients start an ssh for each request, which costs a handshake every time (28 of them in a `cluster.plan`), and
+may ask for a password or a host key on the terminal. Here they find an ordinary socket instead.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from trainyard.seams import ssh
+from trainyard.seams.ssh_kept import KeptSsh
+
+# What Docker's own client runs there (docker/cli, cli/connhelper): it finds the engine as `docker` on that host does.
+DIAL = ("docker", "system", "dial-stdio")
+
+_sockets: dict[str, Path] = {}
+_lock = threading.Lock()
+
+
+def local_socket(address: str, environ: Mapping[str, str]) -> Path:
+    """Return a socket here that is the engine's of ssh://user@host, for as long as this process lives.
+
+    Raises PrerequisiteError if ssh cannot get there.
+    """
+    with _lock:
+        if address not in _sockets:
+            directory = Path(tempfile.mkdtemp(prefix="trainyard-ssh-"))
+            atexit.register(shutil.rmtree, directory, ignore_errors=True)
+            control = directory / "c"
+            KeptSsh(address, ("-M", "-S", str(control)), environ).start()
+            _sockets[address] = _listen(directory / "docker.sock", address, control, dict(environ))
+        return _sockets[address]
+
+
+def _listen(path: Path, address: str, control: Path, environ: dict[str, str]) -> Path:
+    command = [*ssh.command(address, "-S", str(control), "-o", "ControlMaster=no"), *DIAL]
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(path))
+    server.listen(64)
+    threading.Thread(target=_serve, args=(server, command, environ), daemon=True).start()
+    return path
+
+
+def _serve(server: socket.socket, command: list[str], environ: dict[str, str]) -> None:
+    running: list[subprocess.Popen[bytes]] = []
+    while True:
+        connection, _ = server.accept()
+        running = [one for one in running if one.poll() is None]
+        # The program gets the connection itself as input and output: nothing is copied here.
+        with connection, suppress(OSError):
+            running.append(
+                subprocess.Popen(
+                    command,
+                    env=environ,
+                    stdin=connection.fileno(),
+                    stdout=connection.fileno(),
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            )
