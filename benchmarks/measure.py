@@ -15,7 +15,7 @@ INVOKE = [str(Path(sys.executable).with_name("invoke"))]
 
 @dataclass(frozen=True)
 class Measured:
-    """One line of the result: medians in seconds."""
+    """One line of the result: medians, in seconds unless the title says otherwise."""
 
     title: str
     ours: float

@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks import bare_ray
+from benchmarks import bare_ray, containers
 from benchmarks.measure import INVOKE, Measured, in_turns, seconds_of
 
 TASKS = 1000
@@ -83,6 +83,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="tyb-", dir="/tmp") as directory:
         bench = Bench(Path(directory))
         for measured in _measure(bench):
+            print(measured.line(), flush=True)
+    with tempfile.TemporaryDirectory(prefix="tyb-", dir="/tmp") as directory:
+        for measured in containers.measure(Path(directory)):
             print(measured.line(), flush=True)
 
 
