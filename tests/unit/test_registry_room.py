@@ -32,7 +32,7 @@ def test_a_disk_that_is_as_good_as_full_is_refused() -> None:
 
 def test_a_small_disk_is_a_warning_and_one_that_cannot_be_seen_is_none() -> None:
     assert room.disk_warnings(5 * GIBIBYTE) == [
-        "only 5.0 GiB of disk are free where Docker keeps its data; training images are large"
+        "only 5.0 GiB of disk are free where Docker keeps its data, and training images are large"
     ]
     assert room.disk_warnings(30 * GIBIBYTE) == room.disk_warnings(None) == []
 

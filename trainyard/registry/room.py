@@ -84,7 +84,9 @@ def disk_warnings(free: int | None) -> list[str]:
             hint="Make room: docker system df, docker system prune",
         )
     if free is not None and free < DISK_WANTED:
-        return [f"only {formats.size(free)} of disk are free where Docker keeps its data; training images are large"]
+        return [
+            f"only {formats.size(free)} of disk are free where Docker keeps its data, and training images are large"
+        ]
     return []
 
 

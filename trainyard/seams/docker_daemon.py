@@ -6,6 +6,7 @@ Nothing of it is guessed from names: the kernel says whose process answers on th
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -67,6 +68,8 @@ def values(arguments: Sequence[str], flag: str) -> Iterator[str]:
 
 def complaint(daemon: Daemon, settings: Path, environ: Mapping[str, str]) -> str | None:
     """Return what dockerd itself says against a file of settings, or None; engines before 23.0 cannot be asked."""
+    if shutil.which(daemon.program, path=environ.get("PATH")) is None:
+        return None
     helped = programs.run([daemon.program, "--help"], env=environ, seconds=VALIDATE_SECONDS)
     if not any("--validate" in line for line in helped.tail):
         return None
@@ -125,10 +128,12 @@ def _shares_files(pid: int) -> bool:
 
 
 def _executable(process: psutil.Process, word: str) -> str:
+    """Return the path of a running program; the word that started it, where an update has replaced the file."""
     try:
-        return process.exe() or word
+        path = process.exe()
     except psutil.AccessDenied:
         return word
+    return path if Path(path).exists() else word
 
 
 def _home(process: psutil.Process) -> Path:

@@ -24,7 +24,7 @@ def begun(site: Site) -> None:
 
 def made(site: Site, results: Sequence[StepResult], *, json: bool) -> None:
     """Print where the registry answers, how, and what the user should know about it."""
-    warnings = [result.seen for result in results if result.title == CHECK and result.seen]
+    warnings = [one for result in results if result.title == CHECK and result.seen for one in result.seen.split("; ")]
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
     ca = settings.ca_file(site.registry, site.environ)
