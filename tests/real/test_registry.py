@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import ssl
 import stat
@@ -12,21 +13,20 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from tests.bed.engine import BedEngine
 from tests.real.yard import Yard
 from trainyard.registry import certificates, inside
 from trainyard.registry.certificates import KeyPair
-from trainyard.seams import docker_containers, docker_tiny
+from trainyard.seams import docker_containers, docker_tiny, processes
 from trainyard.seams.docker_containers import NewFile
 from trainyard.seams.docker_engine import engine as connected
 
 
 def free_port() -> int:
-    with closing(socket.socket()) as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    return processes.free_ports(1)[0]
 
 
 @contextmanager
@@ -175,7 +175,8 @@ def test_a_taken_port_is_refused_with_the_name_of_who_has_it(plain: Yard, engine
     port = where.split(":")[1]
     with closing(socket.create_server(("127.0.0.1", int(port)))):
         refused = plain.run("registry.up", expect=3)
-    assert f"error: port {port} of 127.0.0.1 is taken by python" in refused.stderr
+    us = f"{psutil.Process().name()} (pid {os.getpid()})"
+    assert f"error: port {port} of 127.0.0.1 is taken by {us}\n" in refused.stderr
     engine.docker("run", "--detach", "--name", "in-the-way", "--publish", f"{port}:5000", "trainyard-bed/registry:1")
     try:
         refused = plain.run("registry.up", expect=3)

@@ -100,9 +100,11 @@ def test_the_ca_of_a_registry_with_tls_is_given_to_docker(guarded: Yard, engine:
     where = address(guarded)
     refused = engine.docker("pull", f"{where}/trainyard/probe:1", check=False)
     assert "certificate signed by unknown authority" in refused.stderr
+    assert guarded.json("registry.status")["trusted"] is False
     trusted = guarded.run("registry.trust")
     assert trusted.stdout == f"this host's Docker pulls from {where}\n"
     assert Path(f"/etc/docker/certs.d/{where}/trainyard-ca.crt").read_bytes() == ca_of(guarded).read_bytes()
+    assert guarded.json("registry.status")["trusted"] is True
     assert engine.docker("images", "--quiet", f"{where}/trainyard/probe").stdout == ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import docker
@@ -92,6 +92,7 @@ UP = RegistryStatus(
     container="trainyard-registry-127.0.0.1-32000",
     volume="trainyard-registry-127.0.0.1-32000",
     disk_free=50 * 1024**3,
+    trusted=True,
     content=Content((Repository("ray", (Tag("1", "sha256:0123456789abcdef", 2048),), 2048),), 2048),
 )
 
@@ -108,6 +109,13 @@ def test_status_lists_repositories_tags_and_sizes(capsys: pytest.CaptureFixture[
     assert shown.err == "next: invoke image.push -f lab\n"
 
 
+def test_a_registry_that_docker_does_not_trust_leads_to_registry_trust(capsys: pytest.CaptureFixture[str]) -> None:
+    registry_output.status(SITE, replace(UP, trusted=False), json=False)
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[-1] == "Docker here does not trust it yet"
+    assert shown.err == "next: invoke registry.trust -f lab\n"
+
+
 def test_status_as_json_has_everything(capsys: pytest.CaptureFixture[str]) -> None:
     registry_output.status(SITE, UP, json=True)
     assert json.loads(capsys.readouterr().out) == {
@@ -119,6 +127,7 @@ def test_status_as_json_has_everything(capsys: pytest.CaptureFixture[str]) -> No
         "image": "registry:2",
         "container": "trainyard-registry-127.0.0.1-32000",
         "volume": "trainyard-registry-127.0.0.1-32000",
+        "trusted": True,
         "disk_free": 53687091200,
         "size": 2048,
         "repositories": [

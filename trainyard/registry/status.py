@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from trainyard.errors import OutsideError
-from trainyard.registry import inside, room, settings
+from trainyard.registry import inside, probe, room, settings
 from trainyard.registry.content import Content, look
 from trainyard.registry.down import kept_volume
 from trainyard.registry.site import LABEL, Site
@@ -24,8 +24,8 @@ class RegistryStatus:
     """A registry, as it is now.
 
     `container` is None for a registry that we did not make; `volume` holds images also while nothing runs.
-    `content` is None where it could not be asked for, and `seen` says why. `others` are registries of ours at other
-    addresses of the same engine.
+    `trusted` says whether Docker here speaks to it, None where that cannot be asked. `content` is None where it could
+    not be asked for, and `seen` says why. `others` are registries of ours at other addresses of the same engine.
     """
 
     address: str
@@ -38,6 +38,7 @@ class RegistryStatus:
     volume: str | None
     disk_free: int | None
     content: Content | None
+    trusted: bool | None = None
     seen: str = ""
     others: tuple[str, ...] = ()
 
@@ -57,6 +58,7 @@ def status(site: Site) -> RegistryStatus:
         volume=kept_volume(site),
         disk_free=room.disk_free(site.engine, lambda: _df(site, container)) if container else None,
         content=content,
+        trusted=_trusted(site) if answers else None,
         seen=seen,
         others=_others(site),
     )
@@ -82,6 +84,13 @@ def _listed(api: RegistryApi) -> tuple[Content | None, str]:
 
 def _df(site: Site, container: Container) -> str:
     return containers.execute(site.engine, container.id, ["df", "-Pk", inside.DATA])[1]
+
+
+def _trusted(site: Site) -> bool | None:
+    try:
+        return probe.docker_is_let_in(site)
+    except OutsideError:
+        return None
 
 
 def _state(site: Site, *, answers: bool) -> State:

@@ -79,7 +79,9 @@ def status(site: Site, now: RegistryStatus, *, json: bool) -> None:
         print(f"its images are kept in the volume {now.volume}")
     if now.others:
         print(f"other registries of this Docker: {', '.join(now.others)}")
-    print_next(f"invoke {'image.push' if now.state == 'up' else 'registry.up'}{site.flag}")
+    if now.trusted is False:
+        print("Docker here does not trust it yet")
+    print_next(f"invoke {_next(now)}{site.flag}")
 
 
 def trusted(site: Site, results: Sequence[StepResult], *, json: bool) -> None:
@@ -90,6 +92,12 @@ def trusted(site: Site, results: Sequence[StepResult], *, json: bool) -> None:
     whose = "this host's Docker" if site.engine.is_here else f"the Docker of {site.engine.host}"
     print(f"{whose} pulls from {site.address}")
     print_next(f"invoke image.push{site.flag}")
+
+
+def _next(now: RegistryStatus) -> str:
+    if now.state != "up":
+        return "registry.up"
+    return "registry.trust" if now.trusted is False else "image.push"
 
 
 def _print_content(now: RegistryStatus) -> None:
@@ -118,6 +126,7 @@ def _document(now: RegistryStatus) -> dict[str, Any]:
         "image": now.image,
         "container": now.container,
         "volume": now.volume,
+        "trusted": now.trusted,
         "disk_free": now.disk_free,
         "size": found.size if found else None,
         "repositories": [asdict(one) for one in found.repositories] if found else [],
