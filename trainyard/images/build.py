@@ -103,17 +103,17 @@ def built(what: Building) -> Built | None:
     return Built(what.image.name, reference, what.alias, tag, found.id, what.settings.platform)
 
 
-def labels(what: Building, *, content_tag: str, now: datetime) -> dict[str, str]:
+def labels(
+    what: Building, *, content_tag: str, now: datetime, revision: str | None, origin: str | None
+) -> dict[str, str]:
     """Return what the image says about itself (OCI image specification, annotations; and ours)."""
-    repository = git.revision(what.image.directory) or {}
-    revision = f"{repository['revision']}{'-dirty' if repository['dirty'] else ''}" if repository else None
     found = {
         f"{OCI}.title": what.image.name,
         f"{OCI}.version": content_tag,
         f"{OCI}.created": now.isoformat(timespec="seconds"),
         LABEL_BASE: what.image.base,
         f"{OCI}.revision": revision,
-        f"{OCI}.source": git.origin(what.image.directory),
+        f"{OCI}.source": origin,
         LABEL_IMAGE: what.image.name,
         LABEL_CONTENT: content_tag,
         LABEL_SOURCE: what.source,
@@ -162,7 +162,13 @@ def _build(what: Building, title: str) -> str:
         reference=reference,
         write=lambda target: context.write(what.image, text, target),
         arguments=catalog.arguments(what.image),
-        labels=labels(what, content_tag=reference.rpartition(":")[2], now=datetime.now(timezone.utc)),
+        labels=labels(
+            what,
+            content_tag=reference.rpartition(":")[2],
+            now=datetime.now(timezone.utc),
+            revision=_revision(what.image.directory),
+            origin=git.origin(what.image.directory),
+        ),
         platform=what.settings.platform,
         network=what.settings.network,
         no_cache=what.no_cache,
@@ -176,6 +182,12 @@ def _build(what: Building, title: str) -> str:
 
     run(what.engine, request, name=what.image.name, on_stage=on_stage)
     return reference
+
+
+def _revision(directory: Path) -> str | None:
+    """Return the commit of an image's directory, marked if it was changed since."""
+    found = git.revision(directory)
+    return f"{found['revision']}{'-dirty' if found['dirty'] else ''}" if found else None
 
 
 def _is_tagged(what: Building) -> Answer:

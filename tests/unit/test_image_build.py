@@ -1,0 +1,178 @@
+"""The steps of a build, asked of an engine that is not there."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docker.errors import ImageNotFound
+
+from trainyard import steps, versions
+from trainyard.errors import OutsideError, PrerequisiteError
+from trainyard.images import build, catalog
+from trainyard.images.build import Building
+from trainyard.seams import docker_build
+from trainyard.seams.docker_build import BuildRequest
+from trainyard.seams.docker_engine import Engine
+from trainyard.spec import BuildSection
+from trainyard.steps import PlannedStep
+
+BASE_ID = "sha256:" + "b" * 64
+
+
+class FakeApi:
+    """Images by every name they have; a pull brings what `registry` has."""
+
+    def __init__(self, images: dict[str, dict[str, Any]] | None = None, *, refusal: str = "") -> None:
+        self.images = images or {}
+        self.refusal = refusal
+
+    def inspect_image(self, reference: str) -> dict[str, Any]:
+        if reference not in self.images:
+            raise ImageNotFound(f"No such image: {reference}")
+        return self.images[reference]
+
+    def tag(self, reference: str, repository: str, *, tag: str, force: bool) -> None:
+        self.images[f"{repository}:{tag}"] = self.images[reference]
+
+    def pull(self, repository: str, **options: Any) -> list[dict[str, Any]]:
+        return [{"error": self.refusal}]
+
+
+def image(identifier: str, *, platform: str = "linux/amd64") -> dict[str, Any]:
+    os, architecture = platform.split("/")
+    return {"Id": identifier, "Os": os, "Architecture": architecture}
+
+
+def building(tmp_path: Path, api: FakeApi, settings: BuildSection | None = None, *, no_cache: bool = False) -> Building:
+    directory = tmp_path / "images" / "mine"
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "image.yaml").write_text("base: debian:12\n")
+    (directory / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\n")
+    # No PATH: nothing can be started.
+    engine = Engine("unix:///x.sock", api, {"PATH": ""})  # type: ignore[arg-type]
+    return build.building(
+        catalog.find("mine", directory=tmp_path), engine, settings or BuildSection(), no_cache=no_cache
+    )
+
+
+def tagged(tmp_path: Path) -> dict[str, dict[str, Any]]:
+    images = {"debian:12": image(BASE_ID)}
+    what = building(tmp_path, FakeApi(images))
+    return {**images, what.reference: image("sha256:1"), what.alias: image("sha256:1")}
+
+
+def test_what_is_built_is_not_built_again(tmp_path: Path) -> None:
+    what = building(tmp_path, FakeApi(tagged(tmp_path)))
+    assert [step.state for step in steps.plan(build.steps(what))] == ["already", "already", "already"]
+    built = build.built(what)
+    assert built is not None
+    assert built.reference_local == f"trainyard/mine:{built.content}"
+    assert built.alias_local == f"trainyard/mine:ray-{versions.RAY}"
+
+
+def test_a_plan_says_what_is_missing(tmp_path: Path) -> None:
+    what = building(tmp_path, FakeApi({"debian:12": image(BASE_ID)}))
+    assert steps.plan(build.steps(what)) == [
+        PlannedStep("Get the base debian:12", "already", ""),
+        PlannedStep("Build image mine", "would", f"{what.reference} is not there"),
+        PlannedStep(f"Tag it ray-{versions.RAY}", "after", "after: Build image mine"),
+    ]
+    assert build.built(what) is None
+
+
+def test_without_its_base_nothing_can_be_told_yet(tmp_path: Path) -> None:
+    plan = steps.plan(build.steps(building(tmp_path, FakeApi())))
+    assert [(step.state, step.seen) for step in plan] == [
+        ("would", "it is not on this engine"),
+        ("after", "after: Get the base debian:12"),
+        ("after", "after: Build image mine"),
+    ]
+
+
+def test_no_cache_builds_what_is_there_anew(tmp_path: Path) -> None:
+    plan = steps.plan(build.steps(building(tmp_path, FakeApi(tagged(tmp_path)), no_cache=True)))
+    assert plan[1] == PlannedStep("Build image mine", "would", "to be built anew")
+
+
+def test_an_alias_that_stayed_with_an_older_image_is_moved(tmp_path: Path) -> None:
+    images = tagged(tmp_path)
+    what = building(tmp_path, FakeApi(images))
+    images[what.alias] = image("sha256:0")
+    tag = build.steps(what)[-1]
+    assert tag.done() == steps.no(f"{what.alias} is another image")
+    tag.do()
+    assert tag.done().holds
+
+
+def test_a_base_for_other_machines_is_not_the_base(tmp_path: Path) -> None:
+    api = FakeApi({"debian:12": image(BASE_ID, platform="linux/amd64")})
+    first = build.steps(building(tmp_path, api, BuildSection(platform="linux/arm64")))[0]
+    assert first.done() == steps.no("it is for linux/amd64, not linux/arm64")
+
+
+def test_a_base_that_cannot_be_pulled_says_what_else_can_be_done(tmp_path: Path) -> None:
+    first = build.steps(building(tmp_path, FakeApi(refusal="manifest for debian:12 not found")))[0]
+    with pytest.raises(OutsideError) as raised:
+        first.do()
+    assert raised.value.what == "the base of image mine cannot be had: debian:12"
+    assert raised.value.hint == (
+        "Name another one (--base, or build: {base: ...} in the cluster file), log in (docker login HOST), "
+        "or bring it here: docker load -i FILE"
+    )
+
+
+def test_a_ca_that_is_not_there_is_named(tmp_path: Path) -> None:
+    settings = BuildSection(ca_bundle=f"{tmp_path}/ca.pem")
+    step = build.steps(building(tmp_path, FakeApi({"debian:12": image(BASE_ID)}), settings))[1]
+    with pytest.raises(PrerequisiteError) as raised:
+        step.do()
+    assert str(raised.value) == (
+        f"build.ca_bundle is not a file: {tmp_path}/ca.pem\n  -> Put it there, or name another one."
+    )
+
+
+def test_without_buildx_secrets_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "pip.conf").write_text("")
+    settings = BuildSection(pip_config=f"{tmp_path}/pip.conf")
+    step = build.steps(building(tmp_path, FakeApi({"debian:12": image(BASE_ID)}), settings))[1]
+    with pytest.raises(PrerequisiteError, match=r"without docker buildx, build.pip_config would stay in the image"):
+        step.do()
+
+
+def test_an_image_outside_of_a_repository_has_no_revision(tmp_path: Path) -> None:
+    what = building(tmp_path, FakeApi({"debian:12": image(BASE_ID)}))
+    now = datetime(2026, 11, 21, 15, 0, tzinfo=timezone.utc)
+    assert build.labels(what, content_tag="0123456789ab", now=now, revision=None, origin=None) == {
+        "org.opencontainers.image.title": "mine",
+        "org.opencontainers.image.version": "0123456789ab",
+        "org.opencontainers.image.created": "2026-11-21T15:00:00+00:00",
+        "org.opencontainers.image.base.name": "debian:12",
+        "io.trainyard.image": "mine",
+        "io.trainyard.content": "0123456789ab",
+        "io.trainyard.source": what.source,
+        "io.trainyard.ray": versions.RAY,
+    }
+
+
+def test_proxies_and_secrets_stay_out_of_the_command_line() -> None:
+    environ = {"HTTPS_PROXY": "http://user:password@proxy:3128", "no_proxy": "localhost", "HTTP_PROXY": ""}
+    engine = Engine("unix:///x.sock", FakeApi(), environ)  # type: ignore[arg-type]
+    request = BuildRequest(
+        reference="trainyard/mine:1",
+        write=lambda target: None,
+        arguments={"BASE": "debian:12"},
+        labels={"a": "b"},
+        platform="linux/arm64",
+        network="host",
+        no_cache=True,
+        secrets={"ca_bundle": Path("/a,b/ca.pem")},
+    )
+    assert docker_build._buildx_command(engine, request) == [
+        *("docker", "buildx", "build", "--builder", "default", "--load", "--progress", "plain"),
+        *("--tag", "trainyard/mine:1", "--network", "host", "--platform", "linux/arm64", "--no-cache"),
+        *("--build-arg", "BASE=debian:12", "--build-arg", "HTTPS_PROXY", "--build-arg", "no_proxy"),
+        *("--label", "a=b", "--secret", 'id=ca_bundle,"src=/a,b/ca.pem"', "-"),
+    ]
