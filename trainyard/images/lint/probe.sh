@@ -48,7 +48,7 @@ if [ -n "$scratch" ] && mkdir -p "$witness"; then
     cat >"$witness/sitecustomize.py" <<'END'
 import os, sys
 here = os.path.dirname(os.path.abspath(__file__))
-print("trainyard: ray.python", sys.prefix, flush=True)
+print("trainyard: ray.python", os.path.realpath(sys.prefix), flush=True)
 sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != here]
 del sys.modules["sitecustomize"]
 try:
@@ -75,8 +75,8 @@ fi
 rm -rf "$witness"
 
 # ray.init: a directory named `ray` beside a job imports too, as an empty module.
-output=$(python -c 'import sys
-print("trainyard: python.prefix", sys.prefix, flush=True)
+output=$(python -c 'import os, sys
+print("trainyard: python.prefix", os.path.realpath(sys.prefix), flush=True)
 import ray
 ray.init
 print("trainyard: python.ray", ray.__version__)' </dev/null 2>&1)
@@ -89,7 +89,8 @@ for asked in "$@"; do
     what=${asked#*:}
     case $asked in
     python:*)
-        output=$("$what" -c 'import sys; print("trainyard: asked.prefix", sys.prefix)' </dev/null 2>&1)
+        output=$("$what" -c 'import os, sys
+print("trainyard: asked.prefix", os.path.realpath(sys.prefix))' </dev/null 2>&1)
         say_end "$number" "$?" "$output"
         pass_on "$output"
         ;;

@@ -49,6 +49,8 @@ def python(seen: Seen) -> Finding:
         return untested("python", "there is no ray on PATH to compare it with")
     if not program:
         return failed("python", "there is no python on PATH", _PATH_HINT)
+    if seen.same_python is False and seen.wrong_interpreter:
+        return untested("python", "ray starts with the wrong interpreter")
     if seen.same_python is False:
         return failed("python", f"python on PATH is not Ray's: {_pythons(seen)}", _PATH_HINT)
     if seen.same_python is None and seen.lint.python and not seen.probed.text("asked.prefix"):

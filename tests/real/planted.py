@@ -1,0 +1,188 @@
+"""Images with one defect each: what is done to a healthy one, and what the lint must say of it, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.bed.engine import BedEngine
+from trainyard import versions
+from trainyard.images import lint
+from trainyard.images.lint import LintReport
+from trainyard.images.types import Image
+from trainyard.seams import docker_engine
+from trainyard.spec.image import ImageFile
+
+PACKAGES = "/opt/ray/lib/python3.11/site-packages"
+SHEBANG = "#!/workspace/isaaclab/_isaac_sim/python.sh"
+
+
+@dataclass(frozen=True)
+class Defect:
+    """One defect. `base` is "ray", "isaac", "schola", "base" or "scratch"; `file` is what image.yaml says."""
+
+    name: str
+    base: str
+    dockerfile: str
+    check: str
+    says: str
+    file: Mapping[str, Any] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def reference(self) -> str:
+        """Return what the image with this defect is called."""
+        return f"trainyard-lint/{self.name}:1"
+
+
+PLANTED = (
+    Defect(
+        "other-ray",
+        "ray",
+        f"USER root\nWORKDIR {PACKAGES}\nRUN sed -i 's/2.60.0/2.59.0/' ray/_version.py ray-2.60.0.dist-info/METADATA\n"
+        "USER ray\nWORKDIR /home/ray",
+        "ray",
+        "has Ray 2.59.0, and clusters run 2.60.0",
+    ),
+    Defect(
+        "python-of-the-system",
+        "ray",
+        "USER root\nRUN ln -s /opt/ray/bin/ray /usr/bin/python3 /usr/local/bin && mv /usr/local/bin/python3 "
+        "/usr/local/bin/python\nUSER ray\nENV PATH=/usr/local/bin:/usr/bin:/bin",
+        "python",
+        "python on PATH is not Ray's: /usr/local/bin/python is of /usr, ray of /opt/ray",
+    ),
+    Defect(
+        "ray-for-root-only",
+        "ray",
+        f"USER root\nRUN chmod 700 {PACKAGES}/ray\nUSER ray",
+        "import",
+        '`python -c "import ray"` fails as ray (uid 1000): ',
+    ),
+    Defect(
+        "no-wget",
+        "ray",
+        "USER root\nRUN dpkg --purge wget\nUSER ray",
+        "wget",
+        "there is no wget, with which KubeRay probes",
+    ),
+    Defect("no-bash", "ray", "USER root\nRUN rm -f /bin/bash /usr/bin/bash\nUSER ray", "bash", "there is no /bin/bash"),
+    Defect(
+        "swallows",
+        "ray",
+        'ENTRYPOINT ["python", "-c", "print(\'training\')"]',
+        "entrypoint",
+        "ENTRYPOINT python -c print('training') swallows the command that it is given",
+    ),
+    Defect(
+        "swallows-as-isaac-does", "isaac", 'ENTRYPOINT ["/isaac-sim/runheadless.sh"]', "entrypoint", "ENTRYPOINT /isaac"
+    ),
+    Defect("too-large", "ray", "", "size", "and at most 500 MiB are allowed", file={"max_size": 500 * 1024**2}),
+    Defect(
+        "removed-secret",
+        "ray",
+        "COPY --chown=ray netrc /home/ray/.netrc\nRUN rm /home/ray/.netrc",
+        "layers",
+        "hold secrets: a login and password in /home/ray/.netrc (layer 6 of 7)",
+        files={"netrc": "machine api.wandb.ai login user password 0123456789abcdef\n"},
+    ),
+    Defect(
+        "secret-variable",
+        "ray",
+        "ENV WANDB_API_KEY=0123456789abcdef",
+        "history",
+        "shows secrets: the variable WANDB_API_KEY",
+    ),
+    Defect(
+        "secret-argument",
+        "ray",
+        "ARG PIP_TOKEN\nRUN test -n $PIP_TOKEN",
+        "history",
+        "shows secrets: PIP_TOKEN in step ",
+        arguments=("--build-arg", "PIP_TOKEN=hunter22"),
+    ),
+    Defect(
+        "closed-tmp",
+        "ray",
+        "USER root\nRUN chmod 755 /tmp\nUSER ray",
+        "writable",
+        "ray (uid 1000) cannot write to /tmp",
+    ),
+    Defect("no-shell", "scratch", "COPY file /file", "bash", "no shell at all can be run: ", files={"file": "x"}),
+    Defect(
+        "other-machine",
+        "scratch",
+        "COPY --chmod=755 sh /bin/sh",
+        "platform",
+        "is for linux/amd64, which this engine cannot run: exec format error",
+        files={"sh": "no program\n"},
+    ),
+    Defect("root", "schola", "USER root", "user", "runs as root, and image.yaml says non-root"),
+    Defect(
+        "waits-for-a-key",
+        "schola",
+        "RUN sed 's/import main_from_cli; main_from_cli()/import debug_main_from_cli as main; main()/' "
+        "/usr/local/bin/schola-train > /home/ray/anaconda3/bin/schola-train "
+        "&& chmod 755 /home/ray/anaconda3/bin/schola-train",
+        "runs",
+        "`schola-train --help` waits for a key: EOFError",
+    ),
+    Defect(
+        "no-game", "schola", "USER root\nRUN rm -r /opt/unreal\nUSER ray", "files", "/opt/unreal is not in the image"
+    ),
+    Defect(
+        "plain-interpreter",
+        "isaac",
+        "RUN sed -i '1c #!/isaac-sim/kit/python/bin/python3' /isaac-sim/kit/python/bin/ray",
+        "interpreter",
+        f"/usr/local/bin/ray starts with #!/isaac-sim/kit/python/bin/python3, not {SHEBANG}",
+    ),
+    Defect(
+        "no-nvidia",
+        "isaac",
+        "ENV PATH=/usr/local/bin:/usr/bin:/bin LD_LIBRARY_PATH=",
+        "search-paths",
+        "PATH does not list /usr/local/nvidia/bin; LD_LIBRARY_PATH does not list /usr/local/nvidia/lib64",
+    ),
+    Defect(
+        "no-optuna",
+        "isaac",
+        "RUN python -m pip uninstall -q -y optuna",
+        "imports",
+        "optuna fails as root (uid 0): ModuleNotFoundError: No module named 'optuna'",
+    ),
+)
+
+
+def plant(engine: BedEngine, defect: Defect, base: str) -> None:
+    """Build the image with the defect."""
+    with tempfile.TemporaryDirectory() as context:
+        for name, text in defect.files.items():
+            Path(context, name).write_text(text)
+        Path(context, "Dockerfile").write_text(f"FROM {base}\n{defect.dockerfile}\n")
+        engine.docker("buildx", "build", "--load", "--tag", defect.reference, *defect.arguments, context)
+
+
+def look(engine: BedEngine, reference: str, image: Image | None, *, cache: Path) -> LintReport:
+    """Lint an image of the bed's engine."""
+    with _engine(engine, cache) as connected:
+        return lint.check(image, reference, connected, ray_version=versions.RAY)
+
+
+def image_of(defect: Defect) -> Image:
+    """Return an image whose image.yaml says what the defect's does."""
+    file = ImageFile.model_validate({"base": "x", "user": "any", "lint": dict(defect.file)})
+    return Image(defect.name, Path(), file, "x")
+
+
+@contextmanager
+def _engine(engine: BedEngine, cache: Path) -> Iterator[docker_engine.Engine]:
+    environ = {**os.environ, **engine.environ(), "XDG_CACHE_HOME": str(cache)}
+    with docker_engine.engine(environ) as connected:
+        yield connected

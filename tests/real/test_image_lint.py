@@ -1,0 +1,139 @@
+"""Image lint on real images: Ray's, and those for Isaac Lab and Schola, built on stand-ins for their bases."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import standins
+from tests.bed.engine import BedEngine
+from tests.real.planted import PLANTED, Defect, image_of, look, plant
+from tests.real.yard import Yard, wait_until
+from trainyard import paths
+from trainyard.images import catalog
+from trainyard.images.lint import secrets
+from trainyard.images.types import Image
+from trainyard.seams import docker_engine
+from trainyard.seams.docker_layers import Search, search_layers
+
+RAY = "trainyard-bed/ray:1"
+BASES = {"isaac": ("isaac-ray", standins.ISAAC), "schola": ("schola", standins.SCHOLA)}
+LAYERS = Defect(
+    "layers",
+    "scratch",
+    "COPY netrc /one/.netrc\nCOPY other /file\nCOPY netrc /two/.netrc\nCOPY other /file",
+    "layers",
+    "",
+    files={"netrc": "machine api.wandb.ai login user password 0123456789abcdef\n", "other": "x"},
+)
+SLOW = Defect("slow", "ray", 'ENTRYPOINT ["sleep", "60"]', "entrypoint", "")
+CLUSTER = "name: {name}\nbackend: compose\nbuild: {{network: host}}\n"
+
+
+@pytest.fixture(scope="module")
+def bench(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    """Give a place with Schola's package and a game in images/schola, and every image of this module removed after."""
+    home = tmp_path_factory.mktemp("lint")
+    yard = Yard(home, "lint", environ={**engine.environ(), "XDG_CACHE_HOME": str(home / "cache")})
+    yard.write_cluster(CLUSTER)
+    shutil.copytree(paths.shipped("images") / "schola", home / "images" / "schola")
+    standins.schola_contents(home / "images" / "schola")
+    yield yard
+    engine.docker("rmi", "-f", *(defect.reference for defect in (*PLANTED, LAYERS, SLOW)), check=False)
+
+
+@pytest.fixture(scope="module")
+def built(engine: BedEngine, bench: Yard) -> dict[str, Image]:
+    """Give images/isaac-ray and images/schola as they were built on the stand-ins."""
+    for name, base in BASES.values():
+        bench.run("image.build", name, "--base", standins.ensure(engine, base), seconds=480)
+    return {key: catalog.find(name, directory=bench.home, base=base) for key, (name, base) in BASES.items()}
+
+
+@pytest.mark.parametrize(("image", "base"), BASES.values(), ids=list(BASES))
+@pytest.mark.timeout(600)
+def test_images_for_isaac_and_schola_pass_on_stand_ins(
+    bench: Yard, built: dict[str, Image], image: str, base: str
+) -> None:
+    found = bench.json("image.lint", image, "--base", base)
+    assert found["ok"]
+    checks = {check["check"] for check in found["checks"] if not check["skipped"]}
+    assert checks >= {"entrypoint", "user", "ray", "python", "import", "imports", "files", "layers"}
+
+
+@pytest.mark.parametrize("defect", PLANTED, ids=[defect.name for defect in PLANTED])
+@pytest.mark.timeout(600)
+def test_each_planted_defect_is_found_and_nothing_else(
+    engine: BedEngine, bench: Yard, request: pytest.FixtureRequest, defect: Defect
+) -> None:
+    if defect.base in BASES:
+        image = request.getfixturevalue("built")[defect.base]
+        base = f"{image.repository}:{image.alias}"
+    else:
+        image, base = image_of(defect), RAY if defect.base == "ray" else defect.base
+    plant(engine, defect, base)
+    report = look(engine, defect.reference, image, cache=bench.home / "cache")
+    assert [finding.check for finding in report.failed] == [defect.check], report.failed
+    assert report.failed[0].detail.startswith(defect.says) or defect.says in report.failed[0].detail
+
+
+def test_an_illegal_name_is_found_before_any_engine_is_asked(engine: BedEngine, tmp_path: Path) -> None:
+    report = look(engine, "ScholaExamples:registry", None, cache=tmp_path)
+    assert [finding.detail for finding in report.failed] == [
+        "ScholaExamples:registry has capital letters (ES); no registry takes them"
+    ]
+
+
+def test_an_image_of_others_is_looked_at_by_its_reference(bench: Yard) -> None:
+    done = bench.run("image.lint", RAY)
+    assert "WRONG" not in done.stdout
+    assert bench.json("image.lint", RAY)["cached"]
+
+
+def test_a_defect_ends_the_command_with_5_and_the_way_out(engine: BedEngine, bench: Yard) -> None:
+    defect = next(defect for defect in PLANTED if defect.name == "other-ray")
+    plant(engine, defect, RAY)
+    done = bench.run("image.lint", defect.reference, expect=5)
+    assert done.stderr.splitlines()[-4:] == [
+        "error: the image is not fit to be run: 1 of 13 checks failed",
+        "  at trainyard-lint/other-ray:1",
+        "  - ray: has Ray 2.59.0, and clusters run 2.60.0",
+        "    -> Install ray[default]==2.60.0: nodes of two versions do not talk.",
+    ]
+
+
+def test_an_image_that_is_not_there_is_said_to_be_missing(bench: Yard) -> None:
+    done = bench.run("image.lint", "nobody/has:this", expect=3)
+    assert "no such image: nobody/has:this" in done.stderr
+    assert "docker pull nobody/has:this" in done.stderr
+
+
+def test_layers_are_read_the_same_from_a_saved_image(engine: BedEngine, bench: Yard) -> None:
+    """Engines that keep layers in containerd do not say where: the whole image is saved then."""
+    plant(engine, LAYERS, "scratch")
+    search = Search(secrets.wanted, secrets.secret_in_file)
+    with docker_engine.engine({**os.environ, **engine.environ()}) as connected:
+        saved = search_layers(connected, LAYERS.reference, search, from_save=True)
+        mounted = search_layers(connected, LAYERS.reference, search)
+    assert saved == mounted
+    assert [found for layer in saved.values() for found in layer] == [
+        ("one/.netrc", "a login and password"),
+        ("two/.netrc", "a login and password"),
+    ]
+
+
+def test_a_lint_leaves_no_container_even_if_it_is_interrupted(engine: BedEngine, bench: Yard) -> None:
+    def containers(*flags: str) -> str:
+        return engine.docker("ps", "-q", *flags, "--filter", f"ancestor={SLOW.reference}").stdout
+
+    plant(engine, SLOW, RAY)
+    process = bench.start("image.lint", SLOW.reference)
+    wait_until(lambda: bool(containers()), seconds=60, what="the image is being asked")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    assert containers("-a") == ""
