@@ -11,7 +11,7 @@ import pytest
 
 from trainyard import versions
 from trainyard.errors import RequestError
-from trainyard.images import catalog, content, context
+from trainyard.images import catalog, content, context, digests
 from trainyard.images.types import Image
 
 BASE_ID = "sha256:" + "a" * 64
@@ -153,3 +153,29 @@ def test_a_second_name_of_a_file_is_a_file(tmp_path: Path) -> None:
         assert again is not None
         assert again.read() == b"#!/bin/sh\n"
         assert not any(entry.islnk() for entry in archive)
+
+
+def test_a_large_file_is_read_once(tmp_path: Path) -> None:
+    image = write_image(tmp_path)
+    game = image / "files" / "game.pak"
+    with game.open("wb") as stream:
+        stream.truncate(digests.LARGE)
+    entry = next(entry for entry in context.entries(found(tmp_path)) if entry.source == game)
+    environ = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    digest = digests.remembered(environ)(entry)
+    assert digest == context.digest(entry)
+    (kept,) = (tmp_path / "cache").rglob("digests/*")
+    kept.write_text("from memory")
+    assert digests.remembered(environ)(entry) == "from memory"
+    game.chmod(0o755)
+    assert digests.remembered(environ)(entry) == context.digest(entry)
+    with game.open("r+b") as stream:
+        stream.write(b"x")
+    assert digests.remembered(environ)(entry) == context.digest(entry)
+
+
+def test_a_small_file_is_not_remembered(tmp_path: Path) -> None:
+    write_image(tmp_path)
+    for entry in context.entries(found(tmp_path)):
+        digests.remembered({"XDG_CACHE_HOME": str(tmp_path / "cache")})(entry)
+    assert not (tmp_path / "cache").exists()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trainyard import versions
 from trainyard.errors import OutsideError, PrerequisiteError
-from trainyard.images import catalog, content, context
+from trainyard.images import catalog, content, context, digests
 from trainyard.images.builders import run_buildx, run_classic
 from trainyard.images.dockerfile import BUILDX_HINT, without_mounts
 from trainyard.images.stages import Stage
@@ -62,7 +62,8 @@ def building(
     saw: Saw = unseen,
 ) -> Building:
     """Return what is to be built. `saw` is told how far a step is."""
-    source = content.source_hash(image, platform=settings.platform)
+    digest = digests.remembered(engine.environ)
+    source = content.source_hash(image, platform=settings.platform, digest=digest)
     return Building(image, engine, settings, source, no_cache, saw)
 
 
@@ -142,8 +143,9 @@ def _get_base(what: Building, title: str) -> None:
             on_progress=lambda text: what.saw(title, text),
         )
     except OutsideError as error:
+        wanted = f" for {what.settings.platform}" if what.settings.platform else ""
         raise OutsideError(
-            f"the base of image {what.image.name} cannot be had: {what.image.base}",
+            f"the base of image {what.image.name} cannot be had{wanted}: {what.image.base}",
             where=error.where or error.what,
             hint="Name another one (--base, or build: {base: ...} in the cluster file), log in (docker login HOST), "
             "or bring it here: docker load -i FILE",

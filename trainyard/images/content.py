@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from trainyard import versions
 from trainyard.images import catalog, context
+from trainyard.images.context import Entry
 from trainyard.images.types import Image
 
 LENGTH = 12
@@ -27,13 +28,13 @@ def tag(source: str, *, base: str) -> str:
     return _hash({"source": source, "base": base})
 
 
-def source_hash(image: Image, *, platform: str | None = None) -> str:
+def source_hash(image: Image, *, platform: str | None = None, digest: Callable[[Entry], str] = context.digest) -> str:
     """Return the hash of what stands in files here, which can be told on a machine that does not have the base.
 
     Two images with the same source differ at most in what a moving tag of their base meant when they were built.
     """
     given = {f"argument {name}": value for name, value in catalog.arguments(image).items()}
-    files = {f"entry {entry.path}": context.digest(entry) for entry in context.entries(image)}
+    files = {f"entry {entry.path}": digest(entry) for entry in context.entries(image)}
     fixed = {
         "recipe": RECIPE,
         "ray": versions.RAY,
