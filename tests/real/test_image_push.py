@@ -17,6 +17,7 @@ from trainyard import versions
 from trainyard.images.pinned import pinned
 from trainyard.images.types import Built
 from trainyard.seams.docker_engine import engine as connected
+from trainyard.spec import load_cluster
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.hosts import Registry
 
@@ -123,6 +124,21 @@ def test_a_host_without_the_base_finds_what_was_pushed_from_the_same_files(mine:
         assert mine.json("image.verify")["hosts"][0]["reference"] == pushed["reference"]
     finally:
         engine.docker("tag", "trainyard-bed/ray:1", BASE)
+
+
+def test_what_a_host_has_already_needs_no_registry_to_be_pinned(
+    mine: Yard, engine: BedEngine, running: BedRegistry
+) -> None:
+    pushed = mine.json("image.push")
+    spec = load_cluster(mine.home / "clusters" / "yard.yaml").spec
+    running.kill()
+    try:
+        with connected({**os.environ, **engine.environ()}) as there:
+            assert pinned(spec, os.environ, there, directory=mine.home).reference == pushed["reference"]
+        # Whether it can be pulled is another question.
+        assert f"registry {running.address} does not answer" in mine.run("image.verify", expect=6).stderr
+    finally:
+        running.start()
 
 
 def test_a_full_reference_is_pinned_to_what_it_means_now(engine: BedEngine, image: Built, running: BedRegistry) -> None:

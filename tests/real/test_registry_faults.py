@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -171,6 +172,24 @@ def test_a_push_outlives_a_registry_that_is_started_again(engine: BedEngine, tmp
         assert cut.done
         assert pushed.layers_sent + pushed.layers_there == 2
         registries.pull(engine, pushed.reference)
+
+
+def test_an_interrupted_push_ends_and_leaves_no_tag(engine: BedEngine, tmp_path: Path) -> None:
+    def interrupt(text: str) -> None:
+        if " MB" in text:
+            raise KeyboardInterrupt
+
+    with (
+        registries.registry(engine, tmp_path / "it") as running,
+        registries.tiny(engine, tmp_path / "image", 100 * KB, 60 * MB) as image,
+    ):
+        spec = Registry(address=running.address, insecure=True)
+        with pytest.raises(KeyboardInterrupt):
+            registries.push(engine, image, spec, tell=interrupt)
+        # Docker goes on with a push whose client only stopped listening; this one would be done in a second.
+        time.sleep(3)
+        assert running.tags() == []
+        assert registries.push(engine, image, spec).layers_sent >= 1
 
 
 def test_a_damaged_registry_is_found_by_the_proof(engine: BedEngine, tmp_path: Path) -> None:

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
+from trainyard.images.access import Access
 from trainyard.images.proof import Proof, prove, sizes
+from trainyard.images.push import Pushing
 from trainyard.images.transfer import AWAY_SECONDS, ask_why, wait_until_back
+from trainyard.images.types import Built, Pushed
+from trainyard.seams.docker_engine import Engine
 from trainyard.seams.registry_api import RegistryApi
 from trainyard.seams.registry_manifest import Blob, Manifest, PlatformManifest
-from trainyard.seams.registry_refusals import BusyError, FullError, GoneError, LoginError, RegistryError
-from trainyard.steps import Clock
+from trainyard.seams.registry_refusals import (
+    BusyError,
+    FixedTagError,
+    FullError,
+    GoneError,
+    LoginError,
+    RegistryError,
+)
+from trainyard.spec.hosts import Registry
+from trainyard.steps import Clock, StepResult, run
 
 ID = "sha256:" + "a" * 64
 BASE, CODE = Blob("sha256:base", 100), Blob("sha256:code", 5)
@@ -136,3 +148,52 @@ def test_a_registry_that_comes_back_in_time_is_waited_for() -> None:
 def test_a_registry_that_comes_back_and_refuses_is_not_waited_for() -> None:
     with pytest.raises(LoginError):
         wait_until_back(as_api(Failing([GONE, LoginError("no")])), Clock(now=lambda: 0.0, sleep=lambda seconds: None))
+
+
+class Fixed(Held):
+    """A registry whose tags do not move once they are set."""
+
+    def digest_of(self, name: str, tag: str) -> str | None:
+        found = self.manifest(name, tag)
+        return found.digest if found else None
+
+    def put_manifest(self, name: str, tag: str, manifest: Manifest) -> None:
+        raise FixedTagError("immutable")
+
+
+def test_where_tags_cannot_move_the_push_is_done_and_people_get_the_other_tag() -> None:
+    older = Manifest("sha256:older", "type", Blob(ID, 7), (), (), b"{}")
+    registry = Fixed({"1": MANIFEST, "sha256:manifest": MANIFEST, "ray-2": older})
+    access = Access(Registry(address="reg:5000", namespace="team"), cast("RegistryApi", registry), None)
+    built = Built("mine", "trainyard/mine:1", "trainyard/mine:ray-2", "1", ID)
+    pushing = Pushing(built, access, Engine("unix:///none", cast("Any", None), {}))
+    results = run(pushing.steps(), Silent())
+    assert [(result.title, result.changed) for result in results] == [
+        ("Push reg:5000/team/mine:1", False),
+        ("Tag it ray-2", True),
+    ]
+    assert pushing.result() == Pushed(
+        reference="reg:5000/team/mine@sha256:manifest",
+        tag="reg:5000/team/mine:1",
+        alias="reg:5000/team/mine:1",
+        digest="sha256:manifest",
+        bytes_sent=0,
+        layers_sent=0,
+        layers_there=2,
+    )
+
+
+class Silent:
+    """Shows nothing."""
+
+    def started(self, title: str) -> None:
+        pass
+
+    def saw(self, title: str, seen: str) -> None:
+        pass
+
+    def finished(self, result: StepResult) -> None:
+        pass
+
+    def failed(self, title: str, seconds: float) -> None:
+        pass

@@ -74,6 +74,11 @@ SEEN = (
         "manifest verification failed for digest sha256:1111",
         "what registry reg:5000 holds is damaged: it is not what its digest says",
     ),
+    (
+        "tag invalid: The image tag 'ray' already exists in the 'mine' repository and cannot be overwritten because "
+        "the repository is immutable.",
+        "registry reg:5000 does not let a tag lead to another image",
+    ),
     ("no basic auth credentials", "registry reg:5000 asks for a login, and none is known"),
     ("unauthorized: authentication required", "registry reg:5000 refuses the login of ray from $SECRET"),
     (

@@ -16,7 +16,7 @@ from trainyard.images.types import Built, Pushed
 from trainyard.seams import docker_images, ecr
 from trainyard.seams.docker_engine import Engine
 from trainyard.seams.registry_manifest import Manifest
-from trainyard.seams.registry_refusals import DamagedError, RegistryError
+from trainyard.seams.registry_refusals import DamagedError, FixedTagError, RegistryError
 from trainyard.steps import YES, Answer, Clock, Step, no
 
 # Every change is proven as soon as it is made: nothing is waited for.
@@ -44,6 +44,7 @@ class Pushing:
         self._alias = built.alias_local.rpartition(":")[2]
         self._reference = access.name(built.name, built.content)
         self._sent: frozenset[str] | None = None
+        self._alias_is_fixed = False
 
     def steps(self) -> list[Step]:
         """Return what makes the registry hold the image: its repository (AWS), its layers and tag, its alias."""
@@ -63,7 +64,7 @@ class Pushing:
         return Pushed(
             reference=self._access.by_digest(self._built.name, manifest.digest),
             tag=self._reference,
-            alias=self._access.name(self._built.name, self._alias),
+            alias=self._reference if self._alias_is_fixed else self._access.name(self._built.name, self._alias),
             digest=manifest.digest,
             bytes_sent=sum(sent.values()) + (0 if self._sent is None else around),
             layers_sent=len(sent),
@@ -101,12 +102,18 @@ class Pushing:
                 self._access.api.delete_manifest(self._name, proof.manifest.digest)
 
     def _has_alias(self) -> Answer:
+        if self._alias_is_fixed:
+            return Answer(True, "the registry does not let it move")
         wanted = self._manifest().digest
         digest = self._access.api.digest_of(self._name, self._alias)
         return YES if digest == wanted else no(f"{self._alias} is {digest or 'not there'}")
 
     def _set_alias(self) -> None:
-        self._access.api.put_manifest(self._name, self._alias, self._manifest())
+        """Let people's name for it lead here too; where tags are immutable, only its first image has it."""
+        try:
+            self._access.api.put_manifest(self._name, self._alias, self._manifest())
+        except FixedTagError:
+            self._alias_is_fixed = True
 
     def _has_repository(self) -> Answer:
         address = self._access.registry.address

@@ -18,6 +18,8 @@ TRIES = 3
 # How long a registry may be away (restarted, moved) before a push gives up.
 AWAY_SECONDS = 20.0
 ASK_EVERY = 0.5
+# Docker reports every half megabyte; in a log of CI each report is a line.
+TELL_EVERY = 2.0
 
 
 def send(
@@ -33,6 +35,7 @@ def send(
     A registry that comes back within AWAY_SECONDS is given another try. Raises RegistryError.
     """
     sent: set[str] = set()
+    calm = _calmly(tell, clock)
     repository = reference.removeprefix(f"{access.registry.address}/").rpartition(":")[0]
     for is_last in (False,) * (TRIES - 1) + (True,):
         try:
@@ -40,7 +43,7 @@ def send(
                 engine,
                 reference,
                 login=access.login,
-                on_progress=tell,
+                on_progress=calm,
                 on_retry=lambda: ask_why(access.api, repository),
                 on_sent=sent.add,
             )
@@ -79,3 +82,15 @@ def wait_until_back(api: RegistryApi, clock: Clock) -> None:
             if not error.transient or clock.now() >= give_up:
                 raise
         clock.sleep(ASK_EVERY)
+
+
+def _calmly(tell: Callable[[str], None], clock: Clock) -> Callable[[str], None]:
+    """Return `tell`, called at once and then every few seconds."""
+    told = [float("-inf")]
+
+    def calm(text: str) -> None:
+        if clock.now() - told[0] >= TELL_EVERY:
+            told[0] = clock.now()
+            tell(text)
+
+    return calm

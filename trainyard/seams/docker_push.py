@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -47,19 +48,20 @@ def push(
     """
     registry = registry_of(reference)
     tally, sent, there = LayerTally(), set[str](), set[str]()
-    for entry in _entries(engine, reference, login):
-        if entry.get("error"):
-            raise refused(str(entry["error"]), registry, doing=f"push {reference}", who=_who(login))
-        status, layer = str(entry.get("status", "")), str(entry.get("id", ""))
-        if status == "Pushed":
-            sent.add(layer)
-            on_sent(layer)
-        elif status == "Layer already exists" or status.startswith("Mounted from"):
-            there.add(layer)
-        elif status.startswith("Retrying in"):
-            on_retry()
-        if tally.saw(entry):
-            on_progress(tally.text())
+    with closing(_entries(engine, reference, login)) as entries:
+        for entry in entries:
+            if entry.get("error"):
+                raise refused(str(entry["error"]), registry, doing=f"push {reference}", who=_who(login))
+            status, layer = str(entry.get("status", "")), str(entry.get("id", ""))
+            if status == "Pushed":
+                sent.add(layer)
+                on_sent(layer)
+            elif status == "Layer already exists" or status.startswith("Mounted from"):
+                there.add(layer)
+            elif status.startswith("Retrying in"):
+                on_retry()
+            if tally.saw(entry):
+                on_progress(tally.text())
     return PushedLayers(frozenset(sent), frozenset(there))
 
 
@@ -83,8 +85,8 @@ def digest_there(engine: Engine, reference: str, *, login: Login | None) -> str 
     return str(found["Descriptor"]["digest"])
 
 
-def _entries(engine: Engine, reference: str, login: Login | None) -> Iterator[Mapping[str, Any]]:
-    """Yield what the engine reports, as it comes. Leaving the loop closes the connection, which ends the push."""
+def _entries(engine: Engine, reference: str, login: Login | None) -> Generator[Mapping[str, Any], None, None]:
+    """Yield what the engine reports, as it comes. Closing it closes the connection, which ends the push."""
     registry = registry_of(reference)
     repository, tag = split_tag(reference)
     header = base64.urlsafe_b64encode(json.dumps(login.for_engine(registry) if login else {}).encode()).decode()

@@ -50,6 +50,10 @@ class MissingError(RegistryError):
     """The registry does not hold what was asked for."""
 
 
+class FixedTagError(RegistryError):
+    """The registry does not let a tag lead to anything else."""
+
+
 @dataclass(frozen=True)
 class Refusal:
     """One way to be refused. In `what` and `hint`, {registry} is its address, {who} whose login was used."""
@@ -140,6 +144,13 @@ REFUSALS: tuple[Refusal, ...] = (
         "what registry {registry} holds is damaged: it is not what its digest says",
         "Nothing of it is used. Its disk lost data: remove this image there (or `invoke registry.down --purge`), "
         "then push it again.",
+    ),
+    # ECR: "cannot be overwritten because the repository is immutable"; Harbor: "configured as immutable".
+    Refusal(
+        FixedTagError,
+        r"is immutable|as immutable|immutable tag|TAG_IMMUTABLE",
+        "registry {registry} does not let a tag lead to another image",
+        "Allow that for this repository there (ECR: tag mutability), or push a changed image.",
     ),
     # Docker Hub, and what follows it, do not tell a missing repository from a private one.
     Refusal(
