@@ -1,7 +1,7 @@
 """Digests of large files, remembered: a packaged game has gigabytes, and an unchanged build must be quick.
 
-A digest is kept under all that changes with a file's content (size, inode, times to the nanosecond; git's index relies on
-the same). What is lost is computed again.
+A digest is kept under all that changes with a file's content: size, inode, times to the nanosecond (git's index relies
+on the same). What is lost is computed again.
 """
 
 from __future__ import annotations
