@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from tests.bed.engine import BedEngine
+from tests.bed.host import DockerHost
 from tests.real.yard import Yard, wait_until
 from trainyard import versions
 
@@ -243,3 +244,20 @@ def test_the_image_that_clusters_run_by_default_is_built_on_a_bare_debian_and_pa
     assert yard.json("image.lint")["ok"]
     said = engine.docker("run", "--rm", built["reference"], "sh", "-c", "id -un; ray --version; which python").stdout
     assert said == f"ray\nray, version {versions.RAY}\n/opt/ray/bin/python\n"
+
+
+def test_without_a_registry_an_image_is_built_on_the_host_that_runs_it(
+    docker_host: DockerHost, engine: BedEngine, tmp_path: Path
+) -> None:
+    yard = Yard(tmp_path, environ=docker_host.environ())
+    write_image(yard, code="answer = 48\n")
+    yard.write_cluster(
+        f"name: {{name}}\nbackend: compose\nimage: built\ncompose: {{{{docker: '{docker_host.ssh}'}}}}\n"
+    )
+    docker_host.load(BASE)
+    built = yard.json("image.build")
+    assert (
+        docker_host.docker("image", "inspect", "--format", "{{.Id}}", built["reference"]).stdout.strip()
+        == (built["image_id"])
+    )
+    assert engine.docker("images", "-q", built["reference"]).stdout == ""
