@@ -6,7 +6,6 @@ import base64
 import json
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -24,45 +23,32 @@ CONNECT_SECONDS = 10.0
 SILENCE_SECONDS = 300.0
 
 
-@dataclass(frozen=True)
-class PushedLayers:
-    """What the engine says it did: the layers it sent, and those that the registry had (short ids)."""
-
-    sent: frozenset[str]
-    there: frozenset[str]
-
-
 def push(
     engine: Engine,
     reference: str,
     *,
     login: Login | None,
-    on_progress: Callable[[str], None],
-    on_retry: Callable[[], None],
-    on_sent: Callable[[str], None],
-) -> PushedLayers:
+    on_progress: Callable[[str], None] = lambda text: None,
+    on_retry: Callable[[], None] = lambda: None,
+    on_sent: Callable[[str], None] = lambda layer: None,
+) -> None:
     """Push REGISTRY/NAME:TAG, which the engine must have.
 
     `on_retry` is called when Docker itself will try a layer again: for up to a minute and without saying why. It may
-    raise, which ends the push. `on_sent` hears of each layer that is complete. Raises RegistryError.
+    raise, which ends the push. `on_sent` hears the short id of each layer that was sent. Raises RegistryError.
     """
-    registry = registry_of(reference)
-    tally, sent, there = LayerTally(), set[str](), set[str]()
+    tally = LayerTally()
     with closing(_entries(engine, reference, login)) as entries:
         for entry in entries:
             if entry.get("error"):
-                raise refused(str(entry["error"]), registry, doing=f"push {reference}", who=_who(login))
-            status, layer = str(entry.get("status", "")), str(entry.get("id", ""))
+                raise refused(str(entry["error"]), registry_of(reference), doing=f"push {reference}", who=_who(login))
+            status = str(entry.get("status", ""))
             if status == "Pushed":
-                sent.add(layer)
-                on_sent(layer)
-            elif status == "Layer already exists" or status.startswith("Mounted from"):
-                there.add(layer)
+                on_sent(str(entry.get("id", "")))
             elif status.startswith("Retrying in"):
                 on_retry()
             if tally.saw(entry):
                 on_progress(tally.text())
-    return PushedLayers(frozenset(sent), frozenset(there))
 
 
 def digest_there(engine: Engine, reference: str, *, login: Login | None) -> str | None:
