@@ -48,6 +48,7 @@ def test_a_build_that_never_began() -> None:
         ),
         ("Temporary failure resolving 'deb.debian.org'", "HTTP_PROXY"),
         ("urllib3.exceptions.NewConnectionError: Failed to establish a new connection", "build: {network: host}"),
+        ("urllib3.exceptions.ProxyError: Cannot connect to proxy", "not to a proxy on loopback"),
         ("ERROR: No matching distribution found for our-package", "build: {pip_config: FILE}"),
         ("denied: requested access to the resource is denied", "docker login"),
     ],

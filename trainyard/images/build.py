@@ -43,7 +43,7 @@ class Building:
 
     @property
     def reference(self) -> str:
-        """Return the name that the image has once it is built."""
+        """Return the name that the image has once it is built; the engine is asked for the base that it has now."""
         base = docker_images.inspect(self.engine, self.image.base)
         return f"{self.image.repository}:{content.tag(self.source, base=base.id if base else self.image.base)}"
 

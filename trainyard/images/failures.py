@@ -20,8 +20,9 @@ _HINTS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"Temporary failure (?:in name resolution|resolving)|Could not resolve|Name or service not known"
-        r"|Network is unreachable|ConnectTimeoutError|Failed to establish a new connection",
-        "The build has no network: set HTTP_PROXY and HTTPS_PROXY, or build: {network: host} in the cluster file.",
+        r"|Network is unreachable|ConnectTimeoutError|Failed to establish a new connection|ProxyError",
+        "The build has no way out: set HTTP_PROXY and HTTPS_PROXY, not to a proxy on loopback unless the cluster file "
+        "says build: {network: host}.",
     ),
     (
         r"No matching distribution found|Could not find a version that satisfies",
