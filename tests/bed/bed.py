@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,9 +44,10 @@ def start() -> bool:
 
 
 @contextmanager
-def private_engine(data: Path, *, number: int) -> Iterator[BedEngine]:
-    """Give an engine that a test may restart and configure as it likes."""
+def private_engine(data: Path) -> Iterator[BedEngine]:
+    """Give an engine that a test may restart and configure as it likes; test runs side by side get different ones."""
     need(PROGRAMS)
+    number = 2 + os.getpid() % 240
     engine = BedEngine(f"p{number}", data, number)
     try:
         engine.start()

@@ -47,7 +47,7 @@ def engine() -> Iterator[BedEngine]:
 @pytest.fixture
 def private_engine(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BedEngine]:
     """Give an empty Docker engine that a test may restart and configure; `load` brings it images."""
-    with bed.private_engine(tmp_path_factory.mktemp("engine"), number=2) as private:
+    with bed.private_engine(tmp_path_factory.mktemp("engine")) as private:
         yield private
 
 

@@ -114,7 +114,7 @@ def unreachable(address: str, error: Exception) -> PrerequisiteError:
     elif address.startswith("ssh://"):
         user_at_host = address.removeprefix("ssh://")
         hint = f"It must work without a password, and Docker must be installed there: ssh {user_at_host} docker info"
-    return PrerequisiteError("the Docker engine does not answer", where=f"{address}: {_short(text)}", hint=hint)
+    return PrerequisiteError("the Docker engine does not answer", where=f"{address}: {_innermost(error)}", hint=hint)
 
 
 @contextmanager
@@ -126,7 +126,7 @@ def refusals(doing: str) -> Iterator[None]:
         raise OutsideError(f"Docker refused to {doing}", where=explanation(error)) from error
     except (DockerException, requests.RequestException) as error:
         raise OutsideError(
-            f"the connection to Docker broke while it was to {doing}", where=_short(str(error))
+            f"the connection to Docker broke while it was to {doing}", where=_innermost(error)
         ) from error
 
 
@@ -135,6 +135,11 @@ def explanation(error: APIError) -> str:
     return str(error.explanation or error).strip()
 
 
-def _short(text: str) -> str:
-    """Return the innermost message of a chain that requests and urllib3 wrapped."""
-    return text.rsplit("Error(", 1)[-1].strip(" ()'\"") or text
+def _innermost(error: BaseException) -> str:
+    """Return the message of the error that requests and urllib3 wrapped: they put it among their arguments."""
+    seen: list[BaseException] = [error]
+    for one in seen:
+        wrapped = [*one.args, getattr(one, "reason", None), one.__cause__, one.__context__]
+        seen += [each for each in wrapped if isinstance(each, BaseException) and each not in seen]
+    system = next((one for one in reversed(seen) if isinstance(one, OSError) and one.strerror), None)
+    return str(system.strerror) if system else str(error)
