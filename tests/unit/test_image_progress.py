@@ -46,10 +46,11 @@ NO_BASE = (
 )
 
 
-def test_every_stage_of_the_dockerfile_is_told_once_and_nothing_else() -> None:
+def test_every_stage_of_the_dockerfile_is_told_once() -> None:
     progress = PlainProgress()
     stages = [stage for line in TWO_STAGES.splitlines() if (stage := progress.read(line))]
     assert stages == [
+        Stage("send the content", "started"),
         Stage("wheels 1/2 FROM docker.io/library/debian:12", "started"),
         Stage("wheels 1/2 FROM docker.io/library/debian:12", "cached"),
         Stage("2/3 RUN echo one; exit 7", "started"),
@@ -102,6 +103,7 @@ def test_a_stage_is_one_short_line() -> None:
 def test_what_a_person_sees_of_a_stage() -> None:
     assert Stage("1/2 RUN make", "started").text() == "1/2 RUN make"
     assert Stage("1/2 COPY a b", "started").text() == ""
+    assert Stage("keep the image", "started").text() == "keep the image"
     assert Stage("1/2 COPY a b", "done", 0.04).text() == "1/2 COPY a b: done"
     assert Stage("1/2 RUN make", "done", 61.24).text() == "1/2 RUN make: done, 61.2 s"
     assert Stage("1/2 RUN make", "cached").text() == "1/2 RUN make: cached"

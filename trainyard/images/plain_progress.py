@@ -1,7 +1,7 @@
 """What `docker buildx build --progress=plain` prints, read line by line.
 
 Every line belongs to a numbered vertex: `#5 [2/4] RUN make` opens one, `#5 0.27 text` is its output, and it ends with
-`#5 DONE 1.2s`, `#5 CACHED`, `#5 CANCELED` or `#5 ERROR: words`. Only stages of the Dockerfile are shown to people.
+`#5 DONE 1.2s`, `#5 CACHED`, `#5 CANCELED` or `#5 ERROR: words`. People are shown the stages of the Dockerfile.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from trainyard.images.stages import TAIL_LINES, Failure, Stage, StageState, shor
 
 _LINE = re.compile(r"#(\d+) (.*)")
 _STAGE = re.compile(r"\[(?:(?P<of>\S+) +)?(?P<step>\d+/\d+)\] (?P<instruction>.*)")
+# Not of the Dockerfile, but they take their time where there are gigabytes.
+_AROUND = {"[internal] load remote build context": "send the content", "exporting to image": "keep the image"}
 _OUTPUT = re.compile(r"\d+\.\d+ (.*)")
 _DONE = re.compile(r"DONE (\d+\.\d+)s")
 _CODE = re.compile(r"(?:exit code: |did not complete successfully: exit code: )(\d+)")
@@ -49,6 +51,8 @@ class PlainProgress:
         opened = _STAGE.fullmatch(text)
         if opened:
             return self._opened(number, opened)
+        if text in _AROUND:
+            return Stage(_AROUND[text], "started")
         if text.startswith("ERROR: "):
             return self._broke(number, text)
         output = _OUTPUT.fullmatch(text)

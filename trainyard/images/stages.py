@@ -11,7 +11,8 @@ StageState = Literal["started", "done", "cached", "failed"]
 # What a person sees of an instruction, and of what it printed before it failed.
 LONGEST_NAME = 76
 TAIL_LINES = 20
-_RUNS = re.compile(r"\d+/\d+ RUN ")
+# Instructions that only write down or copy are not worth a line before they are done.
+_QUICK = re.compile(r"\d+/\d+ (?!RUN )")
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Stage:
     def text(self) -> str:
         """Return it as one line of progress; nothing where a stage begins that takes no time."""
         if self.state == "started":
-            return self.name if _RUNS.search(self.name) else ""
+            return "" if _QUICK.search(self.name) else self.name
         took = f", {self.seconds:.1f} s" if self.seconds is not None and self.seconds >= 0.05 else ""
         return f"{self.name}: {self.state}{took}"
 
