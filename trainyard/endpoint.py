@@ -20,7 +20,8 @@ class Endpoint:
     """One way in: an HTTP address and a token.
 
     `expected` and `ray_version` are None for a cluster that somebody else runs: nothing was promised there.
-    `image` is what its nodes really run, by digest; None where nodes are no containers.
+    `image` is what its nodes really run, by digest; None where nodes are no containers. `tunnel` is the host that the
+    address leads to through a tunnel of this process; None where anybody here may use the address.
     """
 
     cluster: str
@@ -30,3 +31,4 @@ class Endpoint:
     expected: tuple[ExpectedNode, ...] | None = None
     ray_version: str | None = None
     image: str | None = None
+    tunnel: str | None = None

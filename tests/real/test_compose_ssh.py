@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
 from tests.bed.host import DockerHost
-from tests.real.jobs import COUNTING, counted, newest, write_job
+from tests.real.jobs import COUNTING, counted, newest, running, write_job
 from tests.real.yard import Yard, wait_until
 
 FAR = """
@@ -42,16 +44,14 @@ def far(docker_host: DockerHost, tmp_path_factory: pytest.TempPathFactory) -> It
 
 def tunnels(of: int) -> list[psutil.Process]:
     """Return the tunnels that a command opened."""
-    children = psutil.Process(of).children(recursive=True)
-    return [one for one in children if one.name() == "ssh" and "-L" in one.cmdline()]
+    return [one for pid in running("-L") if (one := psutil.Process(pid)).ppid() == of]
 
 
-def test_the_cluster_answers_through_a_tunnel_that_ends_with_the_command(far: Yard) -> None:
-    before = {one.pid for one in psutil.process_iter() if one.name() == "ssh"}
+def test_the_cluster_answers_through_a_tunnel_that_ends_with_the_command(far: Yard, docker_host: DockerHost) -> None:
     assert far.states() == {"head": "up", "cpu-0": "up"}
     far.run("smoke.run")
-    after = {one.pid for one in psutil.process_iter() if one.name() == "ssh"}
-    assert after <= before
+    # The far end of a connection needs a moment to notice.
+    wait_until(lambda: running(f"{docker_host.home}/.ssh/id_ed25519") == [], seconds=10, what="every ssh has ended")
 
 
 def test_up_again_changes_nothing_there(far: Yard) -> None:
@@ -90,3 +90,17 @@ def test_an_unknown_host_key_is_never_accepted(far: Yard, docker_host: DockerHos
         f"  at {docker_host.ssh}: Host key verification failed.",
         f"  -> Its host key is not known here. Look at it and accept it once: ssh root@{docker_host.ip}",
     ]
+
+
+def test_open_holds_its_tunnel_until_ctrl_c(far: Yard) -> None:
+    command = far.start("cluster.open")
+    try:
+        line = next(line for line in command.stdout or () if line.startswith("dashboard: "))
+        address = line.split()[1]
+        assert httpx.get(f"{address}/api/version", headers={"Authorization": f"Bearer {far.token()}"}).is_success
+        command.send_signal(signal.SIGINT)
+        assert command.wait(timeout=30) == 0
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{address}/api/version")
+    finally:
+        command.kill()

@@ -46,7 +46,7 @@ class NodeStatus:
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """A cluster, as it is now."""
+    """A cluster, as it is now. `tunnel` is as in Endpoint."""
 
     name: str
     backend: str
@@ -56,6 +56,7 @@ class ClusterStatus:
     token_file: Path | None = None
     simulated_gpus: bool = False
     seen: str = ""
+    tunnel: str | None = None
 
 
 @dataclass(frozen=True)

@@ -51,19 +51,16 @@ def _listen(path: Path, address: str, control: Path, environ: dict[str, str]) ->
 
 
 def _serve(server: socket.socket, command: list[str], environ: dict[str, str]) -> None:
-    running: list[subprocess.Popen[bytes]] = []
     while True:
         connection, _ = server.accept()
-        running = [one for one in running if one.poll() is None]
         # The program gets the connection itself as input and output: nothing is copied here.
         with connection, suppress(OSError):
-            running.append(
-                subprocess.Popen(
-                    command,
-                    env=environ,
-                    stdin=connection.fileno(),
-                    stdout=connection.fileno(),
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,
-                )
+            process = subprocess.Popen(
+                command,
+                env=environ,
+                stdin=connection.fileno(),
+                stdout=connection.fileno(),
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
             )
+            threading.Thread(target=process.wait, daemon=True).start()

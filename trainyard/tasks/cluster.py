@@ -115,7 +115,10 @@ def open_(
 
     cluster = _find(file, set_, backend)
     lifecycle.connect(cluster)
-    output.opened(cluster, lifecycle.status(cluster), json=json, browse=not context.config.run.dry)
+    now = lifecycle.status(cluster)
+    output.opened(cluster, now, json=json, browse=not context.config.run.dry)
+    if now.tunnel and not context.config.run.dry:
+        output.held(now)
 
 
 @task(iterable=["set_"], help={**HELP, "follow": "Stay, and print what is added (default)."})

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json as json_module
 import sys
+import threading
 import webbrowser
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -14,7 +16,7 @@ from trainyard.endpoint import Endpoint
 from trainyard.lifecycle import Cluster, ListedCluster
 from trainyard.spec import as_json, as_yaml
 from trainyard.steps import PlannedStep, StepResult
-from trainyard.tasks.output import print_json, print_next, print_table
+from trainyard.tasks.output import as_typed, print_json, print_next, print_table
 
 
 def begun(cluster: Cluster) -> None:
@@ -27,7 +29,7 @@ def made(cluster: Cluster, results: Sequence[StepResult], endpoint: Endpoint, *,
     if json:
         print_json({"name": cluster.spec.name, "state": "up", "address": endpoint.address, "steps": _steps(results)})
         return
-    print(f"cluster {cluster.spec.name} is up: {endpoint.address}")
+    print(f"cluster {cluster.spec.name} is up: {_way_in(endpoint.address, endpoint.tunnel)}")
     _warn(results)
     print_next(f"invoke smoke.run{cluster.flag}")
 
@@ -59,7 +61,8 @@ def status(cluster: Cluster, now: ClusterStatus, *, json: bool) -> None:
         print_json(_status_document(now))
         return
     simulated = " (simulated)" if now.simulated_gpus else ""
-    print(f"cluster {now.name} ({now.backend}) is {now.state}" + (f": {now.address}" if now.address else ""))
+    way_in = f": {_way_in(now.address, now.tunnel)}" if now.address else ""
+    print(f"cluster {now.name} ({now.backend}) is {now.state}{way_in}")
     rows = [
         (
             node.name,
@@ -113,6 +116,14 @@ def opened(cluster: Cluster, now: ClusterStatus, *, json: bool, browse: bool) ->
     print_next(f"invoke cluster.status{cluster.flag}")
 
 
+def held(now: ClusterStatus) -> None:
+    """Stay until Ctrl-C: the tunnel that the dashboard's address needs ends with this process."""
+    print(f"It leads through a tunnel to {now.tunnel}, which is open until Ctrl-C.", file=sys.stderr)
+    sys.stdout.flush()
+    with suppress(KeyboardInterrupt):
+        threading.Event().wait()
+
+
 def logged(lines: Iterable[LogLine], *, json: bool) -> None:
     """Print log lines as they come; with `json`, one document a line, since there may be no end."""
     for line in lines:
@@ -122,7 +133,7 @@ def logged(lines: Iterable[LogLine], *, json: bool) -> None:
 
 def _warn(results: Sequence[StepResult]) -> None:
     for result in results:
-        if result.seen and result.title == "Check this machine":
+        if result.seen and result.title.startswith("Check "):
             print(f"warning: {result.seen}", file=sys.stderr)
 
 
@@ -140,7 +151,13 @@ def _status_document(now: ClusterStatus) -> dict[str, Any]:
         "address": now.address,
         "simulated_gpus": now.simulated_gpus,
         "seen": now.seen,
+        "tunnel": now.tunnel,
     }
+
+
+def _way_in(address: str, tunnel: str | None) -> str:
+    """Return the address, or who opens it: one that ends with this command is of no use to anybody."""
+    return f"on {tunnel}, `{as_typed('invoke cluster.open', program=sys.argv[0])}` leads there" if tunnel else address
 
 
 def _shown(value: int | None) -> str:

@@ -43,6 +43,7 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
         address=view.address(engine, containers),
         token_file=host.token_file(tools) if token else None,
         simulated_gpus=_simulated(containers),
+        tunnel=engine.ssh,
         seen="; ".join([*([seen] if seen else []), *(f"{node.name}: {node.seen}" for node in nodes if node.seen)]),
     )
 
@@ -62,6 +63,7 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
         expected=tuple(_expected(name, one) for name, one in containers.items()),
         ray_version=versions.RAY,
         image=containers["head"].labels.get(labels.IMAGE),
+        tunnel=engine.ssh,
     )
 
 
