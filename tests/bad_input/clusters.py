@@ -8,15 +8,15 @@ CLUSTERS = (
         "image: schola\n",
         "lab.yaml:1: name: is missing: the cluster's name, of lower-case letters, digits and '-', at most "
         "40 characters",
-        "lab.yaml:1: backend: is missing: who makes the nodes: local (this machine) or existing (a Ray "
-        "cluster of somebody else)",
+        "lab.yaml:1: backend: is missing: who makes the nodes: local (processes of this machine), compose "
+        "(containers of a Docker host) or existing (a Ray cluster of somebody else)",
     ),
     cluster(
         "several problems at once",
         "name: Lab\nbackend: loca\nworkrs: []\nhead: {cpus: -1, memory: 4}\n",
         "lab.yaml:1: name: must be lower-case letters, digits and '-', start with a letter, at most 40 "
         'characters, got "Lab"',
-        "lab.yaml:2: backend: must be one of: local, existing, got \"loca\"; did you mean 'local'?",
+        "lab.yaml:2: backend: must be one of: local, compose, existing, got \"loca\"; did you mean 'local'?",
         "lab.yaml:3: workrs: is not a known key; did you mean 'workers'?",
         "lab.yaml:4: head.cpus: must be at least 0, got -1",
         "lab.yaml:4: head.memory: must be a size such as 4GiB or 500MB (units: KiB, MiB, GiB, TiB, KB, MB, "
@@ -83,22 +83,22 @@ CLUSTERS = (
     cluster(
         "a backend that is almost right",
         "name: lab\nbackend: locl\n",
-        "lab.yaml:2: backend: must be one of: local, existing, got \"locl\"; did you mean 'local'?",
+        "lab.yaml:2: backend: must be one of: local, compose, existing, got \"locl\"; did you mean 'local'?",
     ),
     cluster(
         "a backend that is not built yet",
         "name: lab\nbackend: microk8s\n",
-        'lab.yaml:2: backend: is not built yet (built: local, existing), got "microk8s"',
+        'lab.yaml:2: backend: is not built yet (built: local, compose, existing), got "microk8s"',
     ),
     lab(
         "a section of a backend that is not built yet",
         "kuberay: {namespace: ray}\n",
-        "lab.yaml:3: kuberay: is the section of a backend that is not built yet (built: local, existing)",
+        "lab.yaml:3: kuberay: is the section of a backend that is not built yet (built: local, compose, existing)",
     ),
     cluster(
         "a list for the backend",
         "name: lab\nbackend: [local]\n",
-        'lab.yaml:2: backend: must be one of: local, existing, got ["local"]',
+        'lab.yaml:2: backend: must be one of: local, compose, existing, got ["local"]',
     ),
     lab(
         "an unknown key",
@@ -109,7 +109,7 @@ CLUSTERS = (
         "an unknown key that is close to nothing",
         "zzz: 1\n",
         "lab.yaml:3: zzz: is not a known key; known: name, backend, image, head, workers, env, registry, "
-        "local, existing, auth",
+        "build, local, compose, existing, auth",
     ),
     lab(
         "an unknown key in a worker group",

@@ -72,7 +72,13 @@ def test_defaults_are_marked(tmp_path: Path) -> None:
         '    memory: "4GiB"\n'
         "    gpus: 1\n"
         "env: {}  # default\n"
+        "build:\n"
+        "  network: default  # default\n"
         "local:\n"
+        "  simulated_gpus: false  # default\n"
+        "compose:\n"
+        "  mounts: []  # default\n"
+        "  outputs: /outputs  # default\n"
         "  simulated_gpus: false  # default\n"
         "auth: token  # default\n"
     )
