@@ -56,7 +56,7 @@ def _ensure_base(engine: BedEngine) -> None:
 
 
 def _ensure(engine: BedEngine, name: str, files: dict[str, Path], *, arguments: dict[str, str] | None = None) -> None:
-    source = HERE / "images" / name.partition("/")[2].partition(":")[0]
+    source = HERE / "dockerfiles" / name.partition("/")[2].partition(":")[0]
     arguments = arguments or {}
     texts = [path.read_text() for path in sorted(source.iterdir())]
     content = _hash(_content(engine, BASE), *texts, *arguments.values())
