@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.bed import nvidia
 from tests.bed.engine import BedEngine
 from tests.real.jobs import events, newest, write_job
 from tests.real.yard import Yard, wait_until
@@ -31,6 +33,13 @@ backend: compose
 image: trainyard-bed/ray:1
 head: {{cpus: 1, memory: 1GiB}}
 auth: none
+"""
+GPUS = """
+name: {name}
+backend: compose
+image: trainyard-bed/base:1
+head: {{cpus: 1, memory: 1GiB}}
+workers: [{{name: gpu, count: 2, cpus: 1, memory: 1GiB, gpus: 1}}]
 """
 NODES = ("head", "cpu-0", "cpu-1")
 # Waits where it was first started, so that its node can be lost; the next attempt ends at once.
@@ -285,3 +294,28 @@ def test_without_a_docker_engine_the_cluster_is_down_and_up_says_why(other: Yard
     assert nobody.json("cluster.status")["state"] == "down"
     refused = nobody.run("cluster.up", expect=3)
     assert "error: the Docker engine does not answer" in refused.stderr
+
+
+def test_every_worker_asks_docker_for_gpus_of_its_own(
+    private_engine: BedEngine, engine: BedEngine, tmp_path: Path
+) -> None:
+    nvidia.driver(tmp_path / "bin", gpus=3)
+    nvidia.toolkit(tmp_path / "bin")
+    private_engine.stop()
+    private_engine.start(path=str(tmp_path / "bin"))
+    private_engine.load("trainyard-bed/base:1", source=engine)
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    gpus = Yard(tmp_path, cluster="compose-gpus", environ={**private_engine.environ(), "PATH": path})
+    gpus.write_cluster(GPUS)
+    # This image has no Ray, and is a third as large: what is asked of Docker is the same.
+    gpus.run("cluster.up", expect=6)
+    asked = {node: inspected(private_engine, node, "compose-gpus") for node in ("head", "gpu-0", "gpu-1")}
+    requests = {node: one["HostConfig"]["DeviceRequests"] or [] for node, one in asked.items()}
+    assert {node: [each["DeviceIDs"] for each in found] for node, found in requests.items()} == {
+        "head": [],
+        "gpu-0": [["0"]],
+        "gpu-1": [["1"]],
+    }
+    assert "NVIDIA_VISIBLE_DEVICES=void" in asked["head"]["Config"]["Env"]
+    gpus.run("cluster.down")
+    assert left_of(private_engine, "compose-gpus") == []

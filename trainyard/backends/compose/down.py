@@ -23,7 +23,7 @@ def down_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     """Return the steps that remove the cluster, whatever its file says by now: what carries its label goes."""
     engine = host.connect(spec, tools)
     name = spec.name
-    found.refuse_foreign(found.everything(engine, name), name=name, owner=labels.owner(tools.state))
+    found.refuse_foreign(found.everything(engine, name), name=name, owner=host.owner(tools))
     label = labels.of_cluster(name)
 
     def containers() -> list[str]:

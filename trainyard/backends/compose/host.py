@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from trainyard.backends import nvidia, private_files
+from trainyard.backends.compose import labels
 from trainyard.backends.compose.document import shared_memory
 from trainyard.backends.contract import Tools
 from trainyard.backends.plans import NodePlan, Room
@@ -21,10 +22,11 @@ from trainyard.spec.units import format_size
 
 @dataclass(frozen=True)
 class Record:
-    """What is written down, so that the cluster is found although its file, or $DOCKER_HOST, was changed."""
+    """What is written down, so that the cluster is found although its file, $DOCKER_HOST or our host name changed."""
 
     name: str
     docker: str
+    owner: str
 
 
 def token_file(tools: Tools) -> Path:
@@ -42,7 +44,15 @@ def write_record(tools: Tools, record: Record) -> None:
 def read_record(tools: Tools) -> Record | None:
     """Return what was written down, or None."""
     found = private_files.read_json(tools.state / "cluster.json")
-    return Record(found["name"], found["docker"]) if found and found.get("backend") == "compose" else None
+    if not found or found.get("backend") != "compose":
+        return None
+    return Record(found["name"], found["docker"], found["owner"])
+
+
+def owner(tools: Tools) -> str:
+    """Return who we are to others on the Docker host, as it was when the cluster was made."""
+    record = read_record(tools)
+    return record.owner if record else labels.owner(tools.state)
 
 
 def connect(spec: ClusterSpec, tools: Tools) -> Engine:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
+import os
+import pwd
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,7 +33,11 @@ def common(name: str, owner: str) -> dict[str, str]:
 
 def owner(state: Path) -> str:
     """Return who we are, for others on the same Docker host: user, host, and where we keep clusters."""
-    return f"{getpass.getuser()}@{socket.gethostname()}:{state.parent.absolute()}"
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container may run as anybody
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}:{state.parent.absolute()}"
 
 
 def owner_of(labels: Mapping[str, str]) -> str:

@@ -87,7 +87,7 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
 def _wanted(spec: ClusterSpec, tools: Tools) -> _Wanted:
     host.refuse_other_host(spec, tools)
     engine = host.connect(spec, tools)
-    owner = labels.owner(tools.state)
+    owner = host.owner(tools)
     found.refuse_foreign(found.everything(engine, spec.name), name=spec.name, owner=owner)
     room, simulated = host.room(spec, engine)
     return _Wanted(
@@ -149,7 +149,7 @@ def _is_recorded(wanted: _Wanted) -> Answer:
 
 
 def _record(wanted: _Wanted) -> None:
-    host.write_record(wanted.tools, host.Record(wanted.spec.name, wanted.engine.address))
+    host.write_record(wanted.tools, host.Record(wanted.spec.name, wanted.engine.address, wanted.owner))
     if wanted.spec.auth == "token" and wanted.token is None:
         private_files.make_token(host.token_file(wanted.tools))
 

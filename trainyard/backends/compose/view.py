@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trainyard.backends import answering
-from trainyard.backends.compose import found, labels
+from trainyard.backends.compose import found
 from trainyard.errors import OutsideError
 from trainyard.seams import docker_containers, ssh_tunnel
 from trainyard.seams.docker_containers import Container
@@ -52,7 +52,7 @@ def refuse_dead(engine: Engine, containers: Mapping[str, Container]) -> None:
         raise OutsideError(
             f"{name} ended while it was starting (exit code {one.exit_code}); its last words:\n"
             + "\n".join(f"    {line}" for line in said or ["(it said nothing)"]),
-            where=f"container {one.name}, image {one.labels.get(labels.IMAGE, one.image)}",
+            where=f"container {one.name}",
             hint="Is Ray in the image, and does it work there? `invoke image.lint` says.",
         )
 
