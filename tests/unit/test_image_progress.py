@@ -110,13 +110,15 @@ def test_what_a_person_sees_of_a_stage() -> None:
 
 
 CLASSIC: list[dict[str, Any]] = [
-    {"stream": "Step 1/3 : FROM debian:12"},
+    {"stream": "Step 1/4 : FROM debian:12"},
     {"stream": "\n"},
     {"stream": " ---> 4f0d8b753ab2\n"},
-    {"stream": "Step 2/3 : COPY a b"},
+    {"stream": "Step 2/4 : ENV A=b"},
+    {"stream": " ---> 4f0d8b753ab9\n"},
+    {"stream": "Step 3/4 : COPY a b"},
     {"stream": " ---> Using cache\n"},
     {"stream": " ---> 4f0d8b753ab3\n"},
-    {"stream": "Step 3/3 : RUN echo one;     exit 7"},
+    {"stream": "Step 4/4 : RUN echo one;     exit 7"},
     {"stream": " ---> Running in 2abe77c8cb2d\n"},
     {"stream": "one\ntwo\n"},
     {"stream": "Removing intermediate container 5b97a0af6709\n"},
@@ -128,16 +130,17 @@ CLASSIC: list[dict[str, Any]] = [
 
 
 def test_the_engines_own_builder_reports_the_same_stages() -> None:
-    progress = ClassicProgress()
+    clock = iter((0.0, 2.0, 3.0, 4.0, 5.0))
+    progress = ClassicProgress(now=lambda: next(clock))
     assert [stage for entry in CLASSIC for stage in progress.read(entry)] == [
-        Stage("1/3 FROM debian:12", "started"),
-        Stage("1/3 FROM debian:12", "done"),
-        Stage("2/3 COPY a b", "started"),
-        Stage("2/3 COPY a b", "cached"),
-        Stage("3/3 RUN echo one; exit 7", "started"),
-        Stage("3/3 RUN echo one; exit 7", "failed"),
+        Stage("1/4 FROM debian:12", "started"),
+        Stage("1/4 FROM debian:12", "done", 2.0),
+        Stage("3/4 COPY a b", "started"),
+        Stage("3/4 COPY a b", "cached"),
+        Stage("4/4 RUN echo one; exit 7", "started"),
+        Stage("4/4 RUN echo one; exit 7", "failed"),
     ]
     assert progress.has_failed
     assert progress.failure() == Failure(
-        "3/3 RUN echo one; exit 7", 7, ("one", "two"), "The command returned a non-zero code: 7"
+        "4/4 RUN echo one; exit 7", 7, ("one", "two"), "The command returned a non-zero code: 7"
     )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from trainyard.images.stages import TAIL_LINES, Failure, Stage, shortened
+from trainyard.images.stages import TAIL_LINES, Failure, Stage, StageState, shortened
 
 _STEP = re.compile(r"Step (\d+/\d+) : (.*)", re.DOTALL)
+# The others (ENV, USER, our labels, one each) only write something down.
+_WORKS = re.compile(r"\d+/\d+ (?:RUN|COPY|ADD|FROM) ")
 # What the builder says about its own doing, between the lines of a stage's program.
 _OWN = (" ---> ", "Removing intermediate container", "Successfully ")
 _CACHED = " ---> Using cache"
@@ -18,9 +21,11 @@ _RUNNING = " ---> Running in "
 
 
 class ClassicProgress:
-    """Reads the entries of one build."""
+    """Reads the entries of one build. The builder does not say how long a stage took: a clock does."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._began = 0.0
         self._stage: str | None = None
         self._is_open = False
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
@@ -39,8 +44,10 @@ class ClassicProgress:
         step = _STEP.match(text)
         if step:
             self._tail.clear()
-            self._stage, self._is_open = shortened(f"{step[1]} {step[2]}"), True
-            yield Stage(self._stage, "started")
+            self._stage, self._began = shortened(f"{step[1]} {step[2]}"), self._now()
+            self._is_open = bool(_WORKS.match(self._stage))
+            if self._is_open:
+                yield Stage(self._stage, "started")
         elif text.startswith(_CACHED):
             yield from self._ended("cached")
         elif text.startswith(_DONE) and not text.startswith(_RUNNING):
@@ -57,7 +64,7 @@ class ClassicProgress:
         """Return how the build failed; for a build that did."""
         return Failure(self._stage, self._code, tuple(self._tail), self._words)
 
-    def _ended(self, state: str) -> Iterator[Stage]:
+    def _ended(self, state: StageState) -> Iterator[Stage]:
         if self._stage and self._is_open:
             self._is_open = False
-            yield Stage(self._stage, "failed" if state == "failed" else "cached" if state == "cached" else "done")
+            yield Stage(self._stage, state, self._now() - self._began if state == "done" else None)
