@@ -12,7 +12,7 @@ import pytest
 
 from tests import standins
 from tests.bed.engine import BedEngine
-from tests.real.planted import PLANTED, Defect, image_of, look, plant
+from tests.real.planted import PLANTED, Defect, image_of, look, plant, without_imports
 from tests.real.yard import Yard, wait_until
 from trainyard import paths
 from trainyard.images import catalog
@@ -26,7 +26,7 @@ BASES = {"isaac": ("isaac-ray", standins.ISAAC), "schola": ("schola", standins.S
 LAYERS = Defect(
     "layers",
     "scratch",
-    "COPY netrc /one/.netrc\nCOPY other /file\nCOPY netrc /two/.netrc\nCOPY other /file",
+    "COPY netrc /one/.netrc\nCOPY other /file\nCOPY netrc /two/.netrc\nCOPY other /file\nCOPY netrc /usr/lib/.netrc",
     "layers",
     "",
     files={"netrc": "machine api.wandb.ai login user password 0123456789abcdef\n", "other": "x"},
@@ -74,6 +74,7 @@ def test_each_planted_defect_is_found_and_nothing_else(
     if defect.base in BASES:
         image = request.getfixturevalue("built")[defect.base]
         base = f"{image.repository}:{image.alias}"
+        image = image if defect.check == "imports" else without_imports(image)
     else:
         image, base = image_of(defect), RAY if defect.base == "ray" else defect.base
     plant(engine, defect, base)

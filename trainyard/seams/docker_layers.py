@@ -117,14 +117,14 @@ def _container(engine: Engine, image_id: str, directories: list[str]) -> Iterato
 def _search_archive(archive: Iterator[bytes], search: Search) -> Iterator[tuple[str, str]]:
     """Yield what is found in an archive of /trainyard-layers/N, whose names begin with N/."""
     with tarfile.open(fileobj=cast(IO[bytes], ByteStream(archive)), mode="r|", bufsize=CHUNK) as files:
-        for path, what in _search_files(files, search):
-            yield path.partition("/")[2], what
+        yield from _search_files(files, search, below=1)
 
 
-def _search_files(files: tarfile.TarFile, search: Search) -> Iterator[tuple[str, str]]:
+def _search_files(files: tarfile.TarFile, search: Search, *, below: int = 0) -> Iterator[tuple[str, str]]:
+    """Yield (path, what was found) of the wanted files; `below` is how many directories stand before each path."""
     try:
         for member in files:
-            path = member.name.removeprefix("./")
+            path = member.name.removeprefix("./").split("/", below)[-1]
             if member.isreg() and search.wanted(path, member.size):
                 content = files.extractfile(member)
                 what = search.look(path, content.read() if content else b"")
