@@ -85,8 +85,8 @@ def wait_until_back(api: RegistryApi, clock: Clock) -> None:
 
 
 def _calmly(tell: Callable[[str], None], clock: Clock) -> Callable[[str], None]:
-    """Return `tell`, called at once and then every few seconds."""
-    told = [float("-inf")]
+    """Return `tell`, called every few seconds: in the first moments Docker has not even counted its layers."""
+    told = [clock.now()]
 
     def calm(text: str) -> None:
         if clock.now() - told[0] >= TELL_EVERY:
