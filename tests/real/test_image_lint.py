@@ -44,7 +44,8 @@ def bench(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     shutil.copytree(paths.shipped("images") / "schola", home / "images" / "schola")
     standins.schola_contents(home / "images" / "schola")
     yield yard
-    engine.docker("rmi", "-f", *(defect.reference for defect in (*PLANTED, LAYERS, SLOW)), check=False)
+    broken = engine.docker("images", "-q", "trainyard/broken").stdout.split()
+    engine.docker("rmi", "-f", *broken, *(defect.reference for defect in (*PLANTED, LAYERS, SLOW)), check=False)
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +107,21 @@ def test_a_defect_ends_the_command_with_5_and_the_way_out(engine: BedEngine, ben
         "  - ray: has Ray 2.59.0, and clusters run 2.60.0",
         "    -> Install ray[default]==2.60.0: nodes of two versions do not talk.",
     ]
+
+
+def test_nothing_is_pushed_of_an_image_with_a_defect(engine: BedEngine, bench: Yard) -> None:
+    broken = bench.home / "images" / "broken"
+    broken.mkdir()
+    (broken / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\nENV WANDB_API_KEY=0123456789abcdef\n")
+    (broken / "image.yaml").write_text(f"base: {RAY}\nuser: root\n")
+    done = bench.run("image.push", "broken", expect=5)
+    assert done.stderr.splitlines()[-4:] == [
+        "  - user: runs as ray (uid 1000), and image.yaml says root",
+        "    -> Let the Dockerfile end with: USER root",
+        "  - history: shows secrets: the variable WANDB_API_KEY",
+        "    -> Change the secret, then pass it to the build as one: RUN --mount=type=secret,id=...",
+    ]
+    assert "Push" not in done.stdout + done.stderr
 
 
 def test_an_image_that_is_not_there_is_said_to_be_missing(bench: Yard) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import requests
 from docker.errors import APIError, DockerException, NotFound
-from docker.types import DeviceRequest
+from docker.types import DeviceRequest, LogConfig
 
 from trainyard.seams.docker_engine import Engine, refusals
 
@@ -57,7 +57,12 @@ def run_once(
                 user=user,
                 environment=dict(environ or {}),
                 labels={LABEL: "true"},
-                host_config=engine.api.create_host_config(network_mode=network, device_requests=_gpus(gpu_ids)),
+                host_config=engine.api.create_host_config(
+                    network_mode=network,
+                    device_requests=_gpus(gpu_ids),
+                    # The engine's own choice may be one that cannot be read back, such as syslog or none.
+                    log_config=LogConfig(type=LogConfig.types.JSON),
+                ),
             )
             began = time.monotonic()
             engine.api.start(name)

@@ -72,8 +72,18 @@ def check(
             where=f"Docker engine {engine.host}",
             hint=f"Build it: invoke image.build {image.name}" if image else f"Fetch it: docker pull {reference}",
         )
-    seen, cached = _look(image, reference, facts, engine, ray_version=ray_version, on_progress=on_progress)
-    return LintReport(reference, (named, *judge(seen)), time.monotonic() - began, cached)
+    before = earlier(engine.environ)
+    asked = questions(image.file.lint if image else LintSection())
+    probed, was_probed = _probed(facts, asked, engine, before, on_progress)
+    held, unread, was_read = _secrets(facts, engine, before, on_progress)
+    history = docker_images.history(engine, facts.id)
+    file = image.file if image else None
+    found = (named, *judge(Seen(reference, file, ray_version, facts, history, probed, held, unread)))
+    report = LintReport(reference, found, time.monotonic() - began, was_probed and was_read)
+    if report.ok:
+        # Only what is fine is remembered: a busy machine may have been the reason for what is not.
+        before.keep_probed(facts.id, asked, probed)
+    return report
 
 
 def judge(seen: Seen) -> tuple[Finding, ...]:
@@ -89,25 +99,6 @@ def _judge_one(name: str, looks: Callable[[Seen], Finding | None], seen: Seen) -
     return looks(seen)
 
 
-def _look(
-    image: Image | None,
-    reference: str,
-    facts: ImageFacts,
-    engine: Engine,
-    *,
-    ray_version: str,
-    on_progress: Callable[[str], None] | None,
-) -> tuple[Seen, bool]:
-    """Find out everything; say whether all of it was known before."""
-    before = earlier(engine.environ)
-    lint = image.file.lint if image else LintSection()
-    probed, was_probed = _probed(facts, questions(lint), engine, before, on_progress)
-    found, unread, was_read = _secrets(facts, engine, before, on_progress)
-    history = docker_images.history(engine, facts.id)
-    file = image.file if image else None
-    return Seen(reference, file, ray_version, facts, history, probed, found, unread), was_probed and was_read
-
-
 def _probed(
     facts: ImageFacts,
     asked: Sequence[str],
@@ -120,9 +111,7 @@ def _probed(
         return probed, True
     if on_progress:
         on_progress("asking the image about itself")
-    probed = ask(engine, facts, asked)
-    before.keep_probed(facts.id, asked, probed)
-    return probed, False
+    return ask(engine, facts, asked), False
 
 
 def _secrets(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -16,8 +16,10 @@ from trainyard.seams.docker_once import run_once
 from trainyard.spec.lint import LintSection
 
 SECONDS = 180.0
+# Something else than the probe may start then, and never end; a probe that is only slow is run once more without it.
+ENTRYPOINT_SECONDS = 60.0
 _SAYS = "trainyard: "
-_NO_PROGRAM = re.compile(r'exec: "[^"]*"|no such file or directory|executable file not found')
+_CANNOT_RUN = re.compile(r'exec: "[^"]*"|no such file or directory|executable file not found|exec format error')
 # Answers come without colours, and no line of a program is worth more than this.
 _CONTROL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x1f\x7f]")
 _LONGEST = 300
@@ -43,6 +45,11 @@ class Probed:
     refusal: str
     said: Mapping[str, str]
     answers: Mapping[str, str]
+
+    @property
+    def is_complete(self) -> bool:
+        """Say whether it answered to the end."""
+        return "end" in self.said
 
     def text(self, key: str) -> str:
         """Return one fact, or ""."""
@@ -85,10 +92,13 @@ def ask(engine: Engine, image: ImageFacts, asked: Sequence[str]) -> Probed:
 
     Raises NotReadyError when it does not end in time, OutsideError when the engine cannot run it at all.
     """
-    through = _run(engine, image, asked, around=False)
-    if through.began or not image.entrypoint:
+    if not image.entrypoint:
+        return _complete(image, _run(engine, image, asked, seconds=SECONDS, around=False))
+    through = _run(engine, image, asked, seconds=ENTRYPOINT_SECONDS, around=False)
+    if through.is_complete:
         return through
-    return _run(engine, image, asked, around=True)
+    around = _complete(image, _run(engine, image, asked, seconds=SECONDS, around=True))
+    return replace(around, came_through=through.began)
 
 
 def parse(output: str, asked: Sequence[str], *, came_through: bool) -> Probed:
@@ -108,7 +118,7 @@ def parse(output: str, asked: Sequence[str], *, came_through: bool) -> Probed:
     return Probed(began, came_through and began, "", said, answers)
 
 
-def _run(engine: Engine, image: ImageFacts, asked: Sequence[str], *, around: bool) -> Probed:
+def _run(engine: Engine, image: ImageFacts, asked: Sequence[str], *, seconds: float, around: bool) -> Probed:
     words = ["-c", script(), "trainyard-probe", *asked]
     try:
         once = run_once(
@@ -116,30 +126,30 @@ def _run(engine: Engine, image: ImageFacts, asked: Sequence[str], *, around: boo
             image.id,
             words if around else ["/bin/sh", *words],
             entrypoint=["/bin/sh"] if around else None,
-            seconds=SECONDS,
+            seconds=seconds,
         )
     except OutsideError as error:
-        if not _NO_PROGRAM.search(error.where or ""):
+        if not _CANNOT_RUN.search(error.where or ""):
             raise
-        return Probed(False, False, error.where or error.what, {}, {})
+        return refused(error.where or "")
     probed = parse(once.stdout, asked, came_through=not around)
-    if not probed.began:
-        last = [*once.stdout.splitlines(), *once.stderr.splitlines()][-1:]
-        words_of_it = _CONTROL.sub("", last[0]).strip()[:_LONGEST] if last else "it printed nothing"
-        return Probed(False, False, words_of_it, {}, {})
-    if "end" not in probed.said:
-        _raise_unfinished(image, probed, once.code)
+    return probed if probed.began else refused(once.stderr or once.stdout)
+
+
+def refused(output: str) -> Probed:
+    """Return that an image ran nothing of ours, with the last line that came instead."""
+    lines = [line for line in output.splitlines() if line.strip()] or ["it printed nothing"]
+    return Probed(False, False, _CONTROL.sub("", lines[-1]).strip()[:_LONGEST], {}, {})
+
+
+def _complete(image: ImageFacts, probed: Probed) -> Probed:
+    if probed.began and not probed.is_complete:
+        raise NotReadyError(
+            f"the image was asked about itself and did not answer everything within {SECONDS:.0f} s",
+            where=f"{image.id[:19]}: its last answer was: {' '.join(list(probed.said.items())[-1])}",
+            hint="Is the machine very busy, or short of memory? Repeat the same command.",
+        )
     return probed
-
-
-def _raise_unfinished(image: ImageFacts, probed: Probed, code: int | None) -> None:
-    last = list(probed.said.items())[-1]
-    what = f"after {SECONDS:.0f} s" if code is None else f"and ended with exit code {code}"
-    raise NotReadyError(
-        f"the image was asked about itself and did not answer everything {what}",
-        where=f"{image.id[:19]}: its last answer was: {' '.join(last)}",
-        hint="Is the machine very busy, or short of memory? Repeat the same command.",
-    )
 
 
 def _ended(value: str | None) -> Ended | None:
