@@ -51,8 +51,8 @@ def test_a_manifest_is_hashed_and_never_taken_by_its_word() -> None:
     assert caught.value.lines() == [
         "what registry reg:5000 holds is damaged: it is not what its digest says",
         f"  at read the manifest a/b:1: digest mismatch: expected {LAYER}, got {digest_of(MANIFEST)}",
-        "  -> Nothing of it is used. Its disk lost data: remove this image there (or `invoke registry.down --purge`), "
-        "then push it again.",
+        "  -> Nothing uses it. The registry's disk lost data: remove the damaged part there (its data has it in "
+        "docker/registry/v2/blobs/sha256), or all of it (invoke registry.down --purge), then push again.",
     ]
 
 

@@ -16,7 +16,7 @@ from trainyard.images.types import Built, Pushed
 from trainyard.seams import docker_images, ecr
 from trainyard.seams.docker_engine import Engine
 from trainyard.seams.registry_manifest import Manifest
-from trainyard.seams.registry_refusals import DamagedError, FixedTagError, RegistryError
+from trainyard.seams.registry_refusals import MEND, DamagedError, FixedTagError, RegistryError
 from trainyard.steps import YES, Answer, Clock, Step, no
 
 # Every change is proven as soon as it is made: nothing is waited for.
@@ -86,8 +86,7 @@ class Pushing:
             raise DamagedError(
                 f"registry {self._access.registry.address} took {self._reference}, and does not hold it",
                 where="; ".join(proof.missing),
-                hint="Nothing uses it. The registry's disk lost data: remove these parts there (its data has them in "
-                "docker/registry/v2/blobs), or all of it (invoke registry.down --purge), then push again.",
+                hint=MEND,
             )
 
     def _known_sizes(self) -> dict[str, int]:

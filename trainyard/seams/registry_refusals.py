@@ -75,6 +75,12 @@ _LOGIN = (
     "(what was pushed so far stays; nothing runs it)"
 )
 
+# Another push alone mends nothing: Docker asks whether a layer is there, not whether it is whole.
+MEND = (
+    "Nothing uses it. The registry's disk lost data: remove the damaged part there (its data has it in "
+    "docker/registry/v2/blobs/sha256), or all of it (invoke registry.down --purge), then push again."
+)
+
 # The first that matches counts: the particular before the general.
 REFUSALS: tuple[Refusal, ...] = (
     # Go: "x509: certificate has expired or is not yet valid"; OpenSSL: "certificate has expired".
@@ -142,8 +148,7 @@ REFUSALS: tuple[Refusal, ...] = (
         r"DIGEST_INVALID|failed commit on ref|manifest verification failed|image verification failed|"
         r"invalid checksum|gzip: invalid|unexpected EOF.*layer",
         "what registry {registry} holds is damaged: it is not what its digest says",
-        "Nothing of it is used. Its disk lost data: remove this image there (or `invoke registry.down --purge`), "
-        "then push it again.",
+        MEND,
     ),
     # ECR: "cannot be overwritten because the repository is immutable"; Harbor: "configured as immutable".
     Refusal(
