@@ -11,6 +11,7 @@ import httpx
 import psutil
 import pytest
 
+from tests.bed.engine import BedEngine
 from tests.bed.host import DockerHost
 from tests.real.jobs import COUNTING, counted, newest, running, write_job
 from tests.real.yard import Yard, wait_until
@@ -18,28 +19,53 @@ from tests.real.yard import Yard, wait_until
 FAR = """
 name: {{name}}
 backend: compose
-image: trainyard-bed/ray:1
+image: {image}
 head: {{{{cpus: 1, memory: 1GiB}}}}
 workers:
   - {{{{name: cpu, count: 1, cpus: 1, memory: 1GiB}}}}
 compose: {{{{docker: "{ssh}"}}}}
 """
 
+REGISTRY_PORT = 33410
+
 
 @pytest.fixture(scope="module")
-def far(docker_host: DockerHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    """Give a head and a worker on another host."""
-    docker_host.load("trainyard-bed/ray:1")
-    far = Yard(tmp_path_factory.mktemp("far"), cluster="compose-far", environ=docker_host.environ())
-    far.write_cluster(FAR.format(ssh=docker_host.ssh))
+def image(engine: BedEngine) -> Iterator[str]:
+    """Give an image that only a registry has, at an address that other hosts reach too."""
+    registry, here = "compose-far-registry", f"127.0.0.1:{REGISTRY_PORT}/ray:1"
+    engine.docker("rm", "-f", "-v", registry, check=False)
+    engine.docker("run", "-d", "--name", registry, "-p", f"{REGISTRY_PORT}:5000", "trainyard-bed/registry:1")
     try:
-        far.run("cluster.up")
+        wait_until(lambda: answers(f"http://127.0.0.1:{REGISTRY_PORT}/v2/"), seconds=30, what="the registry answers")
+        engine.docker("tag", "trainyard-bed/ray:1", here)
+        engine.docker("push", here)
+        yield f"{engine.bridge_ip}:{REGISTRY_PORT}/ray:1"
+    finally:
+        engine.docker("rmi", here, check=False)
+        engine.docker("rm", "-f", "-v", registry)
+
+
+@pytest.fixture(scope="module")
+def far(image: str, docker_host: DockerHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    """Give a head and a worker on another host, which had to pull the image."""
+    far = Yard(tmp_path_factory.mktemp("far"), cluster="compose-far", environ=docker_host.environ())
+    far.write_cluster(FAR.format(ssh=docker_host.ssh, image=image))
+    try:
+        made = far.run("cluster.up")
+        assert f"ok  Pull the image {image} (done" in made.stderr
         yield far
     finally:
         far.run("cluster.down")
     label = ("--filter", "label=io.trainyard.cluster=compose-far")
     for listed in (("ps", "-aq"), ("network", "ls", "-q"), ("volume", "ls", "-q")):
         assert docker_host.docker(*listed, *label).stdout == ""
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(url).is_success
+    except httpx.HTTPError:
+        return False
 
 
 def tunnels(of: int) -> list[psutil.Process]:
@@ -52,6 +78,11 @@ def test_the_cluster_answers_through_a_tunnel_that_ends_with_the_command(far: Ya
     far.run("smoke.run")
     # The far end of a connection needs a moment to notice.
     wait_until(lambda: running(f"{docker_host.home}/.ssh/id_ed25519") == [], seconds=10, what="every ssh has ended")
+
+
+def test_the_nodes_run_the_digest_that_the_registry_has(far: Yard, docker_host: DockerHost) -> None:
+    runs = docker_host.docker("inspect", "--format", "{{.Config.Image}}", "trainyard-compose-far-cpu-0").stdout
+    assert "/ray@sha256:" in runs
 
 
 def test_up_again_changes_nothing_there(far: Yard) -> None:
@@ -83,7 +114,7 @@ def test_an_unknown_host_key_is_never_accepted(far: Yard, docker_host: DockerHos
     stranger = Yard(
         tmp_path, cluster="compose-stranger", environ={**far.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
     )
-    stranger.write_cluster(FAR.format(ssh=docker_host.ssh))
+    stranger.write_cluster(FAR.format(ssh=docker_host.ssh, image="trainyard-bed/ray:1"))
     refused = stranger.run("cluster.up", expect=3)
     assert refused.stderr.splitlines()[-3:] == [
         "error: the Docker host does not let us in by SSH",

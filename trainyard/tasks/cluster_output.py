@@ -29,7 +29,7 @@ def made(cluster: Cluster, results: Sequence[StepResult], endpoint: Endpoint, *,
     if json:
         print_json({"name": cluster.spec.name, "state": "up", "address": endpoint.address, "steps": _steps(results)})
         return
-    print(f"cluster {cluster.spec.name} is up: {_way_in(endpoint.address, endpoint.tunnel)}")
+    print(f"cluster {cluster.spec.name} is up: {_way_in(endpoint.address, endpoint.tunnel, cluster)}")
     _warn(results)
     print_next(f"invoke smoke.run{cluster.flag}")
 
@@ -61,7 +61,7 @@ def status(cluster: Cluster, now: ClusterStatus, *, json: bool) -> None:
         print_json(_status_document(now))
         return
     simulated = " (simulated)" if now.simulated_gpus else ""
-    way_in = f": {_way_in(now.address, now.tunnel)}" if now.address else ""
+    way_in = f": {_way_in(now.address, now.tunnel, cluster)}" if now.address else ""
     print(f"cluster {now.name} ({now.backend}) is {now.state}{way_in}")
     rows = [
         (
@@ -155,9 +155,11 @@ def _status_document(now: ClusterStatus) -> dict[str, Any]:
     }
 
 
-def _way_in(address: str, tunnel: str | None) -> str:
+def _way_in(address: str, tunnel: str | None, cluster: Cluster) -> str:
     """Return the address, or who opens it: one that ends with this command is of no use to anybody."""
-    return f"on {tunnel}, `{as_typed('invoke cluster.open', program=sys.argv[0])}` leads there" if tunnel else address
+    if tunnel is None:
+        return address
+    return f"on {tunnel}; `{as_typed(f'invoke cluster.open{cluster.flag}', program=sys.argv[0])}` leads there"
 
 
 def _shown(value: int | None) -> str:
