@@ -6,6 +6,7 @@ import pytest
 
 from trainyard.backends.compose import found, labels
 from trainyard.backends.compose.found import Difference, compare
+from trainyard.backends.compose.wanted import why_another
 from trainyard.errors import RequestError
 from trainyard.seams.docker_containers import Container, Port
 
@@ -109,3 +110,21 @@ def test_a_cluster_of_somebody_else_is_neither_changed_nor_removed() -> None:
         "  at container trainyard-lab-head; you are me@here:/y",
         "  -> Give yours another name (`name:` in the cluster file).",
     ]
+
+
+HEAD = {labels.IMAGE: "reg/ray@sha256:1", labels.TOKEN: "f1"}
+
+
+@pytest.mark.parametrize(
+    ("reference", "fingerprint", "why"),
+    [
+        ("reg/ray@sha256:1", "f1", None),
+        ("reg/ray@sha256:2", "f1", "its image: reg/ray@sha256:1 runs, reg/ray@sha256:2 is wanted"),
+        ("reg/ray@sha256:1", None, "its token: the one that was made for it is not known here"),
+        ("reg/ray@sha256:1", "f2", "its token: the one that was made for it is not known here"),
+    ],
+)
+def test_a_head_that_must_be_replaced_for_what_no_file_says_is_told_why(
+    reference: str, fingerprint: str | None, why: str | None
+) -> None:
+    assert why_another(HEAD, reference, fingerprint) == why
