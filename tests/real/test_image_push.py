@@ -18,6 +18,7 @@ from trainyard import versions
 from trainyard.images.pinned import pinned
 from trainyard.images.types import Built
 from trainyard.seams.docker_engine import engine as connected
+from trainyard.seams.processes import free_ports
 from trainyard.spec import load_cluster
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.hosts import Registry
@@ -95,6 +96,37 @@ def test_a_change_in_the_code_of_an_image_sends_less_than_a_megabyte(mine: Yard,
     assert second["layers_sent"] == 1
     assert 0 < second["bytes_sent"] < MB
     assert running.bytes() - before < MB
+
+
+def test_layers_are_not_built_and_sent_again_where_buildkit_forgot_them(
+    private_engine: BedEngine, engine: BedEngine, fresh: Yard
+) -> None:
+    private_engine.load("trainyard-bed/base:1", registries.IMAGE, source=engine)
+    fresh.environ.update(private_engine.environ())
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    settings = {"address": address, "insecure": True, "image": registries.IMAGE}
+    (fresh.home / "clusters").mkdir()
+    cluster = {"name": "yard", "backend": "local", "image": NAME, "registry": settings}
+    (fresh.home / "clusters" / "yard.yaml").write_text(json.dumps(cluster))
+    image = fresh.home / "images" / NAME
+    write_image(fresh.home, code="answer = 41\n")
+    # A layer that is another one whenever it is built.
+    (image / "Dockerfile").write_text(DOCKERFILE.replace("COPY", "RUN head -c 3000000 /dev/urandom > /large\nCOPY"))
+    (image / "image.yaml").write_text("base: trainyard-bed/base:1\n")
+    fresh.run("registry.up")
+    push(fresh)
+
+    private_engine.docker("builder", "prune", "--all", "--force")
+    (image / "files" / "opt" / "code" / "mine.py").write_text("answer = 42\n")
+    assert push(fresh)["bytes_sent"] < MB
+
+    # Another machine, such as CI's: it has the base, and nothing else.
+    built = private_engine.docker("images", "--quiet", f"trainyard/{NAME}").stdout.split()
+    private_engine.docker("rmi", "--force", *built)
+    private_engine.docker("builder", "prune", "--all", "--force")
+    (image / "files" / "opt" / "code" / "mine.py").write_text("answer = 43\n")
+    assert push(fresh)["bytes_sent"] < MB
+    fresh.run("registry.down", "--purge")
 
 
 def test_every_host_pulls_the_digest_and_runs_it(mine: Yard, engine: BedEngine) -> None:

@@ -169,10 +169,12 @@ def test_proxies_and_secrets_stay_out_of_the_command_line() -> None:
         network="host",
         no_cache=True,
         secrets={"ca_bundle": Path("/a,b/ca.pem")},
+        layers=("trainyard/mine:ray-2.60.0",),
     )
     assert docker_build._buildx_command(engine, request) == [
         *("docker", "buildx", "build", "--builder", "default", "--load", "--progress", "plain"),
         *("--tag", "trainyard/mine:1", "--network", "host", "--platform", "linux/arm64", "--no-cache"),
+        *("--cache-to", "type=inline", "--cache-from=trainyard/mine:ray-2.60.0"),
         *("--build-arg", "BASE=debian:12", "--build-arg", "HTTPS_PROXY", "--build-arg", "no_proxy"),
         *("--label", "a=b", "--secret", 'id=ca_bundle,"src=/a,b/ca.pem"', "-"),
     ]

@@ -32,7 +32,10 @@ def unseen(title: str, seen: str) -> None:
 
 @dataclass(frozen=True)
 class Building:
-    """An image, the engine that is to have it, and how it is built. `source` is its content.source_hash."""
+    """An image, the engine that is to have it, and how it is built.
+
+    `source` is its content.source_hash; `layers` says which images' layers may be used again.
+    """
 
     image: Image
     engine: Engine
@@ -40,6 +43,7 @@ class Building:
     source: str
     no_cache: bool = False
     saw: Saw = unseen
+    layers: Callable[[], tuple[str, ...]] = tuple
 
     @property
     def reference(self) -> str:
@@ -60,11 +64,12 @@ def building(
     *,
     no_cache: bool = False,
     saw: Saw = unseen,
+    layers: Callable[[], tuple[str, ...]] = tuple,
 ) -> Building:
-    """Return what is to be built. `saw` is told how far a step is."""
+    """Return what is to be built. `saw` is told how far a step is; `layers` is asked only when something is built."""
     digest = digests.remembered(engine.environ)
     source = content.source_hash(image, platform=settings.platform, digest=digest)
-    return Building(image, engine, settings, source, no_cache, saw)
+    return Building(image, engine, settings, source, no_cache, saw, layers)
 
 
 def steps(what: Building) -> list[Step]:
@@ -175,6 +180,7 @@ def _build(what: Building, title: str) -> str:
         network=what.settings.network,
         no_cache=what.no_cache,
         secrets=secrets,
+        layers=what.layers() if with_buildkit and not what.no_cache else (),
     )
     run = run_buildx if with_buildkit else run_classic
 

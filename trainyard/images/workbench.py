@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trainyard import paths
 from trainyard.errors import Problem, RequestError
-from trainyard.images import build, catalog
+from trainyard.images import build, catalog, layers
 from trainyard.images.build import Building
 from trainyard.images.types import Image
 from trainyard.seams import docker_engine
@@ -58,7 +58,15 @@ class Workbench:
                 problems=(Problem(str(self.source), f"image: {self.reference} is a full reference"),),
                 hint=f"Name a directory of images/: {', '.join(catalog.names(self.directory))}",
             )
-        return build.building(self.image, self.engine, self.spec.build, no_cache=no_cache, saw=saw)
+        image = self.image
+        return build.building(
+            image,
+            self.engine,
+            self.spec.build,
+            no_cache=no_cache,
+            saw=saw,
+            layers=lambda: layers.known(image, self.engine, self.spec, self.engine.environ),
+        )
 
 
 @contextmanager

@@ -26,7 +26,8 @@ _PLAIN_MANIFEST = {"BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
 class BuildRequest:
     """An image to build. `write` writes the context, with its Dockerfile, as a tar stream.
 
-    `secrets` are files that stages may mount by these names; they do not get into the image.
+    `secrets` are files that stages may mount by these names; they do not get into the image. `layers` are references of
+    images whose layers may be used again.
     """
 
     reference: str
@@ -37,6 +38,7 @@ class BuildRequest:
     network: str = "default"
     no_cache: bool = False
     secrets: Mapping[str, Path] | None = None
+    layers: tuple[str, ...] = ()
 
 
 def has_buildx(engine: Engine) -> bool:
@@ -89,6 +91,8 @@ def _buildx_command(engine: Engine, request: BuildRequest) -> list[str]:
     command += ["--tag", request.reference, "--network", request.network]
     command += ["--platform", request.platform] if request.platform else []
     command += ["--no-cache"] if request.no_cache else []
+    # The image says of what each layer was made: whoever has the image need not make them again.
+    command += ["--cache-to", "type=inline", *(f"--cache-from={reference}" for reference in request.layers)]
     for name, value in sorted(request.arguments.items()):
         command += ["--build-arg", f"{name}={value}"]
     for name in sorted(_proxies(engine.environ)):
