@@ -70,12 +70,12 @@ class DockerHost:
 
 
 @contextmanager
-def docker_host(engine: BedEngine, home: Path, *, name: str = "trainyard-bed-host") -> Iterator[DockerHost]:
+def docker_host(engine: BedEngine, home: Path) -> Iterator[DockerHost]:
     """Give a host that can be reached by SSH, with a key that was made for it."""
     images.ensure_host(engine)
+    name = f"trainyard-bed-host-{os.getpid()}"
     (home / ".ssh").mkdir(parents=True)
     run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(home / ".ssh" / "id_ed25519")])
-    engine.docker("rm", "-f", "-v", name, check=False)
     # A registry on the bed's bridge speaks plain HTTP; the host trusts it as registry.trust would have it.
     config = home / "daemon.json"
     config.write_text(json.dumps({"insecure-registries": ["172.30.0.0/16"]}))
