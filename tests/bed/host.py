@@ -83,7 +83,9 @@ def docker_host(engine: BedEngine, home: Path) -> Iterator[DockerHost]:
     try:
         engine.docker("cp", str(config), f"{name}:/etc/docker/daemon.json")
         engine.docker("start", name)
-        address = engine.docker("inspect", "--format", "{{.NetworkSettings.IPAddress}}", name).stdout.strip()
+        address = engine.docker(
+            "inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", name
+        ).stdout.strip()
         host = DockerHost(name, address, home, engine)
         _wait(host)
         _let_in(host)

@@ -52,6 +52,7 @@ def test_cartpole_trains_in_containers_from_the_pushed_image(site: Yard, engine:
         containers = engine.docker("ps", "--quiet", "--filter", f"name=trainyard-{site.cluster}-").stdout.split()
         run_by_nodes = engine.docker("inspect", "--format", "{{.Config.Image}}", *containers).stdout.split()
         assert run_by_nodes == [pushed["reference"]] * 3
+        assert len(_left(site, engine)) == 7, "three nodes, their network and volume, a registry and its volume"
     finally:
         site.run("cluster.down")
         site.run("registry.down", "--purge")
@@ -60,12 +61,13 @@ def test_cartpole_trains_in_containers_from_the_pushed_image(site: Yard, engine:
 
 
 def _left(site: Yard, engine: BedEngine) -> list[str]:
-    """Return every container, network and volume whose name says that it is of this cluster or registry."""
-    port = site.json("registry.status")["address"].rpartition(":")[2]
-    listed = (
-        ("ps", "-a", "--format", "{{.Names}}"),
-        ("network", "ls", "--format", "{{.Name}}"),
-        ("volume", "ls", "--format", "{{.Name}}"),
-    )
-    names = [name for what in listed for name in engine.docker(*what).stdout.split()]
-    return [name for name in names if name.startswith(f"trainyard-{site.cluster}-") or name.endswith(f"-{port}")]
+    """Return every container, network and volume of this cluster or registry."""
+    address = site.json("registry.status")["address"]
+    marks = (f"label=io.trainyard.cluster={site.cluster}", f"label=io.trainyard.registry={address}")
+    kinds = (("ps", "--all"), ("network", "ls"), ("volume", "ls"))
+    return [
+        name
+        for mark in marks
+        for kind in kinds
+        for name in engine.docker(*kind, "--quiet", "--filter", mark).stdout.split()
+    ]
