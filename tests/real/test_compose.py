@@ -168,6 +168,8 @@ def test_logs_show_what_every_node_says(lab: Yard) -> None:
     for node in NODES:
         assert any(line.startswith(f"{node} container | ") for line in lines)
         assert any(line.startswith(f"{node} raylet.out | ") for line in lines)
+    # What the dashboard notes about our own asking is no news.
+    assert not any("/api/v0/logs/file" in line for line in lines)
 
 
 def test_a_run_survives_a_worker_that_is_killed_and_up_brings_it_back(lab: Yard, engine: BedEngine) -> None:

@@ -5,7 +5,7 @@ They are asked for again and again: a stream that is left open on a quiet file w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from trainyard.backends.answering import ANSWER_SECONDS
 from trainyard.backends.contract import LogLine
@@ -14,7 +14,10 @@ from trainyard.seams.ray_types import Node
 
 FIRST_LINES = 20
 TAIL_LINES = 500
-LOG_FILES = ("raylet.out", "raylet.err", "gcs_server.out", "gcs_server.err", "dashboard.log")
+NODE_FILES = ("raylet.out", "raylet.err")
+HEAD_FILES = (*NODE_FILES, "gcs_server.out", "gcs_server.err", "dashboard.log")
+# How the dashboard notes every request: to follow its log would make it grow with each look.
+ACCESS = " web_log.py:"
 
 
 class Follower:
@@ -26,12 +29,17 @@ class Follower:
     def fresh(self, address: str, token: str | None) -> Iterator[LogLine]:
         """Return what was added since the last time; at first, the last few lines of every file."""
         with RayApi(address, token, answer_seconds=ANSWER_SECONDS) as ray:
-            for node, name in [(node, name) for node in ray.nodes() if node.alive for name in LOG_FILES]:
+            for node, name in _files(ray.nodes()):
                 key = (node.node_id, name)
                 now = _tail(ray, node, name)
                 fresh = added(self._before[key], now) if key in self._before else now[-FIRST_LINES:]
                 self._before[key] = now
                 yield from (LogLine(node.name, name, line) for line in fresh)
+
+
+def _files(nodes: Iterable[Node]) -> list[tuple[Node, str]]:
+    alive = [node for node in nodes if node.alive]
+    return [(node, name) for node in alive for name in (HEAD_FILES if node.is_head else NODE_FILES)]
 
 
 def added(before: list[str], now: list[str]) -> list[str]:
@@ -46,6 +54,7 @@ def added(before: list[str], now: list[str]) -> list[str]:
 def _tail(ray: RayApi, node: Node, name: str) -> list[str]:
     try:
         with ray.file(node.node_id, name, last_lines=TAIL_LINES, silence=ANSWER_SECONDS) as chunks:
-            return b"".join(chunks).decode(errors="replace").splitlines()
+            lines = b"".join(chunks).decode(errors="replace").splitlines()
+            return [line for line in lines if ACCESS not in line]
     except FileMissingError:  # not every node has every file
         return []
