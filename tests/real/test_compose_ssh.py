@@ -123,6 +123,19 @@ def test_an_unknown_host_key_is_never_accepted(far: Yard, docker_host: DockerHos
     ]
 
 
+def test_a_host_where_docker_cannot_be_run_says_so_in_its_own_words(far: Yard, docker_host: DockerHost) -> None:
+    docker_host.run("mv", "/usr/bin/docker", "/usr/bin/docker.away")
+    try:
+        refused = far.run("cluster.status", expect=3)
+    finally:
+        docker_host.run("mv", "/usr/bin/docker.away", "/usr/bin/docker")
+    assert refused.stderr.splitlines()[-3:] == [
+        "error: the Docker engine does not answer",
+        f"  at {docker_host.ssh}: bash: line 1: docker: command not found",
+        f"  -> Docker must be installed and running there: ssh root@{docker_host.ip} docker info",
+    ]
+
+
 def test_open_holds_its_tunnel_until_ctrl_c(far: Yard) -> None:
     command = far.start("cluster.open")
     try:

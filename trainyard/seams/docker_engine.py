@@ -18,7 +18,7 @@ from docker.context import ContextAPI
 from docker.errors import APIError, DockerException
 
 from trainyard.errors import OutsideError, PrerequisiteError
-from trainyard.seams import ssh_docker
+from trainyard.seams import ssh, ssh_docker
 
 DEFAULT_SOCKET = "unix:///var/run/docker.sock"
 # A question must not hang; what takes longer (pull, push, build) streams, and every part of it comes sooner.
@@ -88,7 +88,8 @@ def connect(environ: Mapping[str, str], *, address: str | None = None) -> Engine
         # The version is asked for here, so that whoever connects learns at once that nobody answers.
         api = docker.APIClient(base_url=socket, version="auto", timeout=ANSWER_SECONDS)
     except (DockerException, requests.RequestException, OSError) as error:
-        raise unreachable(where, error) from error
+        said = ssh_docker.last_words(where)
+        raise unreachable(where, DockerException(said) if said else error) from error
     return Engine(where, api, environ, socket)
 
 
@@ -109,11 +110,14 @@ def unreachable(address: str, error: Exception) -> PrerequisiteError:
     """Return the error for an engine that does not answer, with the likely cause."""
     text = str(error)
     hint = "Is Docker installed and running? Try: docker info"
-    if "Permission denied" in text or "PermissionError" in text:
+    refused = "permission denied" in text.lower() or "PermissionError" in text
+    if refused:
         hint = "You may not use Docker's socket: sudo usermod -aG docker $USER, then log in again."
-    elif address.startswith("ssh://"):
-        user_at_host = address.removeprefix("ssh://")
-        hint = f"It must work without a password, and Docker must be installed there: ssh {user_at_host} docker info"
+    if address.startswith("ssh://"):
+        login = ssh.login(address)
+        hint = f"Docker must be installed and running there: ssh {login} docker info"
+        if refused:
+            hint = f"Let that user use Docker: ssh {login} 'sudo usermod -aG docker $USER'"
     return PrerequisiteError("the Docker engine does not answer", where=f"{address}: {_innermost(error)}", hint=hint)
 
 

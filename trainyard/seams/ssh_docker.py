@@ -21,6 +21,8 @@ from trainyard.seams.ssh_kept import KeptSsh
 
 # What Docker's own client runs there (docker/cli, cli/connhelper): it finds the engine as `docker` on that host does.
 DIAL = ("docker", "system", "dial-stdio")
+# What it complained about, beside the socket.
+SAID = "said"
 
 _sockets: dict[str, Path] = {}
 _lock = threading.Lock()
@@ -41,26 +43,34 @@ def local_socket(address: str, environ: Mapping[str, str]) -> Path:
         return _sockets[address]
 
 
+def last_words(address: str) -> str:
+    """Return the last thing that the other side said, such as that Docker is not installed there; "" if nothing."""
+    path = _sockets.get(address)
+    said = (path.parent / SAID).read_text(errors="replace").split("\n") if path else []
+    return next((line.strip() for line in reversed(said) if line.strip()), "")
+
+
 def _listen(path: Path, address: str, control: Path, environ: dict[str, str]) -> Path:
     command = [*ssh.command(address, "-S", str(control), "-o", "ControlMaster=no"), *DIAL]
     server = socket.socket(socket.AF_UNIX)
     server.bind(str(path))
     server.listen(64)
-    threading.Thread(target=_serve, args=(server, command, environ), daemon=True).start()
+    (path.parent / SAID).touch()
+    threading.Thread(target=_serve, args=(server, command, environ, path.parent / SAID), daemon=True).start()
     return path
 
 
-def _serve(server: socket.socket, command: list[str], environ: dict[str, str]) -> None:
+def _serve(server: socket.socket, command: list[str], environ: dict[str, str], said: Path) -> None:
     while True:
         connection, _ = server.accept()
         # The program gets the connection itself as input and output: nothing is copied here.
-        with connection, suppress(OSError):
+        with connection, suppress(OSError), said.open("ab") as errors:
             process = subprocess.Popen(
                 command,
                 env=environ,
                 stdin=connection.fileno(),
                 stdout=connection.fileno(),
-                stderr=subprocess.DEVNULL,
+                stderr=errors,
                 start_new_session=True,
             )
             threading.Thread(target=process.wait, daemon=True).start()

@@ -35,15 +35,16 @@ class KeptSsh:
 
     def start(self) -> None:
         """Wait until it is open. Raises PrerequisiteError with the reason if the host does not let us in."""
-        threading.Thread(target=self._supervise, daemon=True).start()
+        supervisor = threading.Thread(target=self._supervise, daemon=True)
+        supervisor.start()
         atexit.register(self.close)
         give_up = time.monotonic() + READY_SECONDS
         while not self._ready.wait(0.02):
             ended = self._process.poll() is not None
             if ended or time.monotonic() > give_up:
                 self.close()
-                # What it said is read by the other thread, to the end.
-                time.sleep(0.1)
+                # It reads what ssh said, to the end.
+                supervisor.join(1.0)
                 raise ssh.refused(self._address, self._said)
 
     def close(self) -> None:
