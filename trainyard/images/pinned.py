@@ -8,33 +8,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from trainyard.errors import OutsideError, PrerequisiteError
+from trainyard.errors import PrerequisiteError
 from trainyard.images import build, catalog
 from trainyard.images.access import access
 from trainyard.images.build import Building
-from trainyard.images.types import LABEL_SOURCE
-from trainyard.registry.settings import DEFAULT
+from trainyard.images.others import of_others
+from trainyard.images.types import LABEL_SOURCE, PinnedImage
+from trainyard.registry.settings import DEFAULT, place
 from trainyard.seams import docker_images, docker_push
 from trainyard.seams.docker_engine import Engine
 from trainyard.seams.docker_images import ImageFacts
 from trainyard.seams.registry_auth import Login
-from trainyard.seams.registry_login import docker_login, login
+from trainyard.seams.registry_login import login
 from trainyard.seams.registry_refusals import GoneError, MissingError, RegistryError
 from trainyard.spec import ClusterSpec
 from trainyard.spec.hosts import Registry
 
-
-@dataclass(frozen=True)
-class PinnedImage:
-    """What to run. `digest` is None where no registry holds the image: `reference` is then an image id."""
-
-    name: str
-    reference: str
-    digest: str | None
-    login: Login | None = None
+__all__ = ["PinnedImage", "pinned"]
 
 
 def pinned(
@@ -47,7 +39,7 @@ def pinned(
     """
     asked = spec.image or catalog.DEFAULT_IMAGE
     if catalog.is_reference(asked, directory=directory):
-        return _of_others(asked, spec.registry, environ, engine)
+        return of_others(asked, spec.registry, environ, engine)
     image = catalog.find(asked, directory=directory, base=spec.build.base)
     what = build.building(image, engine, spec.build)
     if spec.registry is None:
@@ -83,6 +75,9 @@ def _digest_by_source(what: Building, registry: Registry, environ: Mapping[str, 
     A host without the image's base cannot tell which base the tag of the content stands for.
     """
     repository = registry.repository(what.image.name)
+    if place(registry).is_loopback and not what.engine.is_here:
+        # Ours is another loopback than the engine's.
+        return None
     try:
         with access(registry, environ) as way:
             found = way.api.manifest(repository, what.image.alias)
@@ -95,14 +90,19 @@ def _digest_by_source(what: Building, registry: Registry, environ: Mapping[str, 
 
 
 def _without_registry(what: Building, environ: Mapping[str, str], flag: str) -> PinnedImage:
-    """Return what the engine itself has, else what the registry on its loopback has."""
+    """Return what the registry on the engine's loopback holds, else what the engine itself has.
+
+    Nobody named that registry: where it refuses, what is here does as well.
+    """
     name = what.image.name
-    found = docker_images.inspect(what.engine, what.reference)
-    if found is not None:
-        return PinnedImage(name, found.id, None)
+    here = docker_images.inspect(what.engine, what.reference)
+    if here is not None:
+        who, digest = _in_default(what, here, environ)
+        repository = _default_repository(what)
+        return PinnedImage(name, f"{repository}@{digest}" if digest else here.id, digest, who)
     try:
         return _in_registry(what, DEFAULT, environ, flag)
-    except OutsideError as error:
+    except GoneError as error:
         raise PrerequisiteError(
             f"image {name} is not on the Docker engine ({what.engine.host}) as it is now",
             where=f"{what.reference}; the cluster file names no registry",
@@ -110,52 +110,21 @@ def _without_registry(what: Building, environ: Mapping[str, str], flag: str) -> 
         ) from error
 
 
-def _of_others(asked: str, registry: Registry | None, environ: Mapping[str, str], engine: Engine) -> PinnedImage:
-    """Return the digest that a reference means now; what only this engine has is pinned by its id."""
-    repository, digest = _split_digest(asked)
-    if digest:
-        return PinnedImage(asked, f"{repository}@{digest}", digest, _login_of(asked, registry, environ))
-    here = docker_images.inspect(engine, asked)
-    if here is not None and _was_made_here(asked, here):
-        return PinnedImage(asked, here.id, None)
-    who = _login_of(asked, registry, environ)
+def _in_default(what: Building, here: ImageFacts, environ: Mapping[str, str]) -> tuple[Login | None, str | None]:
+    """Return the digest under which the registry on loopback holds an image of the engine, or held it when pushed."""
+    repository, tag = _default_repository(what), what.reference.rpartition(":")[2]
     try:
-        digest = docker_push.digest_there(engine, asked, login=who)
-    except RegistryError:
-        if here is None:
-            raise
-    digest = digest or _digest_in(here, repository)
-    if digest:
-        return PinnedImage(asked, f"{repository}@{digest}", digest, who)
-    if here is not None:
-        return PinnedImage(asked, here.id, None)
-    raise MissingError(
-        f"there is no image {asked}: not in its registry, and not on the Docker engine ({engine.host})",
-        hint="Is the name right? `image:` is a directory of images/, or REGISTRY/NAME:TAG.",
-    )
+        who = login(DEFAULT, environ)
+        digest = docker_push.digest_there(what.engine, f"{repository}:{tag}", login=who)
+    except (RegistryError, PrerequisiteError):
+        return None, here.digest_in(repository)
+    return who, digest or here.digest_in(repository)
 
 
-def _login_of(asked: str, registry: Registry | None, environ: Mapping[str, str]) -> Login | None:
-    host = docker_images.registry_of(asked)
-    return login(registry, environ) if registry and registry.address == host else docker_login(host, environ)
-
-
-def _was_made_here(asked: str, here: ImageFacts) -> bool:
-    """Say whether an image was built or loaded here: its name has no registry, and it came from none."""
-    return not here.digests and docker_images.registry_of(asked) == "docker.io" and not asked.startswith("docker.io/")
-
-
-def _split_digest(asked: str) -> tuple[str, str | None]:
-    """Return the repository without a tag, and the digest if one is given."""
-    name, at, digest = asked.partition("@")
-    return docker_images.split_tag(name)[0], digest if at else None
+def _default_repository(what: Building) -> str:
+    return f"{DEFAULT.address}/{DEFAULT.repository(what.image.name)}"
 
 
 def _digest_here(engine: Engine, reference: str, repository: str) -> str | None:
-    return _digest_in(docker_images.inspect(engine, reference), repository)
-
-
-def _digest_in(found: ImageFacts | None, repository: str) -> str | None:
-    """Return the digest that an image of the engine has in a repository."""
-    names = (one.partition("@") for one in found.digests) if found else ()
-    return next((digest for name, _, digest in names if name == repository), None)
+    found = docker_images.inspect(engine, reference)
+    return found.digest_in(repository) if found else None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard import versions
+from trainyard.seams.registry_auth import Login
 from trainyard.spec.image import ImageFile
 
 # Labels of every image that we build; lint and push read them.
@@ -59,3 +60,13 @@ class Pushed:
     bytes_sent: int
     layers_sent: int
     layers_there: int
+
+
+@dataclass(frozen=True)
+class PinnedImage:
+    """What to run. `digest` is None where no registry holds the image: `reference` is then an image id."""
+
+    name: str
+    reference: str
+    digest: str | None
+    login: Login | None = None

@@ -17,7 +17,9 @@ from trainyard.spec import ClusterSpec
 
 # Ray's import reads some thousand files of an image that was just unpacked.
 RUN_SECONDS = 180.0
-ASK = ("python", "-c", "import ray; print(ray.__version__)")
+# Compose gives nodes another entry point than the image's, too.
+PROGRAM = ("python",)
+ASK = ("-c", "import ray; print(ray.__version__)")
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ def _pull_and_run(there: Engine, image: PinnedImage, tell: Callable[[str], None]
     registry = docker_images.registry_of(image.reference)
     auth = image.login.for_engine(registry) if image.login else {}
     docker_images.pull(there, image.reference, auth=auth, on_progress=tell)
-    ran = run_once(there, image.reference, ASK, seconds=RUN_SECONDS)
+    ran = run_once(there, image.reference, ASK, entrypoint=PROGRAM, seconds=RUN_SECONDS)
     said = ran.stdout.strip()
     if ran.code == 0 and said == versions.RAY:
         return f"ray {said}"
@@ -125,6 +127,6 @@ def _pull_and_run(there: Engine, image: PinnedImage, tell: Callable[[str], None]
     raise OutsideError(
         f"image {image.name} does not run on {there.host} as a Ray {versions.RAY} node"
         + (f": it has Ray {said}" if ran.code == 0 else ""),
-        where=f"{' '.join(ASK)}: {seen}; {ran.stderr.strip()[-300:]}" if ran.code != 0 else image.reference,
+        where=f"{' '.join(PROGRAM + ASK)}: {seen}; {ran.stderr.strip()[-300:]}" if ran.code != 0 else image.reference,
         hint="See what is wrong with it: invoke image.lint",
     )

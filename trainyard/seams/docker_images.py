@@ -14,6 +14,8 @@ from trainyard.seams.docker_engine import Engine, explanation, refusals
 from trainyard.seams.layer_progress import LayerTally
 from trainyard.seams.registry_refusals import refused
 
+HUB = "docker.io"
+
 
 @dataclass(frozen=True)
 class Layer:
@@ -42,6 +44,11 @@ class ImageFacts:
     layers: tuple[str, ...]
     platform: str
     created: str
+
+    def digest_in(self, repository: str) -> str | None:
+        """Return the digest that the image has in a repository, as far as the engine noted one."""
+        names = (one.partition("@") for one in self.digests)
+        return next((digest for name, _, digest in names if _familiar(name) == _familiar(repository)), None)
 
 
 def inspect(engine: Engine, reference: str) -> ImageFacts | None:
@@ -145,7 +152,12 @@ def split_tag(reference: str) -> tuple[str, str | None]:
 def registry_of(reference: str) -> str:
     """Return the registry in a reference, by Docker's rule: a host has a dot or a port, or is localhost."""
     first, slash, _ = reference.partition("/")
-    return first if slash and (any(mark in first for mark in ".:") or first == "localhost") else "docker.io"
+    return first if slash and (any(mark in first for mark in ".:") or first == "localhost") else HUB
+
+
+def _familiar(repository: str) -> str:
+    """Return a repository as Docker writes it: docker.io/library/debian is debian."""
+    return repository.removeprefix(f"{HUB}/").removeprefix("library/")
 
 
 @contextmanager
