@@ -13,10 +13,11 @@ from trainyard.images.push import Pushing
 from trainyard.images.transfer import AWAY_SECONDS, ask_why, wait_until_back
 from trainyard.images.types import Built, Pushed
 from trainyard.seams.docker_engine import Engine
-from trainyard.seams.registry_api import RegistryApi
+from trainyard.seams.registry_api import UNKNOWN, RegistryApi
 from trainyard.seams.registry_manifest import Blob, Manifest, PlatformManifest
 from trainyard.seams.registry_refusals import (
     BusyError,
+    DamagedError,
     FixedTagError,
     FullError,
     GoneError,
@@ -90,6 +91,10 @@ def test_a_size_that_the_registry_tells_of_itself_is_compared_with_what_was_sent
     assert sizes(None) == {}
 
 
+def test_a_size_that_the_registry_does_not_tell_is_no_missing_part() -> None:
+    assert proof(Held(blobs={ID: 7, "sha256:base": UNKNOWN, "sha256:code": 5})).holds
+
+
 def test_an_index_is_there_when_every_platform_is() -> None:
     platforms = (
         PlatformManifest("sha256:manifest", 2, "linux/amd64"),
@@ -150,6 +155,13 @@ def test_a_registry_that_comes_back_and_refuses_is_not_waited_for() -> None:
         wait_until_back(as_api(Failing([GONE, LoginError("no")])), Clock(now=lambda: 0.0, sleep=lambda seconds: None))
 
 
+BUILT = Built("mine", "trainyard/mine:1", "trainyard/mine:ray-2", "1", ID)
+
+
+def access_to(registry: Held) -> Access:
+    return Access(Registry(address="reg:5000", namespace="team"), cast("RegistryApi", registry), None)
+
+
 class Fixed(Held):
     """A registry whose tags do not move once they are set."""
 
@@ -161,12 +173,37 @@ class Fixed(Held):
         raise FixedTagError("immutable")
 
 
+class Damaged(Held):
+    """A registry whose last image, under the readable tag, is broken."""
+
+    alias = "ray-2"
+
+    def manifest(self, name: str, reference: str) -> Manifest | None:
+        if reference == self.alias:
+            raise DamagedError("what registry reg holds is damaged")
+        return super().manifest(name, reference)
+
+    def put_manifest(self, name: str, tag: str, manifest: Manifest) -> None:
+        self.alias = ""
+        self.manifests[tag] = manifest
+
+
+def test_a_damaged_image_before_this_one_is_replaced() -> None:
+    registry = Damaged()
+    pushing = Pushing(BUILT, access_to(registry), Engine("unix:///none", cast("Any", None), {}))
+    assert pushing._known_sizes() == sizes(MANIFEST)
+    results = run(pushing.steps(), Silent())
+    assert [(result.title, result.changed) for result in results] == [
+        ("Push reg:5000/team/mine:1", False),
+        ("Tag it ray-2", True),
+    ]
+    assert registry.manifests["ray-2"] == MANIFEST
+
+
 def test_where_tags_cannot_move_the_push_is_done_and_people_get_the_other_tag() -> None:
     older = Manifest("sha256:older", "type", Blob(ID, 7), (), (), b"{}")
     registry = Fixed({"1": MANIFEST, "sha256:manifest": MANIFEST, "ray-2": older})
-    access = Access(Registry(address="reg:5000", namespace="team"), cast("RegistryApi", registry), None)
-    built = Built("mine", "trainyard/mine:1", "trainyard/mine:ray-2", "1", ID)
-    pushing = Pushing(built, access, Engine("unix:///none", cast("Any", None), {}))
+    pushing = Pushing(BUILT, access_to(registry), Engine("unix:///none", cast("Any", None), {}))
     results = run(pushing.steps(), Silent())
     assert [(result.title, result.changed) for result in results] == [
         ("Push reg:5000/team/mine:1", False),

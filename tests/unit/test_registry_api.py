@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
 from urllib.parse import parse_qs
 
 import httpx
 import pytest
 
-from trainyard.seams.registry_api import RegistryApi
+from trainyard.registry.certificates import make_ca
+from trainyard.seams.registry_api import UNKNOWN, RegistryApi
 from trainyard.seams.registry_auth import Login, challenge
 from trainyard.seams.registry_manifest import Blob, PlatformManifest, digest_of, read_manifest
 from trainyard.seams.registry_refusals import DamagedError, FullError, GoneError, LoginError
+from trainyard.seams.registry_tls import trusting
 
 LAYER = "sha256:" + "1" * 64
 CONFIG = "sha256:" + "2" * 64
@@ -86,6 +91,18 @@ def test_what_is_no_manifest_is_refused(content: bytes) -> None:
 def test_a_blob_has_the_size_that_the_registry_holds() -> None:
     assert api(answering(200, Content_Length="40")).blob_size("a/b", LAYER) == 40
     assert api(answering(404)).blob_size("a/b", LAYER) is None
+    assert api(lambda request: httpx.Response(200, stream=httpx.ByteStream(b""))).blob_size("a/b", LAYER) == UNKNOWN
+
+
+def test_a_ca_of_this_system_is_trusted_as_docker_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ca = make_ca("reg.example.com", now=datetime(2026, 11, 21, tzinfo=timezone.utc)).certificate
+    (tmp_path / "system.pem").write_bytes(ca)
+    system = tmp_path / "system.pem"
+    # Where OpenSSL looks for the system's CAs.
+    monkeypatch.setattr(ssl.SSLContext, "set_default_verify_paths", lambda self: self.load_verify_locations(system))
+    trusted = str(trusting(None).get_ca_certs())
+    assert "Trainyard registry CA, reg.example.com" in trusted
+    assert "DigiCert Global Root" in trusted
 
 
 def test_a_config_with_other_bytes_is_damaged() -> None:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trainyard.errors import PrerequisiteError
+from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.images.access import access
 from trainyard.images.types import Image
 from trainyard.registry.settings import registry_of
 from trainyard.seams import docker_images
 from trainyard.seams.docker_engine import Engine
-from trainyard.seams.registry_refusals import RegistryError
 from trainyard.spec import ClusterSpec
 
 
@@ -27,6 +26,7 @@ def known(image: Image, engine: Engine, spec: ClusterSpec, environ: Mapping[str,
         with access(registry_of(spec), environ) as registry:
             there = registry.api.digest_of(registry.registry.repository(image.name), image.alias)
             return (registry.name(image.name, image.alias),) if there else ()
-    except (RegistryError, PrerequisiteError):
+    except (OutsideError, PrerequisiteError):
         # A registry that cannot be asked costs time, not the build: what is wrong with it is said by the push.
+        # OutsideError: AWS refuses keys that have expired.
         return ()

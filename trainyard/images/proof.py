@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from trainyard.seams.registry_api import RegistryApi
+from trainyard.seams.registry_api import UNKNOWN, RegistryApi
 from trainyard.seams.registry_manifest import Manifest
 
 QUESTIONS_AT_ONCE = 8
@@ -73,7 +73,7 @@ def _missing_blobs(api: RegistryApi, name: str, manifest: Manifest, known: Mappi
         found = list(pool.map(lambda blob: api.blob_size(name, blob.digest), blobs))
     for blob, size in zip(blobs, found, strict=True):
         wanted = known.get(blob.digest, blob.size)
-        if size != wanted:
+        if size not in (wanted, UNKNOWN):
             yield _what(blob.digest, size, wanted)
     if found[0] is not None:
         api.config(name, manifest.config.digest)

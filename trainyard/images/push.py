@@ -91,8 +91,15 @@ class Pushing:
 
     def _known_sizes(self) -> dict[str, int]:
         """Return the sizes of the layers that this image and the one before it had when they were pushed."""
-        before = (self._access.api.manifest(self._name, tag) for tag in (self._alias, self._built.content))
+        before = (self._before(tag) for tag in (self._alias, self._built.content))
         return {digest: size for manifest in before for digest, size in sizes(manifest).items()}
+
+    def _before(self, tag: str) -> Manifest | None:
+        """Return what a tag leads to now; what is damaged is about to be replaced, and tells nothing."""
+        try:
+            return self._access.api.manifest(self._name, tag)
+        except DamagedError:
+            return None
 
     def _forget(self, proof: Proof) -> None:
         """Let no tag lead to an image of ours that is not whole; a registry may not allow that."""
@@ -104,7 +111,8 @@ class Pushing:
         if self._alias_is_fixed:
             return Answer(True, "the registry does not let it move")
         wanted = self._manifest().digest
-        digest = self._access.api.digest_of(self._name, self._alias)
+        before = self._before(self._alias)
+        digest = before.digest if before else None
         return YES if digest == wanted else no(f"{self._alias} is {digest or 'not there'}")
 
     def _set_alias(self) -> None:

@@ -32,20 +32,36 @@ def login(address: str, environ: Mapping[str, str]) -> Login:
 
 
 def has_repository(address: str, name: str, environ: Mapping[str, str]) -> bool:
-    """Say whether a repository exists."""
+    """Say whether a repository exists, in the account that the registry's address names."""
     client = _client(address, environ)
+    account = account_of(address)
     with _calls(address):
         try:
-            client.describe_repositories(repositoryNames=[name])
+            if account:
+                client.describe_repositories(registryId=account, repositoryNames=[name])
+            else:
+                client.describe_repositories(repositoryNames=[name])
         except client.exceptions.RepositoryNotFoundException:
             return False
     return True
 
 
 def make_repository(address: str, name: str, environ: Mapping[str, str]) -> None:
-    """Make a repository; one that is there already is fine."""
+    """Make a repository; one that is there already is fine.
+
+    Raises PrerequisiteError where the registry is another account's: AWS would make it in the caller's own.
+    """
     client = _client(address, environ)
+    account = account_of(address)
     with _calls(address):
+        # Asked for no account's registry, AWS names the caller's own.
+        own = _account_in(client.get_authorization_token()["authorizationData"][0].get("proxyEndpoint", ""))
+        if account and own and own != account:
+            raise PrerequisiteError(
+                f"registry {address} has no repository {name}, and only its own account can make it",
+                where=f"these AWS credentials are of account {own}",
+                hint=f"Let account {account} make it and allow pushes from {own}, or use credentials of {account}.",
+            )
         try:
             client.create_repository(repositoryName=name)
         except client.exceptions.RepositoryAlreadyExistsException:
@@ -58,14 +74,35 @@ def region_of(address: str) -> str | None:
     return found["region"] if found else None
 
 
+def account_of(address: str) -> str | None:
+    """Return the AWS account in a registry's address."""
+    found = _ADDRESS.fullmatch(address)
+    return found["account"] if found else None
+
+
+def _account_in(endpoint: str) -> str | None:
+    """Return the account in the URL of a registry."""
+    return account_of(endpoint.removeprefix("https://"))
+
+
 def _client(address: str, environ: Mapping[str, str]) -> ECRClient:
     """Return a client with the caller's own AWS configuration (variables, profiles, instance roles)."""
     # The region of the address counts: a login of another region is refused.
     region = region_of(address) or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
+    endpoint = environ.get("AWS_ENDPOINT_URL_ECR") or environ.get("AWS_ENDPOINT_URL")
     with _calls(address):
         import boto3
 
-        return boto3.session.Session().client("ecr", region_name=region)
+        # As for the AWS command line, keys come before a profile. What the variables do not say, boto3 finds: the
+        # default profile, the role of an instance or container.
+        has_keys = bool(environ.get("AWS_ACCESS_KEY_ID") and environ.get("AWS_SECRET_ACCESS_KEY"))
+        session = boto3.session.Session(
+            aws_access_key_id=environ["AWS_ACCESS_KEY_ID"] if has_keys else None,
+            aws_secret_access_key=environ["AWS_SECRET_ACCESS_KEY"] if has_keys else None,
+            aws_session_token=(environ.get("AWS_SESSION_TOKEN") or None) if has_keys else None,
+            profile_name=None if has_keys else environ.get("AWS_PROFILE") or environ.get("AWS_DEFAULT_PROFILE"),
+        )
+        return session.client("ecr", region_name=region, endpoint_url=endpoint)
 
 
 @contextmanager

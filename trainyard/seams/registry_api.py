@@ -6,7 +6,6 @@ specification 1.1). Threads may share a connection.
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,14 +14,16 @@ from typing import Any
 
 import httpx
 
-from trainyard.errors import PrerequisiteError
 from trainyard.seams.registry_auth import ChallengeAuth, Login
 from trainyard.seams.registry_manifest import MEDIA_TYPES, Manifest, digest_of, read_manifest
 from trainyard.seams.registry_refusals import RegistryError, refused
+from trainyard.seams.registry_tls import trusting
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
 PAGE = 500
+# The size of a blob that the registry has and says nothing more about.
+UNKNOWN = -1
 # An image's config is a few kilobytes of JSON; whatever claims to be one and is larger, is none.
 CONFIG_LIMIT = 8 * 1024 * 1024
 
@@ -31,8 +32,8 @@ class RegistryApi:
     """A connection to one registry; use it as a context manager.
 
     `address` is HOST[:PORT]; `insecure` means plain HTTP. `ca_file` is the CA of the registry's certificate; None
-    trusts the usual ones. `transport` replaces the network in tests. Every method raises a RegistryError
-    (seams/registry_refusals.py): gone, certificate, login...
+    trusts the usual ones, and those that this system trusts, as Docker does. `transport` replaces the network in
+    tests. Every method raises a RegistryError (seams/registry_refusals.py): gone, certificate, login...
     """
 
     def __init__(
@@ -49,7 +50,8 @@ class RegistryApi:
         self._http = httpx.Client(
             base_url=f"{'http' if insecure else 'https'}://{address}/v2/",
             auth=ChallengeAuth(login),
-            verify=_trusting(ca_file) if ca_file and not insecure else True,
+            # Also without TLS: blobs and tokens may be elsewhere.
+            verify=trusting(None if insecure else ca_file),
             timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
             # Blobs may be kept elsewhere; httpx drops our Authorization when another host is meant.
             follow_redirects=True,
@@ -99,13 +101,12 @@ class RegistryApi:
         return found
 
     def blob_size(self, name: str, digest: str) -> int | None:
-        """Return how many bytes the registry holds of a blob, or None if it does not have it."""
-        answer = self._send("HEAD", f"{name}/blobs/{digest}", doing=f"look for {name}@{digest}", accept=(404,))
-        return None if answer.status_code == 404 else int(answer.headers.get("Content-Length", 0))
+        """Return how many bytes the registry holds of a blob, None if it does not have it, UNKNOWN if it does not say.
 
-    def has_blob(self, name: str, digest: str) -> bool:
-        """Say whether the registry has a blob."""
-        return self.blob_size(name, digest) is not None
+        What stands before a registry may answer HEAD without a length.
+        """
+        answer = self._send("HEAD", f"{name}/blobs/{digest}", doing=f"look for {name}@{digest}", accept=(404,))
+        return None if answer.status_code == 404 else int(answer.headers.get("Content-Length", UNKNOWN))
 
     def config(self, name: str, digest: str) -> bytes:
         """Return an image's config, hashed and compared. Raises DamagedError."""
@@ -180,17 +181,6 @@ class RegistryApi:
 
     def _damaged(self, doing: str, *, expected: str, found: str) -> RegistryError:
         return refused(f"digest mismatch: expected {expected}, got {found}", self.address, doing=doing)
-
-
-def _trusting(ca_file: Path) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=str(ca_file))
-    except OSError as error:  # ssl.SSLError is one too
-        raise PrerequisiteError(
-            f"the CA of the registry cannot be read: {error}",
-            where=str(ca_file),
-            hint="registry.ca_file must be a PEM file with the CA of the registry's certificate.",
-        ) from error
 
 
 def _said(error: Exception) -> str:

@@ -1,0 +1,130 @@
+"""Amazon's registry: whose repositories are asked for and made, and whose credentials are used."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+
+from trainyard.errors import PrerequisiteError
+from trainyard.images import catalog, layers
+from trainyard.seams import docker_images, ecr
+from trainyard.seams.docker_engine import Engine
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.hosts import Registry
+
+ACCOUNT, OTHER = "123456789012", "999999999999"
+ADDRESS = f"{ACCOUNT}.dkr.ecr.eu-central-1.amazonaws.com"
+
+
+class NotThereError(Exception):
+    """AWS: RepositoryNotFoundException, RepositoryAlreadyExistsException."""
+
+
+class FakeClient:
+    """ECR of one caller's account; it keeps what it was asked."""
+
+    class exceptions:
+        RepositoryNotFoundException = RepositoryAlreadyExistsException = NotThereError
+
+    def __init__(self, own: str = ACCOUNT, *, expired: bool = False) -> None:
+        self.own, self.expired = own, expired
+        self.asked: list[dict[str, Any]] = []
+        self.made: list[str] = []
+
+    def describe_repositories(self, **asked: Any) -> None:
+        self.asked.append(asked)
+        raise NotThereError
+
+    def create_repository(self, *, repositoryName: str) -> None:
+        self.made.append(repositoryName)
+
+    def get_authorization_token(self) -> dict[str, Any]:
+        if self.expired:
+            said = {"Error": {"Code": "ExpiredTokenException", "Message": "it has expired"}}
+            raise ClientError(said, "GetAuthorizationToken")  # type: ignore[arg-type]
+        token = base64.b64encode(b"AWS:word").decode()
+        endpoint = f"https://{self.own}.dkr.ecr.eu-central-1.amazonaws.com"
+        return {"authorizationData": [{"authorizationToken": token, "proxyEndpoint": endpoint}]}
+
+
+def given(monkeypatch: pytest.MonkeyPatch, client: FakeClient) -> FakeClient:
+    monkeypatch.setattr(ecr, "_client", lambda address, environ: client)
+    return client
+
+
+def test_a_repository_is_looked_for_in_the_account_of_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = given(monkeypatch, FakeClient())
+    assert not ecr.has_repository(ADDRESS, "team/mine", {})
+    assert not ecr.has_repository("127.0.0.1:5000", "team/mine", {})
+    assert client.asked == [
+        {"registryId": ACCOUNT, "repositoryNames": ["team/mine"]},
+        {"repositoryNames": ["team/mine"]},
+    ]
+
+
+def test_a_repository_is_made_in_the_callers_own_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = given(monkeypatch, FakeClient())
+    ecr.make_repository(ADDRESS, "team/mine", {})
+    ecr.make_repository("127.0.0.1:5000", "team/mine", {})
+    assert client.made == ["team/mine", "team/mine"]
+
+
+def test_no_repository_is_made_in_an_account_that_the_address_does_not_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = given(monkeypatch, FakeClient(OTHER))
+    with pytest.raises(PrerequisiteError) as caught:
+        ecr.make_repository(ADDRESS, "team/mine", {})
+    assert caught.value.lines() == [
+        f"registry {ADDRESS} has no repository team/mine, and only its own account can make it",
+        f"  at these AWS credentials are of account {OTHER}",
+        f"  -> Let account {ACCOUNT} make it and allow pushes from {OTHER}, or use credentials of {ACCOUNT}.",
+    ]
+    assert client.made == []
+
+
+@pytest.mark.parametrize(
+    ("environ", "used"),
+    [
+        (
+            {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSION_TOKEN": "t", "AWS_PROFILE": "p"},
+            ("k", "s", "t", None),
+        ),
+        ({"AWS_PROFILE": "p"}, (None, None, None, "p")),
+        ({"AWS_ACCESS_KEY_ID": "k"}, (None, None, None, None)),
+    ],
+)
+def test_the_callers_variables_say_who_asks(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], used: tuple[str | None, ...]
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of somebody else")
+    seen: list[dict[str, Any]] = []
+    regions: list[dict[str, Any]] = []
+
+    class Session:
+        def __init__(self, **asked: Any) -> None:
+            seen.append(asked)
+
+        def client(self, service: str, **asked: Any) -> FakeClient:
+            regions.append(asked)
+            return FakeClient()
+
+    monkeypatch.setattr(boto3.session, "Session", Session)
+    ecr.login("127.0.0.1:5000", {**environ, "AWS_REGION": "eu-west-1", "AWS_ENDPOINT_URL": "http://moto"})
+    names = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token", "profile_name")
+    assert seen == [dict(zip(names, used, strict=True))]
+    assert regions == [{"region_name": "eu-west-1", "endpoint_url": "http://moto"}]
+
+
+def test_credentials_that_have_expired_do_not_break_a_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given(monkeypatch, FakeClient(expired=True))
+    directory = tmp_path / "images" / "mine"
+    directory.mkdir(parents=True)
+    (directory / "image.yaml").write_text("base: debian:12\n")
+    spec = ClusterSpec(name="yard", backend="compose", registry=Registry(address=ADDRESS, login="ecr"))
+    monkeypatch.setattr(docker_images, "inspect", lambda engine, reference: None)
+    engine = Engine("unix:///x.sock", None, {})  # type: ignore[arg-type]
+    assert layers.known(catalog.find("mine", directory=tmp_path), engine, spec, {}) == ()
