@@ -255,6 +255,31 @@ def test_a_cluster_of_somebody_else_is_left_alone(lab: Yard, other: Yard) -> Non
     file.unlink()
 
 
+def test_a_volume_of_somebody_else_is_neither_used_nor_removed(other: Yard, engine: BedEngine) -> None:
+    file = other.write_cluster(ALONE)
+    theirs = ("io.trainyard.cluster=compose-other", "io.trainyard.owner=you@there:/state")
+    options = [word for label in theirs for word in ("--label", label)]
+    engine.docker("volume", "create", *options, "trainyard-compose-other-outputs")
+    try:
+        for task in ("cluster.up", "cluster.down"):
+            refused = other.run(task, expect=2)
+            assert "on this Docker host, and it was made by you@there:/state" in refused.stderr
+        assert left_of(engine, "compose-other") == ["trainyard-compose-other-outputs"]
+    finally:
+        engine.docker("volume", "rm", "trainyard-compose-other-outputs")
+        file.unlink()
+
+
+def test_docker_over_plain_tcp_is_refused(tmp_path: Path) -> None:
+    plain = Yard(tmp_path, cluster="compose-plain", environ={"DOCKER_HOST": "tcp://127.0.0.1:2375"})
+    plain.write_cluster(ALONE)
+    assert plain.run("cluster.up", expect=2).stderr.splitlines()[-3:] == [
+        "error: backend 'compose' needs a Docker host here or over SSH, and `docker` talks to tcp://127.0.0.1:2375",
+        "  at $DOCKER_HOST",
+        "  -> Write `compose: {docker: ssh://user@host}`; Docker over plain TCP lets everybody in.",
+    ]
+
+
 def test_an_image_without_ray_is_told_by_its_last_words(other: Yard, engine: BedEngine) -> None:
     other.write_cluster(ALONE.replace("ray:1", "base:1"))
     failed = other.run("cluster.up", expect=6)

@@ -107,7 +107,7 @@ def test_a_cluster_of_somebody_else_is_neither_changed_nor_removed() -> None:
         found.refuse_foreign([_container("head", "h1", owner="you@there:/x")], name="lab", owner="me@here:/y")
     assert caught.value.lines() == [
         "a cluster called lab is on this Docker host, and it was made by you@there:/x",
-        "  at container trainyard-lab-head; you are me@here:/y",
+        "  at trainyard-lab-head; you are me@here:/y",
         "  -> Give yours another name (`name:` in the cluster file).",
     ]
 

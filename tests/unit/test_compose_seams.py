@@ -31,26 +31,38 @@ def test_ssh_never_asks_and_keeps_the_user_s_own_checks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "hint"),
+    ("said", "what", "hint"),
     [
-        ("ops@host: Permission denied (publickey).", "It must let you in without a password: ssh-copy-id ops@host"),
+        (
+            "ops@host: Permission denied (publickey).",
+            "the Docker host does not let us in by SSH",
+            "It must let you in without a password: ssh-copy-id -p 2222 ops@host",
+        ),
         (
             "Host key verification failed.",
-            "Its host key is not known here. Look at it and accept it once: ssh ops@host",
+            "the Docker host does not let us in by SSH",
+            "Its host key is not known here. Look at it and accept it once: ssh -p 2222 ops@host",
         ),
-        ("Connection timed out", "It must work without a password or a question: ssh ops@host true"),
+        (
+            "ssh: connect to host host port 2222: Connection refused",
+            "the Docker host cannot be reached by SSH",
+            "It must work without a password or a question: ssh -p 2222 ops@host true",
+        ),
     ],
 )
-def test_a_host_that_does_not_let_us_in_is_told_with_what_helps(said: str, hint: str) -> None:
-    assert ssh.refused("ssh://ops@host", ["Warning: something", said]).lines() == [
-        "the Docker host does not let us in by SSH",
-        f"  at ssh://ops@host: {said}",
+def test_a_host_that_is_not_there_or_does_not_let_us_in_is_told_with_what_helps(
+    said: str, what: str, hint: str
+) -> None:
+    assert ssh.refused("ssh://ops@host:2222", ["Warning: something", said]).lines() == [
+        what,
+        f"  at ssh://ops@host:2222: {said}",
         f"  -> {hint}",
     ]
 
 
-def test_a_changed_host_key_is_an_error_of_its_own() -> None:
+@pytest.mark.parametrize(("address", "known"), [("ssh://ops@host", "host"), ("ssh://host:2222", "'[host]:2222'")])
+def test_a_changed_host_key_is_an_error_of_its_own(address: str, known: str) -> None:
     said = ["@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @", "Host key verification failed."]
-    assert ssh.refused("ssh://ops@host", said).hint == (
-        "Its host key changed. If that is known to be right: ssh-keygen -R host"
+    assert ssh.refused(address, said).hint == (
+        f"Its host key changed. If that is known to be right: ssh-keygen -R {known}"
     )

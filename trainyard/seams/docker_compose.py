@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainyard.errors import OutsideError, PrerequisiteError
+from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
 from trainyard.seams import programs
 from trainyard.seams.docker_engine import Engine
 
@@ -17,6 +17,8 @@ INSTALL = (
 OLDEST = (2, 20)
 # Compose gives every container of a project a moment; an engine on a busy machine needs much longer.
 SECONDS = 600.0
+# What it exits with when it is interrupted, as a shell counts signals.
+INTERRUPTED = 130
 
 
 def require(engine: Engine) -> str:
@@ -69,6 +71,14 @@ def _run(project: Project, *words: str) -> None:
         directory=Path("/"),
         seconds=SECONDS,
     )
+    if ended.code < 0 or ended.code == INTERRUPTED:
+        # Ctrl-C is raised as such: only our own time limit ends here.
+        said = ended.tail[-1].strip() if ended.tail else None
+        raise NotReadyError(
+            f"Docker Compose did not end within {SECONDS:.0f} s",
+            where=f"it said last: {said}" if said else None,
+            hint="Repeat the same command: it continues from here.",
+        )
     if ended.code != 0:
         raise OutsideError("Docker Compose could not make the containers", where=reason(ended.tail))
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
-from trainyard.seams import programs
+from trainyard.seams import programs, ssh
 from trainyard.seams.docker_engine import Engine
 
 # nvidia-smi takes seconds where the driver's persistence mode is off.
 SECONDS = 40.0
 # Of NVIDIA's container toolkit, oldest name last: any of them means that it is installed.
 TOOLKIT = ("nvidia-ctk", "nvidia-container-runtime-hook", "nvidia-container-toolkit", "nvidia-container-cli")
+# dash's `command -v` looks at its first word only; /sbin and its like are not on every user's PATH over SSH.
+FIND = 'PATH="$PATH:/usr/sbin:/usr/local/sbin"; for one in "$@"; do command -v "$one" && exit; done; exit 1'
+# What ssh itself exits with when it cannot get there (ssh(1), EXIT STATUS).
+NOT_THERE = 255
 
 
 @dataclass(frozen=True)
@@ -29,9 +32,7 @@ def look(engine: Engine) -> GpuFacts:
     """Ask the engine's host which GPUs it has, and for NVIDIA's container toolkit."""
     asked = _run(engine, ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"])
     ids = tuple(line.strip() for line in asked.tail if line.strip().isdigit()) if asked.code == 0 else ()
-    listed = " ".join(TOOLKIT)
-    # /sbin and its like are not on every user's PATH over SSH.
-    found = _run(engine, ["sh", "-c", f'PATH="$PATH:/usr/sbin:/usr/local/sbin"; command -v {listed} | head -n 1'])
+    found = _run(engine, ["sh", "-c", FIND, "sh", *TOOLKIT])
     toolkit = found.tail[0].strip() if found.code == 0 and found.tail else None
     return GpuFacts(ids, toolkit, "" if ids else _said(asked))
 
@@ -46,16 +47,8 @@ def _said(asked: programs.Ended) -> str:
 def _run(engine: Engine, command: Sequence[str]) -> programs.Ended:
     if engine.ssh is None:
         return programs.run(command, env=engine.environ, seconds=SECONDS)
-    return programs.run(["ssh", *_destination(engine.ssh), _quoted(command)], env=engine.environ, seconds=SECONDS)
-
-
-def _destination(address: str) -> list[str]:
-    parts = urlsplit(address)
-    user = f"{parts.username}@" if parts.username else ""
-    port = ["-p", str(parts.port)] if parts.port else []
-    return ["-o", "BatchMode=yes", *port, "--", f"{user}{parts.hostname}"]
-
-
-def _quoted(command: Sequence[str]) -> str:
-    """Return the command as the shell of the other side reads it: SSH joins its words with spaces."""
-    return shlex.join(command)
+    # The shell of the other side reads it: SSH joins its words with spaces.
+    ended = programs.run([*ssh.command(engine.ssh), shlex.join(command)], env=engine.environ, seconds=SECONDS)
+    if ended.code == NOT_THERE:
+        raise ssh.refused(engine.ssh, [line.strip() for line in ended.tail if line.strip()])
+    return ended

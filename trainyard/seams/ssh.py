@@ -11,11 +11,10 @@ CONNECT_SECONDS = 10
 _CAUSES = (
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
-        "Its host key changed. If that is known to be right: ssh-keygen -R {host}",
+        "Its host key changed. If that is known to be right: ssh-keygen -R {known}",
     ),
-    ("Host key verification failed", "Its host key is not known here. Look at it and accept it once: ssh {login}"),
-    ("Permission denied", "It must let you in without a password: ssh-copy-id {login}"),
-    ("Could not resolve", "Is the name right? Try: ssh {login}"),
+    ("Host key verification failed", "Its host key is not known here. Look at it and accept it once: ssh {there}"),
+    ("Permission denied", "It must let you in without a password: ssh-copy-id {there}"),
 )
 
 
@@ -33,16 +32,20 @@ def login(address: str) -> str:
     return f"{parts.username}@{parts.hostname}" if parts.username else str(parts.hostname)
 
 
+def there(address: str) -> str:
+    """Return how a person types an address after `ssh`: -p 2222 ops@host."""
+    port = urlsplit(address).port
+    return f"-p {port} {login(address)}" if port else login(address)
+
+
 def refused(address: str, said: list[str]) -> PrerequisiteError:
-    """Return the error for a host that does not let us in, with the cause that ssh names."""
-    text = "\n".join(said)
-    hint = f"It must work without a password or a question: ssh {login(address)} true"
+    """Return the error for a host that is not there or does not let us in, with the cause that ssh names."""
+    parts = urlsplit(address)
+    known = f"'[{parts.hostname}]:{parts.port}'" if parts.port else str(parts.hostname)
+    where = f"{address}: {said[-1]}" if said else address
     for words, fix in _CAUSES:
-        if words in text:
-            hint = fix.format(host=urlsplit(address).hostname, login=login(address))
-            break
-    return PrerequisiteError("the Docker host does not let us in by SSH", where=_where(address, said), hint=hint)
-
-
-def _where(address: str, said: list[str]) -> str:
-    return f"{address}: {said[-1]}" if said else address
+        if words in "\n".join(said):
+            hint = fix.format(there=there(address), known=known)
+            return PrerequisiteError("the Docker host does not let us in by SSH", where=where, hint=hint)
+    hint = f"It must work without a password or a question: ssh {there(address)} true"
+    return PrerequisiteError("the Docker host cannot be reached by SSH", where=where, hint=hint)

@@ -38,7 +38,7 @@ def local_socket(address: str, environ: Mapping[str, str]) -> Path:
             directory = Path(tempfile.mkdtemp(prefix="trainyard-ssh-"))
             atexit.register(shutil.rmtree, directory, ignore_errors=True)
             control = directory / "c"
-            KeptSsh(address, ("-M", "-S", str(control)), environ).start()
+            KeptSsh(address, ("-M", "-S", str(control), "-o", "ControlPersist=no"), environ).start()
             _sockets[address] = _listen(directory / "docker.sock", address, control, dict(environ))
         return _sockets[address]
 

@@ -27,7 +27,7 @@ def down_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     label = labels.of_cluster(name)
 
     def containers() -> list[str]:
-        return [one.name for one in found.everything(engine, name)]
+        return [one.name for one in docker_containers.labelled(engine, label)]
 
     def networks() -> list[str]:
         return [one.name for one in docker_volumes.networks(engine, label)]

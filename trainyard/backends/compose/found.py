@@ -9,9 +9,10 @@ from datetime import datetime
 from trainyard.backends.compose import labels
 from trainyard.backends.compose.document import DASHBOARD_PORT
 from trainyard.errors import RequestError
-from trainyard.seams import docker_containers
+from trainyard.seams import docker_containers, docker_volumes
 from trainyard.seams.docker_containers import Container
 from trainyard.seams.docker_engine import Engine
+from trainyard.seams.docker_volumes import Labelled
 
 # Docker starts a container again by itself: between two tries it is still one that should run.
 RUNNING = ("running", "restarting")
@@ -32,18 +33,25 @@ def nodes(engine: Engine, name: str) -> dict[str, Container]:
     return {one.labels[labels.NODE]: one for one in ordered}
 
 
-def everything(engine: Engine, name: str) -> tuple[Container, ...]:
-    """Return every container of a cluster, also those that are no node."""
-    return docker_containers.labelled(engine, labels.of_cluster(name))
+def everything(engine: Engine, name: str) -> tuple[Container | Labelled, ...]:
+    """Return what a cluster of this name has on the Docker host, or would use there, whoever made it."""
+    label = labels.of_cluster(name)
+    outputs = docker_volumes.volume(engine, labels.outputs(name))
+    return (
+        *docker_containers.labelled(engine, label),
+        *docker_volumes.networks(engine, label),
+        *docker_volumes.volumes(engine, label),
+        *([outputs] if outputs else []),
+    )
 
 
-def refuse_foreign(found: Iterable[Container], *, name: str, owner: str) -> None:
+def refuse_foreign(found: Iterable[Container | Labelled], *, name: str, owner: str) -> None:
     """Raise RequestError if somebody else made a cluster of this name on the same Docker host."""
     for one in found:
         if labels.owner_of(one.labels) != owner:
             raise RequestError(
                 f"a cluster called {name} is on this Docker host, and it was made by {labels.owner_of(one.labels)}",
-                where=f"container {one.name}; you are {owner}",
+                where=f"{one.name}; you are {owner}",
                 hint="Give yours another name (`name:` in the cluster file).",
             )
 

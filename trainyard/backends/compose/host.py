@@ -63,8 +63,18 @@ def connect(spec: ClusterSpec, tools: Tools) -> Engine:
 
 
 def wanted_address(spec: ClusterSpec, tools: Tools) -> str:
-    """Return the address of the engine that the file asks for."""
-    return spec.compose.docker or docker_engine.found_address(tools.environ)
+    """Return the address of the engine that the file asks for, or that `docker` talks to here.
+
+    Raises RequestError for one that only Docker can be reached at: the dashboard is on that host's loopback.
+    """
+    address = spec.compose.docker or docker_engine.found_address(tools.environ)
+    if not address.startswith(("unix://", "ssh://")):
+        raise RequestError(
+            f"backend 'compose' needs a Docker host here or over SSH, and `docker` talks to {address}",
+            where="$DOCKER_HOST" if tools.environ.get("DOCKER_HOST") else "Docker's current context",
+            hint="Write `compose: {docker: ssh://user@host}`; Docker over plain TCP lets everybody in.",
+        )
+    return address
 
 
 def refuse_other_host(spec: ClusterSpec, tools: Tools) -> None:

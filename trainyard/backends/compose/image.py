@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 
 from trainyard.backends.contract import Tools
+from trainyard.errors import OutsideError
 from trainyard.images.pinned import PinnedImage, pinned
 from trainyard.seams import docker_engine, docker_images
 from trainyard.seams.docker_engine import Engine
@@ -27,8 +28,13 @@ def step(engine: Engine, image: PinnedImage) -> Step:
     pulling = _Pulling(lambda tell: _pull(engine, image, tell))
 
     def done() -> Answer:
-        pulling.check()
-        return YES if docker_images.inspect(engine, image.reference) else no(pulling.seen or "it is not there")
+        # Asked before the engine is: what it has by then is what the pull left.
+        ended = pulling.has_ended
+        if docker_images.inspect(engine, image.reference):
+            return YES
+        if ended:
+            raise OutsideError(f"Docker ended the pull of {image.name}, and does not have it", where=image.reference)
+        return no(pulling.seen or "it is not there")
 
     return Step(f"Pull the image {image.name}", done=done, do=pulling.start, deadline=PULL_SECONDS, every=0.5)
 
@@ -47,14 +53,18 @@ class _Pulling:
         self.seen = ""
         self._pull = pull
         self._error: BaseException | None = None
+        self._ended = False
 
     def start(self) -> None:
+        self._ended = False
         threading.Thread(target=self._run, daemon=True).start()
 
-    def check(self) -> None:
-        """Raise what the pull raised."""
+    @property
+    def has_ended(self) -> bool:
+        """Say whether it was started and is over. Raises what the pull raised."""
         if self._error:
             raise self._error
+        return self._ended
 
     def _run(self) -> None:
         try:
@@ -62,6 +72,7 @@ class _Pulling:
         except BaseException as error:
             # Handed to whoever waits for the image.
             self._error = error
+        self._ended = True
 
     def _saw(self, text: str) -> None:
         self.seen = text

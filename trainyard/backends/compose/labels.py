@@ -15,10 +15,9 @@ GROUP = "io.trainyard.group"
 CPUS = "io.trainyard.cpus"
 GPUS = "io.trainyard.gpus"
 SIMULATED = "io.trainyard.simulated-gpus"
-IMAGE = "io.trainyard.image"
+IMAGE = "io.trainyard.runs"
 TOKEN = "io.trainyard.token"  # noqa: S105 (a label's name; its value is a fingerprint)
 PLAN = "io.trainyard.plan"
-HELPER = "io.trainyard.helper"
 
 
 def of_cluster(name: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from trainyard.backends import nvidia
 from trainyard.backends.compose import found, labels
 from trainyard.backends.compose.document import TOKEN_VARIABLE
 from trainyard.backends.compose.wanted import Wanted
@@ -25,9 +24,6 @@ _CAUSES = (
 
 def start(asked: Wanted) -> None:
     """Make every missing container, let everybody in them write to the outputs, then start them."""
-    real = tuple(gpu for plan in asked.plans for gpu in plan.gpu_ids or ())
-    if real:
-        nvidia.prove(asked.engine, asked.image.reference, real)
     secrets = {TOKEN_VARIABLE: asked.token} if asked.token else {}
     project = Project(asked.engine, labels.project(asked.spec.name), asked.document().text, secrets=secrets)
     with _explained():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trainyard.backends import plans, private_files, words
-from trainyard.backends.compose import host, image, view
+from trainyard.backends.compose import gpus, host, image, view
 from trainyard.backends.compose.start import start
 from trainyard.backends.compose.wanted import Wanted, unwanted, wanted
 from trainyard.backends.contract import Tools
@@ -27,9 +27,11 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     plans.refuse_growing_groups(spec, hint=FIXED)
     asked = wanted(spec, tools)
     surplus = unwanted(asked)
+    pull = image.step(asked.engine, asked.image)
     steps = [
         Step("Check the Docker host", done=lambda: _check(asked), do=_nothing),
-        image.step(asked.engine, asked.image),
+        pull,
+        *gpus.steps(asked, after=pull.title),
         Step(_token_title(spec), done=lambda: _is_recorded(asked), do=lambda: _record(asked)),
     ]
     remove = f"Remove {words.named(tuple(surplus))}"

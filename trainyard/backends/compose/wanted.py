@@ -49,6 +49,11 @@ class Wanted:
         wish = Wish(self.spec, self.plans, self.image.reference, self.owner, fingerprint, self.simulated)
         return document(wish, self.template)
 
+    @property
+    def gpu_ids(self) -> tuple[str, ...]:
+        """Return the real GPUs that the nodes get."""
+        return tuple(gpu for plan in self.plans for gpu in plan.gpu_ids or ())
+
     def containers(self) -> dict[str, Container]:
         """Return what there is."""
         return found.nodes(self.engine, self.spec.name)
