@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,13 @@ from trainyard import steps, versions
 from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.images import build, catalog
 from trainyard.images.build import Building
+from trainyard.images.workbench import Asked, Workbench
 from trainyard.seams import docker_build
 from trainyard.seams.docker_build import BuildRequest
 from trainyard.seams.docker_engine import Engine
 from trainyard.spec import BuildSection
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.hosts import Registry
 from trainyard.steps import PlannedStep
 
 BASE_ID = "sha256:" + "b" * 64
@@ -28,6 +32,10 @@ class FakeApi:
     def __init__(self, images: dict[str, dict[str, Any]] | None = None, *, refusal: str = "") -> None:
         self.images = images or {}
         self.refusal = refusal
+        self.pulled: list[dict[str, Any]] = []
+
+    def version(self, *, api_version: bool) -> dict[str, str]:
+        return {"Os": "linux", "Arch": "amd64"}
 
     def inspect_image(self, reference: str) -> dict[str, Any]:
         if reference not in self.images:
@@ -38,6 +46,7 @@ class FakeApi:
         self.images[f"{repository}:{tag}"] = self.images[reference]
 
     def pull(self, repository: str, **options: Any) -> list[dict[str, Any]]:
+        self.pulled.append(options)
         return [{"error": self.refusal}]
 
 
@@ -111,6 +120,26 @@ def test_a_base_for_other_machines_is_not_the_base(tmp_path: Path) -> None:
     api = FakeApi({"debian:12": image(BASE_ID, platform="linux/amd64")})
     first = build.steps(building(tmp_path, api, BuildSection(platform="linux/arm64")))[0]
     assert first.done() == steps.no("it is for linux/amd64, not linux/arm64")
+
+
+def test_a_base_that_an_earlier_build_took_for_other_machines_is_not_the_base_of_a_plain_one(tmp_path: Path) -> None:
+    first = build.steps(building(tmp_path, FakeApi({"debian:12": image(BASE_ID, platform="linux/arm64")})))[0]
+    assert first.done() == steps.no("it is for linux/arm64, not linux/amd64")
+
+
+def test_a_base_in_the_registry_of_the_cluster_file_is_pulled_with_its_login(tmp_path: Path) -> None:
+    api = FakeApi(refusal="denied")
+    (tmp_path / "password").write_text("open sesame")
+    bases = {"reg:5000/bases/debian:12": {"username": "ray", "password": "open sesame", "serveraddress": "reg:5000"}}
+    for base, used in {**bases, "elsewhere:5000/debian:12": None}.items():
+        registry = Registry(address="reg:5000", username="ray", password_file=str(tmp_path / "password"))
+        spec = ClusterSpec(name="yard", backend="compose", registry=registry)
+        what = building(tmp_path, api)
+        mine = replace(what.image, base=base)
+        bench = Workbench(spec, tmp_path, what.engine, tmp_path, Asked(), mine, None)
+        with pytest.raises(OutsideError):
+            build.steps(bench.building())[0].do()
+        assert api.pulled[-1]["auth_config"] == used
 
 
 def test_a_base_that_cannot_be_pulled_says_what_else_can_be_done(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +34,8 @@ def found(directory: Path) -> Image:
 
 
 def hashed(directory: Path, *, base_id: str | None = BASE_ID, platform: str | None = None) -> str:
-    return content.content_hash(found(directory), base_id=base_id, platform=platform)
+    image = found(directory)
+    return content.tag(content.source_hash(image, platform=platform), base=base_id or image.base)
 
 
 def streamed(image: Image) -> bytes:
@@ -179,3 +181,40 @@ def test_a_small_file_is_not_remembered(tmp_path: Path) -> None:
     for entry in context.entries(found(tmp_path)):
         digests.remembered({"XDG_CACHE_HOME": str(tmp_path / "cache")})(entry)
     assert not (tmp_path / "cache").exists()
+
+
+def test_a_pipe_among_the_files_is_told_and_not_waited_for(tmp_path: Path) -> None:
+    image = write_image(tmp_path)
+    os.mkfifo(image / "files" / "pipe")
+    with pytest.raises(RequestError) as raised:
+        hashed(tmp_path)
+    assert raised.value.lines() == [
+        "a part of the image cannot be read: files/pipe",
+        f"  at {image}/files/pipe: it is no file, link or directory",
+        "  -> Remove it, make it readable for you, or name it in the image's .dockerignore.",
+    ]
+    (image / ".dockerignore").write_text("files/pipe\n")
+    assert hashed(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", ".dockerignore"])
+def test_a_pipe_in_the_place_of_a_file_of_ours_is_told(tmp_path: Path, name: str) -> None:
+    image = write_image(tmp_path)
+    (image / name).unlink()
+    os.mkfifo(image / name)
+    with pytest.raises(RequestError):
+        hashed(tmp_path)
+
+
+@pytest.mark.parametrize("reads", ["listdir", "open"])
+def test_what_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: str) -> None:
+    write_image(tmp_path)
+    image = found(tmp_path)
+
+    def refuse(*given: object, **how: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os if reads == "listdir" else Path, reads, refuse)
+    with pytest.raises(RequestError) as raised:
+        content.source_hash(image)
+    assert "Permission denied" in (raised.value.where or "")

@@ -92,7 +92,9 @@ DEFECTS: dict[str, tuple[Seen, str]] = {
             probed=Probed(False, False, "exec /bin/sh: exec format error", {}, {}),
         ),
         "platform: is for linux/arm64, which this engine cannot run: exec format error -> "
-        "Build it for the machines that run it: invoke image.build --platform ...",
+        "Meant for other machines, it can be pushed without being run here: invoke image.push --skip-lint. Install "
+        "QEMU (qemu-user-static, binfmt) to run it here all the same, or build it for this machine: leave out "
+        "--platform.",
     ),
     "root where programs refuse it": (
         says(asks(HEALTHY, user="non-root"), uid="0", user="root"),

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from tests.unit.lint_facts import HEALTHY
+from trainyard.errors import NotReadyError, OutsideError
 from trainyard.images.lint import probe
 from trainyard.images.lint.known import Known
-from trainyard.images.lint.probe import Ended
+from trainyard.images.lint.probe import Ended, Probed
+from trainyard.seams.docker_engine import Engine
+from trainyard.seams.docker_once import Once
 from trainyard.spec.lint import LintSection
 
 ASKED = ("path:/opt/a b", "import:optuna", "run:schola-train --help")
@@ -55,6 +61,30 @@ def test_answers_are_read_among_what_the_entry_point_prints() -> None:
 def test_an_output_without_answers_did_not_come_through() -> None:
     probed = probe.parse("usage: train.py [-h]\n", ASKED, came_through=True)
     assert (probed.began, probed.came_through, probed.said) == (False, False, {})
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, once: Once) -> Probed:
+    monkeypatch.setattr(probe, "run_once", lambda *given, **how: once)
+    return probe.ask(Engine("unix:///x.sock", None, {}), HEALTHY.image, ())  # type: ignore[arg-type]
+
+
+CUT_OFF = "trainyard: begin\ntrainyard: uid 1000\n"
+
+
+def test_a_probe_that_is_not_through_in_time_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NotReadyError) as caught:
+        asked(monkeypatch, Once(None, CUT_OFF, "", 180.0))
+    assert caught.value.what == "the image was asked about itself and did not answer everything within 180 s"
+    assert caught.value.where == "sha256:1: its last answer was: uid 1000"
+
+
+@pytest.mark.parametrize(("code", "said"), [(137, "137 (killed)"), (2, "2")])
+def test_a_probe_that_was_ended_early_was_not_too_slow(monkeypatch: pytest.MonkeyPatch, code: int, said: str) -> None:
+    with pytest.raises(OutsideError) as caught:
+        asked(monkeypatch, Once(code, CUT_OFF, "", 3.0))
+    assert caught.value.what == (
+        f"the image was asked about itself and did not answer everything: it was ended with exit code {said}"
+    )
 
 
 def test_the_script_fits_into_one_argument() -> None:

@@ -59,10 +59,21 @@ def test_what_is_no_secret_is_not_found(path: str, content: bytes) -> None:
         "usr/lib/ssl/misc/key.pem",
         "etc/ssl/private/ssl-cert-snakeoil.key",
         "isaac-sim/exts/omni.x/key.pem",
+        "isaac-sim/kit/extscore/omni.y/key.pem",
+        "home/ray/anaconda3/pkgs/tornado-6/test.key",
+        "opt/miniforge3/pkgs/tornado-6/test.key",
+        "usr/src/linux-headers-6.1/certs/key.pem",
     ],
 )
 def test_what_packages_installed_is_not_read(path: str) -> None:
     assert not secrets.wanted(path, 100)
+
+
+@pytest.mark.parametrize(
+    "path", ["usr/src/app/settings.py", "workspace/exts/mine/settings.py", "app/pkgs/settings.py", "opt/exts/a.toml"]
+)
+def test_code_of_ones_own_is_read_wherever_it_is(path: str) -> None:
+    assert secrets.wanted(path, 100)
 
 
 def test_large_and_empty_files_are_not_read() -> None:

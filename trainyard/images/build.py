@@ -8,10 +8,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from trainyard import versions
-from trainyard.errors import OutsideError, PrerequisiteError
-from trainyard.images import catalog, content, context, digests
+from trainyard.errors import OutsideError
+from trainyard.images import build_secrets, catalog, content, context, digests
 from trainyard.images.builders import run_buildx, run_classic
-from trainyard.images.dockerfile import BUILDX_HINT, without_mounts
+from trainyard.images.dockerfile import without_mounts
 from trainyard.images.stages import Stage
 from trainyard.images.types import LABEL_CONTENT, LABEL_IMAGE, LABEL_RAY, LABEL_SOURCE, Built, Image
 from trainyard.seams import docker_build, docker_images, git
@@ -24,6 +24,13 @@ OCI = "org.opencontainers.image"
 LABEL_BASE = f"{OCI}.base.name"
 # Told how far a step is: its title, and a text.
 Saw = Callable[[str, str], None]
+# What the engine wants to know to pull from a registry; None: what `docker login` keeps.
+BaseLogin = Callable[[str], Mapping[str, str] | None]
+
+
+def dockers_own(registry: str) -> Mapping[str, str] | None:
+    """Leave the login to Docker's own configuration."""
+    return None
 
 
 def unseen(title: str, seen: str) -> None:
@@ -34,7 +41,8 @@ def unseen(title: str, seen: str) -> None:
 class Building:
     """An image, the engine that is to have it, and how it is built.
 
-    `source` is its content.source_hash; `layers` says which images' layers may be used again.
+    `source` is its content.source_hash; `layers` says which images' layers may be used again; `login` is asked for the
+    login at the base's registry.
     """
 
     image: Image
@@ -44,6 +52,7 @@ class Building:
     no_cache: bool = False
     saw: Saw = unseen
     layers: Callable[[], tuple[str, ...]] = tuple
+    login: BaseLogin = dockers_own
 
     @property
     def reference(self) -> str:
@@ -65,11 +74,12 @@ def building(
     no_cache: bool = False,
     saw: Saw = unseen,
     layers: Callable[[], tuple[str, ...]] = tuple,
+    login: BaseLogin = dockers_own,
 ) -> Building:
-    """Return what is to be built. `saw` is told how far a step is; `layers` is asked only when something is built."""
+    """Return what is to be built. `saw` is told how far a step is; `layers` and `login` are asked only when needed."""
     digest = digests.remembered(engine.environ)
     source = content.source_hash(image, platform=settings.platform, digest=digest)
-    return Building(image, engine, settings, source, no_cache, saw, layers)
+    return Building(image, engine, settings, source, no_cache, saw, layers, login)
 
 
 def steps(what: Building) -> list[Step]:
@@ -130,10 +140,11 @@ def labels(
 
 def _has_base(what: Building) -> Answer:
     found = docker_images.inspect(what.engine, what.image.base)
-    wanted = what.settings.platform
     if found is None:
         return no("it is not on this engine")
-    if wanted and not f"{found.platform}/".startswith(f"{wanted}/"):
+    # Without a platform it is the engine's own: the last build may have been one for other machines.
+    wanted = what.settings.platform or what.engine.platform
+    if not f"{found.platform}/".startswith(f"{wanted}/"):
         return no(f"it is for {found.platform}, not {wanted}")
     return YES
 
@@ -144,6 +155,7 @@ def _get_base(what: Building, title: str) -> None:
         docker_images.pull(
             what.engine,
             what.image.base,
+            auth=what.login(docker_images.registry_of(what.image.base)),
             platform=what.settings.platform,
             on_progress=lambda text: what.saw(title, text),
         )
@@ -160,10 +172,10 @@ def _get_base(what: Building, title: str) -> None:
 def _build(what: Building, title: str) -> str:
     reference = what.reference
     text = context.dockerfile(what.image)
-    secrets = _secrets(what.settings)
+    secrets = build_secrets.files(what.settings)
     with_buildkit = docker_build.has_buildx(what.engine)
     if not with_buildkit:
-        _refuse_secrets(secrets)
+        build_secrets.refuse(secrets)
         text = without_mounts(text)
     request = BuildRequest(
         reference=reference,
@@ -203,22 +215,3 @@ def _is_tagged(what: Building) -> Answer:
     if alias is None:
         return no(f"there is no {what.alias}")
     return YES if image and image.id == alias.id else no(f"{what.alias} is another image")
-
-
-def _secrets(settings: BuildSection) -> Mapping[str, Path]:
-    """Return the files that stages may mount. Raises PrerequisiteError for one that is not there."""
-    named = {"ca_bundle": settings.ca_bundle, "pip_config": settings.pip_config}
-    found = {name: Path(path).expanduser().resolve() for name, path in named.items() if path}
-    for name, path in found.items():
-        if not path.is_file():
-            raise PrerequisiteError(f"build.{name} is not a file: {path}", hint="Put it there, or name another one.")
-    return found
-
-
-def _refuse_secrets(secrets: Mapping[str, Path]) -> None:
-    if secrets:
-        names = " and ".join(f"build.{name}" for name in sorted(secrets))
-        raise PrerequisiteError(
-            f"without docker buildx, {names} would stay in the image: the engine's own builder has no secrets",
-            hint=BUILDX_HINT,
-        )

@@ -15,16 +15,11 @@ LENGTH = 12
 RECIPE = "1"
 
 
-def content_hash(image: Image, *, base_id: str | None, platform: str | None = None) -> str:
-    """Return the tag of an image that is built now.
-
-    `base_id` is the id of its base on the engine: a base whose tag moved makes another image. None: its name counts.
-    """
-    return tag(source_hash(image, platform=platform), base=base_id or image.base)
-
-
 def tag(source: str, *, base: str) -> str:
-    """Return the tag of an image by its source_hash, and its base's id."""
+    """Return the tag of an image by its source_hash, and its base's id: a base whose tag moved makes another image.
+
+    Of a base that the engine does not have, its name counts.
+    """
     return _hash({"source": source, "base": base})
 
 

@@ -51,6 +51,8 @@ def dockerfile(image: Image) -> str:
     """Return the image's Dockerfile. Raises RequestError when it has none."""
     path = image.directory / DOCKERFILE
     try:
+        if path.exists() and not path.is_file():
+            raise OSError("it is no file")
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RequestError(
@@ -59,17 +61,33 @@ def dockerfile(image: Image) -> str:
 
 
 def digest(entry: Entry) -> str:
-    """Return what makes an entry another one: its kind, its content, whether it can be executed."""
-    if entry.source.is_symlink():
-        return f"link {entry.source.readlink()}"
-    if entry.source.is_dir():
-        return "directory"
-    with entry.source.open("rb") as stream:
-        # hashlib.file_digest is Python 3.11's.
-        found = hashlib.sha256()
+    """Return what makes an entry another one: its kind, its content, whether it can be executed.
+
+    Raises RequestError for what cannot be read, and for what is no file: reading a pipe would wait for ever.
+    """
+    try:
+        if entry.source.is_symlink():
+            return f"link {entry.source.readlink()}"
+        if entry.source.is_dir():
+            return "directory"
+        if not entry.source.is_file():
+            raise OSError("it is no file, link or directory")
+        return f"file {entry.mode:o} {_hash(entry.source)}"
+    except OSError as error:
+        raise RequestError(
+            f"a part of the image cannot be read: {entry.path}",
+            where=f"{entry.source}: {error.strerror or error}",
+            hint="Remove it, make it readable for you, or name it in the image's .dockerignore.",
+        ) from error
+
+
+def _hash(path: Path) -> str:
+    # hashlib.file_digest is Python 3.11's.
+    found = hashlib.sha256()
+    with path.open("rb") as stream:
         while chunk := stream.read(1 << 20):
             found.update(chunk)
-    return f"file {entry.mode:o} {found.hexdigest()}"
+    return found.hexdigest()
 
 
 def write(image: Image, dockerfile_text: str, target: IO[bytes]) -> None:

@@ -15,6 +15,7 @@ from trainyard.images.build import Building
 from trainyard.images.types import Image
 from trainyard.seams import docker_engine
 from trainyard.seams.docker_engine import Engine
+from trainyard.seams.registry_login import login
 from trainyard.spec import BuildSection, ClusterSpec, load_cluster
 from trainyard.spec.cluster_rules import check_image, check_platform
 
@@ -66,7 +67,14 @@ class Workbench:
             no_cache=no_cache,
             saw=saw,
             layers=lambda: layers.known(image, self.engine, self.spec, self.engine.environ),
+            login=self._base_login,
         )
+
+    def _base_login(self, registry: str) -> Mapping[str, str] | None:
+        """Return the cluster file's login where the base lies in its registry."""
+        named = self.spec.registry
+        who = login(named, self.engine.environ) if named and named.address == registry else None
+        return who.for_engine(registry) if who else None
 
 
 @contextmanager

@@ -205,17 +205,6 @@ def stamped(
     return ()
 
 
-def follow(engine: Engine, name: str, *, lines: int = 20) -> Iterator[str]:
-    """Yield the last lines that a container printed, then each new one, until it ends."""
-    kept = b""
-    with refusals(f"follow what the container {name} prints"):
-        for part in engine.api.logs(name, stream=True, follow=True, tail=lines):
-            *whole, kept = (kept + part).split(b"\n")
-            yield from (line.decode(errors="replace") for line in whole)
-    if kept:
-        yield kept.decode(errors="replace")
-
-
 def execute(engine: Engine, name: str, command: Sequence[str], *, user: str = "") -> tuple[int, str]:
     """Run a short command in a running container; return its exit code, and stdout and stderr together."""
     with refusals(f"run {command[0]} in the container {name}"):

@@ -58,6 +58,13 @@ class Engine:
         kept = {key: value for key, value in self.environ.items() if not key.startswith(dropped)}
         return {**kept, "DOCKER_HOST": self.socket or self.address}
 
+    @property
+    def platform(self) -> str:
+        """Return what the engine's machine is, such as linux/amd64 (Engine API, GET /version)."""
+        with refusals("ask the Docker engine about itself"):
+            found = self.api.version(api_version=False)
+        return f"{found['Os']}/{found['Arch']}"
+
     def info(self) -> dict[str, Any]:
         """Return what `docker info` says (Engine API, GET /info)."""
         with refusals("ask the Docker engine about itself"):

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import secrets
 import tarfile
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, Any, cast
+from urllib.parse import quote
 
 import requests
 from docker.errors import APIError
@@ -23,6 +24,9 @@ from trainyard.seams.docker_once import LABEL
 from trainyard.seams.saved_image import ByteStream, UnreadableLayerError, saved_layers
 
 CHUNK = 1 << 20
+CONNECT_SECONDS = 10.0
+# Until the engine has written the whole image: a slow disk takes half a minute for each gigabyte.
+SAVE_SECONDS = 1800.0
 MOUNTED = "/trainyard-layers"
 
 
@@ -143,11 +147,19 @@ def _search_saved(
 ) -> dict[str, Found]:
     if on_progress:
         on_progress("reading the whole image: this engine does not say where its layers are")
-    with refusals(f"save {image_id}"):
-        saved = ByteStream(iter(engine.api.get_image(image_id, chunk_size=CHUNK)))
-        found = saved_layers(saved, lambda files: tuple(_search_files(files, search)))
+    with refusals(f"save {image_id}"), closing(_saved(engine, image_id)) as chunks:
+        found = saved_layers(ByteStream(chunks), lambda files: tuple(_search_files(files, search)))
     if len(found) != len(layers):
         raise OutsideError(
             "the layers of the image cannot be told apart", where=f"{len(found)} saved, and {len(layers)} in the image"
         )
     return dict(zip(layers, found, strict=True))
+
+
+def _saved(engine: Engine, image_id: str) -> Generator[bytes, None, None]:
+    """Yield what `docker save` writes; docker-py's own call gives up when the first byte takes a minute."""
+    url = f"{engine.api.base_url}/v{engine.api.api_version}/images/{quote(image_id, safe=':')}/get"
+    with engine.api.get(url, stream=True, timeout=(CONNECT_SECONDS, SAVE_SECONDS)) as answer:
+        if answer.status_code != requests.codes.ok:
+            raise OutsideError(f"Docker refused to save {image_id}", where=answer.text.strip()[:500])
+        yield from answer.iter_content(CHUNK)

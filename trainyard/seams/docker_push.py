@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import requests
 from docker.errors import APIError, DockerException
+from urllib3.exceptions import ReadTimeoutError
 
 from trainyard.seams.docker_engine import Engine, explanation
 from trainyard.seams.docker_images import registry_of, split_tag
@@ -90,14 +91,21 @@ def _entries(engine: Engine, reference: str, login: Login | None) -> Generator[M
             for line in answer.iter_lines(chunk_size=None):
                 if line.strip():
                     yield json.loads(line)
-    except requests.exceptions.ReadTimeout as error:
-        raise GoneError(
-            f"registry {registry} takes nothing more",
-            where=f"push {reference}: nothing happened for {SILENCE_SECONDS:.0f} s",
-            hint="Repeat the command: layers that are there are not sent again.",
-        ) from error
     except (requests.RequestException, ValueError) as error:
+        if _is_silence(error):
+            raise GoneError(
+                f"registry {registry} takes nothing more",
+                where=f"push {reference}: nothing happened for {SILENCE_SECONDS:.0f} s",
+                hint="Repeat the command: layers that are there are not sent again.",
+            ) from error
         raise refused(f"the connection to Docker broke: {error}", registry, doing=f"push {reference}") from error
+
+
+def _is_silence(error: Exception) -> bool:
+    """Say whether nothing came for too long; in the middle of an answer, requests calls that a ConnectionError."""
+    return isinstance(error, requests.exceptions.ReadTimeout) or any(
+        isinstance(one, ReadTimeoutError) for one in error.args
+    )
 
 
 def _who(login: Login | None) -> str:

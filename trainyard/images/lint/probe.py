@@ -18,6 +18,9 @@ from trainyard.spec.lint import LintSection
 SECONDS = 180.0
 # Something else than the probe may start then, and never end; a probe that is only slow is run once more without it.
 ENTRYPOINT_SECONDS = 60.0
+# SIGKILL, which is how the kernel ends what takes too much memory.
+KILLED = 137
+_BY_HAND = "Repeat the same command; if it ends the same way: docker run --rm -it IMAGE /bin/sh"
 _SAYS = "trainyard: "
 _CANNOT_RUN = re.compile(r'exec: "[^"]*"|no such file or directory|executable file not found|exec format error')
 # Answers come without colours, and no line of a program is worth more than this.
@@ -37,7 +40,8 @@ class Ended:
 class Probed:
     """What the image said. Without `began`, it could run nothing, and `refusal` says why.
 
-    `came_through` says that the image's own entry point handed the command on.
+    `came_through` says that the image's own entry point handed the command on; `code` is the exit code, None for what
+    did not end in its time.
     """
 
     began: bool
@@ -45,6 +49,7 @@ class Probed:
     refusal: str
     said: Mapping[str, str]
     answers: Mapping[str, str]
+    code: int | None = 0
 
     @property
     def is_complete(self) -> bool:
@@ -90,7 +95,7 @@ def script() -> str:
 def ask(engine: Engine, image: ImageFacts, asked: Sequence[str]) -> Probed:
     """Run the probe as clusters run nodes: as the image's user, through the image's entry point.
 
-    Raises NotReadyError when it does not end in time, OutsideError when the engine cannot run it at all.
+    Raises NotReadyError when it does not end in time, OutsideError when it is killed or cannot be run at all.
     """
     if not image.entrypoint:
         return _complete(image, _run(engine, image, asked, seconds=SECONDS, around=False))
@@ -133,6 +138,7 @@ def _run(engine: Engine, image: ImageFacts, asked: Sequence[str], *, seconds: fl
             raise
         return refused(error.where or "")
     probed = parse(once.stdout, asked, came_through=not around)
+    probed = replace(probed, code=once.code)
     return probed if probed.began else refused(once.stderr or once.stdout)
 
 
@@ -143,13 +149,19 @@ def refused(output: str) -> Probed:
 
 
 def _complete(image: ImageFacts, probed: Probed) -> Probed:
-    if probed.began and not probed.is_complete:
-        raise NotReadyError(
-            f"the image was asked about itself and did not answer everything within {SECONDS:.0f} s",
-            where=f"{image.id[:19]}: its last answer was: {' '.join(list(probed.said.items())[-1])}",
-            hint="Is the machine very busy, or short of memory? Repeat the same command.",
-        )
-    return probed
+    if probed.is_complete or not probed.began:
+        return probed
+    where = f"{image.id[:19]}: its last answer was: {' '.join(list(probed.said.items())[-1]).strip()}"
+    asked = "the image was asked about itself and did not answer everything"
+    if probed.code is None:
+        hint = "Is the machine very busy? Repeat the same command."
+        raise NotReadyError(f"{asked} within {SECONDS:.0f} s", where=where, hint=hint)
+    killed = probed.code == KILLED
+    raise OutsideError(
+        f"{asked}: it was ended with exit code {probed.code}{' (killed)' if killed else ''}",
+        where=where,
+        hint="Is the Docker host short of memory? free -h; dmesg | grep -i oom" if killed else _BY_HAND,
+    )
 
 
 def _ended(value: str | None) -> Ended | None:

@@ -55,9 +55,12 @@ _NAMED = tuple((re.compile(rf"(?:^|/)(?:{ending})$"), kind, content) for ending,
 _SETTINGS = re.compile(r"(?:^|/)\.env(?:\.[\w-]+)?$")
 
 # Made by packages, and public: what Debian's ssl-cert invents for each machine is the one key that opens nothing.
+# /usr/src/app is where many keep their own code, and `exts` and `pkgs` may be anybody's: of these, only what Debian,
+# Isaac Sim and conda put there.
 _INSTALLED = re.compile(
-    r"(?:^|/)(?:site-packages|dist-packages|node_modules|pkgs|__pycache__|extscache|exts|pip_prebundle)/"
-    r"|^usr/(?:lib|share|include|src|bin|sbin|libexec)/|^(?:lib|lib64|bin|sbin)/|^var/(?:lib/dpkg|cache)/"
+    r"(?:^|/)(?:site-packages|dist-packages|node_modules|__pycache__|pip_prebundle)/"
+    r"|^isaac-sim/(?:kit/)?exts[A-Za-z]*/|(?:^|/)(?:ana|mini|micro|mamba)?(?:conda|forge|mamba)[0-9]?/pkgs/"
+    r"|^usr/src/linux-|^usr/(?:lib|share|include|bin|sbin|libexec)/|^(?:lib|lib64|bin|sbin)/|^var/(?:lib/dpkg|cache)/"
     r"|(?:^|/)lib/python3[0-9.]*/|\.(?:so|pyc|whl|png|jpg|gz|zip|usd|onnx|pt)$|/ssl-cert-snakeoil\.key$"
 )
 _SETTING = re.compile(r"""(?<![\w$])([A-Za-z_][A-Za-z0-9_-]*)=("[^"]*"|'[^']*'|[^\s"']+)""")

@@ -12,6 +12,12 @@ _NAME = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _DIGEST = re.compile(r"(?:sha256:)?[0-9a-f]{12,64}")
 
+# Whoever builds for other machines has asked for this platform: it is the look at the image that cannot be had here.
+_OTHER_MACHINE = (
+    "Meant for other machines, it can be pushed without being run here: invoke image.push --skip-lint. Install QEMU "
+    "(qemu-user-static, binfmt) to run it here all the same, or build it for this machine: leave out --platform."
+)
+
 
 def reference(text: str) -> Finding:
     """Look at the name by which registries will know the image."""
@@ -25,7 +31,7 @@ def platform(seen: Seen) -> Finding:
     """Look whether this engine can run what the image was built for."""
     if "exec format error" in seen.probed.refusal:
         detail = f"is for {seen.image.platform}, which this engine cannot run: exec format error"
-        return failed("platform", detail, "Build it for the machines that run it: invoke image.build --platform ...")
+        return failed("platform", detail, _OTHER_MACHINE)
     return ok("platform", seen.image.platform)
 
 
