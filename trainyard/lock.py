@@ -1,4 +1,4 @@
-"""One command at a time may change a cluster."""
+"""One command at a time may change a cluster, or a registry."""
 
 from __future__ import annotations
 
@@ -9,20 +9,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from trainyard import paths
 from trainyard.errors import NotReadyError
 
 WAIT_SECONDS = 600.0
 
 
 @contextmanager
-def held(path: Path, *, waiting: Callable[[], None], keep: Callable[[], bool]) -> Iterator[None]:
+def held(path: Path, *, waiting: Callable[[], None], keep: Callable[[], bool], what: str = "cluster") -> Iterator[None]:
     """Hold a lock file; wait for whoever holds it, calling `waiting` once; remove it after, unless `keep`.
 
-    The kernel lets go of the lock when its holder dies, however that happens.
-    Raises NotReadyError when it is not free in time.
+    The kernel lets go of the lock when its holder dies, however that happens. Directories and file become those of
+    whoever has the directory above: a command under sudo must not lock its user out.
+    Raises NotReadyError when it is not free in time, PrerequisiteError when it cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = _acquire(path, waiting)
+    try:
+        _make_directories(path.parent)
+        descriptor = _acquire(path, waiting, what)
+    except PermissionError as error:
+        raise paths.not_writable(path.parent, error) from error
     try:
         yield
     finally:
@@ -31,11 +36,36 @@ def held(path: Path, *, waiting: Callable[[], None], keep: Callable[[], bool]) -
         os.close(descriptor)
 
 
-def _acquire(path: Path, waiting: Callable[[], None]) -> int:
+def _make_directories(directory: Path) -> None:
+    missing = [one for one in (directory, *directory.parents) if not one.exists()]
+    for one in reversed(missing):
+        one.mkdir(exist_ok=True, mode=0o700)
+        if os.geteuid() == 0:
+            os.chown(one, *_owner(one.parent), follow_symlinks=False)
+
+
+def _owner(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_uid, found.st_gid
+
+
+def _open(path: Path) -> int:
+    """Open the file, made if it is not there; no link is followed, so that root changes nothing else."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+    try:
+        descriptor = os.open(path, flags | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return os.open(path, flags, 0o600)
+    if os.geteuid() == 0:
+        os.fchown(descriptor, *_owner(path.parent))
+    return descriptor
+
+
+def _acquire(path: Path, waiting: Callable[[], None], what: str) -> int:
     give_up = time.monotonic() + WAIT_SECONDS
     told = False
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = _open(path)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_still_there(path, descriptor):
@@ -47,7 +77,7 @@ def _acquire(path: Path, waiting: Callable[[], None]) -> int:
         os.close(descriptor)
         if time.monotonic() > give_up:
             raise NotReadyError(
-                "another command is still changing this cluster",
+                f"another command is still changing this {what}",
                 where=str(path),
                 hint="Wait for it, or end it; then repeat this one.",
             )

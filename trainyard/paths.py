@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from trainyard.errors import Problem, RequestError
+from trainyard.errors import PrerequisiteError, Problem, RequestError
 from trainyard.suggest import did_you_mean
 
 SHIPPED_DIRECTORIES = ("clusters", "compose", "images", "jobs")
@@ -71,6 +71,15 @@ def state_home(environ: Mapping[str, str]) -> Path:
     return Path(base) / "trainyard"
 
 
+def not_writable(directory: Path, error: OSError) -> PrerequisiteError:
+    """Return the error for a directory of ours that this user may not use."""
+    return PrerequisiteError(
+        f"this user may not use {directory}: {error.strerror or error}",
+        hint='Did an earlier command run as root? Give it back: sudo chown -R "$USER" '
+        f"{_ours(directory)}; or choose another place: XDG_STATE_HOME",
+    )
+
+
 def cache_home(environ: Mapping[str, str]) -> Path:
     """Return the directory for what can be found out again (the XDG base directory specification)."""
     base = environ.get("XDG_CACHE_HOME") or str(Path(environ.get("HOME", "~")).expanduser() / ".cache")
@@ -85,6 +94,11 @@ def cluster_state(name: str, environ: Mapping[str, str]) -> Path:
 def results_home(environ: Mapping[str, str], *, directory: Path) -> Path:
     """Return the directory that holds one directory per run."""
     return directory / environ.get("TRAINYARD_RESULTS", "results")
+
+
+def _ours(directory: Path) -> Path:
+    """Return the directory that all of ours are in."""
+    return next((one for one in (directory, *directory.parents) if one.name == "trainyard"), directory)
 
 
 def _job_names(directory: Path) -> tuple[str, ...]:

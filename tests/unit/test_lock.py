@@ -6,7 +6,10 @@ import os
 import threading
 from pathlib import Path
 
+import pytest
+
 from trainyard import lock
+from trainyard.errors import NotReadyError, PrerequisiteError
 
 
 def _never() -> None:
@@ -53,3 +56,44 @@ def test_the_second_waits_until_the_first_has_removed_the_file(tmp_path: Path) -
     thread.join()
     assert order == ["first", "second"]
     assert os.listdir(tmp_path) == []
+
+
+def test_what_root_makes_in_a_users_home_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[str, int, int]] = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "chown", lambda path, uid, gid, follow_symlinks: given.append((path.name, uid, gid)))
+    monkeypatch.setattr(os, "fchown", lambda descriptor, uid, gid: given.append(("the lock", uid, gid)))
+    monkeypatch.setattr(lock, "_owner", lambda path: (1000, 100))
+    path = tmp_path / "state" / "trainyard" / "reg.lock"
+    with lock.held(path, waiting=_never, keep=lambda: True):
+        pass
+    with lock.held(path, waiting=_never, keep=lambda: True):
+        pass
+    assert given == [("state", 1000, 100), ("trainyard", 1000, 100), ("the lock", 1000, 100)]
+
+
+def test_a_directory_of_another_user_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuse)
+    path = tmp_path / "trainyard" / "registries" / "reg.lock"
+    with pytest.raises(PrerequisiteError) as caught, lock.held(path, waiting=_never, keep=lambda: False):
+        pass
+    assert caught.value.lines() == [
+        f"this user may not use {tmp_path}/trainyard/registries: Permission denied",
+        '  -> Did an earlier command run as root? Give it back: sudo chown -R "$USER" '
+        f"{tmp_path}/trainyard; or choose another place: XDG_STATE_HOME",
+    ]
+
+
+def test_what_is_still_being_changed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "WAIT_SECONDS", -1.0)
+    path = tmp_path / "reg.lock"
+    with (
+        lock.held(path, waiting=_never, keep=lambda: False),
+        pytest.raises(NotReadyError) as caught,
+        lock.held(path, waiting=lambda: None, keep=lambda: False, what="registry"),
+    ):
+        pass
+    assert caught.value.what == "another command is still changing this registry"

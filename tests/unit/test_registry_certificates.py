@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from cryptography import x509
 
-from trainyard.errors import RequestError
-from trainyard.registry import certificates, passwords
+from trainyard.errors import PrerequisiteError, RequestError
+from trainyard.registry import authority, certificates, passwords
+from trainyard.registry.site import Site
+from trainyard.seams.docker_engine import Engine
+from trainyard.spec.hosts import Registry
 
 NOW = datetime(2026, 11, 21, 15, 0, tzinfo=timezone.utc)
 HOST = "192.0.2.10"
@@ -51,6 +56,20 @@ def test_the_ca_counts_for_its_own_host_only(host: str) -> None:
     ca = x509.load_pem_x509_certificate(certificates.make_ca(host, now=NOW).certificate)
     (subtree,) = ca.extensions.get_extension_for_class(x509.NameConstraints).value.permitted_subtrees or []
     assert str(subtree.value).removesuffix("/32").removesuffix("/128") == host
+
+
+def test_a_key_of_another_certificate_signs_nothing(tmp_path: Path) -> None:
+    engine = Engine("unix:///x.sock", cast("Any", None), {})
+    site = Site(Registry(address=f"{HOST}:32000"), engine, {"XDG_STATE_HOME": str(tmp_path)})
+    site.state.mkdir(parents=True)
+    (site.state / "ca.pem").write_bytes(CA.certificate)
+    (site.state / "ca.key").write_bytes(CA.key)
+    assert authority.pair(site) == CA
+    # What a crash leaves that came between the two files.
+    (site.state / "ca.key").write_bytes(certificates.make_ca(HOST, now=NOW).key)
+    with pytest.raises(PrerequisiteError) as caught:
+        authority.pair(site)
+    assert caught.value.what == f"the key of the CA of {HOST}:32000 is another one than its certificate's"
 
 
 def test_a_password_is_kept_as_a_hash_that_only_it_matches() -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 from typing import cast
 
 import docker
 import pytest
+from docker.errors import ImageNotFound
 
 from trainyard.errors import PrerequisiteError, RequestError
-from trainyard.registry import room
+from trainyard.progress import for_stream
+from trainyard.registry import room, up
 from trainyard.registry.site import Site
 from trainyard.seams.docker_engine import Engine
+from trainyard.seams.docker_once import Once
 from trainyard.spec.hosts import Registry
 
 GIBIBYTE = 1024**3
@@ -76,3 +80,32 @@ def test_loopback_of_another_host_is_refused() -> None:
         "127.0.0.1:32000 would be reachable on 192.0.2.7 only, which is where Docker runs\n"
         "  -> Give registry.address an address of 192.0.2.7 that this machine reaches."
     )
+
+
+class FarApi:
+    """An engine elsewhere, with or without the registry's image."""
+
+    def __init__(self, *images: str) -> None:
+        self.images = images
+
+    def info(self) -> dict[str, str]:
+        return {"DockerRootDir": "/var/lib/docker"}
+
+    def inspect_image(self, reference: str) -> dict[str, str]:
+        if reference in self.images:
+            return {"Id": "sha256:1"}
+        raise ImageNotFound("no such image")
+
+
+def test_the_disk_of_another_host_is_checked_when_the_image_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = Registry(address="192.0.2.7:32000", insecure=True)
+    far = Site(registry, Engine("ssh://ops@192.0.2.7", cast(docker.APIClient, FarApi("registry:2")), {}), {})
+    full = "Filesystem 1024-blocks Used Available Capacity Mounted on\noverlay 100 99 1000 99% /\n"
+    monkeypatch.setattr(up, "run_once", lambda *given, **how: Once(0, full, "", 0.1))
+    steps = up.up_steps(far, for_stream(io.StringIO()))
+    assert [step.title for step in steps[:3]] == [up.CHECK, "Get the image registry:2", up.DISK]
+    with pytest.raises(PrerequisiteError) as caught:
+        steps[2].done()
+    assert caught.value.what == "too little disk for a registry: 1000.0 KiB free where Docker keeps its data"
+    # A plan makes no container, not even for a second.
+    assert up.DISK not in [step.title for step in up.up_steps(far, None)]

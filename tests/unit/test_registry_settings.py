@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from datetime import datetime, timezone
 from pathlib import Path
@@ -191,3 +192,25 @@ def test_a_settings_file_that_cannot_be_written_is_an_error_with_the_way_to_root
     with pytest.raises(PrerequisiteError) as caught:
         settings_file.replace(path, "new", backup=tmp_path / "b", check=accept, hint="Repeat as root.")
     assert str(caught.value) == f"{path} cannot be written: File exists\n  -> Repeat as root."
+
+
+def test_a_ca_is_there_for_everybody_whatever_roots_umask_is(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        settings_file.place(tmp_path / "certs.d" / "reg:5000" / "ca.crt", b"a CA", hint="")
+    finally:
+        os.umask(before)
+    found = [tmp_path / "certs.d", tmp_path / "certs.d" / "reg:5000", tmp_path / "certs.d" / "reg:5000" / "ca.crt"]
+    assert [stat.S_IMODE(one.stat().st_mode) for one in found] == [0o755, 0o755, 0o644]
+
+
+def test_a_state_directory_of_root_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "exists", refuse)
+    with pytest.raises(PrerequisiteError) as caught:
+        settings.ca_file(registry("192.0.2.10:32000"), {"HOME": "/home/ann"})
+    assert caught.value.what == (
+        "this user may not use /home/ann/.local/state/trainyard/registries/192.0.2.10_32000: Permission denied"
+    )

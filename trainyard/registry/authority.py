@@ -39,16 +39,24 @@ def make(site: Site) -> None:
 
 
 def pair(site: Site) -> KeyPair:
-    """Return the CA with its key. Raises PrerequisiteError where only its certificate is known."""
+    """Return the CA with its key. Raises PrerequisiteError where this machine has no such key."""
     try:
-        return KeyPair((site.state / "ca.pem").read_bytes(), (site.state / "ca.key").read_bytes())
+        found = KeyPair((site.state / "ca.pem").read_bytes(), (site.state / "ca.key").read_bytes())
     except FileNotFoundError as error:
-        raise PrerequisiteError(
-            f"the key of the CA of {site.address} is not on this machine",
-            where=str(site.state / "ca.key"),
-            hint="Run registry.up on the machine that made the registry; or make all anew, which every host must "
-            f"trust again: invoke registry.down{site.flag} --purge",
-        ) from error
+        raise _no_key(site, "is not on this machine") from error
+    if not found.belong_together:
+        # Two files cannot be replaced at once; or one of them was copied here.
+        raise _no_key(site, "is another one than its certificate's")
+    return found
+
+
+def _no_key(site: Site, what: str) -> PrerequisiteError:
+    return PrerequisiteError(
+        f"the key of the CA of {site.address} {what}",
+        where=str(site.state / "ca.key"),
+        hint="Run registry.up on the machine that made the registry; or make all anew, which every host must "
+        f"trust again: invoke registry.down{site.flag} --purge",
+    )
 
 
 def server(site: Site, ca: KeyPair) -> KeyPair:

@@ -30,6 +30,12 @@ class KeyPair:
     certificate: bytes
     key: bytes
 
+    @property
+    def belong_together(self) -> bool:
+        """Say whether the key is that of the certificate."""
+        known = x509.load_pem_x509_certificate(self.certificate).public_key()
+        return known == _private_key(self.key).public_key()
+
 
 def make_ca(host: str, *, now: datetime) -> KeyPair:
     """Make the CA of one registry; what it signs counts for that host only (name constraints, RFC 5280)."""

@@ -56,7 +56,10 @@ def ca_file(registry: Registry, environ: Mapping[str, str]) -> Path | None:
     if registry.ca_file:
         return Path(registry.ca_file).expanduser()
     ours = directory(registry, environ) / "ca.pem"
-    return ours if ours.exists() else None
+    try:
+        return ours if ours.exists() else None
+    except PermissionError as error:
+        raise paths.not_writable(ours.parent, error) from error
 
 
 def is_ip(host: str) -> bool:

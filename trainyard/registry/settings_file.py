@@ -52,8 +52,13 @@ def place(path: Path, content: bytes, *, hint: str) -> None:
     """Write a file that everybody may read, in one step, with the directories above it."""
     new = path.with_name(f".{path.name}.new")
     try:
+        missing = [one for one in (path.parent, *path.parent.parents) if not one.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
+        for one in missing:
+            one.chmod(0o755)
         new.write_bytes(content)
+        # Whatever root's umask is: programs of other users read it too, ours among them.
+        new.chmod(0o644)
         new.replace(path)
     except OSError as error:
         raise PrerequisiteError(f"{path} cannot be written: {error.strerror}", hint=hint) from error

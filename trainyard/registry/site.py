@@ -110,7 +110,8 @@ def alone(site: Site, progress: Progress) -> Iterator[None]:
         waited.append(title)
         progress.started(title)
 
-    with lock.held(site.state.with_name(f"{site.state.name}.lock"), waiting=waiting, keep=site.state.exists):
+    path = site.state.with_name(f"{site.state.name}.lock")
+    with lock.held(path, waiting=waiting, keep=site.state.exists, what="registry"):
         if waited:
             progress.finished(StepResult(title, True, time.monotonic() - began))
         yield

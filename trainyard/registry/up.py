@@ -13,6 +13,9 @@ from trainyard.seams.registry_refusals import BusyError, GoneError
 from trainyard.steps import YES, Answer, PlannedStep, Progress, Step, StepResult, no, plan, run
 
 CHECK = "Check address, port and disk"
+DISK = "Check the disk of its host"
+# Steps that may hold and have something to warn of.
+CHECKS = (CHECK, DISK)
 CA = "Make its CA"
 START_SECONDS = 20.0
 
@@ -36,9 +39,12 @@ def up_steps(site: Site, progress: Progress | None) -> list[Step]:
     start = f"Run {site.name}"
     tls = not site.registry.insecure
     steps = [
-        Step(CHECK, done=lambda: _room(site, planning=progress is None), do=_nothing),
+        Step(CHECK, done=lambda: _room(site), do=_nothing),
         Step(get, done=lambda: _has_image(site), do=lambda: _pull(site, progress, get)),
     ]
+    if room.disk_free(site.engine, None) is None and progress is not None:
+        # Only a container sees it; that takes the image, and a plan makes none.
+        steps.append(Step(DISK, done=lambda: _disk(site), do=_nothing, after=get))
     if tls:
         steps.append(Step(CA, done=lambda: authority.is_there(site), do=lambda: authority.make(site)))
     return [
@@ -59,14 +65,17 @@ def _nothing() -> None:
     """Change nothing: such a step only asks, or waits for what an earlier one began."""
 
 
-def _room(site: Site, *, planning: bool) -> Answer:
+def _room(site: Site) -> Answer:
     address = room.bind_address(site)
     found = site.container
     if found is None or not found.is_running:
         room.check_port(site, address)
-    # A plan makes no container, not even one for a second.
-    disk = room.disk_free(site.engine, None if planning else lambda: _df(site))
+    disk = room.disk_free(site.engine, None)
     return Answer(True, "; ".join([*room.disk_warnings(disk), *room.address_warnings(site, address)]))
+
+
+def _disk(site: Site) -> Answer:
+    return Answer(True, "; ".join(room.disk_warnings(room.disk_free(site.engine, lambda: _df(site)))))
 
 
 def _df(site: Site) -> str:

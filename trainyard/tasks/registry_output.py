@@ -10,7 +10,7 @@ from typing import Any
 from trainyard.registry import settings
 from trainyard.registry.site import Site
 from trainyard.registry.status import RegistryStatus
-from trainyard.registry.up import CHECK
+from trainyard.registry.up import CHECKS
 from trainyard.results.formats import size
 from trainyard.steps import PlannedStep, StepResult
 from trainyard.tasks.output import as_typed, print_json, print_next, print_table
@@ -24,7 +24,7 @@ def begun(site: Site) -> None:
 
 def made(site: Site, results: Sequence[StepResult], *, json: bool) -> None:
     """Print where the registry answers, how, and what the user should know about it."""
-    warnings = [one for result in results if result.title == CHECK and result.seen for one in result.seen.split("; ")]
+    warnings = [one for result in results if result.title in CHECKS and result.seen for one in result.seen.split("; ")]
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
     ca = settings.ca_file(site.registry, site.environ)
