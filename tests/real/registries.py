@@ -67,8 +67,15 @@ class BedRegistry:
         return self.engine.docker("exec", self.name, "sh", "-c", f"cd {DATA} && {script}").stdout.strip()
 
     def tags(self) -> list[str]:
-        """Return every tag of every repository, as they lie on its disk."""
-        return self.shell("find . -path '*/_manifests/tags/*' -maxdepth 9 -name current -printf '%h\\n'").split()
+        """Return every tag of every repository, as they lie on its disk, such as "team/mine:1"."""
+        found = self.shell("find . -path '*/_manifests/tags/*/current' -name current -printf '%h\\n'").split()
+        names = (one.partition("/repositories/")[2].partition("/_manifests/tags/") for one in found)
+        return sorted(f"{name}:{tag}" for name, _, tag in names)
+
+    def requests(self, text: str) -> int:
+        """Return how many requests with this text in them it was sent so far."""
+        said = self.engine.docker("logs", self.name)
+        return sum(text in line for line in (said.stdout + said.stderr).splitlines())
 
     def bytes(self) -> int:
         """Return how much its blobs take."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -129,15 +130,18 @@ def test_layers_are_not_built_and_sent_again_where_buildkit_forgot_them(
     fresh.run("registry.down", "--purge")
 
 
-def test_every_host_pulls_the_digest_and_runs_it(mine: Yard, engine: BedEngine) -> None:
-    push(mine)
+def test_every_host_pulls_the_digest_and_runs_it(mine: Yard, running: BedRegistry) -> None:
+    digest = push(mine)["digest"]
     found = mine.json("image.verify")
     assert found["ok"] is True
     assert [(host["host"], host["ok"], host["result"]) for host in found["hosts"]] == [
         ("here", True, f"ray {versions.RAY}")
     ]
-    # The engine has it all, and was asked nevertheless.
+    # The engine has it all, and the registry is asked nevertheless.
+    asked = f"/v2/team/robots/{NAME}/manifests/{digest}"
+    before = running.requests(asked)
     assert f"ray {versions.RAY}" in mine.run("image.verify").stdout
+    assert running.requests(asked) > before
 
 
 def test_a_cluster_whose_nodes_are_processes_has_no_image_to_verify(fresh: Yard) -> None:
@@ -179,6 +183,23 @@ def test_what_a_host_has_already_needs_no_registry_to_be_pinned(
         assert f"registry {running.address} does not answer" in mine.run("image.verify", expect=6).stderr
     finally:
         running.start()
+
+
+def test_a_cluster_file_without_a_registry_runs_what_was_pushed_to_the_default_one(
+    mine: Yard, engine: BedEngine, running: BedRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pushed = push(mine)
+    # The default one's port may be in use on this machine.
+    default = Registry(address=running.address, namespace="team/robots", insecure=True)
+    monkeypatch.setattr("trainyard.images.pinned.DEFAULT", default)
+    spec = load_cluster(mine.home / "clusters" / "yard.yaml").spec.model_copy(update={"registry": None})
+    with connected({**os.environ, **engine.environ()}) as there:
+        assert pinned(spec, os.environ, there, directory=mine.home).reference == pushed["reference"]
+        # Where nobody listens, that is found out at once.
+        monkeypatch.setattr("trainyard.images.pinned.DEFAULT", Registry(address="127.0.0.1:1", insecure=True))
+        began = time.monotonic()
+        assert pinned(spec, os.environ, there, directory=mine.home).digest is None
+        assert time.monotonic() - began < 2
 
 
 def test_a_full_reference_is_pinned_to_what_it_means_now(engine: BedEngine, image: Built, running: BedRegistry) -> None:

@@ -56,6 +56,11 @@ def ca_file(ca: KeyPair, tmp_path: Path) -> str:
     return str(tmp_path / "ca.pem")
 
 
+def tags_of(image: Built) -> list[str]:
+    """Return what a registry has after a push."""
+    return sorted(f"{image.name}:{tag}" for tag in (image.content, image.alias_local.rpartition(":")[2]))
+
+
 def test_a_wrong_password_is_told_with_where_it_came_from(engine: BedEngine, image: Built, tmp_path: Path) -> None:
     with registries.registry(engine, tmp_path, users={"ray": "right"}) as running:
         spec = Registry(address=running.address, insecure=True, username="ray", password_env="PASSWORD")
@@ -65,6 +70,8 @@ def test_a_wrong_password_is_told_with_where_it_came_from(engine: BedEngine, ima
         assert caught.value.what == f"registry {running.address} refuses the login of ray from $PASSWORD"
         assert "wrong-one" not in str(caught.value)
         assert running.tags() == []
+        registries.push(engine, image, spec, environ={"PASSWORD": "right"})
+        assert running.tags() == tags_of(image)
 
 
 def test_a_registry_that_wants_a_login_says_how_to_give_one(engine: BedEngine, image: Built, tmp_path: Path) -> None:
@@ -159,6 +166,7 @@ def test_a_registry_that_goes_away_in_mid_push_is_told_and_the_next_push_sends_t
         assert running.tags() == []
         pushed = registries.push(engine, image, spec)
         assert (pushed.layers_sent, pushed.layers_there) == (1, 2)
+        assert running.tags() == tags_of(image)
         assert registries.push(engine, image, spec).bytes_sent == 0
 
 
@@ -190,6 +198,7 @@ def test_an_interrupted_push_ends_and_leaves_no_tag(engine: BedEngine, tmp_path:
         time.sleep(3)
         assert running.tags() == []
         assert registries.push(engine, image, spec).layers_sent >= 1
+        assert running.tags() == tags_of(image)
 
 
 def test_a_damaged_registry_is_found_by_the_proof(engine: BedEngine, tmp_path: Path) -> None:
