@@ -48,7 +48,7 @@ def private_engine(data: Path) -> Iterator[BedEngine]:
     """Give an engine that a test may restart and configure as it likes; test runs side by side get different ones."""
     need(PROGRAMS)
     number = 2 + os.getpid() % 240
-    engine = BedEngine(f"p{number}", data, number)
+    engine = BedEngine(f"p{number}", data, number, filters=False)
     try:
         engine.start()
         yield engine

@@ -19,11 +19,16 @@ Done = subprocess.CompletedProcess[str]
 
 @dataclass(frozen=True)
 class BedEngine:
-    """A dockerd that we start and end; `subnet` is the third number of its bridge's addresses, 172.30.N.0/24."""
+    """A dockerd that we start and end; `subnet` is the third number of its bridge's addresses, 172.30.N.0/24.
+
+    Only one engine may write packet filters: a second one would take away those that keep the first one's networks
+    apart. Without them ports are published by Docker's proxy alone, and containers do not reach the outside.
+    """
 
     name: str
     data: Path
     subnet: int
+    filters: bool = True
 
     @property
     def directory(self) -> Path:
@@ -96,7 +101,7 @@ class BedEngine:
                     *("--exec-root", str(self.directory / "exec")),
                     *("--pidfile", str(self.directory / "docker.pid")),
                     *("--config-file", str(self.config)),
-                    *("--bridge", self._bridge),
+                    *("--bridge", self._bridge, f"--iptables={str(self.filters).lower()}"),
                     *("--containerd-namespace", f"trainyard-{self.name}"),
                     *("--containerd-plugins-namespace", f"trainyard-{self.name}-plugins"),
                 ],
