@@ -236,6 +236,12 @@ def test_two_clusters_side_by_side_do_not_see_each_other(lab: Yard, other: Yard,
     assert other.states() == {"head": "up"}
     assert httpx.get(f"{other.address()}/api/version").status_code == 200
     assert in_node(engine, "cpu-0", "getent hosts trainyard-compose-other-head || echo unknown") == "unknown\n"
+    ip = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+    theirs = engine.docker("inspect", "--format", ip, "trainyard-compose-other-head").stdout.strip()
+    own = engine.docker("inspect", "--format", ip, "trainyard-compose-lab-head").stdout.strip()
+    reach = "timeout 3 bash -c '< /dev/tcp/{}/6379' 2> /dev/null && echo reached || echo unreachable"
+    assert in_node(engine, "cpu-0", reach.format(own)) == "reached\n"
+    assert in_node(engine, "cpu-0", reach.format(theirs)) == "unreachable\n"
     # What is in the file by now does not matter, nor that Docker was told to be elsewhere.
     file.write_text(ALONE.format(name="compose-other") + "compose: {docker: ssh://nobody@nowhere.invalid}\n")
     done = other.run("cluster.down")
