@@ -16,6 +16,7 @@ from trainyard.endpoint import Endpoint
 from trainyard.errors import RequestError, TrainyardError
 from trainyard.spec import ClusterSpec, LoadedCluster, load_cluster
 from trainyard.steps import PlannedStep, Progress, StepResult
+from trainyard.typed import Typed
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Cluster:
 
     @property
     def flag(self) -> str:
-        """Return how the caller named the file: "" or " -f lab"."""
+        """Return the flags with which cluster.* and smoke.run mean this cluster: "" or " -f lab"."""
         return self.tools.flag
 
     @property
@@ -64,9 +65,9 @@ def find(
     """Return the cluster that `-f`, `--set` and `--backend` mean. Raises RequestError."""
     source = paths.cluster_file(asked, environ, directory=directory)
     loaded = load_cluster(source, overrides=overrides, backend=backend)
-    flag = f" -f {asked}" if asked else ""
+    typed = Typed(asked, tuple(overrides), backend)
     state = paths.cluster_state(loaded.spec.name, environ)
-    return Cluster(loaded, Tools(state, environ, source=source, flag=flag, directory=directory))
+    return Cluster(loaded, Tools(state, environ, source=source, typed=typed, directory=directory))
 
 
 def up(cluster: Cluster, progress: Progress, *, recreate: bool = False) -> list[StepResult]:
@@ -101,7 +102,7 @@ def status(cluster: Cluster) -> ClusterStatus:
 
 def connect(cluster: Cluster) -> Endpoint:
     """Return the way in. Raises NotReadyError when there is none."""
-    return cluster.backend.connect(cluster.spec, cluster.tools)
+    return replace(cluster.backend.connect(cluster.spec, cluster.tools), flag=cluster.flag)
 
 
 def differences(cluster: Cluster, endpoint: Endpoint) -> list[str]:

@@ -26,8 +26,8 @@ from trainyard.results.store import RunDirectory
 from trainyard.spec import load_cluster, load_job
 from trainyard.spec.overrides import FLAG
 from trainyard.suggest import did_you_mean
+from trainyard.typed import CLUSTER_PREFIX, Typed
 
-CLUSTER_PREFIX = "cluster."
 Loaded = TypeVar("Loaded")
 
 
@@ -136,7 +136,9 @@ def connect(run: RunDirectory) -> Endpoint:
     loaded = load_cluster(run.cluster_file)
     # A token file is named relative to where the cluster file was.
     source = Path(str(run.record().get("cluster_file") or run.cluster_file))
-    tools = Tools(paths.cluster_state(loaded.spec.name, os.environ), os.environ, source=source)
+    # What was typed for it then is in the file that was recorded.
+    typed = Typed(str(run.cluster_file))
+    tools = Tools(paths.cluster_state(loaded.spec.name, os.environ), os.environ, source=source, typed=typed)
     return lifecycle.connect(Cluster(loaded, tools))
 
 

@@ -50,8 +50,9 @@ class SmokeGate:
         """Check everything; return the first check that failed. Raises StopAskedError."""
         alive = self._wait_for_nodes()
         answers, blobs = self._ask(alive)
+        alive = [answer.node for answer in answers]
         head = rungs.Head(ray.__version__, platform.python_version())
-        self._record(rungs.task(answers))
+        self._record(rungs.task(answers, self._gate))
         self._record(rungs.versions(answers, head, self._gate))
         self._record(rungs.gpus(answers, self._gate))
         self._record(rungs.torch(answers, self._gate))
@@ -75,7 +76,7 @@ class SmokeGate:
         least = self._gate.needs.get("min_nodes") or 0
         noted = False
         while True:
-            alive = nodes.alive()
+            alive = rungs.declared(self._gate, nodes.alive())
             complete = expected <= {node.name for node in alive} and len(alive) >= least
             waited = time.monotonic() - began
             if complete or waited >= self._gate.wait:
@@ -109,7 +110,9 @@ class SmokeGate:
             for node, _, _ in asked.values()
         }
         ordered = [answers.get(node.node_id, late[node.node_id]) for node in alive]
-        return ordered, {node.name: blob for node, blob, _ in asked.values()}
+        kept = rungs.without_gone(ordered, nodes.alive())
+        ids = {answer.node.node_id for answer in kept}
+        return kept, {node.name: blob for node, blob, _ in asked.values() if node.node_id in ids}
 
     def _question(self, node: nodes.Node, isolated: bool, count: int) -> dict[str, Any]:
         real = node.gpus > 0 and not self._gate.simulated_gpus

@@ -44,7 +44,7 @@ class ExpectedNode:
 
 @dataclass(frozen=True)
 class Gate:
-    """What must hold before the first task starts."""
+    """What must hold before the first task starts. `flag` is how commands name this cluster: "" or " -f lab"."""
 
     skip: bool = False
     simulated_gpus: bool = False
@@ -52,6 +52,7 @@ class Gate:
     ray: str | None = None
     needs: dict[str, Any] = field(default_factory=dict)
     wait: float = 60.0
+    flag: str = ""
 
     @property
     def may_grow(self) -> bool:
@@ -110,6 +111,7 @@ def _gate(raw: dict[str, Any]) -> Gate:
         ray=raw.get("ray"),
         needs=raw.get("needs") or {},
         wait=float(raw.get("wait", 60.0)),
+        flag=raw.get("flag") or "",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from trainyard_runner.nodes import Node
@@ -49,6 +49,27 @@ class Head:
     python: str
 
 
+def declared(gate: Gate, alive: Sequence[Node]) -> list[Node]:
+    """Return the nodes to be tested: one that was removed a moment ago is alive to Ray until it misses it."""
+    names = {node.name for node in gate.nodes or ()}
+    return [node for node in alive if not names or node.name in names]
+
+
+def without_gone(answers: Sequence[Answer], alive: Sequence[Node]) -> list[Answer]:
+    """Return the answers of what is the cluster by now: silent nodes that Ray has come to call dead have left it.
+
+    One that was made anew is in Ray's list twice for a while: then only the dead one is left out.
+    """
+    now, names = {node.node_id for node in alive}, {node.name for node in alive}
+    kept = []
+    for answer in answers:
+        if answer.facts is not None or answer.node.node_id in now:
+            kept.append(answer)
+        elif answer.node.name not in names:
+            kept.append(replace(answer, problem="it left the cluster while it was asked"))
+    return kept
+
+
 def nodes(gate: Gate, alive: Sequence[Node], *, seconds: float) -> Iterator[Check]:
     """Every node that the cluster file declares is there."""
     names = {node.name for node in alive}
@@ -57,8 +78,9 @@ def nodes(gate: Gate, alive: Sequence[Node], *, seconds: float) -> Iterator[Chec
         if name in names:
             yield Check("nodes", name, True, "alive", seconds)
         else:
+            hint = f"`invoke cluster.up{gate.flag}` starts what is missing."
             detail = f"not in the cluster after {seconds:.0f} s; there are {', '.join(sorted(names))}"
-            yield Check("nodes", name, False, detail, seconds, hint="`invoke cluster.up` starts what is missing.")
+            yield Check("nodes", name, False, detail, seconds, hint=hint)
     least = gate.needs.get("min_nodes")
     if least is not None:
         hint = "Raise `count` in the cluster file, or lower `smoke.min_nodes` in the job file."
@@ -66,13 +88,13 @@ def nodes(gate: Gate, alive: Sequence[Node], *, seconds: float) -> Iterator[Chec
         yield Check("nodes", None, ok, f"{len(alive)} nodes, the job needs {least}", hint=None if ok else hint)
 
 
-def task(answers: Sequence[Answer]) -> Iterator[Check]:
+def task(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
     """A task runs on every node."""
     for answer in answers:
         if answer.facts is not None:
             yield Check("task", answer.node.name, True, f"answered in {answer.seconds:.1f} s", answer.seconds)
         else:
-            hint = f"Look at the node's raylet and worker logs: `invoke cluster.logs {answer.node.name}`."
+            hint = f"Look at the node's raylet and worker logs: `invoke cluster.logs{gate.flag}`."
             yield Check("task", answer.node.name, False, answer.problem or "", answer.seconds, hint=hint)
 
 
@@ -104,7 +126,7 @@ def gpus(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
         if not wanted and not answer.node.gpus:
             yield Check("gpus", answer.node.name, True, "none declared", skipped=True)
         elif wanted != answer.node.gpus:
-            hint = "Repeat `invoke cluster.up`; the node was started with other resources."
+            hint = f"Repeat `invoke cluster.up{gate.flag}`; the node was started with other resources."
             detail = f"{wanted:g} declared, Ray has {answer.node.gpus:g}"
             yield Check("gpus", answer.node.name, False, detail, hint=hint)
         elif gate.simulated_gpus:

@@ -117,5 +117,5 @@ def test_processes_that_do_not_end_are_named() -> None:
     assert str(raised.value) == (
         "2 processes of the cluster do not end\n"
         "  at pids 7, 12\n"
-        "  -> Repeat `invoke cluster.down`; `ps -o pid,stat,wchan,args -p PID` says what one waits for."
+        "  -> Repeat the same command; `ps -o pid,stat,wchan,args -p PID` says what one waits for."
     )

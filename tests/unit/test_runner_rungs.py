@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,6 +44,28 @@ def test_a_missing_node_is_named_with_those_that_are_there() -> None:
     assert checks["gpu-1"].detail == "not in the cluster after 60 s; there are gpu-0, head"
 
 
+def test_a_missing_node_and_a_silent_one_are_looked_into_with_the_flags_that_name_the_cluster() -> None:
+    gate = Gate(nodes=EXPECTED, flag=" -f lab")
+    *_, missing = rungs.nodes(gate, [HEAD, GPU_0], seconds=60.0)
+    assert missing.hint == "`invoke cluster.up -f lab` starts what is missing."
+    silent = one(rungs.task([Answer(GPU_0, None, 60.0, problem="no answer")], gate))
+    assert silent.hint == "Look at the node's raylet and worker logs: `invoke cluster.logs -f lab`."
+
+
+def test_a_node_that_was_removed_is_not_tested_although_ray_does_not_miss_it_yet() -> None:
+    assert rungs.declared(Gate(nodes=EXPECTED[:2]), [HEAD, GPU_0, GPU_1]) == [HEAD, GPU_0]
+    assert rungs.declared(Gate(), [HEAD, GPU_0]) == [HEAD, GPU_0]
+
+
+def test_a_silent_node_that_ray_calls_dead_by_now_has_left() -> None:
+    silent = Answer(GPU_0, None, 24.0, problem="TaskUnschedulableError: lease_id=0300")
+    (left,) = rungs.without_gone([silent], [HEAD])
+    assert left.problem == "it left the cluster while it was asked"
+    assert rungs.without_gone([silent], [HEAD, GPU_0]) == [silent]
+    again = replace(GPU_0, node_id="9")
+    assert rungs.without_gone([silent, said(again)], [HEAD, again]) == [said(again)]
+
+
 def test_nodes_that_may_come_later_are_not_missed() -> None:
     gate = Gate(nodes=(ExpectedNode("head"), ExpectedNode("burst-0", optional=True)))
     assert one(rungs.nodes(gate, [HEAD], seconds=0.0)).ok
@@ -66,7 +89,7 @@ def test_another_python_on_a_node_fails_there() -> None:
 
 def test_a_node_that_says_nothing_is_named_and_judged_by_nothing_else() -> None:
     silent = Answer(GPU_0, None, 60.0, problem="no answer within 60 s")
-    assert one(rungs.task([silent])).detail == "no answer within 60 s"
+    assert one(rungs.task([silent], Gate())).detail == "no answer within 60 s"
     assert list(rungs.versions([silent], rungs.Head("2.60.0", "3.11.7"), Gate())) == []
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
 from trainyard.endpoint import Endpoint
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Step
+from trainyard.typed import Typed
 
 ClusterState = Literal["up", "partial", "down"]
 NodeState = Literal["up", "starting", "down", "surplus"]
@@ -19,16 +20,21 @@ NodeState = Literal["up", "starting", "down", "surplus"]
 class Tools:
     """What a backend needs besides the cluster file: where it may keep things, and what was asked for.
 
-    `flag` is how the caller named the file: "" or " -f lab", for the commands that a hint names; `directory` is where
-    the user's own images/ are looked for.
+    `typed` is how the caller named the cluster, for the commands that a hint names; `directory` is where the user's own
+    images/ are looked for.
     """
 
     state: Path
     environ: Mapping[str, str]
     source: Path | None = None
     recreate: bool = False
-    flag: str = ""
+    typed: Typed = field(default_factory=Typed)
     directory: Path = Path()
+
+    @property
+    def flag(self) -> str:
+        """Return the flags with which cluster.* and smoke.run mean this cluster: "" or " -f lab"."""
+        return self.typed.cluster
 
 
 @dataclass(frozen=True)

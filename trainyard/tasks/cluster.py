@@ -34,7 +34,7 @@ def up(
 
     cluster = _find(file, set_, backend)
     if context.config.run.dry:
-        output.planned(cluster, lifecycle.plan_up(cluster, recreate=recreate), json=json)
+        output.planned(cluster, lifecycle.plan_up(cluster, recreate=recreate), json=json, up=" --recreate" * recreate)
         return
     output.begun(cluster)
     results = lifecycle.up(cluster, progress.for_stream(), recreate=recreate)
@@ -55,7 +55,7 @@ def plan(
     from trainyard.tasks import cluster_output as output
 
     cluster = _find(file, set_, backend)
-    output.planned(cluster, lifecycle.plan_up(cluster, recreate=recreate), json=json)
+    output.planned(cluster, lifecycle.plan_up(cluster, recreate=recreate), json=json, up=" --recreate" * recreate)
 
 
 @task(iterable=["set_"], help=HELP)

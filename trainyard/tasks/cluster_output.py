@@ -44,15 +44,15 @@ def removed(cluster: Cluster, results: Sequence[StepResult], *, json: bool) -> N
     print_next(f"invoke cluster.up{cluster.flag}")
 
 
-def planned(cluster: Cluster, plan: Sequence[PlannedStep], *, json: bool) -> None:
-    """Print what would be done."""
+def planned(cluster: Cluster, plan: Sequence[PlannedStep], *, json: bool, up: str = "") -> None:
+    """Print what would be done; `up` is what the next cluster.up needs besides, such as " --recreate"."""
     if json:
         print_json({"name": cluster.spec.name, "steps": [asdict(step) for step in plan]})
         return
     for step in plan:
         print(f"  {step.state:<7}  {step.title}" + (f"  ({step.seen})" if step.seen else ""))
     done = all(step.state == "already" for step in plan)
-    print_next(f"invoke {'cluster.status' if done else 'cluster.up'}{cluster.flag}")
+    print_next(f"invoke cluster.status{cluster.flag}" if done else f"invoke cluster.up{cluster.flag}{up}")
 
 
 def status(cluster: Cluster, now: ClusterStatus, *, json: bool) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from trainyard.endpoint import Endpoint
 from trainyard.smoke import Smoked
 from trainyard.tasks.output import console, print_json, print_next, print_table
+from trainyard.typed import Typed
 
 _RATE = re.compile(r"(\d+) MB/s")
 _COLUMNS = ("nodes", "task", "versions", "gpus", "torch", "isolation", "transfer", "disk", "shm")
@@ -21,7 +22,7 @@ def planned(endpoint: Endpoint, *, json: bool) -> None:
         print(f"would test on {endpoint.cluster}: dashboard, {', '.join(_COLUMNS)}")
 
 
-def tested(smoked: Smoked, *, flag: str, json: bool) -> None:
+def tested(smoked: Smoked, *, typed: Typed, json: bool) -> None:
     """Print what was found; raise the error if there is one."""
     if json:
         print_json(smoked.document())
@@ -36,7 +37,7 @@ def tested(smoked: Smoked, *, flag: str, json: bool) -> None:
     if smoked.error is not None:
         raise smoked.error
     if not json:
-        print_next(f"invoke train.dispatch jobs/cartpole{flag}")
+        print_next(f"invoke train.dispatch jobs/cartpole{typed.train}")
 
 
 def _cells(smoked: Smoked, node: str, names: list[str]) -> Iterator[str]:

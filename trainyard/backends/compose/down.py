@@ -63,7 +63,7 @@ def _remove(kind: str, names: Names, remove: Callable[[str], None]) -> None:
             raise LeftoverError(
                 f"{words.counted(len(left), kind)} of the cluster cannot be removed",
                 where=", ".join(left),
-                hint=f"Does something else use it? docker {kind} inspect {left[0]}; then repeat `invoke cluster.down`.",
+                hint=f"Does something else use it? docker {kind} inspect {left[0]}; then repeat the same command.",
             )
         time.sleep(0.2)
 

@@ -123,12 +123,12 @@ def _raise_cause(files: ClusterFiles, name: str) -> NoReturn:
         raise NotReadyError(
             f"{name} did not start in several tries: this machine is too busy for Ray's own time limits",
             where=str(path),
-            hint="Repeat `invoke cluster.up` when it is less busy (`uptime`), or want fewer nodes.",
+            hint="Repeat the same command when it is less busy (`uptime`), or want fewer nodes.",
         )
     raise OutsideError(
         f"{name} ended while it was starting; its last words:\n" + "\n".join(f"    {line}" for line in said),
         where=str(path),
-        hint="Repeat `invoke cluster.up` once the cause is gone: it replaces this node.",
+        hint="Repeat the same command once the cause is gone: it replaces this node.",
     )
 
 
@@ -159,7 +159,7 @@ def refuse_leftovers(left: frozenset[processes.ProcessId]) -> None:
         raise LeftoverError(
             f"{len(left)} processes of the cluster do not end",
             where=f"pids {pids}",
-            hint="Repeat `invoke cluster.down`; `ps -o pid,stat,wchan,args -p PID` says what one waits for.",
+            hint="Repeat the same command; `ps -o pid,stat,wchan,args -p PID` says what one waits for.",
         )
 
 
