@@ -11,8 +11,8 @@ import pytest
 from docker.errors import ImageNotFound
 
 from trainyard import steps, versions
-from trainyard.errors import OutsideError, PrerequisiteError
-from trainyard.images import build, catalog
+from trainyard.errors import OutsideError, PrerequisiteError, RequestError
+from trainyard.images import build, catalog, making
 from trainyard.images.build import Building
 from trainyard.images.workbench import Asked, Workbench
 from trainyard.seams import docker_build
@@ -206,4 +206,19 @@ def test_proxies_and_secrets_stay_out_of_the_command_line() -> None:
         *("--cache-to", "type=inline", "--cache-from=trainyard/mine:ray-2.60.0"),
         *("--build-arg", "BASE=debian:12", "--build-arg", "HTTPS_PROXY", "--build-arg", "no_proxy"),
         *("--label", "a=b", "--secret", 'id=ca_bundle,"src=/a,b/ca.pem"', "-"),
+    ]
+
+
+def test_another_hosts_docker_has_another_loopback_to_push_to(tmp_path: Path) -> None:
+    what = building(tmp_path, FakeApi())
+    far = replace(what.engine, address="ssh://ops@192.0.2.7")
+    spec = ClusterSpec(name="yard", backend="compose")
+    bench = Workbench(spec, tmp_path / "far.yaml", far, tmp_path, Asked(file="far"), what.image, None)
+    with pytest.raises(RequestError) as raised:
+        making.plan_send(bench)
+    assert raised.value.lines() == [
+        "registry 127.0.0.1:32000 is one of 192.0.2.7 for Docker, and one of this machine for us",
+        f"  at {tmp_path}/far.yaml names no registry",
+        "  -> Without a push, a cluster there runs what was built there: invoke image.build -f far. "
+        "Or name a registry that both machines reach: registry.address",
     ]

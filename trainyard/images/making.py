@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from trainyard import steps, versions
-from trainyard.errors import PrerequisiteError
+from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.images import build, catalog, lint
 from trainyard.images.access import access
 from trainyard.images.lint import LintReport
@@ -16,6 +16,7 @@ from trainyard.images.workbench import Workbench
 from trainyard.registry.settings import registry_of
 from trainyard.seams import docker_images
 from trainyard.seams.docker_images import ImageFacts
+from trainyard.spec.hosts import Registry
 from trainyard.steps import YES, PlannedStep, Progress, Step, StepResult, no
 
 
@@ -67,12 +68,13 @@ def check(bench: Workbench, *, on_progress: Callable[[str], None]) -> LintReport
 
 def send(bench: Workbench, progress: Progress, *, skip_lint: bool = False) -> Sent:
     """Build the image if it changed, check it, push it."""
+    target = _registry(bench)
     what = bench.building(saw=progress.saw)
     results = steps.run(build.steps(what), progress)
     built, _ = _built(what)
     if not skip_lint:
         results += steps.run([_lint_step(bench, built, progress)], progress)
-    with access(registry_of(bench.spec), bench.engine.environ) as registry:
+    with access(target, bench.engine.environ) as registry:
         title = f"Push {registry.name(built.name, built.content)}"
         pushing = Pushing(built, registry, bench.engine, tell=lambda text: progress.saw(title, text))
         results += steps.run(pushing.steps(), progress)
@@ -84,7 +86,7 @@ def plan_send(bench: Workbench, *, skip_lint: bool = False) -> list[PlannedStep]
     what = bench.building()
     plan = steps.plan(build.steps(what))
     built = build.built(what)
-    registry = registry_of(bench.spec)
+    registry = _registry(bench)
     if built is None:
         after = f"after: Build image {what.image.name}"
         titles = [] if skip_lint else [f"Check image {what.image.name}"]
@@ -99,6 +101,22 @@ def listed(bench: Workbench) -> list[Listed]:
     """Return every image that can be built here, with what the engine has of it."""
     found = docker_images.references(bench.engine, label=LABEL_IMAGE)
     return [_listed(bench, name, found) for name in catalog.names(bench.directory)]
+
+
+def _registry(bench: Workbench) -> Registry:
+    """Return where to push to. Raises RequestError where the default one is another for Docker than for us.
+
+    Who names a registry on loopback may have forwarded its port.
+    """
+    registry = registry_of(bench.spec)
+    if bench.spec.registry is None and not bench.engine.is_here:
+        raise RequestError(
+            f"registry {registry.address} is one of {bench.engine.host} for Docker, and one of this machine for us",
+            where=f"{bench.source} names no registry",
+            hint=f"Without a push, a cluster there runs what was built there: invoke image.build{bench.asked.flags}. "
+            "Or name a registry that both machines reach: registry.address",
+        )
+    return registry
 
 
 def _listed(bench: Workbench, name: str, found: list[ImageFacts]) -> Listed:
