@@ -58,6 +58,28 @@ CLUSTER_ACCESS = (
         '"http://192.0.2.10:32000"',
     ),
     lab(
+        "a registry at every address",
+        'registry: {address: "0.0.0.0:32000"}\n',
+        "lab.yaml:3: registry.address: must be an address that clients can ask: 127.0.0.1:PORT for this machine "
+        'alone, else the one of its network (hostname -I), got "0.0.0.0:32000"',
+    ),
+    lab(
+        "a registry at every IPv6 address",
+        'registry: {address: "[::]:32000"}\n',
+        "lab.yaml:3: registry.address: must be an address that clients can ask: 127.0.0.1:PORT for this machine "
+        'alone, else the one of its network (hostname -I), got "[::]:32000"',
+    ),
+    lab(
+        "a registry's port that is none",
+        'registry: {address: "127.0.0.1:99999"}\n',
+        'lab.yaml:3: registry.address: must have a port from 1 to 65535, got "127.0.0.1:99999"',
+    ),
+    lab(
+        "a registry's port 0",
+        'registry: {address: "127.0.0.1:0"}\n',
+        'lab.yaml:3: registry.address: must have a port from 1 to 65535, got "127.0.0.1:0"',
+    ),
+    lab(
         "a password in the file",
         'registry: {address: "192.0.2.10:32000", username: ops, password: hunter2}\n',
         "lab.yaml:3: registry.password: must not be written into a file: name where it is, with "

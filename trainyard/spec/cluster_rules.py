@@ -22,6 +22,7 @@ _IMAGE = re.compile(
     r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
 )
 _HOST_AND_PORT = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:]+\])(?::[0-9]{1,5})?")
+_HIGHEST_PORT = 65535
 
 
 def check_backend(backend: object) -> object:
@@ -76,7 +77,26 @@ def check_registry_address(address: str) -> str:
     if not _HOST_AND_PORT.fullmatch(address):
         message = "must be HOST or HOST:PORT, without http:// and without a user"
         complain([Complaint((), message, NOTHING if "@" in address else address)])
+    host, colon, port = address.rpartition(":")
+    if not colon or address.endswith("]"):
+        host, port = address, str(_HIGHEST_PORT)
+    if not 1 <= int(port) <= _HIGHEST_PORT:
+        raise ValueError(f"must have a port from 1 to {_HIGHEST_PORT}")
+    if _is_unspecified(host):
+        # What is no address to ask is none to put into the name of an image either.
+        raise ValueError(
+            "must be an address that clients can ask: 127.0.0.1:PORT for this machine alone, else the one of its "
+            "network (hostname -I)"
+        )
     return address
+
+
+def _is_unspecified(host: str) -> bool:
+    """Say whether a host stands for every address of a machine: 0.0.0.0, [::]."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_unspecified
+    except ValueError:
+        return host.strip("0.") == ""
 
 
 def check_namespace(namespace: str) -> str:

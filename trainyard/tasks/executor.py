@@ -13,7 +13,7 @@ from invoke.exceptions import Exit, ParseError, UnexpectedExit
 from invoke.executor import Executor
 
 from trainyard.errors import TrainyardError
-from trainyard.tasks.output import as_typed
+from trainyard.tasks.output import as_said, remember
 
 BUG = 70
 INTERRUPTED = 130
@@ -25,6 +25,7 @@ class TrainyardExecutor(Executor):
     def execute(self, *tasks: Any) -> Any:
         """Run the tasks; print an error as its parts, never a traceback without --debug."""
         signal.signal(signal.SIGTERM, _interrupt)
+        remember(tasks, self.collection)
         try:
             return super().execute(*tasks)
         except (Exit, ParseError, UnexpectedExit):
@@ -56,5 +57,5 @@ def _leave(lines: list[str], *, code: int) -> NoReturn:
     if "--debug" in sys.argv or "-d" in sys.argv:
         traceback.print_exc()
     message = "\n".join([f"error: {lines[0]}", *lines[1:]])
-    print(as_typed(message, program=sys.argv[0]), file=sys.stderr)
+    print(as_said(message), file=sys.stderr)
     raise Exit(code=code)

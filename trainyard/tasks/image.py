@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from invoke.context import Context
-from invoke.tasks import task
+from invoke.tasks import Task, task
 
 from trainyard.tasks.cluster import BACKEND, JSON, SET
 
@@ -19,10 +20,29 @@ IMAGE = "Name of a directory of images/ (default: the cluster file's `image`, el
 FILE = "Cluster file, or a bare name of clusters/ (default: $TRAINYARD_CLUSTER, else local)."
 BASE = "Build on this image instead of the one that image.yaml names."
 PLATFORM = "Build for nodes of another kind than the Docker host, such as linux/arm64."
-HELP = {"image": IMAGE, "file": FILE, "set": SET, "base": BASE, "platform": PLATFORM, "json": JSON}
+HELP = {
+    "image": IMAGE,
+    "file": FILE,
+    "set": SET,
+    "base": BASE,
+    "platform": PLATFORM,
+    "backend": BACKEND,
+    "json": JSON,
+}
 
 
-@task(
+class ImageTask(Task[Any]):
+    """A task whose --base has no letter: -b is --backend, as in every other task."""
+
+    def arg_opts(self, name: str, default: str, taken_names: set[str]) -> dict[str, Any]:
+        """Return what Invoke makes of a parameter, without a letter for --base."""
+        return super().arg_opts(name, default, taken_names | set(name) if name == "base" else taken_names)
+
+
+image_task = partial(task, klass=ImageTask)
+
+
+@image_task(
     positional=["image"],
     iterable=["set_"],
     help={**HELP, "cache": "With --no-cache: run every stage again."},
@@ -34,6 +54,7 @@ def build(
     set_: list[str] | None = None,
     base: str = "",
     platform: str = "",
+    backend: str = "",
     cache: bool = True,
     json: bool = False,
 ) -> None:
@@ -42,14 +63,14 @@ def build(
     from trainyard.images import making
     from trainyard.tasks import image_output as output
 
-    with _find(image, file, set_, base, platform) as bench:
+    with _find(image, file, set_, base, platform, backend) as bench:
         if context.config.run.dry:
             output.planned(bench, making.plan_make(bench, no_cache=not cache), command="image.build", json=json)
             return
         output.made(bench, making.make(bench, progress.for_stream(), no_cache=not cache), json=json)
 
 
-@task(positional=["image"], iterable=["set_"], help=HELP)
+@image_task(positional=["image"], iterable=["set_"], help=HELP)
 def lint(
     context: Context,
     image: str = "",
@@ -57,17 +78,18 @@ def lint(
     set_: list[str] | None = None,
     base: str = "",
     platform: str = "",
+    backend: str = "",
     json: bool = False,
 ) -> None:
     """Run an image once and look at all that clusters need of it; exit 5 if something is wrong."""
     from trainyard.images import making
     from trainyard.tasks import image_output as output
 
-    with _find(image, file, set_, base, platform) as bench:
+    with _find(image, file, set_, base, platform, backend) as bench:
         output.checked(bench, making.check(bench, on_progress=output.looking), json=json)
 
 
-@task(
+@image_task(
     positional=["image"],
     iterable=["set_"],
     help={**HELP, "skip_lint": "Push it as it is, without looking at it first."},
@@ -79,6 +101,7 @@ def push(
     set_: list[str] | None = None,
     base: str = "",
     platform: str = "",
+    backend: str = "",
     skip_lint: bool = False,
     json: bool = False,
 ) -> None:
@@ -87,14 +110,14 @@ def push(
     from trainyard.images import making
     from trainyard.tasks import image_output as output
 
-    with _find(image, file, set_, base, platform) as bench:
+    with _find(image, file, set_, base, platform, backend) as bench:
         if context.config.run.dry:
             output.planned(bench, making.plan_send(bench, skip_lint=skip_lint), command="image.push", json=json)
             return
         output.sent(bench, making.send(bench, progress.for_stream(), skip_lint=skip_lint), json=json)
 
 
-@task(positional=["image"], iterable=["set_"], help={**HELP, "backend": BACKEND})
+@image_task(positional=["image"], iterable=["set_"], help=HELP)
 def verify(
     context: Context,
     image: str = "",
@@ -116,24 +139,26 @@ def verify(
         output.would_verify(spec, json=json)
         return
     found = verify_hosts(spec, os.environ, directory=Path.cwd(), flag=asked.flags, tell=output.looking)
-    output.verified(found, flags=asked.flags, json=json)
+    output.verified(found, json=json)
 
 
-@task(name="list", iterable=["set_"], help={"file": FILE, "set": SET, "json": JSON})
-def list_(context: Context, file: str | None = None, set_: list[str] | None = None, json: bool = False) -> None:
+@image_task(name="list", iterable=["set_"], help={"file": FILE, "set": SET, "backend": BACKEND, "json": JSON})
+def list_(
+    context: Context, file: str | None = None, set_: list[str] | None = None, backend: str = "", json: bool = False
+) -> None:
     """List the images that can be built here, and what Docker has of each."""
     from trainyard.images import making
     from trainyard.tasks import image_output as output
 
     # ray-cpu is always there: a list is about no image in particular.
-    with _find("ray-cpu", file, set_, "", "") as bench:
+    with _find("ray-cpu", file, set_, "", "", backend) as bench:
         output.listed(bench, making.listed(bench), json=json)
 
 
 def _find(
-    image: str, file: str | None, set_: list[str] | None, base: str, platform: str
+    image: str, file: str | None, set_: list[str] | None, base: str, platform: str, backend: str
 ) -> AbstractContextManager[Workbench]:
     from trainyard.images import workbench
 
-    asked = workbench.Asked(image, file, set_ or (), base, platform)
+    asked = workbench.Asked(image, file, set_ or (), base, platform, backend)
     return workbench.find(asked, os.environ, directory=Path.cwd())

@@ -26,7 +26,7 @@ def planned(bench: Workbench, plan: Sequence[PlannedStep], *, command: str, json
         return
     for step in plan:
         print(f"  {step.state:<7}  {step.title}" + (f"  ({step.seen})" if step.seen else ""))
-    print_next(f"invoke {command}{_again(bench)}")
+    print_next(f"invoke {command}")
 
 
 def made(bench: Workbench, made: Made, *, json: bool) -> None:
@@ -38,7 +38,7 @@ def made(bench: Workbench, made: Made, *, json: bool) -> None:
     print(f"image {built.name} is built: {built.reference_local} ({size(made.facts.size)}), also {built.alias_local}")
     if bench.asked.base:
         print(f"--base counts for this build; for clusters on it: build: {{base: {bench.asked.base}}} in their file")
-    print_next(f"invoke image.lint{_again(bench)}")
+    print_next("invoke image.lint")
 
 
 def looking(text: str) -> None:
@@ -58,7 +58,7 @@ def checked(bench: Workbench, report: LintReport, *, json: bool) -> None:
         print_table(("check", "result", "detail"), rows, title=report.reference)
     report.check()
     if not json:
-        print_next(f"invoke image.push{_again(bench)}")
+        print_next("invoke image.push")
 
 
 def sent(bench: Workbench, sent: Sent, *, json: bool) -> None:
@@ -70,7 +70,7 @@ def sent(bench: Workbench, sent: Sent, *, json: bool) -> None:
     print(f"image {sent.built.name} is pushed: {pushed.reference}")
     print(f"also {pushed.tag} and {pushed.alias}; {_moved(pushed.layers_sent, pushed.layers_there, pushed.bytes_sent)}")
     is_run = bench.spec.backend == "compose"
-    print_next(f"invoke image.verify{_again(bench)}" if is_run else "invoke cluster.up -f compose")
+    print_next("invoke image.verify" if is_run else "invoke cluster.up -f compose")
 
 
 def would_verify(spec: ClusterSpec, *, json: bool) -> None:
@@ -82,7 +82,7 @@ def would_verify(spec: ClusterSpec, *, json: bool) -> None:
     print(f"  would    {steps[0].title}  ({steps[0].seen})")
 
 
-def verified(found: Verified, *, flags: str, json: bool) -> None:
+def verified(found: Verified, *, json: bool) -> None:
     """Print every host; raise its error if one of them cannot run the image."""
     if json:
         hosts = [
@@ -101,7 +101,7 @@ def verified(found: Verified, *, flags: str, json: bool) -> None:
         print_table(("host", "seconds", "result", "detail"), rows)
     found.check()
     if not json:
-        print_next(f"invoke cluster.up{flags}")
+        print_next("invoke cluster.up")
 
 
 def listed(bench: Workbench, found: Sequence[Listed], *, json: bool) -> None:
@@ -110,7 +110,7 @@ def listed(bench: Workbench, found: Sequence[Listed], *, json: bool) -> None:
         print_json({"images": [_listed_document(one) for one in found]})
         return
     print_table(("image", "state", "content", "size", "built", "base", "directory"), [_row(one) for one in found])
-    print_next(f"invoke image.build NAME{bench.asked.flags}")
+    print_next("invoke image.build NAME")
 
 
 def _row(one: Listed) -> tuple[str, ...]:
@@ -170,11 +170,6 @@ def _moved(layers_sent: int, layers_there: int, bytes_sent: int) -> str:
 
 def _name(bench: Workbench) -> str:
     return bench.image.name if bench.image else str(bench.reference)
-
-
-def _again(bench: Workbench) -> str:
-    """Return what the next command needs to mean the same image."""
-    return (f" {bench.asked.image}" if bench.asked.image else "") + bench.asked.flags
 
 
 def _steps(results: Sequence[StepResult]) -> list[dict[str, Any]]:

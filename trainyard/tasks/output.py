@@ -6,11 +6,18 @@ import json
 import re
 import sys
 from collections.abc import Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from invoke.collection import Collection
+
+from trainyard.tasks.said import Line, completed, line_of
+
 if TYPE_CHECKING:
     from rich.console import Console
+
+_typed: ContextVar[tuple[Line, Collection]] = ContextVar("typed", default=(Line(), Collection()))
 
 
 def print_json(document: object) -> None:
@@ -40,7 +47,18 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title:
 
 def print_next(command: str) -> None:
     """Print the next command to type, as the last line."""
-    print(f"next: {as_typed(command, program=sys.argv[0])}", file=sys.stderr)
+    print(f"next: {as_said(command)}", file=sys.stderr)
+
+
+def remember(contexts: Sequence[object], tasks: Collection) -> None:
+    """Keep what was typed: the commands in messages repeat it."""
+    _typed.set((line_of(contexts), tasks))
+
+
+def as_said(text: str) -> str:
+    """Return the text with our commands as this user has to type them, with the flags that were typed."""
+    given, tasks = _typed.get()
+    return as_typed(completed(text, given, tasks), program=sys.argv[0])
 
 
 def as_typed(text: str, *, program: str) -> str:

@@ -13,7 +13,7 @@ from trainyard.registry.status import RegistryStatus
 from trainyard.registry.up import CHECKS
 from trainyard.results.formats import size
 from trainyard.steps import PlannedStep, StepResult
-from trainyard.tasks.output import as_typed, print_json, print_next, print_table
+from trainyard.tasks.output import as_said, print_json, print_next, print_table
 
 
 def begun(site: Site) -> None:
@@ -59,7 +59,7 @@ def removed(site: Site, results: Sequence[StepResult], *, kept: str | None, json
     if kept:
         print(f"registry {site.address} is gone; its images are kept in the volume {kept}")
         purge = f"to remove them too: invoke registry.down{site.flag} --purge"
-        print(as_typed(purge, program=sys.argv[0]))
+        print(as_said(purge))
     else:
         print(f"registry {site.address} is gone, nothing is left")
     print_next(f"invoke registry.up{site.flag}")

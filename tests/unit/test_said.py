@@ -1,0 +1,105 @@
+"""Commands in messages repeat what was typed, where they take it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from invoke.parser import Parser
+
+import trainyard
+from trainyard.tasks import namespace
+from trainyard.tasks.positional import with_flags
+from trainyard.tasks.said import Line, completed, line_of
+
+PARSER = Parser(contexts=namespace.to_contexts())
+
+
+def said(line: str, message: str) -> str:
+    """Return a message as it is printed after a command line."""
+    words = with_flags(line.split(), PARSER.contexts)
+    return completed(message, line_of(PARSER.parse_argv(words)), namespace)
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "printed"),
+    [
+        ("image.lint mine -f fe-a", "Build it: invoke image.build mine", "Build it: invoke image.build mine -f fe-a"),
+        ("image.lint mine -f fe-a", "Build it: invoke image.build", "Build it: invoke image.build mine -f fe-a"),
+        (
+            "image.verify -f local --backend compose",
+            "Build it: invoke image.build -f local",
+            "Build it: invoke image.build -f local --backend compose",
+        ),
+        (
+            "cluster.up -f fe-a --set image=other",
+            "Push it: invoke image.push other -f fe-a",
+            "Push it: invoke image.push other -f fe-a --set image=other",
+        ),
+        (
+            "cluster.up -f fe-a --set head.cpus=2",
+            "If that is meant: invoke cluster.up -f fe-a --recreate",
+            "If that is meant: invoke cluster.up -f fe-a --set head.cpus=2 --recreate",
+        ),
+        ("registry.up -f a", "`invoke registry.trust` says", "`invoke registry.trust -f a` says"),
+        (
+            "registry.up -f a",
+            "invoke registry.down -f a, then invoke registry.up -f a",
+            "invoke registry.down -f a, then invoke registry.up -f a",
+        ),
+        (
+            "registry.up -f a",
+            "all of it (invoke registry.down --purge), then",
+            "all of it (invoke registry.down -f a --purge), then",
+        ),
+        (
+            "registry.up -f a --set registry.address=h:1",
+            "invoke registry.down -f a --set registry.address=h:2",
+            "invoke registry.down -f a --set registry.address=h:1 --set registry.address=h:2",
+        ),
+        (
+            "image.verify mine -f a --base b:1",
+            "invoke cluster.up",
+            "invoke cluster.up -f a --set image=mine --set build.base=b:1",
+        ),
+        ("cluster.up --set name=x", "invoke train.dispatch J", "invoke train.dispatch J --set cluster.name=x"),
+        ("cluster.up -f a --backend local", "invoke smoke.run -f a", "invoke smoke.run -f a --backend local"),
+        ("cluster.up -f a --backend local", "invoke cluster.up -f b", "invoke cluster.up -f b"),
+        ("cluster.up -f a", "invoke train.logs RUN", "invoke train.logs RUN"),
+        ("cluster.up", "invoke smoke.run", "invoke smoke.run"),
+        ("cluster.up -f a smoke.run -f b", "invoke cluster.up", "invoke cluster.up"),
+    ],
+)
+def test_commands_in_messages_repeat_what_was_typed(line: str, message: str, printed: str) -> None:
+    assert said(line, message) == printed
+
+
+def test_values_are_quoted_as_a_shell_wants_them() -> None:
+    given = Line("cluster.up", {"set_": ("env={A: 1}",)})
+    assert completed("invoke cluster.up", given, namespace) == "invoke cluster.up --set 'env={A: 1}'"
+
+
+def test_every_command_in_a_message_names_a_task_and_flags_that_it_has() -> None:
+    wrong = []
+    for path in sorted(Path(trainyard.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                wrong += [f"{path.name}: {one}" for one in _wrong(node.value)]
+    assert wrong == []
+
+
+def _wrong(text: str) -> list[str]:
+    found = re.finditer(r"\binvoke ((?:cluster|image|registry|smoke|train)\.[a-z]+)((?:(?!invoke )[^`\n;.,)])*)", text)
+    return [
+        one[0]
+        for one in found
+        if one[1] not in PARSER.contexts
+        or any(flag not in PARSER.contexts[one[1]].flags for flag in re.findall(r" (--?[a-z][a-z-]*)", one[2]))
+    ]
+
+
+def test_one_letter_means_one_flag_in_every_task() -> None:
+    meanings = {context.flags["-b"].name for context in PARSER.contexts.values() if "-b" in context.flags}
+    assert meanings == {"backend"}
