@@ -9,6 +9,10 @@ from trainyard.seams.registry_refusals import REFUSALS, RegistryError, refused
 # Go's texts are Docker 20.10's, OpenSSL's are Python's; both as seen against a real registry.
 SEEN = (
     (
+        "error parsing HTTP 404 response body: invalid character '<' looking for beginning of value",
+        "what answers at reg:5000 is not a registry",
+    ),
+    (
         'Get "https://reg:5000/v2/": x509: certificate has expired or is not yet valid: current time '
         "2026-11-21T15:04:13Z is after 2026-11-20T15:03:05Z",
         "the certificate of registry reg:5000, or of its CA, has expired or is not valid yet",

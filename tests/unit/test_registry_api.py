@@ -17,7 +17,7 @@ from trainyard.registry.certificates import make_ca
 from trainyard.seams.registry_api import UNKNOWN, RegistryApi
 from trainyard.seams.registry_auth import Login, challenge
 from trainyard.seams.registry_manifest import Blob, PlatformManifest, digest_of, read_manifest
-from trainyard.seams.registry_refusals import DamagedError, FullError, GoneError, LoginError
+from trainyard.seams.registry_refusals import DamagedError, FullError, GoneError, LoginError, NoRegistryError
 from trainyard.seams.registry_tls import trusting
 
 LAYER = "sha256:" + "1" * 64
@@ -201,7 +201,7 @@ def test_a_wrong_password_is_told_without_the_password() -> None:
         api(answering(401, b'{"errors": [{"code": "UNAUTHORIZED"}]}', WWW_Authenticate="Basic"), login=SECRET).check()
     assert caught.value.lines() == [
         "registry reg:5000 refuses the login of ray from $SECRET",
-        '  at ask the registry whether it is there: 401 Unauthorized: {"errors": [{"code": "UNAUTHORIZED"}]}',
+        '  at ask whether a registry is there: 401 Unauthorized: {"errors": [{"code": "UNAUTHORIZED"}]}',
         "  -> Check username and password of `registry:` in the cluster file, or log in again: docker login reg:5000 "
         "(what was pushed so far stays; nothing runs it)",
     ]
@@ -216,6 +216,21 @@ def test_a_registry_that_is_not_there_is_gone() -> None:
         api(handler).check()
     assert caught.value.what == "registry reg:5000 does not answer"
     assert caught.value.transient
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [(404, "404 Not Found"), (501, "501 Not Implemented"), (200, "200 OK")],
+)
+def test_a_server_that_is_no_registry_is_told_without_its_page(status: int, said: str) -> None:
+    page = b"<!DOCTYPE HTML>\n<html><body>404 or whatever</body></html>"
+    with pytest.raises(NoRegistryError) as caught:
+        api(answering(status, page)).check()
+    assert caught.value.lines() == [
+        "what answers at reg:5000 is not a registry",
+        f"  at ask whether a registry is there: no registry answers like this: {said}",
+        "  -> Is registry.address right, with its port? One of our own is started by: invoke registry.up",
+    ]
 
 
 def test_an_upload_is_tried_and_taken_back() -> None:

@@ -106,7 +106,22 @@ def test_status_lists_repositories_tags_and_sizes(capsys: pytest.CaptureFixture[
         "ray 1 2.0 KiB sha256:0123456789ab",
         "together 2.0 KiB, as layers are shared; 50.0 GiB of disk are free",
     ]
-    assert shown.err == "next: invoke image.push -f lab\n"
+    assert shown.err == "next: invoke image.verify -f lab\n"
+
+
+@pytest.mark.parametrize(
+    ("site", "now", "following"),
+    [
+        (SITE, replace(UP, content=Content((), 0)), "invoke image.push -f lab"),
+        (replace(SITE, backend="local"), UP, "invoke cluster.up -f compose"),
+        (SITE, replace(UP, state="down", content=None), "invoke registry.up -f lab"),
+    ],
+)
+def test_what_comes_next_depends_on_what_is_there(
+    site: Site, now: RegistryStatus, following: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registry_output.status(site, now, json=False)
+    assert capsys.readouterr().err == f"next: {following}\n"
 
 
 def test_a_registry_that_docker_does_not_trust_leads_to_registry_trust(capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,13 +68,14 @@ def check(bench: Workbench, *, on_progress: Callable[[str], None]) -> LintReport
 
 def send(bench: Workbench, progress: Progress, *, skip_lint: bool = False) -> Sent:
     """Build the image if it changed, check it, push it."""
-    target = _registry(bench)
-    what = bench.building(saw=progress.saw)
-    results = steps.run(build.steps(what), progress)
-    built, _ = _built(what)
-    if not skip_lint:
-        results += steps.run([_lint_step(bench, built, progress)], progress)
-    with access(target, bench.engine.environ) as registry:
+    with access(_registry(bench), bench.engine.environ) as registry:
+        # Before anything is built: a login or a registry that is not there is told at once.
+        registry.api.check()
+        what = bench.building(saw=progress.saw)
+        results = steps.run(build.steps(what), progress)
+        built, _ = _built(what)
+        if not skip_lint:
+            results += steps.run([_lint_step(bench, built, progress)], progress)
         title = f"Push {registry.name(built.name, built.content)}"
         pushing = Pushing(built, registry, bench.engine, tell=lambda text: progress.saw(title, text))
         results += steps.run(pushing.steps(), progress)
@@ -94,6 +95,7 @@ def plan_send(bench: Workbench, *, skip_lint: bool = False) -> list[PlannedStep]
         return [*plan, *(PlannedStep(title, "after", after) for title in titles)]
     checks = [] if skip_lint else [PlannedStep(f"Check image {built.name}", "would", "it is run once")]
     with access(registry, bench.engine.environ) as way:
+        way.api.check()
         return [*plan, *checks, *steps.plan(Pushing(built, way, bench.engine).steps())]
 
 

@@ -11,7 +11,7 @@ from trainyard.images.access import Access
 from trainyard.seams import docker_push
 from trainyard.seams.docker_engine import Engine
 from trainyard.seams.registry_api import RegistryApi
-from trainyard.seams.registry_refusals import FullError, GoneError, LoginError, RegistryError
+from trainyard.seams.registry_refusals import FullError, GoneError, LoginError, NoRegistryError, RegistryError
 from trainyard.steps import Clock
 
 TRIES = 3
@@ -20,6 +20,8 @@ AWAY_SECONDS = 20.0
 ASK_EVERY = 0.5
 # Docker reports every half megabyte; in a log of CI each report is a line.
 TELL_EVERY = 2.0
+# What counts more than what Docker was told.
+FINAL = (GoneError, LoginError, FullError, NoRegistryError)
 
 
 def send(
@@ -60,12 +62,12 @@ def send(
 def ask_why(api: RegistryApi, repository: str) -> None:
     """Ask the registry itself what is wrong; raise it if it is something that a retry will not mend.
 
-    Raises GoneError, LoginError or FullError; returns if an upload works, or is refused for reasons of its own.
+    Raises one of FINAL; returns if an upload works, or is refused for reasons of its own.
     """
     try:
         api.check()
         api.try_upload(repository)
-    except (GoneError, LoginError, FullError):
+    except FINAL:
         raise
     except RegistryError:
         # What Docker was told counts more than what happened to our attempt.

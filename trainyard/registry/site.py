@@ -33,13 +33,17 @@ def _now() -> datetime:
 
 @dataclass(frozen=True)
 class Site:
-    """A registry, the engine that runs it, and how the caller named the cluster file: "" or " -f lab"."""
+    """A registry, the engine that runs it, and how the caller named the cluster file: "" or " -f lab".
+
+    `backend` is the one of that file: only some run images.
+    """
 
     registry: Registry
     engine: Engine
     environ: Mapping[str, str]
     source: Path | None = None
     flag: str = ""
+    backend: str = "compose"
     now: Callable[[], datetime] = _now
 
     @property
@@ -93,10 +97,10 @@ def find(
     Raises RequestError for a wrong file, PrerequisiteError without Docker.
     """
     source = paths.cluster_file(asked, environ, directory=directory)
-    registry = settings.registry_of(load_cluster(source, overrides=overrides).spec)
+    spec = load_cluster(source, overrides=overrides).spec
     flag = f" -f {asked}" if asked else ""
     with docker_engine.engine(environ) as engine:
-        yield Site(registry, engine, environ, source=source, flag=flag)
+        yield Site(settings.registry_of(spec), engine, environ, source=source, flag=flag, backend=spec.backend)
 
 
 @contextmanager

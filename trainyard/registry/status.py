@@ -71,7 +71,8 @@ def _content(site: Site) -> tuple[bool, Content | None, str]:
             api.check()
             return True, *_listed(api)
     except GoneError as error:
-        return False, None, error.where or error.what
+        # What was being done stands before it, and is clear here.
+        return False, None, (error.where or error.what).partition(": ")[2] or error.what
 
 
 def _listed(api: RegistryApi) -> tuple[Content | None, str]:

@@ -16,12 +16,14 @@ import httpx
 
 from trainyard.seams.registry_auth import ChallengeAuth, Login
 from trainyard.seams.registry_manifest import MEDIA_TYPES, Manifest, digest_of, read_manifest
-from trainyard.seams.registry_refusals import RegistryError, refused
+from trainyard.seams.registry_refusals import NOT_A_REGISTRY, RegistryError, refused
 from trainyard.seams.registry_tls import trusting
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
 PAGE = 500
+# What no registry answers to GET /v2/, which every registry has (OCI distribution specification, "end-1").
+NO_REGISTRY = (404, 405, 501)
 # The size of a blob that the registry has and says nothing more about.
 UNKNOWN = -1
 # An image's config is a few kilobytes of JSON; whatever claims to be one and is larger, is none.
@@ -73,8 +75,11 @@ class RegistryApi:
         self._http.close()
 
     def check(self) -> None:
-        """Ask whether a registry is there that lets us in."""
-        self._send("GET", "", doing="ask the registry whether it is there")
+        """Ask whether a registry is there that lets us in. Raises NoRegistryError for any other server."""
+        doing = "ask whether a registry is there"
+        answer = self._send("GET", "", doing=doing, accept=NO_REGISTRY)
+        if answer.status_code in NO_REGISTRY or _is_page(answer):
+            raise self._refused(answer, doing, before=f"{NOT_A_REGISTRY}: ")
 
     def digest_of(self, name: str, tag: str) -> str | None:
         """Return the digest that a tag points to now, or None if there is no such tag."""
@@ -172,9 +177,9 @@ class RegistryApi:
             raise self._refused(answer, doing)
         return answer
 
-    def _refused(self, answer: httpx.Response, doing: str) -> RegistryError:
+    def _refused(self, answer: httpx.Response, doing: str, *, before: str = "") -> RegistryError:
         """Return the error for an answer; a challenge that we could not answer is a missing login."""
-        said = f"{answer.status_code} {answer.reason_phrase}: {answer.text.strip()}"
+        said = f"{before}{answer.status_code} {answer.reason_phrase}: {answer.text.strip()}"
         if answer.status_code == 401 and self._login is None:
             said = f"no basic auth credentials ({said})"
         return refused(said, self.address, doing=doing, who=self._login.who if self._login else "")
@@ -185,6 +190,10 @@ class RegistryApi:
 
 def _said(error: Exception) -> str:
     return str(error) or type(error).__name__
+
+
+def _is_page(answer: httpx.Response) -> bool:
+    return answer.content[:100].lstrip().lower().startswith((b"<!doctype", b"<html"))
 
 
 def _is_loopback(address: str) -> bool:

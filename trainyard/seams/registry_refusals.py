@@ -50,6 +50,10 @@ class MissingError(RegistryError):
     """The registry does not hold what was asked for."""
 
 
+class NoRegistryError(RegistryError):
+    """Somebody answers, and it is no registry."""
+
+
 class FixedTagError(RegistryError):
     """The registry does not let a tag lead to anything else."""
 
@@ -81,8 +85,20 @@ MEND = (
     "docker/registry/v2/blobs/sha256), or all of it (invoke registry.down --purge), then push again."
 )
 
+# How RegistryApi begins its words about an answer that no registry gives.
+NOT_A_REGISTRY = "no registry answers like this"
+# A web page: nobody wants to read its source.
+_PAGE = re.compile(r"[\s:\"]*<(?:!DOCTYPE|html)\b.*", re.IGNORECASE | re.DOTALL)
+
 # The first that matches counts: the particular before the general.
 REFUSALS: tuple[Refusal, ...] = (
+    # Go: `error parsing HTTP 404 response body: invalid character '<' looking for beginning of value: "<!DOCTYPE...`.
+    Refusal(
+        NoRegistryError,
+        rf"^{NOT_A_REGISTRY}|error parsing HTTP (404|405|501) response body: invalid character",
+        "what answers at {registry} is not a registry",
+        "Is registry.address right, with its port? One of our own is started by: invoke registry.up",
+    ),
     # Go: "x509: certificate has expired or is not yet valid"; OpenSSL: "certificate has expired".
     Refusal(
         CertificateError,
@@ -198,8 +214,8 @@ REFUSALS: tuple[Refusal, ...] = (
         r"timed out|Timeout|deadline exceeded|\bEOF\b|server closed|Server disconnected|"
         r"peer closed connection|network is unreachable|Network is unreachable|use of closed network connection",
         "registry {registry} does not answer",
-        "Start it, or the way to it; then repeat the command: layers that are there are not sent again. "
-        "Its state: invoke registry.status",
+        "Start it (one of our own: invoke registry.up), or the way to it; then repeat the command: layers that are "
+        "there are not sent again. Its state: invoke registry.status",
     ),
     Refusal(
         BusyError,
@@ -215,7 +231,7 @@ def refused(text: str, registry: str, *, doing: str, who: str = "") -> RegistryE
 
     `who` is whose login was used: " of ray from $PASSWORD".
     """
-    said = " ".join(text.split())[:500]
+    said = " ".join(_PAGE.sub("", text).split())[:500]
     for refusal in REFUSALS:
         if re.search(refusal.pattern, text):
             return refusal.kind(

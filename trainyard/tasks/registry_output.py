@@ -81,7 +81,7 @@ def status(site: Site, now: RegistryStatus, *, json: bool) -> None:
         print(f"other registries of this Docker: {', '.join(now.others)}")
     if now.trusted is False:
         print("Docker here does not trust it yet")
-    print_next(f"invoke {_next(now)}{site.flag}")
+    print_next(f"invoke {_next(site, now)}")
 
 
 def trusted(site: Site, results: Sequence[StepResult], *, json: bool) -> None:
@@ -94,10 +94,14 @@ def trusted(site: Site, results: Sequence[StepResult], *, json: bool) -> None:
     print_next(f"invoke image.push{site.flag}")
 
 
-def _next(now: RegistryStatus) -> str:
+def _next(site: Site, now: RegistryStatus) -> str:
     if now.state != "up":
-        return "registry.up"
-    return "registry.trust" if now.trusted is False else "image.push"
+        return f"registry.up{site.flag}"
+    if now.trusted is False:
+        return f"registry.trust{site.flag}"
+    if not now.content or not now.content.repositories:
+        return f"image.push{site.flag}"
+    return f"image.verify{site.flag}" if site.backend == "compose" else "cluster.up -f compose"
 
 
 def _print_content(now: RegistryStatus) -> None:
