@@ -55,7 +55,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "an empty directory": lambda image: (image / "files" / "empty").mkdir(),
     "a file that can be executed now": lambda image: (image / "files" / "run.sh").chmod(0o755),
     "a link": lambda image: (image / "files" / "link").symlink_to("run.sh"),
-    "the Dockerfile": lambda image: (image / "Dockerfile").write_text("FROM scratch\n"),
+    "the Dockerfile": lambda image: (image / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\nUSER 1\n"),
     "an argument": lambda image: (image / "image.yaml").write_text("base: debian:12\narguments: {A: b}\n"),
 }
 NO_CHANGES: dict[str, Callable[[Path], object]] = {
@@ -218,3 +218,23 @@ def test_what_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(RequestError) as raised:
         content.source_hash(image)
     assert "Permission denied" in (raised.value.where or "")
+
+
+def test_a_dockerfile_that_ignores_the_base_is_refused(tmp_path: Path) -> None:
+    image = write_image(tmp_path)
+    (image / "Dockerfile").write_text("# on ${BASE}\nFROM debian:11\n")
+    with pytest.raises(RequestError) as raised:
+        context.dockerfile(found(tmp_path))
+    assert str(raised.value) == (
+        "the base of image mine has no effect: its Dockerfile does not use it\n"
+        f"  at {image}/Dockerfile; debian:12 is the base that image.yaml, build.base or --base names\n"
+        "  -> Begin the Dockerfile with these two lines: ARG BASE, FROM ${BASE}"
+    )
+
+
+def test_a_dockerfile_that_is_not_there_is_named_once(tmp_path: Path) -> None:
+    image = write_image(tmp_path)
+    (image / "Dockerfile").unlink()
+    with pytest.raises(RequestError) as raised:
+        context.dockerfile(found(tmp_path))
+    assert raised.value.where == f"{image}/Dockerfile: No such file or directory"

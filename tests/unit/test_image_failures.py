@@ -15,26 +15,45 @@ def test_a_failed_stage_prints_its_last_lines_and_its_exit_code() -> None:
         "image schola was not built: stage 2/4 RUN make failed (exit code 2)\n"
         "  | cc main.c\n"
         "  | main.c:1: error\n"
-        "  -> Nothing was tagged. Repeat the same command: stages that worked are not run again."
+        "  -> Nothing was tagged. Mend what it says, then repeat the command: stages that worked are not run again."
     )
 
 
-def test_a_stage_that_runs_nothing_fails_in_the_builders_words() -> None:
+def test_a_file_that_is_not_there_is_the_requests_fault() -> None:
     error = build_error("schola", Failure("3/4 COPY x /", None, (), 'failed to compute cache key: "/x" not found'))
+    assert error.exit_code == 2
     assert str(error) == (
-        "image schola was not built: stage 3/4 COPY x / failed\n"
-        '  at failed to compute cache key: "/x" not found\n'
+        "the Dockerfile of image schola is wrong\n"
+        '  at stage 3/4 COPY x /: failed to compute cache key: "/x" not found\n'
         "  -> Is the file in the image's directory, and not in its .dockerignore?"
     )
 
 
-def test_a_build_that_never_began() -> None:
+def test_a_dockerfile_that_cannot_be_read_by_the_builder_is_the_requests_fault() -> None:
     error = build_error("schola", Failure(None, None, (), "dockerfile parse error line 8: unknown instruction: BOGUS"))
+    assert error.exit_code == 2
     assert str(error) == (
-        "image schola was not built\n"
+        "the Dockerfile of image schola is wrong\n"
         "  at dockerfile parse error line 8: unknown instruction: BOGUS\n"
-        "  -> Nothing was tagged. Repeat the same command: stages that worked are not run again."
+        "  -> Correct its Dockerfile, then repeat the command."
     )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "COPY failed: file not found in build context or excluded by .dockerignore: stat x: file does not exist",
+        "unable to find user nosuch: no matching entries in passwd file",
+        "base name (${BAES}) should not be blank",
+    ],
+)
+def test_what_repeating_cannot_mend_is_the_requests_fault(words: str) -> None:
+    assert build_error("schola", Failure("2/4 RUN make", None, (), words)).exit_code == 2
+
+
+@pytest.mark.parametrize("words", ["COPY failed: no space left on device", "frontend grpc server closed unexpectedly"])
+def test_what_a_machine_does_is_not(words: str) -> None:
+    assert build_error("schola", Failure("3/4 COPY x /", None, (), words)).exit_code == 6
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ The hash of an image and the bytes that the builder gets come from the same list
 from __future__ import annotations
 
 import hashlib
+import re
 import stat
 import tarfile
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ from trainyard.spec.load import IMAGE_FILE_NAME
 DOCKERFILE = "Dockerfile"
 # Files get one date, or the same code would be another layer in every checkout. Not 1970: ZIP (wheels) starts in 1980.
 DATE = 946_684_800
+# Where a Dockerfile uses the base that it is given; a comment is no use.
+_BASE = re.compile(r"^(?!\s*#).*\$(?:BASE\b|\{BASE\b)", re.MULTILINE)
 # Description, not content: a better sentence in it needs no new image.
 _DESCRIPTIONS = frozenset({IMAGE_FILE_NAME})
 
@@ -48,15 +51,28 @@ def entries(image: Image) -> tuple[Entry, ...]:
 
 
 def dockerfile(image: Image) -> str:
-    """Return the image's Dockerfile. Raises RequestError when it has none."""
+    """Return the image's Dockerfile. Raises RequestError when it has none, or one that builds on another base."""
     path = image.directory / DOCKERFILE
+    text = _text(image, path)
+    if not _BASE.search(text):
+        raise RequestError(
+            f"the base of image {image.name} has no effect: its Dockerfile does not use it",
+            where=f"{path}; {image.base} is the base that image.yaml, build.base or --base names",
+            hint="Begin the Dockerfile with these two lines: ARG BASE, FROM ${BASE}",
+        )
+    return text
+
+
+def _text(image: Image, path: Path) -> str:
     try:
         if path.exists() and not path.is_file():
             raise OSError("it is no file")
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
+        # An OSError's own text has the path once more.
+        reason = (isinstance(error, OSError) and error.strerror) or str(error)
         raise RequestError(
-            f"image {image.name} has no Dockerfile that can be read", where=f"{path}: {error}"
+            f"image {image.name} has no Dockerfile that can be read", where=f"{path}: {reason}"
         ) from error
 
 

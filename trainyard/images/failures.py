@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from trainyard.errors import OutsideError
+from trainyard.errors import OutsideError, RequestError
 from trainyard.images.stages import Failure
 
 # What builds say when a machine, and not the Dockerfile, is in the way: the first that matches is the hint.
@@ -29,8 +29,25 @@ _HINTS: tuple[tuple[str, str], ...] = (
         "An index of one's own is named by a pip.conf in the cluster file: build: {pip_config: FILE}.",
     ),
     (r"pull access denied|unauthorized|denied: |403 Forbidden", "Log in to the base's registry: docker login HOST."),
-    (r"failed to compute cache key|COPY failed", "Is the file in the image's directory, and not in its .dockerignore?"),
 )
+# What they say when the Dockerfile is wrong: repeating the command cannot help.
+_WRONG: tuple[tuple[str, str], ...] = (
+    (
+        r"failed to compute cache key.*(?:not found|no such file)|(?:COPY|ADD) failed",
+        "Is the file in the image's directory, and not in its .dockerignore?",
+    ),
+    (
+        r"unable to find (?:user|group)|no matching entries in (?:passwd|group) file",
+        "The image has no such user or group: make it in an earlier stage (RUN useradd ...), or name one of the base.",
+    ),
+    (
+        r"parse error|unknown instruction|unknown flag|requires (?:at least|exactly) \w+ argument|syntax error"
+        r"|no build stage in current context|file with no instructions|should not be blank|invalid reference format"
+        r"|Dockerfile.*cannot be empty|failed to parse|failed to process",
+        "Correct its Dockerfile, then repeat the command.",
+    ),
+)
+_REPEAT = "Nothing was tagged. Mend what it says, then repeat the command: stages that worked are not run again."
 
 
 class BuildError(OutsideError):
@@ -46,8 +63,11 @@ class BuildError(OutsideError):
         return [first, *(f"  | {line}" for line in self.said), *rest]
 
 
-def build_error(name: str, failure: Failure) -> BuildError:
-    """Return the error for a build that failed."""
+def build_error(name: str, failure: Failure) -> BuildError | RequestError:
+    """Return the error for a build that failed: of the request where its Dockerfile is wrong."""
+    wrong = wrong_dockerfile(name, failure.words, stage=failure.stage) if failure.code is None else None
+    if wrong:
+        return wrong
     if failure.stage is None:
         return BuildError(f"image {name} was not built", where=failure.words or None, hint=_hint(failure))
     ended = f" (exit code {failure.code})" if failure.code is not None else ""
@@ -61,7 +81,18 @@ def build_error(name: str, failure: Failure) -> BuildError:
     )
 
 
+def wrong_dockerfile(name: str, words: str, *, stage: str | None = None) -> RequestError | None:
+    """Return the error for a Dockerfile that a builder does not take; None if something else is in the way."""
+    hint = _match(_WRONG, words)
+    if hint is None or _match(_HINTS, words):
+        return None
+    where = f"stage {stage}: {words}" if stage else words
+    return RequestError(f"the Dockerfile of image {name} is wrong", where=where, hint=hint)
+
+
 def _hint(failure: Failure) -> str:
-    text = "\n".join([*failure.said, failure.words])
-    found = (hint for pattern, hint in _HINTS if re.search(pattern, text, re.IGNORECASE))
-    return next(found, "Nothing was tagged. Repeat the same command: stages that worked are not run again.")
+    return _match(_HINTS, "\n".join([*failure.said, failure.words])) or _REPEAT
+
+
+def _match(hints: tuple[tuple[str, str], ...], text: str) -> str | None:
+    return next((hint for pattern, hint in hints if re.search(pattern, text, re.IGNORECASE)), None)
