@@ -21,8 +21,8 @@ class Endpoint:
 
     `expected` and `ray_version` are None for a cluster that somebody else runs: nothing was promised there.
     `image` is what its nodes really run, by digest; None where nodes are no containers. `tunnel` is the host that the
-    address leads to through a tunnel of this process; None where anybody here may use the address. `down` says of each
-    node that is known not to run why: "cpu-0: exited, exit code 137". `flag` is how commands name the cluster.
+    address leads to through a tunnel of this process; None where anybody here may use the address. `down` are nodes
+    that are known not to run, each with why. `flag` is how commands name the cluster.
     """
 
     cluster: str
@@ -33,5 +33,5 @@ class Endpoint:
     ray_version: str | None = None
     image: str | None = None
     tunnel: str | None = None
-    down: tuple[str, ...] = ()
+    down: tuple[tuple[str, str], ...] = ()
     flag: str = ""

@@ -153,7 +153,8 @@ def _listed(name: str, environ: Mapping[str, str], directory: Path) -> ListedClu
     try:
         now = status(cluster)
     except TrainyardError as error:
-        return ListedCluster(cluster.spec.name, cluster.spec.backend, "unknown", file, problem=error.what)
+        problem = f"{error.what}: {error.where}" if error.where else error.what
+        return ListedCluster(cluster.spec.name, cluster.spec.backend, "unknown", file, problem=problem)
     return ListedCluster(now.name, now.backend, now.state, str(cluster.loaded.source), now.address)
 
 

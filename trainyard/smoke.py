@@ -54,6 +54,10 @@ def smoke(endpoint: Endpoint, progress: Progress) -> Smoked:
         first = dashboard(endpoint, ray)
         if not first["ok"]:
             return Smoked(endpoint.cluster, (first,), time.monotonic() - began, _error(endpoint, first))
+        down = missing(endpoint)
+        if down:
+            # To start the test only to wait for them would take a minute.
+            return Smoked(endpoint.cluster, (first, *down), time.monotonic() - began, _error(endpoint, down[0]))
         state = _run(ray, endpoint, progress, interrupts)
     if interrupts.asked:
         raise InterruptedRunError("interrupted; the smoke test was stopped")
@@ -84,6 +88,21 @@ def dashboard(endpoint: Endpoint, ray: RayApi) -> Check:
         "seconds": round(time.monotonic() - began, 3),
         "hint": problem and "Start every node with RAY_AUTH_MODE=token (Ray 2.52 or newer).",
     }
+
+
+def missing(endpoint: Endpoint) -> tuple[Check, ...]:
+    """Return a failed check for every node that is known not to run."""
+    hint = f"`invoke cluster.up{endpoint.flag}` starts what is missing."
+    return tuple(
+        {"name": "nodes", "node": name, "ok": False, "skipped": False, "detail": why, "seconds": 0.0, "hint": hint}
+        for name, why in endpoint.down
+    )
+
+
+def refuse_missing(endpoint: Endpoint) -> None:
+    """Raise SmokeError if a node is known not to run: the smoke test of a run would wait for it in vain."""
+    for check in missing(endpoint):
+        raise _error(endpoint, check)
 
 
 def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interruption) -> RunState:

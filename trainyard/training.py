@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from trainyard import lifecycle, paths, progress
+from trainyard import lifecycle, paths, progress, smoke
 from trainyard.backends.contract import Tools
 from trainyard.dispatch import dispatching, looking
 from trainyard.dispatch.dispatching import Request
@@ -77,6 +77,8 @@ def dispatch(ready: Ready, *, command: Sequence[str], wait: bool, skip_smoke: bo
     endpoint = lifecycle.connect(ready.cluster)
     for difference in lifecycle.differences(ready.cluster, endpoint):
         screen.note(f"not as the file says: {difference}; `invoke cluster.up{ready.cluster.flag}` changes that")
+    if not skip_smoke:
+        smoke.refuse_missing(endpoint)
     request = Request(results(), command=command, directory=Path.cwd(), wait=wait, skip_smoke=skip_smoke)
     return dispatching.dispatch(
         ready.prepared, endpoint, request, progress=progress.for_stream(sys.stderr), screen=screen

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,11 +39,12 @@ auth: none
 GPUS = """
 name: {name}
 backend: compose
-image: trainyard-bed/base:1
+image: trainyard-bed/by-name:1
 head: {{cpus: 1, memory: 1GiB}}
 workers: [{{name: gpu, count: 2, cpus: 1, memory: 1GiB, gpus: 1}}]
 """
 NODES = ("head", "cpu-0", "cpu-1")
+RAY_BY_NAME = """printf '#!/bin/sh\\n[ "$1" = --version ]\\n' > /usr/local/bin/ray; chmod +x /usr/local/bin/ray"""
 # Waits where it was first started, so that its node can be lost; the next attempt ends at once.
 WAITS = """
     import os, pathlib, time
@@ -211,13 +214,43 @@ def test_workers_that_lost_their_head_are_made_anew(lab: Yard, engine: BedEngine
 
 def test_another_head_is_made_only_when_that_is_meant(lab: Yard, engine: BedEngine) -> None:
     before = ids(engine)
-    refused = lab.run("cluster.up", "--set", "head.cpus=2", expect=2)
+    refused = lab.run(
+        *("cluster.up", "--set", "head.cpus=2", "--set", "env.PRICE=six", "--set", "compose.mounts=[]"), expect=2
+    )
     assert refused.stderr.splitlines()[-3:] == [
         "error: the head in the cluster file is not the head that runs; to replace it ends everything on the cluster",
-        f"  at {lab.home / 'clusters' / 'compose-lab.yaml'}",
-        "  -> If that is meant: trainyard cluster.up --recreate",
+        "  at cpus: 1 now, 2 wanted; env.PRICE is another; mount /etc/ssl at /data/ssl (read only) is gone",
+        "  -> If that is meant: trainyard cluster.up --set head.cpus=2 --set env.PRICE=six "
+        "--set 'compose.mounts=[]' --recreate",
     ]
     assert ids(engine) == before
+    plan = lab.json("cluster.plan", "--set", "head.cpus=2")["steps"]
+    assert plan[0]["seen"] == "needs --recreate, which ends everything on the cluster: cpus: 1 now, 2 wanted"
+    assert [step["title"] for step in plan if step["state"] != "already"] == [
+        "Replace the head that runs",
+        "Try the image and the mounts, for a moment",
+        "Remove head, cpu-0, cpu-1",
+        "Start the head and 2 workers",
+        "All 3 nodes answer",
+    ]
+
+
+def test_what_cannot_be_made_is_refused_before_anything_is_removed(lab: Yard, engine: BedEngine) -> None:
+    before = ids(engine)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refusals = {
+            "compose.mounts=[{source: /no/such/directory, target: /data}]": (
+                "the Docker host does not have a directory of compose.mounts: /no/such/directory"
+            ),
+            "image=trainyard-bed/base:1": "there is no `ray` that can be run in the image trainyard-bed/base:1",
+            f"compose.dashboard_port={port}": f"port {port} of 127.0.0.1 is taken by ",
+        }
+        for change, said in refusals.items():
+            refused = lab.run("cluster.up", "--recreate", "--set", change, expect=3)
+            assert said in refused.stderr
+            assert ids(engine) == before
+    assert set(lab.states().values()) == {"up"}
 
 
 def test_fewer_workers_leave_the_others_alone(lab: Yard, engine: BedEngine) -> None:
@@ -255,7 +288,7 @@ def test_two_clusters_side_by_side_do_not_see_each_other(lab: Yard, other: Yard,
 
 def test_a_cluster_of_somebody_else_is_left_alone(lab: Yard, other: Yard) -> None:
     file = other.write_cluster(LAB, name="compose-lab")
-    for task in ("cluster.up", "cluster.down"):
+    for task in ("cluster.up", "cluster.status", "smoke.run", "cluster.down"):
         refused = other.run(task, "-f", str(file), expect=2)
         assert "a cluster called compose-lab is on this Docker host, and it was made by" in refused.stderr
     file.unlink()
@@ -276,6 +309,31 @@ def test_a_volume_of_somebody_else_is_neither_used_nor_removed(other: Yard, engi
         file.unlink()
 
 
+def test_what_others_have_under_the_names_of_the_cluster_is_not_taken_over(other: Yard, engine: BedEngine) -> None:
+    other.write_cluster(ALONE)
+    engine.docker("volume", "create", "trainyard-compose-other-outputs")
+    engine.docker("network", "create", "trainyard-compose-other")
+    engine.docker("create", "--name", "trainyard-compose-other-head", "trainyard-bed/base:1")
+    try:
+        for task in ("cluster.plan", "cluster.up"):
+            refused = other.run(task, expect=3)
+            assert refused.stderr.splitlines()[-3:] == [
+                "error: the container trainyard-compose-other-head is in the way: Trainyard did not make it; "
+                "the network trainyard-compose-other is in the way: Trainyard did not make it; "
+                "the volume trainyard-compose-other-outputs is in the way: Trainyard did not make it",
+                "  at Docker host here",
+                "  -> Give the cluster another name (`name:` in the cluster file). Or, if nobody needs it: docker rm "
+                "-f trainyard-compose-other-head; docker network rm trainyard-compose-other; "
+                "docker volume rm trainyard-compose-other-outputs",
+            ]
+        assert "the container trainyard-compose-other-head is in the way" in other.json("cluster.status")["seen"]
+        assert left_of(engine, "compose-other") == []
+    finally:
+        engine.docker("rm", "trainyard-compose-other-head")
+        engine.docker("network", "rm", "trainyard-compose-other")
+        engine.docker("volume", "rm", "trainyard-compose-other-outputs")
+
+
 def test_docker_over_plain_tcp_is_refused(tmp_path: Path) -> None:
     plain = Yard(tmp_path, cluster="compose-plain", environ={"DOCKER_HOST": "tcp://127.0.0.1:2375"})
     plain.write_cluster(ALONE)
@@ -286,19 +344,15 @@ def test_docker_over_plain_tcp_is_refused(tmp_path: Path) -> None:
     ]
 
 
-def test_an_image_without_ray_is_told_by_its_last_words(other: Yard, engine: BedEngine) -> None:
-    other.write_cluster(ALONE.replace("ray:1", "base:1"))
-    failed = other.run("cluster.up", expect=6)
-    assert "head ended while it was starting (exit code 127); its last words:\n" in failed.stderr
-    assert "exec ray failed: No such file or directory" in failed.stderr
-
-
-def test_a_mount_that_the_docker_host_does_not_have_is_refused(other: Yard, engine: BedEngine) -> None:
-    other.write_cluster(ALONE + "compose: {{mounts: [{{source: /no/such/directory, target: /data}}]}}\n")
-    failed = other.run("cluster.up", expect=6)
-    assert failed.stderr.splitlines()[-1] == (
-        "  -> compose.mounts names directories of the Docker host; make them there first."
-    )
+def test_a_head_that_never_ran_is_told_by_its_last_words_and_replaced_at_once(other: Yard, engine: BedEngine) -> None:
+    other.write_cluster(ALONE)
+    failed = other.run("cluster.up", "--set", "env.RAY_TMPDIR=/proc/none", expect=6)
+    assert "head ended while it was starting (exit code 1); its last words:\n" in failed.stderr
+    now = other.json("cluster.status")
+    assert now["state"] != "up"
+    assert re.search(r"head: .*(restarting, exit code 1|started it again \d+ times)", now["seen"])
+    assert "Remove head" in other.run("cluster.up").stderr
+    assert other.states() == {"head": "up"}
 
 
 def test_growing_groups_are_refused_with_what_to_use_instead(other: Yard) -> None:
@@ -321,12 +375,15 @@ def test_without_compose_the_plugin_is_asked_for(other: Yard, tmp_path: Path) ->
     assert "error: `docker compose` is not installed here" in refused.stderr
 
 
-def test_without_a_docker_engine_the_cluster_is_down_and_up_says_why(other: Yard, tmp_path: Path) -> None:
+def test_without_a_docker_engine_nobody_knows_how_the_cluster_is(other: Yard, tmp_path: Path) -> None:
     nobody = Yard(tmp_path / "nobody", cluster="compose-nobody", environ={"DOCKER_HOST": f"unix://{tmp_path}/no.sock"})
     nobody.write_cluster(ALONE)
-    assert nobody.json("cluster.status")["state"] == "down"
-    refused = nobody.run("cluster.up", expect=3)
-    assert "error: the Docker engine does not answer" in refused.stderr
+    for task in ("cluster.status", "cluster.up"):
+        refused = nobody.run(task, expect=3)
+        assert "error: the Docker engine does not answer" in refused.stderr
+    (listed,) = (one for one in nobody.json("cluster.list")["clusters"] if one["name"] == "compose-nobody")
+    assert listed["state"] == "unknown"
+    assert listed["problem"].startswith("the Docker engine does not answer: unix://")
 
 
 def test_every_worker_asks_docker_for_gpus_of_its_own(
@@ -340,7 +397,10 @@ def test_every_worker_asks_docker_for_gpus_of_its_own(
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
     gpus = Yard(tmp_path, cluster="compose-gpus", environ={**private_engine.environ(), "PATH": path})
     gpus.write_cluster(GPUS)
-    # This image has no Ray, and is a third as large: what is asked of Docker is the same.
+    # In this image nothing but a name is Ray's, and it is a third as large: what is asked of Docker is the same.
+    private_engine.docker(*("run", "--name", "made", "trainyard-bed/base:1"), *("sh", "-c", RAY_BY_NAME))
+    private_engine.docker("commit", "made", "trainyard-bed/by-name:1")
+    private_engine.docker("rm", "made")
     gpus.run("cluster.up", expect=6)
     asked = {node: inspected(private_engine, node, "compose-gpus") for node in ("head", "gpu-0", "gpu-1")}
     requests = {node: one["HostConfig"]["DeviceRequests"] or [] for node, one in asked.items()}

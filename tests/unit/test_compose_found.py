@@ -6,14 +6,14 @@ import pytest
 
 from trainyard.backends.compose import found, labels
 from trainyard.backends.compose.found import Difference, compare
-from trainyard.backends.compose.wanted import why_another
 from trainyard.errors import RequestError
 from trainyard.seams.docker_containers import Container, Port
 
 WANTED = {"head": "h1", "cpu-0": "w1", "cpu-1": "w2"}
 
 
-def _container(node: str, plan: str, *, state: str = "running", started: str = "", owner: str = "me") -> Container:
+def container_of(node: str, plan: str, *, state: str = "running", started: str = "", owner: str = "me") -> Container:
+    """Return a container of a node, made with this fingerprint."""
     return Container(
         id=f"id-{node}",
         name=f"trainyard-lab-{node}",
@@ -38,7 +38,7 @@ def _there(**nodes: str) -> dict[str, Container]:
     for name, text in nodes.items():
         node = name.replace("_", "-")
         plan, _, state = text.partition(":")
-        made[node] = _container(node, plan, state=state or "running")
+        made[node] = container_of(node, plan, state=state or "running")
     return made
 
 
@@ -85,10 +85,10 @@ def test_a_worker_that_lost_its_head_is_replaced() -> None:
 
 def test_workers_older_than_their_head_are_found_in_the_engine_s_own_time() -> None:
     there = {
-        "head": _container("head", "h1", started="2026-11-21T15:00:00.12Z"),
-        "older": _container("older", "w", started="2026-11-21T15:00:00.119999999Z"),
-        "younger": _container("younger", "w", started="2026-11-21T15:00:00.121Z"),
-        "ended": _container("ended", "w", state="exited", started="2026-11-21T14:00:00Z"),
+        "head": container_of("head", "h1", started="2026-11-21T15:00:00.12Z"),
+        "older": container_of("older", "w", started="2026-11-21T15:00:00.119999999Z"),
+        "younger": container_of("younger", "w", started="2026-11-21T15:00:00.121Z"),
+        "ended": container_of("ended", "w", state="exited", started="2026-11-21T14:00:00Z"),
     }
     assert found.older_than_head(there) == {"older"}
 
@@ -104,27 +104,9 @@ def test_the_dashboard_answers_where_docker_published_it() -> None:
 
 def test_a_cluster_of_somebody_else_is_neither_changed_nor_removed() -> None:
     with pytest.raises(RequestError) as caught:
-        found.refuse_foreign([_container("head", "h1", owner="you@there:/x")], name="lab", owner="me@here:/y")
+        found.refuse_foreign([container_of("head", "h1", owner="you@there:/x")], name="lab", owner="me@here:/y")
     assert caught.value.lines() == [
         "a cluster called lab is on this Docker host, and it was made by you@there:/x",
         "  at trainyard-lab-head; you are me@here:/y",
         "  -> Give yours another name (`name:` in the cluster file).",
     ]
-
-
-HEAD = {labels.IMAGE: "reg/ray@sha256:1", labels.TOKEN: "f1"}
-
-
-@pytest.mark.parametrize(
-    ("reference", "fingerprint", "why"),
-    [
-        ("reg/ray@sha256:1", "f1", None),
-        ("reg/ray@sha256:2", "f1", "its image: reg/ray@sha256:1 runs, reg/ray@sha256:2 is wanted"),
-        ("reg/ray@sha256:1", None, "its token: the one that was made for it is not known here"),
-        ("reg/ray@sha256:1", "f2", "its token: the one that was made for it is not known here"),
-    ],
-)
-def test_a_head_that_must_be_replaced_for_what_no_file_says_is_told_why(
-    reference: str, fingerprint: str | None, why: str | None
-) -> None:
-    assert why_another(HEAD, reference, fingerprint) == why

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from trainyard.backends.words import counted
 from trainyard.errors import PrerequisiteError, Problem, RequestError
 from trainyard.spec.cluster import ClusterSpec, NodeSpec
+from trainyard.spec.units import format_size
 
 MEBIBYTE = 1024**2
 SMALLEST_OBJECT_STORE = 100 * MEBIBYTE
@@ -71,6 +73,23 @@ def node_plans(spec: ClusterSpec, room: Room, *, simulated: bool, machine: str) 
         plans.append(_node_plan(spec, node, room, gpu_ids=own))
         taken += node.gpus
     return tuple(plans)
+
+
+def changes(there: Mapping[str, Any], wanted: NodePlan) -> list[str]:
+    """Say what a node should have otherwise than it was made with; values of variables are not shown."""
+    plan = json.loads(wanted.as_text())
+    other = [name for name in plan if name != "env" and there.get(name) != plan[name]]
+    found = [f"{name.replace('_', ' ')}: {_shown(there.get(name))} now, {_shown(plan[name])} wanted" for name in other]
+    old, new = dict(there.get("env") or ()), dict(plan["env"])
+    for name in sorted(old.keys() | new.keys()):
+        if old.get(name) != new.get(name):
+            found.append(f"env.{name} is {'gone' if name not in new else 'another' if name in old else 'new'}")
+    return found
+
+
+def _shown(value: object) -> str:
+    """Return a value of a plan; numbers this large are bytes."""
+    return format_size(value) if isinstance(value, int) and value >= MEBIBYTE else str(value)
 
 
 def simulates_gpus(spec: ClusterSpec, gpu_ids: Sequence[str], *, allowed: bool) -> bool:

@@ -11,7 +11,7 @@ import tarfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from docker.errors import NotFound
@@ -32,13 +32,23 @@ class Port:
 
 
 @dataclass(frozen=True)
+class Bind:
+    """A directory or file of the engine's host that a container sees."""
+
+    source: str
+    target: str
+    read_only: bool
+
+
+@dataclass(frozen=True)
 class Container:
     """A container as the engine describes it now.
 
     `state` is the engine's word: created, running, restarting, exited, paused, removing or dead. `health` is the health
     check's: starting, healthy or unhealthy, None without a check. `image` is the reference it was made with, `image_id`
     what that was; `address` its own address in each network. `volumes` are the names of mounted volumes;
-    `started` is when its program was last started, in the engine's time.
+    `started` is when its program was last started, in the engine's time. `entrypoint`, `environment`, `binds` and
+    `shm_size` are as it was made, with what its image adds.
     """
 
     id: str
@@ -55,6 +65,10 @@ class Container:
     networks: Mapping[str, str]
     volumes: tuple[str, ...]
     started: str = ""
+    entrypoint: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    binds: tuple[Bind, ...] = ()
+    shm_size: int = 0
 
     @property
     def is_running(self) -> bool:
@@ -236,7 +250,20 @@ def _container(described: Mapping[str, Any]) -> Container:
         networks={name: one["IPAddress"] for name, one in (network.get("Networks") or {}).items()},
         volumes=tuple(one["Name"] for one in described.get("Mounts") or () if one["Type"] == "volume"),
         started=state.get("StartedAt") or "",
+        entrypoint=tuple(config.get("Entrypoint") or ()),
+        environment=dict(_variable(one) for one in config.get("Env") or ()),
+        binds=tuple(
+            Bind(one["Source"], one["Destination"], not one.get("RW", True))
+            for one in described.get("Mounts") or ()
+            if one["Type"] == "bind" and "Destination" in one
+        ),
+        shm_size=(described.get("HostConfig") or {}).get("ShmSize") or 0,
     )
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return name, value
 
 
 def _ports(described: Mapping[str, Any]) -> Iterator[Port]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import requests
 from docker.errors import APIError, DockerException, NotFound
-from docker.types import DeviceRequest, LogConfig
+from docker.types import DeviceRequest, LogConfig, Mount
 
 from trainyard.seams.docker_engine import Engine, refusals
 
@@ -38,9 +38,12 @@ def run_once(
     environ: Mapping[str, str] | None = None,
     network: str = "none",
     gpu_ids: Sequence[str] = (),
+    binds: Mapping[str, str] | None = None,
     seconds: float = 60.0,
 ) -> Once:
     """Run a command in a container of an image; the image's own entry point runs it unless one is given.
+
+    `binds` maps paths inside to paths of the engine's host, which it only reads.
 
     The container is removed in any case, also on Ctrl-C. Raises OutsideError when the engine cannot start it,
     which is also how it says that a program does not exist.
@@ -60,6 +63,7 @@ def run_once(
                 host_config=engine.api.create_host_config(
                     network_mode=network,
                     device_requests=_gpus(gpu_ids),
+                    mounts=[Mount(inside, path, "bind", read_only=True) for inside, path in (binds or {}).items()],
                     # The engine's own choice may be one that cannot be read back, such as syslog or none.
                     log_config=LogConfig(type=LogConfig.types.JSON),
                 ),

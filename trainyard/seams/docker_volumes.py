@@ -53,6 +53,14 @@ def networks(engine: Engine, *labels: str) -> tuple[Labelled, ...]:
     return _by_name(Labelled(one["Name"], one["Labels"] or {}) for one in listed)
 
 
+def network(engine: Engine, name: str) -> Labelled | None:
+    """Return the network of this name, or None if there is none."""
+    with refusals(f"describe the network {name}"), suppress(NotFound):
+        described = engine.api.inspect_network(name)
+        return Labelled(described["Name"], described["Labels"] or {})
+    return None
+
+
 def remove_network(engine: Engine, name: str) -> None:
     """Remove a network that no container uses any more; no change if it is gone."""
     with refusals(f"remove the network {name}"), suppress(NotFound):

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from trainyard import versions
 from trainyard.backends import private_files
 from trainyard.backends.answering import cluster_state, node_state
-from trainyard.backends.compose import found, host, labels, view
+from trainyard.backends.compose import found, host, labels, names, view
 from trainyard.backends.compose import logs as log_lines
 from trainyard.backends.compose.down import down_steps
 from trainyard.backends.compose.up import up_steps
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools
 from trainyard.endpoint import Endpoint, ExpectedNode
-from trainyard.errors import NotReadyError, PrerequisiteError
+from trainyard.errors import NotReadyError
 from trainyard.seams.docker_containers import Container
 from trainyard.seams.docker_engine import Engine
 from trainyard.spec.cluster import ClusterSpec, NodeSpec
@@ -23,15 +23,8 @@ __all__ = ["connect", "down_steps", "logs", "status", "up_steps"]
 
 def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
     """Ask every node that the file names, or that has a container, how it is."""
-    try:
-        engine = host.connect(spec, tools)
-    except PrerequisiteError as error:
-        if host.read_record(tools) is not None:
-            raise
-        # Nothing was ever made from here: `cluster.list` must not fail where there is no Docker.
-        nothing = tuple(NodeStatus(one.name, one.group, "", "down", one.cpus, one.gpus) for one in spec.nodes())
-        return ClusterStatus(spec.name, "compose", "down", nothing, seen=str(error))
-    containers = found.nodes(engine, spec.name)
+    engine = host.connect(spec, tools)
+    containers = _ours(spec, tools, engine)
     token = _token(tools)
     answering, seen = view.answer(engine, containers, token) if containers else (frozenset[str](), "")
     nodes = _statuses(spec, engine, containers, answering)
@@ -44,14 +37,14 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
         token_file=host.token_file(tools) if token else None,
         simulated_gpus=_simulated(containers),
         tunnel=engine.ssh,
-        seen="; ".join([*([seen] if seen else []), *(f"{node.name}: {node.seen}" for node in nodes if node.seen)]),
+        seen="; ".join(_seen(spec, engine, nodes, seen)),
     )
 
 
 def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
     """Return the way in; over SSH, a tunnel that ends with this process. Raises NotReadyError if there is none."""
     engine = host.connect(spec, tools)
-    containers = found.nodes(engine, spec.name)
+    containers = _ours(spec, tools, engine)
     address = view.address(engine, containers)
     if address is None:
         raise NotReadyError(f"cluster {spec.name} is not up", hint=f"Make it: invoke cluster.up{tools.flag}")
@@ -64,6 +57,9 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
         ray_version=versions.RAY,
         image=containers["head"].labels.get(labels.IMAGE),
         tunnel=engine.ssh,
+        down=tuple(
+            (name, view.seen(one, answers=False)) for name, one in containers.items() if one.state not in found.RUNNING
+        ),
     )
 
 
@@ -75,24 +71,47 @@ def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
     return log_lines.lines(engine, spec.name, _token(tools), follow=follow)
 
 
+def _ours(spec: ClusterSpec, tools: Tools, engine: Engine) -> dict[str, Container]:
+    """Return the cluster's containers. Raises RequestError if they are another user's."""
+    containers = found.nodes(engine, spec.name)
+    found.refuse_foreign(containers.values(), name=spec.name, owner=host.owner(tools))
+    return containers
+
+
+def _seen(spec: ClusterSpec, engine: Engine, nodes: tuple[NodeStatus, ...], said: str) -> list[str]:
+    """Return why nodes are not up; what others have under their names is asked for where there is a gap."""
+    there = {node.name for node in nodes if node.seen != view.NO_CONTAINER}
+    missing = [node.name for node in spec.nodes() if node.name not in there]
+    blocking = names.in_the_way(engine, spec.name, missing) if missing else []
+    return [
+        *([said] if said else []),
+        *(f"{node.name}: {node.seen}" for node in nodes if node.seen and node.seen != view.NO_CONTAINER),
+        *map(str, blocking),
+    ]
+
+
 def _statuses(
     spec: ClusterSpec, engine: Engine, containers: Mapping[str, Container], answering: frozenset[str]
 ) -> tuple[NodeStatus, ...]:
     wanted = {node.name: node for node in spec.nodes()}
-    names = [*wanted, *(name for name in containers if name not in wanted)]
-    return tuple(_status(name, engine, wanted.get(name), containers.get(name), name in answering) for name in names)
+    every = [*wanted, *(name for name in containers if name not in wanted)]
+    return tuple(_status(name, engine, wanted.get(name), containers.get(name), name in answering) for name in every)
 
 
 def _status(
     name: str, engine: Engine, wanted: NodeSpec | None, container: Container | None, answers: bool
 ) -> NodeStatus:
-    runs = container is not None and container.state in found.RUNNING
+    runs = container is not None and container.state in found.RUNNING and not view.ends_again_and_again(container)
     state = node_state(runs=runs, answers=answers, wanted=wanted is not None)
     made = _expected(name, container) if container else None
     is_ = made or wanted
     group, cpus, gpus = (is_.group, is_.cpus, is_.gpus) if is_ else ("", None, 0)
-    why = view.seen(container, answers=answers) if container and state != "up" else ""
+    why = "" if state == "up" else view.seen(container, answers=answers, last_words=_last_words(engine, container))
     return NodeStatus(name, group, view.LOOPBACK if engine.is_here else engine.host, state, cpus, gpus, seen=why)
+
+
+def _last_words(engine: Engine, container: Container | None) -> str:
+    return view.last_words(engine, container) if container else ""
 
 
 def _expected(name: str, container: Container) -> ExpectedNode:

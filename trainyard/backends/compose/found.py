@@ -34,14 +34,12 @@ def nodes(engine: Engine, name: str) -> dict[str, Container]:
 
 
 def everything(engine: Engine, name: str) -> tuple[Container | Labelled, ...]:
-    """Return what a cluster of this name has on the Docker host, or would use there, whoever made it."""
+    """Return what a cluster of this name has on the Docker host, whoever made it."""
     label = labels.of_cluster(name)
-    outputs = docker_volumes.volume(engine, labels.outputs(name))
     return (
         *docker_containers.labelled(engine, label),
         *docker_volumes.networks(engine, label),
         *docker_volumes.volumes(engine, label),
-        *([outputs] if outputs else []),
     )
 
 

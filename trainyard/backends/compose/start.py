@@ -16,7 +16,7 @@ from trainyard.seams.docker_compose import Project
 _CAUSES = (
     ("port is already allocated", "Leave out compose.dashboard_port: then a free port is taken."),
     ("address already in use", "Leave out compose.dashboard_port: then a free port is taken."),
-    ("executable file not found", "There is no `ray` on the image's PATH: invoke image.lint"),
+    ("executable file not found", "There is no `ray` on the image's PATH: invoke image.lint{image}"),
     ("bind source path does not exist", "compose.mounts names directories of the Docker host; make them there first."),
     ("could not find an available", "Docker's address pools are used up; remove networks: docker network prune"),
 )
@@ -26,7 +26,7 @@ def start(asked: Wanted) -> None:
     """Make every missing container, let everybody in them write to the outputs, then start them."""
     secrets = {TOKEN_VARIABLE: asked.token} if asked.token else {}
     project = Project(asked.engine, labels.project(asked.spec.name), asked.document().text, secrets=secrets)
-    with _explained():
+    with _explained(asked):
         docker_compose.create(project)
         _open_outputs(asked)
         docker_compose.up(project)
@@ -40,9 +40,10 @@ def _open_outputs(asked: Wanted) -> None:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _explained(asked: Wanted) -> Iterator[None]:
     try:
         yield
     except OutsideError as error:
         hint = next((fix for words, fix in _CAUSES if words in str(error.where)), error.hint)
+        hint = hint.replace("{image}", asked.tools.typed.image) if hint else None
         raise OutsideError(error.what, where=error.where, hint=hint) from error

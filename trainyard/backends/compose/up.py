@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trainyard.backends import plans, private_files, words
-from trainyard.backends.compose import gpus, host, image, view
+from trainyard.backends import plans, private_files, recreate, words
+from trainyard.backends.compose import gpus, host, image, trial, view
 from trainyard.backends.compose.start import start
-from trainyard.backends.compose.wanted import Wanted, unwanted, wanted
+from trainyard.backends.compose.wanted import Wanted, refusal, unwanted, wanted
 from trainyard.backends.contract import Tools
 from trainyard.seams import docker_compose, docker_containers
 from trainyard.seams.docker_containers import Container
@@ -28,9 +28,12 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     asked = wanted(spec, tools)
     surplus = unwanted(asked)
     pull = image.step(asked.engine, asked.image)
+    refused = refusal(asked, surplus)
     steps = [
+        *([recreate.step(refused)] if refused else []),
         Step("Check the Docker host", done=lambda: _check(asked), do=_nothing),
         pull,
+        *trial.steps(asked, after=pull.title),
         *gpus.steps(asked, after=pull.title),
         Step(_token_title(spec), done=lambda: _is_recorded(asked), do=lambda: _record(asked)),
     ]
@@ -46,8 +49,9 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
 
 
 def _check(asked: Wanted) -> Answer:
-    if not asked.difference().missing:
+    if not asked.tools.recreate and not asked.difference().missing:
         return YES
+    trial.refuse_taken_port(asked)
     docker_compose.require(asked.engine)
     return Answer(True, "; ".join(host.warnings(asked.engine, asked.plans, asked.spec.compose.shm_size)))
 
@@ -90,7 +94,7 @@ def _are_started(asked: Wanted) -> Answer:
 
 def _answer(asked: Wanted) -> Answer:
     containers = asked.containers()
-    view.refuse_dead(asked.engine, containers)
+    view.refuse_dead(asked.engine, containers, flag=asked.tools.typed.image)
     answering, seen = view.answer(asked.engine, containers, asked.token)
     silent = [plan.name for plan in asked.plans if plan.name not in answering]
     return no(seen or f"waiting for {', '.join(silent)}") if silent else YES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trainyard.backends import answering
+from trainyard.backends import answering, words
 from trainyard.backends.compose import found
 from trainyard.errors import OutsideError
 from trainyard.seams import docker_containers, ssh_tunnel
@@ -16,6 +16,7 @@ LOOPBACK = "127.0.0.1"
 # Docker waits longer and longer before it starts a container again; the first two times may be chance.
 TRIES = 3
 TAIL_LINES = 12
+NO_CONTAINER = "no container"
 
 
 def address(engine: Engine, containers: Mapping[str, Container]) -> str | None:
@@ -41,11 +42,24 @@ def answer(engine: Engine, containers: Mapping[str, Container], token: str | Non
         return frozenset(), error.what
 
 
-def refuse_dead(engine: Engine, containers: Mapping[str, Container]) -> None:
+def is_silent(engine: Engine, containers: Mapping[str, Container], token: str | None) -> bool:
+    """Say whether nobody answers for the head: no dashboard, not even one that wants another token."""
+    where = address(engine, containers)
+    if where is None:
+        return True
+    try:
+        answering.alive(where, token)
+    except UnreachableError:
+        return True
+    except OutsideError:
+        return False
+    return False
+
+
+def refuse_dead(engine: Engine, containers: Mapping[str, Container], *, flag: str = "") -> None:
     """Raise OutsideError with a node's last words if it ends again and again, or stands still."""
     for name, one in containers.items():
-        again_and_again = one.state == "restarting" and one.restarts >= TRIES
-        if not (again_and_again or one.state in ("exited", "dead")):
+        if not (ends_again_and_again(one) or one.state in ("exited", "dead")):
             continue
         # Docker's own log has what `ray start` printed; why it could not is in the last lines of that.
         said = [line for line in docker_containers.tail(engine, one.name, lines=60) if line.strip()][-TAIL_LINES:]
@@ -53,16 +67,35 @@ def refuse_dead(engine: Engine, containers: Mapping[str, Container]) -> None:
             f"{name} ended while it was starting (exit code {one.exit_code}); its last words:\n"
             + "\n".join(f"    {line}" for line in said or ["(it said nothing)"]),
             where=f"container {one.name}",
-            hint="Is Ray in the image, and does it work there? `invoke image.lint` says.",
+            hint=f"Is Ray in the image, and does it work there? `invoke image.lint{flag}` says.",
         )
 
 
-def seen(container: Container | None, *, answers: bool) -> str:
-    """Return why a node is not up, in Docker's words; "" if it is."""
+def ends_again_and_again(container: Container) -> bool:
+    """Say whether Docker has started it several times, and it does not run now either."""
+    return container.state == "restarting" and container.restarts >= TRIES
+
+
+def seen(container: Container | None, *, answers: bool, last_words: str = "") -> str:
+    """Return why a node is not up, in Docker's words; "" if it is. `last_words` are what it said before it ended."""
     if container is None:
-        return "no container"
+        return NO_CONTAINER
+    said = f" ({last_words})" if last_words else ""
+    if container.state in ("exited", "restarting"):
+        return f"{container.state}, exit code {container.exit_code}{said}"
     if container.state != "running":
-        return f"{container.state}, exit code {container.exit_code}" if container.state == "exited" else container.state
+        return container.state
     if container.health == "unhealthy":
         return "unhealthy"
-    return "" if answers else "not yet in Ray"
+    if answers:
+        return ""
+    again = f"; Docker started it again {words.counted(container.restarts, 'time')}" if container.restarts else ""
+    return f"not yet in Ray{again}{said if again else ''}"
+
+
+def last_words(engine: Engine, container: Container) -> str:
+    """Return the last line of a node that ended and is started again."""
+    if container.state != "restarting" and not container.restarts:
+        return ""
+    said = [line.strip() for line in docker_containers.tail(engine, container.id, lines=5) if line.strip()]
+    return said[-1] if said else ""

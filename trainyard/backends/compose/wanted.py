@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trainyard import paths, render
-from trainyard.backends import plans, private_files
-from trainyard.backends.compose import found, host, image, labels, view
+from trainyard.backends import plans, private_files, recreate
+from trainyard.backends.compose import found, host, image, names, view
+from trainyard.backends.compose.change import changes
 from trainyard.backends.compose.document import Document, Wish, document, token_fingerprint
 from trainyard.backends.compose.found import Difference
 from trainyard.backends.contract import Tools
 from trainyard.backends.plans import NodePlan
 from trainyard.errors import RequestError
 from trainyard.images.pinned import PinnedImage
+from trainyard.seams import docker_images
 from trainyard.seams.docker_containers import Container
 from trainyard.seams.docker_engine import Engine
 from trainyard.spec.cluster import ClusterSpec
@@ -58,6 +60,12 @@ class Wanted:
         """Return what there is."""
         return found.nodes(self.engine, self.spec.name)
 
+    def to_make(self) -> tuple[str, ...]:
+        """Return the names of the nodes that need a new container."""
+        there = {} if self.tools.recreate else self.containers()
+        difference = found.compare(self.document().fingerprints, there)
+        return tuple(name for name in difference.missing if name not in there or name in difference.unwanted)
+
     def difference(self) -> Difference:
         """Return what has to be done."""
         return found.compare(self.document().fingerprints, self.containers())
@@ -69,6 +77,7 @@ def wanted(spec: ClusterSpec, tools: Tools) -> Wanted:
     engine = host.connect(spec, tools)
     owner = host.owner(tools)
     found.refuse_foreign(found.everything(engine, spec.name), name=spec.name, owner=owner)
+    names.refuse(names.in_the_way(engine, spec.name, [node.name for node in spec.nodes()]), engine=engine)
     room, simulated = host.room(spec, engine)
     return Wanted(
         spec=spec,
@@ -83,28 +92,34 @@ def wanted(spec: ClusterSpec, tools: Tools) -> Wanted:
 
 
 def unwanted(asked: Wanted) -> Mapping[str, Container]:
-    """Return the nodes that have to go; refuse to end a running head unless asked to, as all runs end with it."""
+    """Return the nodes that have to go."""
     containers = asked.containers()
     if asked.tools.recreate:
         return containers
-    names = found.compare(asked.document().fingerprints, containers, lost=_lost(asked, containers)).unwanted
-    if "head" in names and containers["head"].state in found.RUNNING:
-        raise RequestError(
-            "the head in the cluster file is not the head that runs; to replace it ends everything on the cluster",
-            where=why_another(containers["head"].labels, asked.image.reference, asked.token_fingerprint)
-            or (str(asked.tools.source) if asked.tools.source else None),
-            hint=f"If that is meant: invoke cluster.up{asked.tools.flag} --recreate",
-        )
-    return {name: containers[name] for name in names}
+    gone = found.compare(asked.document().fingerprints, containers, lost=_lost(asked, containers)).unwanted
+    return {name: containers[name] for name in gone}
 
 
-def why_another(head: Mapping[str, str], reference: str, fingerprint: str | None) -> str | None:
-    """Return why a running head does not fit, if it is nothing that stands in the cluster file."""
-    if head.get(labels.TOKEN, "") != (fingerprint or ""):
-        return "its token: the one that was made for it is not known here"
-    if head.get(labels.IMAGE) != reference:
-        return f"its image: {head.get(labels.IMAGE)} runs, {reference} is wanted"
-    return None
+def refusal(asked: Wanted, surplus: Mapping[str, Container]) -> RequestError | None:
+    """Return why the running head may not go: all runs end with it, so that it must be asked for."""
+    head = surplus.get("head")
+    if head is None or asked.tools.recreate or head.state != "running" or _never_ran(asked, head):
+        return None
+    return recreate.refusal(what_differs(asked, head), flag=asked.tools.flag)
+
+
+def what_differs(asked: Wanted, head: Container) -> list[str]:
+    """Say in what the head in the cluster file is not the one that runs."""
+    image = docker_images.inspect(asked.engine, head.image_id)
+    service = render.parse(asked.document().text)["services"]["head"]
+    return changes(service, head, image.env if image else {})
+
+
+def _never_ran(asked: Wanted, head: Container) -> bool:
+    """Say whether a head only ends and is started again by Docker: nothing runs on it, then."""
+    if head.restarts == 0:
+        return False
+    return view.is_silent(asked.engine, {"head": head}, asked.token)
 
 
 def _lost(asked: Wanted, containers: Mapping[str, Container]) -> frozenset[str]:

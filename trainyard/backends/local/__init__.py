@@ -70,7 +70,8 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
     files = ClusterFiles(tools.state)
     record = records.read_cluster(files)
     recorded = records.read_nodes(files)
-    if record is None or "head" not in nodes.running(recorded):
+    alive = nodes.running(recorded)
+    if record is None or "head" not in alive:
         raise NotReadyError(f"cluster {spec.name} is not up", hint=f"Make it: invoke cluster.up{tools.flag}")
     return Endpoint(
         cluster=spec.name,
@@ -79,6 +80,7 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
         simulated_gpus=record.simulated_gpus,
         expected=tuple(ExpectedNode(one.name, one.group, one.cpus, one.gpus) for one in recorded.values()),
         ray_version=versions.RAY,
+        down=tuple((name, "its processes have ended") for name in recorded if name not in alive),
     )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trainyard.backends import plans, words
+from trainyard.backends import plans, recreate, words
 from trainyard.backends.contract import Tools
 from trainyard.backends.local import layout, machine, nodes, records, view
 from trainyard.backends.local.layout import NodePlan, Ports
@@ -34,7 +35,9 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     plans.refuse_growing_groups(spec, hint="Give the group a fixed `count`: this machine does not get larger.")
     wanted = _Wanted(spec, tools, ClusterFiles(tools.state), _plans(spec, tools))
     unwanted = _unwanted(wanted)
-    steps = [Step("Check this machine", done=lambda: _check(wanted), do=_nothing)]
+    refused = _refusal(wanted, unwanted)
+    steps = [recreate.step(refused)] if refused else []
+    steps.append(Step("Check this machine", done=lambda: _check(wanted), do=_nothing))
     if spec.auth == "token":
         steps.append(
             Step("Make the cluster's token", done=lambda: _has_token(wanted), do=lambda: _make_token(wanted.files))
@@ -73,18 +76,18 @@ def _difference(wanted: _Wanted) -> nodes.Difference:
 
 
 def _unwanted(wanted: _Wanted) -> Mapping[str, NodeRecord]:
-    """Return the nodes that have to go; refuse to end a running head unless asked to, as all runs end with it."""
+    """Return the nodes that have to go."""
     recorded = records.read_nodes(wanted.files)
-    if wanted.tools.recreate:
-        return recorded
-    unwanted = _difference(wanted).unwanted
-    if "head" in unwanted and "head" in nodes.running(recorded):
-        raise RequestError(
-            "the head in the cluster file is not the head that runs; to replace it ends everything on the cluster",
-            where=str(wanted.tools.source) if wanted.tools.source else None,
-            hint=f"If that is meant: invoke cluster.up{wanted.tools.flag} --recreate",
-        )
-    return {name: recorded[name] for name in unwanted}
+    return recorded if wanted.tools.recreate else {name: recorded[name] for name in _difference(wanted).unwanted}
+
+
+def _refusal(wanted: _Wanted, unwanted: Mapping[str, NodeRecord]) -> RequestError | None:
+    """Return why the running head may not go: all runs end with it, so that it must be asked for."""
+    head = unwanted.get("head")
+    if head is None or wanted.tools.recreate or "head" not in nodes.running(unwanted):
+        return None
+    plan = next(plan for plan in wanted.plans if plan.is_head)
+    return recreate.refusal(plans.changes(json.loads(head.plan), plan), flag=wanted.tools.flag)
 
 
 def _check(wanted: _Wanted) -> Answer:

@@ -1,0 +1,24 @@
+"""The smoke test, before anything is run on the cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainyard import smoke
+from trainyard.endpoint import Endpoint
+from trainyard.errors import SmokeError
+
+
+def test_a_node_that_is_known_not_to_run_is_told_at_once() -> None:
+    down = (("cpu-0", "exited, exit code 137"),)
+    with pytest.raises(SmokeError) as caught:
+        smoke.refuse_missing(Endpoint("lab", "http://127.0.0.1:1", down=down, flag=" -f lab"))
+    assert caught.value.lines() == [
+        "smoke test failed: nodes: exited, exit code 137",
+        "  at cpu-0, cluster lab",
+        "  -> `invoke cluster.up -f lab` starts what is missing.",
+    ]
+
+
+def test_a_cluster_without_gaps_is_tested() -> None:
+    smoke.refuse_missing(Endpoint("lab", "http://127.0.0.1:1"))

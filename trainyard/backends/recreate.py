@@ -1,0 +1,27 @@
+"""A running head that would have to go: all runs end with it, so that it must be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainyard.errors import RequestError
+from trainyard.steps import Step, no
+
+
+def refusal(differences: Sequence[str], *, flag: str) -> RequestError:
+    """Return the error: what differs, and what to type if it is meant."""
+    return RequestError(
+        "the head in the cluster file is not the head that runs; to replace it ends everything on the cluster",
+        where="; ".join(differences),
+        hint=f"If that is meant: invoke cluster.up{flag} --recreate",
+    )
+
+
+def step(error: RequestError) -> Step:
+    """Return the step that stops there, before anything is changed; a plan shows it and all that would follow."""
+
+    def refuse() -> None:
+        raise error
+
+    seen = f"needs --recreate, which ends everything on the cluster: {error.where}"
+    return Step("Replace the head that runs", done=lambda: no(seen), do=refuse)
