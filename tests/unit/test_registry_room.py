@@ -73,6 +73,12 @@ def test_amazons_registry_is_not_ours_to_run() -> None:
     )
 
 
+def test_a_password_that_is_not_there_is_told_before_anything_is_made() -> None:
+    with pytest.raises(PrerequisiteError) as caught:
+        up.plan_up(site("127.0.0.1:32000", username="ann", password_env="PASSWORD"))
+    assert caught.value.what == ("$PASSWORD is not set: it is to hold the password of ann for registry 127.0.0.1:32000")
+
+
 def test_loopback_of_another_host_is_refused() -> None:
     with pytest.raises(RequestError) as caught:
         room.check_kind(site("127.0.0.1:32000", docker_host="ssh://ops@192.0.2.7", insecure=True))

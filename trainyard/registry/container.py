@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 
 from trainyard.errors import OutsideError
 from trainyard.registry import authority, inside, passwords, room
@@ -33,6 +34,7 @@ def is_started(site: Site) -> Answer:
 def start(site: Site) -> None:
     """Make the container that the settings ask for, or start it if that is all it lacks."""
     container = site.container
+    identity = None
     if container is None or _difference(site, container):
         made = _new_files(site)
         if container:
@@ -44,6 +46,10 @@ def start(site: Site) -> None:
     try:
         containers.start(site.engine, site.name)
     except OutsideError as error:
+        if identity:
+            # What never ran is of no use, and only in the way of its name.
+            with suppress(OutsideError):
+                containers.remove(site.engine, identity)
         raise _cannot_start(site, error) from error
 
 
@@ -95,7 +101,7 @@ def _settings_hash(site: Site) -> str:
 
 
 def _cannot_start(site: Site, error: OutsideError) -> OutsideError:
-    """Say in our words why Docker could not start it; the container stays, and the next try makes it anew."""
+    """Say in our words why Docker could not start it."""
     said = error.where or ""
     if "port is already allocated" in said or "address already in use" in said:
         return OutsideError(

@@ -12,8 +12,8 @@ COST = 8
 LONGEST = 72
 
 
-def line(username: str, password: str) -> bytes:
-    """Return the line of an htpasswd file. Raises RequestError for what bcrypt or the format cannot hold."""
+def check(username: str, password: str) -> None:
+    """Raise RequestError for what bcrypt or the format cannot hold."""
     if ":" in username or "\n" in username:
         raise RequestError(f"registry.username {username!r} must not contain ':' or a line break")
     if len(password.encode()) > LONGEST:
@@ -22,6 +22,11 @@ def line(username: str, password: str) -> bytes:
         )
     if not password:
         raise RequestError("the registry's password is empty")
+
+
+def line(username: str, password: str) -> bytes:
+    """Return the line of an htpasswd file. Raises RequestError for what it cannot hold."""
+    check(username, password)
     return f"{username}:".encode() + bcrypt.hashpw(password.encode(), bcrypt.gensalt(COST)) + b"\n"
 
 

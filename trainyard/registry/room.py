@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.errors import OutsideError, PrerequisiteError, RequestError
+from trainyard.registry import passwords
 from trainyard.registry.settings import DEFAULT, Place, is_ip, place
 from trainyard.registry.site import LABEL, Site
 from trainyard.results import formats
@@ -45,6 +46,13 @@ def check_kind(site: Site) -> None:
             where=_where(site),
             hint=f"Give registry.address an address of {site.engine.host} that this machine reaches.",
         )
+
+
+def check_login(site: Site) -> None:
+    """Refuse a login that cannot be used before anything is made. Raises PrerequisiteError, RequestError."""
+    login = site.login if site.registry.username else None
+    if login:
+        passwords.check(login.username, login.password)
 
 
 def bind_address(site: Site) -> str:

@@ -23,6 +23,7 @@ START_SECONDS = 20.0
 def up(site: Site, progress: Progress) -> list[StepResult]:
     """Run the registry; safe to repeat."""
     room.check_kind(site)
+    room.check_login(site)
     with alone(site, progress):
         return run(up_steps(site, progress), progress)
 
@@ -30,6 +31,7 @@ def up(site: Site, progress: Progress) -> list[StepResult]:
 def plan_up(site: Site) -> list[PlannedStep]:
     """Say what `up` would change; change nothing."""
     room.check_kind(site)
+    room.check_login(site)
     return plan(up_steps(site, None))
 
 

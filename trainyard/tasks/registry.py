@@ -54,7 +54,8 @@ def down(
             return
         output.begun(site)
         results = registry.down(site, progress.for_stream(), purge=purge)
-        output.removed(site, results, kept=registry.kept_volume(site), json=json)
+        kept, here = registry.kept_volume(site), registry.images_here(site)
+        output.removed(site, results, kept=kept, here=here, json=json)
 
 
 @task(iterable=["set_"], help=HELP)

@@ -51,17 +51,23 @@ def planned(site: Site, plan: Sequence[PlannedStep], *, json: bool) -> None:
     print_next(f"invoke registry.status{site.flag}")
 
 
-def removed(site: Site, results: Sequence[StepResult], *, kept: str | None, json: bool) -> None:
-    """Print what was removed, and what was kept."""
+def removed(
+    site: Site, results: Sequence[StepResult], *, kept: str | None, here: Sequence[str] = (), json: bool
+) -> None:
+    """Print what was removed, and what was kept: the volume, and the names `here` of images in Docker."""
     if json:
-        print_json({"address": site.address, "state": "down", "volume": kept, "steps": _steps(results)})
+        facts = {"address": site.address, "state": "down", "volume": kept, "images_here": list(here)}
+        print_json({**facts, "steps": _steps(results)})
         return
     if kept:
         print(f"registry {site.address} is gone; its images are kept in the volume {kept}")
         purge = f"to remove them too: invoke registry.down{site.flag} --purge"
         print(as_said(purge))
     else:
-        print(f"registry {site.address} is gone, nothing is left")
+        print(f"registry {site.address} is gone, nothing of it is left")
+    if here and not kept:
+        print(f"Docker keeps what was built or pulled here: {len(here)} names, docker images '{site.address}/*'")
+        print("to remove what no container uses: docker image prune --all --filter label=io.trainyard.image")
     print_next(f"invoke registry.up{site.flag}")
 
 
