@@ -190,6 +190,9 @@ def test_a_run_survives_a_worker_that_is_killed_and_up_brings_it_back(lab: Yard,
     ended = [event for event in events(newest(lab)) if event["event"] == "attempt-ended"]
     assert [one["outcome"] for one in ended] == ["lost", "succeeded"]
     assert lab.states()[started["node"]] == "down"
+    # Docker knows that it is down: nobody waits a minute for it.
+    failed = lab.run("smoke.run", expect=5, seconds=30)
+    assert "smoke test failed: nodes: exited, exit code 137" in failed.stderr
     assert f"Start {started['node']}" in [step["title"] for step in lab.json("cluster.plan")["steps"]]
     lab.run("cluster.up")
     assert set(lab.states().values()) == {"up"}
@@ -257,6 +260,9 @@ def test_fewer_workers_leave_the_others_alone(lab: Yard, engine: BedEngine) -> N
     before = ids(engine)
     lab.run("cluster.up", "--set", "workers.0.count=1")
     assert ids(engine) == {name: before[name] for name in ("head", "cpu-0")}
+    # To Ray the one that went is still alive.
+    checks = lab.json("smoke.run", "--set", "workers.0.count=1")["checks"]
+    assert {check["node"] for check in checks} == {"head", "cpu-0", None}
     lab.run("cluster.up")
     assert ids(engine).items() >= {name: before[name] for name in ("head", "cpu-0")}.items()
     assert set(lab.states().values()) == {"up"}
