@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,13 +16,14 @@ from trainyard.errors import OutsideError, PrerequisiteError, RequestError
 from trainyard.images import build, catalog, making
 from trainyard.images.build import Building
 from trainyard.images.workbench import Asked, Workbench
-from trainyard.seams import docker_build
+from trainyard.seams import docker_build, docker_images
 from trainyard.seams.docker_build import BuildRequest
 from trainyard.seams.docker_engine import Engine
 from trainyard.spec import BuildSection
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.hosts import Registry
 from trainyard.steps import PlannedStep
+from trainyard.tasks import image_output
 
 BASE_ID = "sha256:" + "b" * 64
 
@@ -207,6 +209,26 @@ def test_proxies_and_secrets_stay_out_of_the_command_line() -> None:
         *("--build-arg", "BASE=debian:12", "--build-arg", "HTTPS_PROXY", "--build-arg", "no_proxy"),
         *("--label", "a=b", "--secret", 'id=ca_bundle,"src=/a,b/ca.pem"', "-"),
     ]
+
+
+def test_one_image_that_cannot_be_read_does_not_hide_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    what = building(tmp_path, FakeApi({"debian:12": image(BASE_ID)}))
+    broken = tmp_path / "images" / "broken"
+    broken.mkdir()
+    (broken / "image.yaml").write_text("bas: debian:12\n")
+    monkeypatch.setattr(docker_images, "references", lambda engine, label: [])
+    spec = ClusterSpec(name="yard", backend="compose")
+    bench = Workbench(spec, tmp_path / "yard.yaml", what.engine, tmp_path, Asked(), None, None)
+    found = making.listed(bench)
+    assert [one.name for one in found if one.problem] == ["broken"]
+    image_output.listed(found, json=False)
+    shown = capsys.readouterr()
+    assert re.search(r"^ ?broken +broken", shown.out, re.MULTILINE)
+    assert re.search(r"^ ?mine +not built", shown.out, re.MULTILINE)
+    assert "image broken cannot be built: " in shown.err
+    assert "bas: is not a known key; did you mean 'base'?" in shown.err
 
 
 def test_another_hosts_docker_has_another_loopback_to_push_to(tmp_path: Path) -> None:

@@ -40,11 +40,16 @@ class Sent:
 
 @dataclass(frozen=True)
 class Listed:
-    """An image that can be built here. `versions` are those that the engine has, the newest first."""
+    """An image that can be built here. `versions` are those that the engine has, the newest first.
 
-    image: Image
+    `problem` says what is wrong with its files; `image` is then None.
+    """
+
+    name: str
+    image: Image | None
     current: str | None
     versions: tuple[ImageFacts, ...]
+    problem: RequestError | None = None
 
 
 def make(bench: Workbench, progress: Progress, *, no_cache: bool = False) -> Made:
@@ -124,14 +129,24 @@ def _registry(bench: Workbench) -> Registry:
 def _listed(bench: Workbench, name: str, found: list[ImageFacts]) -> Listed:
     own = [facts for facts in found if facts.labels.get(LABEL_IMAGE) == name]
     own.sort(key=lambda facts: facts.created, reverse=True)
+    try:
+        image, current = _current(bench, name, own)
+    except RequestError as error:
+        # One image that cannot be read does not hide the others.
+        return Listed(name, None, None, tuple(own), error)
+    return Listed(name, image, current, tuple(own))
+
+
+def _current(bench: Workbench, name: str, own: list[ImageFacts]) -> tuple[Image, str | None]:
+    """Return an image, and the id of what was built from its files as they are now."""
     # Built on another base than its file names (--base) is built, too.
     bases = [bench.spec.build.base, *(facts.labels.get(build.LABEL_BASE) for facts in own[:1])]
     images = [catalog.find(name, directory=bench.directory, base=base) for base in bases]
     for image in images:
         built = build.built(build.building(image, bench.engine, bench.spec.build))
         if built:
-            return Listed(image, built.image_id, tuple(own))
-    return Listed(images[0], None, tuple(own))
+            return image, built.image_id
+    return images[0], None
 
 
 def _lint_step(bench: Workbench, built: Built, progress: Progress) -> Step:

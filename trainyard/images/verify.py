@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,13 +13,16 @@ from trainyard.errors import OutsideError, PrerequisiteError, RequestError, Trai
 from trainyard.images.pinned import PinnedImage, pinned
 from trainyard.seams import docker_images
 from trainyard.seams.docker_engine import Engine, engine
-from trainyard.seams.docker_once import run_once
+from trainyard.seams.docker_once import Once, run_once
 from trainyard.spec import ClusterSpec
 
 # Ray's import reads some thousand files of an image that was just unpacked.
 RUN_SECONDS = 180.0
 # Compose gives nodes another entry point than the image's, too.
 PROGRAM = ("python",)
+# What Docker says of a program that is not there (runc).
+NO_PROGRAM = re.compile(r"executable file not found|no such file or directory")
+LINT = "See what is wrong with it: invoke image.lint"
 ASK = ("-c", "import ray; print(ray.__version__)")
 
 
@@ -119,7 +123,7 @@ def _pull_and_run(there: Engine, image: PinnedImage, tell: Callable[[str], None]
     registry = docker_images.registry_of(image.reference)
     auth = image.login.for_engine(registry) if image.login else {}
     docker_images.pull(there, image.reference, auth=auth, on_progress=tell)
-    ran = run_once(there, image.reference, ASK, entrypoint=PROGRAM, seconds=RUN_SECONDS)
+    ran = _run(there, image)
     said = ran.stdout.strip()
     if ran.code == 0 and said == versions.RAY:
         return f"ray {said}"
@@ -128,5 +132,17 @@ def _pull_and_run(there: Engine, image: PinnedImage, tell: Callable[[str], None]
         f"image {image.name} does not run on {there.host} as a Ray {versions.RAY} node"
         + (f": it has Ray {said}" if ran.code == 0 else ""),
         where=f"{' '.join(PROGRAM + ASK)}: {seen}; {ran.stderr.strip()[-300:]}" if ran.code != 0 else image.reference,
-        hint="See what is wrong with it: invoke image.lint",
+        hint=LINT,
     )
+
+
+def _run(there: Engine, image: PinnedImage) -> Once:
+    """Ask the image's Ray for its version. Raises OutsideError in our words where there is no Python."""
+    try:
+        return run_once(there, image.reference, ASK, entrypoint=PROGRAM, seconds=RUN_SECONDS)
+    except OutsideError as error:
+        if not NO_PROGRAM.search(error.where or ""):
+            raise
+        raise OutsideError(
+            f"image {image.name} has no `{PROGRAM[0]}` on its PATH", where=image.reference, hint=LINT
+        ) from error

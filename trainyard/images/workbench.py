@@ -41,7 +41,10 @@ class Asked:
 
 @dataclass(frozen=True)
 class Workbench:
-    """An image and where it is worked on. `image` is None where `reference` names one that others built."""
+    """An image and where it is worked on. `image` is None where `reference` names one that others built.
+
+    Both are None where no image in particular is meant.
+    """
 
     spec: ClusterSpec
     source: Path
@@ -78,15 +81,16 @@ class Workbench:
 
 
 @contextmanager
-def find(asked: Asked, environ: Mapping[str, str], *, directory: Path) -> Iterator[Workbench]:
+def find(asked: Asked, environ: Mapping[str, str], *, directory: Path, with_image: bool = True) -> Iterator[Workbench]:
     """Connect to the engine that builds: the one here, or the cluster's own where no registry stands in between.
 
-    Raises RequestError for a wrong file, image or flag, PrerequisiteError without Docker.
+    Without `with_image` no image in particular is meant. Raises RequestError for a wrong file, image or flag,
+    PrerequisiteError without Docker.
     """
     spec, source = read(asked, environ, directory=directory)
     name = spec.image or catalog.DEFAULT_IMAGE
-    is_reference = catalog.is_reference(name, directory=directory)
-    image = None if is_reference else catalog.find(name, directory=directory, base=spec.build.base)
+    is_reference = with_image and catalog.is_reference(name, directory=directory)
+    image = None if is_reference or not with_image else catalog.find(name, directory=directory, base=spec.build.base)
     address = spec.compose.docker if spec.backend == "compose" and spec.registry is None else None
     with docker_engine.engine(environ, address=address) as engine:
         yield Workbench(spec, source, engine, directory, asked, image, name if is_reference else None)

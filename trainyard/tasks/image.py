@@ -147,12 +147,12 @@ def list_(
     context: Context, file: str | None = None, set_: list[str] | None = None, backend: str = "", json: bool = False
 ) -> None:
     """List the images that can be built here, and what Docker has of each."""
-    from trainyard.images import making
+    from trainyard.images import making, workbench
     from trainyard.tasks import image_output as output
 
-    # ray-cpu is always there: a list is about no image in particular.
-    with _find("ray-cpu", file, set_, "", "", backend) as bench:
-        output.listed(bench, making.listed(bench), json=json)
+    asked = workbench.Asked(file=file, overrides=set_ or (), backend=backend)
+    with workbench.find(asked, os.environ, directory=Path.cwd(), with_image=False) as bench:
+        output.listed(making.listed(bench), json=json)
 
 
 def _find(

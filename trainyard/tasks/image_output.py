@@ -104,22 +104,29 @@ def verified(found: Verified, *, json: bool) -> None:
         print_next("invoke cluster.up")
 
 
-def listed(bench: Workbench, found: Sequence[Listed], *, json: bool) -> None:
+def listed(found: Sequence[Listed], *, json: bool) -> None:
     """Print the images."""
     if json:
         print_json({"images": [_listed_document(one) for one in found]})
         return
     print_table(("image", "state", "content", "size", "built", "base", "directory"), [_row(one) for one in found])
+    for one in found:
+        if one.problem:
+            print(f"image {one.name} cannot be built: {one.problem}", file=sys.stderr)
     print_next("invoke image.build NAME")
 
 
 def _row(one: Listed) -> tuple[str, ...]:
     newest = _current(one) or (one.versions[0] if one.versions else None)
     facts = (newest.labels.get(LABEL_CONTENT, ""), size(newest.size), newest.created[:19]) if newest else ("", "", "")
-    return (one.image.name, _state(one), *facts, one.image.base, str(one.image.directory))
+    if one.image is None:
+        return (one.name, _state(one), *facts, "", "")
+    return (one.name, _state(one), *facts, one.image.base, str(one.image.directory))
 
 
 def _state(one: Listed) -> str:
+    if one.problem:
+        return "broken"
     if one.current:
         return "built"
     return "changed since" if one.versions else "not built"
@@ -131,10 +138,11 @@ def _current(one: Listed) -> ImageFacts | None:
 
 def _listed_document(one: Listed) -> dict[str, Any]:
     return {
-        "name": one.image.name,
+        "name": one.name,
         "state": _state(one),
-        "base": one.image.base,
-        "directory": str(one.image.directory),
+        "base": one.image.base if one.image else None,
+        "directory": str(one.image.directory) if one.image else None,
+        "problem": str(one.problem) if one.problem else None,
         "versions": [
             {
                 "content": facts.labels.get(LABEL_CONTENT),
