@@ -83,7 +83,7 @@ def test_what_was_never_built_is_to_be_built(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError) as caught:
         pin(tmp_path, FakeApi({}, {}))
     assert caught.value.what == "image mine is not on the Docker engine (here) as it is now"
-    assert caught.value.hint == "Build it: invoke image.build"
+    assert caught.value.hint == "Build it: invoke image.build mine"
 
 
 def test_a_default_registry_that_refuses_is_not_an_image_that_was_never_built(tmp_path: Path) -> None:

@@ -64,7 +64,8 @@ def _in_registry(what: Building, registry: Registry, environ: Mapping[str, str],
         raise MissingError(
             f"registry {registry.address} does not hold image {name} as it is now",
             where=f"{repository}:{tag}",
-            hint=f"Its files changed since it was pushed, or its tag was removed. Push it: invoke image.push{flag}",
+            hint="Its files changed since it was pushed, or its tag was removed. "
+            f"Push it: invoke image.push {name}{flag}",
         )
     return PinnedImage(name, f"{repository}@{digest}", digest, who)
 
@@ -106,7 +107,7 @@ def _without_registry(what: Building, environ: Mapping[str, str], flag: str) -> 
         raise PrerequisiteError(
             f"image {name} is not on the Docker engine ({what.engine.host}) as it is now",
             where=f"{what.reference}; the cluster file names no registry",
-            hint=f"Build it: invoke image.build{flag}",
+            hint=f"Build it: invoke image.build {name}{flag}",
         ) from error
 
 

@@ -75,19 +75,17 @@ def verify(
 
     Raises RequestError for a cluster that runs no images.
     """
-    return Verified(
-        tuple(_on_host(spec, address, environ, directory, flag, tell) for address in _docker_hosts(spec, flag))
-    )
+    return Verified(tuple(_on_host(spec, address, environ, directory, flag, tell) for address in _docker_hosts(spec)))
 
 
-def _docker_hosts(spec: ClusterSpec, flag: str) -> Sequence[str | None]:
+def _docker_hosts(spec: ClusterSpec) -> Sequence[str | None]:
     """Return the addresses of the Docker engines that run the cluster's nodes; None is the one of this machine."""
     if spec.backend == "compose":
         return (spec.compose.docker,)
     raise RequestError(
         f"cluster {spec.name} ({spec.backend}) runs no images: there is nothing to verify",
         hint="Its nodes are not containers of ours. Name a cluster whose backend is compose: "
-        f"invoke image.verify{flag or ' -f FILE'} --backend compose",
+        "invoke image.verify --backend compose",
     )
 
 
