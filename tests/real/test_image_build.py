@@ -147,7 +147,8 @@ def test_a_failed_stage_prints_its_last_lines_and_tags_nothing(
     of = "2/3" if builder == "place" else r"3/\d+"
     said = "".join(rf"  \| {line}\n" for line in [*range(82, 101), builder])
     failed = rf"stage {of} RUN seq 100; echo {builder}; exit 7 failed \(exit code 7\)\n"
-    hint = r"  -> Nothing was tagged\. Mend what it says, then repeat the command: stages that worked are not run again\.\n"
+    mend = r"Mend what it says, then repeat the command: stages that worked are not run again\.\n"
+    hint = rf"  -> Nothing was tagged\. {mend}"
     assert re.search(f"error: image built was not built: {failed}{said}{hint}$", done.stderr)
     assert engine.docker("images", "-q", "trainyard/built").stdout == shown
 
