@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from trainyard.backends.words import counted
 from trainyard.registry import settings
 from trainyard.registry.site import Site
 from trainyard.registry.status import RegistryStatus
@@ -66,7 +67,9 @@ def removed(
     else:
         print(f"registry {site.address} is gone, nothing of it is left")
     if here and not kept:
-        print(f"Docker keeps what was built or pulled here: {len(here)} names, docker images '{site.address}/*'")
+        print(
+            f"Docker keeps what was built or pulled here: {counted(len(here), 'name')}: docker images '{site.address}/*'"
+        )
         print("to remove what no container uses: docker image prune --all --filter label=io.trainyard.image")
     print_next(f"invoke registry.up{site.flag}")
 
