@@ -67,9 +67,8 @@ def removed(
     else:
         print(f"registry {site.address} is gone, nothing of it is left")
     if here and not kept:
-        print(
-            f"Docker keeps what was built or pulled here: {counted(len(here), 'name')}: docker images '{site.address}/*'"
-        )
+        names = counted(len(here), "name")
+        print(f"Docker keeps what was built or pulled here, {names}: docker images '{site.address}/*'")
         print("to remove what no container uses: docker image prune --all --filter label=io.trainyard.image")
     print_next(f"invoke registry.up{site.flag}")
 
