@@ -47,13 +47,13 @@ def test_an_engine_that_does_not_answer_is_exit_3_with_the_way_to_look(fresh: Ya
     (fresh.home / "clusters" / "yard.yaml").unlink()
 
 
-def test_a_host_that_ssh_cannot_reach_is_exit_3_and_names_the_command_to_try() -> None:
-    error = docker_engine.unreachable("ssh://ops@lab", OSError("Host key verification failed."))
+def test_a_host_without_docker_is_exit_3_and_names_the_command_to_try() -> None:
+    error = docker_engine.unreachable("ssh://ops@lab", OSError("Cannot connect to the Docker daemon."))
     assert isinstance(error, PrerequisiteError)
     assert error.lines() == [
         "the Docker engine does not answer",
-        "  at ssh://ops@lab: Host key verification failed.",
-        "  -> It must work without a password, and Docker must be installed there: ssh ops@lab docker info",
+        "  at ssh://ops@lab: Cannot connect to the Docker daemon.",
+        "  -> Docker must be installed and running there: ssh ops@lab docker info",
     ]
 
 

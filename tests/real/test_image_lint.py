@@ -12,6 +12,7 @@ import pytest
 
 from tests import standins
 from tests.bed.engine import BedEngine
+from tests.real import registries
 from tests.real.planted import PLANTED, Defect, image_of, look, plant, without_imports
 from tests.real.yard import Yard, wait_until
 from trainyard import paths
@@ -109,12 +110,15 @@ def test_a_defect_ends_the_command_with_5_and_the_way_out(engine: BedEngine, ben
     ]
 
 
-def test_nothing_is_pushed_of_an_image_with_a_defect(engine: BedEngine, bench: Yard) -> None:
+def test_nothing_is_pushed_of_an_image_with_a_defect(engine: BedEngine, bench: Yard, tmp_path: Path) -> None:
     broken = bench.home / "images" / "broken"
     broken.mkdir()
     (broken / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\nENV WANDB_API_KEY=0123456789abcdef\n")
     (broken / "image.yaml").write_text(f"base: {RAY}\nuser: root\n")
-    done = bench.run("image.push", "broken", expect=5)
+    with registries.registry(engine, tmp_path) as registry:
+        settings = f"registry={{address: '{registry.address}', insecure: true}}"
+        done = bench.run("image.push", "broken", "--set", settings, expect=5)
+        assert registry.tags() == []
     assert done.stderr.splitlines()[-4:] == [
         "  - user: runs as ray (uid 1000), and image.yaml says root",
         "    -> Let the Dockerfile end with: USER root",
