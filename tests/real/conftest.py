@@ -58,11 +58,22 @@ def docker_host(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> 
         yield made
 
 
-def pytest_configure() -> None:
+DOCKER = {"engine", "private_engine", "docker_host"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs the bed's Docker engine: `make test` runs it beside the rest, which needs none."""
+    for item in items:
+        if isinstance(item, pytest.Function) and DOCKER & set(item.fixturenames):
+            item.add_marker(pytest.mark.docker)
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Treat SIGTERM as Ctrl-C, so that the clusters of an ended test run are removed too.
 
     A shell lets its background jobs ignore Ctrl-C, and their children too: the commands that tests interrupt must not.
     """
+    config.addinivalue_line("markers", "docker: needs the Docker engine of the bed")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
 

@@ -123,7 +123,7 @@ def test_a_killed_raylet_makes_the_cluster_partial_and_up_repairs_it(fresh: Yard
     fresh.run("cluster.up")
     head = fresh.keeper("head")
     fresh.raylet("cpu-0").kill()
-    wait_until(lambda: fresh.states()["cpu-0"] == "down", seconds=20, what="cpu-0 is down")
+    wait_until(lambda: fresh.states()["cpu-0"] == "down", seconds=60, what="cpu-0 is down")
     assert fresh.json("cluster.status")["state"] == "partial"
     fresh.run("cluster.up")
     assert fresh.states() == {"head": "up", "cpu-0": "up"}
