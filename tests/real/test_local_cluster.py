@@ -147,7 +147,7 @@ def test_a_dead_dashboard_is_said_at_once_and_recreate_makes_everything_anew(fre
     fresh.write_cluster(HEAD_AND_WORKER)
     fresh.run("cluster.up")
     next(one for one in fresh.processes() if "dashboard/dashboard.py" in " ".join(one.cmdline())).kill()
-    wait_until(lambda: fresh.json("cluster.status")["seen"] == "the dashboard has ended", seconds=20, what="it is seen")
+    wait_until(lambda: fresh.json("cluster.status")["seen"] == "the dashboard has ended", seconds=60, what="it is seen")
     refused = fresh.run("cluster.up", expect=6)
     assert "the head's dashboard has ended" in refused.stderr
     before = fresh.keeper("head")
