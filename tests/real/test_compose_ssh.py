@@ -77,7 +77,7 @@ def test_the_cluster_answers_through_a_tunnel_that_ends_with_the_command(far: Ya
     assert far.states() == {"head": "up", "cpu-0": "up"}
     far.run("smoke.run")
     # The far end of a connection needs a moment to notice.
-    wait_until(lambda: running(f"{docker_host.home}/.ssh/id_ed25519") == [], seconds=60, what="every ssh has ended")
+    wait_until(lambda: running(f"{docker_host.home}/.ssh/id_ed25519") == [], seconds=10, what="every ssh has ended")
 
 
 def test_the_nodes_run_the_digest_that_the_registry_has(far: Yard, docker_host: DockerHost) -> None:

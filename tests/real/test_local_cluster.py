@@ -123,7 +123,7 @@ def test_a_killed_raylet_makes_the_cluster_partial_and_up_repairs_it(fresh: Yard
     fresh.run("cluster.up")
     head = fresh.keeper("head")
     fresh.raylet("cpu-0").kill()
-    wait_until(lambda: fresh.states()["cpu-0"] == "down", seconds=60, what="cpu-0 is down")
+    wait_until(lambda: fresh.states()["cpu-0"] == "down", seconds=20, what="cpu-0 is down")
     assert fresh.json("cluster.status")["state"] == "partial"
     fresh.run("cluster.up")
     assert fresh.states() == {"head": "up", "cpu-0": "up"}
@@ -147,7 +147,7 @@ def test_a_dead_dashboard_is_said_at_once_and_recreate_makes_everything_anew(fre
     fresh.write_cluster(HEAD_AND_WORKER)
     fresh.run("cluster.up")
     next(one for one in fresh.processes() if "dashboard/dashboard.py" in " ".join(one.cmdline())).kill()
-    wait_until(lambda: fresh.json("cluster.status")["seen"] == "the dashboard has ended", seconds=60, what="it is seen")
+    wait_until(lambda: fresh.json("cluster.status")["seen"] == "the dashboard has ended", seconds=20, what="it is seen")
     refused = fresh.run("cluster.up", expect=6)
     assert "the head's dashboard has ended" in refused.stderr
     before = fresh.keeper("head")

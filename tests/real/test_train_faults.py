@@ -85,7 +85,7 @@ def test_an_interrupted_dispatch_stops_its_run_and_leaves_no_process(yard: Yard,
     code, output = end_of(operator)
     assert (code, f"run {run.name} was stopped" in output) == (130, True), output
     assert yard.json("train.status", run.name)["state"] == "stopped"
-    wait_until(lambda: not running(mark), seconds=60, what="no task process is left")
+    wait_until(lambda: not running(mark), seconds=10, what="no task process is left")
 
 
 def test_a_run_without_waiting_is_seen_left_alone_and_stopped(yard: Yard) -> None:
@@ -99,6 +99,7 @@ def test_a_run_without_waiting_is_seen_left_alone_and_stopped(yard: Yard) -> Non
     assert looking.stdout is not None
     # A line of its own: the log may be here already, and Python cannot be interrupted while it starts.
     assert any("line 9" in line for line in looking.stdout)
+    wait_until(lambda: "line 9\n" in log_of(run), seconds=60, what="lines")
     looking.send_signal(signal.SIGINT)
     code, output = end_of(looking)
     assert (code, f"run {run.name} goes on" in output) == (0, True), output
@@ -106,7 +107,7 @@ def test_a_run_without_waiting_is_seen_left_alone_and_stopped(yard: Yard) -> Non
     so_far = yard.run("train.logs", run.name, "--no-follow")
     assert "[counting] line 9" in so_far.stdout.splitlines()
     assert yard.json("train.stop")["state"] == "stopped"
-    wait_until(lambda: not running("4002"), seconds=60, what="no task process is left")
+    wait_until(lambda: not running("4002"), seconds=10, what="no task process is left")
     assert yard.json("train.status", run.name)["exit"] == 1
 
 
@@ -154,7 +155,7 @@ def test_a_killed_runner_is_noticed(yard: Yard) -> None:
     code, output = end_of(operator)
     assert (code, "the runner died" in output) == (6, True), output
     assert yard.json("train.status", run.name)["exit"] == 6
-    wait_until(lambda: not running("4004"), seconds=60, what="no task process is left")
+    wait_until(lambda: not running("4004"), seconds=10, what="no task process is left")
 
 
 def test_a_dead_head_is_a_clear_error_within_30_seconds(fresh: Yard) -> None:
