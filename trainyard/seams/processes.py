@@ -105,6 +105,14 @@ def terminate(process: ProcessId) -> None:
     _signal(frozenset({process}), signal.SIGTERM)
 
 
+def started_at(process: ProcessId) -> float | None:
+    """Return when a process was started, in Unix seconds, to a second or so; None if it is gone."""
+    try:
+        return psutil.Process(process.pid).create_time() if alive(process) else None
+    except psutil.Error:
+        return None
+
+
 def command_line(process: ProcessId) -> str:
     """Return what a process was started with, as one line; "" if it is gone."""
     try:

@@ -20,7 +20,10 @@ class Version:
 
 @dataclass(frozen=True)
 class Node:
-    """One Ray node. `group` is its label ray.io/node-group, if it has one."""
+    """One Ray node. `group` is its label ray.io/node-group, if it has one.
+
+    `started` is when it joined, in Unix seconds; None if Ray does not say.
+    """
 
     node_id: str
     name: str
@@ -31,6 +34,7 @@ class Node:
     gpus: float
     labels: Mapping[str, str] = field(default_factory=dict)
     state_message: str | None = None
+    started: float | None = None
 
     @property
     def group(self) -> str | None:
@@ -72,6 +76,7 @@ def node_from(row: Mapping[str, Any]) -> Node:
         gpus=float(resources.get("GPU", 0)),
         labels={str(key): str(value) for key, value in (row.get("labels") or {}).items()},
         state_message=row.get("state_message"),
+        started=row["start_time_ms"] / 1000 if row.get("start_time_ms") else None,
     )
 
 

@@ -72,6 +72,11 @@ def compare(
     )
 
 
+def started(found: Mapping[str, Container]) -> dict[str, float]:
+    """Return when each container was last started, in Unix seconds of the Docker host."""
+    return {name: _time(one.started).timestamp() for name, one in found.items() if one.started}
+
+
 def older_than_head(found: Mapping[str, Container]) -> frozenset[str]:
     """Return the workers that were started before the head they have now: theirs is gone."""
     if "head" not in found:

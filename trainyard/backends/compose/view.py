@@ -35,7 +35,7 @@ def answer(engine: Engine, containers: Mapping[str, Container], token: str | Non
     if where is None:
         return frozenset(), "the head does not run"
     try:
-        return answering.alive(where, token), ""
+        return answering.alive(where, token, started=found.started(containers)), ""
     except UnreachableError:
         return frozenset(), "waiting for the dashboard"
     except OutsideError as error:
@@ -48,7 +48,7 @@ def is_silent(engine: Engine, containers: Mapping[str, Container], token: str | 
     if where is None:
         return True
     try:
-        answering.alive(where, token)
+        answering.alive(where, token, started={})
     except UnreachableError:
         return True
     except OutsideError:

@@ -22,11 +22,17 @@ def answering(files: ClusterFiles, record: ClusterRecord | None) -> tuple[frozen
     if record is None:
         return frozenset(), ""
     try:
-        return alive(address(record.ports), records.read_token(files)), ""
+        return alive(address(record.ports), records.read_token(files), started=_started(files)), ""
     except UnreachableError:
         return frozenset(), "waiting for the dashboard" if _has_dashboard(files) else NO_DASHBOARD
     except OutsideError as error:
         return frozenset(), error.what
+
+
+def _started(files: ClusterFiles) -> dict[str, float]:
+    """Return when the keeper of each node was started."""
+    found = {name: processes.started_at(one.process) for name, one in records.read_nodes(files).items()}
+    return {name: when for name, when in found.items() if when is not None}
 
 
 def _has_dashboard(files: ClusterFiles) -> bool:
