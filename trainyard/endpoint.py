@@ -7,12 +7,26 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class ExpectedNode:
-    """A Ray node that the cluster file asks for."""
+    """A Ray node that the cluster file asks for; memory in bytes. An `optional` one is added when it is needed."""
 
     name: str
     group: str
     cpus: int | None
     gpus: int = 0
+    memory: int | None = None
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class BackendCheck:
+    """A rung of the smoke test that only the backend can climb: whether Kubernetes has the GPUs, for example."""
+
+    name: str
+    node: str | None
+    ok: bool
+    detail: str
+    seconds: float = 0.0
+    hint: str | None = None
 
 
 @dataclass(frozen=True)
@@ -34,4 +48,5 @@ class Endpoint:
     image: str | None = None
     tunnel: str | None = None
     down: tuple[tuple[str, str], ...] = ()
+    checks: tuple[BackendCheck, ...] = ()
     flag: str = ""

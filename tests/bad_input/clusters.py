@@ -88,12 +88,12 @@ CLUSTERS = (
     cluster(
         "a backend that is not built yet",
         "name: lab\nbackend: microk8s\n",
-        'lab.yaml:2: backend: is not built yet (built: local, compose, existing), got "microk8s"',
+        'lab.yaml:2: backend: is not built yet (built: local, compose, kuberay, existing), got "microk8s"',
     ),
     lab(
         "a section of a backend that is not built yet",
-        "kuberay: {namespace: ray}\n",
-        "lab.yaml:3: kuberay: is the section of a backend that is not built yet (built: local, compose, existing)",
+        "microk8s: {channel: latest}\n",
+        "lab.yaml:3: microk8s: is the section of a backend that is not built yet (built: local, compose, kuberay, existing)",
     ),
     cluster(
         "a list for the backend",

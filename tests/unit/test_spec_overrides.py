@@ -68,10 +68,10 @@ def test_the_backend_flag_wins_over_the_file(lab: Path) -> None:
 
 def test_a_wrong_backend_flag_is_located(lab: Path) -> None:
     with pytest.raises(RequestError) as refused:
-        load_cluster(lab, backend="kuberay")
+        load_cluster(lab, backend="ec2")
 
     assert [str(problem) for problem in refused.value.problems] == [
-        '--backend: is not built yet (built: local, compose, existing), got "kuberay"'
+        '--backend: is not built yet (built: local, compose, kuberay, existing), got "ec2"'
     ]
 
 

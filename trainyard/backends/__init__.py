@@ -11,6 +11,7 @@ from trainyard.backends.contract import Backend
 _MODULES = {
     "local": "trainyard.backends.local",
     "compose": "trainyard.backends.compose",
+    "kuberay": "trainyard.backends.kuberay",
     "existing": "trainyard.backends.existing",
 }
 

@@ -10,8 +10,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 from trainyard.spec import cluster_rules as rules
 from trainyard.spec.fields import Duration, Filled, Listed, Name, Section, Size, VariableName, Variables
 from trainyard.spec.hosts import BuildSection, ComposeSection, Registry
+from trainyard.spec.kubernetes import KuberaySection, ObjectName, ServiceName
+from trainyard.spec.kubernetes_rules import check_groups
 
-Backend = Annotated[Literal["local", "compose", "existing"], BeforeValidator(rules.check_backend)]
+Backend = Annotated[Literal["local", "compose", "kuberay", "existing"], BeforeValidator(rules.check_backend)]
 Auth = Literal["token", "none"]
 GroupName = Annotated[Name, AfterValidator(rules.check_group_name)]
 NodeMemory = Annotated[Size, AfterValidator(rules.check_node_memory)]
@@ -93,13 +95,27 @@ class LocalSection(Section):
 class ExistingSection(Section):
     """A Ray cluster that somebody else runs."""
 
-    address: DashboardAddress = Field(description="The dashboard's address, such as http://127.0.0.1:8265.")
+    address: DashboardAddress | None = Field(
+        default=None, description="The dashboard's address, such as http://127.0.0.1:8265."
+    )
+    service: ServiceName | None = Field(
+        default=None, description="NAMESPACE/NAME of its service on Kubernetes; the port-forward is made for you."
+    )
+    port: int = Field(default=8265, ge=1, le=65535, description="The dashboard's port of that service.")
+    kubeconfig: Filled | None = Field(
+        default=None, description="The kubeconfig file for `service`; left out: $KUBECONFIG, else ~/.kube/config."
+    )
+    context: Filled | None = Field(default=None, description="A context of it; left out: its current one.")
     token_env: VariableName | None = Field(default=None, description="The environment variable that holds the token.")
     token_file: Filled | None = Field(default=None, description="The file that holds the token.")
+    token_secret: ObjectName | None = Field(
+        default=None, description="The Secret beside `service` whose key auth_token holds the token."
+    )
 
     @model_validator(mode="after")
     def _check(self) -> ExistingSection:
-        rules.check_one_token(self.token_env, self.token_file)
+        rules.check_one_address(self.address, self.service)
+        rules.check_one_token(self.token_env, self.token_file, self.token_secret, service=self.service)
         return self
 
 
@@ -108,8 +124,8 @@ class ClusterSpec(Section):
 
     name: Name = Field(description="The cluster's name, of lower-case letters, digits and '-', at most 40 characters.")
     backend: Backend = Field(
-        description="Who makes the nodes: local (processes of this machine), compose (containers of a Docker host) "
-        "or existing (a Ray cluster of somebody else)."
+        description="Who makes the nodes: local (processes of this machine), compose (containers of a Docker host), "
+        "kuberay (pods on Kubernetes) or existing (a Ray cluster of somebody else)."
     )
     image: Image | None = Field(default=None, description="A directory of images/, or a full image reference.")
     head: Head = Field(default=Head(), description="The head node.")
@@ -119,6 +135,7 @@ class ClusterSpec(Section):
     build: BuildSection = Field(default=BuildSection(), description="How images are built here.")
     local: LocalSection = Field(default=LocalSection(), description="What only the `local` backend knows.")
     compose: ComposeSection = Field(default=ComposeSection(), description="What only the `compose` backend knows.")
+    kuberay: KuberaySection = Field(default=KuberaySection(), description="What only the `kuberay` backend knows.")
     existing: ExistingSection | None = Field(
         default=None, validate_default=True, description="What only the `existing` backend knows."
     )
@@ -140,6 +157,14 @@ class ClusterSpec(Section):
         rules.check_node_variables(env)
         return env
 
+    @field_validator("kuberay")
+    @classmethod
+    def _check_kuberay(cls, kuberay: KuberaySection, info: ValidationInfo) -> KuberaySection:
+        workers = info.data.get("workers")
+        if workers is not None:
+            check_groups(kuberay.groups, ["head", *(group.name for group in workers)])
+        return kuberay
+
     @field_validator("existing")
     @classmethod
     def _check_existing(cls, existing: ExistingSection | None, info: ValidationInfo) -> ExistingSection | None:
@@ -151,7 +176,8 @@ class ClusterSpec(Section):
     def _check_auth(cls, auth: Auth, info: ValidationInfo) -> Auth:
         existing = info.data.get("existing")
         if existing is not None and info.data.get("backend") == "existing":
-            rules.check_auth(auth, existing.address, has_token=bool(existing.token_env or existing.token_file))
+            has_token = bool(existing.token_env or existing.token_file or existing.token_secret)
+            rules.check_auth(auth, existing.address, has_token=has_token)
         return auth
 
     def nodes(self) -> tuple[NodeSpec, ...]:

@@ -11,8 +11,8 @@ from trainyard.spec.complaints import NOTHING, Complaint, complain
 from trainyard.spec.fields import RAY_AUTH_VARIABLES, check_variables
 from trainyard.spec.units import SIZES, format_size
 
-BUILT_BACKENDS = ("local", "compose", "existing")
-PLANNED_BACKENDS = ("kuberay", "microk8s", "ec2")
+BUILT_BACKENDS = ("local", "compose", "kuberay", "existing")
+PLANNED_BACKENDS = ("microk8s", "ec2")
 SMALLEST_NODE = 128 * SIZES["MiB"]
 
 # The grammar of distribution/reference: only the host may have capitals.
@@ -168,17 +168,37 @@ def check_section(backend: str | None, *, is_given: bool) -> None:
         complain([Complaint((), "is missing: the backend 'existing' needs the address of a Ray cluster")])
 
 
-def check_one_token(token_env: str | None, token_file: str | None) -> None:
-    """Complain about two sources of one token."""
-    if token_env and token_file:
-        complain([Complaint((), "has both token_env and token_file: give one")])
+def check_one_address(address: str | None, service: str | None) -> None:
+    """Complain unless there is one way to a cluster of somebody else."""
+    if address and service:
+        complain([Complaint((), "has both address and service: give one")])
+    if not address and not service:
+        complain([Complaint((), "needs address (http://HOST:8265) or service (NAMESPACE/NAME on Kubernetes)")])
 
 
-def check_auth(auth: str, address: str, *, has_token: bool) -> None:
-    """Complain unless a token is named, or the cluster listens on this machine only and says `auth: none`."""
+def check_one_token(
+    token_env: str | None, token_file: str | None, token_secret: str | None, *, service: str | None
+) -> None:
+    """Complain about two sources of one token, and about a Secret without a service beside it."""
+    sources = {"token_env": token_env, "token_file": token_file, "token_secret": token_secret}
+    given = [name for name, value in sources.items() if value]
+    if len(given) > 1:
+        complain([Complaint((), f"has both {given[0]} and {given[1]}: give one")])
+    if token_secret and not service:
+        complain([Complaint(("token_secret",), "means something only with `service`", token_secret)])
+
+
+def check_auth(auth: str, address: str | None, *, has_token: bool) -> None:
+    """Complain unless a token is named, or only this machine can reach the cluster and the file says `auth: none`.
+
+    Without an address the way in is a port-forward, which ends on loopback.
+    """
     if auth == "token" and not has_token:
-        complain([Complaint(("existing",), "needs token_env or token_file (or, on loopback, `auth: none`)", root=True)])
-    if auth == "none" and not is_loopback(address):
+        message = "needs token_env or token_file (or, on loopback, `auth: none`)"
+        if address is None:
+            message = "needs token_secret, token_env or token_file (or `auth: none`, if it has none)"
+        complain([Complaint(("existing",), message, root=True)])
+    if auth == "none" and address is not None and not is_loopback(address):
         raise ValueError(f"must be 'token' unless the cluster is on loopback, and existing.address is {address}")
     if auth == "none" and has_token:
         raise ValueError("must be 'token' where existing names a token")

@@ -1,0 +1,1 @@
+"""A RayCluster on Kubernetes, made by the KubeRay operator."""
