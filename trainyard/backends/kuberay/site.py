@@ -1,0 +1,172 @@
+"""Where a cluster lives on Kubernetes: the way to the API server, the namespace, and what we wrote down about it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from trainyard.backends import private_files
+from trainyard.backends.contract import Tools
+from trainyard.backends.kuberay import names
+from trainyard.errors import PrerequisiteError, RequestError
+from trainyard.seams.kube import config
+from trainyard.seams.kube.api import Kube
+from trainyard.seams.kube.types import POD, RAY_CLUSTER, Object
+from trainyard.spec.cluster import ClusterSpec
+
+
+@dataclass(frozen=True)
+class Site:
+    """A namespace that can be asked, and the name of the cluster that lives there, or is to. `flag` is as in Tools."""
+
+    kube: Kube
+    namespace: str
+    name: str
+    flag: str = ""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is written down, so that the cluster is found although its file or the kubeconfig's context changed.
+
+    `kubeconfig` is written as $KUBECONFIG is; None inside a pod, where the service account is the way in.
+    """
+
+    name: str
+    context: str
+    kubeconfig: str | None
+    namespace: str
+    server: str
+
+
+def find(spec: ClusterSpec, tools: Tools) -> Site:
+    """Return where the cluster is, or is to be: what is written down counts. Raises PrerequisiteError."""
+    record = read_record(tools)
+    if record is None:
+        return asked(spec, tools)
+    return Site(_recorded(spec, tools, record), record.namespace, spec.name, tools.flag)
+
+
+def asked(spec: ClusterSpec, tools: Tools) -> Site:
+    """Return where the file wants the cluster to be, whatever is written down. Raises PrerequisiteError."""
+    section = spec.kuberay
+    kube = config.connect(
+        tools.environ, kubeconfig=section.kubeconfig, context=section.context, relative_to=tools.directory
+    )
+    return Site(kube, section.namespace, spec.name, tools.flag)
+
+
+def record_of(spec: ClusterSpec, tools: Tools, site: Site) -> Record:
+    """Return what is to be written down about a cluster at this site."""
+    kube = site.kube
+    return Record(spec.name, kube.context, _kubeconfig(spec, tools), site.namespace, kube.server)
+
+
+def read_record(tools: Tools) -> Record | None:
+    """Return what was written down, or None."""
+    found = private_files.read_json(tools.state / "cluster.json")
+    if not found or found.get("backend") != "kuberay":
+        return None
+    return Record(found["name"], found["context"], found["kubeconfig"], found["namespace"], found["server"])
+
+
+def write_record(tools: Tools, record: Record) -> None:
+    """Write down where the cluster is."""
+    tools.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    tools.state.chmod(0o700)
+    private_files.write(tools.state / "cluster.json", json.dumps({"backend": "kuberay", **asdict(record)}, indent=2))
+
+
+def refuse_other_site(spec: ClusterSpec, tools: Tools, site: Site) -> None:
+    """Raise RequestError if the cluster is in another namespace, or on another Kubernetes, than the file now asks for.
+
+    The same context of the same kubeconfig is the same Kubernetes: the address of an API server may change.
+    """
+    there, here = read_record(tools), record_of(spec, tools, site)
+    if there is None:
+        return
+    is_same_server = there.server == here.server or (there.context, there.kubeconfig) == (here.context, here.kubeconfig)
+    if is_same_server and there.namespace == here.namespace:
+        return
+    raise RequestError(
+        f"cluster {spec.name} is in {_place(there)}; now {_place(here)} is asked for",
+        where=str(tools.source) if tools.source else None,
+        hint=f"Remove it there first: invoke cluster.down{tools.flag}",
+    )
+
+
+def ray_cluster(site: Site) -> Object | None:
+    """Return the cluster's RayCluster, None if there is none. Raises RequestError if it is somebody else's."""
+    found = site.kube.get(RAY_CLUSTER, site.name, namespace=site.namespace)
+    if found is not None:
+        refuse_foreign(found, site)
+    return found
+
+
+def refuse_foreign(ray_cluster: Object, site: Site) -> None:
+    """Raise RequestError if a RayCluster of this name does not carry our label: it is not touched."""
+    if is_ours(ray_cluster, site.name):
+        return
+    raise RequestError(
+        f"a RayCluster called {site.name} is in namespace {site.namespace}, and Trainyard did not make it",
+        where=f"context {site.kube.context}",
+        hint="Give yours another name (`name:` in the cluster file); "
+        f"or use that one: `backend: existing` with `existing: {{service: {site.namespace}/{site.name}-head-svc}}`.",
+    )
+
+
+def is_ours(found: Object, name: str) -> bool:
+    """Say whether an object belongs to our cluster of this name."""
+    return (found["metadata"].get("labels") or {}).get(names.CLUSTER) == name
+
+
+def pods(site: Site) -> list[Object]:
+    """Return the pods that KubeRay made for the cluster, the head first, then the oldest."""
+    found = site.kube.list(POD, namespace=site.namespace, labels=names.of_ray_cluster(site.name))
+
+    def order(pod: Object) -> tuple[bool, str, str]:
+        metadata = pod["metadata"]
+        is_worker = metadata["labels"].get(names.RAY_NODE_TYPE) != "head"
+        return is_worker, metadata.get("creationTimestamp") or "", metadata["name"]
+
+    return sorted(found, key=order)
+
+
+def _recorded(spec: ClusterSpec, tools: Tools, record: Record) -> Kube:
+    environ = {**tools.environ, "KUBECONFIG": record.kubeconfig} if record.kubeconfig else tools.environ
+    try:
+        return config.connect(environ, kubeconfig=None, context=record.context or None, relative_to=None)
+    except PrerequisiteError:
+        # The kubeconfig was moved, or its context has another name by now: what is asked for may lead there as well.
+        other = asked(spec, tools).kube
+        if other.server != record.server:
+            raise
+        return other
+
+
+def _kubeconfig(spec: ClusterSpec, tools: Tools) -> str | None:
+    """Return the kubeconfig files in use, absolute; None if there are none."""
+    if spec.kuberay.kubeconfig:
+        return _absolute(spec.kuberay.kubeconfig, tools)
+    named = tools.environ.get("KUBECONFIG")
+    if named:
+        return os.pathsep.join(_absolute(one, tools) for one in named.split(os.pathsep) if one)
+    default = _home(tools.environ) / ".kube" / "config"
+    return str(default) if default.exists() else None
+
+
+def _absolute(path: str, tools: Tools) -> str:
+    home, _, rest = path.partition("/")
+    return str((_home(tools.environ) / rest if home == "~" else tools.directory / path).absolute())
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("HOME") or "~").expanduser()
+
+
+def _place(record: Record) -> str:
+    via = f"of context {record.context} " if record.context else ""
+    return f"namespace {record.namespace} {via}({record.server})"
