@@ -64,9 +64,13 @@ class Pushed:
 
 @dataclass(frozen=True)
 class PinnedImage:
-    """What to run. `digest` is None where no registry holds the image: `reference` is then an image id."""
+    """What to run. `digest` is None where no registry holds the image: `reference` is then an image id.
+
+    `remark` says why `reference` has no digest although a registry may hold it: it could not be asked from here.
+    """
 
     name: str
     reference: str
     digest: str | None
     login: Login | None = None
+    remark: str = ""

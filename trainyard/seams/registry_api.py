@@ -26,6 +26,8 @@ PAGE = 500
 NO_REGISTRY = (404, 405, 501)
 # The size of a blob that the registry has and says nothing more about.
 UNKNOWN = -1
+# Docker Hub's API is not at the name that references have (distribution/reference, Docker's RegistryInfo).
+API_HOSTS = {"docker.io": "registry-1.docker.io"}
 # An image's config is a few kilobytes of JSON; whatever claims to be one and is larger, is none.
 CONFIG_LIMIT = 8 * 1024 * 1024
 
@@ -50,7 +52,7 @@ class RegistryApi:
         self.address = address
         self._login = login
         self._http = httpx.Client(
-            base_url=f"{'http' if insecure else 'https'}://{address}/v2/",
+            base_url=f"{'http' if insecure else 'https'}://{API_HOSTS.get(address, address)}/v2/",
             auth=ChallengeAuth(login),
             # Also without TLS: blobs and tokens may be elsewhere.
             verify=trusting(None if insecure else ca_file),
