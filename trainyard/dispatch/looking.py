@@ -62,13 +62,15 @@ def logs(run: RunDirectory, connect: Connect, *, screen: Screen, everything: boo
     if state.ended:
         replay(run, screen)
         return _complete(run, state, connect, screen)
-    if everything:
-        replay(run, screen)
-    elif state.started:
-        screen.note("going on where this machine stopped looking; `--all` shows everything")
-    endpoint = connect(run)
-    with RayApi(endpoint.address, endpoint.token) as ray, Interrupts(held=True) as interrupts:
-        return follow(ray, run, screen=screen, interruption=interrupts, stop=False)
+    with Interrupts(held=True) as interrupts:
+        # From the first line on: who has seen what they wanted may leave before the cluster has answered.
+        if everything:
+            replay(run, screen)
+        elif state.started:
+            screen.note("going on where this machine stopped looking; `--all` shows everything")
+        endpoint = connect(run)
+        with RayApi(endpoint.address, endpoint.token) as ray:
+            return follow(ray, run, screen=screen, interruption=interrupts, stop=False)
 
 
 def logs_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> Outcome:
