@@ -1,0 +1,220 @@
+"""The Kubernetes API: objects by kind and name, what we may do, and what pods print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from trainyard.seams.kube.access import Access
+from trainyard.seams.kube.errors import InvalidError, KubeError, MissingError
+from trainyard.seams.kube.refusals import Doing
+from trainyard.seams.kube.transport import Transport
+from trainyard.seams.kube.types import POD, Kind, Object, Ran
+
+# Who the API server says changed what (meta/v1, managedFields).
+FIELD_MANAGER = "trainyard"
+PAGE = 500
+REVIEW = Kind("authorization.k8s.io/v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False)
+
+
+class Kube:
+    """One Kubernetes cluster as one user sees it; threads may share it.
+
+    Every call has a deadline. All raise GoneError when nobody answers, ForbiddenError, UnknownUserError, and KubeError
+    for whatever else the API refuses; an object that is not there is None, False or nothing where that is an answer.
+    """
+
+    def __init__(self, access: Access, environ: Mapping[str, str]) -> None:
+        self.access = access
+        self.context = access.context
+        self.server = access.server
+        self.namespace = access.namespace
+        self.user = access.user
+        self.transport = Transport(access, environ)
+
+    def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
+        """Return an object, or None if it is not there."""
+        doing = Doing("get", kind, name, namespace)
+        answer = self.transport.send("GET", kind.path(namespace, name), doing, accept=(404,))
+        return None if answer.status_code == 404 else _object(answer.json())
+
+    def list(self, kind: Kind, *, namespace: str | None = None, labels: str = "", fields: str = "") -> list[Object]:
+        """Return the objects of a namespace, or of all; none of a kind that the cluster does not know."""
+        doing = Doing("list", kind, namespace=namespace)
+        asked = {"limit": str(PAGE), "labelSelector": labels, "fieldSelector": fields}
+        found: list[Object] = []
+        params = {key: value for key, value in asked.items() if value}
+        while True:
+            answer = self.transport.send("GET", kind.path(namespace), doing, params=params, accept=(404, 410))
+            if answer.status_code == 404:
+                return []
+            if answer.status_code == 410:
+                # The rest of a long list is too old to be continued: all of it at once, then.
+                found, params = [], {key: value for key, value in params.items() if key not in ("limit", "continue")}
+                continue
+            page = _object(answer.json())
+            # The API leaves out of each what all have in common.
+            found += [{"apiVersion": kind.api, "kind": kind.name, **one} for one in page.get("items") or ()]
+            following = (page.get("metadata") or {}).get("continue")
+            if not following:
+                return found
+            params = {**params, "continue": following}
+
+    def create(self, kind: Kind, body: Object, *, namespace: str | None = None) -> Object:
+        """Make an object. Raises ConflictError if it is there, MissingError if its namespace is not."""
+        doing = Doing("create", kind, _name(body), namespace)
+        return _object(self.transport.send("POST", kind.path(namespace), doing, body=body).json())
+
+    def apply(
+        self,
+        kind: Kind,
+        body: Object,
+        *,
+        namespace: str | None = None,
+        dry_run: bool = False,
+        force: bool = True,
+    ) -> Object:
+        """Make an object say what `body` says, and return what it is then; what others say of it stays.
+
+        (Server-side apply.) With `dry_run` it is checked and completed by the API, and nothing is kept.
+        """
+        params = {"fieldManager": FIELD_MANAGER, "force": "true" if force else "false"}
+        if dry_run:
+            params["dryRun"] = "All"
+        answer = self.transport.send(
+            "PATCH",
+            kind.path(namespace, _name(body)),
+            Doing("patch", kind, _name(body), namespace),
+            params=params,
+            body={"apiVersion": kind.api, "kind": kind.name, **body},
+            content_type="application/apply-patch+yaml",
+        )
+        return _object(answer.json())
+
+    def patch(self, kind: Kind, name: str, merge: Object, *, namespace: str | None = None) -> Object:
+        """Change fields of an object; a field that is None is removed (JSON merge patch). Raises MissingError."""
+        answer = self.transport.send(
+            "PATCH",
+            kind.path(namespace, name),
+            Doing("patch", kind, name, namespace),
+            params={"fieldManager": FIELD_MANAGER},
+            body=merge,
+            content_type="application/merge-patch+json",
+        )
+        return _object(answer.json())
+
+    def delete(
+        self,
+        kind: Kind,
+        name: str,
+        *,
+        namespace: str | None = None,
+        seconds: int | None = None,
+        uid: str | None = None,
+    ) -> bool:
+        """Ask for the removal of an object; False if it is not there, or is another one than `uid`.
+
+        `seconds` is what a pod may take to end. It is gone only when `get` says so.
+        """
+        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        if seconds is not None:
+            options["gracePeriodSeconds"] = seconds
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        accepted = (404, 409) if uid else (404,)
+        doing = Doing("delete", kind, name, namespace)
+        answer = self.transport.send("DELETE", kind.path(namespace, name), doing, body=options, accept=accepted)
+        return answer.is_success
+
+    def may(
+        self, verb: str, kind: Kind, *, namespace: str | None = None, subresource: str = "", name: str = ""
+    ) -> bool:
+        """Say whether we may do that; no namespace: in all of them."""
+        asked = {
+            "verb": verb,
+            "group": kind.group,
+            "resource": kind.plural,
+            "subresource": subresource,
+            "name": name,
+            "namespace": (namespace or "") if kind.namespaced else "",
+        }
+        review = {
+            "apiVersion": REVIEW.api,
+            "kind": REVIEW.name,
+            "spec": {"resourceAttributes": {key: value for key, value in asked.items() if value}},
+        }
+        return self.create(REVIEW, review)["status"].get("allowed") is True
+
+    def version(self) -> str:
+        """Return the server's version, such as v1.34.2."""
+        return str(_object(self.transport.send("GET", "/version", Doing("ask for the version")).json())["gitVersion"])
+
+    def serves(self, kind: Kind) -> bool:
+        """Say whether the cluster knows this kind, in this version."""
+        answer = self.transport.send("GET", kind.root, Doing(f"ask about {kind.api}"), accept=(404,))
+        if answer.status_code == 404:
+            return False
+        return any(one["name"] == kind.plural for one in _object(answer.json()).get("resources") or ())
+
+    def logs(
+        self,
+        pod: str,
+        *,
+        namespace: str,
+        container: str,
+        previous: bool = False,
+        lines: int | None = None,
+        since: str | None = None,
+    ) -> str:
+        """Return what a container printed, or its last lines; "" if it did not start yet, or has no predecessor.
+
+        `since` is a time in RFC 3339, of which the API takes whole seconds.
+        """
+        params = {"container": container, "previous": "true" if previous else ""}
+        params |= {"tailLines": "" if lines is None else str(lines), "sinceTime": since or ""}
+        try:
+            answer = self.transport.send(
+                "GET",
+                POD.path(namespace, pod, part="log"),
+                Doing("get", POD, pod, namespace, part="log"),
+                params={key: value for key, value in params.items() if value},
+            )
+        except (InvalidError, MissingError):
+            return ""
+        return answer.text
+
+    def follow(
+        self, pod: str, *, namespace: str, container: str, since: str | None = None, lines: int | None = None
+    ) -> Iterator[tuple[str, str]]:
+        """Yield (time, line) of what a container prints, as it comes, until it ends.
+
+        `since` is the time of the last line that is known already: repeated after GoneError, nothing is lost or said
+        twice. Raises MissingError for a pod that is gone, InvalidError for a container that did not start yet.
+        """
+        params = {"container": container, "follow": "true", "timestamps": "true", "sinceTime": since or ""}
+        params["tailLines"] = "" if lines is None or since else str(lines)
+        asked = {key: value for key, value in params.items() if value}
+        doing = Doing("get", POD, pod, namespace, part="log")
+        with self.transport.stream(POD.path(namespace, pod, part="log"), doing, params=asked) as received:
+            for line in received:
+                moment, _, text = line.partition(" ")
+                # Times have nanoseconds, and the same form always, so that they sort as text.
+                if not since or moment > since:
+                    yield moment, text
+
+    def run_in(self, pod: str, command: Sequence[str], *, namespace: str, container: str, seconds: float) -> Ran:
+        """Run a command in a container to its end. Raises NotReadyError after `seconds`."""
+        from trainyard.seams.kube import running
+
+        return running.run_in(self.transport, pod, command, namespace=namespace, container=container, seconds=seconds)
+
+
+def _object(found: Any) -> Object:
+    if not isinstance(found, dict):
+        raise KubeError("the Kubernetes API did not answer with an object")
+    return found
+
+
+def _name(body: Object) -> str:
+    metadata = body.get("metadata") or {}
+    return str(metadata.get("name") or "")

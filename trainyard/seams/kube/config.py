@@ -1,0 +1,79 @@
+"""Find the Kubernetes cluster that is meant: a kubeconfig file, a context of it, or the cluster that we run in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from trainyard.errors import PrerequisiteError
+from trainyard.seams.kube import kubeconfig
+from trainyard.seams.kube.access import Access, Login
+from trainyard.seams.kube.api import Kube
+
+# Where Kubernetes puts what a pod needs to talk to it (kubernetes.io/docs/tasks/run-application/access-api-from-pod).
+MOUNTED = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+def connect(
+    environ: Mapping[str, str],
+    *,
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    relative_to: Path | None = None,
+) -> Kube:
+    """Return the cluster of a context; nothing is asked of it yet.
+
+    Without `kubeconfig` it is $KUBECONFIG, else ~/.kube/config, else, without `context`, the cluster that this process
+    is a pod of. Raises PrerequisiteError if there is none of them, or no such context.
+    """
+    return Kube(find(environ, kubeconfig=kubeconfig, context=context, relative_to=relative_to), environ)
+
+
+def find(
+    environ: Mapping[str, str], *, kubeconfig: str | None, context: str | None, relative_to: Path | None
+) -> Access:
+    """Return the way to that cluster."""
+    files = _files(environ, kubeconfig, relative_to)
+    there = tuple(file for file in files if file.is_file())
+    if there:
+        return _read(there, context)
+    inside = _inside(environ) if kubeconfig is None and context is None else None
+    if inside:
+        return inside
+    raise PrerequisiteError(
+        "there is no kubeconfig",
+        where=", ".join(map(str, files)),
+        hint="Set KUBECONFIG, or name the file in the cluster file (kubeconfig: ...).",
+    )
+
+
+def _read(files: tuple[Path, ...], context: str | None) -> Access:
+    return kubeconfig.access(kubeconfig.load(files), context)
+
+
+def _files(environ: Mapping[str, str], named: str | None, relative_to: Path | None) -> tuple[Path, ...]:
+    home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
+    if named:
+        path = home / named[2:] if named.startswith("~/") else Path(named)
+        return ((relative_to or Path.cwd()) / path,)
+    listed = [Path(one) for one in environ.get("KUBECONFIG", "").split(os.pathsep) if one]
+    return tuple(listed) or (home / ".kube" / "config",)
+
+
+def _inside(environ: Mapping[str, str]) -> Access | None:
+    """Return the cluster that this process is a pod of."""
+    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
+    token = MOUNTED / "token"
+    if not host or not port or not token.is_file():
+        return None
+    namespace = MOUNTED / "namespace"
+    return Access(
+        context="",
+        server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
+        namespace=namespace.read_text().strip() if namespace.is_file() else "default",
+        user="the pod's service account",
+        source=str(MOUNTED),
+        login=Login(token_file=token),
+        authority=(MOUNTED / "ca.crt").read_bytes(),
+    )

@@ -1,0 +1,72 @@
+"""Kinds of Kubernetes objects, and what the API says about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+# An object as the API has it; what is in it is the API's, not ours.
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of objects: `api` is its group and version ("v1", "ray.io/v1"), `plural` its word in paths."""
+
+    api: str
+    plural: str
+    name: str
+    namespaced: bool = True
+
+    @property
+    def group(self) -> str:
+        """Return the API group: "" for pods and what else is as old."""
+        return self.api.rpartition("/")[0]
+
+    @property
+    def root(self) -> str:
+        """Return the path of its API group and version."""
+        return f"/apis/{self.api}" if self.group else f"/api/{self.api}"
+
+    def path(self, namespace: str | None, name: str = "", *, part: str = "") -> str:
+        """Return the path of an object, of a part of it (`log`, `exec`), or of all; no namespace: of all namespaces."""
+        within = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
+        return "".join([self.root, within, f"/{self.plural}", f"/{name}" * bool(name), f"/{part}" * bool(part)])
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a command in a container ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+POD = Kind("v1", "pods", "Pod")
+SECRET = Kind("v1", "secrets", "Secret")
+CONFIG_MAP = Kind("v1", "configmaps", "ConfigMap")
+SERVICE = Kind("v1", "services", "Service")
+SERVICE_ACCOUNT = Kind("v1", "serviceaccounts", "ServiceAccount")
+CLAIM = Kind("v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+VOLUME = Kind("v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+EVENT = Kind("v1", "events", "Event")
+QUOTA = Kind("v1", "resourcequotas", "ResourceQuota")
+LIMIT_RANGE = Kind("v1", "limitranges", "LimitRange")
+NAMESPACE = Kind("v1", "namespaces", "Namespace", namespaced=False)
+NODE = Kind("v1", "nodes", "Node", namespaced=False)
+DEPLOYMENT = Kind("apps/v1", "deployments", "Deployment")
+DAEMON_SET = Kind("apps/v1", "daemonsets", "DaemonSet")
+REPLICA_SET = Kind("apps/v1", "replicasets", "ReplicaSet")
+JOB = Kind("batch/v1", "jobs", "Job")
+STORAGE_CLASS = Kind("storage.k8s.io/v1", "storageclasses", "StorageClass", namespaced=False)
+RUNTIME_CLASS = Kind("node.k8s.io/v1", "runtimeclasses", "RuntimeClass", namespaced=False)
+PRIORITY_CLASS = Kind("scheduling.k8s.io/v1", "priorityclasses", "PriorityClass", namespaced=False)
+ROLE = Kind("rbac.authorization.k8s.io/v1", "roles", "Role")
+ROLE_BINDING = Kind("rbac.authorization.k8s.io/v1", "rolebindings", "RoleBinding")
+CLUSTER_ROLE = Kind("rbac.authorization.k8s.io/v1", "clusterroles", "ClusterRole", namespaced=False)
+CLUSTER_ROLE_BINDING = Kind("rbac.authorization.k8s.io/v1", "clusterrolebindings", "ClusterRoleBinding", False)
+CRD = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
+RAY_CLUSTER = Kind("ray.io/v1", "rayclusters", "RayCluster")
+RAY_JOB = Kind("ray.io/v1", "rayjobs", "RayJob")
+RAY_SERVICE = Kind("ray.io/v1", "rayservices", "RayService")
