@@ -108,7 +108,7 @@ CLUSTER_ACCESS = (
     cluster(
         "existing without an address",
         "name: lab\nbackend: existing\nexisting: {token_env: RAY_TOKEN}\n",
-        "lab.yaml:3: existing.address: is missing: the dashboard's address, such as http://127.0.0.1:8265",
+        "lab.yaml:3: existing: needs address (http://HOST:8265) or service (NAMESPACE/NAME on Kubernetes)",
     ),
     cluster(
         "existing without a token",

@@ -9,14 +9,14 @@ CLUSTERS = (
         "lab.yaml:1: name: is missing: the cluster's name, of lower-case letters, digits and '-', at most "
         "40 characters",
         "lab.yaml:1: backend: is missing: who makes the nodes: local (processes of this machine), compose "
-        "(containers of a Docker host) or existing (a Ray cluster of somebody else)",
+        "(containers of a Docker host), kuberay (pods on Kubernetes) or existing (a Ray cluster of somebody else)",
     ),
     cluster(
         "several problems at once",
         "name: Lab\nbackend: loca\nworkrs: []\nhead: {cpus: -1, memory: 4}\n",
         "lab.yaml:1: name: must be lower-case letters, digits and '-', start with a letter, at most 40 "
         'characters, got "Lab"',
-        "lab.yaml:2: backend: must be one of: local, compose, existing, got \"loca\"; did you mean 'local'?",
+        "lab.yaml:2: backend: must be one of: local, compose, kuberay, existing, got \"loca\"; did you mean 'local'?",
         "lab.yaml:3: workrs: is not a known key; did you mean 'workers'?",
         "lab.yaml:4: head.cpus: must be at least 0, got -1",
         "lab.yaml:4: head.memory: must be a size such as 4GiB or 500MB (units: KiB, MiB, GiB, TiB, KB, MB, "
@@ -83,7 +83,7 @@ CLUSTERS = (
     cluster(
         "a backend that is almost right",
         "name: lab\nbackend: locl\n",
-        "lab.yaml:2: backend: must be one of: local, compose, existing, got \"locl\"; did you mean 'local'?",
+        "lab.yaml:2: backend: must be one of: local, compose, kuberay, existing, got \"locl\"; did you mean 'local'?",
     ),
     cluster(
         "a backend that is not built yet",
@@ -93,12 +93,13 @@ CLUSTERS = (
     lab(
         "a section of a backend that is not built yet",
         "microk8s: {channel: latest}\n",
-        "lab.yaml:3: microk8s: is the section of a backend that is not built yet (built: local, compose, kuberay, existing)",
+        "lab.yaml:3: microk8s: is the section of a backend that is not built yet (built: local, compose, kuberay, "
+        "existing)",
     ),
     cluster(
         "a list for the backend",
         "name: lab\nbackend: [local]\n",
-        'lab.yaml:2: backend: must be one of: local, compose, existing, got ["local"]',
+        'lab.yaml:2: backend: must be one of: local, compose, kuberay, existing, got ["local"]',
     ),
     lab(
         "an unknown key",
@@ -109,7 +110,7 @@ CLUSTERS = (
         "an unknown key that is close to nothing",
         "zzz: 1\n",
         "lab.yaml:3: zzz: is not a known key; known: name, backend, image, head, workers, env, registry, "
-        "build, local, compose, existing, auth",
+        "build, local, compose, kuberay, existing, auth",
     ),
     lab(
         "an unknown key in a worker group",

@@ -105,7 +105,8 @@ def test_the_plan_tells_the_runner_everything(tmp_path: Path) -> None:
     }
     assert [task["name"] for task in document["tasks"]] == ["seed=0", "seed=1"]
     assert document["gate"]["skip"] is True
-    assert document["gate"]["nodes"] == [{"name": "head", "group": "head", "cpus": 1, "gpus": 0}]
+    head = {"name": "head", "group": "head", "cpus": 1, "gpus": 0, "memory": None, "optional": False}
+    assert document["gate"]["nodes"] == [head]
 
 
 def test_a_smoke_test_is_a_plan_without_tasks() -> None:

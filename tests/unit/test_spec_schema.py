@@ -34,7 +34,7 @@ def test_the_schemas_are_schemas(schema: dict[str, Any]) -> None:
 @pytest.mark.parametrize("schema", [cluster_schema(), image_schema(), job_schema()], ids=["cluster", "image", "job"])
 def test_every_field_is_described(schema: dict[str, Any]) -> None:
     sections = [schema, *schema["$defs"].values()]
-    fields = [field for section in sections for field in section["properties"].items()]
+    fields = [field for section in sections for field in section.get("properties", {}).items()]
 
     assert [name for name, field in fields if not field.get("description")] == []
 

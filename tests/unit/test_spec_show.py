@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from trainyard import versions
 from trainyard.spec import as_json, as_yaml, load_cluster, load_job
 
 CLUSTER = """\
@@ -18,6 +19,12 @@ workers:
 env: {A: "no", B: "1", C: "two\\nlines \\u00e9 \\U0001F600 \\e", D: "", E: "- x: #y", F: "yes please"}
 registry: {address: "192.0.2.10:32000", username: ops, password_env: REGISTRY_PASSWORD}
 existing: {address: "http://127.0.0.1:8265", token_env: RAY_TOKEN}
+kuberay:
+  groups: {head: {node_selector: {pool: "1"}}, gpu: {tolerations: [{key: gpu}], spread: none}}
+  operator: {values: {image: null, args: [[], {}, {a: [1, "x"]}], "on": 0.5}}
+  volumes: [{target: /datasets, claim: datasets, read_only: true}]
+  storage: {size: 20GiB}
+  wait_for_machines: 10m
 """
 
 JOB = """\
@@ -80,6 +87,29 @@ def test_defaults_are_marked(tmp_path: Path) -> None:
         "  mounts: []  # default\n"
         "  outputs: /outputs  # default\n"
         "  simulated_gpus: false  # default\n"
+        "kuberay:\n"
+        "  node_selector: {}  # default\n"
+        "  tolerations: []  # default\n"
+        "  namespace: trainyard  # default\n"
+        "  operator:\n"
+        "    install: true  # default\n"
+        "    chart: kuberay-operator  # default\n"
+        '    repository: "https://ray-project.github.io/kuberay-helm/"  # default\n'
+        f'    version: "{versions.KUBERAY}"  # default\n'
+        "    namespace: kuberay-system  # default\n"
+        "    release: kuberay-operator  # default\n"
+        "    values: {}  # default\n"
+        "  groups: {}  # default\n"
+        "  gpu_resource: nvidia.com/gpu  # default\n"
+        "  simulated_gpus: false  # default\n"
+        "  requests: {}  # default\n"
+        "  volumes: []  # default\n"
+        "  outputs: /outputs  # default\n"
+        "  security:\n"
+        "    restricted: false  # default\n"
+        "  pull_secrets: []  # default\n"
+        "  labels: {}  # default\n"
+        "  annotations: {}  # default\n"
         "auth: token  # default\n"
     )
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from trainyard.spec import cluster_rules as rules
+from trainyard.spec import kubernetes_cluster_rules as kubernetes
+from trainyard.spec.complaints import Complaint, complain
 from trainyard.spec.fields import Duration, Filled, Listed, Name, Section, Size, VariableName, Variables
 from trainyard.spec.hosts import BuildSection, ComposeSection, Registry
 from trainyard.spec.kubernetes import KuberaySection, ObjectName, ServiceName
 from trainyard.spec.kubernetes_rules import check_groups
+from trainyard.spec.yaml_source import KeyPath
 
 Backend = Annotated[Literal["local", "compose", "kuberay", "existing"], BeforeValidator(rules.check_backend)]
 Auth = Literal["token", "none"]
@@ -82,6 +86,16 @@ class WorkerGroup(Section):
         """How many nodes `cluster.up` waits for: the fixed count, or the minimum."""
         return self.min or 0 if self.count is None else self.count
 
+    @property
+    def most(self) -> int:
+        """How many nodes there can be: the fixed count, or the maximum."""
+        return self.wanted if self.max is None else self.max
+
+    @property
+    def grows(self) -> bool:
+        """Whether Ray adds and removes nodes of this group by itself."""
+        return self.count is None
+
 
 class LocalSection(Section):
     """Head and workers as Ray processes of this machine."""
@@ -135,7 +149,9 @@ class ClusterSpec(Section):
     build: BuildSection = Field(default=BuildSection(), description="How images are built here.")
     local: LocalSection = Field(default=LocalSection(), description="What only the `local` backend knows.")
     compose: ComposeSection = Field(default=ComposeSection(), description="What only the `compose` backend knows.")
-    kuberay: KuberaySection = Field(default=KuberaySection(), description="What only the `kuberay` backend knows.")
+    kuberay: KuberaySection = Field(
+        default=KuberaySection(), validate_default=True, description="What only the `kuberay` backend knows."
+    )
     existing: ExistingSection | None = Field(
         default=None, validate_default=True, description="What only the `existing` backend knows."
     )
@@ -163,6 +179,8 @@ class ClusterSpec(Section):
         workers = info.data.get("workers")
         if workers is not None:
             check_groups(kuberay.groups, ["head", *(group.name for group in workers)])
+        if info.data.get("backend") == "kuberay":
+            complain(_kuberay_complaints(kuberay, info.data))
         return kuberay
 
     @field_validator("existing")
@@ -175,6 +193,8 @@ class ClusterSpec(Section):
     @classmethod
     def _check_auth(cls, auth: Auth, info: ValidationInfo) -> Auth:
         existing = info.data.get("existing")
+        if info.data.get("backend") == "kuberay":
+            kubernetes.check_auth(auth)
         if existing is not None and info.data.get("backend") == "existing":
             has_token = bool(existing.token_env or existing.token_file or existing.token_secret)
             rules.check_auth(auth, existing.address, has_token=has_token)
@@ -189,3 +209,19 @@ class ClusterSpec(Section):
             for index in range(group.wanted)
         ]
         return (head, *workers)
+
+
+def _kuberay_complaints(kuberay: KuberaySection, given: Mapping[str, Any]) -> Iterator[Complaint]:
+    """Yield what is wrong with a file whose nodes Kubernetes is to run; what was wrong before is not in `given`."""
+    head: Head | None = given.get("head")
+    workers: tuple[WorkerGroup, ...] = given.get("workers") or ()
+    declared: dict[KeyPath, Head | WorkerGroup | None] = {("head",): head}
+    declared |= {("workers", index): group for index, group in enumerate(workers)}
+    memories = {path: node.memory for path, node in declared.items() if node is not None and node.memory is not None}
+    spreads: dict[KeyPath, str | None] = {("spread",): kuberay.spread}
+    spreads |= {("groups", name, "spread"): placement.spread for name, placement in kuberay.groups.items()}
+    access = kuberay.storage.access if kuberay.storage else None
+    yield from kubernetes.name_complaints(given.get("name"), [group.name for group in workers])
+    yield from kubernetes.variable_complaints(given.get("env") or {})
+    yield from kubernetes.memory_complaints(memories, kuberay.shm_size)
+    yield from kubernetes.storage_complaints(access, spreads, nodes=1 + sum(group.most for group in workers))

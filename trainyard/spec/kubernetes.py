@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, JsonValue, model_validator
+from pydantic import AfterValidator, Field, JsonValue, field_validator, model_validator
 
 from trainyard import versions
 from trainyard.spec import kubernetes_rules as rules
@@ -108,6 +108,11 @@ class PodSecurity(Section):
     run_as_group: int | None = Field(default=None, ge=0, description="The group id; left out: the image's.")
     fs_group: int | None = Field(default=None, ge=0, description="The group that volumes belong to.")
 
+    @model_validator(mode="after")
+    def _check(self) -> PodSecurity:
+        rules.check_restricted(self.run_as_user, restricted=self.restricted)
+        return self
+
 
 class Requests(Section):
     """What a node asks the scheduler for, where that should be less than what it may use."""
@@ -167,10 +172,22 @@ class KuberaySection(PodPlacement):
     )
     labels: dict[LabelKey, LabelValue] = Field(default={}, description="Labels of all pods, such as a cost centre.")
     annotations: dict[LabelKey, str] = Field(default={}, description="Annotations of all pods.")
-    wait_for_machines: Duration = Field(
-        default=0.0,
+    wait_for_machines: Duration | None = Field(
+        default=None,
         description="How long pods may find no room, where Kubernetes adds machines by itself, such as 10m.",
     )
+
+    @field_validator("labels", "annotations")
+    @classmethod
+    def _check_metadata(cls, entries: dict[str, str]) -> dict[str, str]:
+        rules.check_own_metadata(entries)
+        return entries
+
+    @model_validator(mode="after")
+    def _check(self) -> KuberaySection:
+        rules.check_targets([volume.target for volume in self.volumes], self.outputs)
+        rules.check_host_paths([volume.host_path for volume in self.volumes], restricted=self.security.restricted)
+        return self
 
     def placement(self, group: str) -> PodPlacement:
         """Return where the pods of a group may run: what is said for it, on top of what is said for all."""

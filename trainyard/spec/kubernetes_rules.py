@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from trainyard.spec.complaints import Complaint, complain
 
@@ -11,6 +11,10 @@ from trainyard.spec.complaints import Complaint, complain
 _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(?:\.{_LABEL})*"
 _NAME_PART = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+
+_THEIR_PREFIXES = ("ray.io", "io.trainyard")
+_THEIR_LABELS = ("app.kubernetes.io/name", "app.kubernetes.io/created-by", "app.kubernetes.io/managed-by")
+_TAKEN_PATHS = {"/dev/shm": "is the nodes' shared memory", "/tmp/ray": "is where Ray keeps its sessions"}  # noqa: S108
 
 
 def check_object_name(name: str) -> str:
@@ -81,4 +85,42 @@ def check_groups(given: Collection[str], known: Collection[str]) -> None:
         Complaint(("groups", name), f"is no group of this file (there are: {', '.join(known)})")
         for name in given
         if name not in known
+    )
+
+
+def check_own_metadata(entries: Mapping[str, str]) -> None:
+    """Complain about labels or annotations that KubeRay or Trainyard finds its pods by."""
+    complain(
+        Complaint((key,), "is set by KubeRay or Trainyard")
+        for key in entries
+        if key in _THEIR_LABELS or key.partition("/")[0] in _THEIR_PREFIXES
+    )
+
+
+def check_targets(targets: Sequence[str], outputs: str) -> None:
+    """Complain about two things mounted at one place; `targets` are the volumes'."""
+    taken = {**_TAKEN_PATHS, outputs.rstrip("/"): "is where the storage for outputs is (see outputs)"}
+    if outputs.rstrip("/") in ("", *_TAKEN_PATHS):
+        complain([Complaint(("outputs",), _TAKEN_PATHS.get(outputs.rstrip("/"), "must not be the root"), outputs)])
+    found = []
+    for index, target in enumerate(targets):
+        reason = taken.get(target.rstrip("/")) if target.rstrip("/") else "must not be the root"
+        taken.setdefault(target.rstrip("/"), f"is also the target of volumes.{index}")
+        if reason:
+            found.append(Complaint(("volumes", index, "target"), reason, target))
+    complain(found)
+
+
+def check_restricted(run_as_user: int | None, *, restricted: bool) -> None:
+    """Complain about root where the Pod Security Standard `restricted` is asked for."""
+    if restricted and run_as_user == 0:
+        complain([Complaint(("run_as_user",), "must not be 0 (root) with `restricted: true`", run_as_user)])
+
+
+def check_host_paths(host_paths: Sequence[str | None], *, restricted: bool) -> None:
+    """Complain about directories of the host, which the Pod Security Standard `restricted` forbids."""
+    complain(
+        Complaint(("volumes", index, "host_path"), "is not allowed with `security.restricted: true`", path)
+        for index, path in enumerate(host_paths)
+        if path is not None and restricted
     )

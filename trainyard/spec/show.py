@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,6 +18,8 @@ from trainyard.spec.yaml_source import KeyPath
 
 MARK = "  # default"
 ENVIRONMENTS = ("env", "env_vars")
+# What is not ours to lay out: `null` and empty mappings mean something there.
+VERBATIM = ("kuberay", "operator", "values")
 
 # Text that needs no quotes in YAML 1.2; the second pattern is what YAML 1.1 readers would take for a boolean.
 _PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./=+@%-]*")
@@ -75,6 +78,9 @@ def _mapping(values: Mapping[str, Any], path: KeyPath, defaults: frozenset[KeyPa
         inner = (*path, key)
         if value is None:
             continue
+        if inner == VERBATIM and value:
+            yield f"{key}: {json.dumps(value, ensure_ascii=False)}"
+            continue
         if isinstance(value, dict) and any(entry is not None for entry in value.values()):
             yield f"{_scalar(key)}:"
             yield from (f"  {line}" for line in _mapping(value, inner, defaults))
@@ -83,7 +89,9 @@ def _mapping(values: Mapping[str, Any], path: KeyPath, defaults: frozenset[KeyPa
             for index, entry in enumerate(value):
                 yield from _entry(list(_mapping(entry, (*inner, index), defaults)))
         else:
-            yield f"{_scalar(key)}: {_flow(value)}{MARK if inner in defaults else ''}"
+            # A mapping that comes here with keys is a section in which everything was left out.
+            is_default = inner in defaults or (isinstance(value, dict) and bool(value))
+            yield f"{_scalar(key)}: {_flow(value)}{MARK if is_default else ''}"
 
 
 def _entry(lines: list[str]) -> Iterator[str]:
