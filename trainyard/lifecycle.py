@@ -15,7 +15,7 @@ from trainyard.backends.contract import Backend, ClusterStatus, LogLine, Tools
 from trainyard.endpoint import Endpoint
 from trainyard.errors import RequestError, TrainyardError
 from trainyard.spec import ClusterSpec, LoadedCluster, load_cluster
-from trainyard.steps import PlannedStep, Progress, StepResult
+from trainyard.steps import PlannedStep, Progress, Step, StepResult
 from trainyard.typed import Typed
 
 
@@ -84,15 +84,18 @@ def plan_up(cluster: Cluster, *, recreate: bool = False) -> list[PlannedStep]:
     return steps.plan(cluster.backend.up_steps(cluster.spec, replace(cluster.tools, recreate=recreate)))
 
 
-def down(cluster: Cluster, progress: Progress) -> list[StepResult]:
-    """Remove the cluster, as it was made and not as its file is now; prove that nothing is left."""
+def down(cluster: Cluster, progress: Progress, *, purge: bool = False) -> list[StepResult]:
+    """Remove the cluster, as it was made and not as its file is now; prove that nothing is left.
+
+    With `purge`, also what was made for clusters in general, unless others need it: then nothing at all is removed.
+    """
     with _alone(cluster, progress):
-        return steps.run(_maker(cluster).down_steps(cluster.spec, cluster.tools), progress)
+        return steps.run(_down_steps(cluster, purge=purge), progress)
 
 
-def plan_down(cluster: Cluster) -> list[PlannedStep]:
+def plan_down(cluster: Cluster, *, purge: bool = False) -> list[PlannedStep]:
     """Say what `down` would remove; change nothing."""
-    return steps.plan(_maker(cluster).down_steps(cluster.spec, cluster.tools))
+    return steps.plan(_down_steps(cluster, purge=purge))
 
 
 def status(cluster: Cluster) -> ClusterStatus:
@@ -174,6 +177,12 @@ def _alone(cluster: Cluster, progress: Progress) -> Iterator[None]:
         if waited:
             progress.finished(StepResult(title, True, time.monotonic() - began))
         yield
+
+
+def _down_steps(cluster: Cluster, *, purge: bool) -> list[Step]:
+    maker = _maker(cluster)
+    besides = maker.purge_steps(cluster.spec, cluster.tools) if purge else []
+    return [*maker.down_steps(cluster.spec, cluster.tools), *besides]
 
 
 def _maker(cluster: Cluster) -> Backend:

@@ -87,6 +87,12 @@ class Backend(Protocol):
     def down_steps(self, spec: ClusterSpec, tools: Tools) -> list[Step]:
         """Return the steps that remove the cluster and prove that nothing is left."""
 
+    def purge_steps(self, spec: ClusterSpec, tools: Tools) -> list[Step]:
+        """Return the steps that remove, after those of `down_steps`, what was made for clusters in general.
+
+        Raises RequestError where there is no such thing, or where others need it.
+        """
+
     def status(self, spec: ClusterSpec, tools: Tools) -> ClusterStatus:
         """Ask how the cluster is."""
 

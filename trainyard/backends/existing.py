@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainyard.backends import ray_logs
+from trainyard.backends import purging, ray_logs
 from trainyard.backends.answering import ANSWER_SECONDS
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools
 from trainyard.endpoint import Endpoint
@@ -42,6 +42,11 @@ def down_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     """Return one step that says that nothing is removed."""
     title = "Nothing to remove: somebody else runs this cluster"
     return [Step(title, done=lambda: YES, do=_nothing)]
+
+
+def purge_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
+    """Raise RequestError: nothing was made."""
+    raise purging.refusal("existing", "somebody else runs this cluster.")
 
 
 def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:

@@ -16,6 +16,7 @@ FILE = "Cluster file, or a bare name of clusters/ (default: $TRAINYARD_CLUSTER, 
 SET = "Set one value of the file: PATH=VALUE, such as workers.0.count=2; may be repeated."
 BACKEND = "Use another backend than the file names."
 JSON = "Print one JSON document."
+PURGE = "Also the KubeRay operator, its CRDs and the namespace, if Trainyard made them and nobody else needs them."
 HELP = {"file": FILE, "set": SET, "backend": BACKEND, "json": JSON}
 
 
@@ -58,9 +59,14 @@ def plan(
     output.planned(cluster, lifecycle.plan_up(cluster, recreate=recreate), json=json, up=" --recreate" * recreate)
 
 
-@task(iterable=["set_"], help=HELP)
+@task(iterable=["set_"], help={**HELP, "purge": PURGE})
 def down(
-    context: Context, file: str | None = None, set_: list[str] | None = None, backend: str = "", json: bool = False
+    context: Context,
+    file: str | None = None,
+    set_: list[str] | None = None,
+    backend: str = "",
+    json: bool = False,
+    purge: bool = False,
 ) -> None:
     """Remove the cluster, and prove that nothing is left."""
     from trainyard import lifecycle, progress
@@ -68,10 +74,10 @@ def down(
 
     cluster = _find(file, set_, backend)
     if context.config.run.dry:
-        output.planned(cluster, lifecycle.plan_down(cluster), json=json)
+        output.planned(cluster, lifecycle.plan_down(cluster, purge=purge), json=json)
         return
     output.begun(cluster)
-    output.removed(cluster, lifecycle.down(cluster, progress.for_stream()), json=json)
+    output.removed(cluster, lifecycle.down(cluster, progress.for_stream(), purge=purge), json=json)
 
 
 @task(iterable=["set_"], help=HELP)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from trainyard import versions
-from trainyard.backends import private_files
+from trainyard.backends import private_files, purging
 from trainyard.backends.answering import cluster_state, node_state
 from trainyard.backends.compose import found, host, labels, names, view
 from trainyard.backends.compose import logs as log_lines
@@ -17,8 +17,14 @@ from trainyard.errors import NotReadyError
 from trainyard.seams.docker_containers import Container
 from trainyard.seams.docker_engine import Engine
 from trainyard.spec.cluster import ClusterSpec, NodeSpec
+from trainyard.steps import Step
 
-__all__ = ["connect", "down_steps", "logs", "status", "up_steps"]
+__all__ = ["connect", "down_steps", "logs", "purge_steps", "status", "up_steps"]
+
+
+def purge_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
+    """Raise RequestError: clusters share nothing that we made."""
+    raise purging.refusal("compose", "`cluster.down` removes everything that was made on the Docker host.")
 
 
 def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainyard import versions
+from trainyard.backends import purging
 from trainyard.backends.answering import cluster_state, node_state
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools
 from trainyard.backends.local import log_files, nodes, records, view
@@ -17,7 +18,7 @@ from trainyard.errors import NotReadyError
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
 
-__all__ = ["connect", "down_steps", "logs", "status", "up_steps"]
+__all__ = ["connect", "down_steps", "logs", "purge_steps", "status", "up_steps"]
 
 
 def down_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
@@ -36,6 +37,11 @@ def down_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
             do=lambda: records.forget_cluster(files),
         ),
     ]
+
+
+def purge_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
+    """Raise RequestError: clusters share nothing that we made."""
+    raise purging.refusal("local", "`cluster.down` removes everything that was made on this machine.")
 
 
 def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:

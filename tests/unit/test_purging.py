@@ -1,0 +1,40 @@
+"""`cluster.down --purge` where there is nothing to purge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trainyard import lifecycle
+from trainyard.backends import compose, existing, local
+from trainyard.backends.contract import Backend, Tools
+from trainyard.errors import RequestError
+from trainyard.spec.cluster import ClusterSpec
+
+
+@pytest.mark.parametrize(
+    ("backend", "what"),
+    [
+        (local, "'local' has nothing to purge: `cluster.down` removes everything that was made on this machine."),
+        (
+            compose,
+            "'compose' has nothing to purge: `cluster.down` removes everything that was made on the Docker host.",
+        ),
+        (existing, "'existing' has nothing to purge: somebody else runs this cluster."),
+    ],
+)
+def test_a_backend_that_leaves_nothing_behind_says_so(tmp_path: Path, backend: Backend, what: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        backend.purge_steps(ClusterSpec(name="lab", backend="local"), Tools(tmp_path, {}))
+    assert caught.value.lines() == [f"backend {what}", "  -> Leave out --purge."]
+
+
+def test_a_purge_that_is_refused_removes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "clusters").mkdir()
+    (tmp_path / "clusters" / "lab.yaml").write_text("name: lab\nbackend: local\n")
+    cluster = lifecycle.find("lab", {"XDG_STATE_HOME": str(tmp_path)}, directory=tmp_path)
+    cluster.tools.state.mkdir(parents=True)
+    with pytest.raises(RequestError):
+        lifecycle.plan_down(cluster, purge=True)
+    assert cluster.tools.state.exists()
