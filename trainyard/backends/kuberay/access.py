@@ -1,0 +1,120 @@
+"""What the user must be allowed to do on Kubernetes; all that is missing is said at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from trainyard.backends.kuberay.there import There, side_by_side
+from trainyard.backends.words import counted
+from trainyard.errors import PrerequisiteError
+from trainyard.seams.kube.api import Kube
+from trainyard.seams.kube.types import (
+    CLAIM,
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    CRD,
+    DEPLOYMENT,
+    NAMESPACE,
+    POD,
+    RAY_CLUSTER,
+    SECRET,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    Kind,
+)
+from trainyard.spec.cluster import ClusterSpec
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something that must be allowed; no namespace: everywhere. `part` is one of an object, such as `log`."""
+
+    verb: str
+    kind: Kind
+    namespace: str | None = None
+    part: str = ""
+
+    def __str__(self) -> str:
+        what = self.kind.plural + f".{self.kind.group}" * bool(self.kind.group) + f"/{self.part}" * bool(self.part)
+        where = f"in namespace {self.namespace}" if self.namespace else "in the whole of Kubernetes"
+        return f"{self.verb} {what} {where}"
+
+
+@dataclass(frozen=True)
+class Task:
+    """What `cluster.up` is going to do that not everybody may."""
+
+    namespace: bool = False
+    definitions: bool = False
+    operator: bool = False
+    trial: bool = False
+    remove: bool = False
+
+
+def needs(spec: ClusterSpec, task: Task) -> tuple[Need, ...]:
+    """Return what must be allowed for a cluster as the file wants it, and for the task at hand."""
+    return tuple(dict.fromkeys(_needs(spec, task)))
+
+
+def refuse_missing(kube: Kube, wanted: Sequence[Need], *, command: str) -> None:
+    """Raise PrerequisiteError with all that the user may not do (SelfSubjectAccessReview)."""
+    missing = missing_of(kube, wanted)
+    if not missing:
+        return
+    listed = "".join(f"\n  - {need}" for need in missing)
+    raise PrerequisiteError(
+        f"{kube.user or 'this user'} may not do {counted(len(missing), 'thing')} that {command} needs:{listed}",
+        where=f"context {kube.context} ({kube.server})" if kube.context else kube.server,
+        hint="Ask whoever runs that Kubernetes for these rights, or name another context: kuberay.context.",
+    )
+
+
+def missing_of(kube: Kube, wanted: Sequence[Need]) -> list[Need]:
+    """Return what the user may not do."""
+
+    def may(need: Need) -> bool:
+        return kube.may(need.verb, need.kind, namespace=need.namespace, subresource=need.part)
+
+    allowed = side_by_side(may, wanted)
+    return [need for need, is_allowed in zip(wanted, allowed, strict=True) if not is_allowed]
+
+
+def sees(found: There) -> bool:
+    """Say whether the user may see what no cluster can be made without."""
+    return found.ray_cluster.refusal is None and found.pods.refusal is None
+
+
+def _needs(spec: ClusterSpec, task: Task) -> Iterator[Need]:
+    section = spec.kuberay
+    yield from _each(("get", "create", "patch"), RAY_CLUSTER, section.namespace)
+    yield from _each(("get", "create"), SECRET, section.namespace)
+    yield Need("list", POD, section.namespace)
+    # The way in, and the last words of what does not start.
+    yield Need("create", POD, section.namespace, "portforward")
+    yield Need("get", POD, section.namespace, "log")
+    if section.storage and section.storage.size:
+        yield from _each(("get", "create"), CLAIM, section.namespace)
+    if task.trial:
+        yield from _each(("create", "delete"), POD, section.namespace)
+    if task.remove:
+        yield Need("delete", RAY_CLUSTER, section.namespace)
+    if task.namespace:
+        yield Need("create", NAMESPACE)
+    if task.definitions:
+        yield from _each(("get", "create", "patch"), CRD, None)
+    if task.operator:
+        yield from _operator(section.operator.namespace)
+
+
+def _operator(namespace: str) -> Iterator[Need]:
+    """Yield what Helm needs for the chart of the operator (helm-chart/kuberay-operator/templates) and its release."""
+    for kind in (CLUSTER_ROLE, CLUSTER_ROLE_BINDING):
+        yield from _each(("get", "create", "patch"), kind, None)
+    for kind in (DEPLOYMENT, SERVICE, SERVICE_ACCOUNT):
+        yield from _each(("get", "create", "patch"), kind, namespace)
+    yield from _each(("list", "create", "update"), SECRET, namespace)
+
+
+def _each(verbs: Sequence[str], kind: Kind, namespace: str | None) -> Iterator[Need]:
+    yield from (Need(verb, kind, namespace) for verb in verbs)
