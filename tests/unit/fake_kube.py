@@ -1,0 +1,145 @@
+"""A Kubernetes API that is a dictionary: what is in it is in sight, and what it may not be asked it refuses."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from trainyard.backends.kuberay.site import Site
+from trainyard.seams.kube.errors import ConflictError, ForbiddenError
+from trainyard.seams.kube.types import NAMESPACE, Kind, Object, Ran
+
+Key = tuple[str, str, str]
+
+
+class FakeKube:
+    """Objects by kind, namespace and name. `forbidden` are plurals that we may not ask for or change.
+
+    What is deleted takes along what it owns; what has finalizers stays, marked as to be removed.
+    """
+
+    def __init__(
+        self, *objects: tuple[Kind, Object], forbidden: Sequence[str] = (), unknown: Sequence[str] = ()
+    ) -> None:
+        self.context, self.server, self.namespace, self.user = "lab", "https://192.0.2.1:6443", "default", "ops"
+        self.objects: dict[Key, Object] = {}
+        self.kinds: dict[str, Kind] = {}
+        self.forbidden, self.unknown = set(forbidden), set(unknown)
+        self.deleted: list[str] = []
+        self.created: list[Object] = []
+        self.uids = itertools.count(1)
+        self.runs: Callable[[str, Sequence[str]], Ran] = lambda pod, command: Ran(0, "", "")
+        self.texts: dict[str, str] = {}
+        self.after_create: Callable[[Object], None] = lambda body: None
+        for kind, one in objects:
+            self.put(kind, one)
+
+    def put(self, kind: Kind, one: Object) -> Object:
+        metadata = one.setdefault("metadata", {})
+        metadata.setdefault("uid", f"uid-{next(self.uids)}")
+        self.kinds[kind.plural] = kind
+        self.objects[(kind.plural, metadata.get("namespace", "") if kind.namespaced else "", metadata["name"])] = one
+        return one
+
+    def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
+        self._ask("get", kind, namespace)
+        found = self.objects.get((kind.plural, namespace or "", name))
+        return copy.deepcopy(found)
+
+    def list(self, kind: Kind, *, namespace: str | None = None, labels: str = "", fields: str = "") -> list[Object]:
+        self._ask("list", kind, namespace)
+        wanted = dict(pair.split("=") for pair in labels.split(",") if "=" in pair)
+        present = {word for word in labels.split(",") if word and "=" not in word}
+        return [
+            copy.deepcopy(one)
+            for (plural, where, _), one in self.objects.items()
+            if plural == kind.plural
+            and namespace in (None, where)
+            and wanted.items() <= (one["metadata"].get("labels") or {}).items()
+            and present <= (one["metadata"].get("labels") or {}).keys()
+        ]
+
+    def create(self, kind: Kind, body: Object, *, namespace: str | None = None) -> Object:
+        self._ask("create", kind, namespace)
+        made = copy.deepcopy(body)
+        made["metadata"]["namespace"] = namespace or ""
+        if (kind.plural, namespace or "", made["metadata"]["name"]) in self.objects:
+            raise ConflictError(f"{kind.name} {made['metadata']['name']} is there already")
+        self.created.append(self.put(kind, made))
+        self.after_create(made)
+        return copy.deepcopy(made)
+
+    def delete(
+        self, kind: Kind, name: str, *, namespace: str | None = None, seconds: int | None = None, uid: str | None = None
+    ) -> bool:
+        self._ask("delete", kind, namespace)
+        found = self.objects.get((kind.plural, namespace or "", name))
+        if found is None or uid not in (None, found["metadata"]["uid"]):
+            return False
+        self.deleted.append(f"{kind.name} {name}")
+        if found["metadata"].get("finalizers"):
+            found["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+            return True
+        self._remove(kind, namespace or "", name)
+        return True
+
+    def may(
+        self, verb: str, kind: Kind, *, namespace: str | None = None, subresource: str = "", name: str = ""
+    ) -> bool:
+        return kind.plural not in self.forbidden
+
+    def serves(self, kind: Kind) -> bool:
+        return kind.plural not in self.unknown
+
+    def logs(self, pod: str, *, namespace: str, container: str, **more: Any) -> str:
+        return self.texts.get(pod, "")
+
+    def run_in(self, pod: str, command: Sequence[str], *, namespace: str, container: str, seconds: float) -> Ran:
+        return self.runs(pod, command)
+
+    def names(self, kind: Kind) -> set[str]:
+        """Return what is there of a kind, in all namespaces."""
+        return {name for plural, _, name in self.objects if plural == kind.plural}
+
+    def _remove(self, kind: Kind, namespace: str, name: str) -> None:
+        gone = self.objects.pop((kind.plural, namespace, name))
+        uid = gone["metadata"]["uid"]
+        for key, one in list(self.objects.items()):
+            owners = {owner["uid"] for owner in one["metadata"].get("ownerReferences") or ()}
+            in_it = kind == NAMESPACE and key[1] == name
+            if (uid in owners or in_it) and key in self.objects:
+                self._remove(self.kinds[key[0]], key[1], key[2])
+
+    def _ask(self, verb: str, kind: Kind, namespace: str | None) -> None:
+        everywhere = namespace is None and kind.namespaced and f"all {kind.plural}" in self.forbidden
+        if kind.plural in self.forbidden or everywhere:
+            what = f"{self.user} may not {verb} {kind.plural}"
+            raise ForbiddenError(
+                what, verb=verb, kind=kind.plural, namespace=namespace, user=self.user, where=None, hint=None
+            )
+
+
+def site(kube: FakeKube, *, namespace: str = "team", name: str = "lab") -> Site:
+    """Return the site of a cluster on this API."""
+    return Site(kube, namespace, name)  # type: ignore[arg-type]
+
+
+def named(
+    name: str,
+    *,
+    cluster: str = "",
+    ray: str = "",
+    made_by: str = "",
+    namespace: str = "team",
+    owner: Object | None = None,
+) -> Object:
+    """Return an object with a name, labels (`cluster` is ours, `ray` KubeRay's) and the RayCluster that owns it."""
+    labels = {"io.trainyard/cluster": cluster, "ray.io/cluster": ray, "app.kubernetes.io/managed-by": made_by}
+    metadata: Object = {"name": name, "namespace": namespace}
+    metadata["labels"] = {key: value for key, value in labels.items() if value}
+    if owner is not None:
+        belongs = {"kind": "RayCluster", "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}
+        metadata["ownerReferences"] = [belongs]
+    return {"metadata": metadata}
