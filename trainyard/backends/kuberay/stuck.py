@@ -1,0 +1,78 @@
+"""What does not go although its removal was asked for: what holds it, and who can let go of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainyard.backends import words
+from trainyard.backends.kuberay.site import Site
+from trainyard.errors import LeftoverError, PrerequisiteError
+from trainyard.seams.kube.types import NODE, Kind, Object
+
+# Who puts a finalizer there, and what makes it go.
+FINALIZERS = {
+    "ray.io/gcs-ft-redis-cleanup-finalizer": "The KubeRay operator takes it away once it has cleaned up Redis: "
+    "does the operator run, and does Redis answer?",
+    "kubernetes.io/pvc-protection": "Kubernetes takes it away once no pod uses the claim.",
+    "kubernetes.io/pv-protection": "Kubernetes takes it away once no claim uses the volume.",
+    "foregroundDeletion": "Kubernetes takes it away once everything that belongs to it is gone.",
+    "orphan": "Kubernetes' garbage collector takes it away: does the controller manager run?",
+    "batch.kubernetes.io/job-tracking": "Kubernetes' job controller takes it away: does the controller manager run?",
+}
+OTHERS = "Whoever put it there takes it away: does that program still run?"
+
+
+def error(site: Site, kind: Kind, left: Sequence[Object]) -> LeftoverError:
+    """Return the error for what is left of a kind: the first one's reason, and the names of all."""
+    first = left[0]
+    name = first["metadata"]["name"]
+    described = f"{kind.name} {name}"
+    held = list(first["metadata"].get("finalizers") or ())
+    if held:
+        what = f"{described} is to be removed, and {_finalizers(held)} it"
+        hint = f"{FINALIZERS.get(held[0], OTHERS)} If it is gone for good: {_let_go(site, kind, name)}"
+    elif node := _silent_node(site, kind, first):
+        what = f"{described} is to be removed, and its Kubernetes node {node} does not answer"
+        hint = (
+            f"Start that machine again, or, if it is off for good: kubectl{_where(site, kind)} delete pod {name} "
+            "--force --grace-period=0; then repeat the same command."
+        )
+    else:
+        what = f"{described} is to be removed, and is still there"
+        hint = f"Why: kubectl{_where(site, kind)} describe {kind.plural} {name}; then repeat the same command."
+    everything = words.named([one["metadata"]["name"] for one in left])
+    where = f"namespace {site.namespace}" if kind.namespaced else f"context {site.kube.context}"
+    return LeftoverError(what, where=f"{where}: {everything}" if len(left) > 1 else where, hint=hint)
+
+
+def _finalizers(held: Sequence[str]) -> str:
+    listed = ", ".join(held)
+    return f"its finalizer {listed} holds" if len(held) == 1 else f"its finalizers {listed} hold"
+
+
+def _let_go(site: Site, kind: Kind, name: str) -> str:
+    """Return the command that takes the finalizers away."""
+    return (
+        f"kubectl{_where(site, kind)} patch {kind.plural}{f'.{kind.group}' if kind.group else ''} {name} "
+        """--type=merge -p '{"metadata":{"finalizers":null}}'; then repeat the same command."""
+    )
+
+
+def _where(site: Site, kind: Kind) -> str:
+    context = f" --context {site.kube.context}" if site.kube.context else ""
+    return context + (f" -n {site.namespace}" if kind.namespaced else "")
+
+
+def _silent_node(site: Site, kind: Kind, one: Object) -> str | None:
+    """Return the pod's Kubernetes node if its kubelet does not answer: only that one can say that a pod is gone."""
+    name = (one.get("spec") or {}).get("nodeName") if kind.name == "Pod" else None
+    if not name:
+        return None
+    try:
+        node = site.kube.get(NODE, name)
+    except PrerequisiteError:
+        # Only this namespace may be asked about.
+        return None
+    conditions = ((node or {}).get("status") or {}).get("conditions") or ()
+    ready = next((one["status"] for one in conditions if one["type"] == "Ready"), "Unknown")
+    return None if ready == "True" else str(name)
