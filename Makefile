@@ -9,7 +9,7 @@ DEMO_CLUSTER := --file clusters/demo.yaml
 
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench lock schemas test-tools clean
+.PHONY: help setup demo test check bench lock schemas test-tools bed bed-down clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -56,6 +56,13 @@ test-tools: $(READY)  ## what the tests use beyond Python: Chromium, a Docker en
 	@missing=; for tool in $(TOOLS); do command -v $${tool%%:*} >/dev/null || missing="$$missing $$(echo $${tool##*:} | tr , ' ')"; done; \
 	  [ -z "$$missing" ] || { $(SUDO) apt-get update -q && $(SUDO) apt-get install -y -q --no-install-recommends $$missing; }
 	@$(SUDO) $(BIN)/python -m tests.bed build
+
+HOSTS := 3
+bed: $(READY)  ## a Kubernetes cluster of HOSTS=3 hosts to play with: eval "$$(make -s bed)"
+	@$(SUDO) $(BIN)/python -m tests.bed kubernetes up $(HOSTS)
+
+bed-down: $(READY)  ## remove that cluster
+	@$(SUDO) $(BIN)/python -m tests.bed kubernetes down
 
 lock: $(READY)  ## resolve the dependencies of pyproject.toml anew
 	@$(BIN)/uv pip compile -q pyproject.toml --all-extras --universal --python-version 3.10 \

@@ -1,25 +1,70 @@
-"""The bed by hand: `python -m tests.bed up` prints what to export, `down` ends the engine, `build` only builds it."""
+"""The bed by hand: `up` starts the engine, `kubernetes up` a cluster on it too; both print what to export.
+
+`down` and `kubernetes down` end them; `build` only builds what they need. Several clusters have several names.
+"""
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 
-from tests.bed import bed, images
+from tests.bed import bed, by_hand, images, programs
+
+USAGE = "usage: python -m tests.bed up|build|down|kubernetes up [HOSTS [NAME]]|kubernetes down [NAME]"
 
 
 def main(arguments: list[str]) -> None:
-    """Start or end the shared engine."""
-    if arguments == ["up"]:
-        bed.start()
-        for name, value in bed.SHARED.environ().items():
-            print(f"export {name}={value}")
-    elif arguments == ["build"]:
-        with bed.shared_engine() as engine:
-            images.ensure_host(engine)
-    elif arguments == ["down"]:
-        bed.SHARED.stop()
-    else:
-        sys.exit("usage: python -m tests.bed up|build|down")
+    """Start or end the shared engine, or a cluster on it."""
+    match arguments:
+        case ["up"]:
+            bed.start()
+            _print(bed.SHARED.environ())
+        case ["down"]:
+            bed.SHARED.stop()
+        case ["build"]:
+            build()
+        case ["kubernetes", "up"]:
+            up(3, "bed")
+        case ["kubernetes", "up", count]:
+            up(int(count), "bed")
+        case ["kubernetes", "up", count, name]:
+            up(int(count), name)
+        case ["kubernetes", "down"]:
+            by_hand.down("bed")
+        case ["kubernetes", "down", name]:
+            by_hand.down(name)
+        case _:
+            sys.exit(USAGE)
+
+
+def up(count: int, name: str) -> None:
+    """Start a cluster with the bed's images in a registry of its own; print how to work with it."""
+    made = by_hand.up(count, name)
+    made.publish(*by_hand.IMAGES)
+    # A shell keeps its HOME: `ssh` on this PATH knows the keys by itself.
+    _print({variable: value for variable, value in made.environ().items() if variable != "HOME"})
+    for host in made.hosts:
+        print(f"# {host.name}: ssh {host.ssh}")
+    print(f"# images: {', '.join(f'{made.registry}/{image}' for image in by_hand.IMAGES)}")
+    print(f"# the operator's chart: {made.chart}")
+
+
+def build() -> None:
+    """Build every program and every image, so that no test has to."""
+    for program in programs.KUBERNETES_PROGRAMS:
+        programs.ensure(program)
+    programs.kuberay_crds()
+    with bed.shared_engine() as engine:
+        images.ensure_host(engine)
+        images.ensure_kube_host(engine)
+        images.ensure_ray_gpu(engine)
+
+
+def _print(environ: dict[str, str]) -> None:
+    for name, value in environ.items():
+        rest = value.removesuffix(os.environ["PATH"]) if name == "PATH" else value
+        print(f"export {name}={shlex.quote(rest)}{'' if rest == value else '$PATH'}")
 
 
 if __name__ == "__main__":

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tests.bed import programs
 from tests.bed.engine import BedEngine
 from tests.bed.places import CACHE, HERE, run
 from trainyard import versions
@@ -15,6 +17,14 @@ BASE = "trainyard-bed/base:1"
 REGISTRY = "trainyard-bed/registry:1"
 RAY = "trainyard-bed/ray:1"
 HOST = "trainyard-bed/host:1"
+KUBE_HOST = "trainyard-bed/kube-host:1"
+RAY_GPU = "trainyard-bed/ray-gpu:1"
+# IMAGE: its one program. They are in the image of a host: nothing of a cluster's own has to be pulled.
+ON_A_HOST = {
+    "trainyard-bed/pause:1": programs.PAUSE,
+    "trainyard-bed/coredns:1": programs.COREDNS_SERVER,
+    f"trainyard-bed/kuberay-operator:v{programs.KUBERAY}": programs.KUBERAY_OPERATOR,
+}
 PACKAGES = "bash,ca-certificates,procps,python3,python3-venv,wget"
 HOST_CA = Path("/etc/ssl/certs/ca-certificates.crt")
 
@@ -29,6 +39,28 @@ def ensure_all(engine: BedEngine) -> None:
 def ensure_host(engine: BedEngine) -> None:
     """Build the image that plays a Docker host: sshd and an engine of its own, about 60 s, once."""
     _ensure(engine, HOST, {})
+
+
+def ensure_kube_host(engine: BedEngine) -> None:
+    """Build the image that plays a machine for Kubernetes, and what stands on it: about 60 s once the programs are."""
+    for name, program in ON_A_HOST.items():
+        _ensure(
+            engine, name, {"program": programs.ensure(program)}, source="scratch-program", made_of=[program.content]
+        )
+    with tempfile.TemporaryDirectory() as directory:
+        archive = Path(directory) / "images.tar"
+        _ensure(
+            engine,
+            KUBE_HOST,
+            {"kubelite": programs.ensure(programs.KUBELITE), "images.tar": archive},
+            made_of=[program.content for program in (programs.KUBELITE, *ON_A_HOST.values())],
+            before=lambda: engine.docker("save", "--output", str(archive), *ON_A_HOST),
+        )
+
+
+def ensure_ray_gpu(engine: BedEngine) -> None:
+    """Build the training image for GPUs that do not exist."""
+    _ensure(engine, RAY_GPU, {}, made_of=[_content(engine, RAY)])
 
 
 def _ensure_base(engine: BedEngine) -> None:
@@ -55,15 +87,30 @@ def _ensure_base(engine: BedEngine) -> None:
     engine.docker("import", "--change", f"LABEL bed={content}", "--change", 'CMD ["/bin/bash"]', str(archive), BASE)
 
 
-def _ensure(engine: BedEngine, name: str, files: dict[str, Path], *, arguments: dict[str, str] | None = None) -> None:
-    source = HERE / "dockerfiles" / name.partition("/")[2].partition(":")[0]
+def _ensure(
+    engine: BedEngine,
+    name: str,
+    files: dict[str, Path],
+    *,
+    arguments: dict[str, str] | None = None,
+    source: str = "",
+    made_of: Sequence[str] = (),
+    before: Callable[[], object] | None = None,
+) -> None:
+    """Build an image from dockerfiles/SOURCE, by default of its own name, unless it is there and made of the same.
+
+    `files` are put beside the Dockerfile; `before` makes those that would be made for nothing otherwise.
+    """
+    directory = HERE / "dockerfiles" / (source or name.partition("/")[2].partition(":")[0])
     arguments = arguments or {}
-    texts = [path.read_text() for path in sorted(source.iterdir())]
-    content = _hash(_content(engine, BASE), *texts, *arguments.values())
+    texts = [path.read_text() for path in sorted(directory.iterdir())]
+    content = _hash(_content(engine, BASE), *texts, *arguments.values(), *made_of)
     if _content(engine, name) == content:
         return
+    if before:
+        before()
     with tempfile.TemporaryDirectory() as context:
-        shutil.copytree(source, context, dirs_exist_ok=True)
+        shutil.copytree(directory, context, dirs_exist_ok=True)
         for target, path in files.items():
             shutil.copy(path, Path(context) / target)
         given = [word for key, value in arguments.items() for word in ("--build-arg", f"{key}={value}")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,3 +39,10 @@ def run(command: Sequence[str], *, seconds: float = 900.0, **options: object) ->
             f"{' '.join(command)} exited {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
         )
     return done  # type: ignore[no-any-return]
+
+
+def free_port() -> int:
+    """Return a port of this machine that nobody listens on."""
+    with socket.socket() as asked:
+        asked.bind(("", 0))
+        return int(asked.getsockname()[1])

@@ -45,5 +45,6 @@ def _build(name: str, target: Path) -> None:
     package, variable, version = PLUGINS[name]
     part = target.with_suffix(".part")
     flags = f"-s -w -X {variable}={version}"
-    run(["go", "build", "-trimpath", "-ldflags", flags, "-o", str(part), package], cwd=HERE / "go", seconds=1500)
+    command = ["go", "build", "-trimpath", "-ldflags", flags, "-o", str(part), package]
+    run(command, cwd=HERE / "go" / "plugins", seconds=1500)
     part.rename(target)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.bed import bed, host
+from tests.bed import bed, host, hosts, kubernetes
 from tests.bed.engine import BedEngine
 from tests.bed.host import DockerHost
+from tests.bed.hosts import Host
+from tests.bed.kubernetes import KubeBed
 from tests.real.yard import HEAD_AND_TWO_WORKERS, Yard
 
 
@@ -58,7 +61,25 @@ def docker_host(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> 
         yield made
 
 
-DOCKER = {"engine", "private_engine", "docker_host"}
+@pytest.fixture(scope="session")
+def kube(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeBed]:
+    """Give a Kubernetes cluster of three hosts, shared by all tests, without the KubeRay operator.
+
+    What a test stops or gives to it (a kubelet, the API server, GPUs), that test starts or takes again.
+    """
+    with kubernetes.kube_bed(engine, tmp_path_factory.mktemp("kube")) as made:
+        yield made
+
+
+@pytest.fixture
+def bare_hosts(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], list[Host]]]:
+    """Give what makes hosts on which nothing runs but sshd; they are removed after the test."""
+    with ExitStack() as made:
+        yield lambda count: made.enter_context(hosts.bare_hosts(engine, tmp_path_factory.mktemp("hosts"), count=count))
+
+
+DOCKER = {"engine", "private_engine", "docker_host", "kube", "bare_hosts"}
+KUBERNETES = {"kube", "bare_hosts"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -66,6 +87,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and DOCKER & set(item.fixturenames):
             item.add_marker(pytest.mark.docker)
+        if isinstance(item, pytest.Function) and KUBERNETES & set(item.fixturenames):
+            item.add_marker(pytest.mark.kubernetes)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -74,6 +97,7 @@ def pytest_configure(config: pytest.Config) -> None:
     A shell lets its background jobs ignore Ctrl-C, and their children too: the commands that tests interrupt must not.
     """
     config.addinivalue_line("markers", "docker: needs the Docker engine of the bed")
+    config.addinivalue_line("markers", "kubernetes: needs hosts of the bed, and so its Docker engine too")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
 

@@ -1,0 +1,26 @@
+# What an init system would do: a writable /sys and cgroups for the inner containers, host keys, sshd.
+set -eu
+mount -o remount,rw /sys
+if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
+  # cgroup v2 (not tried): a cgroup whose children get controllers must hold no process of its own.
+  mount -o remount,rw /sys/fs/cgroup
+  mkdir -p /sys/fs/cgroup/boot
+  echo $$ > /sys/fs/cgroup/boot/cgroup.procs
+  sed 's/^/+/; s/ / +/g' /sys/fs/cgroup/cgroup.controllers > /sys/fs/cgroup/cgroup.subtree_control
+else
+  for cgroup in /sys/fs/cgroup/*; do [ -d "$cgroup" ] && mount -o remount,rw,bind "$cgroup"; done
+fi
+# The kubelet's and containerd's mounts must be seen in the containers that they start.
+mount --make-rshared /
+# The kubelet reads the kernel's log from it, to report what was killed for memory.
+[ -e /dev/kmsg ] || mknod /dev/kmsg c 1 11
+tr -d - < /proc/sys/kernel/random/uuid > /etc/machine-id
+install -d -m 700 -o ops -g ops /home/ops/.ssh
+install -m 600 -o ops -g ops /etc/bed/authorized_keys /home/ops/.ssh/authorized_keys
+ssh-keygen -q -t ed25519 -N "" -f /etc/ssh/ssh_host_ed25519_key
+mkdir -p /run/sshd
+/usr/sbin/sshd -o PasswordAuthentication=no
+touch /run/booted
+trap 'exit 0' TERM
+# As the first process, bash reaps what others leave behind.
+while :; do sleep 3600 & wait $!; done

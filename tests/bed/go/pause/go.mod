@@ -1,0 +1,3 @@
+module trainyard/tests/bed/pause
+
+go 1.24

@@ -1,0 +1,212 @@
+"""Containers that play a user's machines: a real sshd, a user with sudo, and nothing running that was not asked for."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+
+from tests.bed import images
+from tests.bed.engine import BedEngine, Done
+from tests.bed.host import RIGHTS
+from tests.bed.places import run
+
+USER = "ops"
+LABEL = "io.trainyard.bed"
+BY_HAND = "by-hand:"
+One = TypeVar("One")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of the machine a host offers to pods; None is all of it."""
+
+    cpus: float | None = None
+    gibibytes: float | None = None
+
+
+@dataclass(frozen=True)
+class Host:
+    """A running host; `files` is its /etc/bed, a directory of this machine."""
+
+    name: str
+    container: str
+    ip: str
+    home: Path
+    engine: BedEngine
+    size: Size = Size()
+
+    @property
+    def ssh(self) -> str:
+        """Return what `ssh` is told: its key and the host's are known where `environ` of the bed is set."""
+        return f"{USER}@{self.ip}"
+
+    @property
+    def files(self) -> Path:
+        """Return the directory that the host sees as /etc/bed."""
+        return self.home / "hosts" / self.name
+
+    def run(self, *command: str, check: bool = True, seconds: float = 300.0) -> Done:
+        """Run a command on the host as root, not through SSH."""
+        return self.engine.docker("exec", self.container, *command, check=check, seconds=seconds)
+
+    def shell(self, script: str, *, check: bool = True) -> Done:
+        """Run a shell script on the host as root."""
+        return self.run("sh", "-euc", script, check=check)
+
+    def start(self, daemon: str, *command: str) -> None:
+        """Start a daemon of the host, or start it again as it was."""
+        self.run("/opt/bed/unit", "start", daemon, *command)
+
+    def stop(self, daemon: str) -> None:
+        """Stop a daemon of the host."""
+        self.run("/opt/bed/unit", "stop", daemon)
+
+    def log(self, daemon: str) -> str:
+        """Return the last of what a daemon wrote."""
+        return self.run("tail", "-n", "40", f"/var/log/{daemon}.log", check=False).stdout
+
+
+@contextmanager
+def bare_hosts(
+    engine: BedEngine, home: Path, *, count: int = 1, sizes: Sequence[Size] = (), owner: str | None = None
+) -> Iterator[list[Host]]:
+    """Give hosts that can be reached by SSH as an unprivileged user with sudo, and have nothing running."""
+    made = start(engine, home, count=count, sizes=sizes, owner=owner)
+    try:
+        yield made
+    finally:
+        remove(engine, [host.container for host in made])
+
+
+def start(
+    engine: BedEngine, home: Path, *, count: int, sizes: Sequence[Size] = (), owner: str | None = None
+) -> list[Host]:
+    """Start hosts host-1 to host-N that live until they are removed; `home` gets the key and the known hosts."""
+    images.ensure_kube_host(engine)
+    remove_leftovers(engine)
+    owner = owner or this_process()
+    _make_key(home)
+    containers = [f"trainyard-bed-{owner.replace(':', '-')}-{home.name}-{number}" for number in range(1, count + 1)]
+    try:
+        made = each(
+            lambda number: _start_one(
+                engine,
+                home,
+                containers[number],
+                f"host-{number + 1}",
+                owner,
+                sizes[number] if number < len(sizes) else Size(),
+            ),
+            range(count),
+        )
+    except BaseException:
+        remove(engine, containers)
+        raise
+    _write_ssh(home, made)
+    return made
+
+
+def each(act: Callable[[One], Result], things: Iterable[One]) -> list[Result]:
+    """Do it with all of them at the same time."""
+    todo = list(things)
+    with ThreadPoolExecutor(max(len(todo), 1)) as pool:
+        return list(pool.map(act, todo))
+
+
+def remove(engine: BedEngine, containers: Sequence[str]) -> None:
+    """Remove hosts with all that is on them."""
+    if containers:
+        engine.docker("rm", "-f", "-v", *containers, check=False)
+
+
+def remove_leftovers(engine: BedEngine) -> None:
+    """Remove the hosts of test runs that were killed."""
+    owned = [line.split() for line in _listed(engine, '{{.ID}} {{.Label "' + LABEL + '"}}')]
+    remove(engine, [one[0] for one in owned if not _alive(one[1])])
+
+
+def remove_owned(engine: BedEngine, owner: str) -> None:
+    """Remove the hosts of one owner."""
+    owned = [line.split() for line in _listed(engine, '{{.ID}} {{.Label "' + LABEL + '"}}')]
+    remove(engine, [one[0] for one in owned if one[1] == owner])
+
+
+def environ(home: Path) -> dict[str, str]:
+    """Return what makes `ssh` use the key and the known hosts of the bed.
+
+    OpenSSH ignores $HOME and reads the home that passwd names, so an `ssh` that says where to look is first on PATH.
+    """
+    return {"HOME": str(home), "PATH": f"{home / 'bin'}:{os.environ['PATH']}"}
+
+
+def this_process() -> str:
+    """Return what this test run owns its hosts as."""
+    return f"{os.getpid()}:{int(psutil.Process().create_time())}"
+
+
+def by_hand(name: str) -> str:
+    """Return what somebody owns hosts as who starts them to play with."""
+    return f"{BY_HAND}{name}"
+
+
+def _start_one(engine: BedEngine, home: Path, container: str, name: str, owner: str, size: Size) -> Host:
+    files = home / "hosts" / name
+    files.mkdir(parents=True, exist_ok=True)
+    (files / "authorized_keys").write_text((home / ".ssh" / "id_ed25519.pub").read_text())
+    engine.docker(
+        *("run", "--detach", "--name", container, "--hostname", name, "--label", f"{LABEL}={owner}"),
+        # Programs are run from these.
+        *("--tmpfs", "/run:exec,mode=755", "--tmpfs", "/tmp:exec,mode=1777"),
+        *("--volume", f"{files}:/etc/bed:ro", *RIGHTS, images.KUBE_HOST),
+    )
+    address = engine.docker("inspect", "--format", "{{.NetworkSettings.IPAddress}}", container).stdout.strip()
+    host = Host(name, container, address, home, engine, size)
+    give_up = time.monotonic() + 60
+    while host.run("test", "-e", "/run/booted", check=False).returncode != 0:
+        if time.monotonic() > give_up:
+            raise RuntimeError(f"{name} did not boot\n{engine.docker('logs', container, check=False).stderr}")
+        time.sleep(0.1)
+    return host
+
+
+def _make_key(home: Path) -> None:
+    (home / ".ssh").mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not (home / ".ssh" / "id_ed25519").exists():
+        run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(home / ".ssh" / "id_ed25519")])
+
+
+def _write_ssh(home: Path, made: list[Host]) -> None:
+    """Write down the hosts' keys, asked for not by SSH: nothing is trusted blindly, in tests either."""
+    keys = each(lambda host: host.run("cat", "/etc/ssh/ssh_host_ed25519_key.pub").stdout.split(), made)
+    known = home / ".ssh" / "known_hosts"
+    known.write_text("".join(f"{host.ip} {key[0]} {key[1]}\n" for host, key in zip(made, keys, strict=True)))
+    options = f'-i "{home}/.ssh/id_ed25519" -o IdentitiesOnly=yes -o UserKnownHostsFile="{known}"'
+    (home / "bin").mkdir(exist_ok=True)
+    for name in ("ssh", "scp"):
+        program = home / "bin" / name
+        program.write_text(f'#!/bin/sh\nexec /usr/bin/{name} {options} "$@"\n')
+        program.chmod(0o755)
+
+
+def _alive(owner: str) -> bool:
+    """Say whether the test run that started a host still runs; one that was started by hand belongs to nobody."""
+    if owner.startswith(BY_HAND):
+        return True
+    try:
+        pid, began = owner.split(":")
+        return int(psutil.Process(int(pid)).create_time()) == int(began)
+    except (ValueError, psutil.NoSuchProcess):
+        return False
+
+
+def _listed(engine: BedEngine, form: str) -> list[str]:
+    return engine.docker("ps", "-a", "--filter", f"label={LABEL}", "--format", form).stdout.splitlines()

@@ -1,0 +1,137 @@
+"""What the bed builds from Go modules: Docker's plugins, Kubernetes, Helm, CoreDNS, the KubeRay operator, pause."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.bed.places import CACHE, HERE, run
+
+GO = HERE / "go"
+KUBERNETES = "v1.34.2"
+KUBERAY = "1.5.1"
+HELM = "v3.22.0"
+COREDNS = "v1.12.4"
+OPERATOR = "github.com/ray-project/kuberay/ray-operator"
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program: the module that pins it (a directory of tests/bed/go), the package, and what goes into it.
+
+    With no module of ours, `package` is a path with its version, as `go install` takes it.
+    """
+
+    name: str
+    package: str
+    module: str = ""
+    flags: Sequence[str] = ()
+
+    @property
+    def content(self) -> str:
+        """Return a short hash of all that decides what is built."""
+        files = sorted(path for path in (GO / self.module).iterdir() if path.is_file()) if self.module else []
+        texts = [self.package, *self.flags, *(path.read_text() for path in files)]
+        return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
+
+    @property
+    def path(self) -> Path:
+        """Return where the program is once it is built."""
+        return CACHE / "programs" / self.content / self.name
+
+
+def _set(*packages: str, **values: str) -> tuple[str, ...]:
+    return tuple(f"-X {package}.{name}={value}" for package in packages for name, value in values.items())
+
+
+KUBELITE = Program(
+    "kubelite",
+    ".",
+    "kubelite",
+    # Without these every client sees v0.0.0.
+    _set(
+        "k8s.io/component-base/version",
+        "k8s.io/client-go/pkg/version",
+        gitVersion=KUBERNETES,
+        gitMajor="1",
+        gitMinor=KUBERNETES.split(".")[1],
+        gitTreeState="clean",
+    ),
+)
+KUBERAY_OPERATOR = Program("kuberay-operator", OPERATOR, "kuberay")
+PAUSE = Program("pause", ".", "pause")
+COREDNS_SERVER = Program("coredns", f"github.com/coredns/coredns@{COREDNS}")
+HELM_CLIENT = Program(
+    "helm", f"helm.sh/helm/v3/cmd/helm@{HELM}", flags=_set("helm.sh/helm/v3/internal/version", version=HELM)
+)
+KUBERNETES_PROGRAMS = (KUBELITE, KUBERAY_OPERATOR, PAUSE, COREDNS_SERVER, HELM_CLIENT)
+
+
+def ensure(program: Program) -> Path:
+    """Return the path of a program, building it if it is not there (cold on 2 cores: kubelite 4 min, others 1 to 2)."""
+    if not program.path.exists():
+        build(program.path, lambda part: _build(program, part))
+    return program.path
+
+
+def build(target: Path, make: Callable[[Path], None]) -> None:
+    """Let `make` write a file, once for all test runs, and put it in place whole."""
+    if shutil.which("go") is None:
+        raise RuntimeError(f"{target.name} must be built, and Go is not installed: install Go 1.24.9 or later")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            part = target.with_suffix(".part")
+            make(part)
+            part.rename(target)
+
+
+def commands() -> Path:
+    """Return a directory with `kubectl` and `helm`, to be put first on PATH."""
+    kubectl, helm = ensure(KUBELITE), ensure(HELM_CLIENT)
+    directory = CACHE / "programs" / f"bin-{KUBELITE.content}-{HELM_CLIENT.content}"
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, program in (("kubectl", kubectl), ("helm", helm)):
+        # A link that is renamed into place: test runs side by side do the same.
+        link = directory / f"{name}.{os.getpid()}"
+        link.unlink(missing_ok=True)
+        link.symlink_to(program)
+        link.rename(directory / name)
+    return directory
+
+
+def kuberay_crds() -> Path:
+    """Return a directory with the operator's CRDs, of the version that is built."""
+    directory = KUBERAY_OPERATOR.path.parent / "crds"
+    if not directory.exists():
+        build(directory, _copy_crds)
+    return directory
+
+
+def _copy_crds(directory: Path) -> None:
+    done = run(["go", "mod", "download", "-json", OPERATOR], cwd=GO / "kuberay")
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    for path in sorted((Path(json.loads(done.stdout)["Dir"]) / "config" / "crd" / "bases").iterdir()):
+        # A module's files may not be written to, and their copies should.
+        (directory / path.name).write_bytes(path.read_bytes())
+
+
+def _build(program: Program, part: Path) -> None:
+    flags = ["-trimpath", "-ldflags", " ".join(("-s", "-w", *program.flags))]
+    # Static: images FROM scratch have no libc.
+    environ = {**os.environ, "CGO_ENABLED": "0"}
+    if program.module:
+        command = ["go", "build", *flags, "-o", str(part), program.package]
+        run(command, cwd=GO / program.module, env=environ, seconds=1500)
+    else:
+        environ["GOBIN"] = str(part.parent)
+        run(["go", "install", *flags, program.package], env=environ, seconds=1500)
+        (part.parent / program.name).rename(part)
