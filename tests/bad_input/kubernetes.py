@@ -134,7 +134,8 @@ KUBERNETES = (
     lab(
         "a service without its namespace",
         "existing: {service: lab-head-svc}\nkuberay: {requests: {cpus: 0}}\n",
-        'lab.yaml:3: existing.service: must be NAMESPACE/NAME of a service, such as team/lab-head-svc, got "lab-head-svc"',
+        "lab.yaml:3: existing.service: must be NAMESPACE/NAME of a service, such as team/lab-head-svc, got "
+        '"lab-head-svc"',
         "lab.yaml:4: kuberay.requests.cpus: must be above 0, got 0",
     ),
 )

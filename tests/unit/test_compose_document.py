@@ -10,8 +10,8 @@ import pytest
 
 from trainyard import paths, render
 from trainyard.backends import plans
-from trainyard.backends.compose.document import Document, Wish, document, shared_memory, token_fingerprint
-from trainyard.backends.plans import Room
+from trainyard.backends.compose.document import Document, Wish, document, token_fingerprint
+from trainyard.backends.plans import Room, shared_memory
 from trainyard.errors import PrerequisiteError
 from trainyard.spec import ClusterSpec
 
@@ -183,6 +183,5 @@ def test_another_image_or_token_makes_another_node(changed: dict[str, str]) -> N
 )
 def test_the_object_store_is_smaller_than_the_shared_memory(shm_size: int | None, expected: tuple[int, int]) -> None:
     mebibyte = 1024**2
-    plan = _wish().plans[0]
-    size, store = shared_memory(plan, shm_size * mebibyte if shm_size else None)
+    size, store = shared_memory(_wish().plans[0].memory, shm_size * mebibyte if shm_size else None)
     assert (size // mebibyte, store // mebibyte) == expected

@@ -39,7 +39,7 @@ def test_the_secret_is_what_kubelets_read(image: str, registry: str) -> None:
         "kind": "Secret",
         "type": "kubernetes.io/dockerconfigjson",
         "metadata": {
-            "name": "lab-pull",
+            "name": "lab.pull",
             "labels": {"io.trainyard/cluster": "lab", "app.kubernetes.io/managed-by": "trainyard"},
             "annotations": {"io.trainyard/written": "2026-01-02T03:04:05+00:00"},
         },

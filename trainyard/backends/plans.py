@@ -15,6 +15,8 @@ from trainyard.spec.units import format_size
 MEBIBYTE = 1024**2
 SMALLEST_OBJECT_STORE = 100 * MEBIBYTE
 LARGEST_OBJECT_STORE = 1024 * MEBIBYTE
+# Shared memory also serves others on a node, such as PyTorch's data loaders; it costs only what is used.
+SPARE_SHARED_MEMORY = 512 * MEBIBYTE
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,21 @@ def changes(there: Mapping[str, Any], wanted: NodePlan) -> list[str]:
     return found
 
 
+def object_store(memory: int) -> int:
+    """Return the size of Ray's object store on a node with so much memory; in bytes."""
+    return max(SMALLEST_OBJECT_STORE, min(LARGEST_OBJECT_STORE, memory * 3 // 10))
+
+
+def shared_memory(memory: int, shm_size: int | None) -> tuple[int, int]:
+    """Return the size of a container's /dev/shm, and of Ray's object store in it; all in bytes.
+
+    The object store must be smaller than /dev/shm, or Ray puts it on the disk (ray/_private/services.py).
+    """
+    if shm_size is None:
+        return object_store(memory) + SPARE_SHARED_MEMORY, object_store(memory)
+    return shm_size, max(SMALLEST_OBJECT_STORE, shm_size * 8 // 10)
+
+
 def _shown(value: object) -> str:
     """Return a value of a plan; numbers this large are bytes."""
     return format_size(value) if isinstance(value, int) and value >= MEBIBYTE else str(value)
@@ -117,7 +134,7 @@ def _node_plan(spec: ClusterSpec, node: NodeSpec, room: Room, *, gpu_ids: tuple[
         group=node.group,
         cpus=room.cpus if node.cpus is None else node.cpus,
         memory=memory,
-        object_store=max(SMALLEST_OBJECT_STORE, min(LARGEST_OBJECT_STORE, memory * 3 // 10)),
+        object_store=object_store(memory),
         gpus=node.gpus,
         gpu_ids=gpu_ids,
         auth=spec.auth,

@@ -30,11 +30,12 @@ def node_arguments(plan: NodePlan) -> list[str]:
 
 def variables(plan: NodePlan, *, token_file: str) -> dict[str, str]:
     """Return Ray's settings that are environment variables: who may ask, and what makes it quick."""
-    auth = {"RAY_AUTH_MODE": "disabled"}
-    if plan.auth == "token":
-        auth = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token_file}
+    return {**_auth(plan, token_file), **settings()}
+
+
+def settings() -> dict[str, str]:
+    """Return those that are the same on every node, whoever brings the token to it."""
     return {
-        **auth,
         "RAY_DASHBOARD_STARTUP_TIMEOUT_S": str(DASHBOARD_SECONDS),
         "RAY_JOB_STOP_WAIT_TIME_S": str(JOB_STOP_SECONDS),
         "RAY_RUNTIME_ENV_URI_PIN_EXPIRATION_S": str(PACKAGE_SECONDS),
@@ -44,3 +45,9 @@ def variables(plan: NodePlan, *, token_file: str) -> dict[str, str]:
         "RAY_health_check_initial_delay_ms": str(HEALTH_CHECK_MS),
         "RAY_health_check_period_ms": str(HEALTH_CHECK_MS),
     }
+
+
+def _auth(plan: NodePlan, token_file: str) -> dict[str, str]:
+    if plan.auth == "token":
+        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token_file}
+    return {"RAY_AUTH_MODE": "disabled"}

@@ -94,7 +94,7 @@ class WorkerGroup(Section):
     @property
     def grows(self) -> bool:
         """Whether Ray adds and removes nodes of this group by itself."""
-        return self.count is None
+        return self.most > self.wanted
 
 
 class LocalSection(Section):

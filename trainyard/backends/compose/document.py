@@ -11,7 +11,7 @@ from typing import Any
 from trainyard import render
 from trainyard.backends import ray_settings
 from trainyard.backends.compose import labels
-from trainyard.backends.plans import SMALLEST_OBJECT_STORE, NodePlan
+from trainyard.backends.plans import NodePlan, shared_memory
 from trainyard.spec.cluster import ClusterSpec
 
 GCS_PORT = 6379
@@ -20,8 +20,6 @@ DASHBOARD_PORT = 8265
 AGENT_PORT = 52365
 TOKEN_VARIABLE = "TRAINYARD_TOKEN"  # noqa: S105 (its name, not its value)
 TOKEN_FILE = "/run/secrets/trainyard-token"  # noqa: S105
-# Shared memory also serves others in the container, such as PyTorch's data loaders; it costs only what is used.
-SPARE_SHARED_MEMORY = 512 * 1024**2
 
 
 @dataclass(frozen=True)
@@ -58,16 +56,6 @@ def token_fingerprint(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()[:12]
 
 
-def shared_memory(plan: NodePlan, shm_size: int | None) -> tuple[int, int]:
-    """Return the size of a node's shared memory, and of Ray's object store in it.
-
-    The object store must be smaller than /dev/shm, or Ray puts it on the disk (ray/_private/services.py).
-    """
-    if shm_size is None:
-        return plan.object_store + SPARE_SHARED_MEMORY, plan.object_store
-    return shm_size, max(SMALLEST_OBJECT_STORE, shm_size * 8 // 10)
-
-
 def ray_start(plan: NodePlan) -> list[str]:
     """Return the command of a node's container; the head answers in the cluster's own network only."""
     arguments = ["ray", "start", "--block", *ray_settings.node_arguments(plan), "--disable-usage-stats"]
@@ -95,7 +83,7 @@ def _rendered(wish: Wish, template: str, fingerprints: Mapping[str, str]) -> str
 
 def _node(wish: Wish, plan: NodePlan, fingerprint: str) -> dict[str, Any]:
     section = wish.spec.compose
-    shm_size, object_store = shared_memory(plan, section.shm_size)
+    shm_size, object_store = shared_memory(plan.memory, section.shm_size)
     sized = NodePlan(**{**vars(plan), "object_store": object_store})
     return {
         "name": plan.name,

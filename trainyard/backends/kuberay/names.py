@@ -47,8 +47,8 @@ def token_secret(name: str) -> str:
 
 
 def pull_secret(name: str) -> str:
-    """Return the name of the Secret that images are pulled with."""
-    return f"{name}-pull"
+    """Return the name of the Secret that images are pulled with; no cluster's token can have it, for its dot."""
+    return f"{name}.pull"
 
 
 def claim(name: str) -> str:

@@ -1,0 +1,57 @@
+"""What a Ray node of each group is on Kubernetes: what the cluster file says, and what holds where it says nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainyard.backends import plans
+from trainyard.spec.cluster import ClusterSpec
+
+HEAD = "head"
+# There is no "whole machine" here: a pod that does not say what it wants gets nothing for sure.
+DEFAULT_CPUS = 1
+DEFAULT_MEMORY = 2 * 1024**3
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of a group. Sizes in bytes: `memory` is all that it may use, with the object store in it.
+
+    `cpus` are what Ray hands out; 0 keeps tasks off the node.
+    """
+
+    group: str
+    cpus: int
+    memory: int
+    object_store: int
+    shared_memory: int
+    gpus: int
+
+    @property
+    def is_head(self) -> bool:
+        """Say whether this node holds the GCS and the dashboard."""
+        return self.group == HEAD
+
+    @property
+    def cpu_limit(self) -> int:
+        """Return how many CPUs it may use: Ray itself needs some as well."""
+        return max(self.cpus, 1)
+
+
+def nodes(spec: ClusterSpec) -> tuple[Node, ...]:
+    """Return what a node of each group is, the head first."""
+    head = _node(spec, HEAD, spec.head.cpus, spec.head.memory, spec.head.gpus)
+    return (head, *(_node(spec, group.name, group.cpus, group.memory, group.gpus) for group in spec.workers))
+
+
+def _node(spec: ClusterSpec, group: str, cpus: int | None, memory: int | None, gpus: int) -> Node:
+    size = DEFAULT_MEMORY if memory is None else memory
+    shared_memory, object_store = plans.shared_memory(size, spec.kuberay.shm_size)
+    return Node(
+        group=group,
+        cpus=DEFAULT_CPUS if cpus is None else cpus,
+        memory=size,
+        object_store=object_store,
+        shared_memory=shared_memory,
+        gpus=gpus,
+    )
