@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from trainyard.seams.kube import running
 from trainyard.seams.kube.access import Access
 from trainyard.seams.kube.errors import InvalidError, KubeError, MissingError
 from trainyard.seams.kube.refusals import Doing
@@ -36,7 +37,7 @@ class Kube:
         """Return an object, or None if it is not there."""
         doing = Doing("get", kind, name, namespace)
         answer = self.transport.send("GET", kind.path(namespace, name), doing, accept=(404,))
-        return None if answer.status_code == 404 else _object(answer.json())
+        return None if answer.status == 404 else _object(answer.json())
 
     def list(self, kind: Kind, *, namespace: str | None = None, labels: str = "", fields: str = "") -> list[Object]:
         """Return the objects of a namespace, or of all; none of a kind that the cluster does not know."""
@@ -46,9 +47,9 @@ class Kube:
         params = {key: value for key, value in asked.items() if value}
         while True:
             answer = self.transport.send("GET", kind.path(namespace), doing, params=params, accept=(404, 410))
-            if answer.status_code == 404:
+            if answer.status == 404:
                 return []
-            if answer.status_code == 410:
+            if answer.status == 410:
                 # The rest of a long list is too old to be continued: all of it at once, then.
                 found, params = [], {key: value for key, value in params.items() if key not in ("limit", "continue")}
                 continue
@@ -124,7 +125,7 @@ class Kube:
         accepted = (404, 409) if uid else (404,)
         doing = Doing("delete", kind, name, namespace)
         answer = self.transport.send("DELETE", kind.path(namespace, name), doing, body=options, accept=accepted)
-        return answer.is_success
+        return answer.status < 400
 
     def may(
         self, verb: str, kind: Kind, *, namespace: str | None = None, subresource: str = "", name: str = ""
@@ -152,7 +153,7 @@ class Kube:
     def serves(self, kind: Kind) -> bool:
         """Say whether the cluster knows this kind, in this version."""
         answer = self.transport.send("GET", kind.root, Doing(f"ask about {kind.api}"), accept=(404,))
-        if answer.status_code == 404:
+        if answer.status == 404:
             return False
         return any(one["name"] == kind.plural for one in _object(answer.json()).get("resources") or ())
 
@@ -181,7 +182,7 @@ class Kube:
             )
         except (InvalidError, MissingError):
             return ""
-        return answer.text
+        return answer.body.decode(errors="replace")
 
     def follow(
         self, pod: str, *, namespace: str, container: str, since: str | None = None, lines: int | None = None
@@ -204,8 +205,6 @@ class Kube:
 
     def run_in(self, pod: str, command: Sequence[str], *, namespace: str, container: str, seconds: float) -> Ran:
         """Run a command in a container to its end. Raises NotReadyError after `seconds`."""
-        from trainyard.seams.kube import running
-
         return running.run_in(self.transport, pod, command, namespace=namespace, container=container, seconds=seconds)
 
 

@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from trainyard.errors import PrerequisiteError
-from trainyard.seams.kube import kubeconfig
-from trainyard.seams.kube.access import Access, Login
+from trainyard.seams.kube import kubeconfig as files
+from trainyard.seams.kube.access import Access
 from trainyard.seams.kube.api import Kube
-
-# Where Kubernetes puts what a pod needs to talk to it (kubernetes.io/docs/tasks/run-application/access-api-from-pod).
-MOUNTED = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+from trainyard.seams.kube.login import MOUNTED
 
 
 def connect(
@@ -31,25 +29,25 @@ def connect(
 
 
 def find(
-    environ: Mapping[str, str], *, kubeconfig: str | None, context: str | None, relative_to: Path | None
+    environ: Mapping[str, str],
+    *,
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    relative_to: Path | None = None,
 ) -> Access:
     """Return the way to that cluster."""
-    files = _files(environ, kubeconfig, relative_to)
-    there = tuple(file for file in files if file.is_file())
+    looked = _files(environ, kubeconfig, relative_to)
+    there = tuple(file for file in looked if file.is_file())
     if there:
-        return _read(there, context)
+        return files.access(files.load(there), context, environ)
     inside = _inside(environ) if kubeconfig is None and context is None else None
     if inside:
         return inside
     raise PrerequisiteError(
         "there is no kubeconfig",
-        where=", ".join(map(str, files)),
+        where=", ".join(map(str, looked)),
         hint="Set KUBECONFIG, or name the file in the cluster file (kubeconfig: ...).",
     )
-
-
-def _read(files: tuple[Path, ...], context: str | None) -> Access:
-    return kubeconfig.access(kubeconfig.load(files), context)
 
 
 def _files(environ: Mapping[str, str], named: str | None, relative_to: Path | None) -> tuple[Path, ...]:
@@ -57,15 +55,14 @@ def _files(environ: Mapping[str, str], named: str | None, relative_to: Path | No
     if named:
         path = home / named[2:] if named.startswith("~/") else Path(named)
         return ((relative_to or Path.cwd()) / path,)
-    listed = [Path(one) for one in environ.get("KUBECONFIG", "").split(os.pathsep) if one]
+    listed = [Path(one).absolute() for one in environ.get("KUBECONFIG", "").split(os.pathsep) if one]
     return tuple(listed) or (home / ".kube" / "config",)
 
 
 def _inside(environ: Mapping[str, str]) -> Access | None:
     """Return the cluster that this process is a pod of."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
-    token = MOUNTED / "token"
-    if not host or not port or not token.is_file():
+    if not host or not port or not (MOUNTED / "token").is_file():
         return None
     namespace = MOUNTED / "namespace"
     return Access(
@@ -73,7 +70,4 @@ def _inside(environ: Mapping[str, str]) -> Access | None:
         server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
         namespace=namespace.read_text().strip() if namespace.is_file() else "default",
         user="the pod's service account",
-        source=str(MOUNTED),
-        login=Login(token_file=token),
-        authority=(MOUNTED / "ca.crt").read_bytes(),
     )

@@ -1,14 +1,13 @@
-"""Read kubeconfig files as kubectl does: several merge into one, the first that says something counts.
+"""What kubeconfig files say about a context: several merge into one, the first that says something counts.
 
-(kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig)
+(kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig) The library reads them again to log in;
+who can use them is asked here, where it can be said what is wrong with which file.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,11 @@ import yaml
 
 from trainyard import suggest
 from trainyard.errors import PrerequisiteError
-from trainyard.seams.kube.access import Access, Login, Plugin
+from trainyard.seams.kube.access import Access
 
 LISTS = ("clusters", "contexts", "users")
+# The library does not act as somebody else, and would silently act as the user instead.
+IMPERSONATION = ("as", "as-groups", "as-uid", "as-user-extra")
 
 
 @dataclass(frozen=True)
@@ -29,26 +30,9 @@ class Entry:
     content: Mapping[str, Any]
     file: Path
 
-    def text(self, key: str) -> str | None:
-        """Return what stands there, if it is text and not empty."""
-        value = self.content.get(key)
-        return str(value) if isinstance(value, (str, int, float)) and value != "" else None
-
-    def path(self, key: str) -> Path | None:
-        """Return the file that it names: relative ones are the kubeconfig's neighbours."""
-        written = self.text(key)
-        return self.file.parent / Path(written).expanduser() if written else None
-
-    def content_of(self, key: str) -> bytes | None:
-        """Return what `KEY-data` holds, else the file that `KEY` names. Raises PrerequisiteError."""
-        encoded = self.text(f"{key}-data")
-        if encoded:
-            try:
-                return base64.b64decode(encoded, validate=False)
-            except (binascii.Error, ValueError) as error:
-                raise _broken(self.file, f"{key}-data is not base64") from error
-        path = self.path(key)
-        return _read(path, what=f"the {key} of {self.file}") if path else None
+    def text(self, key: str) -> str:
+        """Return what stands there, or nothing."""
+        return str(self.content.get(key) or "")
 
 
 @dataclass(frozen=True)
@@ -57,7 +41,7 @@ class Kubeconfig:
 
     files: tuple[Path, ...]
     entries: Mapping[str, Mapping[str, Entry]]
-    current: str | None
+    current: str
 
     @property
     def where(self) -> str:
@@ -68,20 +52,21 @@ class Kubeconfig:
 def load(files: Sequence[Path]) -> Kubeconfig:
     """Read files that exist. Raises PrerequisiteError for one that cannot be read, or is none."""
     entries: dict[str, dict[str, Entry]] = {key: {} for key in LISTS}
-    current: str | None = None
+    current = ""
     for file in files:
         content = _parse(file)
-        current = current or content.get("current-context") or None
+        current = current or str(content.get("current-context") or "")
         for key in LISTS:
-            for one in content.get(key) or []:
-                inner = one.get(key[:-1]) if isinstance(one, dict) else None
-                if isinstance(one, dict) and "name" in one:
-                    entries[key].setdefault(str(one["name"]), Entry(inner or {}, file))
+            for name, entry in _named(content.get(key), key[:-1]):
+                entries[key].setdefault(name, Entry(entry, file))
     return Kubeconfig(tuple(files), entries, current)
 
 
-def access(config: Kubeconfig, context: str | None) -> Access:
-    """Return the way that a context describes; None is the current one. Raises PrerequisiteError."""
+def access(config: Kubeconfig, context: str | None, environ: Mapping[str, str]) -> Access:
+    """Return the way that a context describes; None is the current one.
+
+    Raises PrerequisiteError if it cannot be gone: no such context, or the program that logs in is not installed.
+    """
     name = context or config.current
     if not name:
         raise PrerequisiteError(
@@ -89,117 +74,78 @@ def access(config: Kubeconfig, context: str | None) -> Access:
             where=config.where,
             hint=f"Name one in the cluster file (context: ...); it has {_listed(config.entries['contexts'])}.",
         )
-    chosen = _entry(config, "contexts", name)
-    cluster = _entry(config, "clusters", chosen.text("cluster") or "", by=name)
-    server = cluster.text("server")
-    if not server:
+    chosen = config.entries["contexts"].get(name)
+    if chosen is None:
+        raise PrerequisiteError(
+            f"the kubeconfig has no context {name!r}{suggest.did_you_mean(name, config.entries['contexts'])}",
+            where=config.where,
+            hint=f"It has {_listed(config.entries['contexts'])}.",
+        )
+    cluster = _part(config, chosen, name, "cluster")
+    if not cluster.text("server"):
         raise _broken(cluster.file, f"cluster {chosen.text('cluster')} has no server")
-    user = chosen.text("user")
+    user = _part(config, chosen, name, "user") if chosen.text("user") else None
     return Access(
         context=name,
-        server=server.rstrip("/"),
+        server=cluster.text("server").rstrip("/"),
         namespace=chosen.text("namespace") or "default",
-        user=user or "",
-        source=config.where,
-        login=_login(_entry(config, "users", user, by=name), cluster) if user else Login(),
-        authority=cluster.content_of("certificate-authority"),
-        insecure=cluster.content.get("insecure-skip-tls-verify") is True,
-        server_name=cluster.text("tls-server-name"),
-        proxy=cluster.text("proxy-url"),
+        user=chosen.text("user"),
+        files=config.files,
+        plugin=_plugin(user, chosen.text("user"), environ) if user else None,
+        proxy=cluster.text("proxy-url") or None,
     )
 
 
-def _entry(config: Kubeconfig, key: str, name: str, *, by: str = "") -> Entry:
-    found = config.entries[key].get(name)
-    if found:
-        return found
-    word = key[:-1]
-    if by:
-        raise _broken(Path(config.where), f"context {by} names a {word} {name!r} that is not in it")
-    raise PrerequisiteError(
-        f"the kubeconfig has no {word} {name!r}{suggest.did_you_mean(name, config.entries[key])}",
-        where=config.where,
-        hint=f"It has {_listed(config.entries[key])}.",
-    )
+def _named(listed: Any, word: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for one in listed if isinstance(listed, list) else []:
+        if isinstance(one, dict) and one.get("name"):
+            content = one.get(word)
+            yield str(one["name"]), content if isinstance(content, dict) else {}
 
 
-def _login(user: Entry, cluster: Entry) -> Login:
-    name = user.text("username")
-    return Login(
-        token=user.text("token") or _token_of_provider(user),
-        token_file=user.path("tokenFile"),
-        basic=(name, user.text("password") or "") if name else None,
-        certificate=user.content_of("client-certificate"),
-        key=user.content_of("client-key"),
-        plugin=_plugin(user, cluster),
-        impersonate=tuple(_impersonation(user)),
-    )
+def _part(config: Kubeconfig, chosen: Entry, context: str, word: str) -> Entry:
+    """Return the cluster or the user that a context names."""
+    found = config.entries[f"{word}s"].get(chosen.text(word))
+    if found is None:
+        raise _broken(chosen.file, f"context {context} names a {word} {chosen.text(word)!r} that is not there")
+    return found
 
 
-def _plugin(user: Entry, cluster: Entry) -> Plugin | None:
+def _plugin(user: Entry, name: str, environ: Mapping[str, str]) -> str | None:
+    """Return the program that logs in."""
+    if any(user.content.get(word) for word in IMPERSONATION):
+        raise PrerequisiteError(
+            f"user {name} of the kubeconfig acts as somebody else (`as`), which Trainyard cannot",
+            where=str(user.file),
+            hint="Use a context whose user has these rights itself.",
+        )
     written = user.content.get("exec")
-    if not isinstance(written, dict):
+    command = str(written.get("command") or "") if isinstance(written, dict) else ""
+    if not command:
         return None
-    if not written.get("command"):
-        raise _broken(user.file, "a user's `exec` has no command")
-    return Plugin(
-        command=str(written["command"]),
-        arguments=tuple(map(str, written.get("args") or ())),
-        api=str(written.get("apiVersion") or "client.authentication.k8s.io/v1"),
-        directory=user.file.parent,
-        variables=tuple((str(one["name"]), str(one["value"])) for one in written.get("env") or ()),
-        interactive=str(written.get("interactiveMode") or "IfAvailable"),
-        install_hint=str(written.get("installHint") or "").strip(),
-        cluster=json.dumps(_told(cluster)) if written.get("provideClusterInfo") else None,
-    )
-
-
-def _told(cluster: Entry) -> dict[str, Any]:
-    """Return what a plugin hears about its cluster (client.authentication.k8s.io/v1, Cluster)."""
-    words = ("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data", "proxy-url")
-    told = {word: cluster.content[word] for word in words if word in cluster.content}
-    authority = cluster.content_of("certificate-authority")
-    if authority:
-        told["certificate-authority-data"] = base64.b64encode(authority).decode()
-    for one in cluster.content.get("extensions") or ():
-        if one.get("name") == "client.authentication.k8s.io/exec":
-            told["config"] = one.get("extension")
-    return told
-
-
-def _token_of_provider(user: Entry) -> str | None:
-    """Return the token that a login provider of kubectl's own left; who has no such user gets None."""
-    provider = user.content.get("auth-provider")
-    settings = (provider.get("config") or {}) if isinstance(provider, dict) else {}
-    return settings.get("id-token") or settings.get("access-token") or None
-
-
-def _impersonation(user: Entry) -> list[tuple[str, str]]:
-    headers = [("Impersonate-User", user.text("as") or "")] if user.text("as") else []
-    headers += [("Impersonate-Uid", user.text("as-uid") or "")] if user.text("as-uid") else []
-    headers += [("Impersonate-Group", str(group)) for group in user.content.get("as-groups") or ()]
-    for key, values in (user.content.get("as-user-extra") or {}).items():
-        headers += [(f"Impersonate-Extra-{key}", str(value)) for value in values]
-    return headers
+    path = str(user.file.parent / command) if "/" in command else command
+    if shutil.which(path, path=environ.get("PATH")) is None:
+        hint = str(written.get("installHint") or "").strip() if isinstance(written, dict) else ""
+        raise PrerequisiteError(
+            f"{command} is not installed, and the kubeconfig logs in with it",
+            where=f"user {name} of {user.file}",
+            hint=hint.splitlines()[0] if hint else f"Install {command}.",
+        )
+    return command
 
 
 def _parse(file: Path) -> Mapping[str, Any]:
     try:
-        content = yaml.safe_load(_read(file, what="the kubeconfig"))
-    except yaml.YAMLError as error:
-        # The error's own text quotes the line, which may hold a key.
+        content = yaml.safe_load(file.read_bytes())
+    except OSError as error:
+        raise PrerequisiteError(f"the kubeconfig cannot be read: {error.strerror}", where=str(file)) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        # The error's own text quotes the line, and a key may stand there.
         line = getattr(getattr(error, "problem_mark", None), "line", None)
         raise _broken(file, "it is not YAML" + (f" (line {line + 1})" if line is not None else "")) from None
     if not isinstance(content, dict):
         raise _broken(file, "it is empty" if content is None else "it is not a kubeconfig")
     return content
-
-
-def _read(path: Path, *, what: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise PrerequisiteError(f"{what} cannot be read: {error.strerror}", where=str(path)) from error
 
 
 def _broken(file: Path, why: str) -> PrerequisiteError:

@@ -5,9 +5,10 @@ What $NO_PROXY means is golang.org/x/net/http/httpproxy's: names with their subd
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 
 def proxy_for(server: str, environ: Mapping[str, str], *, named: str | None = None) -> str | None:
@@ -21,6 +22,15 @@ def proxy_for(server: str, environ: Mapping[str, str], *, named: str | None = No
     if not found or _is_loopback(host) or _excluded(host, port, _variable(environ, "NO_PROXY")):
         return None
     return found if "://" in found else f"http://{found}"
+
+
+def login(proxy: str | None) -> dict[str, str] | None:
+    """Return the header for a proxy whose URL has a user."""
+    parts = urlsplit(proxy or "")
+    if not parts.username:
+        return None
+    said = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return {"proxy-authorization": f"Basic {base64.b64encode(said.encode()).decode()}"}
 
 
 def _variable(environ: Mapping[str, str], name: str) -> str:

@@ -8,8 +8,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import httpx
+from urllib.parse import urlsplit
 
 from trainyard.errors import PrerequisiteError, TrainyardError
 from trainyard.seams.kube.access import Access
@@ -80,14 +79,13 @@ def refused(status: int, body: bytes, doing: Doing, access: Access) -> Trainyard
     return KubeError(f"the Kubernetes API answered {status}: {said}", where=where)
 
 
-def unknown_user(access: Access, said: str, *, hint: str | None = None) -> UnknownUserError:
+def unknown_user(access: Access, said: str) -> UnknownUserError:
     """Return the error of a login that the server does not accept."""
-    plugin = access.login.plugin
-    again = f"Log in again: {plugin.command} is what logs in." if plugin else "Ask for a new login, or log in again."
+    again = f"{access.plugin} logs in: log in with it again" if access.plugin else "Fetch the kubeconfig again"
     return UnknownUserError(
         f"the Kubernetes API does not accept the login of user {access.user or '(nobody)'}: {said}",
         where=f"{access}, from {access.source}",
-        hint=hint or again,
+        hint=f"{again}, and repeat the command; tokens and certificates end.",
     )
 
 
@@ -105,6 +103,13 @@ def unreachable(error: Exception, access: Access, proxy: str | None) -> Trainyar
         where=f"{access}, through the proxy {_without_password(proxy)}" if proxy else str(access),
         hint="Is the cluster up, and in reach of this machine? `kubectl version` asks the same server.",
     )
+
+
+def is_broken(error: Exception) -> bool:
+    """Say whether a connection ended in the middle of a question."""
+    from urllib3.exceptions import ProtocolError
+
+    return isinstance(error, ProtocolError)
 
 
 def _forbidden(status: Mapping[str, Any], said: str, doing: Doing, access: Access) -> TrainyardError:
@@ -145,11 +150,11 @@ def _status(body: bytes) -> Mapping[str, Any] | None:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, (httpx.TimeoutException, TimeoutError)):
-        return "it took too long"
     deepest: BaseException = error
     while deepest.__cause__ or deepest.__context__:
         deepest = deepest.__cause__ or deepest.__context__ or deepest
+    if isinstance(deepest, TimeoutError) or "timed out" in str(error):
+        return "it took too long"
     text = (deepest.strerror if isinstance(deepest, OSError) else None) or str(error)
     return text or type(error).__name__
 
@@ -165,7 +170,8 @@ def _cause(
 
 
 def _without_password(url: str) -> str:
-    return httpx.URL(url).copy_with(userinfo=b"").__str__()
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _text(body: bytes) -> str:

@@ -8,36 +8,55 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
-import httpx
-
-from trainyard.seams.kube import proxies, refusals, tls
+from trainyard.seams.kube import login, refusals
 from trainyard.seams.kube.access import Access
-from trainyard.seams.kube.credentials import Credentials
-from trainyard.seams.kube.plugin import Credential
 from trainyard.seams.kube.refusals import Doing
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
+# Admission webhooks may take this long (admissionregistration/v1, timeoutSeconds), and CRDs are megabytes.
+CHANGE_SECONDS = 30.0
 # A server that has too much to do says when to come again; it is believed up to this.
 PAUSE_SECONDS = 3.0
 TRIES = 4
 
-# A connection that was kept from an earlier question, and that the server or a proxy has closed meanwhile.
-_STALE = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
+
+@dataclass(frozen=True)
+class Session:
+    """A login: the library's client and configuration, and the TLS context of both it and websockets."""
+
+    client: Any
+    tls: ssl.SSLContext | None
+
+    @property
+    def configuration(self) -> Any:
+        """Return the library's configuration."""
+        return self.client.configuration
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the server answered."""
+
+    status: int
+    body: bytes
+
+    def json(self) -> Any:
+        """Return it, parsed."""
+        return json.loads(self.body)
 
 
 class Transport:
-    """Connections to one server; threads may share it."""
+    """The way to one server; threads may share it. The first question logs in."""
 
     def __init__(self, access: Access, environ: Mapping[str, str]) -> None:
         self.access = access
-        self.proxy = proxies.proxy_for(access.server, environ, named=access.proxy)
-        self._credentials = Credentials(access.login, environ)
+        self._environ = dict(environ)
         self._lock = threading.Lock()
-        self._context: tuple[tuple[bytes | None, bytes | None], ssl.SSLContext] | None = None
-        self._http: tuple[ssl.SSLContext, httpx.Client] | None = None
+        self._session: Session | None = None
 
     def send(
         self,
@@ -49,93 +68,130 @@ class Transport:
         body: Any = None,
         content_type: str = "application/json",
         accept: tuple[int, ...] = (),
-        seconds: float = ANSWER_SECONDS,
-    ) -> httpx.Response:
+        seconds: float | None = None,
+    ) -> Answer:
         """Return the server's answer; `accept` are statuses besides 2xx. Raises KubeError, PrerequisiteError."""
-        stale_once = method == "GET"
+        may_be_stale = method == "GET"
+        seconds = seconds or (ANSWER_SECONDS if method == "GET" else CHANGE_SECONDS)
         for left in range(TRIES, 0, -1):
-            credential = self._credentials.now()
+            session = self.session()
             try:
-                answer = self._client(credential).request(
-                    method,
-                    path,
-                    params=params,
-                    content=None if body is None else json.dumps(body),
-                    headers=self._headers(credential, content_type),
-                    timeout=httpx.Timeout(seconds, connect=CONNECT_SECONDS),
-                    extensions=self._extensions(),
-                )
-            except _STALE as error:
-                if not stale_once:
-                    raise refusals.unreachable(error, self.access, self.proxy) from error
-                stale_once = False
-                continue
-            except (httpx.HTTPError, OSError) as error:
-                raise refusals.unreachable(error, self.access, self.proxy) from error
-            if answer.is_success or answer.status_code in accept:
+                response = self._call(session, method, path, params, body, content_type, seconds)
+                answer = Answer(response.status, response.data)
+            except _failures() as error:
+                # A connection that was kept, and that the server or a proxy has closed meanwhile.
+                if may_be_stale and refusals.is_broken(error):
+                    may_be_stale = False
+                    continue
+                raise self._unreachable(error) from error
+            if 200 <= answer.status < 300 or answer.status in accept:
                 return answer
-            if left == 1 or not self._worth_another(answer, credential):
+            if left == 1 or not self._worth_another(response, session):
                 break
-        raise refusals.refused(answer.status_code, answer.content, doing, self.access)
+        raise refusals.refused(answer.status, answer.body, doing, self.access)
 
     @contextmanager
     def stream(self, path: str, doing: Doing, *, params: Mapping[str, str]) -> Iterator[Iterator[str]]:
         """Open an answer that goes on; yields its lines as they come, however long it is quiet meanwhile."""
-        credential = self._credentials.now()
         try:
-            with self._client(credential).stream(
-                "GET",
-                path,
-                params=params,
-                headers=self._headers(credential),
-                timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS, read=None),
-                extensions=self._extensions(),
-            ) as answer:
-                if not answer.is_success:
-                    raise refusals.refused(answer.status_code, answer.read(), doing, self.access)
-                yield answer.iter_lines()
-        except (httpx.HTTPError, OSError) as error:
-            raise refusals.unreachable(error, self.access, self.proxy) from error
+            response = self._call(self.session(), "GET", path, params, None, "", None)
+            try:
+                if response.status != 200:
+                    raise refusals.refused(response.status, response.data, doing, self.access)
+                yield _lines(response)
+            finally:
+                response.close()
+        except _failures() as error:
+            raise self._unreachable(error) from error
 
-    def door(self) -> tuple[list[tuple[str, str]], ssl.SSLContext | None]:
-        """Return the headers and the TLS context for a connection that somebody else makes."""
-        credential = self._credentials.now()
-        secure = self.access.server.startswith("https:")
-        return self._headers(credential), self._tls(credential) if secure else None
+    def session(self) -> Session:
+        """Return the login to use. Raises PrerequisiteError if we cannot log in."""
+        with self._lock:
+            self._session = self._session or self._log_in()
+            return self._session
 
-    def renew(self) -> bool:
-        """Log in again after a refusal; say whether there is anything else to try."""
-        return self._credentials.renew(self._credentials.now())
+    def authorization(self, session: Session) -> dict[str, str]:
+        """Return the header that says who we are, if it is not a certificate that says so."""
+        with self._lock, login.complaints(self.access):
+            # The library asks the plugin again when its token ends soon.
+            token = session.configuration.get_api_key_with_prefix("BearerToken")
+        return {"authorization": token} if token else {}
 
-    def _worth_another(self, answer: httpx.Response, credential: Credential) -> bool:
-        """Say whether the same request may be answered now: after a new login, or the pause that the server asks for."""
-        if answer.status_code == httpx.codes.UNAUTHORIZED:
-            return self._credentials.renew(credential)
-        if answer.status_code == httpx.codes.TOO_MANY_REQUESTS:
-            asked = answer.headers.get("Retry-After", "")
+    def renew(self, refused: Session) -> Session | None:
+        """Log in again after a refusal; None if that login is not the newest any more, or there is no other."""
+        with self._lock:
+            if self._session is refused:
+                self._session = self._log_in()
+            return self._session
+
+    def _log_in(self) -> Session:
+        from kubernetes.client import ApiClient
+
+        configuration = login.configuration(self.access, self._environ)
+        client = ApiClient(configuration)
+        client.user_agent = "trainyard"
+        if not self.access.server.startswith("https:"):
+            return Session(client, None)
+        tls = login.context(configuration, self.access)
+        # One context for all connections, instead of one that reads the same files for each.
+        keywords = client.rest_client.pool_manager.connection_pool_kw
+        for name in ("ca_certs", "cert_file", "key_file", "ca_cert_data", "cert_reqs"):
+            keywords.pop(name, None)
+        keywords["ssl_context"] = tls
+        return Session(client, tls)
+
+    def _call(
+        self,
+        session: Session,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        body: Any,
+        content_type: str,
+        seconds: float | None,
+    ) -> Any:
+        """Return urllib3's response, unread."""
+        headers = self.authorization(session)
+        if body is not None:
+            headers["Content-Type"] = content_type
+        request = session.client.param_serialize(
+            method,
+            path,
+            query_params=list((params or {}).items()),
+            header_params=headers,
+            # The library turns objects into JSON for the content types that it knows.
+            body=body if content_type.endswith("json") else json.dumps(body) if body is not None else None,
+        )
+        return session.client.call_api(*request, _request_timeout=(CONNECT_SECONDS, seconds)).response
+
+    def _worth_another(self, response: Any, session: Session) -> bool:
+        """Say whether the same request may be answered now: after a new login, or a pause that was asked for."""
+        if response.status == 401:
+            return self.renew(session) is not session
+        if response.status == 429:
+            asked = str(response.headers.get("Retry-After", ""))
             time.sleep(min(float(asked) if asked.isdigit() else 1.0, PAUSE_SECONDS))
             return True
         return False
 
-    def _headers(self, credential: Credential, content_type: str = "") -> list[tuple[str, str]]:
-        headers = [("User-Agent", "trainyard"), *self._credentials.headers(credential)]
-        return [*headers, ("Content-Type", content_type)] if content_type else headers
+    def _unreachable(self, error: Exception) -> Exception:
+        session = self._session
+        proxy = cast("str | None", session.configuration.proxy) if session else None
+        return refusals.unreachable(error, self.access, proxy)
 
-    def _extensions(self) -> dict[str, Any]:
-        return {"sni_hostname": self.access.server_name} if self.access.server_name else {}
 
-    def _tls(self, credential: Credential) -> ssl.SSLContext:
-        with self._lock:
-            shown = (credential.certificate, credential.key)
-            if self._context is None or self._context[0] != shown:
-                self._context = (shown, tls.context(self.access, credential))
-            return self._context[1]
+def _failures() -> tuple[type[Exception], ...]:
+    from kubernetes.client import ApiException
+    from urllib3.exceptions import HTTPError
 
-    def _client(self, credential: Credential) -> httpx.Client:
-        context = self._tls(credential)
-        with self._lock:
-            # Another certificate needs other connections; those that are in use end by themselves.
-            if self._http is None or self._http[0] is not context:
-                made = httpx.Client(base_url=self.access.server, verify=context, proxy=self.proxy, trust_env=False)
-                self._http = (context, made)
-            return self._http[1]
+    return (OSError, HTTPError, ApiException)
+
+
+def _lines(response: Any) -> Iterator[str]:
+    """Yield whole lines as they come; the last one may lack its end."""
+    rest = b""
+    for part in response.stream(65536, decode_content=True):
+        *lines, rest = (rest + part).split(b"\n")
+        yield from (line.decode(errors="replace") for line in lines)
+    if rest:
+        yield rest.decode(errors="replace")

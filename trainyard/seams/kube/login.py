@@ -1,0 +1,117 @@
+"""Log in with the `kubernetes` library: its configuration, with what it complains about in our words."""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from trainyard.errors import PrerequisiteError
+from trainyard.seams.kube import proxies
+from trainyard.seams.kube.access import Access
+
+# Where Kubernetes puts what a pod needs to talk to it (kubernetes.io/docs/tasks/run-application/access-api-from-pod).
+MOUNTED = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+def configuration(access: Access, environ: Mapping[str, str]) -> Any:
+    """Return a kubernetes.client.Configuration that is logged in. Raises PrerequisiteError if that cannot be."""
+    # The library takes half a second to import, however little of it.
+    from kubernetes.client import Configuration
+
+    made = Configuration()
+    with complaints(access):
+        _load(made, access, environ)
+    # Decided here, by kubectl's rules: the library sends loopback addresses through a proxy.
+    made.proxy = proxies.proxy_for(access.server, environ, named=access.proxy)
+    made.no_proxy = ""
+    made.proxy_headers = proxies.login(made.proxy)
+    # Who calls decides what may be asked twice.
+    made.retries = False
+    made.keep_alive = True
+    return made
+
+
+def context(made: Any, access: Access) -> ssl.SSLContext:
+    """Return what TLS needs: the server's CA, our certificate. Raises PrerequisiteError if one cannot be used."""
+    import certifi
+
+    # Not ssl.create_default_context: since Python 3.13 it refuses CAs as Kubernetes makes them (VERIFY_X509_STRICT).
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if not made.verify_ssl:
+        tls.check_hostname = False
+        tls.verify_mode = ssl.CERT_NONE
+    try:
+        tls.load_verify_locations(cafile=made.ssl_ca_cert or certifi.where())
+        if made.cert_file:
+            # Without a password, a key that has one is an error: OpenSSL would ask for it on the terminal.
+            tls.load_cert_chain(made.cert_file, made.key_file, password="")
+    except (ssl.SSLError, OSError) as error:
+        raise PrerequisiteError(
+            f"a certificate of context {access.context} cannot be used: {error.strerror or error}",
+            where=access.source,
+            hint="`kubectl config view --raw` shows the CA, and the user's certificate and key.",
+        ) from error
+    return tls
+
+
+@contextmanager
+def complaints(access: Access) -> Iterator[None]:
+    """Turn what the library raises and logs while it logs in into one error; it goes on without a login otherwise."""
+    from kubernetes.config import ConfigException
+
+    heard = _Heard()
+    logging.getLogger().addHandler(heard)
+    try:
+        yield
+    except (ConfigException, OSError, ValueError, KeyError, TypeError) as error:
+        raise _failed(access, str(error) if isinstance(error, (ConfigException, OSError)) else "") from error
+    finally:
+        logging.getLogger().removeHandler(heard)
+    if heard.errors:
+        raise _failed(access, heard.errors[-1])
+
+
+class _Heard(logging.Handler):
+    """Collects what is logged as an error; a handler of the root logger also keeps it off the terminal."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.errors: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.errors.append(record.getMessage())
+
+
+def _load(made: Any, access: Access, environ: Mapping[str, str]) -> None:
+    from kubernetes.config import load_kube_config
+    from kubernetes.config.incluster_config import InClusterConfigLoader
+
+    if not access.files:
+        inside = InClusterConfigLoader(str(MOUNTED / "token"), str(MOUNTED / "ca.crt"), environ=environ)
+        inside.load_and_set(made)
+        return
+    # Keys go into files for as long as this process lives; this directory is the user's own, and in memory.
+    private = environ.get("XDG_RUNTIME_DIR", "")
+    load_kube_config(
+        os.pathsep.join(map(str, access.files)),
+        context=access.context,
+        client_configuration=made,
+        persist_config=False,
+        temp_file_path=private if private and os.access(private, os.W_OK) else None,
+    )
+
+
+def _failed(access: Access, why: str) -> PrerequisiteError:
+    who = f"{access.plugin} could not log in" if access.plugin else f"user {access.user or '(nobody)'} cannot log in"
+    hint = "Log in by hand and repeat the command; `kubectl get pods` logs in in the same way."
+    lines = why.removeprefix("exec: ").strip().splitlines()
+    return PrerequisiteError(
+        f"{who} to the Kubernetes cluster" + (f": {lines[-1].strip()[:300]}" if lines else ""),
+        where=f"{access}, from {access.source}",
+        hint=hint,
+    )
