@@ -12,7 +12,7 @@ from pathlib import Path
 from trainyard import lock, paths, steps
 from trainyard.backends import BACKENDS
 from trainyard.backends.contract import Backend, ClusterStatus, LogLine, Tools
-from trainyard.endpoint import Endpoint
+from trainyard.endpoint import Endpoint, ExpectedNode
 from trainyard.errors import RequestError, TrainyardError
 from trainyard.spec import ClusterSpec, LoadedCluster, load_cluster
 from trainyard.steps import PlannedStep, Progress, Step, StepResult
@@ -109,11 +109,14 @@ def connect(cluster: Cluster) -> Endpoint:
 
 
 def differences(cluster: Cluster, endpoint: Endpoint) -> list[str]:
-    """Say in which nodes a cluster differs from its file; what a file leaves open is no difference."""
+    """Say in which nodes a cluster differs from its file; what a file leaves open is no difference.
+
+    Where nodes get their names as they are made, any of a group stands for any.
+    """
     if endpoint.expected is None:
         return []
     wanted = {node.name: (node.cpus, node.gpus) for node in cluster.spec.nodes()}
-    there = {node.name: (node.cpus, node.gpus) for node in endpoint.expected}
+    there = {name: (node.cpus, node.gpus) for name, node in _as_declared(cluster.spec, endpoint.expected).items()}
     found = [f"{name} is not there" for name in wanted if name not in there]
     found += [f"{name} is there" for name in there if name not in wanted]
     for name in wanted.keys() & there.keys():
@@ -177,6 +180,22 @@ def _alone(cluster: Cluster, progress: Progress) -> Iterator[None]:
         if waited:
             progress.finished(StepResult(title, True, time.monotonic() - began))
         yield
+
+
+def _as_declared(spec: ClusterSpec, there: Sequence[ExpectedNode]) -> dict[str, ExpectedNode]:
+    """Return the nodes that are to stay by the names that the file gives them, as far as it has names for them."""
+    promised = [node for node in there if not node.optional]
+    taken = {node.name for node in promised}
+    free: dict[str, list[str]] = {}
+    for node in spec.nodes():
+        if node.name not in taken:
+            free.setdefault(node.group, []).append(node.name)
+    declared = {node.name for node in spec.nodes()}
+    found = {}
+    for node in promised:
+        names = free.get(node.group, [])
+        found[node.name if node.name in declared or not names else names.pop(0)] = node
+    return found
 
 
 def _down_steps(cluster: Cluster, *, purge: bool) -> list[Step]:

@@ -27,6 +27,8 @@ CONTEXTS = {str(context.name): context for context in namespace.to_contexts()}
         ("train.dispatch jobs/a -f lab", "train.dispatch jobs/a -f lab"),
         ("train.dispatch jobs/a extra", "train.dispatch jobs/a extra"),
         ("cluster.status extra", "cluster.status extra"),
+        ("cluster.scale gpu=3 cpu=1 -f lab", "cluster.scale --sizes gpu=3 --sizes cpu=1 -f lab"),
+        ("cluster.scale -f lab --sizes gpu=3 cpu=1", "cluster.scale -f lab --sizes gpu=3 --sizes cpu=1"),
     ],
 )
 def test_a_run_without_its_flag_gets_it(given: str, meant: str) -> None:

@@ -52,7 +52,10 @@ class NodeStatus:
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """A cluster, as it is now. `tunnel` is as in Endpoint."""
+    """A cluster, as it is now. `tunnel` is as in Endpoint.
+
+    `token_file` holds the dashboard's token, or `token_command` prints it, where it is kept with the cluster.
+    """
 
     name: str
     backend: str
@@ -63,6 +66,7 @@ class ClusterStatus:
     simulated_gpus: bool = False
     seen: str = ""
     tunnel: str | None = None
+    token_command: str | None = None
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ SET = "Set one value of the file: PATH=VALUE, such as workers.0.count=2; may be 
 BACKEND = "Use another backend than the file names."
 JSON = "Print one JSON document."
 PURGE = "Also the KubeRay operator, its CRDs and the namespace, if Trainyard made them and nobody else needs them."
+SIZES = "GROUP=N: so many nodes; of a group that grows and shrinks, at least so many. Several may be given."
 HELP = {"file": FILE, "set": SET, "backend": BACKEND, "json": JSON}
 
 
@@ -90,6 +91,29 @@ def status(
 
     cluster = _find(file, set_, backend)
     output.status(cluster, lifecycle.status(cluster), json=json)
+
+
+@task(positional=["sizes"], iterable=["sizes", "set_"], help={**HELP, "sizes": SIZES})
+def scale(
+    context: Context,
+    sizes: list[str] | None = None,
+    file: str | None = None,
+    set_: list[str] | None = None,
+    backend: str = "",
+    json: bool = False,
+) -> None:
+    """Give groups another number of nodes than the file says, as cluster.up would: cluster.scale gpu=3."""
+    from trainyard import lifecycle, progress, scaling
+    from trainyard.tasks import cluster_output as output
+
+    cluster = _find(file, set_, backend)
+    wanted = scaling.scaled(cluster, sizes or [])
+    if context.config.run.dry:
+        output.planned(wanted, lifecycle.plan_up(wanted), json=json)
+        return
+    output.begun(wanted)
+    output.made(wanted, lifecycle.up(wanted, progress.for_stream()), lifecycle.connect(wanted), json=json)
+    output.resized(wanted, scaling.differences(cluster.spec, wanted.spec))
 
 
 @task(iterable=["set_"], help=HELP)

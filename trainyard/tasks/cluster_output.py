@@ -34,6 +34,13 @@ def made(cluster: Cluster, results: Sequence[StepResult], endpoint: Endpoint, *,
     print_next(f"invoke smoke.run{cluster.flag}")
 
 
+def resized(cluster: Cluster, differences: Sequence[str]) -> None:
+    """Say that the file still has other sizes: the next cluster.up without them goes back."""
+    for difference in differences:
+        source = cluster.loaded.source
+        print(f"note: {difference}; write it into {source} to keep it, or cluster.up goes back", file=sys.stderr)
+
+
 def removed(cluster: Cluster, results: Sequence[StepResult], *, json: bool) -> None:
     """Print what was removed."""
     if json:
@@ -106,11 +113,14 @@ def opened(cluster: Cluster, now: ClusterStatus, *, json: bool, browse: bool) ->
     """Print the dashboard's address and where its token is, never the token itself."""
     token_file = str(now.token_file) if now.token_file else None
     if json:
-        print_json({"name": now.name, "address": now.address, "token_file": token_file})
+        found = {"address": now.address, "token_file": token_file, "token_command": now.token_command}
+        print_json({"name": now.name, **found})
         return
     print(f"dashboard: {now.address}")
     if token_file:
         print(f"It asks for a token: paste the content of {token_file}")
+    if now.token_command:
+        print(f"It asks for a token: paste what this prints: {now.token_command}")
     if browse and now.address and sys.stdout.isatty():
         webbrowser.open(now.address)
     print_next(f"invoke cluster.status{cluster.flag}")

@@ -1,6 +1,7 @@
 """`invoke train.logs RUN`, where RUN may be left out: Invoke knows only positional arguments that must be given.
 
-A task lists such an argument as positional and gives it a default; here its value gets its flag put in front.
+A task lists such an argument as positional and gives it a default; here its value gets its flag put in front. One that
+is a list takes every value: `cluster.scale gpu=3 cpu=1`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def _flagged(tokens: Sequence[str], contexts: Mapping[str, ParserContext]) -> It
             # Not .get(): it does not know the short names, which are aliases.
             flag = context.flags[token] if context and token in context.flags else None
             is_value = bool(flag and flag.takes_value)
-            optional = [one for one in optional if one is not flag]
+            optional = [one for one in optional if one is not flag or _is_list(one)]
         elif required:
             required.pop()
         elif token in contexts:
@@ -36,5 +37,10 @@ def _flagged(tokens: Sequence[str], contexts: Mapping[str, ParserContext]) -> It
             required = [one for one in context.positional_args if one.default is None]
             optional = [one for one in context.positional_args if one.default is not None]
         elif optional:
-            yield f"--{optional.pop(0).names[0]}"
+            yield f"--{optional[0].names[0]}"
+            optional = optional if _is_list(optional[0]) else optional[1:]
         yield token
+
+
+def _is_list(argument: Argument) -> bool:
+    return bool(argument.kind is list)

@@ -1,0 +1,110 @@
+"""How a cluster on Kubernetes is, the way into it, and what its nodes say."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from trainyard import versions
+from trainyard.backends.answering import cluster_state
+from trainyard.backends.contract import ClusterStatus, LogLine, Tools
+from trainyard.backends.kuberay import checks, names, objects, site, view, way_in
+from trainyard.backends.kuberay import logs as log_lines
+from trainyard.backends.kuberay import look as looking
+from trainyard.backends.kuberay import pod as pods
+from trainyard.backends.kuberay.facts import Object
+from trainyard.backends.kuberay.look import Look
+from trainyard.backends.kuberay.site import Site
+from trainyard.endpoint import Endpoint
+from trainyard.errors import NotReadyError, OutsideError
+from trainyard.spec.cluster import ClusterSpec
+
+
+def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
+    """Ask Kubernetes about every node that the file names or that has a pod, and Ray about all."""
+    where = site.find(spec, tools)
+    with ThreadPoolExecutor(2) as threads:
+        read = threads.submit(objects.token, where)
+        seen = looking.look(where, spec)
+        token = read.result()
+    answering, said = _answer(where, token, seen)
+    nodes = view.statuses(view.declared(spec, seen), seen.facts, answering)
+    runs = _runs(seen.head)
+    return ClusterStatus(
+        name=spec.name,
+        backend="kuberay",
+        state=cluster_state(node.state for node in nodes),
+        nodes=nodes,
+        address=way_in.address(where) if runs else None,
+        token_command=_token_command(spec, tools, where) if token else None,
+        simulated_gpus=_annotation(seen, names.SIMULATED) == "true",
+        tunnel=way_in.tunnel(where),
+        seen="; ".join([*([said] if said else []), *view.problems(seen.facts, nodes)]),
+    )
+
+
+def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
+    """Return the way in, a port-forward that ends with this process. Raises NotReadyError if there is none."""
+    where = site.find(spec, tools)
+    with ThreadPoolExecutor(2) as threads:
+        read = threads.submit(objects.token, where)
+        seen = looking.without_events(where, spec)
+        token = read.result()
+    if seen.cluster is None or not _runs(seen.head):
+        raise NotReadyError(f"cluster {spec.name} is not up", hint=f"Make it: invoke cluster.up{tools.flag}")
+    groups = view.made(seen)
+    return Endpoint(
+        cluster=spec.name,
+        address=way_in.address(where),
+        token=token,
+        simulated_gpus=_annotation(seen, names.SIMULATED) == "true",
+        expected=tuple(view.expected(groups)),
+        ray_version=versions.RAY,
+        image=_annotation(seen, names.IMAGE),
+        tunnel=way_in.tunnel(where),
+        down=tuple(view.down(groups, seen.facts)),
+        checks=checks.checks(where, spec),
+    )
+
+
+def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
+    """Return what the containers print and Ray's own log files say, from their ends on."""
+    where = site.find(spec, tools)
+    if not site.pods(where):
+        raise NotReadyError(f"cluster {spec.name} is not up", hint=f"Make it: invoke cluster.up{tools.flag}")
+    return log_lines.lines(where, objects.token(where), follow=follow)
+
+
+def _answer(where: Site, token: str | None, seen: Look) -> tuple[frozenset[str], str]:
+    """Return the names of the nodes that Ray itself calls alive, and why there are none."""
+    if seen.cluster is None:
+        return frozenset(), ""
+    if not _runs(seen.head):
+        return frozenset(), "the head does not run"
+    try:
+        return way_in.answer(where, token, seen.pods), ""
+    except OutsideError as error:
+        return frozenset(), way_in.trouble(where) or error.what
+
+
+def _runs(head: Object | None) -> bool:
+    return head is not None and pods.phase(head) == "Running" and not pods.is_leaving(head)
+
+
+def _annotation(seen: Look, name: str) -> str | None:
+    annotations = (seen.cluster or {"metadata": {}})["metadata"].get("annotations") or {}
+    found = annotations.get(name)
+    return None if found is None else str(found)
+
+
+def _token_command(spec: ClusterSpec, tools: Tools, where: Site) -> str:
+    """Return the command that prints the cluster's token, for who may read its Secret."""
+    words = ["kubectl"]
+    if spec.kuberay.kubeconfig:
+        words += ["--kubeconfig", str(site.kubeconfig(spec, tools) or spec.kuberay.kubeconfig)]
+    if where.kube.context:
+        words += ["--context", where.kube.context]
+    words += ["--namespace", where.namespace, "get", "secret", names.token_secret(where.name)]
+    words += ["-o", f"jsonpath={{.data.{names.TOKEN_KEY}}}"]
+    return f"{shlex.join(words)} | base64 -d"

@@ -1,0 +1,116 @@
+"""What Kubernetes says about a cluster, all of it read side by side; log files only where they matter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cache
+
+from trainyard.backends.kuberay import cause_container, event, names, site
+from trainyard.backends.kuberay import pod as pods
+from trainyard.backends.kuberay.facts import Facts, Object
+from trainyard.backends.kuberay.site import Site
+from trainyard.errors import TrainyardError
+from trainyard.seams.kube.errors import ForbiddenError
+from trainyard.seams.kube.types import EVENT, NODE
+from trainyard.spec.cluster import ClusterSpec
+
+TAIL_LINES = 60
+PROBE_SECONDS = 20.0
+# What KubeRay's own container does, with what it throws away (ray-operator/controllers/ray/common/pod.go). The address
+# is in a variable that KubeRay sets.
+PROBE = (
+    'getent hosts "$FQ_RAY_IP" >/dev/null || { echo "no address for $FQ_RAY_IP: the cluster has no DNS that answers, '
+    'or it does not know the head"; exit 1; }; timeout 15 ray health-check --address "$FQ_RAY_IP:6379" 2>&1 '
+    '|| echo "ray health-check: exit code $? for $FQ_RAY_IP:6379"'
+)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was seen: `cluster` is the RayCluster, None if there is none (any more); `pods` the head first."""
+
+    cluster: Object | None
+    pods: tuple[Object, ...]
+    facts: Facts
+
+    @property
+    def head(self) -> Object | None:
+        """Return the head's pod; one that goes only while there is no other."""
+        heads = [one for one in self.pods if pods.is_head(one)]
+        return next((one for one in heads if not pods.is_leaving(one)), heads[0] if heads else None)
+
+
+def look(where: Site, spec: ClusterSpec) -> Look:
+    """Read RayCluster, pods and events. Raises RequestError if the RayCluster is somebody else's."""
+    with ThreadPoolExecutor(3) as threads:
+        cluster = threads.submit(site.ray_cluster, where)
+        found = threads.submit(site.pods, where)
+        events = threads.submit(_events, where)
+        return _seen(where, spec, cluster.result(), tuple(found.result()), events.result())
+
+
+def without_events(where: Site, spec: ClusterSpec) -> Look:
+    """Read RayCluster and pods alone, which is enough to connect."""
+    with ThreadPoolExecutor(2) as threads:
+        cluster = threads.submit(site.ray_cluster, where)
+        found = threads.submit(site.pods, where)
+        return _seen(where, spec, cluster.result(), tuple(found.result()), ())
+
+
+def _seen(
+    where: Site, spec: ClusterSpec, cluster: Object | None, found: tuple[Object, ...], events: tuple[Object, ...]
+) -> Look:
+    facts = Facts(
+        pods=found,
+        events=events,
+        owner=cluster,
+        nodes=cache(lambda: _nodes(where)),
+        words=lambda pod, container, former: _words(where, pod, container, former),
+        probe=lambda pod: _probe(where, pod),
+        wait_for_machines=spec.kuberay.wait_for_machines or 0.0,
+    )
+    seen = Look(cluster, found, facts)
+    return replace(seen, facts=replace(facts, head=seen.head))
+
+
+def _events(where: Site) -> tuple[Object, ...]:
+    """Return the namespace's events; none where the user may not see them: conditions say most of it."""
+    try:
+        return tuple(sorted(where.kube.list(EVENT, namespace=where.namespace), key=event.when))
+    except ForbiddenError:
+        return ()
+
+
+def _nodes(where: Site) -> Mapping[str, Object]:
+    try:
+        return {one["metadata"]["name"]: one for one in where.kube.list(NODE)}
+    except ForbiddenError:
+        return {}
+
+
+def _words(where: Site, pod: Object, container: str, former: bool) -> str:
+    try:
+        return where.kube.logs(
+            pods.name(pod), namespace=where.namespace, container=container, previous=former, lines=TAIL_LINES
+        )
+    except TrainyardError as error:
+        # A message about a pod must not become one about its log.
+        return f"(its log cannot be read: {error.what})"
+
+
+def _probe(where: Site, pod: Object) -> str:
+    command = ["/bin/bash", "-c", PROBE]
+    try:
+        ran = where.kube.run_in(
+            pods.name(pod),
+            command,
+            namespace=where.namespace,
+            container=names.WAIT_CONTAINER,
+            seconds=PROBE_SECONDS,
+        )
+        said = ran.stdout + ran.stderr
+    except TrainyardError:
+        said = _words(where, pod, names.WAIT_CONTAINER, False)
+    return cause_container.last_lines(said)
