@@ -6,11 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainyard.backends.kuberay import amounts
+from trainyard.backends.kuberay import amounts, hosts
 from trainyard.backends.kuberay.amounts import Amounts
 from trainyard.seams.kube.types import Object
-
-_HOST = "kubernetes.io/hostname"
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ def _demand(
         ),
         selector=template.get("nodeSelector") or {},
         tolerations=tuple(template.get("tolerations") or ()),
-        alone=_is_alone(template),
+        alone=hosts.is_alone(template),
         priority_class=template.get("priorityClassName"),
     )
 
@@ -81,9 +79,3 @@ def _autoscaler(spec: Mapping[str, Any]) -> Object:
 
 def _container(quantities: Mapping[str, str]) -> Object:
     return {"resources": {"requests": dict(quantities), "limits": dict(quantities)}}
-
-
-def _is_alone(template: Mapping[str, Any]) -> bool:
-    against = (template.get("affinity") or {}).get("podAntiAffinity") or {}
-    terms = against.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
-    return any(term.get("topologyKey") == _HOST for term in terms)

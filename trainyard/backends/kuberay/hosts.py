@@ -12,6 +12,7 @@ from trainyard.seams.kube.types import Object
 
 Taint = Mapping[str, Any]
 _KEEPS_OUT = ("NoSchedule", "NoExecute")
+_HOST_KEY = "kubernetes.io/hostname"
 _ENDED = ("Succeeded", "Failed")
 
 
@@ -37,16 +38,13 @@ class Host:
         return replace(self, free=amounts.minus(self.free, wanted), ours=(*self.ours, alone))
 
 
-def hosts(nodes: Iterable[Object], pods: Iterable[Object], *, ours: Collection[str], alone: bool) -> tuple[Host, ...]:
-    """Return what is free beside the pods that are there.
-
-    `ours` are the uids of the cluster's own pods that stay; `alone` says whether each must have its host for itself.
-    """
+def hosts(nodes: Iterable[Object], pods: Iterable[Object], *, ours: Collection[str]) -> tuple[Host, ...]:
+    """Return what is free beside the pods that are there; `ours` are the uids of the cluster's own pods that stay."""
     by_host: dict[str, list[Object]] = {}
     for one in pods:
         if pod.host(one) and pod.phase(one) not in _ENDED:
             by_host.setdefault(pod.host(one), []).append(one)
-    found = [_host(one, by_host.get(one["metadata"]["name"], []), ours, alone=alone) for one in nodes]
+    found = [_host(one, by_host.get(one["metadata"]["name"], []), ours) for one in nodes]
     return tuple(sorted(found, key=lambda one: one.name))
 
 
@@ -63,6 +61,13 @@ def keeps_out(host: Host, *, selector: Mapping[str, str], tolerations: Collectio
     return ""
 
 
+def is_alone(spec: Mapping[str, Any]) -> bool:
+    """Say whether a pod never runs on one host with others of its cluster."""
+    against = (spec.get("affinity") or {}).get("podAntiAffinity") or {}
+    terms = against.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+    return any(term.get("topologyKey") == _HOST_KEY for term in terms)
+
+
 def tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
     """Say whether a toleration covers a taint (k8s.io/api/core/v1, Toleration.ToleratesTaint)."""
     if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
@@ -74,7 +79,7 @@ def tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
     return bool(toleration.get("key")) and (toleration.get("value") or "") == (taint.get("value") or "")
 
 
-def _host(node: Object, pods: list[Object], ours: Collection[str], *, alone: bool) -> Host:
+def _host(node: Object, pods: list[Object], ours: Collection[str]) -> Host:
     status, spec = node.get("status") or {}, node.get("spec") or {}
     has = amounts.amounts(status.get("allocatable"))
     users: dict[str, tuple[str, ...]] = {}
@@ -90,7 +95,7 @@ def _host(node: Object, pods: list[Object], ours: Collection[str], *, alone: boo
         taints=tuple(spec.get("taints") or ()),
         refuses=_refuses(node),
         users=users,
-        ours=tuple(alone for one in pods if pod.uid(one) in ours),
+        ours=tuple(is_alone(one["spec"]) for one in pods if pod.uid(one) in ours),
     )
 
 

@@ -14,9 +14,9 @@ from trainyard.seams.kube.types import Object
 _BARE = ("cpu", "memory", "ephemeral-storage")
 
 
-def over_quota(quotas: Sequence[Object], wanted: Sequence[Demand]) -> list[str]:
-    """Say which quotas the pods would exceed, in what, and by how much."""
-    return [said for quota in quotas for said in _over(quota, wanted)]
+def over_quota(quotas: Sequence[Object], wanted: Sequence[Demand], *, gone: Sequence[Object] = ()) -> list[str]:
+    """Say which quotas the pods would exceed, in what, and by how much; `gone` are pods that are counted no more."""
+    return [said for quota in quotas for said in _over(quota, wanted, gone)]
 
 
 def out_of_range(ranges: Sequence[Object], wanted: Sequence[Demand]) -> list[str]:
@@ -32,18 +32,19 @@ def out_of_range(ranges: Sequence[Object], wanted: Sequence[Demand]) -> list[str
     ]
 
 
-def _over(quota: Object, wanted: Sequence[Demand]) -> Iterator[str]:
+def _over(quota: Object, wanted: Sequence[Demand], gone: Sequence[Object]) -> Iterator[str]:
     counted = [one for one in wanted if _counts(quota.get("spec") or {}, one)]
     if not counted:
         return
     requests = amounts.total(one.requests for one in counted)
     limits = amounts.total(one.limits for one in counted)
+    freed = [amounts.total(amounts.of_pod(one["spec"], kind=kind) for one in gone) for kind in ("requests", "limits")]
     status = quota.get("status") or {}
     hard = amounts.amounts(status.get("hard") or (quota.get("spec") or {}).get("hard"))
     used = amounts.amounts(status.get("used"))
     for name, most in sorted(hard.items()):
         resource, wants = _wants(name, requests, limits)
-        free = most - used.get(name, 0)
+        free = most - used.get(name, 0) + _wants(name, *freed)[1]
         if wants > free:
             yield (
                 f"quota {quota['metadata']['name']}: {name}: {amounts.shown(resource, wants)} wanted, "

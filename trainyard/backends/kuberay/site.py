@@ -62,7 +62,7 @@ def asked(spec: ClusterSpec, tools: Tools) -> Site:
 def record_of(spec: ClusterSpec, tools: Tools, site: Site) -> Record:
     """Return what is to be written down about a cluster at this site."""
     kube = site.kube
-    return Record(spec.name, kube.context, _kubeconfig(spec, tools), site.namespace, kube.server)
+    return Record(spec.name, kube.context, kubeconfig(spec, tools), site.namespace, kube.server)
 
 
 def read_record(tools: Tools) -> Record | None:
@@ -147,7 +147,7 @@ def _recorded(spec: ClusterSpec, tools: Tools, record: Record) -> Kube:
         return other
 
 
-def _kubeconfig(spec: ClusterSpec, tools: Tools) -> str | None:
+def kubeconfig(spec: ClusterSpec, tools: Tools) -> str | None:
     """Return the kubeconfig files in use, absolute; None if there are none."""
     if spec.kuberay.kubeconfig:
         return _absolute(spec.kuberay.kubeconfig, tools)

@@ -1,0 +1,162 @@
+"""Before anything is made: what the user may do, what the file names, and room for every node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainyard.backends.kuberay import access, demands, hosts, quota, references, room
+from trainyard.backends.kuberay import pod as pods
+from trainyard.backends.kuberay.amounts import Amounts, amounts
+from trainyard.backends.kuberay.demands import Demand
+from trainyard.backends.kuberay.hosts import Host
+from trainyard.backends.kuberay.there import seen
+from trainyard.backends.kuberay.wanted import Wanted
+from trainyard.backends.words import counted
+from trainyard.errors import PrerequisiteError, RequestError
+from trainyard.seams.kube.types import LIMIT_RANGE, NODE, POD, QUOTA, RUNTIME_CLASS, Object
+from trainyard.steps import YES, Answer, Step
+
+# kubernetes.io/docs/concepts/security/pod-security-standards
+ENFORCED = "pod-security.kubernetes.io/enforce"
+
+
+def steps(asked: Wanted) -> list[Step]:
+    """Return the steps that only ask; each holds, or raises what stands in the way."""
+    return [
+        Step("Check access to Kubernetes", done=lambda: _access(asked), do=_nothing),
+        Step("Check what the file names on Kubernetes", done=lambda: _references(asked), do=_nothing),
+        Step(f"Check the room for {counted(len(asked.spec.nodes()), 'node')}", done=lambda: _room(asked), do=_nothing),
+    ]
+
+
+def to_place(asked: Wanted) -> dict[str, int]:
+    """Return how many nodes of each group have no pod on a Kubernetes node yet."""
+    wanted: dict[str, int] = {}
+    for node in asked.spec.nodes():
+        wanted[node.group] = wanted.get(node.group, 0) + 1
+    for one in kept(asked):
+        wanted[pods.group(one)] = wanted.get(pods.group(one), 0) - 1
+    return {group: count for group, count in wanted.items() if count > 0}
+
+
+def kept(asked: Wanted) -> list[Object]:
+    """Return the cluster's own pods that have a place and keep it."""
+    if asked.is_new:
+        return []
+    return [one for one in asked.there.pods.found or () if pods.host(one) and not pods.is_leaving(one) and _runs(one)]
+
+
+def refuse_security(namespace: Object | None, asked: Wanted) -> None:
+    """Raise RequestError if the namespace's Pod Security Standard would refuse the pods."""
+    level = ((namespace or {}).get("metadata", {}).get("labels") or {}).get(ENFORCED, "privileged")
+    section = asked.spec.kuberay
+    problem = ""
+    if level == "restricted" and not section.security.restricted:
+        problem = "it takes only pods that give up every privilege"
+    if level != "privileged" and any(volume.host_path for volume in section.volumes):
+        problem = "it takes no pods with a directory of their host (kuberay.volumes: host_path)"
+    if problem:
+        raise RequestError(
+            f"namespace {section.namespace} would refuse the nodes: {problem}",
+            where=f"its label {ENFORCED}={level}",
+            hint="Write `kuberay: {security: {restricted: true}}`; the image must not need root then."
+            if "host_path" not in problem
+            else "Use a claim, or another namespace.",
+        )
+
+
+def _nothing() -> None:
+    """Change nothing: these steps only ask."""
+
+
+def _access(asked: Wanted) -> Answer:
+    needs = access.needs(asked.spec, asked.task())
+    access.refuse_missing(asked.site.kube, needs, command=f"cluster.up{asked.tools.flag}")
+    return Answer(True, asked.image.remark)
+
+
+def _references(asked: Wanted) -> Answer:
+    if not to_place(asked):
+        return YES
+    refuse_security(asked.there.namespace.found, asked)
+    return Answer(True, "; ".join(references.refuse_missing(asked.site.kube, asked.spec)))
+
+
+def _room(asked: Wanted) -> Answer:
+    counts = to_place(asked)
+    if not counts:
+        return YES
+    wanted = demands.demands(asked.documents.ray_cluster, counts, _overheads(asked))
+    problems, remarks = _of_namespace(asked, wanted)
+    hosts_ = _hosts(asked)
+    if hosts_ is None:
+        remarks.append("whether there is room was not checked: you may not see the Kubernetes nodes, or their pods")
+    else:
+        problems += room.shortages(wanted, hosts_)
+    if problems and asked.spec.kuberay.wait_for_machines is None:
+        raise _refusal(asked, wanted, problems, hosts_)
+    return Answer(True, "; ".join([*problems, *remarks]))
+
+
+def _of_namespace(asked: Wanted, wanted: Sequence[Demand]) -> tuple[list[str], list[str]]:
+    """Return what the namespace's quotas and limits forbid, and what could not be looked at."""
+    if not asked.there.has_namespace:
+        return [], []
+    kube, namespace = asked.site.kube, asked.site.namespace
+    quotas = seen(lambda: tuple(kube.list(QUOTA, namespace=namespace)))
+    ranges = seen(lambda: tuple(kube.list(LIMIT_RANGE, namespace=namespace)))
+    hidden = [name for name, one in (("quotas", quotas), ("limit ranges", ranges)) if one.refusal]
+    remarks = [f"{' and '.join(hidden)} of the namespace were not checked"] if hidden else []
+    stay = {pods.uid(one) for one in kept(asked)}
+    gone = [one for one in asked.there.pods.found or () if pods.uid(one) not in stay]
+    found = quota.over_quota(quotas.found or (), wanted, gone=gone)
+    return [*found, *quota.out_of_range(ranges.found or (), wanted)], remarks
+
+
+def _hosts(asked: Wanted) -> tuple[Host, ...] | None:
+    """Return the Kubernetes nodes, None if the user may not see them; pods of ours that go take nothing."""
+    kube = asked.site.kube
+    nodes, every = seen(lambda: tuple(kube.list(NODE))), seen(lambda: tuple(kube.list(POD)))
+    if nodes.found is None or every.found is None:
+        return None
+    stay = {pods.uid(one) for one in kept(asked)}
+    ours = {pods.uid(one) for one in asked.there.pods.found or ()}
+    others = [one for one in every.found if pods.uid(one) in stay or pods.uid(one) not in ours]
+    return hosts.hosts(nodes.found, others, ours=stay)
+
+
+def _overheads(asked: Wanted) -> dict[str, Amounts]:
+    """Return what each runtime class adds to a pod; nothing where that may not be looked at."""
+
+    def overhead(name: str) -> Amounts:
+        runtime = seen(lambda: asked.site.kube.get(RUNTIME_CLASS, name)).found or {}
+        return amounts((runtime.get("overhead") or {}).get("podFixed"))
+
+    return {name: overhead(name) for name in references.runtime_classes(asked.spec).values()}
+
+
+def _refusal(
+    asked: Wanted, wanted: Sequence[Demand], problems: Sequence[str], there: Sequence[Host] | None
+) -> PrerequisiteError:
+    gpu = asked.spec.kuberay.gpu_resource
+    wants_gpus = any(one.requests.get(gpu) for one in wanted)
+    hint = (
+        f"Free it, or want less. Where Kubernetes adds machines by itself: `kuberay: {{wait_for_machines: 10m}}`. "
+        f"All that was counted: kubectl describe nodes --context {asked.site.kube.context}"
+    )
+    if wants_gpus and there is not None and not room.has_resource(there, gpu):
+        hint = (
+            f"No Kubernetes node offers {gpu}: is NVIDIA's device plugin there, and does it run? (MicroK8s: microk8s "
+            "enable gpu; elsewhere the GPU operator.) To try the layout without GPUs: "
+            "`kuberay: {simulated_gpus: true}`."
+        )
+    listed = "".join(f"\n  - {one}" for one in problems)
+    return PrerequisiteError(
+        f"there is no room on Kubernetes for cluster {asked.spec.name}:{listed}",
+        where=f"context {asked.site.kube.context}" if asked.site.kube.context else asked.site.kube.server,
+        hint=hint,
+    )
+
+
+def _runs(pod: Object) -> bool:
+    return pods.phase(pod) in ("Pending", "Running")

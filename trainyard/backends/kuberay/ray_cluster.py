@@ -1,0 +1,84 @@
+"""The RayCluster itself: what differs from the file, what KubeRay changes of that, and the step that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainyard.backends.kuberay import change, site
+from trainyard.backends.kuberay import pod as pods
+from trainyard.backends.kuberay.change import Change
+from trainyard.backends.kuberay.wanted import Wanted
+from trainyard.backends.words import named
+from trainyard.errors import OutsideError, PrerequisiteError, RequestError
+from trainyard.seams.kube.errors import InvalidError
+from trainyard.seams.kube.types import RAY_CLUSTER, Object
+from trainyard.steps import YES, Answer, Step, no
+
+# What the API says of a field that its CRD does not know (structured-merge-diff).
+_UNKNOWN_FIELD = "field not declared in schema"
+
+
+def differences(asked: Wanted) -> tuple[Change, ...]:
+    """Return in what the RayCluster that runs differs from the file; the API server says it, and keeps nothing."""
+    return _differences(asked, asked.ray_cluster) if asked.ray_cluster else ()
+
+
+def refusal(asked: Wanted, found: Sequence[Change]) -> RequestError | None:
+    """Return why a running cluster cannot become what the file asks, None if KubeRay makes it so."""
+    ignored = [str(one) for one in found if not one.applied]
+    if not ignored or asked.tools.recreate:
+        return None
+    return RequestError(
+        "the cluster file asks for what KubeRay does not change on a running cluster; to make it anew ends everything "
+        "on it",
+        where="; ".join(ignored),
+        hint=f"If that is meant: invoke cluster.up{asked.tools.flag} --recreate",
+    )
+
+
+def step(asked: Wanted, changes: Sequence[Change], *, after: str | None) -> Step:
+    """Return the step after which the RayCluster is what the file asks for."""
+    return Step(_title(asked, changes), done=lambda: _is_there(asked), do=lambda: _apply(asked), after=after)
+
+
+def _title(asked: Wanted, changes: Sequence[Change]) -> str:
+    if asked.is_new or not changes:
+        return f"Make the RayCluster {asked.site.name}"
+    return f"Change the RayCluster: {named([str(one) for one in changes])}"
+
+
+def _is_there(asked: Wanted) -> Answer:
+    live = site.ray_cluster(asked.site)
+    if live is None or pods.is_leaving(live):
+        return no("there is none")
+    changes = _differences(asked, live)
+    return no("; ".join(map(str, changes))) if changes else YES
+
+
+def _differences(asked: Wanted, live: Object) -> tuple[Change, ...]:
+    document = change.carried(asked.documents.ray_cluster, live)
+    return change.differences(live, _sent(asked, document, dry_run=True))
+
+
+def _apply(asked: Wanted) -> None:
+    live = site.ray_cluster(asked.site)
+    document = asked.documents.ray_cluster
+    _sent(asked, change.carried(document, live) if live else document, dry_run=False)
+
+
+def _sent(asked: Wanted, document: Object, *, dry_run: bool) -> Object:
+    try:
+        return asked.site.kube.apply(RAY_CLUSTER, document, namespace=asked.site.namespace, dry_run=dry_run)
+    except InvalidError as error:
+        raise _explained(asked, error) from error
+
+
+def _explained(asked: Wanted, error: InvalidError) -> OutsideError | PrerequisiteError:
+    if _UNKNOWN_FIELD not in str(error):
+        return error
+    return PrerequisiteError(
+        "Kubernetes knows an older RayCluster than its KubeRay operator: Helm does not upgrade CRDs",
+        where=error.what,
+        hint=f"Have the CRDs of KubeRay {asked.kuberay.version} applied: helm show crds CHART | kubectl apply "
+        "--server-side --force-conflicts -f -",
+    )

@@ -1,0 +1,92 @@
+"""The steps that make a RayCluster match its file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainyard.backends import recreate
+from trainyard.backends.contract import Tools
+from trainyard.backends.kuberay import (
+    lost,
+    objects,
+    operator_steps,
+    preflight,
+    ray_cluster,
+    ready,
+    removal,
+    site,
+    trial,
+)
+from trainyard.backends.kuberay.change import Change
+from trainyard.backends.kuberay.wanted import Wanted, lacks_definitions, wanted
+from trainyard.seams.kube.types import Object
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.steps import YES, Answer, Step, no
+
+
+def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
+    """Return the steps that make the cluster match its file."""
+    asked = wanted(spec, tools)
+    changes = ray_cluster.differences(asked)
+    refused = ray_cluster.refusal(asked, changes)
+    return [
+        *([recreate.step(refused)] if refused else []),
+        *preflight.steps(asked),
+        Step("Write down where the cluster is", done=lambda: _is_recorded(asked), do=lambda: _record(asked)),
+        *_kuberay(asked),
+        *_objects(asked),
+        *_nodes(asked, changes),
+    ]
+
+
+def documents(spec: ClusterSpec, tools: Tools) -> list[Object]:
+    """Return what Kubernetes would get, but for Secrets."""
+    return wanted(spec, tools).documents.listed()
+
+
+def _kuberay(asked: Wanted) -> list[Step]:
+    """Return the steps that bring KubeRay, or see that the one that is there runs."""
+    kuberay, namespace = asked.kuberay, asked.site.namespace
+    steps = []
+    if kuberay.plan.changes or lacks_definitions(asked.there):
+        steps.append(operator_steps.definitions_step(kuberay))
+    if kuberay.plan.what != "hidden":
+        after = steps[0].title if steps else None
+        steps.append(operator_steps.operator_step(kuberay, namespace, after=after))
+    return steps
+
+
+def _objects(asked: Wanted) -> list[Step]:
+    """Return the steps that make what stands beside the RayCluster."""
+    own, document = asked.site, asked.documents
+    login = objects.pull_step(asked.spec, own, asked.image)
+    return [
+        objects.namespace_step(own, document.namespace),
+        *([login] if login else []),
+        objects.token_step(own),
+        *([objects.claim_step(own, document.claim)] if document.claim else []),
+    ]
+
+
+def _nodes(asked: Wanted, changes: Sequence[Change]) -> list[Step]:
+    """Return the steps that make the nodes, and wait for them."""
+    spec, own = asked.spec, asked.site
+    gone = removal.step(own, asked.there, recreate=asked.tools.recreate)
+    make = ray_cluster.step(asked, changes, after=gone.title if gone else None)
+    old = () if asked.is_new else asked.there.pods.found or ()
+    return [
+        *trial.steps(asked, after=None),
+        *([gone] if gone else []),
+        make,
+        *lost.steps(spec, own, old, after=make.title),
+        ready.step(spec, own, after=make.title),
+    ]
+
+
+def _is_recorded(asked: Wanted) -> Answer:
+    wants = site.record_of(asked.spec, asked.tools, asked.site)
+    return YES if site.read_record(asked.tools) == wants else no("nothing is written down, or another place")
+
+
+def _record(asked: Wanted) -> None:
+    site.write_record(asked.tools, site.record_of(asked.spec, asked.tools, asked.site))

@@ -1,0 +1,147 @@
+"""What `cluster.up` was asked for: the documents of a cluster, and the Kubernetes that is to have them."""
+
+from __future__ import annotations
+
+import ipaddress
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from urllib.parse import urlsplit
+
+from trainyard.backends.contract import Tools
+from trainyard.backends.kuberay import access, charts, definitions, installing, names, pull, site, there
+from trainyard.backends.kuberay import pod as pods
+from trainyard.backends.kuberay.access import Task
+from trainyard.backends.kuberay.document import Documents, Wish, documents, shipped_templates
+from trainyard.backends.kuberay.operator_steps import Kuberay
+from trainyard.backends.kuberay.site import Site
+from trainyard.backends.kuberay.there import There
+from trainyard.errors import OutsideError, PrerequisiteError, Problem, RequestError
+from trainyard.images.by_registry import pinned_by_registry
+from trainyard.images.types import PinnedImage
+from trainyard.seams.helm import Helm, Release
+from trainyard.seams.kube.types import Object
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.kubernetes import Operator as Section
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A cluster as it should be, and what there was when the command began."""
+
+    spec: ClusterSpec
+    tools: Tools
+    site: Site
+    there: There
+    image: PinnedImage
+    documents: Documents
+    kuberay: Kuberay
+    simulated: bool
+
+    @property
+    def ray_cluster(self) -> Object | None:
+        """Return the RayCluster that there was, None if there was none, or only one that is being removed."""
+        found = self.there.ray_cluster.found
+        return None if found is None or pods.is_leaving(found) else found
+
+    @property
+    def is_new(self) -> bool:
+        """Say whether the RayCluster is to be made, or made anew."""
+        return self.ray_cluster is None or self.tools.recreate
+
+    def task(self) -> Task:
+        """Return what is going to be done that not everybody may."""
+        gpus = self.spec.head.gpus or any(group.gpus for group in self.spec.workers)
+        return Task(
+            namespace=not self.there.has_namespace,
+            definitions=self.kuberay.plan.changes or lacks_definitions(self.there),
+            operator=self.kuberay.plan.changes,
+            trial=self.is_new and bool(gpus) and not self.simulated,
+            remove=self.tools.recreate and self.ray_cluster is not None,
+        )
+
+
+def wanted(spec: ClusterSpec, tools: Tools) -> Wanted:
+    """Find out what the file means on its Kubernetes. Raises what stands in the way."""
+    refuse_open(spec)
+    where = site.asked(spec, tools)
+    site.refuse_other_site(spec, tools, where)
+    section = spec.kuberay.operator
+    helm = Helm(tools.environ, site.kubeconfig(spec, tools), where.kube.context or None)
+    with ThreadPoolExecutor(3) as pool:
+        image = pool.submit(_pinned, spec, tools, where)
+        ours = pool.submit(_release, helm, section)
+        found = there.look(where, section)
+        if not access.sees(found):
+            access.refuse_missing(where.kube, access.needs(spec, Task()), command=f"cluster.up{tools.flag}")
+        if found.ray_cluster.found is not None:
+            site.refuse_foreign(found.ray_cluster.found, where)
+        version = charts.version_of(section, directory=tools.directory)
+        plan = installing.decide(found, section, where.namespace, ours=ours.result(), version=version)
+        exact = image.result()
+    simulated = simulates(spec)
+    return Wanted(
+        spec=spec,
+        tools=tools,
+        site=where,
+        there=found,
+        image=exact,
+        documents=documents(_wish(spec, exact, simulated=simulated), shipped_templates()),
+        kuberay=Kuberay(where.kube, helm, section, charts.chart_of(section, directory=tools.directory), plan),
+        simulated=simulated,
+    )
+
+
+def refuse_open(spec: ClusterSpec) -> None:
+    """Raise RequestError for a cluster without a token: every pod of Kubernetes could run code on it."""
+    if spec.auth == "none":
+        raise RequestError(
+            "a cluster on Kubernetes needs its token: without one, every pod there could run code on it",
+            problems=(Problem("auth", "is none, which is for clusters on loopback only"),),
+            hint="Leave `auth` out.",
+        )
+
+
+def simulates(spec: ClusterSpec) -> bool:
+    """Say whether the GPUs of the file are numbers of Ray only."""
+    return spec.kuberay.simulated_gpus and bool(spec.head.gpus or any(group.gpus for group in spec.workers))
+
+
+def lacks_definitions(found: There) -> bool:
+    """Say whether Kubernetes must be told (better) what a RayCluster is, and lets us see that."""
+    if found.crd.refusal is not None:
+        return False
+    return found.crd.found is None or not definitions.fits(found.crd.found)
+
+
+def _wish(spec: ClusterSpec, image: PinnedImage, *, simulated: bool) -> Wish:
+    named = spec.kuberay.pull_secrets
+    made = pull.secret(spec.name, image, others=named, now=datetime.now(timezone.utc))
+    own = (names.pull_secret(spec.name),) if made else ()
+    return Wish(spec, image.reference, simulated=simulated, pull_secrets=(*own, *named))
+
+
+def _pinned(spec: ClusterSpec, tools: Tools, where: Site) -> PinnedImage:
+    return pinned_by_registry(
+        spec,
+        tools.environ,
+        directory=tools.directory,
+        flag=tools.typed.image,
+        loopback=_is_loopback(urlsplit(where.kube.server).hostname or ""),
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _release(helm: Helm, section: Section) -> Release | None:
+    """Return the Helm release that we made; who has no Helm, or may not see releases, did not make one."""
+    try:
+        release = helm.release(section.release, section.namespace)
+    except (OutsideError, PrerequisiteError):
+        return None
+    return release if release is not None and installing.is_ours(release) else None
