@@ -52,6 +52,7 @@ def _node(spec: ClusterSpec, group: str, cpus: int | None, memory: int | None, g
         cpus=DEFAULT_CPUS if cpus is None else cpus,
         memory=size,
         object_store=object_store,
-        shared_memory=shared_memory,
+        # In whole MiB, so that it reads well where it is shown.
+        shared_memory=-(-shared_memory // plans.MEBIBYTE) * plans.MEBIBYTE,
         gpus=gpus,
     )
