@@ -37,7 +37,8 @@ class Step:
 
     `done` only reads. `do` makes it so, may be repeated, and is called only if `done` said no.
     `deadline` is how long `done` may take to hold after `do`, in seconds. `after` names the step without which
-    `done` cannot be asked yet: a plan prints it instead of asking.
+    `done` cannot be asked yet: a plan prints it instead of asking. `cleanup` takes back what only the step itself
+    needed; it is called when the step breaks or is interrupted.
     """
 
     title: str
@@ -46,6 +47,7 @@ class Step:
     deadline: float = 60.0
     every: float = 0.2
     after: str | None = None
+    cleanup: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,8 @@ def _run_one(step: Step, progress: Progress, clock: Clock) -> StepResult:
             answer = _wait(step, progress, clock)
     except BaseException:
         progress.failed(step.title, clock.now() - began)
+        if step.cleanup:
+            step.cleanup()
         raise
     result = StepResult(step.title, changed, clock.now() - began, answer.seen)
     progress.finished(result)

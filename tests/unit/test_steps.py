@@ -141,3 +141,14 @@ def test_a_plan_asks_what_comes_after_something_that_holds() -> None:
     first = _lamp_step(Lamp(lit=True), title="Build the house")
     second = _lamp_step(Lamp(), title="Light it", after="Build the house")
     assert [step.state for step in plan([first, second])] == ["already", "would"]
+
+
+def test_what_a_step_needed_only_meanwhile_is_taken_back_when_it_breaks() -> None:
+    taken: list[str] = []
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run([Step("Try it", done=lambda: no(""), do=interrupt, cleanup=lambda: taken.append("back"))], Recorder())
+    assert taken == ["back"]
