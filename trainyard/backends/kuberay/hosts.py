@@ -54,10 +54,10 @@ def keeps_out(host: Host, *, selector: Mapping[str, str], tolerations: Collectio
         return host.refuses
     lacking = [f"{key}={value}" for key, value in selector.items() if host.labels.get(key) != value]
     if lacking:
-        return f"has no label {' and '.join(lacking)}"
+        return f"without label {' and '.join(lacking)}"
     for taint in host.taints:
         if taint.get("effect") in _KEEPS_OUT and not any(tolerates(one, taint) for one in tolerations):
-            return f"has the taint {_taint(taint)}, which is not tolerated"
+            return f"taint {_taint(taint)} is not tolerated"
     return ""
 
 
@@ -101,10 +101,10 @@ def _host(node: Object, pods: list[Object], ours: Collection[str]) -> Host:
 
 def _refuses(node: Object) -> str:
     if (node.get("spec") or {}).get("unschedulable"):
-        return "is cordoned"
+        return "cordoned"
     ready = pod.condition(node, "Ready")
     if ready.get("status") != "True":
-        return "is not ready"
+        return "not ready"
     return ""
 
 

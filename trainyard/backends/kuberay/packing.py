@@ -45,7 +45,7 @@ def may_run(demand: Demand, host: Host) -> str:
     """Return why a demand can never be met on a host, whatever is free there; "" if it can."""
     why = hosts.keeps_out(host, selector=demand.selector, tolerations=demand.tolerations)
     if not why and (any(host.ours) or (demand.alone and host.ours)):
-        return "has a node of the cluster already (spread: required)"
+        return "a node of the cluster is there already (spread: required)"
     return why
 
 

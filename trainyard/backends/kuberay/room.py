@@ -49,7 +49,7 @@ def _why(demand: Demand, left: Sequence[Host], there: Sequence[Host]) -> Iterato
     if not left:
         yield "there is no Kubernetes node"
     for why in dict.fromkeys(out.values()):
-        yield f"{named([name for name, one in out.items() if one == why])} {why}"
+        yield f"{named([name for name, one in out.items() if one == why])}: {why}"
 
 
 def _missing(name: str, demand: Demand, open_: Sequence[Host], there: Sequence[Host]) -> str:
