@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from trainyard import lock, paths, steps
 from trainyard.backends import BACKENDS
@@ -82,6 +83,17 @@ def plan_up(cluster: Cluster, *, recreate: bool = False) -> list[PlannedStep]:
     """Say what `up` would change; change nothing."""
     _refuse_other_backend(cluster)
     return steps.plan(cluster.backend.up_steps(cluster.spec, replace(cluster.tools, recreate=recreate)))
+
+
+def documents(cluster: Cluster) -> list[dict[str, Any]]:
+    """Return what `up` would hand to an outside system as documents, without secrets; [] where there are none."""
+    render = getattr(cluster.backend, "documents", None)
+    return [] if render is None else list(render(cluster.spec, cluster.tools))
+
+
+def documents(cluster: Cluster) -> list[dict[str, Any]]:
+    """Return what an outside system would be given to make the cluster, without secrets."""
+    return cluster.backend.documents(cluster.spec, cluster.tools)
 
 
 def down(cluster: Cluster, progress: Progress, *, purge: bool = False) -> list[StepResult]:

@@ -8,7 +8,14 @@ import pytest
 
 from tests.unit import crd
 from trainyard.backends.kuberay import names
-from trainyard.backends.kuberay.document import Documents, Templates, Wish, documents, shipped_templates
+from trainyard.backends.kuberay.document import (
+    Documents,
+    Templates,
+    Wish,
+    documents,
+    printable,
+    shipped_templates,
+)
 from trainyard.backends.kuberay.nodes import nodes
 from trainyard.spec import ClusterSpec
 
@@ -390,3 +397,12 @@ def test_a_template_without_a_value_is_refused() -> None:
     broken = Templates(TEMPLATES.namespace, TEMPLATES.claim, TEMPLATES.ray_cluster, "image: {{ imaeg }}\n")
     with pytest.raises(Exception, match="'imaeg' is undefined"):
         documents(Wish(spec_of(), IMAGE), broken)
+
+
+def test_what_is_printed_hides_variables_that_are_called_like_secrets() -> None:
+    found = printable(made(**SMALL, env={"HF_TOKEN": "hunter2", "MODE": "fast"}))
+    assert "hunter2" not in str(found)
+    assert {"name": "HF_TOKEN", "value": "(hidden)"} in found[-1]["spec"]["headGroupSpec"]["template"]["spec"][
+        "containers"
+    ][0]["env"]
+    assert "fast" in str(found)

@@ -57,7 +57,8 @@ def plan(
     from trainyard.tasks import cluster_output as output
 
     cluster = _find(file, set_, backend)
-    output.planned(cluster, lifecycle.plan_up(cluster, recreate=recreate), json=json, up=" --recreate" * recreate)
+    steps, documents = lifecycle.plan_up(cluster, recreate=recreate), lifecycle.documents(cluster) if json else ()
+    output.planned(cluster, steps, json=json, up=" --recreate" * recreate, documents=documents)
 
 
 @task(iterable=["set_"], help={**HELP, "purge": PURGE})

@@ -6,7 +6,7 @@ import json as json_module
 import sys
 import threading
 import webbrowser
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -51,10 +51,21 @@ def removed(cluster: Cluster, results: Sequence[StepResult], *, json: bool) -> N
     print_next(f"invoke cluster.up{cluster.flag}")
 
 
-def planned(cluster: Cluster, plan: Sequence[PlannedStep], *, json: bool, up: str = "") -> None:
-    """Print what would be done; `up` is what the next cluster.up needs besides, such as " --recreate"."""
+def planned(
+    cluster: Cluster,
+    plan: Sequence[PlannedStep],
+    *,
+    json: bool,
+    up: str = "",
+    documents: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Print what would be done; `up` is what the next cluster.up needs besides, such as " --recreate".
+
+    `documents` are what Kubernetes would get.
+    """
     if json:
-        print_json({"name": cluster.spec.name, "steps": [asdict(step) for step in plan]})
+        steps = [asdict(step) for step in plan]
+        print_json({"name": cluster.spec.name, "steps": steps, "documents": list(documents)})
         return
     for step in plan:
         print(f"  {step.state:<7}  {step.title}" + (f"  ({step.seen})" if step.seen else ""))

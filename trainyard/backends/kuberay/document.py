@@ -13,6 +13,7 @@ from trainyard.backends.kuberay.nodes import HEAD, Node, nodes
 from trainyard.backends.kuberay.pod_parts import container_security, home, quantity
 from trainyard.seams.kube.types import Object
 from trainyard.spec.cluster import ClusterSpec, WorkerGroup
+from trainyard.spec.fields import HIDDEN, SECRET_NAME
 
 # How long a node of a growing group may be idle, unless the file says otherwise (Ray's own default).
 IDLE_SECONDS = 60
@@ -56,6 +57,12 @@ class Documents:
         return [self.namespace, *([self.claim] if self.claim else []), self.ray_cluster]
 
 
+def printable(found: Documents) -> list[Object]:
+    """Return the objects as they may be shown: variables that are called like secrets are hidden."""
+    shown: list[Object] = [_hidden(one) for one in found.listed()]
+    return shown
+
+
 def shipped_templates() -> Templates:
     """Return the templates that we ship."""
     directory = paths.shipped("kuberay")
@@ -88,6 +95,16 @@ def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_nulls(one) for key, one in value.items() if one is not None}
     return [_without_nulls(one) for one in value] if isinstance(value, list) else value
+
+
+def _hidden(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_hidden(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {"name", "value"} and SECRET_NAME.search(value["name"]):
+        return {**value, "value": HIDDEN}
+    return {key: _hidden(one) for key, one in value.items()}
 
 
 def _claim(spec: ClusterSpec) -> dict[str, Any] | None:

@@ -18,7 +18,8 @@ from trainyard.backends.kuberay import (
     trial,
 )
 from trainyard.backends.kuberay.change import Change
-from trainyard.backends.kuberay.wanted import Wanted, lacks_definitions, wanted
+from trainyard.backends.kuberay.document import printable
+from trainyard.backends.kuberay.wanted import Wanted, lacks_definitions, rendered, wanted
 from trainyard.seams.kube.types import Object
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
@@ -40,8 +41,8 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
 
 
 def documents(spec: ClusterSpec, tools: Tools) -> list[Object]:
-    """Return what Kubernetes would get, but for Secrets."""
-    return wanted(spec, tools).documents.listed()
+    """Return what Kubernetes would get, but for Secrets; it is not asked anything."""
+    return printable(rendered(spec, tools))
 
 
 def _kuberay(asked: Wanted) -> list[Step]:

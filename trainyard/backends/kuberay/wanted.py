@@ -92,6 +92,12 @@ def wanted(spec: ClusterSpec, tools: Tools) -> Wanted:
     )
 
 
+def rendered(spec: ClusterSpec, tools: Tools) -> Documents:
+    """Return what Kubernetes is to get; only the registry is asked, for the exact image."""
+    exact = _pinned(spec, tools, site.asked(spec, tools))
+    return documents(_wish(spec, exact, simulated=simulates(spec)), shipped_templates())
+
+
 def refuse_open(spec: ClusterSpec) -> None:
     """Raise RequestError for a cluster without a token: every pod of Kubernetes could run code on it."""
     if spec.auth == "none":
