@@ -86,12 +86,6 @@ def plan_up(cluster: Cluster, *, recreate: bool = False) -> list[PlannedStep]:
 
 
 def documents(cluster: Cluster) -> list[dict[str, Any]]:
-    """Return what `up` would hand to an outside system as documents, without secrets; [] where there are none."""
-    render = getattr(cluster.backend, "documents", None)
-    return [] if render is None else list(render(cluster.spec, cluster.tools))
-
-
-def documents(cluster: Cluster) -> list[dict[str, Any]]:
     """Return what an outside system would be given to make the cluster, without secrets."""
     return cluster.backend.documents(cluster.spec, cluster.tools)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from trainyard.endpoint import Endpoint
 from trainyard.spec.cluster import ClusterSpec
@@ -87,6 +87,9 @@ class Backend(Protocol):
 
     def up_steps(self, spec: ClusterSpec, tools: Tools) -> list[Step]:
         """Return the steps that make the cluster match its file."""
+
+    def documents(self, spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
+        """Return what an outside system would be given to make the cluster, without secrets; [] where there is none."""
 
     def down_steps(self, spec: ClusterSpec, tools: Tools) -> list[Step]:
         """Return the steps that remove the cluster and prove that nothing is left."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 from pathlib import Path
 
 from trainyard.backends import purging, ray_logs
@@ -42,6 +43,11 @@ def down_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     """Return one step that says that nothing is removed."""
     title = "Nothing to remove: somebody else runs this cluster"
     return [Step(title, done=lambda: YES, do=_nothing)]
+
+
+def documents(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
+    """Return none: nothing is made."""
+    return []
 
 
 def purge_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from trainyard import versions
 from trainyard.backends import private_files, purging
@@ -19,7 +20,12 @@ from trainyard.seams.docker_engine import Engine
 from trainyard.spec.cluster import ClusterSpec, NodeSpec
 from trainyard.steps import Step
 
-__all__ = ["connect", "down_steps", "logs", "purge_steps", "status", "up_steps"]
+__all__ = ["connect", "documents", "down_steps", "logs", "purge_steps", "status", "up_steps"]
+
+
+def documents(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
+    """Return none: what Docker Compose gets is made for each command, and nobody else needs it."""
+    return []
 
 
 def purge_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:

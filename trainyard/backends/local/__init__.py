@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from trainyard import versions
 from trainyard.backends import purging
@@ -18,7 +19,7 @@ from trainyard.errors import NotReadyError
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
 
-__all__ = ["connect", "down_steps", "logs", "purge_steps", "status", "up_steps"]
+__all__ = ["connect", "documents", "down_steps", "logs", "purge_steps", "status", "up_steps"]
 
 
 def down_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
@@ -37,6 +38,11 @@ def down_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
             do=lambda: records.forget_cluster(files),
         ),
     ]
+
+
+def documents(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
+    """Return none: nobody is given a document to make processes from."""
+    return []
 
 
 def purge_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
