@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
 from pathlib import Path
+from typing import Any
 
 from trainyard.backends import purging, ray_logs
 from trainyard.backends.answering import ANSWER_SECONDS
