@@ -37,6 +37,8 @@ _REASONS: tuple[tuple[str, str], ...] = (
 )
 _CLAIM = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
 _UNBOUND = re.compile(r"unbound immediate PersistentVolumeClaims")
+# What the scheduler thought about making room.
+_THOUGHTS = re.compile(r"\.? (?:no new claims to deallocate,? ?|preemption: )")
 _TOTAL = re.compile(r"^0/(\d+) nodes are available: ")
 _ENTRY = re.compile(r"^(\d+) (.+)$")
 
@@ -57,7 +59,7 @@ def cause(pod: Mapping[str, Any], *, wait: float = 0.0) -> Cause | None:
         about="room",
         kind=PrerequisiteError,
         hint=hint,
-        said=said.partition(" preemption: ")[0],
+        said=_THOUGHTS.split(said)[0],
         patience=max(UNSCHEDULABLE_SECONDS, wait),
     )
 
@@ -103,19 +105,18 @@ def _nodes(said: str, pod: Mapping[str, Any]) -> tuple[str, str]:
         return f"{begin}: {said or 'the scheduler does not say why'}", _hint(said)
     entries = [_entry(one) for one in _split(said[total.end() :])]
     of = f"of {words.counted(int(total[1]), 'node')}"
-    return f"{begin}; {of} {', '.join(one for one in entries if one)}", _hint(said)
+    return f"{begin}; {of} {', '.join(entries)}", _hint(said)
 
 
 def _split(text: str) -> list[str]:
     """Return the reasons, `1 Insufficient cpu`, without what the scheduler thought about preemption."""
-    text = text.partition(" preemption: ")[0].partition(". no new claims")[0].rstrip(". ")
-    return re.split(r", (?=\d+ |pod has|no new)", text)
+    return re.split(r", (?=\d+ |pod has)", _THOUGHTS.split(text)[0].rstrip(". "))
 
 
 def _entry(text: str) -> str:
     match = _ENTRY.match(text)
     if match is None:
-        return "" if text.startswith("no new claims") else text
+        return text
     count, reason = match[1], match[2].rstrip(".")
     be = "is" if count == "1" else "are"
     for pattern, ours in _REASONS:
