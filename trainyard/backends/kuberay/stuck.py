@@ -28,20 +28,24 @@ def error(site: Site, kind: Kind, left: Sequence[Object]) -> LeftoverError:
     name = first["metadata"]["name"]
     described = f"{kind.name} {name}"
     held = list(first["metadata"].get("finalizers") or ())
-    if held:
+    if content := _content(first):
+        what = f"{described} is to be removed, and is not empty"
+        hint = f"{content}. Then repeat the same command."
+    elif held:
         what = f"{described} is to be removed, and {_finalizers(held)} it"
-        hint = f"{FINALIZERS.get(held[0], OTHERS)} If it is gone for good: {_let_go(site, kind, name)}"
+        hint = f"{FINALIZERS.get(held[0], OTHERS)} If it is gone for good: {_let_go(site, kind, first)}"
     elif node := _silent_node(site, kind, first):
         what = f"{described} is to be removed, and its Kubernetes node {node} does not answer"
         hint = (
-            f"Start that machine again, or, if it is off for good: kubectl{_where(site, kind)} delete pod {name} "
-            "--force --grace-period=0; then repeat the same command."
+            "Start that machine again, or, if it is off for good: "
+            f"kubectl{_where(site, kind, first)} delete pod {name} --force --grace-period=0; "
+            "then repeat the same command."
         )
     else:
         what = f"{described} is to be removed, and is still there"
-        hint = f"Why: kubectl{_where(site, kind)} describe {kind.plural} {name}; then repeat the same command."
+        hint = f"Why: kubectl{_where(site, kind, first)} describe {kind.plural} {name}; then repeat the same command."
     everything = words.named([one["metadata"]["name"] for one in left])
-    where = f"namespace {site.namespace}" if kind.namespaced else f"context {site.kube.context}"
+    where = f"namespace {_namespace(site, first)}" if kind.namespaced else f"context {site.kube.context}"
     return LeftoverError(what, where=f"{where}: {everything}" if len(left) > 1 else where, hint=hint)
 
 
@@ -50,17 +54,32 @@ def _finalizers(held: Sequence[str]) -> str:
     return f"its finalizer {listed} holds" if len(held) == 1 else f"its finalizers {listed} hold"
 
 
-def _let_go(site: Site, kind: Kind, name: str) -> str:
+def _content(one: Object) -> str:
+    """Return what Kubernetes says that keeps a namespace: objects in it with finalizers, or a kind that nobody serves.
+
+    (kubernetes/pkg/controller/namespace/deletion/status_condition_utils.go)
+    """
+    conditions = (one.get("status") or {}).get("conditions") or ()
+    telling = [each for each in conditions if each["type"].startswith("Namespace") and each.get("status") == "True"]
+    return "; ".join(str(each.get("message")) for each in telling)
+
+
+def _let_go(site: Site, kind: Kind, one: Object) -> str:
     """Return the command that takes the finalizers away."""
+    name = one["metadata"]["name"]
     return (
-        f"kubectl{_where(site, kind)} patch {kind.plural}{f'.{kind.group}' if kind.group else ''} {name} "
+        f"kubectl{_where(site, kind, one)} patch {kind.plural}{f'.{kind.group}' if kind.group else ''} {name} "
         """--type=merge -p '{"metadata":{"finalizers":null}}'; then repeat the same command."""
     )
 
 
-def _where(site: Site, kind: Kind) -> str:
+def _where(site: Site, kind: Kind, one: Object) -> str:
     context = f" --context {site.kube.context}" if site.kube.context else ""
-    return context + (f" -n {site.namespace}" if kind.namespaced else "")
+    return context + (f" -n {_namespace(site, one)}" if kind.namespaced else "")
+
+
+def _namespace(site: Site, one: Object) -> str:
+    return str(one["metadata"].get("namespace") or site.namespace)
 
 
 def _silent_node(site: Site, kind: Kind, one: Object) -> str | None:
