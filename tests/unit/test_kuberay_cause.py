@@ -163,7 +163,8 @@ def test_a_pod_that_finds_no_room_says_what_each_machine_lacks() -> None:
             "of 2 nodes 2 are taken by another node of this cluster (`spread: required`)",
         ),
         (
-            "0/2 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/not-ready: }, 1 Too many pods.",
+            "0/2 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/not-ready: }, "
+            "1 Too many pods.",
             "of 2 nodes 1 is not ready, 1 is full: no room for another pod",
         ),
         (
@@ -394,17 +395,17 @@ def test_what_kuberay_does_not_take_is_said_in_its_words_if_it_is_about_this_cha
 
 def deaths(cluster: Object, count: int) -> tuple[Object, ...]:
     said = (
-        "Deleted head Pod team/lab-head; Pod status: Failed; Pod restart policy: Never; Ray container terminated "
-        "status: &ContainerStateTerminated{ExitCode:1,Signal:0,Reason:Error,Message:ImportError: no ray,StartedAt:2026,}"
+        "Deleted head Pod team/lab-head; Pod status: Failed; Pod restart policy: Never; Ray container "
+        "terminated status: &ContainerStateTerminated{ExitCode:1,Signal:0,Reason:Error,Message:ImportError: no ray,"
+        "StartedAt:2026,}"
     )
     return tuple(event(cluster, "DeletedHeadPod", said, kind="Normal") for _ in range(count))
 
 
 def test_pods_that_fail_and_are_replaced_again_and_again_are_a_cause_the_second_time() -> None:
     cluster = ray_cluster()
-    facts = {"owner": cluster, "head": head()}
-    assert causes(head(), fresh=deaths(cluster, 1), **facts) == ()
-    (found,) = causes(head(), fresh=deaths(cluster, 2), **facts)
+    assert causes(head(), owner=cluster, head=head(), fresh=deaths(cluster, 1)) == ()
+    (found,) = causes(head(), owner=cluster, head=head(), fresh=deaths(cluster, 2))
     assert cause.error(found, PLACE).lines()[0] == (
         "head ended while it was starting (exit code 1), 2 times, and KubeRay makes it anew; its last words:\n"
         "    ImportError: no ray"

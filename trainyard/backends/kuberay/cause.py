@@ -79,7 +79,8 @@ def sentence(cause: Cause) -> str:
 
 
 def _of_pods(facts: Facts) -> Iterator[Cause]:
-    ordered = sorted(facts.pods, key=lambda one: not pods.is_head(one))
+    judged = (one for one in facts.pods if pods.uid(one) not in facts.spare)
+    ordered = sorted(judged, key=lambda one: not pods.is_head(one))
     return (found for found in (of_pod(one, facts) for one in ordered) if found)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from trainyard.backends import words
 from trainyard.backends.kuberay import cause_container, cause_refused, event
 from trainyard.backends.kuberay import pod as pods
-from trainyard.backends.kuberay.facts import Cause, Facts
+from trainyard.backends.kuberay.facts import Cause, Facts, Object
 from trainyard.errors import OutsideError, PrerequisiteError
 
 RayCluster = Mapping[str, Any]
@@ -66,6 +66,17 @@ def maximum(cluster: RayCluster) -> dict[str, int]:
         if grows
     }
     return {**desired(cluster), **most}
+
+
+def spare(cluster: RayCluster, found: Sequence[Object]) -> frozenset[str]:
+    """Return the uids of pods that nobody has to wait for: those beyond the fewest of a group that grows."""
+    least, most = minimum(cluster), maximum(cluster)
+    uids: set[str] = set()
+    for group in (name for name, count in least.items() if most[name] > count):
+        ours = [one for one in found if pods.group(one) == group]
+        if sum(map(pods.is_ready, ours)) >= least[group]:
+            uids.update(pods.uid(one) for one in ours if not pods.is_ready(one))
+    return frozenset(uids)
 
 
 def is_observed(cluster: RayCluster) -> bool:

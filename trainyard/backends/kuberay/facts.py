@@ -34,8 +34,8 @@ class Facts:
 
     Asked only where they matter: `nodes`, the Kubernetes nodes by name, {} where the user may not see them; `words`,
     the last lines of a pod's container, or of its former run; `probe`, what a worker that waits for its head sees.
-    `fresh` are the events since somebody waits. `name` is what a pod is called in messages; `wait_for_machines` is how
-    long it may find no room, in seconds.
+    `fresh` are the events since somebody waits; `spare` the uids of pods that nobody waits for. `name` is what a pod is
+    called in messages; `wait_for_machines` is how long it may find no room, in seconds.
     """
 
     pods: tuple[Object, ...]
@@ -47,6 +47,7 @@ class Facts:
     probe: Callable[[Object], str] = _no_probe
     name: Callable[[Object], str] = names.node_name
     fresh: tuple[Object, ...] = ()
+    spare: frozenset[str] = frozenset()
     wait_for_machines: float = 0.0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from trainyard.backends import words
 from trainyard.backends.kuberay import cause, cause_cluster, event, names
@@ -54,6 +54,8 @@ def _doing(facts: Facts) -> Iterable[str]:
     found: dict[str, list[str]] = {}
     problems = []
     for one in facts.pods:
+        if pods.uid(one) in facts.spare:
+            continue
         wrong = cause.of_pod(one, facts)
         if wrong:
             problems.append(wrong)
@@ -86,11 +88,3 @@ def _count(found: Iterable[Object], group: str) -> int:
 def _pulls(pod: Pod, facts: Facts) -> bool:
     newest = event.newest(event.of(facts.events, pods.uid(pod)), "Pulling", "Pulled", "Created")
     return newest is not None and event.reason(newest) == "Pulling"
-
-
-def by_group(found: Iterable[Object]) -> Mapping[str, int]:
-    """Return how many of some pods each group has."""
-    counts: dict[str, int] = {}
-    for one in found:
-        counts[pods.group(one)] = counts.get(pods.group(one), 0) + 1
-    return counts

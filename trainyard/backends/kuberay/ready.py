@@ -68,7 +68,11 @@ class Waiting:
         seen = looking.look(self._site, self._spec)
         if seen.cluster is None:
             return no("there is no RayCluster")
-        facts = replace(seen.facts, fresh=tuple(one for one in seen.facts.events if _key(one) not in self._known))
+        facts = replace(
+            seen.facts,
+            fresh=tuple(one for one in seen.facts.events if _key(one) not in self._known),
+            spare=cause_cluster.spare(seen.cluster, seen.pods),
+        )
         causes = cause.of_cluster(facts)
         missing = unready(seen.cluster, facts)
         if not missing and not causes:
