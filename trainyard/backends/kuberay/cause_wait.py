@@ -9,6 +9,7 @@ from trainyard.backends.kuberay.pod import Pod
 
 # It asks every 5 s, and each question is an `import ray`, which takes seconds on a busy machine.
 WAIT_SECONDS = 30.0
+ABOUT = "wait"
 
 
 def cause(pod: Pod, facts: Facts) -> Cause | None:
@@ -20,7 +21,8 @@ def cause(pod: Pod, facts: Facts) -> Cause | None:
         return None
     return Cause(
         what="cannot get through to the head, which is ready; seen from there:",
-        brief="cannot get through to the head",
+        brief="waits for the head, which is ready",
+        about=ABOUT,
         hint="Does the cluster's DNS answer (kubectl get pods -n kube-system), does no NetworkPolicy stand between the "
         "pods, and is the head's token still the one in its Secret (`cluster.up --recreate` gives all the same)?",
         words=lambda: facts.probe(pod),

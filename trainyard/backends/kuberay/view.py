@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainyard.backends.contract import NodeState, NodeStatus
-from trainyard.backends.kuberay import cause, cause_cluster, names, progress
+from trainyard.backends.kuberay import cause, cause_cluster, cause_wait, names, progress
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.facts import Facts, Object
 from trainyard.backends.kuberay.look import Look
@@ -137,7 +137,8 @@ def _statuses(group: Group, facts: Facts, answering: frozenset[str]) -> Iterator
 def _state(pod: Object, facts: Facts, answering: frozenset[str], *, wanted: bool) -> tuple[NodeState, str]:
     wrong = cause.of_pod(pod, facts)
     if wrong:
-        return "down", wrong.brief
+        # Every worker waits for its head for a while.
+        return "starting" if wrong.about == cause_wait.ABOUT else "down", wrong.brief
     if not wanted:
         return "surplus", progress.phrase("leaves") if pods.is_leaving(pod) else ""
     word = progress.doing(pod, facts)

@@ -1,0 +1,93 @@
+"""cluster.scale: another size than the file says, and what it says about that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trainyard import lifecycle, scaling
+from trainyard.endpoint import Endpoint, ExpectedNode
+from trainyard.errors import RequestError
+from trainyard.lifecycle import Cluster
+
+FILE = """
+name: lab
+backend: local
+workers:
+  - {name: gpu, count: 2}
+  - {name: burst, min: 0, max: 4}
+"""
+
+
+def cluster(tmp_path: Path, text: str = FILE, *, overrides: tuple[str, ...] = ()) -> Cluster:
+    (tmp_path / "clusters").mkdir(exist_ok=True)
+    (tmp_path / "clusters" / "lab.yaml").write_text(text)
+    return lifecycle.find("lab", {"HOME": str(tmp_path)}, directory=tmp_path, overrides=overrides)
+
+
+def test_a_group_gets_the_size_that_was_asked_for(tmp_path: Path) -> None:
+    wanted = scaling.scaled(cluster(tmp_path), ["gpu=3", "burst=1"])
+    assert [(group.name, group.wanted, group.most) for group in wanted.spec.workers] == [("gpu", 3, 3), ("burst", 1, 4)]
+
+
+def test_the_next_command_means_the_cluster_as_it_is_then(tmp_path: Path) -> None:
+    wanted = scaling.scaled(cluster(tmp_path, overrides=("head.cpus=2",)), ["gpu=0"])
+    assert wanted.flag == " -f lab --set head.cpus=2 --set workers.gpu.count=0"
+
+
+def test_what_differs_from_the_file_is_said(tmp_path: Path) -> None:
+    file = cluster(tmp_path)
+    wanted = scaling.scaled(file, ["gpu=3", "burst=0"])
+    assert scaling.differences(file.spec, wanted.spec) == ["gpu: 2 in the file, 3 now"]
+
+
+def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
+    with pytest.raises(RequestError) as caught:
+        scaling.scaled(cluster(tmp_path), ["gpus=3", "gpu", "head=2", "burst=5", "gpu=-1"])
+    assert caught.value.lines() == [
+        "the cluster cannot be scaled like that",
+        f"  at {tmp_path}/clusters/lab.yaml",
+        "  - gpus=3: there is no group 'gpus'; did you mean 'gpu'?",
+        "  - gpu: must be GROUP=N, such as gpu=3",
+        "  - head=2: the head is one node, always",
+        "  - burst=5: is more than the group's max (4)",
+        "  - gpu=-1: must be GROUP=N, such as gpu=3",
+        "  -> Groups that there are: gpu, burst",
+    ]
+
+
+def test_a_size_must_be_given(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="no size was given: it must be GROUP=N, such as gpu=3"):
+        scaling.scaled(cluster(tmp_path), [])
+
+
+def test_a_cluster_of_somebody_else_is_not_scaled(tmp_path: Path) -> None:
+    text = "{name: lab, backend: existing, existing: {address: 'http://127.0.0.1:8265'}, auth: none}"
+    with pytest.raises(RequestError, match="cluster lab is run by somebody else: Trainyard cannot change its size"):
+        scaling.scaled(cluster(tmp_path, text), ["gpu=3"])
+
+
+def expected(name: str, group: str, cpus: int = 1, *, optional: bool = False) -> ExpectedNode:
+    return ExpectedNode(name, group, cpus, 0, None, optional)
+
+
+def test_nodes_that_got_their_names_as_they_were_made_are_no_difference(tmp_path: Path) -> None:
+    there = (
+        expected("head", "head"),
+        expected("gpu-x7k2p", "gpu"),
+        expected("gpu-abc12", "gpu"),
+        expected("burst-k2x9v", "burst", optional=True),
+    )
+    assert lifecycle.differences(cluster(tmp_path), Endpoint("lab", "http://127.0.0.1:1", expected=there)) == []
+
+
+def test_of_such_nodes_too_few_and_too_many_are_said(tmp_path: Path) -> None:
+    few = (expected("head", "head"), expected("gpu-x7k2p", "gpu"))
+    assert lifecycle.differences(cluster(tmp_path), Endpoint("lab", "http://127.0.0.1:1", expected=few)) == [
+        "gpu-1 is not there"
+    ]
+    many = (*few, expected("gpu-abc12", "gpu"), expected("gpu-k2x9v", "gpu"))
+    assert lifecycle.differences(cluster(tmp_path), Endpoint("lab", "http://127.0.0.1:1", expected=many)) == [
+        "gpu-k2x9v is there"
+    ]
