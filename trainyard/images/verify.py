@@ -44,9 +44,10 @@ class HostResult:
 
 @dataclass(frozen=True)
 class Verified:
-    """Every host of a cluster."""
+    """Every host of a cluster; `remark` says which could not be tried, or only under which name."""
 
     hosts: tuple[HostResult, ...]
+    remark: str = ""
 
     @property
     def ok(self) -> bool:
@@ -84,7 +85,7 @@ def _docker_hosts(spec: ClusterSpec) -> Sequence[str | None]:
         return (spec.compose.docker,)
     raise RequestError(
         f"cluster {spec.name} ({spec.backend}) runs no images: there is nothing to verify",
-        hint="Its nodes are not containers of ours. Name a cluster whose backend is compose: "
+        hint="Its nodes are not containers of ours. Name a cluster whose backend is compose or kuberay: "
         "invoke image.verify --backend compose",
     )
 

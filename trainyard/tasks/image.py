@@ -129,16 +129,17 @@ def verify(
     json: bool = False,
 ) -> None:
     """Let every host of a cluster pull what was pushed, by its digest, and run it; exit 6 if one cannot."""
+    from trainyard import verifying
     from trainyard.images import workbench
-    from trainyard.images.verify import verify as verify_hosts
     from trainyard.tasks import image_output as output
 
     asked = workbench.Asked(image, file, set_ or (), base, platform, backend)
-    spec, _ = workbench.read(asked, os.environ, directory=Path.cwd())
+    spec, source = workbench.read(asked, os.environ, directory=Path.cwd())
     if context.config.run.dry:
         output.would_verify(spec, json=json)
         return
-    found = verify_hosts(spec, os.environ, directory=Path.cwd(), flag=asked.flags, tell=output.looking)
+    tools = verifying.tools(spec, asked, os.environ, source=source, directory=Path.cwd())
+    found = verifying.verify(spec, tools, flag=asked.flags, tell=output.looking)
     output.verified(found, json=json)
 
 

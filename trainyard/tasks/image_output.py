@@ -95,10 +95,12 @@ def verified(found: Verified, *, json: bool) -> None:
             }
             for one in found.hosts
         ]
-        print_json({"ok": found.ok, "hosts": hosts})
+        print_json({"ok": found.ok, "hosts": hosts, "remark": found.remark})
     else:
         rows = [(one.host, f"{one.seconds:.1f}", "ok" if one.ok else "FAILED", one.result) for one in found.hosts]
         print_table(("host", "seconds", "result", "detail"), rows)
+        if found.remark:
+            print(found.remark)
     found.check()
     if not json:
         print_next("invoke cluster.up")

@@ -69,7 +69,7 @@ def wanted(spec: ClusterSpec, tools: Tools) -> Wanted:
     section = spec.kuberay.operator
     helm = Helm(tools.environ, site.kubeconfig(spec, tools), where.kube.context or None)
     with ThreadPoolExecutor(3) as pool:
-        image = pool.submit(_pinned, spec, tools, where)
+        image = pool.submit(pinned, spec, tools, where)
         ours = pool.submit(_release, helm, section)
         found = there.look(where, section)
         if not access.sees(found):
@@ -94,8 +94,19 @@ def wanted(spec: ClusterSpec, tools: Tools) -> Wanted:
 
 def rendered(spec: ClusterSpec, tools: Tools) -> Documents:
     """Return what Kubernetes is to get; only the registry is asked, for the exact image."""
-    exact = _pinned(spec, tools, site.asked(spec, tools))
+    exact = pinned(spec, tools, site.asked(spec, tools))
     return documents(_wish(spec, exact, simulated=simulates(spec)), shipped_templates())
+
+
+def pinned(spec: ClusterSpec, tools: Tools, where: Site) -> PinnedImage:
+    """Return the exact image that the file means now, as its registry says."""
+    return pinned_by_registry(
+        spec,
+        tools.environ,
+        directory=tools.directory,
+        flag=tools.typed.image,
+        loopback=_is_loopback(urlsplit(where.kube.server).hostname or ""),
+    )
 
 
 def refuse_open(spec: ClusterSpec) -> None:
@@ -125,16 +136,6 @@ def _wish(spec: ClusterSpec, image: PinnedImage, *, simulated: bool) -> Wish:
     made = pull.secret(spec.name, image, others=named, now=datetime.now(timezone.utc))
     own = (names.pull_secret(spec.name),) if made else ()
     return Wish(spec, image.reference, simulated=simulated, pull_secrets=(*own, *named))
-
-
-def _pinned(spec: ClusterSpec, tools: Tools, where: Site) -> PinnedImage:
-    return pinned_by_registry(
-        spec,
-        tools.environ,
-        directory=tools.directory,
-        flag=tools.typed.image,
-        loopback=_is_loopback(urlsplit(where.kube.server).hostname or ""),
-    )
 
 
 def _is_loopback(host: str) -> bool:
