@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
@@ -27,6 +28,7 @@ class BackendCheck:
     detail: str
     seconds: float = 0.0
     hint: str | None = None
+    skipped: bool = False
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,8 @@ class Endpoint:
     `expected` and `ray_version` are None for a cluster that somebody else runs: nothing was promised there.
     `image` is what its nodes really run, by digest; None where nodes are no containers. `tunnel` is the host that the
     address leads to through a tunnel of this process; None where anybody here may use the address. `down` are nodes
-    that are known not to run, each with why. `flag` is how commands name the cluster.
+    that are known not to run, each with why. `checks` asks the backend for its rungs of the smoke test, which may take
+    seconds. `flag` is how commands name the cluster.
     """
 
     cluster: str
@@ -48,5 +51,5 @@ class Endpoint:
     image: str | None = None
     tunnel: str | None = None
     down: tuple[tuple[str, str], ...] = ()
-    checks: tuple[BackendCheck, ...] = ()
+    checks: Callable[[], tuple[BackendCheck, ...]] = field(default=tuple, compare=False)
     flag: str = ""

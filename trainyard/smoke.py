@@ -7,7 +7,7 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +58,15 @@ def smoke(endpoint: Endpoint, progress: Progress) -> Smoked:
         if down:
             # To start the test only to wait for them would take a minute.
             return Smoked(endpoint.cluster, (first, *down), time.monotonic() - began, _error(endpoint, down[0]))
+        of_backend = tuple(asdict(check) for check in endpoint.checks())
+        broken = next((check for check in of_backend if not check["ok"]), None)
+        if broken is not None:
+            error = _error(endpoint, broken)
+            return Smoked(endpoint.cluster, (first, *of_backend), time.monotonic() - began, error)
         state = _run(ray, endpoint, progress, interrupts)
     if interrupts.asked:
         raise InterruptedRunError("interrupted; the smoke test was stopped")
-    checks = (first, *state.checks)
+    checks = (first, *of_backend, *state.checks)
     return Smoked(endpoint.cluster, checks, time.monotonic() - began, _verdict(endpoint, state, checks))
 
 
@@ -99,10 +104,16 @@ def missing(endpoint: Endpoint) -> tuple[Check, ...]:
     )
 
 
-def refuse_missing(endpoint: Endpoint) -> None:
-    """Raise SmokeError if a node is known not to run: the smoke test of a run would wait for it in vain."""
+def refuse_broken(endpoint: Endpoint) -> None:
+    """Raise SmokeError if a node is known not to run, or fails a rung that only the backend can climb.
+
+    The smoke test of a run would wait for such a node in vain, and cannot climb that rung.
+    """
     for check in missing(endpoint):
         raise _error(endpoint, check)
+    for one in endpoint.checks():
+        if not one.ok:
+            raise _error(endpoint, asdict(one))
 
 
 def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interruption) -> RunState:

@@ -78,7 +78,7 @@ def dispatch(ready: Ready, *, command: Sequence[str], wait: bool, skip_smoke: bo
     for difference in lifecycle.differences(ready.cluster, endpoint):
         screen.note(f"not as the file says: {difference}; `invoke cluster.up{ready.cluster.flag}` changes that")
     if not skip_smoke:
-        smoke.refuse_missing(endpoint)
+        smoke.refuse_broken(endpoint)
     request = Request(results(), command=command, directory=Path.cwd(), wait=wait, skip_smoke=skip_smoke)
     return dispatching.dispatch(
         ready.prepared, endpoint, request, progress=progress.for_stream(sys.stderr), screen=screen

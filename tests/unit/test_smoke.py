@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from trainyard import smoke
-from trainyard.endpoint import Endpoint
+from trainyard.endpoint import BackendCheck, Endpoint
 from trainyard.errors import SmokeError
 
 
 def test_a_node_that_is_known_not_to_run_is_told_at_once() -> None:
     down = (("cpu-0", "exited, exit code 137"),)
     with pytest.raises(SmokeError) as caught:
-        smoke.refuse_missing(Endpoint("lab", "http://127.0.0.1:1", down=down, flag=" -f lab"))
+        smoke.refuse_broken(Endpoint("lab", "http://127.0.0.1:1", down=down, flag=" -f lab"))
     assert caught.value.lines() == [
         "smoke test failed: nodes: exited, exit code 137",
         "  at cpu-0, cluster lab",
@@ -21,4 +21,21 @@ def test_a_node_that_is_known_not_to_run_is_told_at_once() -> None:
 
 
 def test_a_cluster_without_gaps_is_tested() -> None:
-    smoke.refuse_missing(Endpoint("lab", "http://127.0.0.1:1"))
+    smoke.refuse_broken(Endpoint("lab", "http://127.0.0.1:1"))
+
+
+def test_a_rung_of_the_backend_that_fails_blocks_what_would_be_dispatched() -> None:
+    fine = BackendCheck("allocatable", "gpu-a", True, "host-2 offers 2")
+    broken = BackendCheck("pod", "gpu-b", False, "nvidia-smi lists 1 of 2 GPUs", hint="Look at the host.")
+    with pytest.raises(SmokeError) as caught:
+        smoke.refuse_broken(Endpoint("lab", "http://127.0.0.1:1", checks=lambda: (fine, broken)))
+    assert caught.value.lines() == [
+        "smoke test failed: pod: nvidia-smi lists 1 of 2 GPUs",
+        "  at gpu-b, cluster lab",
+        "  -> Look at the host.",
+    ]
+
+
+def test_a_rung_of_the_backend_that_holds_blocks_nothing() -> None:
+    fine = BackendCheck("allocatable", "gpu-a", True, "host-2 offers 2")
+    smoke.refuse_broken(Endpoint("lab", "http://127.0.0.1:1", checks=lambda: (fine,)))

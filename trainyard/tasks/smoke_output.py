@@ -12,6 +12,8 @@ from trainyard.typed import Typed
 
 _RATE = re.compile(r"(\d+) MB/s")
 _COLUMNS = ("nodes", "task", "versions", "gpus", "torch", "isolation", "transfer", "disk", "shm")
+# Rungs that only a backend can climb, before any of these.
+_OF_BACKEND = ("allocatable", "pod")
 
 
 def planned(endpoint: Endpoint, *, json: bool) -> None:
@@ -28,7 +30,8 @@ def tested(smoked: Smoked, *, typed: Typed, json: bool) -> None:
         print_json(smoked.document())
     else:
         nodes = list(dict.fromkeys(check["node"] for check in smoked.checks if check["node"]))
-        seen = [name for name in _COLUMNS if any(check["name"] == name and check["node"] for check in smoked.checks)]
+        tried = (*_OF_BACKEND, *_COLUMNS)
+        seen = [name for name in tried if any(check["name"] == name and check["node"] for check in smoked.checks)]
         if nodes:
             print_table(["node", *seen], [[node, *_cells(smoked, node, seen)] for node in nodes])
         for line in (*_whole(smoked), *_untested(smoked), *_failed(smoked)):
