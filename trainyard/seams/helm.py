@@ -66,7 +66,7 @@ class Helm:
         """Return the CRDs that a chart brings; nothing of Kubernetes is asked."""
         said = self._run(["show", "crds", *chart.arguments], doing=f"read the chart {chart.name}")
         try:
-            found = [one for one in yaml.load_all(said, Loader=_SAFE) if one]  # noqa: S506 (both are safe loaders)
+            found = [one for one in yaml.load_all(said, Loader=_SAFE) if one]
         except yaml.YAMLError as error:
             raise OutsideError(f"the CRDs of the chart {chart.name} are no YAML", where=str(error)) from error
         return [one for one in found if isinstance(one, dict) and one.get("kind") == "CustomResourceDefinition"]
