@@ -36,9 +36,9 @@ KUBERNETES = (
     ),
     cluster(
         "more shared memory than memory",
-        ON + "head: {memory: 4GiB}\nworkers: [{name: cpu, memory: 2GiB}]\nkuberay: {shm_size: 2GiB}\n",
-        "lab.yaml:5: kuberay.shm_size: must be less than the memory of every node (the least is 2GiB): it counts as "
-        'memory, got "2GiB"',
+        ON + "head: {memory: 4GiB}\nworkers: [{name: cpu, memory: 2GiB}]\nkuberay: {shm_size: 4GiB}\n",
+        "lab.yaml:5: kuberay.shm_size: must be less than the memory of a node (the most is 4GiB): it counts as memory, "
+        'got "4GiB"',
     ),
     cluster(
         "a cluster on Kubernetes without a token",

@@ -158,7 +158,8 @@ class KuberaySection(PodPlacement):
     requests: Requests = Field(default=Requests(), description="What is requested, if less than what is allowed.")
     shm_size: Size | None = Field(
         default=None,
-        description="The shared memory of each node, which holds Ray's object store; left out: what it needs.",
+        description="The shared memory of each node that has more memory than that; it holds Ray's object store. "
+        "Left out: what it needs.",
     )
     volumes: Listed[KubeVolume] = Field(default=(), description="Volumes that every node sees.")
     outputs: AbsolutePath = Field(default="/outputs", description="Where every node sees the storage for outputs.")

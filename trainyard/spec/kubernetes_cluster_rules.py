@@ -66,9 +66,9 @@ def memory_complaints(memories: Mapping[KeyPath, int], shm_size: int | None) -> 
         if memory < smallest:
             message = f"must be at least {format_size(smallest)} with the backend kuberay, where it is a limit"
             yield Complaint((*path, "memory"), message, format_size(memory), root=True)
-    least = min(memories.values(), default=None)
-    if shm_size is not None and least is not None and shm_size >= least:
-        message = f"must be less than the memory of every node (the least is {format_size(least)}): it counts as memory"
+    most = max(memories.values(), default=None)
+    if shm_size is not None and most is not None and shm_size >= most:
+        message = f"must be less than the memory of a node (the most is {format_size(most)}): it counts as memory"
         yield Complaint(("shm_size",), message, format_size(shm_size))
 
 

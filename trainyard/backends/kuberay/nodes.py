@@ -46,7 +46,9 @@ def nodes(spec: ClusterSpec) -> tuple[Node, ...]:
 
 def _node(spec: ClusterSpec, group: str, cpus: int | None, memory: int | None, gpus: int) -> Node:
     size = DEFAULT_MEMORY if memory is None else memory
-    shared_memory, object_store = plans.shared_memory(size, spec.kuberay.shm_size)
+    asked = spec.kuberay.shm_size
+    # It counts as memory: a small head beside large workers cannot have what they have.
+    shared_memory, object_store = plans.shared_memory(size, asked if asked is not None and asked < size else None)
     return Node(
         group=group,
         cpus=DEFAULT_CPUS if cpus is None else cpus,

@@ -16,8 +16,8 @@ __all__ = ["SESSIONS", "values"]
 GCS_PORT = 6379
 # Where Ray's agent of each node answers (ray/_private/ray_constants.py, DEFAULT_DASHBOARD_AGENT_LISTEN_PORT).
 AGENT_PORT = 52365
-# From SIGTERM Ray takes 2 to 4 s to end its processes; what is still there after this is killed.
-GRACE_SECONDS = 15
+# From SIGTERM Ray takes 2 s to end its processes; a worker whose head is gone would wait for it (15 s were seen).
+GRACE_SECONDS = 5
 
 
 def values(

@@ -1,0 +1,128 @@
+"""The section `kuberay` of a cluster file: what it means, and the example that shows it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from trainyard import paths
+from trainyard.spec import ClusterSpec, WorkerGroup, load_cluster
+from trainyard.spec.kubernetes import KuberaySection, KubeVolume, Operator, PodSecurity, Requests, Storage, Toleration
+
+
+def kuberay(**fields: Any) -> KuberaySection:
+    spec = ClusterSpec.model_validate(
+        {"name": "lab", "backend": "kuberay", "workers": [{"name": "gpu"}], "kuberay": fields}, context={}
+    )
+    return spec.kuberay
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> ClusterSpec:
+    """Return clusters/kuberay.yaml with every commented line of its section taken at its word."""
+    text = (paths.shipped("clusters") / "kuberay.yaml").read_text(encoding="utf-8")
+    head, _, section = text.partition("# kuberay:")
+    shown = re.sub(r"(?m)^# ?", "", section)
+    groups = re.sub(r"(?m)^# (- \{name)", r"  \1", head)
+    path = tmp_path / "example.yaml"
+    path.write_text(f"{groups}kuberay:{shown}", encoding="utf-8")
+    return load_cluster(path).spec
+
+
+def test_the_example_shows_every_key_and_all_of_them_are_right(example: ClusterSpec) -> None:
+    section = example.kuberay
+    assert section.storage is not None
+    # Of a claim that is there nothing else may be said, and one volume has one source.
+    expected: dict[type[BaseModel], set[str]] = {
+        KuberaySection: set(),
+        Operator: set(),
+        Requests: set(),
+        PodSecurity: set(),
+        Toleration: set(),
+        Storage: {"claim"},
+        KubeVolume: {"config_map", "secret", "host_path"},
+    }
+    parts: tuple[BaseModel, ...] = (
+        section,
+        section.operator,
+        section.requests,
+        section.security,
+        section.tolerations[0],
+        section.storage,
+        section.volumes[0],
+    )
+    assert {type(part): set(type(part).model_fields) - part.model_fields_set for part in parts} == expected
+    assert [group.name for group in example.workers] == ["worker", "gpu", "burst"]
+
+
+def test_what_is_said_for_a_group_stands_on_top_of_what_is_said_for_all() -> None:
+    section = kuberay(
+        node_selector={"pool": "a", "disk": "ssd"},
+        tolerations=[{"key": "x"}],
+        spread="none",
+        priority_class="low",
+        groups={"gpu": {"node_selector": {"pool": "b"}, "tolerations": [{"key": "y"}], "priority_class": "high"}},
+    )
+    gpu, head = section.placement("gpu"), section.placement("head")
+    assert gpu.node_selector == {"pool": "b", "disk": "ssd"}
+    assert [one.key for one in gpu.tolerations] == ["x", "y"]
+    assert (gpu.spread, gpu.priority_class) == ("none", "high")
+    assert (head.node_selector["pool"], head.priority_class) == ("a", "low")
+
+
+def test_nodes_are_spread_unless_the_file_says_otherwise() -> None:
+    assert kuberay().placement("gpu").spread == "preferred"
+    assert kuberay(groups={"gpu": {"spread": "required"}}).placement("gpu").spread == "required"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "wanted", "most", "grows"),
+    [
+        ({}, 1, 1, False),
+        ({"count": 0}, 0, 0, False),
+        ({"max": 3}, 0, 3, True),
+        ({"min": 1, "max": 3}, 1, 3, True),
+        ({"min": 2, "max": 2}, 2, 2, False),
+    ],
+)
+def test_a_group_grows_if_there_is_room_above_its_minimum(
+    sizes: dict[str, int], wanted: int, most: int, grows: bool
+) -> None:
+    group = WorkerGroup.model_validate({"name": "gpu", **sizes})
+    assert (group.wanted, group.most, group.grows) == (wanted, most, grows)
+
+
+@pytest.mark.parametrize("backend", ["local", "compose"])
+def test_what_only_kubernetes_refuses_is_fine_elsewhere(backend: str) -> None:
+    spec = ClusterSpec.model_validate(
+        {
+            "name": "lab-",
+            "backend": backend,
+            "head": {"memory": "512MiB"},
+            "workers": [{"name": "headgroup"}],
+            "env": {"RAY_ADDRESS": "x"},
+        },
+        context={},
+    )
+    assert spec.name == "lab-"
+
+
+def test_storage_for_one_host_does_not_mind_a_cluster_that_is_only_a_head() -> None:
+    spec = ClusterSpec.model_validate(
+        {
+            "name": "lab",
+            "backend": "kuberay",
+            "kuberay": {"spread": "required", "storage": {"claim": "mine", "access": "ReadWriteOncePod"}},
+        },
+        context={},
+    )
+    assert spec.kuberay.storage is not None
+
+
+def test_machines_are_waited_for_only_if_the_file_says_so() -> None:
+    assert kuberay().wait_for_machines is None
+    assert kuberay(wait_for_machines="10m").wait_for_machines == 600.0
