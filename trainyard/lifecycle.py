@@ -14,7 +14,7 @@ from trainyard import lock, paths, steps
 from trainyard.backends import BACKENDS
 from trainyard.backends.contract import Backend, ClusterStatus, LogLine, Tools
 from trainyard.endpoint import Endpoint, ExpectedNode
-from trainyard.errors import RequestError, TrainyardError
+from trainyard.errors import RequestError
 from trainyard.spec import ClusterSpec, LoadedCluster, load_cluster
 from trainyard.steps import PlannedStep, Progress, Step, StepResult
 from trainyard.typed import Typed
@@ -41,18 +41,6 @@ class Cluster:
     def backend(self) -> Backend:
         """Return who makes this cluster."""
         return BACKENDS[self.spec.backend]
-
-
-@dataclass(frozen=True)
-class ListedCluster:
-    """A cluster that exists, or a file for one that could."""
-
-    name: str
-    backend: str
-    state: str
-    file: str
-    address: str | None = None
-    problem: str | None = None
 
 
 def find(
@@ -137,39 +125,6 @@ def logs(cluster: Cluster, *, follow: bool) -> Iterator[LogLine]:
     return cluster.backend.logs(cluster.spec, cluster.tools, follow=follow)
 
 
-def list_clusters(environ: Mapping[str, str], *, directory: Path) -> list[ListedCluster]:
-    """Return every cluster with a file here, and every one that was made from a file elsewhere."""
-    found: dict[str, ListedCluster] = {}
-    for name in paths.cluster_names(directory):
-        listed = _listed(name, environ, directory)
-        found[listed.name] = listed
-    for record in sorted((paths.state_home(environ) / "clusters").glob("*/cluster.json")):
-        name = record.parent.name
-        if name not in found:
-            maker = _recorded_backend(record.parent) or "?"
-            problem = f"made from a file that is not here, or is another's now; `{_removal(name, maker)}` removes it"
-            found[name] = ListedCluster(name, maker, "recorded", "", problem=problem)
-    return list(found.values())
-
-
-def _removal(name: str, backend: str) -> str:
-    return f"invoke cluster.down --set name={name} --backend {backend}"
-
-
-def _listed(name: str, environ: Mapping[str, str], directory: Path) -> ListedCluster:
-    file = str(paths.cluster_file(name, environ, directory=directory))
-    try:
-        cluster = find(name, environ, directory=directory)
-    except TrainyardError as error:
-        return ListedCluster(name, "?", "unknown", file, problem=error.what)
-    try:
-        now = status(cluster)
-    except TrainyardError as error:
-        problem = f"{error.what}: {error.where}" if error.where else error.what
-        return ListedCluster(cluster.spec.name, cluster.spec.backend, "unknown", file, problem=problem)
-    return ListedCluster(now.name, now.backend, now.state, str(cluster.loaded.source), now.address)
-
-
 @contextmanager
 def _alone(cluster: Cluster, progress: Progress) -> Iterator[None]:
     """Keep other commands from changing the cluster meanwhile; show it when we wait for one."""
@@ -212,12 +167,12 @@ def _down_steps(cluster: Cluster, *, purge: bool) -> list[Step]:
 
 def _maker(cluster: Cluster) -> Backend:
     """Return the backend that made the cluster, which need not be the one its file names by now."""
-    recorded = _recorded_backend(cluster.tools.state)
+    recorded = recorded_backend(cluster.tools.state)
     return BACKENDS[recorded] if recorded else cluster.backend
 
 
 def _refuse_other_backend(cluster: Cluster) -> None:
-    recorded = _recorded_backend(cluster.tools.state)
+    recorded = recorded_backend(cluster.tools.state)
     if recorded and recorded != cluster.spec.backend:
         raise RequestError(
             f"cluster {cluster.spec.name} was made by the backend {recorded!r}; its file says {cluster.spec.backend!r}",
@@ -226,7 +181,8 @@ def _refuse_other_backend(cluster: Cluster) -> None:
         )
 
 
-def _recorded_backend(state: Path) -> str | None:
+def recorded_backend(state: Path) -> str | None:
+    """Return which backend made the cluster of a state directory, None if none did."""
     try:
         return str(json.loads((state / "cluster.json").read_text())["backend"])
     except FileNotFoundError:

@@ -130,10 +130,10 @@ def show(
 @task(name="list", help={"json": JSON})
 def list_(context: Context, json: bool = False) -> None:
     """List the clusters that have a file here, and those that were made from files elsewhere."""
-    from trainyard import lifecycle
+    from trainyard import listing
     from trainyard.tasks import cluster_output as output
 
-    output.listed(lifecycle.list_clusters(os.environ, directory=Path.cwd()), json=json)
+    output.listed(listing.list_clusters(os.environ, directory=Path.cwd()), json=json)
 
 
 @task(name="open", iterable=["set_"], help=HELP)

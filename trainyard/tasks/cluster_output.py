@@ -13,7 +13,8 @@ from typing import Any
 
 from trainyard.backends.contract import ClusterStatus, LogLine
 from trainyard.endpoint import Endpoint
-from trainyard.lifecycle import Cluster, ListedCluster
+from trainyard.lifecycle import Cluster
+from trainyard.listing import Listing
 from trainyard.spec import as_json, as_yaml
 from trainyard.steps import PlannedStep, StepResult
 from trainyard.tasks.output import as_typed, print_json, print_next, print_table
@@ -107,16 +108,18 @@ def shown(cluster: Cluster, *, json: bool) -> None:
     print_next(f"invoke cluster.plan{cluster.flag}")
 
 
-def listed(found: Sequence[ListedCluster], *, json: bool) -> None:
+def listed(found: Listing, *, json: bool) -> None:
     """Print the clusters."""
     if json:
-        print_json({"clusters": [asdict(one) for one in found]})
+        print_json({"clusters": [asdict(one) for one in found.clusters], "remarks": list(found.remarks)})
         return
-    rows = [(one.name, one.backend, one.state, one.address or "", one.file) for one in found]
+    rows = [(one.name, one.backend, one.state, one.address or one.place or "", one.file) for one in found.clusters]
     print_table(("cluster", "backend", "state", "address", "file"), rows)
-    for one in found:
+    for one in found.clusters:
         if one.problem:
             print(f"{one.name}: {one.problem}")
+    for remark in found.remarks:
+        print(remark)
     print_next("invoke cluster.status -f NAME")
 
 

@@ -1,0 +1,131 @@
+"""Clusters of ours on Kubernetes, found by their label; and what cluster.list says of them."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.fake_kube import FakeKube, named
+from trainyard import listing as clusters
+from trainyard.backends.kuberay import listing
+from trainyard.backends.kuberay.listing import Answer, Found, Question
+from trainyard.listing import ListedCluster
+from trainyard.seams.kube.errors import GoneError
+from trainyard.seams.kube.types import NAMESPACE, RAY_CLUSTER, Object
+
+SERVER = "https://192.0.2.1:6443"
+
+
+def cluster(name: str, namespace: str, *, state: str = "ready", ours: bool = True) -> Object:
+    return {**named(name, namespace=namespace, cluster=name if ours else ""), "status": {"state": state}}
+
+
+def kubernetes(**more: Any) -> FakeKube:
+    kube = FakeKube(**more)
+    for one in (cluster("lab", "team"), cluster("yard", "b", state=""), cluster("hers", "b", ours=False)):
+        kube.put(RAY_CLUSTER, one)
+    return kube
+
+
+def ask(kube: FakeKube, *namespaces: str) -> Answer:
+    question = Question(kube, namespaces)  # type: ignore[arg-type]
+    return listing.asked([question], now=lambda: 0.0)[kube.server]
+
+
+LAB, YARD = Found("lab", "team", "lab", SERVER, True), Found("yard", "b", "lab", SERVER, False)
+
+
+def test_clusters_of_ours_are_found_in_all_namespaces_and_those_of_others_are_not() -> None:
+    assert ask(kubernetes()) == Answer("lab", SERVER, (LAB, YARD))
+
+
+def test_who_may_not_list_all_sees_what_each_namespace_shows() -> None:
+    kube = kubernetes(forbidden=["all rayclusters"])
+    kube.put(NAMESPACE, named("team"))
+    kube.put(NAMESPACE, named("b"))
+    found = ask(kube)
+    assert (found.found, found.remark) == ((LAB, YARD), "context lab: you may list RayClusters only in team, b")
+
+
+def test_who_may_not_list_namespaces_sees_the_ones_that_files_name() -> None:
+    kube = kubernetes(forbidden=["all rayclusters", "namespaces"])
+    found = ask(kube, "team")
+    assert (found.found, found.remark) == ((LAB,), "context lab: you may list RayClusters only in default, team")
+
+
+def test_a_kubernetes_that_is_away_is_told_in_a_line() -> None:
+    kube = kubernetes()
+
+    def away(*given: object, **more: object) -> list[Object]:
+        raise GoneError("Kubernetes does not answer")
+
+    kube.list = away  # type: ignore[method-assign]
+    assert ask(kube) == Answer("lab", SERVER, problem="Kubernetes does not answer")
+
+
+def test_a_kubernetes_that_says_nothing_is_not_waited_for() -> None:
+    kube, over = kubernetes(), threading.Event()
+
+    def silent(*given: object, **more: object) -> list[Object]:
+        over.wait()
+        return []
+
+    kube.list = silent  # type: ignore[method-assign]
+    question = Question(kube)  # type: ignore[arg-type]
+    assert listing.asked([question], seconds=0.01, now=lambda: 0.0) == {
+        SERVER: Answer("lab", SERVER, problem="no answer within 0.01 s")
+    }
+    over.set()
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    (tmp_path / "clusters").mkdir()
+    (tmp_path / "clusters" / "mine.yaml").write_text("name: mine\nbackend: kuberay\n")
+    return tmp_path
+
+
+def listed(here: Path, **environ: str) -> dict[str, ListedCluster]:
+    found = clusters.list_clusters({"HOME": str(here), "PATH": "", **environ}, directory=here)
+    return {one.name: one for one in found.clusters}
+
+
+def test_a_file_without_a_kubeconfig_says_so(here: Path) -> None:
+    found = listed(here)["mine"]
+    assert (found.backend, found.state) == ("kuberay", "unknown")
+    assert found.problem == f"there is no kubeconfig: {here}/.kube/config"
+
+
+def test_a_record_without_a_file_is_listed_with_what_removes_it(here: Path) -> None:
+    state = here / ".local" / "state" / "trainyard" / "clusters" / "gone"
+    state.mkdir(parents=True)
+    (state / "cluster.json").write_text(json.dumps({"backend": "local"}))
+    found = listed(here)["gone"]
+    assert (found.state, found.problem) == (
+        "recorded",
+        "made from a file that is not here, or is another's now; "
+        "`invoke cluster.down --set name=gone --backend local` removes it",
+    )
+
+
+def test_a_cluster_that_no_file_here_is_about_is_listed_with_what_removes_it() -> None:
+    assert clusters._of_others(YARD) == ListedCluster(
+        "yard",
+        "kuberay",
+        "partial",
+        "",
+        problem="made from a file that is not here; `invoke cluster.down --set name=yard --backend kuberay "
+        "--set kuberay.namespace=b --set kuberay.context=lab` removes it",
+        place="namespace b of context lab",
+    )
+
+
+def test_a_kubeconfig_that_cannot_be_read_is_no_error_of_the_list(here: Path) -> None:
+    (here / "broken").write_text("{")
+    found = listed(here, KUBECONFIG=str(here / "broken"))
+    assert found["mine"].state == "unknown"
+    assert found["mine"].problem

@@ -1,0 +1,139 @@
+"""Clusters of ours on Kubernetes, whoever made them from which file: in every namespace that the user may see."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from trainyard.backends.contract import Tools
+from trainyard.backends.kuberay import names, site
+from trainyard.backends.kuberay.site import Site
+from trainyard.errors import TrainyardError
+from trainyard.seams.kube import config
+from trainyard.seams.kube.api import Kube
+from trainyard.seams.kube.errors import ForbiddenError
+from trainyard.seams.kube.types import NAMESPACE, RAY_CLUSTER, Object
+from trainyard.spec.cluster import ClusterSpec
+
+# A list must not wait for a laptop's old kubeconfigs.
+ANSWER_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Found:
+    """A RayCluster with our label; `is_ready` in KubeRay's opinion."""
+
+    name: str
+    namespace: str
+    context: str
+    server: str
+    is_ready: bool
+
+
+@dataclass
+class Answer:
+    """What one Kubernetes said. `problem` is why it did not; `remark` what could not be looked into."""
+
+    context: str
+    server: str
+    found: tuple[Found, ...] = ()
+    problem: str = ""
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A Kubernetes, and the namespaces of it that cluster files name."""
+
+    kube: Kube
+    namespaces: tuple[str, ...] = field(default=())
+
+
+def place(spec: ClusterSpec, tools: Tools) -> Site | TrainyardError:
+    """Return where a file's cluster is, or is to be; or why nobody can tell."""
+    try:
+        return site.find(spec, tools)
+    except TrainyardError as error:
+        return error
+
+
+def look(sites: Iterable[Site], environ: Mapping[str, str]) -> dict[str, Answer]:
+    """Ask the Kubernetes of every site, and that of the kubeconfig's current context, side by side; by server."""
+    questions: dict[str, Question] = {}
+    for one in sites:
+        known = questions.get(one.kube.server, Question(one.kube)).namespaces
+        questions[one.kube.server] = Question(one.kube, (*known, one.namespace))
+    try:
+        current = config.connect(environ)
+        questions.setdefault(current.server, Question(current))
+    except TrainyardError:
+        # Without a kubeconfig there is nothing to list; files that need one say so.
+        pass
+    return asked(questions.values())
+
+
+def asked(
+    questions: Iterable[Question], *, seconds: float = ANSWER_SECONDS, now: Callable[[], float] = time.monotonic
+) -> dict[str, Answer]:
+    """Return the answers by server; who says nothing within some seconds is not waited for."""
+    every = list(questions)
+    answers: dict[str, Answer] = {}
+
+    def ask(question: Question) -> None:
+        answers[question.kube.server] = _answer(question)
+
+    # Not a pool: Python would wait for its threads at the end.
+    threads = [threading.Thread(target=ask, args=(one,), daemon=True) for one in every]
+    for thread in threads:
+        thread.start()
+    give_up = now() + seconds
+    for thread in threads:
+        thread.join(max(0.0, give_up - now()))
+    said = f"no answer within {seconds:g} s"
+    return {
+        one.kube.server: answers.get(one.kube.server, Answer(one.kube.context, one.kube.server, problem=said))
+        for one in every
+    }
+
+
+def _answer(question: Question) -> Answer:
+    kube = question.kube
+    try:
+        found, remark = _clusters(question)
+    except TrainyardError as error:
+        return Answer(kube.context, kube.server, problem=error.what)
+    return Answer(kube.context, kube.server, tuple(_found(kube, one) for one in found), remark=remark)
+
+
+def _clusters(question: Question) -> tuple[list[Object], str]:
+    """Return the RayClusters with our label, and which namespaces were left out."""
+    kube = question.kube
+    try:
+        return kube.list(RAY_CLUSTER, labels=names.CLUSTER), ""
+    except ForbiddenError:
+        spaces = _namespaces(kube) or tuple(dict.fromkeys((kube.namespace, *question.namespaces)))
+    found: list[Object] = []
+    seen = []
+    for space in spaces:
+        try:
+            found += kube.list(RAY_CLUSTER, namespace=space, labels=names.CLUSTER)
+            seen.append(space)
+        except ForbiddenError:
+            continue
+    listed = f"only in {', '.join(seen)}" if seen else "in no namespace"
+    return found, f"context {kube.context}: you may list RayClusters {listed}"
+
+
+def _namespaces(kube: Kube) -> tuple[str, ...]:
+    try:
+        return tuple(one["metadata"]["name"] for one in kube.list(NAMESPACE))
+    except ForbiddenError:
+        return ()
+
+
+def _found(kube: Kube, one: Object) -> Found:
+    metadata = one["metadata"]
+    is_ready = (one.get("status") or {}).get("state") == "ready" and not metadata.get("deletionTimestamp")
+    return Found(metadata["name"], metadata["namespace"], kube.context, kube.server, is_ready)
