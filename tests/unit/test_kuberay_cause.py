@@ -142,7 +142,7 @@ def test_a_pod_that_finds_no_room_says_what_each_machine_lacks() -> None:
     )
     lines, code = only(unplaced(said))
     assert lines == [
-        "gpu-x7k2p found no room: it wants 2 CPUs and 4GiB of memory; of 4 nodes 1 is short of CPUs, "
+        "gpu-x7k2p found no room for 2 CPUs and 4GiB of memory; of 4 nodes 1 is short of CPUs, "
         "1 is tainted nvidia.com/gpu: present, 1 is cordoned, 2 are short of nvidia.com/gpu",
         f"  at {PLACE}: 0/4 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint "
         "{nvidia.com/gpu: present}, 1 node(s) were unschedulable, 2 Insufficient nvidia.com/gpu",
@@ -176,7 +176,7 @@ def test_a_pod_that_finds_no_room_says_what_each_machine_lacks() -> None:
 )
 def test_the_schedulers_words_become_ours(said: str, what: str) -> None:
     (found,) = causes(unplaced(said))
-    assert found.what == f"found no room: it wants 2 CPUs and 4GiB of memory; {what}"
+    assert found.what == f"found no room for 2 CPUs and 4GiB of memory; {what}"
 
 
 def test_a_claim_without_a_volume_is_no_lack_of_room() -> None:

@@ -132,7 +132,7 @@ def test_nodes_that_are_known_not_to_run_are_named_before_a_run_waits_for_them()
         ("gpu-?4", "no pod"),
         (
             "gpu-x7k2p",
-            "found no room: it wants 2 CPUs and 4GiB of memory; of 1 node 1 is full: no room for another pod",
+            "found no room for 2 CPUs and 4GiB of memory; of 1 node 1 is full: no room for another pod",
         ),
     ]
 

@@ -1,1 +1,10 @@
-"""A RayCluster on Kubernetes, made by the KubeRay operator."""
+"""A RayCluster on Kubernetes, made by the KubeRay operator; its dashboard is behind a port-forward."""
+
+from __future__ import annotations
+
+from trainyard.backends.kuberay.asking import connect, logs, status
+from trainyard.backends.kuberay.down import down_steps
+from trainyard.backends.kuberay.purge import purge_steps
+from trainyard.backends.kuberay.up import documents, up_steps
+
+__all__ = ["connect", "documents", "down_steps", "logs", "purge_steps", "status", "up_steps"]

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from trainyard import versions
 from trainyard.backends.answering import cluster_state
 from trainyard.backends.contract import ClusterStatus, LogLine, Tools
+from trainyard.backends.kuberay import gpu_checks, names, objects, site, view, way_in
 from trainyard.backends.kuberay import logs as log_lines
 from trainyard.backends.kuberay import look as looking
-from trainyard.backends.kuberay import names, objects, site, view, way_in
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.facts import Object
 from trainyard.backends.kuberay.look import Look
@@ -64,6 +64,7 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
         image=_annotation(seen, names.IMAGE),
         tunnel=way_in.tunnel(where),
         down=tuple(view.down(groups, seen.facts)),
+        checks=lambda: gpu_checks.checks(where, spec),
     )
 
 

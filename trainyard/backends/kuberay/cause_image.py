@@ -21,6 +21,8 @@ NEVER = "ErrImageNeverPull"
 REASONS = (BACK_OFF, FIRST_ERROR, INVALID, NEVER, "RegistryUnavailable", "ErrImageInspect", "SignatureValidationFailed")
 # The kubelet tries again some 10 s after a first failure, and says ImagePullBackOff from then on.
 FIRST_ERROR_SECONDS = 6.0
+# Long enough for all nodes to say the same.
+TOGETHER_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,8 @@ def cause(container: Container, image: str, events: Sequence[event.Event]) -> Ca
     if container.waiting not in REASONS:
         return None
     if container.waiting == INVALID:
-        return _named(image, "that is no image reference", "Correct `image:` in the cluster file.", container.message)
+        hint = "Correct `image:` in the cluster file."
+        return _named(image, "that is no image reference", hint, container.message, patience=TOGETHER_SECONDS)
     if container.waiting == NEVER:
         return _named(image, "the node does not have it, and may not pull it", "Load it there.", container.message)
     said = _said(container, events)

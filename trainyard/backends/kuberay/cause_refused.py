@@ -22,21 +22,17 @@ def cause(said: str, *, what: str = "a pod", patience: float = 0.0) -> Cause:
         found = re.search(pattern, plain)
         if found:
             why, hint = words(found)
-            return _cause(f"{what} may not be made: {why}", why, hint, said, patience)
-    return _cause(f"{what} could not be made: {plain}", plain, None, said, patience, kind=OutsideError)
-
-
-def _cause(
-    what: str,
-    why: str,
-    hint: str | None,
-    said: str,
-    patience: float,
-    *,
-    kind: type[PrerequisiteError | OutsideError] = PrerequisiteError,
-) -> Cause:
-    whole = " ".join(said.split())
-    return Cause(what=what, brief=why, kind=kind, hint=hint, said="" if whole in what else whole, patience=patience)
+            # What our words have already is not said twice.
+            whole = "" if found[found.lastindex or 0] in why else " ".join(said.split())
+            return Cause(
+                what=f"{what} may not be made: {why}",
+                brief=why,
+                kind=PrerequisiteError,
+                hint=hint,
+                said=whole,
+                patience=patience,
+            )
+    return Cause(what=f"{what} could not be made: {plain}", brief=plain, kind=OutsideError, patience=patience)
 
 
 def _quota(found: re.Match[str]) -> _Words:

@@ -100,7 +100,7 @@ def _claims(said: str) -> tuple[str, str] | None:
 def _nodes(said: str, pod: Mapping[str, Any]) -> tuple[str, str]:
     total = _TOTAL.match(said)
     wants = asked(pod)
-    begin = f"found no room: it wants {wants}" if wants else "found no room"
+    begin = f"found no room for {wants}" if wants else "found no room"
     if total is None:
         return f"{begin}: {said or 'the scheduler does not say why'}", _hint(said)
     entries = [_entry(one) for one in _split(said[total.end() :])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from trainyard.backends import words
-from trainyard.backends.kuberay import cause, cause_cluster, event, names
+from trainyard.backends.kuberay import cause, cause_cluster, cause_wait, event, names
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.facts import Facts, Object
 from trainyard.backends.kuberay.pod import Pod
@@ -57,7 +57,8 @@ def _doing(facts: Facts) -> Iterable[str]:
         if pods.uid(one) in facts.spare:
             continue
         wrong = cause.of_pod(one, facts)
-        if wrong:
+        # Every worker waits for its head for a while.
+        if wrong and wrong.about != cause_wait.ABOUT:
             problems.append(wrong)
         elif word := doing(one, facts):
             found.setdefault(word, []).append(facts.name(one))
@@ -72,13 +73,14 @@ def _unmade(facts: Facts) -> Iterable[str]:
     wanted = cause_cluster.minimum(facts.owner)
     missing = {group: count - there for group, count in wanted.items() if count > (there := _count(facts.pods, group))}
     if missing:
-        shown = [
-            "the head" if group == "head" else words.counted(count, f"node of {group}")
-            for group, count in missing.items()
-        ]
+        shown = [_nodes(group, count) for group, count in missing.items()]
         yield f"KubeRay makes {words.named(shown)}"
     elif not cause_cluster.is_observed(facts.owner):
         yield "KubeRay looks at the change"
+
+
+def _nodes(group: str, count: int) -> str:
+    return "the head" if group == "head" else f"{words.counted(count, 'node')} of {group}"
 
 
 def _count(found: Iterable[Object], group: str) -> int:
