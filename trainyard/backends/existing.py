@@ -1,20 +1,20 @@
-"""A Ray cluster that somebody else runs: an address, perhaps a token; never made, never removed."""
+"""A Ray cluster that somebody else runs: an address or a service, perhaps a token; never made, never removed."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
-from trainyard.backends import purging, ray_logs
+from trainyard.backends import existing_service, existing_token, purging, ray_logs
 from trainyard.backends.answering import ANSWER_SECONDS
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools
 from trainyard.endpoint import Endpoint
-from trainyard.errors import PrerequisiteError, RequestError
+from trainyard.errors import NotReadyError, RequestError
 from trainyard.seams.ray_api import RayApi, UnreachableError
 from trainyard.seams.ray_types import Node
-from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.cluster import ClusterSpec, ExistingSection
 from trainyard.steps import YES, Answer, Step, no
 
 # The cluster may be starting; whoever runs it knows how long that takes.
@@ -24,13 +24,15 @@ POLL_SECONDS = 2.0
 
 def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     """Return the steps that check the cluster; nothing is made."""
-    endpoint = connect(spec, tools)
-    answers = f"Ray answers at {endpoint.address}"
+    section = _section(spec, tools)
+    answers = (
+        f"Ray answers at {_with_scheme(section.address)}" if section.address else f"Ray answers: {section.service}"
+    )
     return [
-        Step(answers, done=lambda: _version(endpoint), do=_nothing, deadline=DEADLINE_SECONDS, every=1.0),
+        Step(answers, done=lambda: _version(spec, tools), do=_nothing, deadline=DEADLINE_SECONDS, every=1.0),
         Step(
             "It lists its nodes",
-            done=lambda: _listed(endpoint),
+            done=lambda: _listed(spec, tools),
             do=_nothing,
             deadline=DEADLINE_SECONDS,
             every=1.0,
@@ -57,29 +59,35 @@ def purge_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
 
 def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
     """Ask the cluster for its nodes. Raises RefusedError when it wants another token."""
-    endpoint = connect(spec, tools)
+    try:
+        endpoint = connect(spec, tools)
+    except NotReadyError as error:
+        return ClusterStatus(spec.name, "existing", "down", (), seen=error.what)
+    now = ClusterStatus(spec.name, "existing", "down", (), address=endpoint.address, tunnel=endpoint.tunnel)
     try:
         found = tuple(_node_status(node) for node in _nodes(endpoint))
     except UnreachableError as error:
-        return ClusterStatus(spec.name, "existing", "down", (), address=endpoint.address, seen=error.what)
-    return ClusterStatus(spec.name, "existing", "up" if found else "partial", found, address=endpoint.address)
+        return replace(now, seen=_why(error, endpoint))
+    return replace(now, state="up" if found else "partial", nodes=found)
 
 
 def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
-    """Return the way in that the file names. Raises PrerequisiteError when the token is not where it says."""
-    section = spec.existing
-    if section is None:
-        raise RequestError(
-            "backend 'existing' needs to know where the cluster is",
-            where=str(tools.source) if tools.source else None,
-            hint="Write: existing: {address: http://127.0.0.1:8265}",
-        )
+    """Return the way in that the file names; to a service on Kubernetes, a port-forward that ends with this process.
+
+    Raises PrerequisiteError when the token is not where the file says, NotReadyError when the service is not there.
+    """
+    section = _section(spec, tools)
+    service = existing_service.named(section, tools) if section.service else None
     token = None
     if section.token_env:
-        token = _token_of_environment(section.token_env, tools)
+        token = existing_token.of_environment(section.token_env, tools)
     elif section.token_file:
-        token = _token_of_file(section.token_file, tools)
-    return Endpoint(cluster=spec.name, address=_with_scheme(section.address), token=token)
+        token = existing_token.of_file(section.token_file, tools)
+    elif section.token_secret and service:
+        token = existing_service.token(service, section.token_secret)
+    if service:
+        return Endpoint(spec.name, existing_service.address(service), token, tunnel=service.tunnel)
+    return Endpoint(spec.name, _with_scheme(section.address or ""), token)
 
 
 def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
@@ -97,17 +105,36 @@ def _nothing() -> None:
     """Change nothing: the cluster is somebody else's."""
 
 
-def _version(endpoint: Endpoint) -> Answer:
+def _section(spec: ClusterSpec, tools: Tools) -> ExistingSection:
+    if spec.existing is None:
+        raise RequestError(
+            "backend 'existing' needs to know where the cluster is",
+            where=str(tools.source) if tools.source else None,
+            hint="Write: existing: {address: http://127.0.0.1:8265}",
+        )
+    return spec.existing
+
+
+def _version(spec: ClusterSpec, tools: Tools) -> Answer:
+    try:
+        endpoint = connect(spec, tools)
+    except NotReadyError as error:
+        return no(f"{error.what} ({error.where})")
     try:
         with RayApi(endpoint.address, endpoint.token, answer_seconds=ANSWER_SECONDS) as ray:
             return Answer(True, f"Ray {ray.version().ray}")
     except UnreachableError as error:
-        return no(error.what)
+        return no(_why(error, endpoint))
 
 
-def _listed(endpoint: Endpoint) -> Answer:
-    found = _nodes(endpoint)
+def _listed(spec: ClusterSpec, tools: Tools) -> Answer:
+    found = _nodes(connect(spec, tools))
     return Answer(bool(found), f"{len(found)} alive")
+
+
+def _why(error: UnreachableError, endpoint: Endpoint) -> str:
+    """Return why nobody answers; a port-forward knows more than whoever uses it."""
+    return (existing_service.trouble(endpoint.address) if endpoint.tunnel else "") or error.what
 
 
 def _nodes(endpoint: Endpoint) -> list[Node]:
@@ -122,31 +149,3 @@ def _node_status(node: Node) -> NodeStatus:
 
 def _with_scheme(address: str) -> str:
     return address.rstrip("/") if "://" in address else f"http://{address.rstrip('/')}"
-
-
-def _token_of_environment(name: str, tools: Tools) -> str:
-    token = tools.environ.get(name, "").strip()
-    if not token:
-        raise PrerequisiteError(
-            f"the cluster's token is expected in ${name}, which is not set",
-            where=str(tools.source) if tools.source else None,
-            hint=f"Set it without showing it: read -rs {name} && export {name}",
-        )
-    return token
-
-
-def _token_of_file(written: str, tools: Tools) -> str:
-    path = Path(written).expanduser()
-    if not path.is_absolute() and tools.source:
-        path = tools.source.parent / path
-    try:
-        token = path.read_text().strip()
-    except OSError as error:
-        raise PrerequisiteError(
-            f"the cluster's token cannot be read: {error.strerror}",
-            where=str(path),
-            hint="Ask whoever runs the cluster for the file.",
-        ) from error
-    if not token:
-        raise PrerequisiteError("the file with the cluster's token is empty", where=str(path))
-    return token

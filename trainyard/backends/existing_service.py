@@ -1,0 +1,164 @@
+"""The way to a Ray cluster of somebody else on Kubernetes: a port-forward to the pod behind its service."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+
+from trainyard import suggest
+from trainyard.backends.contract import Tools
+from trainyard.errors import NotReadyError, PrerequisiteError, RequestError
+from trainyard.seams.kube import config, forward
+from trainyard.seams.kube.api import Kube
+from trainyard.seams.kube.types import POD, SECRET, SERVICE, Object
+from trainyard.spec.cluster import ExistingSection
+
+LOOPBACK = "127.0.0.1"
+# What KubeRay calls the key of a token in its Secret (ray-operator/controllers/ray/utils/constant.go).
+TOKEN_KEY = "auth_token"  # noqa: S105 (a key's name)
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service that the cluster file names; nothing was asked about it yet."""
+
+    kube: Kube
+    namespace: str
+    name: str
+    port: int
+
+    @property
+    def place(self) -> str:
+        """Return where it is, for messages."""
+        context = f" of context {self.kube.context}" if self.kube.context else ""
+        return f"namespace {self.namespace}{context}"
+
+    @property
+    def tunnel(self) -> str:
+        """Return where the port-forward leads to, as a person would say it."""
+        return f"service {self.name} in {self.place}"
+
+
+def named(section: ExistingSection, tools: Tools) -> Service:
+    """Return the service that the file names. Raises PrerequisiteError when there is no such kubeconfig or context."""
+    kube = config.connect(
+        tools.environ,
+        kubeconfig=section.kubeconfig,
+        context=section.context,
+        relative_to=tools.source.parent if tools.source else None,
+    )
+    namespace, _, name = (section.service or "").partition("/")
+    return Service(kube, namespace, name, section.port)
+
+
+def address(service: Service) -> str:
+    """Return where the service's port answers for us, as long as this process lives.
+
+    Raises NotReadyError when there is no such service, or no pod behind it; RequestError when it has no such port.
+    """
+    found = _found(service)
+    pod = _pod(service, found)
+    if pod is None:
+        raise NotReadyError(
+            f"service {service.name} has no pod that runs",
+            where=service.place,
+            hint="Is the Ray cluster up? Whoever runs it can say.",
+        )
+    here = forward.forward(
+        service.kube,
+        namespace=service.namespace,
+        find=lambda: _name(_pod(service, found)),
+        port=_pod_port(service, found, pod),
+        what=f"service {service.name}",
+    )
+    return f"http://{LOOPBACK}:{here}"
+
+
+def trouble(at: str) -> str:
+    """Say why the newest connection to such an address came to nothing; "" if it did not."""
+    return forward.trouble(int(at.rpartition(":")[2]))
+
+
+def token(service: Service, secret: str) -> str:
+    """Return the token that a Secret beside the service holds. Raises PrerequisiteError if it does not."""
+    found = service.kube.get(SECRET, secret, service.namespace)
+    if found is None:
+        raise PrerequisiteError(
+            f"the cluster's token is expected in Secret {secret}, which is not there",
+            where=service.place,
+            hint="KubeRay's Secrets are called like their RayCluster: kubectl get rayclusters --all-namespaces",
+        )
+    encoded = (found.get("data") or {}).get(TOKEN_KEY)
+    try:
+        decoded = base64.b64decode(encoded or "", validate=True).decode().strip()
+    except (binascii.Error, UnicodeDecodeError):
+        decoded = ""
+    if not decoded:
+        raise PrerequisiteError(
+            f"Secret {secret} has no token: its key {TOKEN_KEY} is {'empty' if encoded else 'not there'}",
+            where=service.place,
+        )
+    return decoded
+
+
+def _found(service: Service) -> Object:
+    found = service.kube.get(SERVICE, service.name, service.namespace)
+    if found is None:
+        there = [str(one["metadata"]["name"]) for one in service.kube.list(SERVICE, namespace=service.namespace)]
+        near = suggest.did_you_mean(service.name, there)
+        raise NotReadyError(
+            f"there is no service {service.name}{near}",
+            where=service.place,
+            hint="Is the Ray cluster up? The service of a RayCluster NAME is called NAME-head-svc.",
+        )
+    if not found["spec"].get("selector"):
+        raise RequestError(
+            f"service {service.name} does not say which pods are behind it",
+            where=service.place,
+            hint="Name one that selects pods, or give `address` instead of `service`.",
+        )
+    return found
+
+
+def _pod(service: Service, found: Object) -> Object | None:
+    """Return a pod behind the service that runs; a ready one if there is one, the newest of them."""
+    selector = ",".join(f"{key}={value}" for key, value in sorted(found["spec"]["selector"].items()))
+    pods = service.kube.list(POD, namespace=service.namespace, labels=selector)
+    running = [
+        one
+        for one in pods
+        if one.get("status", {}).get("phase") == "Running" and not one["metadata"].get("deletionTimestamp")
+    ]
+    return max(running, key=lambda one: (_is_ready(one), one["metadata"].get("creationTimestamp") or ""), default=None)
+
+
+def _is_ready(pod: Object) -> bool:
+    conditions = pod["status"].get("conditions") or []
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def _name(pod: Object | None) -> str | None:
+    return str(pod["metadata"]["name"]) if pod else None
+
+
+def _pod_port(service: Service, found: Object, pod: Object) -> int:
+    """Return the port of the pod that a port of the service leads to (core/v1, ServicePort.targetPort)."""
+    ports = {int(one["port"]): one.get("targetPort") or one["port"] for one in found["spec"].get("ports") or ()}
+    if service.port not in ports:
+        raise RequestError(
+            f"service {service.name} has no port {service.port}; it has {', '.join(map(str, sorted(ports))) or 'none'}",
+            where=service.place,
+            hint="Write in the cluster file: existing: {port: ...}. Ray's dashboard is 8265 by default.",
+        )
+    target = ports[service.port]
+    if isinstance(target, int):
+        return target
+    for container in pod["spec"]["containers"]:
+        for one in container.get("ports") or ():
+            if one.get("name") == target:
+                return int(one["containerPort"])
+    raise RequestError(
+        f"port {service.port} of service {service.name} leads to a port called {target!r}, which its pods do not have",
+        where=service.place,
+    )
