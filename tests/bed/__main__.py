@@ -18,7 +18,7 @@ def main(arguments: list[str]) -> None:
     """Start or end the shared engine, or a cluster on it."""
     match arguments:
         case ["up"]:
-            bed.start()
+            bed.start(kept=True)
             _print(bed.SHARED.environ())
         case ["down"]:
             bed.SHARED.stop()

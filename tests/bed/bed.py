@@ -7,40 +7,56 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from tests.bed import images
 from tests.bed.engine import BedEngine
-from tests.bed.places import CACHE, need
+from tests.bed.places import CACHE, locked, need
 
 PROGRAMS = ("dockerd", "docker", "docker-registry", "mmdebstrap", "ip")
 SHARED = BedEngine("shared", CACHE / "engine", 1)
+# It is there while the engine is one that a test run started.
+OURS = SHARED.directory / "started-by-tests"
 
 
 @contextmanager
 def shared_engine() -> Iterator[BedEngine]:
-    """Give the engine with every image of the bed; one that already ran goes on running afterwards."""
+    """Give the engine with every image of the bed; the last test run that uses it ends it, if a test run began it."""
     need(PROGRAMS)
-    ours = start()
-    try:
-        yield SHARED
-    finally:
-        if ours:
-            SHARED.clear()
-            SHARED.stop()
-
-
-def start() -> bool:
-    """Start the shared engine, with its images; say whether it had to be started."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        ours = SHARED.pid is None
-        SHARED.start()
-        if ours:
+    with (CACHE / "users").open("w") as users:
+        fcntl.flock(users, fcntl.LOCK_SH)
+        start(kept=False)
+        try:
+            yield SHARED
+        finally:
+            with locked("lock"):
+                _end(users)
+
+
+def start(*, kept: bool) -> None:
+    """Start the shared engine, with its images; one that is `kept` goes on running after the tests that use it."""
+    with locked("lock"):
+        if SHARED.pid is None:
+            SHARED.start()
             # What a killed test run left: containers with a restart policy come back with their engine.
             SHARED.clear()
+            OURS.touch()
+        if kept:
+            OURS.unlink(missing_ok=True)
         images.ensure_all(SHARED)
-    return ours
+
+
+def _end(users: IO[str]) -> None:
+    """End the engine unless somebody else uses it: only the last one gets the file for itself."""
+    try:
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    if OURS.exists():
+        SHARED.clear()
+        SHARED.stop()
+        OURS.unlink()
 
 
 @contextmanager

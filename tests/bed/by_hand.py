@@ -12,7 +12,7 @@ IMAGES = ("trainyard-bed/base:1", "trainyard-bed/ray:1", "trainyard-bed/ray-gpu:
 
 def up(count: int, name: str) -> KubeBed:
     """Start a cluster of that many hosts, in place of the one of that name."""
-    bed.start()
+    bed.start(kept=True)
     down(name)
     home = RUN / "by-hand" / name
     home.mkdir(parents=True, mode=0o700)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,16 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import psutil
-
 from tests.bed import images
 from tests.bed.engine import BedEngine, Done
 from tests.bed.host import RIGHTS
 from tests.bed.places import run
+from trainyard.seams import processes
 
 USER = "ops"
 LABEL = "io.trainyard.bed"
 BY_HAND = "by-hand:"
+INOTIFY_INSTANCES = 8192
 One = TypeVar("One")
 Result = TypeVar("Result")
 
@@ -70,6 +71,10 @@ class Host:
         """Stop a daemon of the host."""
         self.run("/opt/bed/unit", "stop", daemon)
 
+    def kill(self, daemon: str) -> None:
+        """End a daemon as a crash would."""
+        self.run("/opt/bed/unit", "kill", daemon)
+
     def log(self, daemon: str) -> str:
         """Return the last of what a daemon wrote."""
         return self.run("tail", "-n", "40", f"/var/log/{daemon}.log", check=False).stdout
@@ -93,9 +98,11 @@ def start(
     """Start hosts host-1 to host-N that live until they are removed; `home` gets the key and the known hosts."""
     images.ensure_kube_host(engine)
     remove_leftovers(engine)
+    _allow_watches()
     owner = owner or this_process()
     _make_key(home)
-    containers = [f"trainyard-bed-{owner.replace(':', '-')}-{home.name}-{number}" for number in range(1, count + 1)]
+    names = re.sub(r"[^A-Za-z0-9]+", "-", f"{owner}-{home.name}")
+    containers = [f"trainyard-bed-{names}-{number}" for number in range(1, count + 1)]
     try:
         made = each(
             lambda number: _start_one(
@@ -150,7 +157,9 @@ def environ(home: Path) -> dict[str, str]:
 
 def this_process() -> str:
     """Return what this test run owns its hosts as."""
-    return f"{os.getpid()}:{int(psutil.Process().create_time())}"
+    own = processes.identify(os.getpid())
+    assert own is not None
+    return f"{own.pid}:{own.started}"
 
 
 def by_hand(name: str) -> str:
@@ -178,6 +187,16 @@ def _start_one(engine: BedEngine, home: Path, container: str, name: str, owner: 
     return host
 
 
+def _allow_watches() -> None:
+    """Let the containers of this machine watch more files: the kernel's 128 instances do for some ten hosts only.
+
+    https://kind.sigs.k8s.io/docs/user/known-issues/#pod-errors-due-to-too-many-open-files
+    """
+    limit = Path("/proc/sys/fs/inotify/max_user_instances")
+    if int(limit.read_text()) < INOTIFY_INSTANCES:
+        limit.write_text(str(INOTIFY_INSTANCES))
+
+
 def _make_key(home: Path) -> None:
     (home / ".ssh").mkdir(parents=True, exist_ok=True, mode=0o700)
     if not (home / ".ssh" / "id_ed25519").exists():
@@ -201,11 +220,8 @@ def _alive(owner: str) -> bool:
     """Say whether the test run that started a host still runs; one that was started by hand belongs to nobody."""
     if owner.startswith(BY_HAND):
         return True
-    try:
-        pid, began = owner.split(":")
-        return int(psutil.Process(int(pid)).create_time()) == int(began)
-    except (ValueError, psutil.NoSuchProcess):
-        return False
+    pid, _, started = owner.partition(":")
+    return processes.alive(processes.ProcessId(int(pid), started))
 
 
 def _listed(engine: BedEngine, form: str) -> list[str]:

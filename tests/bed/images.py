@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.bed import programs
 from tests.bed.engine import BedEngine
-from tests.bed.places import CACHE, HERE, run
+from tests.bed.places import CACHE, HERE, locked, run
 from trainyard import versions
 
 BASE = "trainyard-bed/base:1"
@@ -38,11 +38,17 @@ def ensure_all(engine: BedEngine) -> None:
 
 def ensure_host(engine: BedEngine) -> None:
     """Build the image that plays a Docker host: sshd and an engine of its own, about 60 s, once."""
-    _ensure(engine, HOST, {})
+    with locked("images"):
+        _ensure(engine, HOST, {})
 
 
 def ensure_kube_host(engine: BedEngine) -> None:
     """Build the image that plays a machine for Kubernetes, and what stands on it: about 60 s once the programs are."""
+    with locked("images"):
+        _ensure_kube_host(engine)
+
+
+def _ensure_kube_host(engine: BedEngine) -> None:
     for name, program in ON_A_HOST.items():
         _ensure(
             engine, name, {"program": programs.ensure(program)}, source="scratch-program", made_of=[program.content]
@@ -60,7 +66,8 @@ def ensure_kube_host(engine: BedEngine) -> None:
 
 def ensure_ray_gpu(engine: BedEngine) -> None:
     """Build the training image for GPUs that do not exist."""
-    _ensure(engine, RAY_GPU, {}, made_of=[_content(engine, RAY)])
+    with locked("images"):
+        _ensure(engine, RAY_GPU, {}, made_of=[_content(engine, RAY)])
 
 
 def _ensure_base(engine: BedEngine) -> None:

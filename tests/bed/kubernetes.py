@@ -101,8 +101,8 @@ class KubeBed:
         host.start("kubelet")
 
     def stop_api(self) -> None:
-        """Stop the API server, and nothing else."""
-        self.plane.host.stop("kube-apiserver")
+        """End the API server, and nothing else; told to stop, it would first wait for those who watch."""
+        self.plane.host.kill("kube-apiserver")
         self.plane.wait(up=False)
 
     def start_api(self) -> None:
@@ -158,7 +158,8 @@ def _start(engine: BedEngine, home: Path, machines: list[Host], owner: str) -> K
     nodes.start(plane, machines)
     bed.trust_registry(bed.registry)
     bed.apply("\n---\n".join(path.read_text() for path in sorted(MANIFESTS.glob("*.yaml"))))
-    wait(lambda: len(bed.ready()) == len(machines), f"{len(machines)} nodes are Ready", seconds=120)
+    names = {host.name for host in machines}
+    wait(lambda: bed.ready() == names, "all nodes are Ready", seconds=120, logs=lambda: _logs(bed))
     bed.kubectl("rollout", "status", "deployment/coredns", "-n", "kube-system", "--timeout=120s")
     return bed
 
@@ -176,13 +177,17 @@ def trust_registry(host: Host, address: str) -> None:
     host.shell(f"mkdir -p {directory}; printf '%s' '{text}' > {directory}/hosts.toml")
 
 
-def wait(holds: Callable[[], bool], what: str, *, seconds: float) -> None:
-    """Wait for something that happens by itself."""
+def wait(holds: Callable[[], bool], what: str, *, seconds: float, logs: Callable[[], str] = str) -> None:
+    """Wait for something that happens by itself; `logs` tells why it did not."""
     give_up = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > give_up:
-            raise RuntimeError(f"after {seconds:.0f} s still not: {what}")
+            raise RuntimeError(f"after {seconds:.0f} s still not: {what}\n{logs()}")
         time.sleep(0.3)
+
+
+def _logs(bed: KubeBed) -> str:
+    return "\n".join(f"{host.name}: {host.log('kubelet')}" for host in bed.hosts if host.name not in bed.ready())
 
 
 def _preparation(host: Host) -> Callable[[], None]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,15 @@ def run(command: Sequence[str], *, seconds: float = 900.0, **options: object) ->
             f"{' '.join(command)} exited {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
         )
     return done  # type: ignore[no-any-return]
+
+
+@contextmanager
+def locked(name: str) -> Iterator[None]:
+    """Do something that only one test run at a time may do; locks of the same name must not be taken twice."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / name).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def free_port() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -11,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bed.places import CACHE, HERE, run
+from tests.bed.places import CACHE, HERE, locked, run
 
 GO = HERE / "go"
 KUBERNETES = "v1.34.2"
@@ -81,12 +80,11 @@ def ensure(program: Program) -> Path:
 
 
 def build(target: Path, make: Callable[[Path], None]) -> None:
-    """Let `make` write a file, once for all test runs, and put it in place whole."""
+    """Let `make` write a file or directory, once for all test runs, and put it in place whole."""
     if shutil.which("go") is None:
         raise RuntimeError(f"{target.name} must be built, and Go is not installed: install Go 1.24.9 or later")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with (target.parent / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked("building"):
         if not target.exists():
             part = target.with_suffix(".part")
             make(part)
