@@ -34,13 +34,18 @@ def is_as_new(there: Object, ours: Object, *, version: str) -> bool:
 
     One that somebody else put there does not say how old it is; one with fields that ours has not is newer.
     """
-    said = (there["metadata"].get("annotations") or {}).get(FROM)
-    if said:
-        return not is_older(said, version)
+    if (there["metadata"].get("annotations") or {}).get(FROM):
+        return is_of(there, version)
     has, brings = set(paths(there)), set(paths(ours))
     if _NEEDED in brings - has:
         return False
     return has >= brings or bool(has - brings)
+
+
+def is_of(crd: Object, version: str) -> bool:
+    """Say whether we marked a CRD as one of this KubeRay, or of a newer one."""
+    said = (crd["metadata"].get("annotations") or {}).get(FROM)
+    return bool(said and not is_older(said, version))
 
 
 def to_apply(ours: Object, *, version: str, is_new: bool) -> Object:

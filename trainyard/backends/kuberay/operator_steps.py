@@ -21,26 +21,27 @@ from trainyard.steps import YES, Answer, Step, no
 
 # A Helm release that is pending for longer was left by a command that was killed: without --wait, Helm takes seconds.
 PENDING_SECONDS = 15.0
+# What Helm says of a release whose removal was killed.
+_HALF_REMOVED = "has no deployed releases"
 # The operator's image is some 60 MB, and may come from far away.
 AVAILABLE_SECONDS = 300.0
 
 
 @dataclass
 class Kuberay:
-    """KubeRay as a cluster file wants it, on one Kubernetes; the chart is read once, and only if it is needed."""
+    """KubeRay as a cluster file wants it, on one Kubernetes; the chart is read once, and only if it is needed.
+
+    `version` is that of the chart.
+    """
 
     kube: Kube
     helm: Helm
     section: Section
     chart: Chart
+    version: str
     plan: Installing
     sleep: Callable[[float], None] = time.sleep
     _crds: list[Object] = field(default_factory=list)
-
-    @property
-    def version(self) -> str:
-        """Return the version that is to be installed."""
-        return self.plan.version
 
     def crds(self) -> list[Object]:
         """Return the chart's CRDs."""
@@ -54,9 +55,14 @@ class Kuberay:
 
 
 def definitions_step(kuberay: Kuberay) -> Step:
-    """Return the step after which Kubernetes knows what the chart defines; nothing newer is replaced."""
+    """Return the step after which Kubernetes knows what the chart defines; nothing newer is replaced.
+
+    The CRD of RayClusters comes last: once it is of this KubeRay, so are the others, and the chart need not be read.
+    """
 
     def done() -> Answer:
+        if _has_all(kuberay):
+            return YES
         lacking = [
             name
             for name, crd, ours in _crds(kuberay)
@@ -108,9 +114,15 @@ def _title(plan: Installing) -> str:
     return "Check the KubeRay operator"
 
 
+def _has_all(kuberay: Kuberay) -> bool:
+    """Say whether the CRD that is applied last is there, of this KubeRay or a newer one."""
+    crd = kuberay.kube.get(CRD, definitions.RAY_CLUSTERS)
+    return crd is not None and definitions.fits(crd) and definitions.is_of(crd, kuberay.version)
+
+
 def _crds(kuberay: Kuberay) -> list[tuple[str, Object | None, Object]]:
-    """Return the name of each CRD of the chart, what there is of it, and the chart's."""
-    ours = kuberay.crds()
+    """Return the name of each CRD of the chart, what there is of it, and the chart's; that of RayClusters last."""
+    ours = sorted(kuberay.crds(), key=lambda one: one["metadata"]["name"] == definitions.RAY_CLUSTERS)
     there = side_by_side(lambda one: kuberay.kube.get(CRD, one["metadata"]["name"]), ours)
     return [(one["metadata"]["name"], crd, one) for one, crd in zip(ours, there, strict=True)]
 
@@ -131,17 +143,20 @@ def _install(kuberay: Kuberay) -> None:
     _make_namespace(kuberay.kube, section.namespace)
     _recover(kuberay)
     try:
-        kuberay.helm.install(
-            section.release,
-            kuberay.chart,
-            section.namespace,
-            section.values,
-            description=installing.description(section, kuberay.version),
-        )
-    except OutsideError:
-        # Somebody else may have done it in the same moment: then the step's question says so.
-        if not _is_installed(kuberay):
+        _helm_install(kuberay)
+    except OutsideError as error:
+        if _HALF_REMOVED in str(error):
+            kuberay.helm.uninstall(section.release, section.namespace)
+            _helm_install(kuberay)
+        elif not _is_installed(kuberay):
+            # Unless somebody else did it in the same moment.
             raise
+
+
+def _helm_install(kuberay: Kuberay) -> None:
+    section = kuberay.section
+    said = installing.description(section, kuberay.version)
+    kuberay.helm.install(section.release, kuberay.chart, section.namespace, section.values, description=said)
 
 
 def _recover(kuberay: Kuberay) -> None:

@@ -87,7 +87,7 @@ def wanted(spec: ClusterSpec, tools: Tools) -> Wanted:
         there=found,
         image=exact,
         documents=documents(_wish(spec, exact, simulated=simulated), shipped_templates()),
-        kuberay=Kuberay(where.kube, helm, section, charts.chart_of(section, directory=tools.directory), plan),
+        kuberay=Kuberay(where.kube, helm, section, charts.chart_of(section, directory=tools.directory), version, plan),
         simulated=simulated,
     )
 
