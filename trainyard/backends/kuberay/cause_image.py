@@ -121,8 +121,8 @@ def cause(container: Container, image: str, events: Sequence[event.Event]) -> Ca
     if container.waiting not in REASONS:
         return None
     if container.waiting == INVALID:
-        hint = "Correct `image:` in the cluster file."
-        return _named(image, "that is no image reference", hint, container.message, patience=TOGETHER_SECONDS)
+        correct = "Correct `image:` in the cluster file."
+        return _named(image, "that is no image reference", correct, container.message, patience=TOGETHER_SECONDS)
     if container.waiting == NEVER:
         return _named(image, "the node does not have it, and may not pull it", "Load it there.", container.message)
     said = _said(container, events)
