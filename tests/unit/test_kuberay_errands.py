@@ -95,8 +95,23 @@ def test_a_pod_that_fails_says_why_beside_one_that_does_not() -> None:
     good, bad = run(kube, time, "a", "b")
     assert (good.code, good.error) == (0, None)
     assert isinstance(bad.error, OutsideError)
-    assert bad.error.what.startswith("b ")
+    assert bad.error.what.startswith("the pod on b cannot have the image ")
     assert kube.objects == {}
+
+
+def test_a_program_that_is_not_in_the_image_is_told_at_once() -> None:
+    kube, time = FakeKube(), Time()
+    said = 'exec: "python": executable file not found in $PATH: unknown'
+
+    def fail(one: Object) -> None:
+        one["spec"]["nodeName"] = "a"
+        one["status"] = ended(128, said, "StartError")
+
+    kube.after_create = fail
+    (found,) = run(kube, time, "a")
+    assert found.error is not None
+    assert found.error.what == "the pod on a cannot start: there is no python in the image reg:5000/x@sha256:1"
+    assert time.now < 2.0
 
 
 def test_a_host_without_room_is_an_error_after_some_seconds() -> None:

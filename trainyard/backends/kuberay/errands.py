@@ -142,9 +142,11 @@ class Errands:
             return
         found = cause.of_pod(pod, facts)
         worn = self._patience[name].over([found] if found else [])
-        if worn:
-            self._end(name, pod, error=cause.error(worn, self._place))
-        elif pods.phase(pod) == "Failed":
+        has_failed = pods.phase(pod) == "Failed"
+        # It is not started again: what is wrong stays.
+        if found and (worn or has_failed):
+            self._end(name, pod, error=cause.error(worn or found, self._place))
+        elif has_failed:
             status = pod.get("status") or {}
             said = f"{status.get('reason') or 'no reason given'}: {status.get('message') or ''}".rstrip(": ")
             self._end(name, pod, error=OutsideError(f"{self._title(name)}: its pod failed", where=said))
@@ -229,5 +231,5 @@ class Errands:
             events=events,
             nodes=cache(nodes),
             words=said,
-            name=lambda pod: self._title(pods.name(pod)),
+            name=lambda pod: f"the pod on {self._title(pods.name(pod))}",
         )
