@@ -32,12 +32,17 @@ def steps(spec: ClusterSpec, where: Site, found: Sequence[Object], *, after: str
             return YES
         return no(waiting.done().seen or "waiting for the head")
 
+    deleted: set[str] = set()
+
     def replaced() -> Answer:
-        lost = _lost(where)
-        return no(f"not in Ray: {words.named([names.node_name(one) for one in lost])}") if lost else YES
+        now = site.pods(where)
+        # Ray ends with an error without its head: what waits for the others must not take that for theirs.
+        left = [*_lost(where, now), *(one for one in now if pods.uid(one) in deleted)]
+        return no(f"not in Ray: {words.named([names.node_name(one) for one in left])}") if left else YES
 
     def replace() -> None:
-        for one in _lost(where):
+        for one in _lost(where, site.pods(where)):
+            deleted.add(pods.uid(one))
             where.kube.delete(POD, pods.name(one), namespace=where.namespace, uid=pods.uid(one))
 
     head = Step("Wait for the head", head_answers, waiting.begin, deadline=HEAD_SECONDS, every=1.0, after=after)
@@ -55,6 +60,5 @@ def _head(found: Sequence[Object]) -> Object | None:
     return next((one for one in found if pods.is_head(one) and not pods.is_leaving(one)), None)
 
 
-def _lost(where: Site) -> tuple[Object, ...]:
-    found = site.pods(where)
+def _lost(where: Site, found: Sequence[Object]) -> tuple[Object, ...]:
     return stale.lost_workers(found, way_in.alive(where, token(where), found))
