@@ -58,7 +58,7 @@ def address(service: Service) -> str:
     Raises NotReadyError when there is no such service, or no pod behind it; RequestError when it has no such port.
     """
     found = _found(service)
-    pod = _pod(service, found)
+    pod = pod_behind(service, found)
     if pod is None:
         raise NotReadyError(
             f"service {service.name} has no pod that runs",
@@ -68,8 +68,8 @@ def address(service: Service) -> str:
     here = forward.forward(
         service.kube,
         namespace=service.namespace,
-        find=lambda: _name(_pod(service, found)),
-        port=_pod_port(service, found, pod),
+        find=lambda: _name(pod_behind(service, found)),
+        port=port_of(service, found, pod),
         what=f"service {service.name}",
     )
     return f"http://{LOOPBACK}:{here}"
@@ -102,26 +102,7 @@ def token(service: Service, secret: str) -> str:
     return decoded
 
 
-def _found(service: Service) -> Object:
-    found = service.kube.get(SERVICE, service.name, service.namespace)
-    if found is None:
-        there = [str(one["metadata"]["name"]) for one in service.kube.list(SERVICE, namespace=service.namespace)]
-        near = suggest.did_you_mean(service.name, there)
-        raise NotReadyError(
-            f"there is no service {service.name}{near}",
-            where=service.place,
-            hint="Is the Ray cluster up? The service of a RayCluster NAME is called NAME-head-svc.",
-        )
-    if not found["spec"].get("selector"):
-        raise RequestError(
-            f"service {service.name} does not say which pods are behind it",
-            where=service.place,
-            hint="Name one that selects pods, or give `address` instead of `service`.",
-        )
-    return found
-
-
-def _pod(service: Service, found: Object) -> Object | None:
+def pod_behind(service: Service, found: Object) -> Object | None:
     """Return a pod behind the service that runs; a ready one if there is one, the newest of them."""
     selector = ",".join(f"{key}={value}" for key, value in sorted(found["spec"]["selector"].items()))
     pods = service.kube.list(POD, namespace=service.namespace, labels=selector)
@@ -133,16 +114,7 @@ def _pod(service: Service, found: Object) -> Object | None:
     return max(running, key=lambda one: (_is_ready(one), one["metadata"].get("creationTimestamp") or ""), default=None)
 
 
-def _is_ready(pod: Object) -> bool:
-    conditions = pod["status"].get("conditions") or []
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-
-
-def _name(pod: Object | None) -> str | None:
-    return str(pod["metadata"]["name"]) if pod else None
-
-
-def _pod_port(service: Service, found: Object, pod: Object) -> int:
+def port_of(service: Service, found: Object, pod: Object) -> int:
     """Return the port of the pod that a port of the service leads to (core/v1, ServicePort.targetPort)."""
     ports = {int(one["port"]): one.get("targetPort") or one["port"] for one in found["spec"].get("ports") or ()}
     if service.port not in ports:
@@ -162,3 +134,31 @@ def _pod_port(service: Service, found: Object, pod: Object) -> int:
         f"port {service.port} of service {service.name} leads to a port called {target!r}, which its pods do not have",
         where=service.place,
     )
+
+
+def _found(service: Service) -> Object:
+    found = service.kube.get(SERVICE, service.name, service.namespace)
+    if found is None:
+        there = [str(one["metadata"]["name"]) for one in service.kube.list(SERVICE, namespace=service.namespace)]
+        near = suggest.did_you_mean(service.name, there)
+        raise NotReadyError(
+            f"there is no service {service.name}{near}",
+            where=service.place,
+            hint="Is the Ray cluster up? The service of a RayCluster NAME is called NAME-head-svc.",
+        )
+    if not found["spec"].get("selector"):
+        raise RequestError(
+            f"service {service.name} does not say which pods are behind it",
+            where=service.place,
+            hint="Name one that selects pods, or give `address` instead of `service`.",
+        )
+    return found
+
+
+def _is_ready(pod: Object) -> bool:
+    conditions = pod["status"].get("conditions") or []
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def _name(pod: Object | None) -> str | None:
+    return str(pod["metadata"]["name"]) if pod else None

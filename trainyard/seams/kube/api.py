@@ -199,7 +199,7 @@ class Kube:
         with self.transport.stream(POD.path(namespace, pod, part="log"), doing, params=asked) as received:
             for line in received:
                 moment, _, text = line.partition(" ")
-                # Times have nanoseconds, and the same form always, so that they sort as text.
+                # Times sort as text: always nine digits behind the point (k8s.io/cri-client/pkg/logs, timeFormatOut).
                 if not since or moment > since:
                     yield moment, text
 

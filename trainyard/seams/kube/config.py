@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +13,10 @@ from trainyard.seams.kube.access import Access
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.login import MOUNTED
 
+# One login for each context and process: a program that logs in may take seconds, or ask a person.
+_connected: dict[Access, Kube] = {}
+_lock = threading.Lock()
+
 
 def connect(
     environ: Mapping[str, str],
@@ -20,12 +25,14 @@ def connect(
     context: str | None = None,
     relative_to: Path | None = None,
 ) -> Kube:
-    """Return the cluster of a context; nothing is asked of it yet.
+    """Return the cluster of a context, the same one for the same question; nothing is asked of it yet.
 
     Without `kubeconfig` it is $KUBECONFIG, else ~/.kube/config, else, without `context`, the cluster that this process
     is a pod of. Raises PrerequisiteError if there is none of them, or no such context.
     """
-    return Kube(find(environ, kubeconfig=kubeconfig, context=context, relative_to=relative_to), environ)
+    access = find(environ, kubeconfig=kubeconfig, context=context, relative_to=relative_to)
+    with _lock:
+        return _connected.setdefault(access, Kube(access, environ))
 
 
 def find(

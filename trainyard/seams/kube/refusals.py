@@ -59,7 +59,8 @@ def refused(status: int, body: bytes, doing: Doing, access: Access) -> Trainyard
     """Return the error for an answer that is not what was asked for."""
     found = _status(body)
     if found is None and status == 404 and doing.kind and doing.kind.group:
-        return MissingError(f"the cluster does not know {doing.kind.name} of {doing.kind.api}", where=f"{doing}: {access}")
+        unknown = f"the cluster does not know {doing.kind.name} of {doing.kind.api}"
+        return MissingError(unknown, where=f"{doing}: {access}")
     if found is None and status not in (401, *_BUSY):
         return KubeError(
             f"something else than a Kubernetes API answered {status}", where=f"{doing}: {access.server}: {_text(body)}"

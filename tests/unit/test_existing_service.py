@@ -1,0 +1,112 @@
+"""The way to somebody else's cluster on Kubernetes: its service, the pods behind it, the Secret beside it."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, cast
+
+import pytest
+
+from tests.unit.fake_kube import FakeKube
+from trainyard.backends import existing_service
+from trainyard.backends.existing_service import Service
+from trainyard.errors import TrainyardError
+from trainyard.seams.kube.api import Kube
+from trainyard.seams.kube.types import POD, SECRET, SERVICE, Kind, Object
+
+PORTS = [{"port": 8265, "targetPort": "dashboard"}, {"port": 10001}]
+
+
+def service(*objects: tuple[Kind, Object], port: int = 8265) -> Service:
+    return Service(cast(Kube, FakeKube(*objects)), "team", "lab-head-svc", port)
+
+
+def svc(**spec: Any) -> tuple[Kind, Object]:
+    spec = {"selector": {"app": "ray"}, "ports": PORTS, **spec}
+    return SERVICE, {"metadata": {"name": "lab-head-svc", "namespace": "team"}, "spec": spec}
+
+
+def pod(name: str, *, phase: str = "Running", ready: str = "True", leaving: bool = False) -> tuple[Kind, Object]:
+    metadata: Object = {"name": name, "namespace": "team", "labels": {"app": "ray"}, "creationTimestamp": "2026-01-01"}
+    metadata |= {"deletionTimestamp": "2026-01-02"} if leaving else {}
+    container = {"name": "ray", "ports": [{"name": "dashboard", "containerPort": 8266}]}
+    status = {"phase": phase, "conditions": [{"type": "Ready", "status": ready}]}
+    return POD, {"metadata": metadata, "spec": {"containers": [container]}, "status": status}
+
+
+def secret(**content: str) -> tuple[Kind, Object]:
+    encoded = {key: base64.b64encode(value.encode()).decode() for key, value in content.items()}
+    return SECRET, {"metadata": {"name": "lab", "namespace": "team"}, "data": encoded}
+
+
+def refusal(found: Service) -> list[str]:
+    with pytest.raises(TrainyardError) as raised:
+        existing_service.address(found)
+    return raised.value.lines()
+
+
+def test_the_token_is_what_the_secret_beside_the_service_holds() -> None:
+    assert existing_service.token(service(secret(auth_token="s3cret\n")), "lab") == "s3cret"
+
+
+def test_a_secret_that_is_not_there_or_has_no_token_is_told() -> None:
+    with pytest.raises(TrainyardError) as missing:
+        existing_service.token(service(), "lab")
+    assert missing.value.lines() == [
+        "the cluster's token is expected in Secret lab, which is not there",
+        "  at namespace team of context lab",
+        "  -> KubeRay's Secrets are called like their RayCluster: kubectl get rayclusters --all-namespaces",
+    ]
+    for content, why in (({"token": "x"}, "not there"), ({"auth_token": " "}, "empty")):
+        with pytest.raises(TrainyardError) as empty:
+            existing_service.token(service(secret(**content)), "lab")
+        assert empty.value.what == f"Secret lab has no token: its key auth_token is {why}"
+
+
+def test_a_service_that_is_not_there_is_told_with_one_that_is_called_alike() -> None:
+    other = (SERVICE, {"metadata": {"name": "lab2-head-svc", "namespace": "team"}, "spec": {}})
+    assert refusal(service(other)) == [
+        "there is no service lab-head-svc; did you mean 'lab2-head-svc'?",
+        "  at namespace team of context lab",
+        "  -> Is the Ray cluster up? The service of a RayCluster NAME is called NAME-head-svc.",
+    ]
+
+
+def test_a_service_without_pods_that_run_is_not_ready() -> None:
+    others = [pod("one", phase="Pending"), pod("two", leaving=True)]
+    assert refusal(service(svc(), *others)) == [
+        "service lab-head-svc has no pod that runs",
+        "  at namespace team of context lab",
+        "  -> Is the Ray cluster up? Whoever runs it can say.",
+    ]
+
+
+def test_a_service_that_selects_nothing_cannot_be_used() -> None:
+    assert refusal(service(svc(selector=None))) == [
+        "service lab-head-svc does not say which pods are behind it",
+        "  at namespace team of context lab",
+        "  -> Name one that selects pods, or give `address` instead of `service`.",
+    ]
+
+
+def test_a_port_that_the_service_does_not_have_is_told_with_those_that_it_has() -> None:
+    assert refusal(service(svc(), pod("one"), port=80)) == [
+        "service lab-head-svc has no port 80; it has 8265, 10001",
+        "  at namespace team of context lab",
+        "  -> Write in the cluster file: existing: {port: ...}. Ray's dashboard is 8265 by default.",
+    ]
+
+
+def test_a_port_whose_name_no_pod_knows_is_told() -> None:
+    ports = [{"port": 8265, "targetPort": "web"}]
+    assert refusal(service(svc(ports=ports), pod("one")))[0] == (
+        "port 8265 of service lab-head-svc leads to a port called 'web', which its pods do not have"
+    )
+
+
+def test_a_pod_that_is_ready_comes_before_one_that_only_runs() -> None:
+    found = service(svc(), pod("one"), pod("two", ready="False"))
+    chosen = existing_service.pod_behind(found, svc()[1])
+    assert chosen is not None
+    assert (chosen["metadata"]["name"], existing_service.port_of(found, svc()[1], chosen)) == ("one", 8266)
+    assert existing_service.port_of(service(port=10001), svc()[1], chosen) == 10001

@@ -1,0 +1,209 @@
+"""What we ask the Kubernetes API, and what we make of its answers; the server is a list of answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from trainyard.errors import TrainyardError
+from trainyard.seams.kube import refusals
+from trainyard.seams.kube.access import Access
+from trainyard.seams.kube.api import Kube
+from trainyard.seams.kube.errors import ConflictError, MissingError
+from trainyard.seams.kube.refusals import Doing
+from trainyard.seams.kube.transport import Answer
+from trainyard.seams.kube.types import CRD, EVENT, NODE, POD, RAY_CLUSTER, SECRET
+
+ACCESS = Access("lab", "https://192.0.2.1:6443", "default", "ops")
+
+
+@dataclass
+class Server:
+    """Answers in order, and what was asked for them."""
+
+    answers: list[Answer]
+    asked: list[tuple[str, str, Mapping[str, str]]] = field(default_factory=list)
+    bodies: list[tuple[str, Any]] = field(default_factory=list)
+    lines: tuple[str, ...] = ()
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        doing: Doing,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        accept: tuple[int, ...] = (),
+    ) -> Answer:
+        self.asked.append((method, path, dict(params or {})))
+        if body is not None:
+            self.bodies.append((content_type, body))
+        answer = self.answers.pop(0)
+        if answer.status >= 400 and answer.status not in accept:
+            raise refusals.refused(answer.status, answer.body, doing, ACCESS)
+        return answer
+
+    @contextmanager
+    def stream(self, path: str, doing: Doing, *, params: Mapping[str, str]) -> Iterator[Iterator[str]]:
+        self.asked.append(("GET", path, dict(params)))
+        yield iter(self.lines)
+
+
+def answered(*answers: tuple[int, Any], lines: tuple[str, ...] = ()) -> tuple[Kube, Server]:
+    kube = Kube(ACCESS, {})
+    server = Server([Answer(status, json.dumps(body).encode()) for status, body in answers], lines=lines)
+    kube.transport = server  # type: ignore[assignment]
+    return kube, server
+
+
+def status(code: int, message: str) -> tuple[int, Any]:
+    return code, {"kind": "Status", "message": message}
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (POD.path("team", "one"), "/api/v1/namespaces/team/pods/one"),
+        (POD.path("team", "one", part="log"), "/api/v1/namespaces/team/pods/one/log"),
+        (POD.path(None), "/api/v1/pods"),
+        (NODE.path("team", "host-1"), "/api/v1/nodes/host-1"),
+        (RAY_CLUSTER.path("team", "lab"), "/apis/ray.io/v1/namespaces/team/rayclusters/lab"),
+        (CRD.path(None), "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"),
+    ],
+)
+def test_each_kind_has_its_path(path: str, expected: str) -> None:
+    assert path == expected
+
+
+def test_an_object_that_is_not_there_is_none() -> None:
+    kube, server = answered((200, {"metadata": {"name": "one"}}), status(404, "not found"))
+    assert kube.get(POD, "one", "team") == {"metadata": {"name": "one"}}
+    assert kube.get(POD, "two", "team") is None
+    assert server.asked[0] == ("GET", "/api/v1/namespaces/team/pods/one", {})
+
+
+def test_a_long_list_is_asked_for_in_parts_and_its_objects_say_what_they_are() -> None:
+    one, two = {"metadata": {"name": "one"}}, {"metadata": {"name": "two"}}
+    kube, server = answered(
+        (200, {"metadata": {"continue": "abc"}, "items": [one]}), (200, {"metadata": {}, "items": [two]})
+    )
+    found = kube.list(POD, namespace="team", labels="a in (b,c)")
+    kind = {"apiVersion": "v1", "kind": "Pod"}
+    assert found == [{**kind, **one}, {**kind, **two}]
+    assert [params for _, _, params in server.asked] == [
+        {"limit": "500", "labelSelector": "a in (b,c)"},
+        {"limit": "500", "labelSelector": "a in (b,c)", "continue": "abc"},
+    ]
+
+
+def test_a_list_whose_rest_has_become_too_old_is_asked_for_again_at_once() -> None:
+    one, two = {"metadata": {"name": "one"}}, {"metadata": {"name": "two"}}
+    kube, server = answered(
+        (200, {"metadata": {"continue": "abc"}, "items": [one]}),
+        status(410, "expired"),
+        (200, {"items": [one, two]}),
+    )
+    assert [found["metadata"]["name"] for found in kube.list(EVENT, fields="type=Warning")] == ["one", "two"]
+    assert server.asked[-1] == ("GET", "/api/v1/events", {"fieldSelector": "type=Warning"})
+
+
+def test_of_a_kind_that_the_cluster_does_not_know_there_are_none() -> None:
+    kube, _ = answered((404, "page not found"), (404, "page not found"))
+    assert kube.list(RAY_CLUSTER) == []
+    assert not kube.serves(RAY_CLUSTER)
+
+
+def test_a_kind_is_served_if_its_version_lists_it() -> None:
+    kube, server = answered((200, {"resources": [{"name": "rayjobs"}, {"name": "rayclusters"}]}))
+    assert kube.serves(RAY_CLUSTER)
+    assert server.asked == [("GET", "/apis/ray.io/v1", {})]
+
+
+def test_applying_says_who_applies_and_completes_the_object() -> None:
+    body = {"metadata": {"name": "lab"}, "spec": {}}
+    kube, server = answered((200, body), (200, body))
+    kube.apply(RAY_CLUSTER, body, namespace="team")
+    kube.apply(RAY_CLUSTER, body, namespace="team", dry_run=True, force=False)
+    path = "/apis/ray.io/v1/namespaces/team/rayclusters/lab"
+    assert server.asked == [
+        ("PATCH", path, {"fieldManager": "trainyard", "force": "true"}),
+        ("PATCH", path, {"fieldManager": "trainyard", "force": "false", "dryRun": "All"}),
+    ]
+    whole = {"apiVersion": "ray.io/v1", "kind": "RayCluster", **body}
+    assert server.bodies[0] == ("application/apply-patch+yaml", whole)
+
+
+def test_a_patch_is_merged() -> None:
+    kube, server = answered((200, {}))
+    kube.patch(POD, "one", {"metadata": {"labels": {"a": None}}}, namespace="team")
+    assert server.bodies == [("application/merge-patch+json", {"metadata": {"labels": {"a": None}}})]
+
+
+def test_what_is_there_already_is_a_conflict_and_a_missing_namespace_is_missing() -> None:
+    kube, _ = answered(status(409, "already exists"), status(404, "namespaces not found"))
+    with pytest.raises(ConflictError):
+        kube.create(SECRET, {"metadata": {"name": "one"}}, namespace="team")
+    with pytest.raises(MissingError):
+        kube.create(SECRET, {"metadata": {"name": "one"}}, namespace="team")
+
+
+def test_only_the_object_that_was_meant_is_deleted() -> None:
+    kube, server = answered((200, {}), status(404, "not found"), status(409, "the UID in the precondition"))
+    assert kube.delete(POD, "one", namespace="team", seconds=0, uid="abc")
+    assert not kube.delete(POD, "one", namespace="team")
+    assert not kube.delete(POD, "one", namespace="team", uid="abc")
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+    assert [body for _, body in server.bodies] == [
+        {**options, "gracePeriodSeconds": 0, "preconditions": {"uid": "abc"}},
+        options,
+        {**options, "preconditions": {"uid": "abc"}},
+    ]
+
+
+def test_a_conflict_that_no_uid_was_asked_for_is_an_error() -> None:
+    kube, _ = answered(status(409, "something else"))
+    with pytest.raises(ConflictError):
+        kube.delete(POD, "one", namespace="team")
+
+
+def test_rights_are_asked_for_by_group_resource_and_namespace() -> None:
+    kube, server = answered((201, {"status": {"allowed": True}}), (201, {"status": {"allowed": False}}))
+    assert kube.may("create", RAY_CLUSTER, namespace="team")
+    assert not kube.may("get", NODE, namespace="team", subresource="status")
+    assert [body["spec"]["resourceAttributes"] for _, body in server.bodies] == [
+        {"verb": "create", "group": "ray.io", "resource": "rayclusters", "namespace": "team"},
+        {"verb": "get", "resource": "nodes", "subresource": "status"},
+    ]
+
+
+def test_a_container_that_did_not_start_has_printed_nothing() -> None:
+    kube, server = answered((200, "words"), status(400, "container is waiting to start"))
+    assert kube.logs("one", namespace="team", container="ray", lines=20, previous=True) == '"words"'
+    assert kube.logs("one", namespace="team", container="ray") == ""
+    assert server.asked[0][2] == {"container": "ray", "previous": "true", "tailLines": "20"}
+
+
+def test_following_goes_on_behind_the_last_line_that_is_known() -> None:
+    lines = ("2026-01-01T00:00:00.1Z one", "2026-01-01T00:00:00.2Z two words", "2026-01-01T00:00:01.1Z three")
+    kube, server = answered(lines=lines)
+    followed = kube.follow("one", namespace="team", container="ray", since="2026-01-01T00:00:00.1Z", lines=5)
+    assert list(followed) == [("2026-01-01T00:00:00.2Z", "two words"), ("2026-01-01T00:00:01.1Z", "three")]
+    assert server.asked[0][2] == {
+        "container": "ray",
+        "follow": "true",
+        "timestamps": "true",
+        "sinceTime": "2026-01-01T00:00:00.1Z",
+    }
+
+
+def test_an_answer_that_is_no_object_is_no_answer() -> None:
+    kube, _ = answered((200, ["something"]))
+    with pytest.raises(TrainyardError, match="did not answer with an object"):
+        kube.get(POD, "one", "team")
