@@ -83,12 +83,20 @@ KUBERNETES = {"kube", "bare_hosts"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs the bed's Docker engine: `make test` runs it beside the rest, which needs none."""
+    """Mark what needs the bed, and what must run in one process because it shares what takes long to make.
+
+    `make test` runs the groups side by side: most of their time is waiting.
+    """
     for item in items:
-        if isinstance(item, pytest.Function) and DOCKER & set(item.fixturenames):
+        fixtures = set(item.fixturenames) if isinstance(item, pytest.Function) else set()
+        group = "yard" if "yard" in fixtures else item.path.stem
+        if fixtures & DOCKER:
             item.add_marker(pytest.mark.docker)
-        if isinstance(item, pytest.Function) and KUBERNETES & set(item.fixturenames):
+            group = "docker"
+        if fixtures & KUBERNETES:
             item.add_marker(pytest.mark.kubernetes)
+            group = "kubernetes"
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_configure(config: pytest.Config) -> None:
