@@ -40,7 +40,7 @@ class Change:
 
 
 def differences(live: Object, wanted: Object) -> tuple[Change, ...]:
-    """Return every difference; `wanted` is what the API server would make of it (a dry run), or just what we send.
+    """Return every difference; `wanted` is what the API server would make of what we send: a dry run.
 
     How many nodes a growing group has right now is the autoscaler's business, and no difference.
     """
