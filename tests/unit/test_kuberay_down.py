@@ -48,11 +48,8 @@ def test_everything_of_a_cluster_goes_and_the_second_time_there_is_nothing_to_do
         "Remove 2 pods: lab-gpu-worker-b, lab-head-a",
         "Remove 1 service: lab-head-svc",
         "Remove 1 secret: lab",
-        "Leave no claim",
-        "Leave no config map",
-        "Leave no service account",
         "Remove 1 role: lab",
-        "Leave no role binding",
+        "Leave nothing else with the cluster's label",
         "Remove what was written down",
     ]
     run(down_of(kube, tmp_path))
@@ -91,6 +88,14 @@ def test_what_a_raycluster_left_that_is_gone_is_waited_for(tmp_path: Path) -> No
     del kube.objects[("rayclusters", "team", "lab")]
     todo = down_of(kube, tmp_path)
     assert todo[1].title == "Remove 2 pods: lab-gpu-worker-b, lab-head-a"
+
+
+def test_what_is_made_meanwhile_goes_too(tmp_path: Path) -> None:
+    kube = made()
+    todo = down_of(kube, tmp_path)
+    kube.put(CLAIM, named("lab-outputs", cluster="lab"))
+    run(todo)
+    assert kube.objects == {}
 
 
 def test_kinds_that_we_may_not_ask_for_and_do_not_make_are_left_out(tmp_path: Path) -> None:

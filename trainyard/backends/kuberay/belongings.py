@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from trainyard.backends.kuberay import names
 from trainyard.backends.kuberay.site import Site, is_ours
+from trainyard.backends.kuberay.there import side_by_side
 from trainyard.seams.kube.errors import ForbiddenError
 from trainyard.seams.kube.types import (
     CLAIM,
@@ -57,6 +58,11 @@ def foreign_uid(site: Site) -> str | None:
     """Return the uid of a RayCluster of our name that somebody else made."""
     found = site.kube.get(RAY_CLUSTER, site.name, namespace=site.namespace)
     return None if found is None or is_ours(found, site.name) else str(found["metadata"]["uid"])
+
+
+def everything(site: Site) -> dict[Sort, list[Object]]:
+    """Return all belongings, asked for side by side."""
+    return dict(zip(SORTS, side_by_side(lambda sort: of_sort(site, sort), SORTS), strict=True))
 
 
 def of_sort(site: Site, sort: Sort) -> list[Object]:

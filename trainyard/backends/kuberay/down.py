@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from trainyard.backends import words
@@ -27,9 +28,11 @@ def down_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
 
 def steps_of(there: Site, state: Path) -> list[Step]:
     """Return the steps that remove what belongs to the cluster at this site, and our own directory of it."""
+    everything = belongings.everything(there)
     return [
         _ray_cluster(there),
-        *(_of_sort(there, sort) for sort in belongings.SORTS),
+        *(_of_sort(there, sort, found) for sort, found in everything.items() if found),
+        _rest(there),
         Step(
             "Remove what was written down",
             done=lambda: no(f"still there: {state}") if state.exists() else YES,
@@ -68,21 +71,31 @@ def _ray_cluster(there: Site) -> Step:
     return Step(title, done=lambda: _none(found()), do=remove)
 
 
-def _of_sort(there: Site, sort: Sort) -> Step:
+def _of_sort(there: Site, sort: Sort, now: Sequence[Object]) -> Step:
     """Return the step after which nothing of a kind belongs to the cluster; its title says what there was."""
+    title = f"Remove {words.counted(len(now), sort.noun)}: {words.named([one['metadata']['name'] for one in now])}"
+    done = partial(belongings.of_sort, there, sort)
+    return Step(title, done=lambda: _none(done()), do=lambda: _remove(there, sort))
 
-    def found() -> list[Object]:
-        return belongings.of_sort(there, sort)
+
+def _rest(there: Site) -> Step:
+    """Return the step that proves it; what was made since, by KubeRay or by hand, goes too."""
+
+    def left() -> list[Object]:
+        return [one for found in belongings.everything(there).values() for one in found]
 
     def remove() -> None:
-        for one in found():
-            if belongings.is_labelled(one, there.name):
-                there.kube.delete(sort.kind, one["metadata"]["name"], namespace=there.namespace)
-        wait(there, sort.kind, found)
+        for sort in belongings.SORTS:
+            _remove(there, sort)
 
-    now = [one["metadata"]["name"] for one in found()]
-    title = f"Remove {words.counted(len(now), sort.noun)}: {words.named(now)}" if now else f"Leave no {sort.noun}"
-    return Step(title, done=lambda: _none(found()), do=remove)
+    return Step("Leave nothing else with the cluster's label", done=lambda: _none(left()), do=remove)
+
+
+def _remove(there: Site, sort: Sort) -> None:
+    for one in belongings.of_sort(there, sort):
+        if belongings.is_labelled(one, there.name):
+            there.kube.delete(sort.kind, one["metadata"]["name"], namespace=there.namespace)
+    wait(there, sort.kind, lambda: belongings.of_sort(there, sort))
 
 
 def _none(left: Sequence[Object]) -> Answer:
