@@ -148,9 +148,9 @@ def _as_declared(spec: ClusterSpec, there: Sequence[ExpectedNode]) -> dict[str, 
     promised = [node for node in there if not node.optional]
     taken = {node.name for node in promised}
     free: dict[str, list[str]] = {}
-    for node in spec.nodes():
-        if node.name not in taken:
-            free.setdefault(node.group, []).append(node.name)
+    for wanted in spec.nodes():
+        if wanted.name not in taken:
+            free.setdefault(wanted.group, []).append(wanted.name)
     declared = {node.name for node in spec.nodes()}
     found = {}
     for node in promised:

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from trainyard.backends import nvidia, private_files
 from trainyard.backends.compose import labels
-from trainyard.backends.compose.document import shared_memory
 from trainyard.backends.contract import Tools
-from trainyard.backends.plans import NodePlan, Room
+from trainyard.backends.plans import NodePlan, Room, shared_memory
 from trainyard.errors import RequestError
 from trainyard.seams import docker_engine
 from trainyard.seams import nvidia as nvidia_seam
@@ -114,7 +113,7 @@ def _gpus(spec: ClusterSpec, engine: Engine) -> tuple[tuple[str, ...], bool]:
 
 def warnings(engine: Engine, plans: Sequence[NodePlan], shm_size: int | None) -> list[str]:
     """Return what may be too little on the host for these nodes."""
-    objects = sum(shared_memory(plan, shm_size)[1] for plan in plans)
+    objects = sum(shared_memory(plan.memory, shm_size)[1] for plan in plans)
     memory = int(engine.info()["MemTotal"])
     if objects * 2 <= memory:
         return []
