@@ -1,0 +1,137 @@
+"""What tests of clusters on Kubernetes share: a command line there, and what an administrator sees with kubectl."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.bed import chart
+from tests.bed.kubernetes import KubeBed
+from tests.real.yard import Yard, wait_until
+from trainyard.backends.kuberay import names
+
+RAY_IMAGE = "trainyard-bed/ray:1"
+GPU_IMAGE = "trainyard-bed/ray-gpu:1"
+# Every kind in which something of a cluster may be.
+KINDS = (
+    "rayclusters.ray.io",
+    "pods",
+    "services",
+    "secrets",
+    "persistentvolumeclaims",
+    "configmaps",
+    "serviceaccounts",
+    "roles",
+    "rolebindings",
+)
+
+
+def yard(kube: KubeBed, home: Path, cluster: str, *, kubeconfig: Path | None = None) -> Yard:
+    """Give a place to work in as somebody who works with this Kubernetes, by default as its administrator."""
+    environ = kube.environ()
+    if kubeconfig:
+        environ["KUBECONFIG"] = str(kubeconfig)
+    return Yard(home, cluster=cluster, environ=environ)
+
+
+@contextmanager
+def operator(kube: KubeBed) -> Iterator[None]:
+    """Have an administrator's own KubeRay operator there, and no longer afterwards."""
+    space = "administrators"
+    _helm(kube, "install", "theirs", str(kube.chart), "-n", space, "--create-namespace", "--wait", "--timeout=120s")
+    try:
+        yield
+    finally:
+        _helm(kube, "uninstall", "theirs", "-n", space, "--wait")
+        kube.kubectl("delete", "-f", str(kube.chart / "crds"))
+        kube.kubectl("delete", "namespace", space)
+
+
+def general(kube: KubeBed) -> list[str]:
+    """Return what there is of KubeRay beside clusters: CRDs, operators, and all that somebody has labelled as ours."""
+    found = [one["metadata"]["name"] for one in objects(kube, "crds") if one["spec"]["group"] == "ray.io"]
+    found += [_place(one) for one in objects(kube, "deployments", "-A", "-l", f"app.kubernetes.io/name={chart.NAME}")]
+    ours = f"{names.MADE_BY}={names.US}"
+    found += [one["metadata"]["name"] for one in objects(kube, "namespaces", "-l", ours)]
+    found += [_place(one) for one in objects(kube, ",".join(KINDS[1:]), "-A", "-l", ours)]
+    return sorted(found)
+
+
+def settled(kube: KubeBed, namespace: str) -> None:
+    """Wait until nothing changes there by itself any more."""
+    seen: list[dict[str, str]] = []
+
+    def is_still() -> bool:
+        seen.append(versions(kube, namespace, "rayclusters.ray.io,pods"))
+        return len(seen) > 3 and seen[-1] == seen[-4]
+
+    wait_until(is_still, seconds=60, what=f"nothing changes in namespace {namespace}")
+
+
+def objects(kube: KubeBed, kind: str, *options: str) -> list[dict[str, Any]]:
+    """Return the objects of a kind as kubectl gets them; none of a kind that Kubernetes does not know."""
+    done = kube.kubectl("get", kind, *options, "-o", "json", check=False)
+    if done.returncode != 0:
+        if "the server doesn't have a resource type" in done.stderr:
+            return []
+        raise AssertionError(done.stderr)
+    found: list[dict[str, Any]] = json.loads(done.stdout)["items"]
+    return found
+
+
+def one(kube: KubeBed, kind: str, name: str, *, namespace: str) -> dict[str, Any] | None:
+    """Return an object, None if there is none of that name."""
+    done = kube.kubectl("get", kind, name, "-n", namespace, "-o", "json", "--ignore-not-found")
+    return json.loads(done.stdout) if done.stdout.strip() else None
+
+
+def belongings(kube: KubeBed, cluster: str) -> list[str]:
+    """Return everything that belongs to a cluster, in whatever namespace: what carries our label, or KubeRay's."""
+    labels = (names.of_cluster(cluster), names.of_ray_cluster(cluster))
+    listed = [_named(kube, ",".join(KINDS), label) for label in labels]
+    return sorted({name for found in listed for name in found})
+
+
+def _named(kube: KubeBed, kinds: str, label: str) -> list[str]:
+    done = kube.kubectl("get", kinds, "-A", "-l", label, "-o", "name", check=False)
+    if "the server doesn't have a resource type" in done.stderr:
+        return _named(kube, kinds.partition(",")[2], label)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def versions(kube: KubeBed, namespace: str, *kinds: str) -> dict[str, str]:
+    """Return the resourceVersion of every object of these kinds in a namespace."""
+    found = objects(kube, ",".join(kinds), "-n", namespace)
+    return {f"{one['kind']}/{one['metadata']['name']}": one["metadata"]["resourceVersion"] for one in found}
+
+
+def pods(kube: KubeBed, cluster: str, *, namespace: str) -> dict[str, dict[str, Any]]:
+    """Return the pods that run a cluster's nodes, by the nodes' names."""
+    found = objects(kube, "pods", "-n", namespace, "-l", names.of_ray_cluster(cluster))
+    return {names.node_name(pod): pod for pod in found}
+
+
+def hosts_of(kube: KubeBed, cluster: str, *, namespace: str) -> dict[str, str]:
+    """Return on which host each node of a cluster runs."""
+    return {node: pod["spec"]["nodeName"] for node, pod in pods(kube, cluster, namespace=namespace).items()}
+
+
+def uids(kube: KubeBed, cluster: str, *, namespace: str) -> dict[str, str]:
+    """Return the uid of each node's pod."""
+    return {node: pod["metadata"]["uid"] for node, pod in pods(kube, cluster, namespace=namespace).items()}
+
+
+def _place(one: dict[str, Any]) -> str:
+    return f"{one['kind']} {one['metadata']['namespace']}/{one['metadata']['name']}"
+
+
+def _helm(kube: KubeBed, *arguments: str) -> None:
+    environ = {**os.environ, **kube.environ()}
+    done = subprocess.run(["helm", *arguments], env=environ, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
