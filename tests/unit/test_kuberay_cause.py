@@ -380,7 +380,7 @@ def test_an_operator_that_is_gone_is_told_from_one_that_never_was() -> None:
     (found,) = causes(owner=ray_cluster(group("gpu", 1), generation=2, observed=1))
     assert found.what == "the KubeRay operator does not answer: it has not looked at a change for 20 s"
     (found,) = causes(head(), owner=ray_cluster(group("gpu", 2)), head=head())
-    assert found.what == "the KubeRay operator makes no pod: missing are 2 of gpu"
+    assert found.what == "the KubeRay operator makes no pod for 2 nodes of gpu"
 
 
 def test_what_kuberay_does_not_take_is_said_in_its_words_if_it_is_about_this_change() -> None:

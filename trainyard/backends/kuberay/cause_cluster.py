@@ -85,6 +85,11 @@ def is_observed(cluster: RayCluster) -> bool:
     return int(status.get("observedGeneration") or 0) >= int(cluster["metadata"].get("generation") or 0)
 
 
+def nodes(group: str, count: int) -> str:
+    """Return some nodes of a group as people say it."""
+    return "the head" if group == "head" else f"{words.counted(count, 'node')} of {group}"
+
+
 def failure(cluster: RayCluster) -> str:
     """Return what the operator could not do, "" if nothing."""
     found = pods.condition(cluster, "ReplicaFailure")
@@ -183,9 +188,9 @@ def _unwatched(cluster: RayCluster) -> Cause:
 
 
 def _idle(cluster: RayCluster, missing: Mapping[str, int]) -> Cause:
-    shown = ", ".join("the head" if group == "head" else f"{count} of {group}" for group, count in missing.items())
+    shown = [nodes(group, count) for group, count in missing.items()]
     return Cause(
-        what=f"the KubeRay operator makes no pod: missing are {shown}",
+        what=f"the KubeRay operator makes no pod for {words.named(shown)}",
         brief="waits for the KubeRay operator",
         about="operator",
         kind=PrerequisiteError,

@@ -21,6 +21,7 @@ START_SECONDS = 2.0
 # The first end may be chance; the kubelet starts it again at once.
 TRIES = 2
 TAIL_LINES = 12
+LINE_LENGTH = 300
 MORE_MEMORY = "Give it more `memory` in the cluster file: Ray alone takes about 1GiB, a head more."
 RAY_IN_IMAGE = "Is Ray in the image, and does it work there? `invoke image.lint` says."
 
@@ -48,7 +49,7 @@ def cause(pod: Pod, container: Container, facts: Facts, events: Sequence[event.E
 def last_lines(text: str) -> str:
     """Return the last lines of a log, as a message shows them."""
     said = [line.rstrip() for line in _COLOURS.sub("", text).splitlines() if line.strip()][-TAIL_LINES:]
-    return "\n".join(f"    {line}" for line in said or ["(it said nothing)"])
+    return "\n".join(f"    {line[:LINE_LENGTH]}" for line in said or ["(it said nothing)"])
 
 
 def _image(pod: Pod, container: Container) -> str:

@@ -110,7 +110,11 @@ def _probe(where: Site, pod: Object) -> str:
             container=names.WAIT_CONTAINER,
             seconds=PROBE_SECONDS,
         )
-        said = ran.stdout + ran.stderr
+        return cause_container.last_lines(_without_traceback(ran.stdout + ran.stderr))
     except TrainyardError:
-        said = _words(where, pod, names.WAIT_CONTAINER, False)
-    return cause_container.last_lines(said)
+        return cause_container.last_lines(_words(where, pod, names.WAIT_CONTAINER, False))
+
+
+def _without_traceback(said: str) -> str:
+    """Return what was said without the lines of code that it came from."""
+    return "\n".join(line for line in said.splitlines() if not line.startswith((" ", "Traceback")))

@@ -73,14 +73,10 @@ def _unmade(facts: Facts) -> Iterable[str]:
     wanted = cause_cluster.minimum(facts.owner)
     missing = {group: count - there for group, count in wanted.items() if count > (there := _count(facts.pods, group))}
     if missing:
-        shown = [_nodes(group, count) for group, count in missing.items()]
+        shown = [cause_cluster.nodes(group, count) for group, count in missing.items()]
         yield f"KubeRay makes {words.named(shown)}"
     elif not cause_cluster.is_observed(facts.owner):
         yield "KubeRay looks at the change"
-
-
-def _nodes(group: str, count: int) -> str:
-    return "the head" if group == "head" else f"{words.counted(count, 'node')} of {group}"
 
 
 def _count(found: Iterable[Object], group: str) -> int:
