@@ -1,0 +1,347 @@
+"""What all of Kubernetes stands on, against a real API server and kubelets: ports of pods, logins, refusals."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+import yaml
+
+from tests.bed.kubernetes import KubeBed
+from tests.real.connect_proxy import ConnectProxy
+from tests.real.yard import wait_until
+from trainyard.errors import NotReadyError, PrerequisiteError
+from trainyard.seams.kube import config, forward
+from trainyard.seams.kube.api import Kube
+from trainyard.seams.kube.errors import ForbiddenError, GoneError, KubeError, QuotaError, UnknownUserError
+from trainyard.seams.kube.types import CONFIG_MAP, NODE, POD, QUOTA, Object
+
+NAMESPACE = "seams"
+IMAGE = "trainyard-bed/base:1"
+MIB = 1024 * 1024
+# What a login of ours may keep in memory for a transfer of any size.
+GROWTH = 48 * MIB
+
+# Answers with so many bytes, with the digest of what it was sent, with its name, or never.
+SERVER = """
+import hashlib, http.server, os, socketserver, sys, time
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = 65536
+    def log_message(self, *arguments): pass
+    def answer(self, content):
+        self.send_response(200); self.send_header("Content-Length", str(len(content))); self.end_headers()
+        self.wfile.write(content)
+    def do_GET(self):
+        word = self.path.strip("/")
+        if word == "name": return self.answer(os.environ["HOSTNAME"].encode())
+        if word == "never": time.sleep(600)
+        size = int(word)
+        self.send_response(200); self.send_header("Content-Length", str(size)); self.end_headers()
+        while size > 0:
+            self.wfile.write(b"x" * min(size, 65536)); size -= 65536
+    def do_PUT(self):
+        left, seen = int(self.headers["Content-Length"]), hashlib.sha256()
+        while left:
+            part = self.rfile.read(min(left, 65536)); seen.update(part); left -= len(part)
+        self.answer(seen.hexdigest().encode())
+class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    daemon_threads, request_queue_size = True, 128
+for count in range(3): print("line", count, flush=True)
+Server(("0.0.0.0", 8000), Handler).serve_forever()
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A namespace with pods that serve, as seen by its administrator."""
+
+    bed: KubeBed
+    kube: Kube
+
+    def start(self, name: str) -> None:
+        """Start a server, and wait until it answers for itself."""
+        container: Object = {
+            "name": "c",
+            "image": f"{self.bed.registry}/{IMAGE}",
+            "command": ["python3", "-c", SERVER],
+            "readinessProbe": {"tcpSocket": {"port": 8000}, "periodSeconds": 1},
+        }
+        body = {"metadata": {"name": name}, "spec": {"containers": [container], "terminationGracePeriodSeconds": 0}}
+        self.kube.apply(POD, body, namespace=NAMESPACE)
+        self.bed.kubectl("wait", "-n", NAMESPACE, "--for=condition=Ready", f"pod/{name}", "--timeout=120s")
+
+    def port(self, find: Callable[[], str | None], *, what: str, port: int = 8000) -> int:
+        """Return the port here that ends at the pod that `find` names."""
+        return forward.forward(self.kube, namespace=NAMESPACE, find=find, port=port, what=what)
+
+
+@pytest.fixture(scope="module")
+def place(kube: KubeBed) -> Iterator[Place]:
+    kube.publish(IMAGE)
+    kube.kubectl("create", "namespace", NAMESPACE)
+    made = Place(kube, config.connect(kube.environ()))
+    try:
+        made.start("server")
+        yield made
+    finally:
+        kube.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+
+
+def client(port: int, *, seconds: float = 60.0) -> httpx.Client:
+    return httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=seconds, trust_env=False)
+
+
+def test_what_goes_through_a_port_forward_arrives_whole_and_is_kept_nowhere(place: Place) -> None:
+    part, parts = os.urandom(MIB), 200
+    expected = hashlib.sha256(part * parts).hexdigest()
+    before = psutil.Process().memory_info().rss
+    with client(place.port(lambda: "server", what="whole"), seconds=120) as http:
+        length = {"Content-Length": str(parts * MIB)}
+        assert http.put("/", content=(part for _ in range(parts)), headers=length).text == expected
+        with http.stream("GET", f"/{parts * MIB}") as answer:
+            assert sum(len(chunk) for chunk in answer.iter_raw()) == parts * MIB
+    assert psutil.Process().memory_info().rss - before < GROWTH
+
+
+def test_many_connections_at_once_do_not_wait_for_each_other(place: Place) -> None:
+    port = place.port(lambda: "server", what="many")
+    lengths: list[int] = []
+
+    def ask() -> None:
+        with client(port, seconds=120) as http:
+            lengths.extend(len(http.get("/100000").content) for _ in range(3))
+
+    with client(port) as waiting, pytest.raises(httpx.ReadTimeout):
+        threads = [threading.Thread(target=ask) for _ in range(30)]
+        for thread in threads:
+            thread.start()
+        waiting.get("/never", timeout=1.0)
+    for thread in threads:
+        thread.join()
+    assert lengths == [100_000] * 90
+
+
+def test_a_pod_that_was_replaced_costs_only_the_connections_that_were_open(place: Place) -> None:
+    place.start("first")
+    place.start("second")
+    named = ["first"]
+    port = place.port(lambda: named[0], what="replaced")
+    with client(port) as http:
+        assert http.get("/name").text == "first"
+        named[0] = "second"
+        assert http.get("/name").text == "first"
+        place.kube.delete(POD, "first", namespace=NAMESPACE, seconds=0)
+        with pytest.raises(httpx.TransportError) as broken:
+            while http.get("/name").text == "first":
+                pass
+        assert not isinstance(broken.value, httpx.TimeoutException)
+        assert http.get("/name").text == "second"
+
+
+@pytest.mark.parametrize(
+    ("find", "port", "why"),
+    [
+        (lambda: None, 8000, "nobody has no pod that runs in namespace seams"),
+        (lambda: "gone", 8000, 'Kubernetes does not have it: pods "gone" not found'),
+        (lambda: "server", 8001, "connection refused"),
+    ],
+    ids=["no pod is meant", "the pod is gone", "nobody listens"],
+)
+def test_a_connection_that_leads_nowhere_is_closed_at_once_and_says_why(
+    place: Place, find: Callable[[], str | None], port: int, why: str, request: pytest.FixtureRequest
+) -> None:
+    # The name tells forwards apart; it is in one of the messages too.
+    what = "nobody" if port == 8000 and find() is None else request.node.name
+    here = place.port(find, what=what, port=port)
+    with client(here) as http, pytest.raises((httpx.ReadError, httpx.RemoteProtocolError)):
+        http.get("/name")
+    assert why in forward.trouble(here)
+
+
+def test_the_api_server_may_go_and_come_back(place: Place) -> None:
+    port = place.port(lambda: "server", what="api")
+    with client(port) as http:
+        assert http.get("/name").text == "server"
+        place.bed.stop_api()
+        try:
+            with pytest.raises((httpx.ReadError, httpx.RemoteProtocolError, httpx.WriteError)):
+                for _ in range(3):
+                    http.get("/name")
+            with pytest.raises(GoneError) as gone:
+                place.kube.get(POD, "server", NAMESPACE)
+            assert gone.value.what == "the Kubernetes API does not answer: Connection refused"
+        finally:
+            place.bed.start_api()
+        assert http.get("/name").text == "server"
+
+
+def test_a_command_in_a_container_comes_back_with_its_code_and_both_outputs(place: Place) -> None:
+    def run(*command: str, seconds: float = 60.0) -> Any:
+        return place.kube.run_in("server", command, namespace=NAMESPACE, container="c", seconds=seconds)
+
+    ran = run("sh", "-c", "echo out; echo err >&2; exit 3")
+    assert (ran.code, ran.stdout, ran.stderr) == (3, "out\n", "err\n")
+    assert len(run("python3", "-c", "print('x' * 3_000_000)").stdout) == 3_000_001
+    with pytest.raises(KubeError, match="executable file not found"):
+        run("no-such-program")
+    with pytest.raises(NotReadyError) as late:
+        run("sleep", "30", seconds=1.0)
+    assert str(late.value) == "sleep did not end within 1 s\n  at container c of pod server in namespace seams"
+
+
+def test_a_log_is_followed_without_gap_or_repeat(place: Place) -> None:
+    def follow(since: str | None = None) -> Iterator[tuple[str, str]]:
+        return place.kube.follow("server", namespace=NAMESPACE, container="c", since=since)
+
+    lines = follow()
+    first = next(lines)
+    lines.close()  # type: ignore[attr-defined]
+    again = follow(first[0])
+    assert [first[1], next(again)[1], next(again)[1]] == ["line 0", "line 1", "line 2"]
+    assert place.kube.logs("server", namespace=NAMESPACE, container="c", lines=1) == "line 2\n"
+
+
+def test_a_long_list_comes_whole(place: Place) -> None:
+    for number in range(3):
+        body: Object = {"metadata": {"name": f"part-{number}", "labels": {"part": "yes"}}}
+        place.kube.apply(CONFIG_MAP, body, namespace=NAMESPACE)
+    found = place.kube.list(CONFIG_MAP, namespace=NAMESPACE, labels="part in (yes,no)")
+    assert [one["metadata"]["name"] for one in found] == ["part-0", "part-1", "part-2"]
+    assert {(one["apiVersion"], one["kind"]) for one in found} == {("v1", "ConfigMap")}
+
+
+def test_a_user_of_one_namespace_hears_which_right_is_missing(place: Place) -> None:
+    file = place.bed.restricted(NAMESPACE)
+    kube = config.connect({**place.bed.environ(), "KUBECONFIG": str(file)})
+    assert kube.namespace == NAMESPACE
+    assert kube.may("create", POD, namespace=NAMESPACE)
+    assert not kube.may("list", NODE)
+    with pytest.raises(ForbiddenError) as missing:
+        kube.list(NODE)
+    assert missing.value.what == (
+        "Kubernetes does not let user system:serviceaccount:seams:trainyard-user list nodes in the whole cluster"
+    )
+    port = forward.forward(kube, namespace=NAMESPACE, find=lambda: "server", port=8000, what="restricted")
+    with client(port) as http:
+        assert http.get("/name").text == "server"
+
+
+def test_a_quota_that_is_full_is_told_as_that(place: Place) -> None:
+    place.kube.apply(QUOTA, {"metadata": {"name": "small"}, "spec": {"hard": {"configmaps": "1"}}}, namespace=NAMESPACE)
+    try:
+        wait_until(lambda: _counted(place), seconds=30, what="the quota is counted")
+        with pytest.raises(
+            QuotaError, match="the quota of namespace seams has no room: small, requested: configmaps=1"
+        ):
+            place.kube.create(CONFIG_MAP, {"metadata": {"name": "more"}}, namespace=NAMESPACE)
+    finally:
+        place.kube.delete(QUOTA, "small", namespace=NAMESPACE)
+
+
+def test_a_program_that_logs_in_is_asked_again_when_its_token_is_refused(place: Place, tmp_path: Path) -> None:
+    token = yaml.safe_load(place.bed.restricted(NAMESPACE).read_text())["users"][0]["user"]["token"]
+    (tmp_path / "tokens").write_text(f"no-such-token\n{token}\n")
+    file = _with_plugin(
+        place.bed,
+        tmp_path,
+        "token=$(head -1 tokens); sed -i 1d tokens; echo asked >> times\n"
+        'echo "{\\"apiVersion\\": \\"client.authentication.k8s.io/v1\\", \\"kind\\": \\"ExecCredential\\",'
+        ' \\"status\\": {\\"token\\": \\"$token\\"}}"\n',
+    )
+    kube = config.connect({**place.bed.environ(), "KUBECONFIG": str(file)})
+    found = kube.get(POD, "server", NAMESPACE)
+    assert found and found["metadata"]["name"] == "server"
+    assert (tmp_path / "times").read_text() == "asked\nasked\n"
+
+
+def test_a_program_that_cannot_log_in_is_told_with_its_own_words(
+    place: Place, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = _with_plugin(place.bed, tmp_path, "echo 'your session has ended' >&2; exit 1\n")
+    kube = config.connect({**place.bed.environ(), "KUBECONFIG": str(file)})
+    with pytest.raises(PrerequisiteError) as failed:
+        kube.version()
+    assert failed.value.lines() == [
+        "./login could not log in to the Kubernetes cluster: process returned 1. your session has ended",
+        f"  at {place.bed.plane.url} (context bed), from {file}",
+        "  -> Log in by hand and repeat the command; `kubectl get pods` logs in in the same way.",
+    ]
+    assert capfd.readouterr().err == ""
+
+
+def test_a_token_that_has_ended_is_no_matter_of_waiting(place: Place, tmp_path: Path) -> None:
+    file = _with_user(place.bed, tmp_path, {"token": "no-such-token"})
+    kube = config.connect({**place.bed.environ(), "KUBECONFIG": str(file)})
+    with pytest.raises(UnknownUserError) as refused:
+        kube.version()
+    assert refused.value.what == "the Kubernetes API does not accept the login of user bed: Unauthorized"
+    port = forward.forward(kube, namespace=NAMESPACE, find=lambda: "server", port=8000, what="unknown")
+    with client(port) as http, pytest.raises(httpx.TransportError):
+        http.get("/name")
+    assert forward.trouble(port) == refused.value.what
+
+
+def test_the_server_of_another_ca_is_not_trusted(place: Place, tmp_path: Path) -> None:
+    content = yaml.safe_load(place.bed.kubeconfig.read_text())
+    del content["clusters"][0]["cluster"]["certificate-authority-data"]
+    (tmp_path / "config").write_text(yaml.safe_dump(content))
+    kube = config.connect({**place.bed.environ(), "KUBECONFIG": str(tmp_path / "config")})
+    with pytest.raises(PrerequisiteError, match="the Kubernetes API's certificate is not to be trusted"):
+        kube.version()
+
+
+def test_both_questions_and_port_forwards_go_through_a_proxy_unless_it_is_not_meant(
+    place: Place, tmp_path: Path
+) -> None:
+    proxy = ConnectProxy()
+    proxy.start()
+    api = place.bed.plane.url.removeprefix("https://")
+    environ = {**place.bed.environ(), "HTTPS_PROXY": proxy.url}
+    proxied = Kube(config.find(environ), environ)
+    port = forward.forward(proxied, namespace=NAMESPACE, find=lambda: "server", port=8000, what="proxied")
+    with client(port) as http:
+        assert http.get("/name").text == "server"
+    assert proxied.get(POD, "server", NAMESPACE)
+    assert proxy.asked == [api, api]
+    network = f"{place.bed.hosts[0].ip}/16"
+    direct = Kube(config.find(environ), {**environ, "NO_PROXY": network})
+    assert direct.get(POD, "server", NAMESPACE)
+    assert proxy.asked == [api, api]
+
+
+def test_no_key_is_left_on_the_disk_that_others_may_read(place: Place) -> None:
+    from kubernetes.config import kube_config
+
+    files = [Path(name) for name in kube_config._temp_files.values()]
+    assert files
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+
+
+def _counted(place: Place) -> bool:
+    found = place.kube.get(QUOTA, "small", NAMESPACE)
+    return bool(found and (found.get("status") or {}).get("used"))
+
+
+def _with_plugin(bed: KubeBed, home: Path, script: str) -> Path:
+    program = home / "login"
+    program.write_text(f"#!/bin/sh\ncd $(dirname $0)\n{script}")
+    program.chmod(0o755)
+    api = "client.authentication.k8s.io/v1"
+    return _with_user(bed, home, {"exec": {"command": "./login", "apiVersion": api, "interactiveMode": "Never"}})
+
+
+def _with_user(bed: KubeBed, home: Path, user: Object) -> Path:
+    content = yaml.safe_load(bed.kubeconfig.read_text())
+    content["users"][0]["user"] = user
+    (home / "config").write_text(yaml.safe_dump(content))
+    return home / "config"
