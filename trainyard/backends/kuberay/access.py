@@ -9,6 +9,7 @@ from trainyard.backends.kuberay.there import There, side_by_side
 from trainyard.backends.words import counted
 from trainyard.errors import PrerequisiteError
 from trainyard.seams.kube.api import Kube
+from trainyard.seams.kube.errors import KubeError
 from trainyard.seams.kube.types import (
     CLAIM,
     CLUSTER_ROLE,
@@ -24,6 +25,8 @@ from trainyard.seams.kube.types import (
     Kind,
 )
 from trainyard.spec.cluster import ClusterSpec
+
+_REVIEW = Kind("authentication.k8s.io/v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
 
 
 @dataclass(frozen=True)
@@ -64,10 +67,21 @@ def refuse_missing(kube: Kube, wanted: Sequence[Need], *, command: str) -> None:
         return
     listed = "".join(f"\n  - {need}" for need in missing)
     raise PrerequisiteError(
-        f"{kube.user or 'this user'} may not do {counted(len(missing), 'thing')} that {command} needs:{listed}",
+        f"{who(kube)} may not do {counted(len(missing), 'thing')} that {command} needs:{listed}",
         where=f"context {kube.context} ({kube.server})" if kube.context else kube.server,
         hint="Ask whoever runs that Kubernetes for these rights, or name another context: kuberay.context.",
     )
+
+
+def who(kube: Kube) -> str:
+    """Return the name that the API server knows the user by; a kubeconfig has only one of its own."""
+    try:
+        answer = kube.create(_REVIEW, {"apiVersion": _REVIEW.api, "kind": _REVIEW.name})
+    except (KubeError, PrerequisiteError):
+        # Before Kubernetes 1.28 nobody could ask that.
+        return kube.user or "this user"
+    user = ((answer.get("status") or {}).get("userInfo") or {}).get("username")
+    return str(user or kube.user or "this user")
 
 
 def missing_of(kube: Kube, wanted: Sequence[Need]) -> list[Need]:
@@ -90,7 +104,8 @@ def _needs(spec: ClusterSpec, task: Task) -> Iterator[Need]:
     yield from _each(("get", "create", "patch"), RAY_CLUSTER, section.namespace)
     yield from _each(("get", "create"), SECRET, section.namespace)
     yield Need("list", POD, section.namespace)
-    # The way in, and the last words of what does not start.
+    # The way in (a WebSocket is a GET; Kubernetes 1.35 wants `create` as well), and what pods said before they ended.
+    yield Need("get", POD, section.namespace, "portforward")
     yield Need("create", POD, section.namespace, "portforward")
     yield Need("get", POD, section.namespace, "log")
     if section.storage and section.storage.size:
