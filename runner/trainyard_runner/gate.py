@@ -10,7 +10,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from trainyard_runner import nodes, rungs, shipped
+from trainyard_runner import members, nodes, rungs, shipped
 from trainyard_runner.plan import Gate, Plan
 from trainyard_runner.room import room
 from trainyard_runner.rungs import Answer, Check
@@ -72,20 +72,20 @@ class SmokeGate:
     def _wait_for_nodes(self) -> Sequence[nodes.Node]:
         """Wait until every declared node has joined: Ray starts jobs before its workers are there (ray PR#61046)."""
         began = time.monotonic()
-        expected = {node.name for node in self._gate.nodes or () if not node.optional}
         least = self._gate.needs.get("min_nodes") or 0
         noted = False
         while True:
-            alive = rungs.declared(self._gate, nodes.alive())
-            complete = expected <= {node.name for node in alive} and len(alive) >= least
+            alive = members.declared(self._gate, nodes.alive())
+            missing = [node.name for node in members.missing(self._gate, alive)]
+            complete = not missing and len(alive) >= least
             waited = time.monotonic() - began
             if complete or waited >= self._gate.wait:
                 self._record(rungs.nodes(self._gate, alive, seconds=round(waited, 2)))
                 return alive
             if waited > _WORTH_A_NOTE and not noted:
                 noted = True
-                missing = sorted(expected - {node.name for node in alive}) or [f"{least - len(alive)} more nodes"]
-                self._note(f"waiting for {', '.join(missing)} to join, at most {self._gate.wait:.0f} s")
+                awaited = sorted(missing) or [f"{least - len(alive)} more nodes"]
+                self._note(f"waiting for {', '.join(awaited)} to join, at most {self._gate.wait:.0f} s")
             self._check_stop()
             time.sleep(0.2)
 
@@ -110,7 +110,7 @@ class SmokeGate:
             for node, _, _ in asked.values()
         }
         ordered = [answers.get(node.node_id, late[node.node_id]) for node in alive]
-        kept = rungs.without_gone(ordered, nodes.alive())
+        kept = rungs.without_gone(ordered, nodes.alive(), self._gate)
         ids = {answer.node.node_id for answer in kept}
         return kept, {node.name: blob for node, blob, _ in asked.values() if node.node_id in ids}
 

@@ -44,7 +44,10 @@ class ExpectedNode:
 
 @dataclass(frozen=True)
 class Gate:
-    """What must hold before the first task starts. `flag` is how commands name this cluster: "" or " -f lab"."""
+    """What must hold before the first task starts. `flag` is how commands name this cluster: "" or " -f lab".
+
+    `names_change`: a node that is made anew gets another name.
+    """
 
     skip: bool = False
     simulated_gpus: bool = False
@@ -53,6 +56,7 @@ class Gate:
     needs: dict[str, Any] = field(default_factory=dict)
     wait: float = 60.0
     flag: str = ""
+    names_change: bool = False
 
     @property
     def may_grow(self) -> bool:
@@ -112,6 +116,7 @@ def _gate(raw: dict[str, Any]) -> Gate:
         needs=raw.get("needs") or {},
         wait=float(raw.get("wait", 60.0)),
         flag=raw.get("flag") or "",
+        names_change=bool(raw.get("names_change")),
     )
 
 

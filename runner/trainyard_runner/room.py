@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainyard_runner import nodes
+from trainyard_runner import members, nodes
 from trainyard_runner.nodes import Node
 from trainyard_runner.plan import Gate, Task
 from trainyard_runner.rungs import Check
 
 _HINT = "Ask for less in the job file (resources, node), or make larger nodes in the cluster file."
+_NAMES_CHANGE = "Nodes of this cluster get their names as they are made: say `node: {group: ...}` in the job file."
 
 
 def room(tasks: Sequence[Task], gate: Gate, alive: Sequence[Node], *, together: bool) -> Check | None:
     """Check that the tasks can ever start; None when there are none."""
     if not tasks:
         return None
-    places = [*alive, *_later(gate)]
+    places = [*alive, *members.later(gate, alive)]
     for task in {task.shape: task for task in tasks}.values():
+        if task.node_name and task.node_name not in {node.name for node in places}:
+            there = ", ".join(node.name for node in alive)
+            detail = f"task {task.name!r} is to run on node {task.node_name}, and there are {there}"
+            return Check("room", None, False, detail, hint=_NAMES_CHANGE if gate.names_change else _HINT)
         if not nodes.slots(task, places):
             detail = f"task {task.name!r} asks for {describe(task)}; the largest node has {_largest(places)}"
             return Check("room", None, False, detail, hint=_HINT)
@@ -35,15 +40,6 @@ def describe(task: Task) -> str:
     asked += [f"node {task.node_name}"] if task.node_name else []
     asked += [f"a node of group {task.node_group}"] if task.node_group else []
     return ", ".join(asked)
-
-
-def _later(gate: Gate) -> list[Node]:
-    """Return the nodes that an autoscaler may add."""
-    added = [node for node in gate.nodes or () if node.optional]
-    return [
-        Node("", node.name, node.group, "", {"CPU": node.cpus or 0, "GPU": node.gpus, "memory": node.memory or 2**62})
-        for node in added
-    ]
 
 
 def _fits_together(tasks: Sequence[Task], places: Sequence[Node]) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from trainyard_runner import members
 from trainyard_runner.nodes import Node
 from trainyard_runner.plan import Gate
 
@@ -49,33 +50,29 @@ class Head:
     python: str
 
 
-def declared(gate: Gate, alive: Sequence[Node]) -> list[Node]:
-    """Return the nodes to be tested: one that was removed a moment ago is alive to Ray until it misses it."""
-    names = {node.name for node in gate.nodes or ()}
-    return [node for node in alive if not names or node.name in names]
-
-
-def without_gone(answers: Sequence[Answer], alive: Sequence[Node]) -> list[Answer]:
+def without_gone(answers: Sequence[Answer], alive: Sequence[Node], gate: Gate) -> list[Answer]:
     """Return the answers of what is the cluster by now: silent nodes that Ray has come to call dead have left it.
 
-    One that was made anew is in Ray's list twice for a while: then only the dead one is left out.
+    One that was made anew is in Ray's list twice for a while: then only the dead one is left out. So is one that an
+    autoscaler may remove.
     """
     now, names = {node.node_id for node in alive}, {node.name for node in alive}
     kept = []
     for answer in answers:
         if answer.facts is not None or answer.node.node_id in now:
             kept.append(answer)
-        elif answer.node.name not in names:
+        elif answer.node.name not in names and not members.may_leave(gate, answer.node):
             kept.append(replace(answer, problem="it left the cluster while it was asked"))
     return kept
 
 
 def nodes(gate: Gate, alive: Sequence[Node], *, seconds: float) -> Iterator[Check]:
     """Every node that the cluster file declares is there."""
-    names = {node.name for node in alive}
-    expected = [node.name for node in gate.nodes or () if not node.optional]
-    for name in expected or [node.name for node in alive]:
-        if name in names:
+    names = [node.name for node in alive]
+    lacking = [node.name for node in members.missing(gate, alive)]
+    expected = [node.name for node in gate.nodes or () if not node.optional and not gate.names_change]
+    for name in [*(expected or names), *(name for name in lacking if name not in expected)]:
+        if name not in lacking:
             yield Check("nodes", name, True, "alive", seconds)
         else:
             hint = f"`invoke cluster.up{gate.flag}` starts what is missing."
@@ -114,15 +111,14 @@ def versions(answers: Sequence[Answer], head: Head, gate: Gate) -> Iterator[Chec
 
 def gpus(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
     """Declared, Ray's and the driver's number of GPUs agree."""
-    declared = {node.name: node.gpus for node in gate.nodes or ()}
-    if not any(answer.node.gpus or declared.get(answer.node.name) for answer in answers):
+    if not any(answer.node.gpus or members.gpus(gate, answer.node) for answer in answers):
         needed = bool(gate.needs.get("gpus"))
         hint = "Dispatch to a cluster with GPUs, or remove `smoke: {gpus: true}` from the job file."
         detail = "the job needs GPUs, and no node has any" if needed else "no GPUs declared"
         yield Check("gpus", None, not needed, detail, skipped=not needed, hint=hint if needed else None)
         return
     for answer, facts in _with_facts(answers):
-        wanted = declared.get(answer.node.name, answer.node.gpus)
+        wanted = members.gpus(gate, answer.node)
         if not wanted and not answer.node.gpus:
             yield Check("gpus", answer.node.name, True, "none declared", skipped=True)
         elif wanted != answer.node.gpus:

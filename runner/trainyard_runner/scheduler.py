@@ -10,7 +10,7 @@ from typing import Any
 import ray
 from ray.util.placement_group import PlacementGroup
 
-from trainyard_runner import losses, nodes, submitting
+from trainyard_runner import losses, members, nodes, submitting
 from trainyard_runner.outcomes import in_words
 from trainyard_runner.plan import Plan, Task
 from trainyard_runner.records import Records
@@ -53,6 +53,7 @@ class Scheduler:
         self._progress_at = time.monotonic()
         self._is_stopping = False
         self._missing_since: dict[str, float] = {}
+        self._noted: set[tuple[Any, ...]] = set()
         self.counts: dict[State, int] = {"succeeded": 0, "failed": 0, "stopped": 0}
 
     def run(self, stop_asked: Callable[[], float | None]) -> None:
@@ -245,10 +246,21 @@ class Scheduler:
             return
         shapes = {live.task.shape: live.task for live in self._live.values()}
         shapes |= {line[0].tasks[0].shape: line[0].tasks[0] for line in self._lines.values() if line}
+        later = members.later(self._plan.gate, self._nodes)
         for shape, task in shapes.items():
-            if self._plan.gate.may_grow or nodes.slots(task, self._nodes):
+            if nodes.slots(task, self._nodes):
+                continue
+            if nodes.slots(task, later):
+                self._note_waiting(task)
                 continue
             self._give_up(shape, f"no node of the cluster has what it asks for any more ({describe(task)})")
+
+    def _note_waiting(self, task: Task) -> None:
+        """Say once that a task waits for a node that is to be added: whoever adds it may not be able to."""
+        if task.shape not in self._noted:
+            self._noted.add(task.shape)
+            text = f"{task.name} waits for a node with {describe(task)}; Ray's autoscaler has not added one yet"
+            self._stream.write("note", text=text)
 
     def _give_up(self, shape: tuple[Any, ...], reason: str) -> None:
         for unit in list(self._lines.get(shape, ())):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from trainyard_runner import rungs
+from trainyard_runner import members, rungs
 from trainyard_runner.nodes import Node
 from trainyard_runner.plan import ExpectedNode, Gate, Task
 from trainyard_runner.room import room
@@ -53,17 +53,17 @@ def test_a_missing_node_and_a_silent_one_are_looked_into_with_the_flags_that_nam
 
 
 def test_a_node_that_was_removed_is_not_tested_although_ray_does_not_miss_it_yet() -> None:
-    assert rungs.declared(Gate(nodes=EXPECTED[:2]), [HEAD, GPU_0, GPU_1]) == [HEAD, GPU_0]
-    assert rungs.declared(Gate(), [HEAD, GPU_0]) == [HEAD, GPU_0]
+    assert members.declared(Gate(nodes=EXPECTED[:2]), [HEAD, GPU_0, GPU_1]) == [HEAD, GPU_0]
+    assert members.declared(Gate(), [HEAD, GPU_0]) == [HEAD, GPU_0]
 
 
 def test_a_silent_node_that_ray_calls_dead_by_now_has_left() -> None:
     silent = Answer(GPU_0, None, 24.0, problem="TaskUnschedulableError: lease_id=0300")
-    (left,) = rungs.without_gone([silent], [HEAD])
+    (left,) = rungs.without_gone([silent], [HEAD], Gate())
     assert left.problem == "it left the cluster while it was asked"
-    assert rungs.without_gone([silent], [HEAD, GPU_0]) == [silent]
+    assert rungs.without_gone([silent], [HEAD, GPU_0], Gate()) == [silent]
     again = replace(GPU_0, node_id="9")
-    assert rungs.without_gone([silent, said(again)], [HEAD, again]) == [said(again)]
+    assert rungs.without_gone([silent, said(again)], [HEAD, again], Gate()) == [said(again)]
 
 
 def test_nodes_that_may_come_later_are_not_missed() -> None:
@@ -207,7 +207,7 @@ def test_a_task_that_some_node_can_hold_fits(task: Task) -> None:
     [
         (asks(gpus=3), "1 CPUs, 3 GPUs"),
         (asks(cpus=5), "5 CPUs"),
-        (asks(node_name="gpu-7"), "1 CPUs, node gpu-7"),
+        (asks(cpus=5, node_name="gpu-0"), "5 CPUs, node gpu-0"),
         (asks(cpus=3, node_group="cpu"), "3 CPUs, a node of group cpu"),
     ],
 )

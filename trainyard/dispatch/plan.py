@@ -44,6 +44,7 @@ def build(
             "ray": endpoint.ray_version,
             "needs": job.smoke.model_dump() if job else {},
             "flag": endpoint.flag,
+            "names_change": endpoint.names_change,
         },
         "stop_grace": STOP_GRACE,
     }

@@ -65,6 +65,8 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
         tunnel=way_in.tunnel(where),
         down=tuple(view.down(groups, seen.facts)),
         checks=lambda: gpu_checks.checks(where, spec),
+        is_in_reach=where.kube.answers,
+        names_change=True,
     )
 
 
