@@ -125,7 +125,17 @@ def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interr
         journal = Journal(store.create(Path(home), record, cluster="", job=""))
         try:
             run.begin(ray, name, plan.build(name, endpoint), job=JOB, progress=progress)
-            watch = Watch(ray, name, journal, state, None, _Notes(progress), interrupts, stop_on_interruption=True)
+            watch = Watch(
+                ray,
+                name,
+                journal,
+                state,
+                None,
+                _Notes(progress),
+                interrupts,
+                stop_on_interruption=True,
+                is_in_reach=endpoint.is_in_reach,
+            )
             Follower(watch).follow()
         finally:
             journal.close()

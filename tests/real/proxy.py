@@ -50,7 +50,11 @@ class Proxy:
             except OSError:
                 return
             self.connections += 1
-            server = socket.create_connection(self._target)
+            try:
+                server = socket.create_connection(self._target)
+            except OSError:
+                client.close()
+                continue
             self._open |= {client, server}
             for one, other in ((client, server), (server, client)):
                 threading.Thread(target=self._pass_on, args=(one, other), daemon=True).start()

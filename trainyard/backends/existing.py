@@ -86,7 +86,8 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
     elif section.token_secret and service:
         token = existing_service.token(service, section.token_secret)
     if service:
-        return Endpoint(spec.name, existing_service.address(service), token, tunnel=service.tunnel)
+        address = existing_service.address(service)
+        return Endpoint(spec.name, address, token, tunnel=service.tunnel, is_in_reach=service.kube.answers)
     return Endpoint(spec.name, _with_scheme(section.address or ""), token)
 
 

@@ -52,7 +52,7 @@ def dispatch(
             state = states.load(started)
             return Outcome(started, state, state.document(now=time.time()))
         try:
-            outcome = follow(ray, started, screen=screen, interruption=interrupts, stop=True)
+            outcome = follow(ray, started, endpoint, screen=screen, interruption=interrupts, stop=True)
             return interrupted(outcome) if interrupts.asked else outcome
         except KeyboardInterrupt:
             raise InterruptedRunError(
@@ -109,10 +109,19 @@ def _start(
     return made
 
 
-def follow(ray: RayApi, started: RunDirectory, *, screen: Screen, interruption: Interruption, stop: bool) -> Outcome:
+def follow(
+    ray: RayApi, started: RunDirectory, endpoint: Endpoint, *, screen: Screen, interruption: Interruption, stop: bool
+) -> Outcome:
     """Follow a run to its end; a cluster that is gone is an outcome too, with what is known by then."""
     try:
-        followed = follow_to_end(ray, started, screen=screen, interruption=interruption, stop_on_interruption=stop)
+        followed = follow_to_end(
+            ray,
+            started,
+            screen=screen,
+            interruption=interruption,
+            stop_on_interruption=stop,
+            is_in_reach=endpoint.is_in_reach,
+        )
     except OutsideError as error:
         state = states.load(started)
         return Outcome(started, state, state.document(now=time.time(), unsure=error.what), error)

@@ -7,6 +7,7 @@ runner, and any answer at all to notice a dead cluster.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -20,6 +21,8 @@ from trainyard.seams.ray_types import Job
 
 # Without any answer for so long, the cluster is given up (design: a clear error within 30 s).
 GIVE_UP_AFTER = 20.0
+# While something on the way there does not answer, a cluster may be well: an API server that is updated, for example.
+OUT_OF_REACH_SECONDS = 180.0
 ASK_EVERY = 2.0
 # Ray may notice a runner's end before its last lines can be read.
 SETTLED_AFTER = 0.5
@@ -90,6 +93,8 @@ class Watch:
     stop_on_interruption: bool
     # Only take in what there is by now, and wait for nothing: neither for events nor for a cluster that is away.
     catch_up: bool = False
+    # Whether what lies on the way to the cluster answers (Endpoint.is_in_reach).
+    is_in_reach: Callable[[], bool] = lambda: True
 
 
 class Follower:
@@ -100,7 +105,7 @@ class Follower:
         self._reader: StreamReader | None = None
         self._node_id = watch.state.node_id
         self._began = self._answered = time.monotonic()
-        self._asked = self._ended_at = self._stopping_since = 0.0
+        self._asked = self._ended_at = self._stopping_since = self._out_of_reach = 0.0
         self._lost = False
 
     def follow(self) -> Ending:
@@ -177,8 +182,10 @@ class Follower:
     def _unanswered(self, error: OutsideError) -> None:
         if self._watch.catch_up:
             raise error
+        if not self._watch.is_in_reach():
+            self._out_of_reach = time.monotonic()
         last = max(self._answered, self._reader.last_contact if self._reader else 0.0)
-        if time.monotonic() > last + GIVE_UP_AFTER:
+        if time.monotonic() > silent_since(last, self._out_of_reach) + GIVE_UP_AFTER:
             raise OutsideError(
                 f"the cluster has not answered for {time.monotonic() - last:.0f} s; whether the run goes on is unknown",
                 where=f"{self._watch.ray.address} ({error.what})",
@@ -222,6 +229,14 @@ class Follower:
             self._watch.ray.stop(self._watch.run)
         except OutsideError as error:
             self._watch.screen.note(f"could not ask Ray to stop the run: {error.what}")
+
+
+def silent_since(answered: float, out_of_reach: float) -> float:
+    """Return since when a cluster itself is silent: while the way to it was closed, nobody can say.
+
+    `answered` is when it answered last, `out_of_reach` when the way was last seen closed (0: never), in seconds.
+    """
+    return max(answered, min(out_of_reach, answered + OUT_OF_REACH_SECONDS))
 
 
 def _obituary(job: Job | None) -> str:

@@ -70,7 +70,7 @@ def logs(run: RunDirectory, connect: Connect, *, screen: Screen, everything: boo
             screen.note("going on where this machine stopped looking; `--all` shows everything")
         endpoint = connect(run)
         with RayApi(endpoint.address, endpoint.token) as ray:
-            return follow(ray, run, screen=screen, interruption=interrupts, stop=False)
+            return follow(ray, run, endpoint, screen=screen, interruption=interrupts, stop=False)
 
 
 def logs_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> Outcome:
@@ -107,7 +107,7 @@ def stop(run: RunDirectory, connect: Connect, *, screen: Screen) -> Outcome:
         return outcome_of(run, Followed(state, "ended"), now=time.time())
     endpoint = connect(run)
     with RayApi(endpoint.address, endpoint.token) as ray:
-        outcome = follow(ray, run, screen=screen, interruption=Already(), stop=True)
+        outcome = follow(ray, run, endpoint, screen=screen, interruption=Already(), stop=True)
     if outcome.error is None and not outcome.state.ended:
         error = OutsideError(
             f"run {run.name} was told to stop and has not ended in {STOP_WITHIN:.0f} s",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from trainyard.dispatch.fetch import Fetcher
@@ -53,7 +53,13 @@ def begin(ray: RayApi, run: str, plan: bytes, *, job: str, progress: Progress) -
 
 
 def follow_to_end(
-    ray: RayApi, run: RunDirectory, *, screen: Screen, interruption: Interruption, stop_on_interruption: bool
+    ray: RayApi,
+    run: RunDirectory,
+    *,
+    screen: Screen,
+    interruption: Interruption,
+    stop_on_interruption: bool,
+    is_in_reach: Callable[[], bool],
 ) -> Followed:
     """Follow a run from where this machine's record of it stops; bring everything home and write the report.
 
@@ -65,7 +71,17 @@ def follow_to_end(
     if not journal.recording:
         screen.note("another command records this run; this one only shows it")
     try:
-        watch = Watch(ray, run.name, journal, state, fetcher, screen, interruption, stop_on_interruption)
+        watch = Watch(
+            ray,
+            run.name,
+            journal,
+            state,
+            fetcher,
+            screen,
+            interruption,
+            stop_on_interruption,
+            is_in_reach=is_in_reach,
+        )
         ending = Follower(watch).follow()
         if ending != "ended" or not journal.recording:
             return Followed(state, ending, recorded=journal.recording)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from trainyard.errors import TrainyardError
 from trainyard.seams.kube import running
 from trainyard.seams.kube.access import Access
-from trainyard.seams.kube.errors import InvalidError, KubeError, MissingError
+from trainyard.seams.kube.errors import GoneError, InvalidError, KubeError, MissingError
 from trainyard.seams.kube.refusals import Doing
 from trainyard.seams.kube.transport import Transport
 from trainyard.seams.kube.types import POD, Kind, Object, Ran
@@ -149,6 +150,16 @@ class Kube:
     def version(self) -> str:
         """Return the server's version, such as v1.34.2."""
         return str(_object(self.transport.send("GET", "/version", Doing("ask for the version")).json())["gitVersion"])
+
+    def answers(self) -> bool:
+        """Say whether the server answers at all; whatever it says will do."""
+        try:
+            self.version()
+        except GoneError:
+            return False
+        except TrainyardError:
+            return True
+        return True
 
     def serves(self, kind: Kind) -> bool:
         """Say whether the cluster knows this kind, in this version."""
