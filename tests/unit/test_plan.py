@@ -78,6 +78,27 @@ def test_a_job_that_can_never_run_is_refused(misfit: JobSpec, problem: str) -> N
     assert [str(one) for one in caught.value.problems] == [problem]
 
 
+POD_NAMES = (
+    "node.name: no node is called {!r} (there are: head, gpu-..., burst-...); `cluster.status` shows the names, and a "
+    "node that is made anew gets another one: rather say node.group"
+)
+
+
+@pytest.mark.parametrize("name", ["head", "gpu-x7k2p", "burst-0"])
+def test_on_kubernetes_a_node_may_have_any_name_of_its_group(name: str) -> None:
+    on_kubernetes = CLUSTER.model_copy(update={"backend": "kuberay"})
+    placed = job(node=Placement(name=name))
+    check_fits(on_kubernetes, placed, expand(placed))
+
+
+def test_on_kubernetes_a_name_of_no_group_is_refused() -> None:
+    on_kubernetes = CLUSTER.model_copy(update={"backend": "kuberay"})
+    misfit = job(node=Placement(name="x7k2p"))
+    with pytest.raises(RequestError) as caught:
+        check_fits(on_kubernetes, misfit, expand(misfit))
+    assert [str(one) for one in caught.value.problems] == [POD_NAMES.format("x7k2p")]
+
+
 def test_nothing_is_said_about_a_cluster_that_somebody_else_runs() -> None:
     existing = ClusterSpec.model_validate(
         {"name": "x", "backend": "existing", "existing": {"address": "http://127.0.0.1:1", "token_env": "T"}}

@@ -28,15 +28,17 @@ def check_fits(cluster: ClusterSpec, job: JobSpec, tasks: Sequence[TaskSpec]) ->
 
 def _misfits(cluster: ClusterSpec, task: TaskSpec) -> Iterator[Problem]:
     nodes = _possible_nodes(cluster)
-    if task.node_name is not None and task.node_name not in {node.name for node in nodes}:
-        names = [node.name for node in nodes]
-        yield Problem("node.name", f"no node is called {task.node_name!r}{_known(task.node_name, names)}")
+    named = [node for node in nodes if _is_called(cluster, node, task.node_name)]
+    if not named:
+        yield Problem(
+            "node.name", f"no node is called {task.node_name!r}{_names(cluster, task.node_name or '', nodes)}"
+        )
         return
     if task.node_group is not None and task.node_group not in {node.group for node in nodes}:
         groups = sorted({node.group for node in nodes})
         yield Problem("node.group", f"no group is called {task.node_group!r}{_known(task.node_group, groups)}")
         return
-    allowed = [node for node in nodes if task.node_name in (None, node.name) and task.node_group in (None, node.group)]
+    allowed = [node for node in named if task.node_group in (None, node.group)]
     if not any(_holds(node, task) for node in allowed):
         wanted = _resources(task.cpus, task.gpus, task.memory)
         offered = sorted({f"{node.group}: {_resources(node.cpus, node.gpus, node.memory)}" for node in allowed})
@@ -51,6 +53,23 @@ def _possible_nodes(cluster: ClusterSpec) -> tuple[NodeSpec, ...]:
         for index in range(group.wanted, max(group.wanted, group.max or 0))
     ]
     return (*cluster.nodes(), *growing)
+
+
+def _is_called(cluster: ClusterSpec, node: NodeSpec, name: str | None) -> bool:
+    """Say whether a name may be this node's: on Kubernetes it begins with the group, the rest is made up there."""
+    if name is None or name == node.name:
+        return True
+    return cluster.backend == "kuberay" and node.name != "head" and name.startswith(f"{node.group}-")
+
+
+def _names(cluster: ClusterSpec, wrong: str, nodes: Sequence[NodeSpec]) -> str:
+    if cluster.backend != "kuberay":
+        return _known(wrong, [node.name for node in nodes])
+    groups = dict.fromkeys(f"{node.group}-..." for node in nodes if node.name != "head")
+    return (
+        f"{_known(wrong, ['head', *groups])}; `cluster.status` shows the names, and a node that is made anew gets "
+        "another one: rather say node.group"
+    )
 
 
 def _holds(node: NodeSpec, task: TaskSpec) -> bool:
