@@ -40,7 +40,7 @@ def scaled(cluster: Cluster, sizes: Sequence[str]) -> Cluster:
         typed.file,
         cluster.tools.environ,
         directory=cluster.tools.directory,
-        overrides=(*typed.overrides, *(_override(spec, size) for size in sizes)),
+        overrides=(*typed.overrides, *(one for size in sizes if (one := _override(spec, size)))),
         backend=typed.backend,
     )
 
@@ -69,10 +69,13 @@ def _problem(spec: ClusterSpec, size: str) -> Problem | None:
     return None
 
 
-def _override(spec: ClusterSpec, size: str) -> str:
+def _override(spec: ClusterSpec, size: str) -> str | None:
+    """Return what stands for a size behind --set, None if the file has that size."""
     name, _, count = size.partition("=")
     group = _group(spec, name)
-    return f"workers.{name}.{'count' if group is None or group.max is None else 'min'}={int(count)}"
+    if group is None or group.wanted == int(count):
+        return None
+    return f"workers.{name}.{'count' if group.max is None else 'min'}={int(count)}"
 
 
 def _group(spec: ClusterSpec, name: str) -> WorkerGroup | None:

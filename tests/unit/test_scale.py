@@ -36,6 +36,10 @@ def test_the_next_command_means_the_cluster_as_it_is_then(tmp_path: Path) -> Non
     assert wanted.flag == " -f lab --set head.cpus=2 --set workers.gpu.count=0"
 
 
+def test_a_size_that_the_file_has_needs_no_flag(tmp_path: Path) -> None:
+    assert scaling.scaled(cluster(tmp_path), ["gpu=2"]).flag == " -f lab"
+
+
 def test_what_differs_from_the_file_is_said(tmp_path: Path) -> None:
     file = cluster(tmp_path)
     wanted = scaling.scaled(file, ["gpu=3", "burst=0"])
