@@ -29,6 +29,8 @@ class FakeKube:
         self.forbidden, self.unknown = set(forbidden), set(unknown)
         self.deleted: list[str] = []
         self.created: list[Object] = []
+        self.changed: list[str] = []
+        self.may_not: set[str] = set()
         self.uids = itertools.count(1)
         self.runs: Callable[[str, Sequence[str]], Ran] = lambda pod, command: Ran(0, "", "")
         self.texts: dict[str, str] = {}
@@ -63,6 +65,8 @@ class FakeKube:
 
     def create(self, kind: Kind, body: Object, *, namespace: str | None = None) -> Object:
         self._ask("create", kind, namespace)
+        if kind.plural == "selfsubjectreviews":
+            return {"status": {"userInfo": {"username": self.user}}}
         made = copy.deepcopy(body)
         made["metadata"]["namespace"] = namespace or ""
         if (kind.plural, namespace or "", made["metadata"]["name"]) in self.objects:
@@ -85,10 +89,31 @@ class FakeKube:
         self._remove(kind, namespace or "", name)
         return True
 
+    def apply(
+        self, kind: Kind, body: Object, *, namespace: str | None = None, dry_run: bool = False, force: bool = True
+    ) -> Object:
+        self._ask("patch", kind, namespace)
+        there = self.get(kind, body["metadata"]["name"], namespace if kind.namespaced else None) or {}
+        made = _merged(there, copy.deepcopy(body))
+        if not dry_run:
+            self.changed.append(f"apply {kind.name} {body['metadata']['name']}")
+            made["metadata"]["namespace"] = namespace or ""
+            self.put(kind, made)
+        return copy.deepcopy(made)
+
+    def patch(self, kind: Kind, name: str, merge: Object, *, namespace: str | None = None) -> Object:
+        self._ask("patch", kind, namespace)
+        self.changed.append(f"patch {kind.name} {name}")
+        return self.put(kind, _merged(self.objects[(kind.plural, namespace or "", name)], merge))
+
+    def version(self) -> str:
+        return "v1.34.2"
+
     def may(
         self, verb: str, kind: Kind, *, namespace: str | None = None, subresource: str = "", name: str = ""
     ) -> bool:
-        return kind.plural not in self.forbidden
+        asked = f"{verb} {kind.plural}" + f"/{subresource}" * bool(subresource)
+        return kind.plural not in self.forbidden and asked not in self.may_not
 
     def serves(self, kind: Kind) -> bool:
         return kind.plural not in self.unknown
@@ -119,6 +144,13 @@ class FakeKube:
             raise ForbiddenError(
                 what, verb=verb, kind=kind.plural, namespace=namespace, user=self.user, where=None, hint=None
             )
+
+
+def _merged(there: Any, body: Any) -> Any:
+    """Return an object with what another one says of it: mappings are merged, anything else is replaced."""
+    if not isinstance(there, dict) or not isinstance(body, dict):
+        return body
+    return {**there, **{key: _merged(there.get(key), value) for key, value in body.items()}}
 
 
 def site(kube: FakeKube, *, namespace: str = "team", name: str = "lab") -> Site:

@@ -14,6 +14,7 @@ from trainyard.backends.kuberay.wanted import Wanted
 from trainyard.backends.words import counted
 from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.seams.kube.types import LIMIT_RANGE, NODE, POD, QUOTA, RUNTIME_CLASS, Object
+from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step
 
 # kubernetes.io/docs/concepts/security/pod-security-standards
@@ -46,10 +47,10 @@ def kept(asked: Wanted) -> list[Object]:
     return [one for one in asked.there.pods.found or () if pods.host(one) and not pods.is_leaving(one) and _runs(one)]
 
 
-def refuse_security(namespace: Object | None, asked: Wanted) -> None:
+def refuse_security(namespace: Object | None, spec: ClusterSpec) -> None:
     """Raise RequestError if the namespace's Pod Security Standard would refuse the pods."""
     level = ((namespace or {}).get("metadata", {}).get("labels") or {}).get(ENFORCED, "privileged")
-    section = asked.spec.kuberay
+    section = spec.kuberay
     problem = ""
     if level == "restricted" and not section.security.restricted:
         problem = "it takes only pods that give up every privilege"
@@ -78,7 +79,7 @@ def _access(asked: Wanted) -> Answer:
 def _references(asked: Wanted) -> Answer:
     if not to_place(asked):
         return YES
-    refuse_security(asked.there.namespace.found, asked)
+    refuse_security(asked.there.namespace.found, asked.spec)
     return Answer(True, "; ".join(references.refuse_missing(asked.site.kube, asked.spec)))
 
 
