@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from tests.bed import plugins
-from tests.bed.places import RUN, run
+from tests.bed.places import RUN, locked, run
 
 Done = subprocess.CompletedProcess[str]
 
@@ -135,6 +138,15 @@ class BedEngine:
         self.stop()
         self.start()
 
+    @contextmanager
+    def trusting(self, registry: str) -> Iterator[None]:
+        """Have it use a registry without TLS, as its administrator would: without a restart."""
+        self._trust(lambda those: [*those, registry])
+        try:
+            yield
+        finally:
+            self._trust(lambda those: [one for one in those if one != registry])
+
     def clear(self) -> None:
         """Remove every container, volume and network; images stay."""
         for listed, remove in (
@@ -160,6 +172,20 @@ class BedEngine:
         self.stop()
         run(["rm", "-rf", str(self.data), str(self.directory)])
         run(["ip", "link", "delete", self._bridge])
+
+    def _trust(self, change: Callable[[list[str]], list[str]]) -> None:
+        with locked("daemon.json"):
+            document = json.loads(self.config.read_text() or "{}")
+            trusted = change(document.get("insecure-registries", []))
+            self.config.write_text(json.dumps({**document, "insecure-registries": trusted}))
+            if self.pid is not None:
+                os.kill(self.pid, signal.SIGHUP)
+        give_up = time.monotonic() + 30
+        form = "{{range .RegistryConfig.IndexConfigs}}{{if not .Secure}}{{.Name}} {{end}}{{end}}"
+        while not set(trusted) <= set(self.docker("info", "--format", form).stdout.split()):
+            if time.monotonic() > give_up:
+                raise RuntimeError(f"the engine did not read {self.config} again")
+            time.sleep(0.1)
 
     @property
     def _bridge(self) -> str:

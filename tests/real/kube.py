@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.bed import chart
 from tests.bed.kubernetes import KubeBed
 from tests.real.yard import Yard, wait_until
 from trainyard.backends.kuberay import names
 
 RAY_IMAGE = "trainyard-bed/ray:1"
 GPU_IMAGE = "trainyard-bed/ray-gpu:1"
+OPERATOR = "kuberay-operator"
 # Every kind in which something of a cluster may be.
 KINDS = (
     "rayclusters.ray.io",
@@ -39,6 +39,29 @@ def yard(kube: KubeBed, home: Path, cluster: str, *, kubeconfig: Path | None = N
     return Yard(home, cluster=cluster, environ=environ)
 
 
+def write(kube: KubeBed, yard: Yard, sections: Mapping[str, Any], *, namespace: str, image: str = RAY_IMAGE) -> Path:
+    """Write the cluster's file: small pods that run an image of the bed's registry, and what is given."""
+    path = yard.home / "clusters" / f"{yard.cluster}.yaml"
+    path.parent.mkdir(exist_ok=True, parents=True)
+    ours = {
+        "namespace": namespace,
+        "operator": {"chart": str(kube.chart)},
+        # This machine has two CPUs, and pods of several clusters.
+        "requests": {"cpus": 0.1, "memory": "128MiB"},
+    }
+    document = {
+        "name": yard.cluster,
+        "backend": "kuberay",
+        "image": f"{kube.registry}/{image}",
+        "registry": {"address": kube.registry, "insecure": True},
+        **sections,
+        "kuberay": {**ours, **sections.get("kuberay", {})},
+    }
+    # JSON is YAML.
+    path.write_text(json.dumps(document, indent=1))
+    return path
+
+
 @contextmanager
 def operator(kube: KubeBed) -> Iterator[None]:
     """Have an administrator's own KubeRay operator there, and no longer afterwards."""
@@ -55,7 +78,7 @@ def operator(kube: KubeBed) -> Iterator[None]:
 def general(kube: KubeBed) -> list[str]:
     """Return what there is of KubeRay beside clusters: CRDs, operators, and all that somebody has labelled as ours."""
     found = [one["metadata"]["name"] for one in objects(kube, "crds") if one["spec"]["group"] == "ray.io"]
-    found += [_place(one) for one in objects(kube, "deployments", "-A", "-l", f"app.kubernetes.io/name={chart.NAME}")]
+    found += [_place(one) for one in objects(kube, "deployments", "-A", "-l", f"app.kubernetes.io/name={OPERATOR}")]
     ours = f"{names.MADE_BY}={names.US}"
     found += [one["metadata"]["name"] for one in objects(kube, "namespaces", "-l", ours)]
     found += [_place(one) for one in objects(kube, ",".join(KINDS[1:]), "-A", "-l", ours)]
@@ -84,8 +107,8 @@ def objects(kube: KubeBed, kind: str, *options: str) -> list[dict[str, Any]]:
     return found
 
 
-def one(kube: KubeBed, kind: str, name: str, *, namespace: str) -> dict[str, Any] | None:
-    """Return an object, None if there is none of that name."""
+def one(kube: KubeBed, kind: str, name: str, *, namespace: str = "default") -> dict[str, Any] | None:
+    """Return an object, None if there is none of that name; what is in no namespace needs none."""
     done = kube.kubectl("get", kind, name, "-n", namespace, "-o", "json", "--ignore-not-found")
     return json.loads(done.stdout) if done.stdout.strip() else None
 

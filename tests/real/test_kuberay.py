@@ -1,0 +1,381 @@
+"""Ray clusters on Kubernetes, by whoever has a kubeconfig and Helm: made, used, changed, beside others, removed."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.bed import images
+from tests.bed.engine import BedEngine
+from tests.bed.kubernetes import KubeBed
+from tests.real import kube as kubernetes
+from tests.real.jobs import newest, write_job
+from tests.real.kube import RAY_IMAGE
+from tests.real.yard import Yard, wait_until
+from trainyard.paths import shipped
+
+SPACE = "lab"
+# No task runs on the head.
+LAB = {
+    "head": {"cpus": 0, "memory": "1GiB"},
+    "workers": [{"name": "cpu", "count": 2, "cpus": 1, "memory": "1GiB"}],
+    "env": {"PRICE": "5$HOME"},
+    "kuberay": {"spread": "required"},
+}
+SMALL = {"head": {"cpus": 1, "memory": "1GiB"}}
+SECOND = {**SMALL, "kuberay": {"storage": {"size": "1GiB", "access": "ReadWriteOnce"}}}
+CHANGED = {**SECOND, "env": {"PRICE": "six"}}
+GROWS = {
+    "head": {"cpus": 0, "memory": "1GiB"},
+    "workers": [{"name": "burst", "min": 0, "max": 2, "cpus": 1, "memory": "512MiB", "idle_timeout": "5s"}],
+}
+BY_HAND = """
+apiVersion: ray.io/v1
+kind: RayCluster
+metadata: {{name: by-hand, namespace: {space}}}
+spec:
+  rayVersion: "2.60.0"
+  authOptions: {{mode: token}}
+  headGroupSpec:
+    rayStartParams: {{num-cpus: "1", memory: "500000000"}}
+    template:
+      spec:
+        containers:
+          - name: ray-head
+            image: {image}
+            resources: {{requests: {{cpu: 100m, memory: 128Mi}}, limits: {{cpu: "1", memory: 1Gi}}}}
+"""
+WHERE = """
+    command: [sh, -c, "hostname; echo $PRICE > $TRAINYARD_OUTPUT/price"]
+    resources: {cpus: 1}
+"""
+
+
+@pytest.fixture(scope="module")
+def lab(kube: KubeBed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    """Give a head and two workers on three hosts, with the operator from a chart's directory; then nothing is left."""
+    kube.publish(RAY_IMAGE)
+    assert kubernetes.general(kube) == []
+    lab = kubernetes.yard(kube, tmp_path_factory.mktemp("lab"), "lab")
+    kubernetes.write(kube, lab, LAB, namespace=SPACE)
+    try:
+        lab.run("cluster.up")
+        yield lab
+    finally:
+        lab.run("cluster.down", "--purge")
+    assert not lab.state.exists()
+    assert kubernetes.belongings(kube, "lab") == []
+    assert kubernetes.general(kube) == []
+    assert kubernetes.one(kube, "namespace", SPACE) is None
+    assert kubernetes.one(kube, "namespace", "kuberay-system") is None
+
+
+@pytest.fixture(scope="module")
+def second(kube: KubeBed, lab: Yard, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    """Give one more cluster in the same namespace, a head alone, with a claim for outputs."""
+    second = kubernetes.yard(kube, tmp_path_factory.mktemp("second"), "second")
+    kubernetes.write(kube, second, SECOND, namespace=SPACE)
+    try:
+        second.run("cluster.up")
+        yield second
+    finally:
+        second.run("cluster.down")
+    assert kubernetes.belongings(kube, "second") == []
+
+
+@pytest.fixture(scope="module")
+def by_hand(kube: KubeBed, lab: Yard) -> Iterator[str]:
+    """Give the name of a cluster that somebody made with kubectl in the same namespace."""
+    kube.apply(BY_HAND.format(space=SPACE, image=f"{kube.registry}/{RAY_IMAGE}"))
+    try:
+        wait = ("wait", "-n", SPACE, "rayclusters.ray.io/by-hand", "--for=jsonpath={.status.state}=ready")
+        kube.kubectl(*wait, "--timeout=200s", seconds=220)
+        yield "by-hand"
+    finally:
+        kube.kubectl("delete", "rayclusters.ray.io", "by-hand", "-n", SPACE)
+        wait_until(lambda: not kubernetes.belongings(kube, "by-hand"), seconds=90, what="by-hand is gone")
+
+
+@pytest.fixture
+def other(kube: KubeBed, lab: Yard, tmp_path: Path) -> Iterator[Yard]:
+    """Give a place for one more cluster in the same namespace; it is removed after the test."""
+    other = kubernetes.yard(kube, tmp_path, "other")
+    yield other
+    for file in sorted((other.home / "clusters").glob("*.yaml")):
+        other.run("cluster.down", "-f", str(file))
+    assert kubernetes.belongings(kube, "other") == []
+
+
+def test_cartpole_trains_on_three_hosts_from_the_pushed_image_and_nothing_is_left(
+    kube: KubeBed, engine: BedEngine, tmp_path: Path
+) -> None:
+    kube.publish(images.BASE)
+    assert kubernetes.general(kube) == []
+    site = kubernetes.yard(kube, tmp_path, "kuberay")
+    with engine.trusting(kube.registry), kube.chart_repository() as charts:
+        as_shipped(kube, site, repository=charts)
+        try:
+            pushed = site.json("image.push")["reference"]
+            documents = site.json("cluster.plan")["documents"]
+            assert "RayCluster" in {one["kind"] for one in documents}
+            site.run("cluster.up")
+            hosts = kubernetes.hosts_of(kube, "kuberay", namespace="trainyard")
+            assert sorted(hosts.values()) == ["host-1", "host-2", "host-3"]
+            run_by = {
+                container["image"]
+                for pod in kubernetes.pods(kube, "kuberay", namespace="trainyard").values()
+                for container in pod["spec"]["containers"]
+            }
+            assert run_by == {pushed}
+            verified = site.json("image.verify")
+            assert verified["ok"]
+            assert site.json("smoke.run")["ok"]
+
+            site.run("train.dispatch", "cartpole")
+
+            run = next(site.results.glob("cartpole-*"))
+            assert json.loads((run / "run.json").read_text())["image"] == pushed
+            tasks = site.json("train.status")["tasks"]
+            assert {node for node in hosts if node != "head"} <= {task["attempts"][0]["node"] for task in tasks}
+            for task in tasks:
+                assert list((run / "outputs" / task["name"]).iterdir())
+            assert kubernetes.general(kube) != []
+        finally:
+            site.run("cluster.down", "--purge")
+    assert kubernetes.belongings(kube, "kuberay") == []
+    assert kubernetes.general(kube) == []
+    assert kubernetes.one(kube, "namespace", "trainyard") is None
+    assert kubernetes.one(kube, "namespace", "kuberay-system") is None
+    assert not site.state.exists()
+
+
+def test_status_list_and_logs_name_every_node(lab: Yard, kube: KubeBed) -> None:
+    hosts = kubernetes.hosts_of(kube, "lab", namespace=SPACE)
+    assert sorted(hosts.values()) == ["host-1", "host-2", "host-3"]
+    now = lab.json("cluster.status")
+    assert now["state"] == "up"
+    assert {node["name"]: node["host"] for node in now["nodes"]} == hosts
+    assert [(node["group"], node["cpus"]) for node in now["nodes"]] == [("head", 0), ("cpu", 1), ("cpu", 1)]
+    listed = {one["name"]: one["state"] for one in lab.json("cluster.list")["clusters"]}
+    assert listed["lab"] == "up"
+    lines = lab.run("cluster.logs", "--no-follow").stdout.splitlines()
+    assert {line.split()[0] for line in lines} == set(hosts)
+
+
+def test_the_dashboard_s_token_is_told_where_to_find_and_written_nowhere(lab: Yard, kube: KubeBed) -> None:
+    opened = lab.json("--dry", "cluster.open")
+    assert opened["token_file"] is None
+    assert f"-n {SPACE}" in opened["token_command"]
+    token = token_of(kube, "lab")
+    for path in (path for path in lab.home.rglob("*") if path.is_file()):
+        assert token.encode() not in path.read_bytes(), path
+
+
+def test_up_again_changes_nothing(lab: Yard, second: Yard, kube: KubeBed) -> None:
+    kubernetes.settled(kube, SPACE)
+    before = everything(kube)
+    assert {"RayCluster/lab", "Secret/lab", "PersistentVolumeClaim/second-outputs"} <= set(before)
+    assert {f"Namespace/{SPACE}", "Namespace/kuberay-system", "Deployment/kuberay-operator"} <= set(before)
+    assert "CustomResourceDefinition/rayclusters.ray.io" in before
+    for yard in (lab, second):
+        assert {step["state"] for step in yard.json("cluster.plan")["steps"]} == {"already"}
+        assert {step["state"] for step in yard.json("cluster.up")["steps"]} == {"already"}
+    assert everything(kube) == before
+
+
+def test_a_job_runs_on_each_worker_with_the_environment_of_the_file(lab: Yard, kube: KubeBed) -> None:
+    write_job(lab, "where", WHERE + "    matrix: {i: [0, 1]}")
+    lab.run("train.dispatch", "where")
+    run = newest(lab)
+    nodes = {task["attempts"][0]["node"] for task in lab.json("train.status")["tasks"]}
+    assert nodes == set(kubernetes.hosts_of(kube, "lab", namespace=SPACE)) - {"head"}
+    assert {path.read_text() for path in run.glob("outputs/*/price")} == {"5$HOME\n"}
+
+
+def test_scale_changes_one_group_and_says_what_the_file_still_says(lab: Yard, kube: KubeBed) -> None:
+    before = kubernetes.uids(kube, "lab", namespace=SPACE)
+    fewer = lab.run("cluster.scale", "cpu=1")
+    file = lab.home / "clusters" / "lab.yaml"
+    note = f"note: cpu: 2 in the file, 1 now; write it into {file} to keep it, or cluster.up goes back"
+    assert note in fewer.stderr.splitlines()
+    after = kubernetes.uids(kube, "lab", namespace=SPACE)
+    assert len(after) == 2
+    assert after.items() <= before.items()
+    checks = lab.json("smoke.run", "--set", "workers.cpu.count=1")["checks"]
+    assert {check["node"] for check in checks} == {*after, None}
+    assert "in the file" not in lab.run("cluster.scale", "cpu=2").stderr
+    assert len(lab.states()) == 3
+    assert set(lab.states().values()) == {"up"}
+    assert kubernetes.uids(kube, "lab", namespace=SPACE)["head"] == before["head"]
+    unknown = lab.run("cluster.scale", "gpu=1", expect=2)
+    assert "there is no group 'gpu'" in unknown.stderr
+
+
+def test_what_kuberay_ignores_on_a_running_cluster_is_refused_by_field(second: Yard, kube: KubeBed) -> None:
+    kubernetes.settled(kube, SPACE)
+    before = everything(kube)
+    changes = ("--set", "env.PRICE=six", "--set", "head.memory=1100MiB")
+    refused = second.run("cluster.up", *changes, expect=2)
+    assert refused.stderr.splitlines()[-3:] == [
+        "error: the cluster file asks for what KubeRay does not change on a running cluster; "
+        "to make it anew ends everything on it",
+        "  at head.memory: 1GiB now, 1100MiB wanted; env.PRICE is new",
+        "  -> If that is meant: trainyard cluster.up --set env.PRICE=six --set head.memory=1100MiB --recreate",
+    ]
+    plan = second.json("cluster.plan", *changes)["steps"]
+    assert "head.memory: 1GiB now, 1100MiB wanted" in plan[0]["seen"]
+    assert everything(kube) == before
+
+
+def test_recreate_makes_every_node_anew_and_keeps_what_was_written(second: Yard, kube: KubeBed) -> None:
+    write_job(second, "keep", "command: [sh, -c, 'echo kept > /outputs/file']\n")
+    second.run("train.dispatch", "keep")
+    before = kubernetes.uids(kube, "second", namespace=SPACE)
+    token = token_of(kube, "second")
+    kubernetes.write(kube, second, CHANGED, namespace=SPACE)
+    second.run("cluster.up", "--recreate")
+    assert kubernetes.uids(kube, "second", namespace=SPACE)["head"] != before["head"]
+    assert token_of(kube, "second") == token
+    write_job(second, "look", "command: [sh, -c, 'cat /outputs/file; echo $PRICE']\n")
+    second.run("train.dispatch", "look")
+    assert (newest(second) / "logs" / "look.1.log").read_text() == "kept\nsix\n"
+
+
+def test_a_new_group_comes_without_touching_the_others(second: Yard, kube: KubeBed) -> None:
+    before = kubernetes.uids(kube, "second", namespace=SPACE)
+    extra = {"name": "extra", "count": 1, "cpus": 1, "memory": "512MiB"}
+    kubernetes.write(kube, second, {**CHANGED, "workers": [extra]}, namespace=SPACE)
+    second.run("cluster.up")
+    assert kubernetes.uids(kube, "second", namespace=SPACE).items() > before.items()
+    assert sorted(node["group"] for node in second.json("cluster.status")["nodes"]) == ["extra", "head"]
+    kubernetes.write(kube, second, CHANGED, namespace=SPACE)
+    gone = second.run("cluster.up", expect=2)
+    assert "workers.extra is gone" in gone.stderr
+    kubernetes.write(kube, second, {**CHANGED, "workers": [{**extra, "count": 0}]}, namespace=SPACE)
+    second.run("cluster.up")
+    assert kubernetes.uids(kube, "second", namespace=SPACE) == before
+
+
+def test_a_cluster_made_by_hand_is_used_through_its_service(by_hand: str, kube: KubeBed, other: Yard) -> None:
+    theirs = mark_of(kube, by_hand)
+    existing = {"service": f"{SPACE}/{by_hand}-head-svc", "token_secret": by_hand}
+    file = {"name": "theirs", "backend": "existing", "existing": existing}
+    (other.home / "clusters").mkdir()
+    (other.home / "clusters" / "theirs.yaml").write_text(json.dumps(file))
+    other.run("cluster.up", "-f", "theirs")
+    write_job(other, "where", WHERE)
+    other.run("train.dispatch", "where", "-f", "theirs")
+    pod = next(iter(kubernetes.pods(kube, by_hand, namespace=SPACE).values()))["metadata"]["name"]
+    assert (newest(other) / "logs" / "where.1.log").read_text() == f"{pod}\n"
+    assert other.json("cluster.status", "-f", "theirs")["state"] == "up"
+    other.run("cluster.down", "-f", "theirs")
+    assert mark_of(kube, by_hand) == theirs
+
+
+def test_clusters_in_one_namespace_do_not_see_each_other(lab: Yard, second: Yard, by_hand: str, kube: KubeBed) -> None:
+    assert len({token_of(kube, name) for name in ("lab", "second", by_hand)}) == 3
+    nodes = {yard.cluster: yard.states() for yard in (lab, second)}
+    assert len(nodes["lab"]) == 3
+    assert list(nodes["second"]) == ["head"]
+    listed = {one["name"]: one["state"] for one in lab.json("cluster.list")["clusters"]}
+    assert (listed["lab"], listed["second"]) == ("up", "up")
+    assert by_hand not in listed
+    before, theirs = kubernetes.uids(kube, "lab", namespace=SPACE), mark_of(kube, by_hand)
+
+    second.run("cluster.down")
+
+    assert kubernetes.belongings(kube, "second") == []
+    assert not second.state.exists()
+    assert kubernetes.uids(kube, "lab", namespace=SPACE) == before
+    assert set(lab.states().values()) == {"up"}
+    assert mark_of(kube, by_hand) == theirs
+
+
+def test_a_cluster_made_by_hand_is_never_touched(lab: Yard, by_hand: str, kube: KubeBed, tmp_path: Path) -> None:
+    theirs, ours = mark_of(kube, by_hand), kubernetes.uids(kube, "lab", namespace=SPACE)
+    same = kubernetes.yard(kube, tmp_path, by_hand)
+    kubernetes.write(kube, same, SMALL, namespace=SPACE)
+    for task in (("cluster.up",), ("cluster.up", "--recreate"), ("cluster.status",), ("train.dispatch", "cartpole")):
+        refused = same.run(*task, expect=2)
+        said = "error: a RayCluster called by-hand is in namespace lab, and Trainyard did not make it"
+        assert said in refused.stderr
+        assert mark_of(kube, by_hand) == theirs
+    for yard in (same, lab):
+        refused = yard.run("cluster.down", "--purge", expect=2)
+        assert refused.stderr.splitlines()[-3:] == [
+            "error: the KubeRay operator does not go: 1 other lives from it",
+            "  at RayCluster lab/by-hand",
+            "  -> Leave out --purge: this cluster alone goes then. Or remove those first.",
+        ]
+        assert mark_of(kube, by_hand) == theirs
+    same.run("cluster.down")
+    assert mark_of(kube, by_hand) == theirs
+    assert kubernetes.uids(kube, "lab", namespace=SPACE) == ours
+    assert set(lab.states().values()) == {"up"}
+
+
+def test_a_run_gets_the_nodes_that_it_needs_and_they_go_when_it_is_over(other: Yard, kube: KubeBed) -> None:
+    kubernetes.write(kube, other, GROWS, namespace=SPACE)
+    other.run("cluster.up")
+    assert list(other.states()) == ["head"]
+    write_job(other, "wide", "command: [hostname]\nmatrix: {i: [0, 1]}\nresources: {cpus: 1}\nnode: {group: burst}\n")
+    other.run("train.dispatch", "wide")
+    tasks = other.json("train.status")["tasks"]
+    nodes = {task["attempts"][0]["node"] for task in tasks}
+    assert nodes
+    assert all(node.startswith("burst-") for node in nodes)
+    report = (newest(other) / "report.html").read_text()
+    assert all(node in report for node in nodes)
+    wait_until(
+        lambda: list(kubernetes.pods(kube, "other", namespace=SPACE)) == ["head"],
+        seconds=150,
+        what="the nodes that are idle are gone",
+    )
+    now = other.json("cluster.status")
+    assert now["state"] == "up"
+    assert {step["state"] for step in other.json("cluster.plan")["steps"]} == {"already"}
+
+
+def as_shipped(kube: KubeBed, site: Yard, *, repository: str) -> None:
+    """Write the cluster file that we ship; of the bed are only registry, base and where Helm finds the chart."""
+    text = (shipped("clusters") / "kuberay.yaml").read_text()
+    assert "\nname: kuberay " in text
+    ours = f"""
+registry: {{address: "{kube.registry}", insecure: true}}
+build: {{base: "{images.BASE}", network: host}}
+kuberay: {{operator: {{repository: "{repository}"}}}}
+"""
+    (site.home / "clusters").mkdir()
+    (site.home / "clusters" / "kuberay.yaml").write_text(text + ours)
+
+
+def everything(kube: KubeBed) -> dict[str, str]:
+    """Return the resourceVersion of all that cluster.up makes."""
+    names = {SPACE, "kuberay-system"}
+    found = kubernetes.objects(kube, "namespaces,customresourcedefinitions")
+    ours = (one for one in found if one["metadata"]["name"] in names or one["metadata"]["name"].endswith(".ray.io"))
+    return {
+        **{f"{one['kind']}/{one['metadata']['name']}": one["metadata"]["resourceVersion"] for one in ours},
+        **kubernetes.versions(kube, "kuberay-system", "deployments,secrets,serviceaccounts"),
+        **kubernetes.versions(kube, SPACE, ",".join(kubernetes.KINDS)),
+    }
+
+
+def token_of(kube: KubeBed, cluster: str) -> str:
+    """Return the token of a cluster in our namespace."""
+    secret = kubernetes.one(kube, "secret", cluster, namespace=SPACE)
+    assert secret is not None
+    return base64.b64decode(secret["data"]["auth_token"]).decode()
+
+
+def mark_of(kube: KubeBed, cluster: str) -> list[str]:
+    """Return what changes when somebody touches a cluster: the RayCluster, its Secret, its pods."""
+    made = kubernetes.one(kube, "rayclusters.ray.io", cluster, namespace=SPACE)
+    secret = kubernetes.one(kube, "secret", cluster, namespace=SPACE)
+    assert made is not None and secret is not None
+    versions = [one["metadata"]["resourceVersion"] for one in (made, secret)]
+    return [made["metadata"]["uid"], *versions, *kubernetes.uids(kube, cluster, namespace=SPACE).values()]
