@@ -23,10 +23,11 @@ def start(plane: ControlPlane, hosts: list[Host]) -> None:
 def prepare(host: Host) -> None:
     """Start containerd, with the images that a cluster itself needs."""
     host.start("containerd", "containerd")
-    host.shell(
-        "for _ in $(seq 100); do ctr version > /dev/null 2>&1 && break; sleep 0.1; done\n"
-        "ctr --namespace k8s.io images import /opt/bed/images.tar"
-    )
+    # containerd answers also where its part for Kubernetes could not be started.
+    loaded = "ctr plugins ls 2> /dev/null | grep -Eq 'io.containerd.grpc.v1 +cri .* ok'"
+    if host.shell(f"for _ in $(seq 300); do {loaded} && exit; sleep 0.1; done; exit 1", check=False).returncode != 0:
+        raise RuntimeError(f"containerd of {host.name} did not start\n{host.log('containerd')}")
+    host.run("ctr", "--namespace", "k8s.io", "images", "import", "/opt/bed/images.tar")
 
 
 def _start_one(plane: ControlPlane, hosts: list[Host], number: int) -> None:
@@ -85,6 +86,8 @@ def _kubelet(host: Host) -> dict[str, object]:
         "imageGCHighThresholdPercent": 100,
         # GPUs that come and go are seen soon; the default is 10 s.
         "nodeStatusUpdateFrequency": "2s",
+        # What did not change is told as seldom as elsewhere, not every 2 s.
+        "nodeStatusReportFrequency": "5m",
         "systemReserved": _reserved(host),
     }
 

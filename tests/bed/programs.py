@@ -72,6 +72,12 @@ HELM_CLIENT = Program(
 KUBERNETES_PROGRAMS = (KUBELITE, KUBERAY_OPERATOR, PAUSE, COREDNS_SERVER, HELM_CLIENT)
 
 
+def missing() -> list[str]:
+    """Return the programs that this machine lacks and that are needed to build what is not built yet."""
+    built = all(program.path.exists() for program in KUBERNETES_PROGRAMS)
+    return [] if built or shutil.which("go") else ["go"]
+
+
 def ensure(program: Program) -> Path:
     """Return the path of a program, building it if it is not there (cold on 2 cores: kubelite 4 min, others 1 to 2)."""
     if not program.path.exists():

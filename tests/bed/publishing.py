@@ -1,7 +1,11 @@
-"""A registry without TLS that belongs to a bed: images of its engine, where its hosts can pull them."""
+"""A registry without TLS that belongs to a bed: images of its engine, where its hosts can pull them.
+
+What was pushed is kept, for all beds: Ray's image takes twenty seconds of a core to be compressed.
+"""
 
 from __future__ import annotations
 
+import json
 import time
 import urllib.error
 import urllib.request
@@ -9,6 +13,9 @@ import urllib.request
 from tests.bed import images
 from tests.bed.engine import BedEngine
 from tests.bed.hosts import LABEL
+from tests.bed.places import CACHE
+
+MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 
 
 def publish(engine: BedEngine, address: str, *names: str, owner: str) -> None:
@@ -19,21 +26,41 @@ def publish(engine: BedEngine, address: str, *names: str, owner: str) -> None:
     port = address.rpartition(":")[2]
     container = container_of(address)
     if engine.docker("inspect", container, check=False).returncode != 0:
-        label = f"{LABEL}={owner}"
-        engine.docker("run", "-d", "--name", container, "--label", label, "-p", f"{port}:5000", images.REGISTRY)
+        kept = CACHE / "published"
+        kept.mkdir(exist_ok=True)
+        named = ("--name", container, "--label", f"{LABEL}={owner}")
+        engine.docker("run", "-d", *named, "-p", f"{port}:5000", "-v", f"{kept}:/var/lib/registry", images.REGISTRY)
     _wait(f"http://{address}/v2/")
     for name in names:
-        here = f"127.0.0.1:{port}/{name}"
-        engine.docker("tag", name, here)
-        try:
-            engine.docker("push", here)
-        finally:
-            engine.docker("rmi", here)
+        if not _holds(engine, address, name):
+            _push(engine, f"127.0.0.1:{port}/{name}", name)
 
 
 def container_of(address: str) -> str:
     """Return the name of the registry's container."""
     return f"trainyard-bed-registry-{address.rpartition(':')[2]}"
+
+
+def _holds(engine: BedEngine, address: str, name: str) -> bool:
+    """Say whether the registry's image of that name is the engine's."""
+    repository, _, tag = name.rpartition(":")
+    asked = urllib.request.Request(f"http://{address}/v2/{repository}/manifests/{tag}", headers={"Accept": MANIFEST})
+    try:
+        with urllib.request.urlopen(asked, timeout=10) as answer:
+            held = json.load(answer)["config"]["digest"]
+    except urllib.error.HTTPError as error:
+        if error.code == 404:
+            return False
+        raise
+    return bool(held == engine.docker("image", "inspect", "--format", "{{.Id}}", name).stdout.strip())
+
+
+def _push(engine: BedEngine, target: str, name: str) -> None:
+    engine.docker("tag", name, target)
+    try:
+        engine.docker("push", target)
+    finally:
+        engine.docker("rmi", target)
 
 
 def _wait(url: str) -> None:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.bed import bed, host, hosts, kubernetes
+from tests.bed import bed, host, hosts, kubernetes, programs
 from tests.bed.engine import BedEngine
 from tests.bed.host import DockerHost
 from tests.bed.hosts import Host
 from tests.bed.kubernetes import KubeBed
+from tests.bed.places import need
 from tests.real.yard import HEAD_AND_TWO_WORKERS, Yard
 
 
@@ -67,6 +68,7 @@ def kube(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
     What a test stops or gives to it (a kubelet, the API server, GPUs), that test starts or takes again.
     """
+    need(programs.missing())
     with kubernetes.kube_bed(engine, tmp_path_factory.mktemp("kube")) as made:
         yield made
 
@@ -74,6 +76,7 @@ def kube(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.fixture
 def bare_hosts(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], list[Host]]]:
     """Give what makes hosts on which nothing runs but sshd; they are removed after the test."""
+    need(programs.missing())
     with ExitStack() as made:
         yield lambda count: made.enter_context(hosts.bare_hosts(engine, tmp_path_factory.mktemp("hosts"), count=count))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.bed import hosts, kubernetes
+from tests.bed import hosts, kubernetes, publishing
 from tests.bed.engine import BedEngine
 from tests.bed.hosts import Host, Size
 from tests.bed.kubernetes import KubeBed
@@ -246,13 +246,16 @@ def test_the_operator_s_chart_installs_from_a_directory_and_from_a_repository(ku
 
 
 def test_a_bed_leaves_nothing_behind(engine: BedEngine, tmp_path: Path) -> None:
-    before = _existing(engine)
     with kubernetes.kube_bed(engine, tmp_path / "small", count=1, sizes=[Size(cpus=1, gibibytes=2)]) as small:
         small.publish(BASE)
         assert small.allocatable(small.hosts[0], "cpu") == "1"
         assert small.allocatable(small.hosts[0], "memory") == "2Gi"
-        assert _existing(engine) > before
-    assert _existing(engine) == before
+        containers = {small.hosts[0].container, publishing.container_of(small.registry)}
+        volumes = _volumes(engine, containers)
+        assert len(volumes) == 4
+        assert containers <= _names(engine)
+    assert not containers & _names(engine)
+    assert not volumes & set(engine.docker("volume", "ls", "-q").stdout.split())
 
 
 def test_hosts_of_a_test_run_that_was_killed_are_removed_by_the_next(engine: BedEngine, tmp_path: Path) -> None:
@@ -260,7 +263,7 @@ def test_hosts_of_a_test_run_that_was_killed_are_removed_by_the_next(engine: Bed
     # The first process of every machine has another start time than this.
     left = hosts.start(engine, tmp_path / "left", count=1, owner="1:1")[0]
     with hosts.bare_hosts(engine, tmp_path / "next", count=1):
-        assert left.container not in engine.docker("ps", "-a", "--format", "{{.Names}}").stdout.split()
+        assert left.container not in _names(engine)
 
 
 def test_a_bare_host_runs_nothing_but_sshd(bare_hosts: Callable[[int], list[Host]]) -> None:
@@ -270,9 +273,13 @@ def test_a_bare_host_runs_nothing_but_sshd(bare_hosts: Callable[[int], list[Host
         assert "sshd" in running
 
 
-def _existing(engine: BedEngine) -> set[str]:
-    listed = (("ps", "-aq"), ("volume", "ls", "-q"), ("network", "ls", "-q"))
-    return {one for command in listed for one in engine.docker(*command).stdout.split()}
+def _names(engine: BedEngine) -> set[str]:
+    return set(engine.docker("ps", "-a", "--format", "{{.Names}}").stdout.split())
+
+
+def _volumes(engine: BedEngine, containers: set[str]) -> set[str]:
+    form = "{{range .Mounts}}{{.Name}} {{end}}"
+    return set(engine.docker("inspect", "--format", form, *containers).stdout.split())
 
 
 def _fetched(kube: KubeBed, pod: str, url: str) -> Done:
