@@ -85,6 +85,18 @@ def general(kube: KubeBed) -> list[str]:
     return sorted(found)
 
 
+def listed(yard: Yard) -> dict[str, str]:
+    """Return the states of the clusters that cluster.list finds; on a busy machine its 3 s may be too few."""
+    found: dict[str, str] = {}
+
+    def has_answers() -> bool:
+        found.update({one["name"]: one["state"] for one in yard.json("cluster.list")["clusters"]})
+        return "unknown" not in found.values()
+
+    wait_until(has_answers, seconds=60, what="Kubernetes answers within 3 s")
+    return found
+
+
 def settled(kube: KubeBed, namespace: str) -> None:
     """Wait until nothing changes there by itself any more."""
     seen: list[dict[str, str]] = []

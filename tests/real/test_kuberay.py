@@ -160,8 +160,7 @@ def test_status_list_and_logs_name_every_node(lab: Yard, kube: KubeBed) -> None:
     assert now["state"] == "up"
     assert {node["name"]: node["host"] for node in now["nodes"]} == hosts
     assert [(node["group"], node["cpus"]) for node in now["nodes"]] == [("head", 0), ("cpu", 1), ("cpu", 1)]
-    listed = {one["name"]: one["state"] for one in lab.json("cluster.list")["clusters"]}
-    assert listed["lab"] == "up"
+    assert kubernetes.listed(lab)["lab"] == "up"
     lines = lab.run("cluster.logs", "--no-follow").stdout.splitlines()
     assert {line.split()[0] for line in lines} == set(hosts)
 
@@ -281,7 +280,7 @@ def test_clusters_in_one_namespace_do_not_see_each_other(lab: Yard, second: Yard
     nodes = {yard.cluster: yard.states() for yard in (lab, second)}
     assert len(nodes["lab"]) == 3
     assert list(nodes["second"]) == ["head"]
-    listed = {one["name"]: one["state"] for one in lab.json("cluster.list")["clusters"]}
+    listed = kubernetes.listed(lab)
     assert (listed["lab"], listed["second"]) == ("up", "up")
     assert by_hand not in listed
     before, theirs = kubernetes.uids(kube, "lab", namespace=SPACE), mark_of(kube, by_hand)

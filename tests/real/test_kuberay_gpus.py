@@ -1,0 +1,114 @@
+"""GPUs on Kubernetes, here of a device plugin that has none to give but does all else that NVIDIA's does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.bed.hosts import Host
+from tests.bed.kubernetes import KubeBed
+from tests.real import kube as kubernetes
+from tests.real.jobs import newest, write_job
+from tests.real.kube import GPU_IMAGE
+from tests.real.yard import Yard
+
+SPACE = "gpus"
+LAB = {
+    "head": {"cpus": 0, "memory": "1GiB"},
+    "workers": [{"name": "gpu", "count": 2, "cpus": 2, "memory": "1GiB", "gpus": 2}],
+}
+ONE_MORE = {
+    "head": {"cpus": 0, "memory": "1GiB"},
+    "workers": [{"name": "gpu", "count": 1, "cpus": 1, "memory": "512MiB", "gpus": 1}],
+}
+EACH = """
+    command: [sh, -c, "echo $(hostname) GPU $CUDA_VISIBLE_DEVICES; sleep 3"]
+    matrix: {i: [0, 1, 2, 3]}
+    resources: {cpus: 0.5, gpus: 1}
+    """
+
+
+@pytest.fixture(scope="module")
+def machines(kube: KubeBed) -> Iterator[list[Host]]:
+    """Give two hosts with two GPUs each; the third has none."""
+    kube.publish(GPU_IMAGE)
+    machines = kube.hosts[1:]
+    for host in machines:
+        kube.fake_gpus(host, 2)
+    yield machines
+    for host in machines:
+        kube.no_gpus(host)
+
+
+@pytest.fixture(scope="module")
+def lab(kube: KubeBed, machines: list[Host], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    """Give a cluster that has all four of them."""
+    lab = kubernetes.yard(kube, tmp_path_factory.mktemp("gpus"), "gpus")
+    kubernetes.write(kube, lab, LAB, namespace=SPACE, image=GPU_IMAGE)
+    try:
+        lab.run("cluster.up")
+        yield lab
+    finally:
+        lab.run("cluster.down", "--purge")
+    assert kubernetes.general(kube) == []
+
+
+def test_declared_gpus_are_scheduled_and_every_rung_sees_them(lab: Yard, machines: list[Host], kube: KubeBed) -> None:
+    nodes = {node["name"]: node for node in lab.json("cluster.status")["nodes"]}
+    workers = {name for name in nodes if name != "head"}
+    assert {nodes[name]["host"] for name in workers} == {host.name for host in machines}
+    assert {name: node["gpus"] for name, node in nodes.items()} == {"head": 0, **dict.fromkeys(workers, 2)}
+    found = lab.json("smoke.run")
+    assert found["ok"]
+    checks = {(check["name"], check["node"]): check for check in found["checks"]}
+    for name in workers:
+        host = nodes[name]["host"]
+        pod = kubernetes.pods(kube, "gpus", namespace=SPACE)[name]["metadata"]["name"]
+        assert checks["allocatable", name]["detail"] == f"Kubernetes node {host} offers 2 nvidia.com/gpu"
+        assert checks["pod", name]["detail"] == f"nvidia-smi in pod {pod} lists its 2 GPUs"
+        assert checks["gpus", name]["detail"] == "2: declared, Ray's and nvidia-smi's count agree"
+        assert not checks["isolation", name]["skipped"]
+    assert checks["gpus", "head"]["detail"] == "none declared"
+    assert ("allocatable", "head") not in checks
+
+
+def test_a_task_for_each_gpu_sees_its_own(lab: Yard, kube: KubeBed) -> None:
+    write_job(lab, "each", EACH)
+    lab.run("train.dispatch", "each")
+    pods = kubernetes.pods(kube, "gpus", namespace=SPACE)
+    names = [pod["metadata"]["name"] for node, pod in pods.items() if node != "head"]
+    expected = sorted(f"{name} GPU {index}\n" for name in names for index in (0, 1))
+    assert sorted(path.read_text() for path in (newest(lab) / "logs").glob("*.log")) == expected
+
+
+def test_a_gpu_that_nobody_has_left_is_missed_before_anything_is_made(lab: Yard, kube: KubeBed, tmp_path: Path) -> None:
+    more = kubernetes.yard(kube, tmp_path, "more")
+    kubernetes.write(kube, more, ONE_MORE, namespace=SPACE, image=GPU_IMAGE)
+    short = more.run("cluster.up", expect=3)
+    assert "nvidia.com/gpu" in short.stderr
+    assert "host-1" in short.stderr
+    assert kubernetes.belongings(kube, "more") == []
+    larger = lab.run("cluster.up", "--recreate", "--set", "workers.gpu.gpus=3", expect=3)
+    assert "nvidia.com/gpu" in larger.stderr
+    assert set(lab.states().values()) == {"up"}
+    more.run("cluster.down")
+
+
+def test_a_host_that_lost_its_gpus_stops_every_run(lab: Yard, machines: list[Host], kube: KubeBed) -> None:
+    write_job(lab, "each", EACH)
+    lost = machines[1]
+    kube.no_gpus(lost)
+    try:
+        smoke = lab.json("smoke.run", expect=5)
+        (node,) = (node["name"] for node in lab.json("cluster.status")["nodes"] if node["host"] == lost.name)
+        failed = {(check["name"], check["node"]): check["detail"] for check in smoke["checks"] if not check["ok"]}
+        said = f"Kubernetes node {lost.name} offers 0 nvidia.com/gpu, and the cluster holds 2 there"
+        assert failed["allocatable", node] == said
+        refused = lab.run("train.dispatch", "each", expect=5)
+        assert said in refused.stderr
+        assert not list((newest(lab) / "logs").glob("*.log"))
+    finally:
+        kube.fake_gpus(lost, 2)
+    assert lab.json("smoke.run")["ok"]

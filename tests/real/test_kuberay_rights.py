@@ -1,0 +1,99 @@
+"""Ray clusters by somebody who has one namespace of a Kubernetes and nothing else; KubeRay is an administrator's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.bed.kubernetes import KubeBed
+from tests.real import kube as kubernetes
+from tests.real.jobs import newest, write_job
+from tests.real.kube import RAY_IMAGE
+from tests.real.yard import Yard
+
+SPACE = "mine"
+CLUSTER = {
+    "head": {"cpus": 0, "memory": "1GiB"},
+    "workers": [{"name": "cpu", "count": 1, "cpus": 1, "memory": "512MiB"}],
+}
+
+
+@pytest.fixture(scope="module")
+def config(kube: KubeBed) -> Iterator[Path]:
+    """Give a kubeconfig for one namespace."""
+    kube.publish(RAY_IMAGE)
+    yield kube.restricted(SPACE)
+    kube.kubectl("delete", "namespace", SPACE)
+
+
+@pytest.fixture(scope="module")
+def theirs(kube: KubeBed, config: Path) -> Iterator[None]:
+    """Have KubeRay there."""
+    with kubernetes.operator(kube):
+        yield
+
+
+@pytest.fixture
+def nobody(kube: KubeBed, config: Path, tmp_path: Path) -> Yard:
+    """Give a place to work in without a cluster."""
+    yard = kubernetes.yard(kube, tmp_path, "mine", kubeconfig=config)
+    kubernetes.write(kube, yard, CLUSTER, namespace=SPACE)
+    return yard
+
+
+@pytest.fixture(scope="module")
+def mine(kube: KubeBed, config: Path, theirs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    """Give a cluster in that namespace, and see that nothing but it came and went."""
+    before = kubernetes.general(kube)
+    yard = kubernetes.yard(kube, tmp_path_factory.mktemp("mine"), "mine", kubeconfig=config)
+    kubernetes.write(kube, yard, CLUSTER, namespace=SPACE)
+    try:
+        yard.run("cluster.up")
+        yield yard
+    finally:
+        yard.run("cluster.down")
+    assert kubernetes.belongings(kube, "mine") == []
+    assert kubernetes.general(kube) == before
+    assert not yard.state.exists()
+
+
+def test_who_may_not_install_kuberay_is_told_that_it_is_missing(nobody: Yard, kube: KubeBed) -> None:
+    refused = nobody.run("cluster.up", expect=3)
+    assert "KubeRay" in refused.stderr
+    assert kubernetes.belongings(kube, "mine") == []
+
+
+def test_a_namespace_is_enough_to_train_in(mine: Yard, kube: KubeBed) -> None:
+    assert set(mine.states().values()) == {"up"}
+    assert len(mine.states()) == 2
+    assert mine.json("smoke.run")["ok"]
+    write_job(mine, "where", "command: [hostname]\nresources: {cpus: 1}\n")
+    mine.run("train.dispatch", "where")
+    pods = kubernetes.pods(kube, "mine", namespace=SPACE)
+    (pod,) = (pod["metadata"]["name"] for node, pod in pods.items() if node != "head")
+    assert (newest(mine) / "logs" / "where.1.log").read_text() == f"{pod}\n"
+    assert kubernetes.listed(mine)["mine"] == "up"
+    assert {line.split()[0] for line in mine.run("cluster.logs", "--no-follow").stdout.splitlines()} == set(pods)
+
+
+def test_up_again_and_scale_need_no_more_rights(mine: Yard, kube: KubeBed) -> None:
+    kubernetes.settled(kube, SPACE)
+    before = kubernetes.versions(kube, SPACE, ",".join(kubernetes.KINDS))
+    assert {step["state"] for step in mine.json("cluster.up")["steps"]} == {"already"}
+    assert kubernetes.versions(kube, SPACE, ",".join(kubernetes.KINDS)) == before
+    mine.run("cluster.scale", "cpu=0")
+    assert list(mine.states()) == ["head"]
+    mine.run("cluster.up")
+    assert len(mine.states()) == 2
+
+
+def test_what_takes_more_rights_is_refused_before_anything_is_done(mine: Yard, kube: KubeBed) -> None:
+    before = kubernetes.uids(kube, "mine", namespace=SPACE)
+    elsewhere = mine.run("cluster.up", "--set", "name=other", "--set", "kuberay.namespace=default", expect=3)
+    assert "namespace default" in elsewhere.stderr
+    purge = mine.run("cluster.down", "--purge", expect=3)
+    assert "Leave out --purge" in purge.stderr
+    assert kubernetes.uids(kube, "mine", namespace=SPACE) == before
+    assert set(mine.states().values()) == {"up"}
