@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 
 from trainyard.backends.kuberay import change, names, pull
 from trainyard.backends.kuberay.site import Site, is_ours
+from trainyard.backends.kuberay.there import seen
 from trainyard.errors import RequestError
 from trainyard.images.types import PinnedImage
 from trainyard.seams.kube.errors import ConflictError, ForbiddenError
@@ -66,6 +67,25 @@ def pull_step(spec: ClusterSpec, site: Site, image: PinnedImage) -> Step | None:
         site.kube.apply(SECRET, wanted, namespace=site.namespace)
 
     return Step("Hand over the login for the image", done=done, do=make)
+
+
+def no_login_step(site: Site) -> Step | None:
+    """Return the step after which a login that is needed no more is gone, None if there is none."""
+    name = names.pull_secret(site.name)
+
+    def there() -> Object | None:
+        return seen(lambda: site.kube.get(SECRET, name, namespace=site.namespace)).found
+
+    def done() -> Answer:
+        return no("it is there") if there() else YES
+
+    def remove() -> None:
+        site.kube.delete(SECRET, name, namespace=site.namespace)
+
+    found = there()
+    return (
+        Step("Take back the login for the image", done=done, do=remove) if found and is_ours(found, site.name) else None
+    )
 
 
 def claim_step(site: Site, document: Object) -> Step:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainyard.backends.kuberay import change, site
+from trainyard.backends.kuberay import access, change, site
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.change import Change
-from trainyard.backends.kuberay.wanted import Wanted
+from trainyard.backends.kuberay.wanted import Wanted, lacks_definitions
 from trainyard.backends.words import named
 from trainyard.errors import OutsideError, PrerequisiteError, RequestError
-from trainyard.seams.kube.errors import InvalidError
+from trainyard.seams.kube.errors import ForbiddenError, InvalidError
 from trainyard.seams.kube.types import RAY_CLUSTER, Object
 from trainyard.steps import YES, Answer, Step, no
 
@@ -20,7 +20,18 @@ _UNKNOWN_FIELD = "field not declared in schema"
 
 def differences(asked: Wanted) -> tuple[Change, ...]:
     """Return in what the RayCluster that runs differs from the file; the API server says it, and keeps nothing."""
-    return _differences(asked, asked.ray_cluster) if asked.ray_cluster else ()
+    live = asked.ray_cluster
+    if live is None:
+        return ()
+    if lacks_definitions(asked.there):
+        # The API server does not know yet what it is to judge.
+        return change.differences(live, change.carried(asked.documents.ray_cluster, live))
+    try:
+        return _differences(asked, live)
+    except ForbiddenError:
+        needs = access.needs(asked.spec, asked.task())
+        access.refuse_missing(asked.site.kube, needs, command=f"cluster.up{asked.tools.flag}")
+        raise
 
 
 def refusal(asked: Wanted, found: Sequence[Change]) -> RequestError | None:

@@ -60,7 +60,9 @@ def _kuberay(asked: Wanted) -> list[Step]:
 def _objects(asked: Wanted) -> list[Step]:
     """Return the steps that make what stands beside the RayCluster."""
     own, document = asked.site, asked.documents
-    login = objects.pull_step(asked.spec, own, asked.image)
+    login = None
+    if not asked.chosen.kept:
+        login = objects.pull_step(asked.spec, own, asked.image) or objects.no_login_step(own)
     return [
         objects.namespace_step(own, document.namespace),
         *([login] if login else []),

@@ -19,8 +19,8 @@ from trainyard.backends.kuberay import (
     objects,
     pod_parts,
     site,
-    wanted,
 )
+from trainyard.backends.kuberay import image as exact_image
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.errands import PULL_SECONDS, RUN_SECONDS, Errand, Outcome
 from trainyard.backends.kuberay.hosts import Host
@@ -53,7 +53,7 @@ def verify(spec: ClusterSpec, tools: Tools, *, tell: Tell = lambda text: None) -
     """
     where = site.find(spec, tools)
     _refuse_missing(where)
-    image = wanted.pinned(spec, tools, where)
+    image = exact_image.pinned(spec, tools, where)
     places = places_of(where, spec)
     with _alone(tools, tell), _login(spec, where, image):
         todo = [_errand(spec, image, host, place) for host, place in places.found]

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import ipaddress
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from urllib.parse import urlsplit
 
 from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import access, charts, definitions, installing, names, pull, site, there
+from trainyard.backends.kuberay import access, charts, definitions, image, installing, names, pull, site, there
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.access import Task
 from trainyard.backends.kuberay.document import Documents, Wish, documents, shipped_templates
+from trainyard.backends.kuberay.image import Chosen
 from trainyard.backends.kuberay.operator_steps import Kuberay
 from trainyard.backends.kuberay.site import Site
 from trainyard.backends.kuberay.there import There
 from trainyard.errors import OutsideError, PrerequisiteError, Problem, RequestError
-from trainyard.images.by_registry import pinned_by_registry
 from trainyard.images.types import PinnedImage
 from trainyard.seams.helm import Helm, Release
 from trainyard.seams.kube.types import Object
@@ -33,10 +31,15 @@ class Wanted:
     tools: Tools
     site: Site
     there: There
-    image: PinnedImage
+    chosen: Chosen
     documents: Documents
     kuberay: Kuberay
     simulated: bool
+
+    @property
+    def image(self) -> PinnedImage:
+        """Return the exact image of every node."""
+        return self.chosen.image
 
     @property
     def ray_cluster(self) -> Object | None:
@@ -69,7 +72,7 @@ def wanted(spec: ClusterSpec, tools: Tools) -> Wanted:
     section = spec.kuberay.operator
     helm = Helm(tools.environ, site.kubeconfig(spec, tools), where.kube.context or None)
     with ThreadPoolExecutor(3) as pool:
-        image = pool.submit(pinned, spec, tools, where)
+        asked_image = pool.submit(image.asked, spec, tools, where)
         ours = pool.submit(_release, helm, section)
         found = there.look(where, section)
         if not access.sees(found):
@@ -78,15 +81,16 @@ def wanted(spec: ClusterSpec, tools: Tools) -> Wanted:
             site.refuse_foreign(found.ray_cluster.found, where)
         version = charts.version_of(section, directory=tools.directory)
         plan = installing.decide(found, section, where.namespace, ours=ours.result(), version=version)
-        exact = image.result()
+        live = found.ray_cluster.found
+        chosen = image.choose(spec, tools, asked_image.result(), live, recreate=tools.recreate)
     simulated = simulates(spec)
     return Wanted(
         spec=spec,
         tools=tools,
         site=where,
         there=found,
-        image=exact,
-        documents=documents(_wish(spec, exact, simulated=simulated), shipped_templates()),
+        chosen=chosen,
+        documents=documents(_wish(spec, chosen, simulated=simulated), shipped_templates()),
         kuberay=Kuberay(where.kube, helm, section, charts.chart_of(section, directory=tools.directory), version, plan),
         simulated=simulated,
     )
@@ -94,19 +98,8 @@ def wanted(spec: ClusterSpec, tools: Tools) -> Wanted:
 
 def rendered(spec: ClusterSpec, tools: Tools) -> Documents:
     """Return what Kubernetes is to get; only the registry is asked, for the exact image."""
-    exact = pinned(spec, tools, site.asked(spec, tools))
-    return documents(_wish(spec, exact, simulated=simulates(spec)), shipped_templates())
-
-
-def pinned(spec: ClusterSpec, tools: Tools, where: Site) -> PinnedImage:
-    """Return the exact image that the file means now, as its registry says."""
-    return pinned_by_registry(
-        spec,
-        tools.environ,
-        directory=tools.directory,
-        flag=tools.typed.image,
-        loopback=_is_loopback(urlsplit(where.kube.server).hostname or ""),
-    )
+    chosen = Chosen(image.pinned(spec, tools, site.asked(spec, tools)))
+    return documents(_wish(spec, chosen, simulated=simulates(spec)), shipped_templates())
 
 
 def refuse_open(spec: ClusterSpec) -> None:
@@ -131,18 +124,13 @@ def lacks_definitions(found: There) -> bool:
     return found.crd.found is None or not definitions.fits(found.crd.found)
 
 
-def _wish(spec: ClusterSpec, image: PinnedImage, *, simulated: bool) -> Wish:
+def _wish(spec: ClusterSpec, chosen: Chosen, *, simulated: bool) -> Wish:
+    if chosen.kept:
+        return Wish(spec, chosen.image.reference, simulated=simulated, pull_secrets=chosen.pull_secrets)
     named = spec.kuberay.pull_secrets
-    made = pull.secret(spec.name, image, others=named, now=datetime.now(timezone.utc))
+    made = pull.secret(spec.name, chosen.image, others=named, now=datetime.now(timezone.utc))
     own = (names.pull_secret(spec.name),) if made else ()
-    return Wish(spec, image.reference, simulated=simulated, pull_secrets=(*own, *named))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return Wish(spec, chosen.image.reference, simulated=simulated, pull_secrets=(*own, *named))
 
 
 def _release(helm: Helm, section: Section) -> Release | None:
