@@ -107,11 +107,12 @@ def ray_cluster(
     observed: int | None = 1,
     autoscaling: bool = False,
     workers_ready: int = 0,
+    counts: Object | None = None,
 ) -> Object:
     """Return the RayCluster `lab`; not `observed` has no status at all."""
     status: Object = {} if observed is None else {"observedGeneration": observed, "conditions": list(conditions)}
     if observed is not None:
-        status["readyWorkerReplicas"] = workers_ready
+        status |= {"readyWorkerReplicas": workers_ready, **(counts or {})}
     return {
         "metadata": {
             "name": "lab",

@@ -383,6 +383,14 @@ def test_an_operator_that_is_gone_is_told_from_one_that_never_was() -> None:
     assert found.what == "the KubeRay operator makes no pod for 2 nodes of gpu"
 
 
+def test_a_change_that_kuberay_does_not_write_down_was_seen_if_its_counts_are_right() -> None:
+    counts = {"desiredWorkerReplicas": 2, "minWorkerReplicas": 1, "maxWorkerReplicas": 5}
+    cluster = ray_cluster(group("gpu", 1, 5, replicas=2), generation=3, observed=2, counts=counts)
+    workers = [pod(WORKER, ready=True), pod("lab-gpu-worker-abc12", ready=True)]
+    assert causes(head(), *workers, owner=cluster, head=head()) == ()
+    assert len(causes(head(), *workers, owner=ray_cluster(group("gpu", 2), generation=3, observed=2), head=head())) == 1
+
+
 def test_what_kuberay_does_not_take_is_said_in_its_words_if_it_is_about_this_change() -> None:
     cluster = ray_cluster(group("gpu", 1), generation=2, observed=1)
     said = "The RayCluster spec is invalid team/lab: worker group gpu has an invalid minReplicas"

@@ -142,3 +142,16 @@ def test_a_head_that_goes_is_none_beside_another() -> None:
     new = pod("lab-head-h2", group="head", host="kube-2", ready=True)
     assert look(old, new).head == new
     assert look(old).head == old
+
+
+def test_a_node_that_goes_beside_its_successor_is_not_promised() -> None:
+    leaving, successor = pod(WORKER, ready=True, leaving=True), pod(OTHER, ready=True)
+    found = view.made(look(head(), leaving, successor, cluster=ray_cluster(group("gpu", 1))))
+    assert [one.name for one in view.expected(found)] == ["head", "gpu-abc12"]
+    alone = view.made(look(head(), leaving, cluster=ray_cluster(group("gpu", 1))))
+    assert list(view.down(alone, Facts(pods=()))) == [("gpu-x7k2p", "is being removed")]
+
+
+def test_a_silent_operator_is_no_more_than_waited_for() -> None:
+    facts = Facts(pods=(), owner=ray_cluster(group("gpu", 1), generation=2))
+    assert list(view.problems(facts, ())) == ["waits for the KubeRay operator"]

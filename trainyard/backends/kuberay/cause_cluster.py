@@ -18,6 +18,7 @@ from trainyard.errors import OutsideError, PrerequisiteError
 RayCluster = Mapping[str, Any]
 # It writes its status within a second; one that is only just started needs some more.
 OPERATOR_SECONDS = 20.0
+OPERATOR = "operator"
 # A condition stays until the operator tries again, which `cluster.up` makes it do (ready.py).
 REFUSED_SECONDS = 4.0
 # A pod that failed is replaced at once; the first end may be chance.
@@ -50,7 +51,7 @@ def minimum(cluster: RayCluster) -> dict[str, int]:
     """Return how many pods of each group must run: of a group that grows, the fewest."""
     grows = bool(cluster["spec"].get("enableInTreeAutoscaling"))
     least = {
-        str(one["groupName"]): int(one.get("minReplicas") or 0) * int(one.get("numOfHosts") or 1)
+        str(one["groupName"]): _low(one)
         for one in _groups(cluster)
         if grows and one.get("minReplicas") != one.get("maxReplicas")
     }
@@ -60,11 +61,7 @@ def minimum(cluster: RayCluster) -> dict[str, int]:
 def maximum(cluster: RayCluster) -> dict[str, int]:
     """Return how many pods each group may have."""
     grows = bool(cluster["spec"].get("enableInTreeAutoscaling"))
-    most = {
-        str(one["groupName"]): int(one.get("maxReplicas") or 0) * int(one.get("numOfHosts") or 1)
-        for one in _groups(cluster)
-        if grows
-    }
+    most = {str(one["groupName"]): _high(one) for one in _groups(cluster) if grows}
     return {**desired(cluster), **most}
 
 
@@ -80,9 +77,24 @@ def spare(cluster: RayCluster, found: Sequence[Object]) -> frozenset[str]:
 
 
 def is_observed(cluster: RayCluster) -> bool:
-    """Say whether the operator has seen the cluster as it is now."""
+    """Say whether the operator has seen the cluster as it is now.
+
+    KubeRay 1.5 does not write observedGeneration down unless something else in the status changes too
+    (utils.InconsistentRayClusterStatus): after a change of an idle timeout alone, it stays behind for ever.
+    """
+    if not is_behind(cluster):
+        return True
     status = cluster.get("status") or {}
-    return int(status.get("observedGeneration") or 0) >= int(cluster["metadata"].get("generation") or 0)
+    each = [(_replicas(one), _low(one), _high(one)) for one in _groups(cluster)]
+    wanted = [sum(one[index] for one in each) for index in range(3)]
+    fields = ("desiredWorkerReplicas", "minWorkerReplicas", "maxWorkerReplicas")
+    return bool(status.get("observedGeneration")) and wanted == [int(status.get(one) or 0) for one in fields]
+
+
+def is_behind(cluster: RayCluster) -> bool:
+    """Say whether the operator has not written down that it saw the cluster as it is now."""
+    observed = (cluster.get("status") or {}).get("observedGeneration") or 0
+    return int(observed) < int(cluster["metadata"].get("generation") or 0)
 
 
 def nodes(group: str, count: int) -> str:
@@ -103,9 +115,22 @@ def _groups(cluster: RayCluster) -> Sequence[Mapping[str, Any]]:
 def _replicas(group: Mapping[str, Any]) -> int:
     if group.get("suspend"):
         return 0
-    low, high = int(group.get("minReplicas") or 0), int(group.get("maxReplicas") or 2**31 - 1)
     # Nobody writes `replicas` of a group that grows; its default is 0.
-    return min(max(int(group.get("replicas") or 0), low), high) * int(group.get("numOfHosts") or 1)
+    asked = int(group.get("replicas") or 0) * _hosts(group)
+    return min(max(asked, _low(group)), _high(group))
+
+
+def _low(group: Mapping[str, Any]) -> int:
+    return int(group.get("minReplicas") or 0) * _hosts(group)
+
+
+def _high(group: Mapping[str, Any]) -> int:
+    most = group.get("maxReplicas")
+    return (2**31 - 1 if most is None else int(most)) * _hosts(group)
+
+
+def _hosts(group: Mapping[str, Any]) -> int:
+    return int(group.get("numOfHosts") or 1)
 
 
 def _refused(cluster: RayCluster) -> Iterator[Cause]:
@@ -119,19 +144,17 @@ def _refused(cluster: RayCluster) -> Iterator[Cause]:
 def _unmade(cluster: RayCluster, facts: Facts) -> Iterator[Cause]:
     """Return why the operator has not got as far as pods."""
     warning = _warning(cluster, facts.events)
-    if not is_observed(cluster):
-        if warning is not None and event.reason(warning) in _INVALID:
-            yield _invalid(event.message(warning))
-        elif warning is not None:
-            yield cause_refused.cause(event.message(warning), what="what the cluster needs", patience=REFUSED_SECONDS)
-        yield _unwatched(cluster)
-        return
+    invalid = warning is not None and event.reason(warning) in _INVALID
+    if warning is not None and invalid and is_behind(cluster):
+        yield _invalid(event.message(warning))
     if failure(cluster):
         return
-    if warning is not None and facts.head is None:
+    if warning is not None and not invalid and facts.head is None:
         yield cause_refused.cause(event.message(warning), what="what the cluster needs", patience=REFUSED_SECONDS)
     missing = _missing(cluster, facts)
-    if missing:
+    if not is_observed(cluster):
+        yield _unwatched(cluster)
+    elif missing:
         yield _idle(cluster, missing)
 
 
@@ -183,7 +206,12 @@ def _unwatched(cluster: RayCluster) -> Cause:
             "kubectl get deployments -A -l app.kubernetes.io/name=kuberay-operator"
         )
     return Cause(
-        what=what, brief="waits for the KubeRay operator", kind=PrerequisiteError, hint=hint, patience=OPERATOR_SECONDS
+        what=what,
+        brief="waits for the KubeRay operator",
+        about=OPERATOR,
+        kind=PrerequisiteError,
+        hint=hint,
+        patience=OPERATOR_SECONDS,
     )
 
 
@@ -192,7 +220,7 @@ def _idle(cluster: RayCluster, missing: Mapping[str, int]) -> Cause:
     return Cause(
         what=f"the KubeRay operator makes no pod for {words.named(shown)}",
         brief="waits for the KubeRay operator",
-        about="operator",
+        about=OPERATOR,
         kind=PrerequisiteError,
         hint="Does it run? kubectl get pods -A -l app.kubernetes.io/name=kuberay-operator",
         patience=OPERATOR_SECONDS,

@@ -42,6 +42,12 @@ class Group:
         return self.most > self.count
 
     @property
+    def counted(self) -> tuple[Object, ...]:
+        """Return the pods that count: one that goes does not, beside its successor."""
+        staying = sum(not pods.is_leaving(one) for one in self.pods)
+        return self.pods[: max(staying, self.count)]
+
+    @property
     def missing(self) -> tuple[str, ...]:
         """Return names for the nodes that have no pod."""
         return self.absent(self.count)
@@ -80,8 +86,8 @@ def expected(found: tuple[Group, ...]) -> Iterator[ExpectedNode]:
     Of a group that has more than its fewest nodes, Ray may remove any.
     """
     for group in found:
-        optional = group.grows and len(group.pods) > group.count
-        for one in group.pods:
+        optional = group.grows and len(group.counted) > group.count
+        for one in group.counted:
             yield ExpectedNode(names.node_name(one), group.name, group.cpus, group.gpus, group.memory, optional)
         if group.grows:
             later = group.absent(group.most)[len(group.missing) :]
@@ -92,9 +98,9 @@ def down(found: tuple[Group, ...], facts: Facts) -> Iterator[tuple[str, str]]:
     """Return the nodes that are known not to run, each with why; not those that Ray may remove."""
     for group in found:
         yield from ((name, NO_POD) for name in group.missing)
-        if group.grows and len(group.pods) > group.count:
+        if group.grows and len(group.counted) > group.count:
             continue
-        for one in group.pods:
+        for one in group.counted:
             state, why = _state(one, facts, frozenset(), wanted=True)
             if state == "down" or pods.phase(one) != "Running":
                 yield names.node_name(one), why
@@ -102,7 +108,9 @@ def down(found: tuple[Group, ...], facts: Facts) -> Iterator[tuple[str, str]]:
 
 def problems(facts: Facts, nodes: tuple[NodeStatus, ...]) -> Iterator[str]:
     """Return why the cluster is not up, in sentences."""
-    yield from (cause.sentence(one) for one in cause.merged(cause_cluster.causes(facts)))
+    for one in cause.merged(cause_cluster.causes(facts)):
+        # For how long the operator has been silent cannot be seen at one moment.
+        yield one.brief if one.about == cause_cluster.OPERATOR else cause.sentence(one)
     yield from (f"{one.name}: {one.seen}" for one in nodes if one.seen and one.seen != NO_POD)
 
 
