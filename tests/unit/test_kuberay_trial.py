@@ -139,7 +139,7 @@ def test_the_first_error_stands_for_all_and_names_them() -> None:
     outcomes = [said(gpus=2), said(gpus=1), Outcome("c", "c", 1.0, error=OutsideError("c cannot pull"))]
     with pytest.raises(SmokeError) as caught:
         trial.refuse(outcomes, [Try("two", 2, host) for host in "abc"], image="mine")
-    assert caught.value.where == f"{WHERE}; not only there: a, c"
+    assert caught.value.where == f"{WHERE}; and something on c"
 
 
 def test_the_script_is_python_without_quotes_that_end_it() -> None:

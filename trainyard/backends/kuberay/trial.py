@@ -94,7 +94,7 @@ def refuse(outcomes: Sequence[Outcome], tries: Sequence[Try], *, image: str) -> 
     if first is None:
         return
     if len(failed) > 1:
-        first.where = f"{first.where or ''}; not only there: {words.named(failed)}".removeprefix("; ")
+        first.where = f"{first.where or ''}; and something on {words.named(failed[1:])}".removeprefix("; ")
     raise first
 
 
