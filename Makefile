@@ -12,7 +12,7 @@ SHELL := bash
 .PHONY: help setup demo test check bench lock schemas test-tools bed bed-down clean
 
 help:  ## list the targets
-	@grep -E '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
+	@grep -E '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed 's/\$$\$$/$$/g' | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
 
 setup: $(READY)  ## make .venv with everything, at the versions of requirements.lock
 
@@ -58,7 +58,7 @@ test-tools: $(READY)  ## what the tests use beyond Python: Chromium, a Docker en
 	@$(SUDO) $(BIN)/python -m tests.bed build
 
 HOSTS := 3
-bed: $(READY)  ## a Kubernetes cluster of HOSTS=3 hosts to play with: eval "$$(make -s bed)"
+bed: $(READY)  ## a Kubernetes cluster of HOSTS=3 hosts to play with (root): eval "$$(make -s bed)"
 	@$(SUDO) $(BIN)/python -m tests.bed kubernetes up $(HOSTS)
 
 bed-down: $(READY)  ## remove that cluster

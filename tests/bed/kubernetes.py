@@ -111,7 +111,10 @@ class KubeBed:
         self.plane.wait(up=True)
 
     def publish(self, *names: str) -> None:
-        """Push images of the engine to a registry at `registry`, which goes with this cluster."""
+        """Push images of the engine to a registry at `registry`, which goes with this cluster.
+
+        All clusters share what it holds: a test that breaks a registry makes one of its own.
+        """
         publishing.publish(self.engine, self.registry, *names, owner=self.owner)
 
     def trust_registry(self, address: str) -> None:

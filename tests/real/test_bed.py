@@ -73,7 +73,10 @@ metadata: {{name: {name}}}
 spec:
   restartPolicy: Never
   containers:
-    - {{name: smi, image: "{image}", command: [nvidia-smi, -L], resources: {{limits: {{nvidia.com/gpu: {count}}}}}}}
+    - name: smi
+      image: "{image}"
+      command: [sh, -c, "nvidia-smi -L; nvidia-smi --query-gpu=index,uuid,memory.total --format=csv,noheader"]
+      resources: {{limits: {{nvidia.com/gpu: {count}}}}}
 """
 
 
@@ -201,7 +204,9 @@ def test_gpus_are_allotted_and_a_pod_sees_its_own_only(kube: KubeBed, space: str
         for name, count in (("one", 1), ("two", 2)):
             _apply(kube, space, GPU_POD.format(name=name, count=count, image=f"{kube.registry}/{GPU_IMAGE}"))
             _succeeds(kube, space, name)
-            assert len(_lines(kube.kubectl("logs", "-n", space, name))) == count
+            listed, asked = _smi(kube.kubectl("logs", "-n", space, name).stdout)
+            assert len(listed) == len(set(listed)) == count
+            assert asked == [f"{index}, {uuid}, 16384 MiB" for index, uuid in enumerate(listed)]
         kube.stop_kubelet(host)
         kube.start_kubelet(host)
         # A kubelet that starts has none until the plugin registers again.
@@ -325,5 +330,8 @@ def _succeeds(kube: KubeBed, space: str, pod: str) -> None:
     kube.kubectl("wait", "-n", space, "--for=jsonpath={.status.phase}=Succeeded", f"pod/{pod}", "--timeout=120s")
 
 
-def _lines(done: Done) -> list[str]:
-    return [line for line in done.stdout.splitlines() if line.startswith("GPU ")]
+def _smi(said: str) -> tuple[list[str], list[str]]:
+    """Return the UUIDs that `nvidia-smi -L` listed, and the lines of the query after it."""
+    lines = said.splitlines()
+    listed = [line for line in lines if line.startswith("GPU ")]
+    return [line.rpartition("UUID: ")[2].rstrip(")") for line in listed], lines[len(listed) :]
