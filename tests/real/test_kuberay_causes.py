@@ -1,0 +1,179 @@
+"""What `cluster.up` says when Kubernetes does not run the nodes: the one cause, named, with what to do about it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.bed.kubernetes import KubeBed
+from tests.real import kube as kubernetes
+from tests.real.kube import RAY_IMAGE
+from tests.real.yard import Yard
+
+SPACE = "causes"
+BASE = "trainyard-bed/base:1"
+BROKEN = "trainyard-bed/broken:1"
+# A head works; a worker does what its environment says.
+BROKEN_RAY = """#!/bin/sh
+case "$*" in
+  *"start --head"*|*health-check*) exec /opt/ray/bin/ray.whole "$@";;
+esac
+case "$HOW" in
+  memory) exec tail /dev/zero;;
+  crash) echo "no licence found" >&2; exit 9;;
+esac
+exec /opt/ray/bin/ray.whole "$@"
+"""
+SERVER_CLASS = """
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: nobody}
+provisioner: example.com/nobody
+"""
+QUOTA = """
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: small}
+spec: {hard: {limits.memory: 1Gi}}
+"""
+CLUSTER = """
+name: {{name}}
+backend: kuberay
+image: {image}
+head: {{{{cpus: 1, memory: 1GiB}}}}
+workers:
+  - {{{{name: cpu, count: 1, cpus: 1, memory: 512MiB}}}}
+kuberay:
+  namespace: {space}
+  requests: {{{{cpus: 0.1, memory: 256MiB}}}}
+  operator: {{{{chart: {chart}}}}}
+"""
+
+Make = Callable[..., Yard]
+
+
+@pytest.fixture(scope="module")
+def operator(kube: KubeBed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    """Give a good cluster, and with it an operator; the images are where the hosts find them."""
+    _build_broken(kube)
+    kube.publish(RAY_IMAGE, BASE, BROKEN)
+    yard = kubernetes.yard(kube, tmp_path_factory.mktemp("causes"), "good")
+    yard.write_cluster(_file(kube))
+    try:
+        yard.run("cluster.up")
+        yield yard
+    finally:
+        yard.run("cluster.down", "--purge")
+
+
+@pytest.fixture
+def make(kube: KubeBed, operator: Yard, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Make]:
+    """Give what writes a cluster's file; the cluster goes after the test."""
+    made: list[Yard] = []
+
+    def write(name: str, *, image: str = RAY_IMAGE, kubeconfig: Path | None = None, space: str = SPACE) -> Yard:
+        yard = kubernetes.yard(kube, tmp_path / name, name, kubeconfig=kubeconfig)
+        yard.write_cluster(_file(kube, image=image, space=space))
+        made.append(yard)
+        return yard
+
+    yield write
+    for yard in made:
+        yard.run("cluster.down")
+
+
+def _file(kube: KubeBed, *, image: str = RAY_IMAGE, space: str = SPACE) -> str:
+    return CLUSTER.format(image=f"{kube.registry}/{image}", space=space, chart=json.dumps(str(kube.chart)))
+
+
+def _build_broken(kube: KubeBed) -> None:
+    script = f"mv /opt/ray/bin/ray /opt/ray/bin/ray.whole && cat > /opt/ray/bin/ray <<'END'\n{BROKEN_RAY}END\n"
+    script += "chmod 755 /opt/ray/bin/ray"
+    kube.engine.docker("rm", "-f", "broken", check=False)
+    kube.engine.docker("run", "--user", "0", "--name", "broken", "--entrypoint", "sh", RAY_IMAGE, "-c", script)
+    user = kube.engine.docker("inspect", "--format", "{{.Config.User}}", RAY_IMAGE).stdout.strip()
+    changes = ["--change", "ENTRYPOINT []", *(["--change", f"USER {user}"] if user else [])]
+    kube.engine.docker("commit", *changes, "broken", BROKEN)
+    kube.engine.docker("rm", "broken")
+
+
+def _refused(yard: Yard, *options: str, expect: int) -> str:
+    """Return the error of an `up` that breaks: what stands before it is how far it came."""
+    began = time.monotonic()
+    done = yard.run("cluster.up", *options, expect=expect)
+    said = done.stderr[done.stderr.index("error:") :]
+    print(f"\n{yard.cluster} {options}: {time.monotonic() - began:.1f} s\n{done.stderr}")
+    assert done.stderr.count("error:") == 1
+    assert "Traceback" not in done.stderr
+    return said
+
+
+def test_what_cannot_be_is_said_before_anything_is_made(kube: KubeBed, make: Make) -> None:
+    nothing = make("nothing", space="never")
+    none = make("none", image="trainyard-bed/none:1", space="never")
+    print(_refused(none, expect=3))
+    print(_refused(nothing, "--set", "workers.0.cpus=64", "--set", "kuberay.requests.cpus=64", expect=3))
+    print(_refused(nothing, "--set", "kuberay.volumes=[{target: /data, secret: nope}]", expect=3))
+    print(_refused(nothing, "--set", "kuberay.volumes=[{target: /data, claim: nope}]", expect=3))
+    print(_refused(nothing, "--set", "kuberay.storage={size: 1GiB, storage_class: nope}", expect=3))
+    assert kubernetes.one(kube, "namespace", "never", namespace="default") is None
+
+
+def test_a_quota_without_room_is_named_with_what_is_missing(kube: KubeBed, make: Make) -> None:
+    kube.kubectl("create", "namespace", "narrow")
+    try:
+        kube.kubectl("apply", "-n", "narrow", "-f", "-", given=QUOTA)
+        print(_refused(make("narrow", space="narrow"), expect=3))
+    finally:
+        kube.kubectl("delete", "namespace", "narrow")
+
+
+def test_a_claim_that_cannot_be_bound_is_said(kube: KubeBed, make: Make) -> None:
+    kube.apply(SERVER_CLASS)
+    try:
+        print(_refused(make("unbound"), "--set", "kuberay.storage={size: 1GiB, storage_class: nobody}", expect=3))
+    finally:
+        kube.kubectl("delete", "storageclass", "nobody")
+
+
+def test_an_image_without_ray_says_so(make: Make) -> None:
+    print(_refused(make("bare", image=BASE), expect=6))
+
+
+def test_a_worker_that_ends_or_takes_too_much_memory_says_how(make: Make) -> None:
+    yard = make("broken", image=BROKEN)
+    print(_refused(yard, "--set", "env.HOW=crash", expect=6))
+    print(_refused(yard, "--set", "env.HOW=memory", "--recreate", expect=6))
+    yard.run("cluster.up", "--recreate")
+    assert set(yard.states().values()) == {"up"}
+
+
+def test_a_cluster_that_no_operator_makes_says_so_to_whoever_may_not_look_for_one(kube: KubeBed, make: Make) -> None:
+    yard = make("alone", space="mine", kubeconfig=kube.restricted("mine"))
+    deployment = ("deployment/kuberay-operator", "-n", "kuberay-system")
+    kube.kubectl("scale", *deployment, "--replicas=0")
+    kube.kubectl("wait", "--for=delete", "pod", "-n", "kuberay-system", "--all", "--timeout=60s")
+    try:
+        print(_refused(yard, expect=3))
+    finally:
+        kube.kubectl("scale", *deployment, "--replicas=1")
+        kube.kubectl("rollout", "status", *deployment, "--timeout=120s")
+    yard.run("cluster.up")
+    assert set(yard.states().values()) == {"up"}
+
+
+def test_workers_that_cannot_find_their_head_say_that_names_are_not_answered(kube: KubeBed, make: Make) -> None:
+    deployment = ("deployment/coredns", "-n", "kube-system")
+    kube.kubectl("scale", *deployment, "--replicas=0")
+    yard = make("nameless")
+    try:
+        print(_refused(yard, expect=6))
+    finally:
+        kube.kubectl("scale", *deployment, "--replicas=1")
+        kube.kubectl("rollout", "status", *deployment, "--timeout=120s")
+    yard.run("cluster.up")
+    assert set(yard.states().values()) == {"up"}

@@ -1,0 +1,333 @@
+"""What breaks while a cluster on Kubernetes works: pods, the way in, the API server, a registry, a whole host."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from tests.bed import publishing
+from tests.bed.kubernetes import KubeBed
+from tests.real import kube as kubernetes
+from tests.real.jobs import COUNTING, counted, events, newest, write_job
+from tests.real.kube import RAY_IMAGE
+from tests.real.proxy import Proxy
+from tests.real.test_runner_node_loss import TRAINING, printed
+from tests.real.yard import Yard, wait_until
+
+SPACE = "faults"
+LINES = 600
+# Requests are small, so that a machine with two CPUs has room for everything.
+CLUSTER = """
+name: {{name}}
+backend: kuberay
+image: {image}
+head: {{{{cpus: 0, memory: 1GiB}}}}
+workers:
+  - {{{{name: cpu, count: {count}, cpus: 1, memory: 512MiB}}}}
+kuberay:
+  namespace: {space}
+  requests: {{{{cpus: 0.1, memory: 256MiB}}}}
+  operator: {{{{chart: {chart}}}}}
+"""
+
+
+def cluster_file(kube: KubeBed, *, count: int = 2, image: str | None = None, space: str = SPACE) -> str:
+    """Return a cluster file, to be given to `write_cluster`."""
+    return CLUSTER.format(
+        image=image or f"{kube.registry}/{RAY_IMAGE}", count=count, space=space, chart=json.dumps(str(kube.chart))
+    )
+
+
+@pytest.fixture(scope="module")
+def faulty(kube: KubeBed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    """Give a cluster with two workers; every test leaves it as good as it found it."""
+    kube.publish(RAY_IMAGE)
+    yard = kubernetes.yard(kube, tmp_path_factory.mktemp("faults"), "faulty")
+    yard.write_cluster(cluster_file(kube))
+    try:
+        yard.run("cluster.up")
+        yield yard
+    finally:
+        yard.run("cluster.down", "--purge")
+
+
+@pytest.fixture
+def far(kube: KubeBed, faulty: Yard, tmp_path: Path) -> Iterator[tuple[Yard, Proxy]]:
+    """Give another place to work in with the same cluster, and what its way to the API server goes through."""
+    proxy = Proxy(kube.plane.url)
+    proxy.start()
+    text = kube.kubeconfig.read_text().replace(kube.plane.url, f"https://127.0.0.1:{proxy.port}")
+    config = json.loads(text)
+    config["clusters"][0]["cluster"]["tls-server-name"] = "kubernetes"
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps(config))
+    path.chmod(0o600)
+    yard = kubernetes.yard(kube, tmp_path, faulty.cluster, kubeconfig=path)
+    yard.write_cluster(cluster_file(kube))
+    yield yard, proxy
+    proxy.cut()
+
+
+def counting_job(yard: Yard, *, pause: float) -> str:
+    """Write a job that counts, ten lines and a pause at a time."""
+    job = f'command: [python3, count.py, "{LINES}", "{pause}"]\n'
+    return write_job(yard, "counting", job, count=COUNTING)
+
+
+def runs(yard: Yard) -> set[Path]:
+    return {path.parent for path in yard.results.glob("*/run.json")}
+
+
+def log_of(run: Path) -> str:
+    path = run / "logs" / "counting.1.log"
+    return path.read_text() if path.exists() else ""
+
+
+def started(yard: Yard, before: set[Path], following: subprocess.Popen[str]) -> Path:
+    """Wait until a new run has printed something here; return its directory."""
+
+    def printed_something() -> bool:
+        if following.poll() is not None:
+            raise AssertionError(f"it ended: {following.communicate()[0]}")
+        return any("line 20\n" in log_of(run) for run in runs(yard) - before)
+
+    wait_until(printed_something, seconds=180, what="a run that prints")
+    return next(iter(runs(yard) - before))
+
+
+def end_of(process: subprocess.Popen[str], *, seconds: float = 240) -> tuple[int, str]:
+    output, _ = process.communicate(timeout=seconds)
+    return process.returncode, output
+
+
+def assert_whole(output: str, run: Path) -> None:
+    """Assert that what was shown and what was recorded has every line once, in order."""
+    shown = [line for line in output.splitlines() if line.startswith("[counting] line")]
+    assert shown == [f"[counting] line {number}" for number in range(LINES)], output
+    assert log_of(run) == counted(LINES)
+
+
+def kill_pod(kube: KubeBed, pod: str, *, space: str = SPACE) -> None:
+    """Remove a pod at once, as the loss of what it runs in would."""
+    kube.kubectl("delete", "pod", pod, "-n", space, "--force", "--grace-period=0")
+
+
+def name_of(kube: KubeBed, node: str) -> str:
+    """Return the name of the pod of a Ray node."""
+    return str(kubernetes.pods(kube, "faulty", namespace=SPACE)[node]["metadata"]["name"])
+
+
+def assert_good(yard: Yard, *, workers: int = 2) -> None:
+    """Assert that head and workers are up, and nothing else is there."""
+    states = yard.states()
+    assert set(states.values()) == {"up"}, states
+    assert len(states) == workers + 1, states
+
+
+def test_a_worker_pod_killed_in_training_costs_no_retry_and_the_run_goes_on_from_its_checkpoint_elsewhere(
+    kube: KubeBed, faulty: Yard
+) -> None:
+    job = "command: [python3, train.py]\nresources: {cpus: 1}\n"
+    write_job(faulty, "survivor", job, train=TRAINING)
+    command = faulty.start("train.dispatch", "survivor", "--skip-smoke")
+    try:
+        wait_until(
+            lambda: printed(faulty, "survivor.1.log") == "written\n", seconds=180, what="a checkpoint is written"
+        )
+        time.sleep(5)  # what was there 5 s before is there for the next attempt
+        first = next(event for event in events(newest(faulty)) if event["event"] == "attempt-started")
+        assert first["node"].startswith("cpu-")
+        kill_pod(kube, name_of(kube, first["node"]))
+        code, output = end_of(command)
+    finally:
+        command.kill()
+    assert code == 0, output
+    run = newest(faulty)
+    assert (run / "logs" / "survivor.2.log").read_text() == "resumed at 7 whole: True\n"
+    ended = [event for event in events(run) if event["event"] == "attempt-ended"]
+    assert [one["outcome"] for one in ended] == ["lost", "succeeded"]
+    assert ended[0]["node"] != ended[1]["node"]
+    wait_until(lambda: set(faulty.states().values()) == {"up"}, seconds=60, what="KubeRay has made another worker")
+
+
+def test_a_port_forward_cut_while_a_log_is_followed_costs_no_line_and_repeats_none(far: tuple[Yard, Proxy]) -> None:
+    yard, proxy = far
+    job, before = counting_job(yard, pause=0.3), runs(yard)
+    following = yard.start("train.dispatch", job, "--skip-smoke")
+    run = started(yard, before, following)
+    # What was kept alive is closed, and the next try works.
+    proxy.cut()
+    proxy.start()
+    time.sleep(3)
+    # And now nothing works for a while.
+    proxy.cut()
+    time.sleep(4)
+    proxy.start()
+    code, output = end_of(following)
+    assert code == 0, output
+    assert "connected again" in output
+    assert_whole(output, run)
+
+
+def test_an_api_server_that_is_gone_for_30_seconds_costs_no_line_and_is_one_clear_error(
+    kube: KubeBed, faulty: Yard
+) -> None:
+    job, before = counting_job(faulty, pause=0.5), runs(faulty)
+    following = faulty.start("train.dispatch", job, "--skip-smoke")
+    run = started(faulty, before, following)
+    kube.stop_api()
+    try:
+        gone_at = time.monotonic()
+        for command in ("cluster.status", "cluster.up", "smoke.run"):
+            refused = faulty.run(command, expect=6, seconds=30)
+            assert_one_error(refused.stderr, "the Kubernetes API does not answer", kube.plane.url)
+        assert "unsure" in faulty.json("train.status", run.name)
+        time.sleep(max(30 - (time.monotonic() - gone_at), 0))
+    finally:
+        kube.start_api()
+    code, output = end_of(following)
+    assert code == 0, output
+    assert "connection to the cluster lost, trying again" in output
+    assert_whole(output, run)
+    wait_until(lambda: len(kube.ready()) == len(kube.hosts), seconds=60, what="every host is ready")
+    faulty.run("cluster.up")
+    assert_good(faulty)
+
+
+def assert_one_error(stderr: str, *parts: str) -> None:
+    """Assert that there is one error, in our words, with these parts."""
+    assert stderr.count("error:") == 1, stderr
+    assert "Traceback" not in stderr, stderr
+    for part in parts:
+        assert part in stderr, stderr
+
+
+def test_an_operator_killed_in_a_run_costs_nothing(kube: KubeBed, faulty: Yard) -> None:
+    job, before = counting_job(faulty, pause=0.05), runs(faulty)
+    uids = kubernetes.uids(kube, "faulty", namespace=SPACE)
+    following = faulty.start("train.dispatch", job, "--skip-smoke")
+    run = started(faulty, before, following)
+    operator = ("-n", "kuberay-system", "-l", "app.kubernetes.io/name=kuberay-operator")
+    kube.kubectl("delete", "pod", *operator, "--force", "--grace-period=0")
+    faulty.run("cluster.up")
+    code, output = end_of(following)
+    assert code == 0, output
+    assert_whole(output, run)
+    assert kubernetes.uids(kube, "faulty", namespace=SPACE) == uids
+
+
+def test_a_killed_head_ends_the_run_clearly_and_up_repairs_the_cluster_with_its_workers(
+    kube: KubeBed, faulty: Yard
+) -> None:
+    job, before = counting_job(faulty, pause=5), runs(faulty)
+    following = faulty.start("train.dispatch", job, "--skip-smoke")
+    run = started(faulty, before, following)
+    began = time.monotonic()
+    kill_pod(kube, name_of(kube, "head"))
+    code, output = end_of(following, seconds=120)
+    print(f"a killed head was said after {time.monotonic() - began:.1f} s", output)
+    assert code == 6, output
+    assert_one_error(output)
+    assert f"trainyard train.logs {run.name}" in output
+    faulty.run("cluster.up")
+    print(f"repaired after {time.monotonic() - began:.1f} s")
+    assert_good(faulty)
+    faulty.run("smoke.run")
+
+
+def test_a_registry_that_is_gone_is_named_with_image_and_node_and_up_goes_on_once_it_is_back(
+    kube: KubeBed, faulty: Yard
+) -> None:
+    engine, container = kube.engine, publishing.container_of(kube.registry)
+    fresh = "trainyard-bed/fresh:1"
+    # A layer more makes it one that no node has.
+    engine.docker("run", "--name", "fresh", "--entrypoint", "touch", RAY_IMAGE, "/tmp/fresh")
+    engine.docker("commit", "--change", "ENTRYPOINT []", "fresh", fresh)
+    engine.docker("rm", "fresh")
+    kube.publish(fresh)
+    yard = Yard(faulty.home / "pull", cluster="pull", environ=faulty.environ)
+    yard.write_cluster(cluster_file(kube, count=1, image=f"{kube.registry}/{fresh}"))
+    try:
+        up = yard.start("cluster.up")
+        assert up.stdout is not None
+        shown = ""
+        for line in up.stdout:
+            shown += line
+            if "Write down where the cluster is" in line:
+                break
+        engine.docker("kill", container)
+        try:
+            code, rest = end_of(up)
+            said = time.time() - known_since(kube, "pull-")
+        finally:
+            engine.docker("start", container)
+        print(f"a registry that is gone was said {said:.0f} s after Kubernetes knew it")
+        assert code == 6, shown + rest
+        assert_one_error(rest, f"{kube.registry}/trainyard-bed/fresh", f"registry {kube.registry} does not answer")
+        assert re.search(r"on host-\d", rest), rest
+        assert said < 15, said
+        kube.publish(fresh)
+        yard.run("cluster.up")
+        assert_good(yard, workers=1)
+    finally:
+        yard.run("cluster.down")
+        engine.docker("rmi", "-f", fresh, check=False)
+
+
+def known_since(kube: KubeBed, pods: str) -> float:
+    """Return when a kubelet first said that it failed to do something for one of these pods, in Unix seconds."""
+    failed = [
+        one["firstTimestamp"]
+        for one in kubernetes.objects(kube, "events", "-n", SPACE)
+        if one["reason"] == "Failed" and one["involvedObject"]["name"].startswith(pods)
+    ]
+    return datetime.fromisoformat(min(failed)).timestamp()
+
+
+@contextmanager
+def cordoned(kube: KubeBed, host: str) -> Iterator[None]:
+    kube.kubectl("cordon", host)
+    try:
+        yield
+    finally:
+        kube.kubectl("uncordon", host)
+
+
+def test_a_cordoned_host_gets_nothing_new_and_one_that_is_lost_then_is_named_until_it_is_back(
+    kube: KubeBed, faulty: Yard
+) -> None:
+    where = kubernetes.hosts_of(kube, "faulty", namespace=SPACE)
+    host = next(host for node, host in where.items() if node != "head" and host != where["head"])
+    with cordoned(kube, host):
+        assert_good(faulty)
+        assert faulty.json("cluster.status")["problems"] == []
+        second = Yard(faulty.home / "second", cluster="second", environ=faulty.environ)
+        second.write_cluster(cluster_file(kube, count=2))
+        try:
+            second.run("cluster.up")
+            assert host not in kubernetes.hosts_of(kube, "second", namespace=SPACE).values()
+        finally:
+            second.run("cluster.down")
+        machine = kube.host(host)
+        kube.stop_kubelet(machine)
+        try:
+            wait_until(lambda: host not in kube.ready(), seconds=120, what=f"Kubernetes knows that {host} is lost")
+            status = faulty.json("cluster.status", expect=None)
+            print(json.dumps(status, indent=1))
+            refused = faulty.run("cluster.up", expect=None)
+            print(refused.returncode, refused.stdout, refused.stderr)
+            dispatched = faulty.run("train.dispatch", counting_job(faulty, pause=0), expect=None)
+            print(dispatched.returncode, dispatched.stdout, dispatched.stderr)
+        finally:
+            kube.start_kubelet(machine)
+        wait_until(lambda: len(kube.ready()) == 3, seconds=60, what="the host is back")
+    faulty.run("cluster.up")
+    assert_good(faulty)

@@ -1,0 +1,155 @@
+"""`cluster.up` that is cut short, time after time: repeated, it goes on to one good cluster, with nothing twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.bed.kubernetes import KubeBed
+from tests.real import kube as kubernetes
+from tests.real.kube import RAY_IMAGE
+from tests.real.yard import Yard
+
+NAME = "cut"
+SPACE = "cut-short"
+OPERATOR = "kuberay-system"
+CLUSTER = """
+name: {{name}}
+backend: kuberay
+image: {image}
+head: {{{{cpus: 1, memory: 1GiB}}}}
+workers:
+  - {{{{name: cpu, count: 1, cpus: 1, memory: 512MiB}}}}
+kuberay:
+  namespace: {space}
+  requests: {{{{cpus: 0.1, memory: 256MiB}}}}
+  storage: {{{{size: 1GiB, access: ReadWriteOnce}}}}
+  operator: {{{{chart: {chart}}}}}
+"""
+
+
+@pytest.fixture
+def cut(kube: KubeBed, tmp_path: Path) -> Iterator[Yard]:
+    """Give a place to work in with the file of a cluster, on a Kubernetes that knows no KubeRay."""
+    kube.publish(RAY_IMAGE)
+    yard = kubernetes.yard(kube, tmp_path, NAME)
+    chart = json.dumps(str(kube.chart))
+    yard.write_cluster(CLUSTER.format(image=f"{kube.registry}/{RAY_IMAGE}", space=SPACE, chart=chart))
+    yield yard
+    yard.run("cluster.down", "--purge")
+    assert kubernetes.belongings(kube, NAME) == []
+
+
+def test_up_killed_as_each_step_begins_goes_on_to_one_good_cluster(kube: KubeBed, cut: Yard) -> None:
+    seen: set[str] = set()
+    steps = 0
+    while True:
+        ended, code = _killed_after(cut, steps)
+        _note(kube, seen)
+        if code == 0:
+            break
+        assert (len(ended), code) == (steps, -signal.SIGKILL), ended
+        steps += 1
+    # Checks, record, CRDs, operator, namespace, token, claim, RayCluster, nodes.
+    assert steps >= 11, ended
+    _assert_good(kube, cut, seen)
+
+
+def test_up_killed_or_interrupted_in_the_middle_of_a_step_goes_on_to_one_good_cluster(kube: KubeBed, cut: Yard) -> None:
+    seen: set[str] = set()
+    moments: dict[str, Callable[[], bool]] = {
+        "one CRD is there": lambda: _count(kube, "crd") >= 1,
+        "Helm has begun": lambda: _count(kube, "secrets", "-n", OPERATOR, "-l", "owner=helm") >= 1,
+        "the RayCluster is there": lambda: _count(kube, "rayclusters", "-n", SPACE) == 1,
+    }
+    for what, came in moments.items():
+        code, output = _ended_when(cut, came, signal.SIGKILL)
+        assert code == -signal.SIGKILL, f"{what} did not come: {output}"
+        _note(kube, seen)
+    code, output = _ended_when(cut, lambda: _count(kube, "pods", "-n", SPACE) >= 2, signal.SIGINT)
+    assert code == 130, output
+    assert "Traceback" not in output
+    _note(kube, seen)
+    cut.run("cluster.up")
+    _assert_good(kube, cut, seen)
+
+
+def _killed_after(yard: Yard, steps: int) -> tuple[list[str], int]:
+    """Kill `up`, and what it started, when so many steps have ended: the next one begins. Return their titles."""
+    up = _start(yard)
+    assert up.stdout is not None
+    ended: list[str] = []
+    with up:
+        while len(ended) < steps and (line := up.stdout.readline()):
+            if line.startswith("  ok  "):
+                ended.append(line)
+        if len(ended) == steps:
+            _kill(up, signal.SIGKILL)
+    return ended, up.returncode
+
+
+def _ended_when(yard: Yard, came: Callable[[], bool], number: signal.Signals) -> tuple[int, str]:
+    """End `up`, and what it started, at a moment; return its exit code and what it said."""
+    up = _start(yard)
+    give_up = time.monotonic() + 200
+    while not came() and up.poll() is None and time.monotonic() < give_up:
+        time.sleep(0.05)
+    _kill(up, number)
+    output, _ = up.communicate(timeout=60)
+    return up.returncode, output
+
+
+def _start(yard: Yard) -> subprocess.Popen[str]:
+    """Start `up` as the leader of a process group, as a terminal does."""
+    return subprocess.Popen(
+        yard.command("cluster.up"),
+        cwd=yard.home,
+        env=yard.env(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        process_group=0,
+    )
+
+
+def _kill(command: subprocess.Popen[str], number: signal.Signals) -> None:
+    if command.poll() is None:
+        os.killpg(command.pid, number)
+
+
+def _count(kube: KubeBed, *what: str) -> int:
+    return len(kubernetes.objects(kube, *what))
+
+
+def _note(kube: KubeBed, seen: set[str]) -> None:
+    """Write down what there is only one of: it must not be made again."""
+    for kind in ("rayclusters", "secrets", "persistentvolumeclaims"):
+        for one in kubernetes.objects(kube, kind, "-n", SPACE):
+            seen.add(f"{kind}/{one['metadata']['name']}/{one['metadata']['uid']}")
+
+
+def _assert_good(kube: KubeBed, yard: Yard, seen: set[str]) -> None:
+    states = yard.states()
+    assert sorted(states.values()) == ["up", "up"], states
+    pods = kubernetes.objects(kube, "pods", "-n", SPACE)
+    assert len(pods) == 2
+    # One token, one claim, one RayCluster, and each is the one that the first of all these commands made.
+    assert sorted(one.split("/")[0] for one in seen) == ["persistentvolumeclaims", "rayclusters", "secrets"], seen
+    operators = kubernetes.objects(kube, "deployments", "-A", "-l", "app.kubernetes.io/name=kuberay-operator")
+    assert len(operators) == 1
+    releases = kubernetes.objects(kube, "secrets", "-A", "-l", "owner=helm")
+    status = [one["metadata"]["labels"]["status"] for one in releases]
+    assert status.count("deployed") == 1, status
+    assert not [one for one in status if one.startswith(("pending", "failed", "uninstalling"))], status
+    yard.run("cluster.up")
+    assert {one["metadata"]["uid"] for one in kubernetes.objects(kube, "pods", "-n", SPACE)} == {
+        one["metadata"]["uid"] for one in pods
+    }
