@@ -73,8 +73,8 @@ class Transport:
         """Return the server's answer; `accept` are statuses besides 2xx. Raises KubeError, PrerequisiteError."""
         may_be_stale = method == "GET"
         seconds = seconds or (ANSWER_SECONDS if method == "GET" else CHANGE_SECONDS)
+        first = session = self.session()
         for left in range(TRIES, 0, -1):
-            session = self.session()
             try:
                 response = self._call(session, method, path, params, body, content_type, seconds)
                 answer = Answer(response.status, response.data)
@@ -86,15 +86,23 @@ class Transport:
                 raise self._unreachable(error) from error
             if 200 <= answer.status < 300 or answer.status in accept:
                 return answer
-            if left == 1 or not self._worth_another(response, session):
+            if answer.status == 401 and session is first:
+                session = self.renew(session)
+            elif answer.status != 429 or left == 1:
                 break
+            else:
+                _pause(response)
         raise refusals.refused(answer.status, answer.body, doing, self.access)
 
     @contextmanager
     def stream(self, path: str, doing: Doing, *, params: Mapping[str, str]) -> Iterator[Iterator[str]]:
         """Open an answer that goes on; yields its lines as they come, however long it is quiet meanwhile."""
         try:
-            response = self._call(self.session(), "GET", path, params, None, "", None)
+            session = self.session()
+            response = self._call(session, "GET", path, params, None, "", None)
+            if response.status == 401:
+                response.close()
+                response = self._call(self.renew(session), "GET", path, params, None, "", None)
             try:
                 if response.status != 200:
                     raise refusals.refused(response.status, response.data, doing, self.access)
@@ -117,10 +125,10 @@ class Transport:
             token = session.configuration.get_api_key_with_prefix("BearerToken")
         return {"authorization": token} if token else {}
 
-    def renew(self, refused: Session) -> Session | None:
-        """Log in again after a refusal; None if that login is not the newest any more, or there is no other."""
+    def renew(self, refused: Session) -> Session:
+        """Return another login than the one that was refused: a program that logs in is asked again, files are read."""
         with self._lock:
-            if self._session is refused:
+            if self._session is refused or self._session is None:
                 self._session = self._log_in()
             return self._session
 
@@ -164,20 +172,16 @@ class Transport:
         )
         return session.client.call_api(*request, _request_timeout=(CONNECT_SECONDS, seconds)).response
 
-    def _worth_another(self, response: Any, session: Session) -> bool:
-        """Say whether the same request may be answered now: after a new login, or a pause that was asked for."""
-        if response.status == 401:
-            return self.renew(session) is not session
-        if response.status == 429:
-            asked = str(response.headers.get("Retry-After", ""))
-            time.sleep(min(float(asked) if asked.isdigit() else 1.0, PAUSE_SECONDS))
-            return True
-        return False
-
     def _unreachable(self, error: Exception) -> Exception:
         session = self._session
         proxy = cast("str | None", session.configuration.proxy) if session else None
         return refusals.unreachable(error, self.access, proxy)
+
+
+def _pause(response: Any) -> None:
+    """Wait as long as a busy server asks for, within reason."""
+    asked = str(response.headers.get("Retry-After", ""))
+    time.sleep(min(float(asked) if asked.isdigit() else 1.0, PAUSE_SECONDS))
 
 
 def _failures() -> tuple[type[Exception], ...]:

@@ -30,11 +30,10 @@ def connect(transport: Transport, path: str, params: Sequence[tuple[str, str]], 
         try:
             return _open(transport, session, target)
         except WebSocketBadStatusException as error:
-            renewed = transport.renew(session) if error.status_code == 401 and not last else None
-            if renewed is None or renewed is session:
+            if error.status_code != 401 or last:
                 body = error.resp_body or b""
                 raise refusals.refused(error.status_code, body, doing, transport.access) from error
-            session = renewed
+            session = transport.renew(session)
         except (WebSocketException, OSError) as error:
             raise refusals.unreachable(error, transport.access, session.configuration.proxy) from error
     raise AssertionError("the second try returns or raises")
