@@ -1,0 +1,403 @@
+"""The steps of `cluster.up` on Kubernetes, against an API and a Helm that are in sight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit import kube_pods
+from tests.unit.fake_kube import FakeKube, named
+from tests.unit.fake_kube import site as fake_site
+from trainyard.backends.contract import Tools
+from trainyard.backends.kuberay import (
+    definitions,
+    image,
+    installing,
+    lost,
+    operator_steps,
+    preflight,
+    ray_cluster,
+    removal,
+    there,
+    up,
+)
+from trainyard.backends.kuberay.document import Wish, documents, shipped_templates
+from trainyard.backends.kuberay.image import Chosen
+from trainyard.backends.kuberay.installing import Installing
+from trainyard.backends.kuberay.operator_steps import Kuberay
+from trainyard.backends.kuberay.wanted import Wanted
+from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError, RequestError
+from trainyard.images.types import PinnedImage
+from trainyard.seams.helm import Chart, Release
+from trainyard.seams.kube.errors import InvalidError
+from trainyard.seams.kube.types import CRD, DEPLOYMENT, NAMESPACE, NODE, POD, RAY_CLUSTER, SERVICE, Object
+from trainyard.seams.registry_refusals import GoneError
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.kubernetes import Operator as Section
+
+DIGEST = "sha256:" + "a" * 64
+PINNED = PinnedImage("r:5000/team/ray:1", f"r:5000/team/ray@{DIGEST}", DIGEST)
+OURS = installing.description(Section(), "1.5.1")
+
+
+class FakeHelm:
+    """A chart, and one release. `breaks` is what installing raises the first time."""
+
+    def __init__(self, kube: FakeKube, release: Release | None = None, breaks: Exception | None = None) -> None:
+        self.kube, self.made, self.breaks = kube, release, breaks
+        self.did: list[str] = []
+
+    def crds(self, chart: Chart) -> list[Object]:
+        self.did.append("crds")
+        return [crd("rayclusters.ray.io"), crd("rayjobs.ray.io")]
+
+    def release(self, name: str, namespace: str) -> Release | None:
+        return self.made
+
+    def install(self, name: str, chart: Chart, namespace: str, values: dict[str, Any], *, description: str) -> None:
+        self.did.append("install")
+        if self.breaks:
+            error, self.breaks = self.breaks, None
+            raise error
+        self.made = Release(name, 1, "deployed", description)
+        self.kube.put(DEPLOYMENT, deployment())
+
+    def uninstall(self, name: str, namespace: str) -> None:
+        self.did.append("uninstall")
+        self.made = None
+
+    def recover(self, name: str, namespace: str) -> None:
+        self.did.append("recover")
+        self.made = None
+
+
+def crd(name: str) -> Object:
+    schema = {"properties": {"spec": {"properties": {"authOptions": {}, "headGroupSpec": {}}}}}
+    version = {"name": "v1", "served": True, "schema": {"openAPIV3Schema": schema}}
+    status = {"conditions": [{"type": "Established", "status": "True"}]}
+    return {"metadata": {"name": name}, "spec": {"versions": [version]}, "status": status}
+
+
+def deployment(*, available: str = "True") -> Object:
+    labels = {"app.kubernetes.io/name": "kuberay-operator"}
+    containers = [{"name": "operator", "image": "quay.io/kuberay/operator:v1.5.1"}]
+    return {
+        "metadata": {"name": "kuberay-operator", "namespace": "kuberay-system", "generation": 1, "labels": labels},
+        "spec": {"template": {"spec": {"containers": containers}}},
+        "status": {"observedGeneration": 1, "conditions": [{"type": "Available", "status": available}]},
+    }
+
+
+def spec(**more: Any) -> ClusterSpec:
+    workers = more.pop("workers", [{"name": "gpu", "count": 1}])
+    section = {"namespace": "team", **more.pop("kuberay", {})}
+    base = {"name": "lab", "backend": "kuberay", "image": "r:5000/team/ray:1", "workers": workers, "kuberay": section}
+    return ClusterSpec.model_validate({**base, **more})
+
+
+def asked(kube: FakeKube, cluster: ClusterSpec | None = None, *, recreate: bool = False, what: str = "use") -> Wanted:
+    cluster = cluster or spec()
+    where = fake_site(kube)
+    plan = Installing(what, "1.5.1")  # type: ignore[arg-type]
+    kuberay = Kuberay(where.kube, FakeHelm(kube), Section(), Chart("c"), "1.5.1", plan)  # type: ignore[arg-type]
+    return Wanted(
+        spec=cluster,
+        tools=Tools(Path("/nowhere/state"), {}, recreate=recreate),
+        site=where,
+        there=there.look(where, Section()),
+        chosen=Chosen(PINNED),
+        documents=documents(Wish(cluster, PINNED.reference), shipped_templates()),
+        kuberay=kuberay,
+        simulated=False,
+    )
+
+
+def live(cluster: ClusterSpec | None = None) -> Object:
+    return documents(Wish(cluster or spec(), PINNED.reference), shipped_templates()).ray_cluster
+
+
+def with_cluster(*more: tuple[Any, Object]) -> FakeKube:
+    return FakeKube((RAY_CLUSTER, live()), (CRD, crd(definitions.RAY_CLUSTERS)), *more)
+
+
+def kuberay(kube: FakeKube, helm: FakeHelm, what: str = "install") -> Kuberay:
+    plan = Installing(what, "1.5.1")  # type: ignore[arg-type]
+    return Kuberay(kube, helm, Section(), Chart("c"), "1.5.1", plan, sleep=lambda seconds: None)  # type: ignore[arg-type]
+
+
+def run(step: Any) -> None:
+    if not step.done().holds:
+        step.do()
+    assert step.done().holds
+
+
+def test_a_cluster_that_is_as_the_file_says_is_not_written_to() -> None:
+    kube = with_cluster()
+    wanted = asked(kube)
+
+    assert ray_cluster.differences(wanted) == ()
+    assert ray_cluster.step(wanted, (), after=None).done().holds
+    assert kube.changed == []
+
+
+def test_what_kuberay_carries_out_is_changed_and_said_in_the_title() -> None:
+    kube = with_cluster()
+    wanted = asked(kube, spec(workers=[{"name": "gpu", "count": 2}]))
+    changes = ray_cluster.differences(wanted)
+    step = ray_cluster.step(wanted, changes, after=None)
+
+    assert ray_cluster.refusal(wanted, changes) is None
+    assert step.title == "Change the RayCluster: workers.gpu.count: 1 now, 2 wanted"
+    run(step)
+    assert kube.changed == ["apply RayCluster lab"]
+
+
+def test_what_kuberay_ignores_needs_recreate() -> None:
+    kube = with_cluster()
+    other = spec(head={"memory": "4GiB"})
+    wanted = asked(kube, other)
+    refused = ray_cluster.refusal(wanted, ray_cluster.differences(wanted))
+
+    assert refused
+    assert refused.lines() == [
+        "the cluster file asks for what KubeRay does not change on a running cluster; to make it anew ends everything "
+        "on it",
+        "  at head.memory: 2GiB now, 4GiB wanted",
+        "  -> If that is meant: invoke cluster.up --recreate",
+    ]
+    meant = asked(kube, other, recreate=True)
+    assert ray_cluster.refusal(meant, ray_cluster.differences(meant)) is None
+
+
+def test_crds_that_are_older_than_their_operator_are_named() -> None:
+    class Old(FakeKube):
+        def apply(self, *arguments: Any, **more: Any) -> Object:
+            raise InvalidError(".spec.authOptions: field not declared in schema")
+
+    kube = Old((RAY_CLUSTER, live()), (CRD, crd(definitions.RAY_CLUSTERS)))
+    with pytest.raises(PrerequisiteError) as error:
+        ray_cluster.differences(asked(kube))
+
+    assert error.value.what == (
+        "Kubernetes knows an older RayCluster than its KubeRay operator: Helm does not upgrade CRDs"
+    )
+
+
+def test_who_may_not_change_ray_clusters_is_told_all_that_is_missing() -> None:
+    kube = with_cluster()
+    wanted = asked(kube)
+    kube.may_not = {"patch rayclusters", "create secrets"}
+    kube.forbidden.add("rayclusters")
+
+    with pytest.raises(PrerequisiteError) as error:
+        ray_cluster.differences(wanted)
+
+    assert "create secrets in namespace team" in error.value.what
+
+
+def test_the_crds_come_with_that_of_ray_clusters_last_and_are_not_read_again() -> None:
+    kube = FakeKube()
+    helm = FakeHelm(kube)
+    # The API server establishes what is applied; the fake takes the chart's word for it.
+    step = operator_steps.definitions_step(kuberay(kube, helm))
+    step.do()
+    for found in ("rayjobs.ray.io", "rayclusters.ray.io"):
+        kube.objects[(CRD.plural, "", found)]["status"] = crd(found)["status"]
+
+    assert kube.changed == [
+        "apply CustomResourceDefinition rayjobs.ray.io",
+        "apply CustomResourceDefinition rayclusters.ray.io",
+    ]
+    again = FakeHelm(kube)
+    assert operator_steps.definitions_step(kuberay(kube, again)).done().holds
+    assert again.did == []
+
+
+def test_the_operator_is_installed_into_a_namespace_with_our_mark() -> None:
+    kube = FakeKube()
+    helm = FakeHelm(kube)
+    run(operator_steps.operator_step(kuberay(kube, helm), "team", after=None))
+
+    assert helm.did == ["install"]
+    assert helm.made
+    assert helm.made.description == OURS
+    assert kube.objects[(NAMESPACE.plural, "", "kuberay-system")]["metadata"]["labels"] == {
+        "app.kubernetes.io/managed-by": "trainyard"
+    }
+
+
+def test_a_release_whose_helm_was_killed_is_recovered_first() -> None:
+    kube = FakeKube()
+    helm = FakeHelm(kube, Release("kuberay-operator", 1, "pending-install", OURS))
+    run(operator_steps.operator_step(kuberay(kube, helm), "team", after=None))
+
+    assert helm.did == ["recover", "install"]
+
+
+def test_a_release_whose_removal_was_killed_is_removed_first() -> None:
+    kube = FakeKube()
+    helm = FakeHelm(kube, breaks=OutsideError("Helm could not install", where='"x" has no deployed releases'))
+    run(operator_steps.operator_step(kuberay(kube, helm), "team", after=None))
+
+    assert helm.did == ["install", "uninstall", "install"]
+
+
+def test_an_operator_that_somebody_else_installed_in_the_same_moment_is_enough() -> None:
+    class Raced(FakeHelm):
+        def install(self, *arguments: Any, **more: Any) -> None:
+            self.made = Release("kuberay-operator", 1, "deployed", OURS)
+            self.kube.put(DEPLOYMENT, deployment())
+            raise OutsideError("Helm could not install", where="another operation is in progress")
+
+    kube = FakeKube()
+    run(operator_steps.operator_step(kuberay(kube, Raced(kube)), "team", after=None))
+
+
+def test_an_operator_that_does_not_run_yet_is_waited_for() -> None:
+    kube = FakeKube((DEPLOYMENT, deployment(available="False")))
+    step = operator_steps.operator_step(kuberay(kube, FakeHelm(kube), "use"), "team", after=None)
+
+    assert step.title == "Check the KubeRay operator"
+    assert step.done().seen == "it does not run yet"
+
+
+def owned(kind: Any, name: str, uid: str) -> tuple[Any, Object]:
+    owner = {"metadata": {"name": "lab", "uid": uid}}
+    return kind, named(name, ray="lab", owner=owner)
+
+
+def test_a_former_cluster_is_gone_with_its_pods_and_services_before_another_is_made() -> None:
+    kube = FakeKube(owned(POD, "lab-head", "uid-old"), owned(SERVICE, "lab-head-svc", "uid-old"))
+    step = removal.step(fake_site(kube), asked(kube).there, recreate=False)
+
+    assert step
+    assert step.title == "Wait until the former cluster is gone"
+    assert step.done().seen == "still there: lab-head, lab-head-svc"
+    kube.objects.clear()
+    assert step.done().holds
+
+
+def test_recreate_removes_the_cluster_that_is_there_and_no_later_one() -> None:
+    kube = with_cluster()
+    step = removal.step(fake_site(kube), asked(kube, recreate=True).there, recreate=True)
+    assert step
+    run(step)
+
+    assert kube.deleted == ["RayCluster lab"]
+    kube.put(RAY_CLUSTER, live())
+    assert step.done().holds
+
+
+def test_what_hangs_is_named_after_a_while() -> None:
+    cluster = live()
+    cluster["metadata"] |= {"uid": "uid-old", "finalizers": ["example.com/keep"]}
+    times = iter((0.0, 200.0))
+    going = removal.Going(fake_site(FakeKube((RAY_CLUSTER, cluster))), "uid-old", now=lambda: next(times))
+    going.begin()
+
+    with pytest.raises(NotReadyError) as error:
+        going.done()
+    assert error.value.what == "RayCluster lab is to be removed, and its finalizer example.com/keep holds it"
+
+
+def worker(name: str, since: str) -> Object:
+    return kube_pods.pod(name, ready=True, containers=(kube_pods.running("ray-worker", since=since, ready=True),))
+
+
+def test_only_workers_that_are_older_than_their_head_can_have_lost_it() -> None:
+    old, new = worker("lab-gpu-a", "2026-01-02T03:00:00Z"), worker("lab-gpu-b", "2026-01-02T03:09:00Z")
+    head = kube_pods.head(containers=(kube_pods.running("ray-head", since="2026-01-02T03:05:00Z", ready=True),))
+
+    assert lost.older_than_head([head, old, new]) == [old]
+    assert lost.older_than_head([old, new]) == [old, new]
+    assert lost.older_than_head([head, kube_pods.pod("lab-gpu-c")]) == []
+
+
+def node(name: str, cpu: str) -> Object:
+    has = {"cpu": cpu, "memory": "16Gi", "pods": "10"}
+    return {
+        "metadata": {"name": name},
+        "status": {"allocatable": has, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def titled(steps: Sequence[Any], title: str) -> Any:
+    return next(one for one in steps if one.title.startswith(title))
+
+
+def test_no_room_is_an_error_that_says_what_is_missing_and_where() -> None:
+    wanted = asked(FakeKube((NODE, node("kube-1", "1"))))
+
+    with pytest.raises(PrerequisiteError) as error:
+        titled(preflight.steps(wanted), "Check the room").done()
+
+    assert error.value.what == (
+        "there is no room on Kubernetes for cluster lab:"
+        "\n  - gpu: no Kubernetes node has room for it: cpu: 1 wanted, at most 0 free (kube-1)"
+    )
+
+
+def test_no_room_is_a_remark_where_machines_come_by_themselves() -> None:
+    wanted = asked(FakeKube((NODE, node("kube-1", "1"))), spec(kuberay={"wait_for_machines": "5m"}))
+    answer = titled(preflight.steps(wanted), "Check the room").done()
+
+    assert answer.holds
+    assert answer.seen == "gpu: no Kubernetes node has room for it: cpu: 1 wanted, at most 0 free (kube-1)"
+
+
+def test_pods_that_have_their_place_need_no_room() -> None:
+    pods = [kube_pods.head(), kube_pods.pod("lab-gpu-a", ready=True)]
+    wanted = asked(with_cluster(*((POD, one) for one in pods)))
+
+    assert preflight.to_place(wanted) == {}
+    assert preflight.to_place(asked(with_cluster(*((POD, one) for one in pods)), recreate=True)) == {
+        "head": 1,
+        "gpu": 1,
+    }
+
+
+def test_room_that_cannot_be_seen_is_a_remark() -> None:
+    wanted = asked(FakeKube(forbidden=["nodes", "resourcequotas"]))
+
+    assert (
+        titled(preflight.steps(wanted), "Check the room").done().seen
+        == ("quotas of the namespace were not checked" if wanted.there.has_namespace else "")
+        + "whether there is room was not checked: you may not see the Kubernetes nodes, or their pods"
+    )
+
+
+def test_gpus_that_nobody_offers_hint_at_the_device_plugin() -> None:
+    wanted = asked(FakeKube((NODE, node("kube-1", "8"))), spec(workers=[{"name": "gpu", "gpus": 1}]))
+
+    with pytest.raises(PrerequisiteError) as error:
+        titled(preflight.steps(wanted), "Check the room").done()
+
+    assert error.value.hint
+    assert error.value.hint.startswith("No Kubernetes node offers nvidia.com/gpu: is NVIDIA's device plugin there")
+
+
+def test_a_cluster_that_runs_keeps_its_image_while_the_registry_does_not_answer() -> None:
+    tools = Tools(Path("/nowhere/state"), {})
+    gone = GoneError("registry r:5000 does not answer")
+
+    kept = image.choose(spec(), tools, gone, live(), recreate=False)
+
+    assert kept.kept
+    assert kept.image.reference == PINNED.reference
+    assert kept.image.remark == "the cluster keeps the image that it runs: registry r:5000 does not answer"
+    with pytest.raises(GoneError):
+        image.choose(spec(), tools, gone, None, recreate=False)
+    with pytest.raises(GoneError):
+        image.choose(spec(image="r:5000/team/other:1"), tools, gone, live(), recreate=False)
+
+
+def test_a_cluster_without_a_token_is_refused() -> None:
+    with pytest.raises(RequestError) as error:
+        up.up_steps(spec(auth="none"), Tools(Path("/nowhere/state"), {}))
+
+    assert error.value.what == (
+        "a cluster on Kubernetes needs its token: without one, every pod there could run code on it"
+    )
