@@ -83,9 +83,9 @@ def no_login_step(site: Site) -> Step | None:
         site.kube.delete(SECRET, name, namespace=site.namespace)
 
     found = there()
-    return (
-        Step("Take back the login for the image", done=done, do=remove) if found and is_ours(found, site.name) else None
-    )
+    if found is None or not is_ours(found, site.name):
+        return None
+    return Step("Take back the login for the image", done=done, do=remove)
 
 
 def claim_step(site: Site, document: Object) -> Step:

@@ -15,7 +15,7 @@ from trainyard.backends.kuberay.image import Chosen
 from trainyard.backends.kuberay.operator_steps import Kuberay
 from trainyard.backends.kuberay.site import Site
 from trainyard.backends.kuberay.there import There
-from trainyard.errors import OutsideError, PrerequisiteError, Problem, RequestError
+from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.images.types import PinnedImage
 from trainyard.seams.helm import Helm, Release
 from trainyard.seams.kube.types import Object
@@ -66,7 +66,6 @@ class Wanted:
 
 def wanted(spec: ClusterSpec, tools: Tools) -> Wanted:
     """Find out what the file means on its Kubernetes. Raises what stands in the way."""
-    refuse_open(spec)
     where = site.asked(spec, tools)
     site.refuse_other_site(spec, tools, where)
     section = spec.kuberay.operator
@@ -100,16 +99,6 @@ def rendered(spec: ClusterSpec, tools: Tools) -> Documents:
     """Return what Kubernetes is to get; only the registry is asked, for the exact image."""
     chosen = Chosen(image.pinned(spec, tools, site.asked(spec, tools)))
     return documents(_wish(spec, chosen, simulated=simulates(spec)), shipped_templates())
-
-
-def refuse_open(spec: ClusterSpec) -> None:
-    """Raise RequestError for a cluster without a token: every pod of Kubernetes could run code on it."""
-    if spec.auth == "none":
-        raise RequestError(
-            "a cluster on Kubernetes needs its token: without one, every pod there could run code on it",
-            problems=(Problem("auth", "is none, which is for clusters on loopback only"),),
-            hint="Leave `auth` out.",
-        )
 
 
 def simulates(spec: ClusterSpec) -> bool:
