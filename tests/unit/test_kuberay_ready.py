@@ -25,6 +25,7 @@ from trainyard.backends.kuberay import cause, progress, ready, stale, way_in
 from trainyard.backends.kuberay.facts import Cause, Facts
 from trainyard.backends.kuberay.patience import Patience
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
+from trainyard.seams.kube.errors import GoneError
 from trainyard.seams.kube.types import EVENT, POD, RAY_CLUSTER, Kind
 from trainyard.seams.ray_api import RefusedError, UnreachableError
 from trainyard.spec import load_cluster
@@ -237,6 +238,18 @@ def test_a_dashboard_that_stays_silent_is_not_ready(yard: Yard) -> None:
     assert not yard.after(59).holds
     with pytest.raises(NotReadyError, match="is ready for Kubernetes, and its dashboard does not answer"):
         yard.after(1)
+
+
+def test_an_api_server_that_is_started_again_is_waited_for(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    all_ready(yard)
+
+    def gone(*_: Any, **__: Any) -> Any:
+        raise GoneError("the Kubernetes API does not answer")
+
+    monkeypatch.setattr(yard.kube, "get", gone)
+    assert yard.after(60) == no("the Kubernetes API does not answer")
+    with pytest.raises(GoneError):
+        yard.after(30)
 
 
 def test_when_nothing_changes_for_long_that_is_said(yard: Yard) -> None:

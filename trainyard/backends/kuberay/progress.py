@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from trainyard.backends import words
-from trainyard.backends.kuberay import cause, cause_cluster, cause_wait, event, names
+from trainyard.backends.kuberay import cause, cause_wait, counts, event, names
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.facts import Facts, Object
 from trainyard.backends.kuberay.pod import Pod
@@ -70,12 +70,12 @@ def _unmade(facts: Facts) -> Iterable[str]:
     """Return which pods the operator has still to make."""
     if facts.owner is None:
         return
-    wanted = cause_cluster.minimum(facts.owner)
+    wanted = counts.minimum(facts.owner)
     missing = {group: count - there for group, count in wanted.items() if count > (there := _count(facts.pods, group))}
     if missing:
-        shown = [cause_cluster.nodes(group, count) for group, count in missing.items()]
+        shown = [counts.nodes(group, count) for group, count in missing.items()]
         yield f"KubeRay makes {words.named(shown)}"
-    elif not cause_cluster.is_observed(facts.owner):
+    elif not counts.is_observed(facts.owner):
         yield "KubeRay looks at the change"
 
 

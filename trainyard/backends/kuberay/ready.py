@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from trainyard.backends import words
-from trainyard.backends.kuberay import cause, cause_cluster, names, progress, way_in
+from trainyard.backends.kuberay import cause, cause_cluster, counts, names, progress, way_in
 from trainyard.backends.kuberay import look as looking
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.facts import Cause, Facts, Object
@@ -20,6 +20,7 @@ from trainyard.backends.kuberay.objects import token
 from trainyard.backends.kuberay.patience import Patience
 from trainyard.backends.kuberay.site import Site
 from trainyard.errors import NotReadyError, OutsideError
+from trainyard.seams.kube.errors import GoneError
 from trainyard.seams.kube.types import RAY_CLUSTER
 from trainyard.seams.ray_api import RefusedError
 from trainyard.spec.cluster import ClusterSpec
@@ -30,6 +31,7 @@ READY_SECONDS = 3600.0
 # Ray gives its dashboard 150 s (ray_settings.py); while nobody pulls an image, nothing takes longer.
 STILL_SECONDS = 300.0
 SILENT_SECONDS = 60.0
+GONE_SECONDS = 90.0
 REFUSED_SECONDS = 3.0
 # Any change makes the operator try again at once what it failed to do; by itself it waits up to a quarter of an hour.
 ASKED_AGAIN = "io.trainyard/asked-again"
@@ -53,6 +55,7 @@ class Waiting:
         self._began = False
         self._known: frozenset[tuple[str, str]] = frozenset()
         self._seen = ("", now())
+        self._heard = now()
 
     def begin(self) -> None:
         """Have the operator try again what it could not do, and hold against it from now on what it cannot."""
@@ -65,13 +68,19 @@ class Waiting:
 
     def done(self) -> Answer:
         """Say whether all are there, or what is waited for. Raises the cause if there will be no waiting it out."""
-        seen = looking.look(self._site, self._spec)
+        try:
+            seen = looking.look(self._site, self._spec)
+        except GoneError:
+            if not self._bears_silence():
+                raise
+            return no("the Kubernetes API does not answer")
+        self._heard = self._now()
         if seen.cluster is None:
             return no("there is no RayCluster")
         facts = replace(
             seen.facts,
             fresh=tuple(one for one in seen.facts.events if _key(one) not in self._known),
-            spare=cause_cluster.spare(seen.cluster, seen.pods),
+            spare=counts.spare(seen.cluster, seen.pods),
         )
         causes = cause.of_cluster(facts)
         missing = unready(seen.cluster, facts)
@@ -83,6 +92,10 @@ class Waiting:
             self._refuse(causes)
             self._refuse_standing_still(missing, facts)
         return no(missing)
+
+    def _bears_silence(self) -> bool:
+        """Say whether the API may be silent for longer: a server that is started again is away for half a minute."""
+        return self._began and self._now() - self._heard < GONE_SECONDS
 
     def _ask_ray(self, seen: Look) -> tuple[str, tuple[Cause, ...]]:
         """Return which nodes Ray does not know, "" if it knows all, and why it does not answer."""
@@ -118,12 +131,12 @@ def unready(cluster: Object, facts: Facts) -> str:
     text = progress.text(facts)
     if text:
         return text
-    if not cause_cluster.is_observed(cluster):
+    if not counts.is_observed(cluster):
         return "KubeRay looks at the change"
     if pods.condition(cluster, "HeadPodReady").get("status") != "True":
         return "KubeRay has not seen yet that the head is ready"
     status = cluster.get("status") or {}
-    wanted = sum(cause_cluster.minimum(cluster).values()) - 1
+    wanted = sum(counts.minimum(cluster).values()) - 1
     if int(status.get("readyWorkerReplicas") or 0) < wanted:
         return "KubeRay has not seen yet that all workers are ready"
     if pods.condition(cluster, "RayClusterProvisioned").get("status") != "True":

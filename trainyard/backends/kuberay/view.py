@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainyard.backends.contract import NodeState, NodeStatus
-from trainyard.backends.kuberay import cause, cause_cluster, cause_wait, names, progress
+from trainyard.backends.kuberay import cause, cause_cluster, cause_wait, counts, names, progress
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.facts import Facts, Object
 from trainyard.backends.kuberay.look import Look
@@ -70,8 +70,8 @@ def made(seen: Look) -> tuple[Group, ...]:
     """Return the groups as the cluster was made: its file may have been changed, and `cluster.scale` goes beyond it."""
     if seen.cluster is None:
         return ()
-    most = cause_cluster.maximum(seen.cluster)
-    least = cause_cluster.minimum(seen.cluster)
+    most = counts.maximum(seen.cluster)
+    least = counts.minimum(seen.cluster)
     return _groups(seen, {name: (count, most[name]) for name, count in least.items()}, {})
 
 
