@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainyard.errors import TrainyardError
 from trainyard.seams.kube import websockets
+from trainyard.seams.kube.access import Access
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.refusals import Doing
 from trainyard.seams.kube.relay import Relay
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 WAITING = 128
 
-_forwards: dict[tuple[str, str, str, str, int], Forward] = {}
+_forwards: dict[tuple[Access, str, str, int], Forward] = {}
 _lock = threading.Lock()
 
 
@@ -37,7 +38,7 @@ def forward(kube: Kube, *, namespace: str, find: Callable[[], str | None], port:
     has the same answer. When there is no such pod, or no way to it, a connection is accepted and closed at once, which
     clients understand sooner than silence; `trouble` then says why.
     """
-    key = (kube.server, kube.user, namespace, what, port)
+    key = (kube.access, namespace, what, port)
     with _lock:
         if key not in _forwards:
             _forwards[key] = Forward(kube, namespace=namespace, find=find, port=port, what=what)
