@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from trainyard import versions
 from trainyard.backends.answering import cluster_state
 from trainyard.backends.contract import ClusterStatus, LogLine, Tools
-from trainyard.backends.kuberay import gpu_checks, names, objects, site, view, way_in
-from trainyard.backends.kuberay import logs as log_lines
+from trainyard.backends.kuberay import gpu_checks, log_lines, names, objects, site, view, way_in
 from trainyard.backends.kuberay import look as looking
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.facts import Object
@@ -18,6 +17,7 @@ from trainyard.backends.kuberay.look import Look
 from trainyard.backends.kuberay.site import Site
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, OutsideError
+from trainyard.seams.kube.errors import ForbiddenError
 from trainyard.spec.cluster import ClusterSpec
 
 
@@ -25,7 +25,7 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
     """Ask Kubernetes about every node that the file names or that has a pod, and Ray about all."""
     where = site.find(spec, tools)
     with ThreadPoolExecutor(2) as threads:
-        read = threads.submit(objects.token, where)
+        read = threads.submit(_readable_token, where)
         seen = looking.look(where, spec)
         token = read.result()
     answering, said = _answer(where, token, seen)
@@ -88,6 +88,14 @@ def _answer(where: Site, token: str | None, seen: Look) -> tuple[frozenset[str],
         return way_in.answer(where, token, seen.pods), ""
     except OutsideError as error:
         return frozenset(), way_in.trouble(where) or error.what
+
+
+def _readable_token(where: Site) -> str | None:
+    """Return the token, None for who may look at pods and at no Secret."""
+    try:
+        return objects.token(where)
+    except ForbiddenError:
+        return None
 
 
 def _runs(head: Object | None) -> bool:

@@ -1,0 +1,158 @@
+"""What cluster.status, connect and cluster.logs of a cluster on Kubernetes ask, and answer."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.fake_kube import FakeKube, site
+from tests.unit.kube_pods import IMAGE, Object, ended, group, head, pod, ray_cluster, running
+from trainyard.backends.contract import LogLine, Tools
+from trainyard.backends.kuberay import asking, log_lines, way_in
+from trainyard.backends.kuberay import site as sites
+from trainyard.errors import NotReadyError
+from trainyard.seams.kube.types import POD, RAY_CLUSTER, SECRET
+from trainyard.seams.ray_api import UnreachableError
+from trainyard.spec import load_cluster
+from trainyard.spec.cluster import ClusterSpec
+
+WORKER = "lab-gpu-worker-x7k2p"
+TOKEN = "t" * 64
+HERE = "http://127.0.0.1:4242"
+PLACE = "Kubernetes (namespace team of context lab)"
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> ClusterSpec:
+    file = tmp_path / "lab.yaml"
+    file.write_text(
+        "{name: lab, backend: kuberay, image: 'r:5000/ray', workers: [{name: gpu, count: 1, cpus: 2, gpus: 1}], "
+        "kuberay: {namespace: team, simulated_gpus: true}}"
+    )
+    return load_cluster(file).spec
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Tools:
+    return Tools(tmp_path / "state", {}, directory=tmp_path)
+
+
+Answering = Callable[..., None]
+
+
+@pytest.fixture
+def kube(monkeypatch: pytest.MonkeyPatch) -> FakeKube:
+    fake = FakeKube()
+    fake.answers = lambda: True  # type: ignore[attr-defined]
+    monkeypatch.setattr(sites, "find", lambda spec, tools: site(fake))
+    monkeypatch.setattr(way_in, "address", lambda where: HERE)
+    monkeypatch.setattr(way_in, "trouble", lambda where: "")
+    return fake
+
+
+@pytest.fixture
+def ray(monkeypatch: pytest.MonkeyPatch) -> Answering:
+    def knows(*nodes: str, error: Exception | None = None) -> None:
+        def answer(*_: Any) -> frozenset[str]:
+            if error:
+                raise error
+            return frozenset(nodes)
+
+        monkeypatch.setattr(way_in, "answer", answer)
+
+    return knows
+
+
+def made(kube: FakeKube, *pods: Object) -> None:
+    kube.put(RAY_CLUSTER, ray_cluster(group("gpu", 1)))
+    for one in pods:
+        kube.put(POD, one)
+    data = {"auth_token": base64.b64encode(TOKEN.encode()).decode()}
+    kube.put(SECRET, {"metadata": {"name": "lab", "namespace": "team"}, "data": data})
+
+
+def test_a_cluster_that_is_up_says_where_and_how_to_get_its_token(
+    kube: FakeKube, ray: Answering, spec: ClusterSpec, tools: Tools
+) -> None:
+    made(kube, head(), pod(WORKER, ready=True))
+    ray("head", "gpu-x7k2p")
+    now = asking.status(spec, tools)
+    assert (now.state, now.seen, now.address, now.tunnel) == ("up", "", HERE, PLACE)
+    assert now.token_command == (
+        "kubectl --context lab --namespace team get secret lab -o 'jsonpath={.data.auth_token}' | base64 -d"
+    )
+    assert TOKEN not in repr(now)
+
+
+def test_a_cluster_that_was_never_made_is_down(kube: FakeKube, spec: ClusterSpec, tools: Tools) -> None:
+    now = asking.status(spec, tools)
+    assert (now.state, now.seen, now.address, now.token_command) == ("down", "", None, None)
+
+
+def test_a_dashboard_that_does_not_answer_is_said(
+    kube: FakeKube, ray: Answering, spec: ClusterSpec, tools: Tools
+) -> None:
+    made(kube, head(), pod(WORKER, ready=True))
+    ray(error=UnreachableError("no answer from Ray's dashboard: refused"))
+    now = asking.status(spec, tools)
+    assert now.state == "partial"
+    assert now.seen == ("no answer from Ray's dashboard: refused; head: not yet in Ray; gpu-x7k2p: not yet in Ray")
+
+
+def test_who_may_see_no_secret_sees_the_nodes(kube: FakeKube, ray: Answering, spec: ClusterSpec, tools: Tools) -> None:
+    made(kube, head(), pod(WORKER, ready=True))
+    kube.forbidden.add("secrets")
+    ray(error=UnreachableError("refused"))
+    now = asking.status(spec, tools)
+    assert ([one.state for one in now.nodes], now.token_command) == (["starting", "starting"], None)
+
+
+def test_a_run_gets_the_way_in_and_what_it_is_promised(kube: FakeKube, spec: ClusterSpec, tools: Tools) -> None:
+    made(kube, head(), pod(WORKER, host=""))
+    endpoint = asking.connect(spec, tools)
+    assert (endpoint.address, endpoint.token, endpoint.image, endpoint.tunnel) == (HERE, TOKEN, IMAGE, PLACE)
+    assert [one.name for one in endpoint.expected or ()] == ["head", "gpu-x7k2p"]
+    assert endpoint.down == (("gpu-x7k2p", "waits for a Kubernetes node"),)
+    assert endpoint.simulated_gpus is False
+
+
+@pytest.mark.parametrize("pods", [(), (pod(WORKER, ready=True),), (head(ready=False),), (head(leaving=True),)])
+def test_without_a_head_that_runs_there_is_no_way_in(
+    pods: tuple[Object, ...], kube: FakeKube, spec: ClusterSpec, tools: Tools
+) -> None:
+    made(kube, *pods)
+    with pytest.raises(NotReadyError) as caught:
+        asking.connect(spec, tools)
+    assert caught.value.lines() == ["cluster lab is not up", "  -> Make it: invoke cluster.up"]
+
+
+def test_logs_have_the_containers_words_also_of_the_run_that_ended(
+    kube: FakeKube, ray: Answering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crashed = pod(WORKER, phase="Running", containers=(running(restarts=1, last=ended("Error", 1)),))
+    kube.put(POD, crashed)
+    texts = {True: ["first run", "it broke"], False: ["second run"]}
+    monkeypatch.setattr(kube, "logs", lambda pod, *, previous, **_: "\n".join(texts[previous]))
+    monkeypatch.setattr(log_lines, "_of_ray", lambda *_: iter(()))
+
+    def later(_: float) -> None:
+        if len(texts[False]) == 2:
+            kube.objects.clear()
+        texts[False].append("it runs")
+
+    found = list(log_lines.lines(site(kube), None, follow=True, sleep=later))
+    assert found == [
+        LogLine("gpu-x7k2p", "former ray-worker", "first run"),
+        LogLine("gpu-x7k2p", "former ray-worker", "it broke"),
+        LogLine("gpu-x7k2p", "ray-worker", "second run"),
+        LogLine("gpu-x7k2p", "ray-worker", "it runs"),
+    ]
+
+
+def test_logs_of_nothing_are_refused(kube: FakeKube, spec: ClusterSpec, tools: Tools) -> None:
+    with pytest.raises(NotReadyError, match="cluster lab is not up"):
+        asking.logs(spec, tools, follow=False)
