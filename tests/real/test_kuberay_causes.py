@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -57,21 +59,20 @@ Make = Callable[..., Yard]
 
 
 @pytest.fixture(scope="module")
-def operator(kube: KubeBed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    """Give a good cluster, and with it an operator; the images are where the hosts find them."""
+def operator(kube: KubeBed) -> Iterator[None]:
+    """Give an operator that somebody else installed; the images are where the hosts find them."""
     _build_broken(kube)
     kube.publish(RAY_IMAGE, BASE, BROKEN)
-    yard = kubernetes.yard(kube, tmp_path_factory.mktemp("causes"), "good")
-    yard.write_cluster(_file(kube))
-    try:
-        yard.run("cluster.up")
-        yield yard
-    finally:
-        yard.run("cluster.down", "--purge")
+    release = ("kuberay-operator", "--namespace", "kuberay-system")
+    _helm(kube, "upgrade", "--install", *release, str(kube.chart), "--create-namespace", "--wait")
+    yield
+    _helm(kube, "uninstall", *release, "--wait")
+    kube.kubectl("delete", "-f", str(kube.chart / "crds"))
+    kube.kubectl("delete", "namespace", "kuberay-system", SPACE, "mine")
 
 
 @pytest.fixture
-def make(kube: KubeBed, operator: Yard, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Make]:
+def make(kube: KubeBed, operator: None, tmp_path: Path) -> Iterator[Make]:
     """Give what writes a cluster's file; the cluster goes after the test."""
     made: list[Yard] = []
 
@@ -84,6 +85,11 @@ def make(kube: KubeBed, operator: Yard, tmp_path: Path, request: pytest.FixtureR
     yield write
     for yard in made:
         yard.run("cluster.down")
+
+
+def _helm(kube: KubeBed, *arguments: str) -> None:
+    environ = {**os.environ, **kube.environ()}
+    subprocess.run(["helm", *arguments], env=environ, check=True, capture_output=True, timeout=200)
 
 
 def _file(kube: KubeBed, *, image: str = RAY_IMAGE, space: str = SPACE) -> str:

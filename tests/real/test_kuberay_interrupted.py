@@ -116,7 +116,7 @@ def _start(yard: Yard) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
         stdin=subprocess.DEVNULL,
-        process_group=0,
+        start_new_session=True,
     )
 
 
