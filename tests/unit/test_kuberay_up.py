@@ -32,7 +32,7 @@ from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
 from trainyard.images.types import PinnedImage
 from trainyard.seams.helm import Chart, Release
 from trainyard.seams.kube.errors import InvalidError
-from trainyard.seams.kube.types import CRD, DEPLOYMENT, NAMESPACE, NODE, POD, RAY_CLUSTER, SERVICE, Object
+from trainyard.seams.kube.types import CRD, DEPLOYMENT, NAMESPACE, NODE, POD, QUOTA, RAY_CLUSTER, SERVICE, Object
 from trainyard.seams.registry_refusals import GoneError
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import Operator as Section
@@ -337,6 +337,21 @@ def test_no_room_is_an_error_that_says_what_is_missing_and_where() -> None:
         "there is no room on Kubernetes for cluster lab:"
         "\n  - gpu: no Kubernetes node has room for it: cpu: 1 wanted, at most 0 free (kube-1)"
     )
+
+
+def test_a_quota_is_an_error_also_where_machines_come_by_themselves() -> None:
+    found = {"metadata": {"name": "q", "namespace": "team"}, "status": {"hard": {"requests.cpu": "1"}}}
+    kube = FakeKube((NAMESPACE, {"metadata": {"name": "team"}}), (NODE, node("kube-1", "8")), (QUOTA, found))
+    wanted = asked(kube, spec(kuberay={"wait_for_machines": "5m"}))
+
+    with pytest.raises(PrerequisiteError) as error:
+        titled(preflight.steps(wanted), "Check the room").done()
+
+    assert error.value.lines() == [
+        "namespace team does not allow cluster lab:\n  - quota q: requests.cpu: 2 wanted, 1 of 1 free",
+        "  at context lab",
+        "  -> Want less, or have it raised: kubectl describe quota,limitrange -n team",
+    ]
 
 
 def test_no_room_is_a_remark_where_machines_come_by_themselves() -> None:

@@ -88,21 +88,21 @@ def _room(asked: Wanted) -> Answer:
     if not counts:
         return YES
     wanted = demands.demands(asked.documents.ray_cluster, counts, _overheads(asked))
-    problems, remarks = _of_namespace(asked, wanted)
-    hosts_ = _hosts(asked)
-    if hosts_ is None:
+    remarks = _refuse_over_quota(asked, wanted)
+    there = _hosts(asked)
+    if there is None:
         remarks.append("whether there is room was not checked: you may not see the Kubernetes nodes, or their pods")
-    else:
-        problems += room.shortages(wanted, hosts_)
+        return Answer(True, "; ".join(remarks))
+    problems = room.shortages(wanted, there)
     if problems and asked.spec.kuberay.wait_for_machines is None:
-        raise _refusal(asked, wanted, problems, hosts_)
+        raise _refusal(asked, wanted, problems, there)
     return Answer(True, "; ".join([*problems, *remarks]))
 
 
-def _of_namespace(asked: Wanted, wanted: Sequence[Demand]) -> tuple[list[str], list[str]]:
-    """Return what the namespace's quotas and limits forbid, and what could not be looked at."""
+def _refuse_over_quota(asked: Wanted, wanted: Sequence[Demand]) -> list[str]:
+    """Raise PrerequisiteError with what the namespace's quotas and limits forbid; return what was not looked at."""
     if not asked.there.has_namespace:
-        return [], []
+        return []
     kube, namespace = asked.site.kube, asked.site.namespace
     quotas = seen(lambda: tuple(kube.list(QUOTA, namespace=namespace)))
     ranges = seen(lambda: tuple(kube.list(LIMIT_RANGE, namespace=namespace)))
@@ -111,7 +111,15 @@ def _of_namespace(asked: Wanted, wanted: Sequence[Demand]) -> tuple[list[str], l
     stay = {pods.uid(one) for one in kept(asked)}
     gone = [one for one in asked.there.pods.found or () if pods.uid(one) not in stay]
     found = quota.over_quota(quotas.found or (), wanted, gone=gone)
-    return [*found, *quota.out_of_range(ranges.found or (), wanted)], remarks
+    found += quota.out_of_range(ranges.found or (), wanted)
+    if found:
+        listed = "".join(f"\n  - {one}" for one in found)
+        raise PrerequisiteError(
+            f"namespace {namespace} does not allow cluster {asked.spec.name}:{listed}",
+            where=f"context {kube.context}" if kube.context else kube.server,
+            hint=f"Want less, or have it raised: kubectl describe quota,limitrange -n {namespace}",
+        )
+    return remarks
 
 
 def _hosts(asked: Wanted) -> tuple[Host, ...] | None:
@@ -137,7 +145,7 @@ def _overheads(asked: Wanted) -> dict[str, Amounts]:
 
 
 def _refusal(
-    asked: Wanted, wanted: Sequence[Demand], problems: Sequence[str], there: Sequence[Host] | None
+    asked: Wanted, wanted: Sequence[Demand], problems: Sequence[str], there: Sequence[Host]
 ) -> PrerequisiteError:
     gpu = asked.spec.kuberay.gpu_resource
     wants_gpus = any(one.requests.get(gpu) for one in wanted)
@@ -145,7 +153,7 @@ def _refusal(
         f"Free it, or want less. Where Kubernetes adds machines by itself: `kuberay: {{wait_for_machines: 10m}}`. "
         f"All that was counted: kubectl describe nodes --context {asked.site.kube.context}"
     )
-    if wants_gpus and there is not None and not room.has_resource(there, gpu):
+    if wants_gpus and not room.has_resource(there, gpu):
         hint = (
             f"No Kubernetes node offers {gpu}: is NVIDIA's device plugin there, and does it run? (MicroK8s: microk8s "
             "enable gpu; elsewhere the GPU operator.) To try the layout without GPUs: "
