@@ -11,6 +11,8 @@ from trainyard.backends.kuberay.hosts import Host
 
 # So many ways are tried before a shortage is only a supposition; small clusters need far fewer.
 TRIES = 20_000
+# Of more nodes than that, no other way than the quick one is tried.
+SEARCHED = 200
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ def pack(wanted: Sequence[Demand], there: Sequence[Host], *, tries: int = TRIES)
             left = after
     if not missing:
         return Packing((), left)
-    search = _Search(tries)
+    search = _Search(tries if len(ordered) <= SEARCHED else 0)
     if search.finds(ordered, tuple(there)):
         return Packing((), ())
     return Packing(tuple(missing), left, proven=search.tries > 0)
@@ -58,6 +60,8 @@ class _Search:
     def finds(self, demands: Sequence[Demand], there: tuple[Host, ...]) -> bool:
         if not demands:
             return True
+        if self.tries <= 0:
+            return False
         for after in _placed(demands[0], there):
             self.tries -= 1
             if self.tries <= 0:

@@ -93,10 +93,10 @@ def _room(asked: Wanted) -> Answer:
     if there is None:
         remarks.append("whether there is room was not checked: you may not see the Kubernetes nodes, or their pods")
         return Answer(True, "; ".join(remarks))
-    problems = room.shortages(wanted, there)
-    if problems and asked.spec.kuberay.wait_for_machines is None:
-        raise _refusal(asked, wanted, problems, there)
-    return Answer(True, "; ".join([*problems, *remarks]))
+    found = room.shortage(wanted, there)
+    if found.said and found.proven and asked.spec.kuberay.wait_for_machines is None:
+        raise _refusal(asked, wanted, found.said, there)
+    return Answer(True, "; ".join([*found.said, *remarks]))
 
 
 def _refuse_over_quota(asked: Wanted, wanted: Sequence[Demand]) -> list[str]:

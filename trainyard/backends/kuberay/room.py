@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from trainyard.backends.kuberay import amounts, packing
 from trainyard.backends.kuberay.demands import Demand
@@ -11,13 +12,19 @@ from trainyard.backends.kuberay.packing import Packing
 from trainyard.backends.words import named
 
 
-def shortages(wanted: Sequence[Demand], there: Sequence[Host]) -> list[str]:
-    """Say for each group without room what is missing, how much of it, and where; [] if there is room for all.
+@dataclass(frozen=True)
+class Shortage:
+    """What is missing, a sentence a group. Not `proven`: there may be a way to place the nodes that was not tried."""
 
-    Where not every way to place the nodes could be tried, a shortage is said to be likely only.
-    """
+    said: tuple[str, ...]
+    proven: bool
+
+
+def shortage(wanted: Sequence[Demand], there: Sequence[Host]) -> Shortage:
+    """Say for each group without room what is missing, how much of it, and where; nothing if there is room for all."""
     found = packing.pack(wanted, there)
-    return [_shortage(group, wanted, found, there) for group in dict.fromkeys(one.group for one in found.missing)]
+    groups = dict.fromkeys(one.group for one in found.missing)
+    return Shortage(tuple(_of_group(group, wanted, found, there) for group in groups), found.proven)
 
 
 def has_resource(there: Sequence[Host], resource: str) -> bool:
@@ -25,7 +32,7 @@ def has_resource(there: Sequence[Host], resource: str) -> bool:
     return any(host.has.get(resource, 0) for host in there)
 
 
-def _shortage(group: str, wanted: Sequence[Demand], found: Packing, there: Sequence[Host]) -> str:
+def _of_group(group: str, wanted: Sequence[Demand], found: Packing, there: Sequence[Host]) -> str:
     lacking = [one for one in found.missing if one.group == group]
     of = sum(1 for one in wanted if one.group == group)
     share = f"{len(lacking)} of {of} nodes" if of > 1 else "it"
@@ -45,7 +52,7 @@ def _why(demand: Demand, left: Sequence[Host], there: Sequence[Host]) -> Iterato
         ]
         yield from (_missing(name, demand, open_, there) for name in sorted(lacking, key=_order))
         if not lacking:
-            yield "no one of them has enough of everything: " + ", ".join(_partly(demand, host) for host in open_)
+            yield f"no one of them has enough of everything: {named([_partly(demand, host) for host in open_])}"
     if not left:
         yield "there is no Kubernetes node"
     for why in dict.fromkeys(out.values()):
