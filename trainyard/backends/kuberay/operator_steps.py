@@ -84,12 +84,14 @@ def definitions_step(kuberay: Kuberay) -> Step:
 def operator_step(kuberay: Kuberay, namespace: str, *, after: str | None) -> Step:
     """Return the step after which an operator looks after the namespace."""
     plan = kuberay.plan
-    tried: list[bool] = []
     health = Health(kuberay.kube)
+    is_installed = not plan.changes
 
     def done() -> Answer:
-        if plan.changes and not _is_installed(kuberay):
-            return no("it is not installed" if plan.what == "install" else f"{plan.there and plan.there.version} is")
+        nonlocal is_installed
+        is_installed = is_installed or _is_installed(kuberay)
+        if not is_installed:
+            return no("it is not installed" if plan.there is None else f"{plan.there.version} is installed")
         found = operator.for_namespace(kuberay.operators(), namespace)
         if found is None:
             return no("it is not there")
@@ -99,9 +101,8 @@ def operator_step(kuberay: Kuberay, namespace: str, *, after: str | None) -> Ste
         return Answer(True, plan.remark)
 
     def install() -> None:
-        if plan.changes and not tried:
+        if not is_installed:
             _install(kuberay)
-        tried.append(True)
 
     return Step(_title(plan), done=done, do=install, deadline=AVAILABLE_SECONDS, every=0.5, after=after)
 
