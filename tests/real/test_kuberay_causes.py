@@ -120,13 +120,18 @@ def _refused(yard: Yard, *options: str, expect: int) -> str:
 
 def test_what_cannot_be_is_said_before_anything_is_made(kube: KubeBed, make: Make) -> None:
     nothing = make("nothing", space="never")
-    none = make("none", image="trainyard-bed/none:1", space="never")
-    print(_refused(none, expect=3))
     print(_refused(nothing, "--set", "workers.0.cpus=64", "--set", "kuberay.requests.cpus=64", expect=3))
     print(_refused(nothing, "--set", "kuberay.volumes=[{target: /data, secret: nope}]", expect=3))
     print(_refused(nothing, "--set", "kuberay.volumes=[{target: /data, claim: nope}]", expect=3))
     print(_refused(nothing, "--set", "kuberay.storage={size: 1GiB, storage_class: nope}", expect=3))
     assert kubernetes.one(kube, "namespace", "never", namespace="default") is None
+
+
+def test_an_image_that_is_not_there_is_named_with_its_registry(kube: KubeBed, make: Make) -> None:
+    said = _refused(make("none", image="trainyard-bed/none:1"), expect=6)
+    image = f"{kube.registry}/trainyard-bed/none:1"
+    assert f" cannot have the image {image}: registry {kube.registry} has no such image\n  at cluster none, " in said
+    assert said.endswith("\n  -> Is its name right? One of ours gets there by: trainyard image.push\n")
 
 
 def test_a_quota_without_room_is_named_with_what_is_missing(kube: KubeBed, make: Make) -> None:

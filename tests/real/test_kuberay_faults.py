@@ -320,12 +320,16 @@ def test_a_cordoned_host_gets_nothing_new_and_one_that_is_lost_then_is_named_unt
         kube.stop_kubelet(machine)
         try:
             wait_until(lambda: host not in kube.ready(), seconds=120, what=f"Kubernetes knows that {host} is lost")
-            status = faulty.json("cluster.status", expect=None)
-            print(json.dumps(status, indent=1))
-            refused = faulty.run("cluster.up", expect=None)
-            print(refused.returncode, refused.stdout, refused.stderr)
-            dispatched = faulty.run("train.dispatch", counting_job(faulty, pause=0), expect=None)
-            print(dispatched.returncode, dispatched.stdout, dispatched.stderr)
+            status = faulty.json("cluster.status")
+            lost = [node for node in status["nodes"] if node["state"] != "up"]
+            assert [(node["host"], node["seen"]) for node in lost] == [
+                (host, f"its Kubernetes node {host} does not answer")
+            ]
+            assert (status["state"], status["seen"]) == ("partial", f"{lost[0]['name']}: {lost[0]['seen']}")
+            refused = faulty.run("cluster.up", expect=6)
+            assert_one_error(refused.stderr, f"ran on the Kubernetes node {host}, which does not answer any more")
+            refused = faulty.run("train.dispatch", counting_job(faulty, pause=0), expect=5)
+            assert_one_error(refused.stderr, f"its Kubernetes node {host} does not answer", f"at {lost[0]['name']}, ")
         finally:
             kube.start_kubelet(machine)
         wait_until(lambda: len(kube.ready()) == 3, seconds=60, what="the host is back")

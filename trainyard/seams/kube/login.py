@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,12 +36,28 @@ def configuration(access: Access, environ: Mapping[str, str]) -> Any:
     return made
 
 
+class _Shared(ssl.SSLContext):
+    """A context that threads may share, although urllib3 sets its protocols anew before each connection.
+
+    To set them while another thread opens one sends freed memory, and the server refuses the handshake with
+    TLSV1_ALERT_DECODE_ERROR or worse (python/cpython issue 141012).
+    """
+
+    def settle(self) -> None:
+        """Set the one protocol that is ever spoken."""
+        super().set_alpn_protocols(["http/1.1"])
+
+    def set_alpn_protocols(self, alpn_protocols: Iterable[str]) -> None:
+        """Change nothing: they are set."""
+
+
 def context(made: Any, access: Access) -> ssl.SSLContext:
     """Return what TLS needs: the server's CA, our certificate. Raises PrerequisiteError if one cannot be used."""
     import certifi
 
     # Not ssl.create_default_context: since Python 3.13 it refuses CAs as Kubernetes makes them (VERIFY_X509_STRICT).
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    tls = _Shared(ssl.PROTOCOL_TLS_CLIENT)
+    tls.settle()
     if not made.verify_ssl:
         tls.check_hostname = False
         tls.verify_mode = ssl.CERT_NONE
