@@ -13,7 +13,7 @@ from trainyard.backends.kuberay.operator import HelmRelease, Operator
 from trainyard.backends.kuberay.there import Seen, There
 from trainyard.errors import PrerequisiteError
 from trainyard.seams.helm import Release
-from trainyard.seams.kube.types import DEPLOYMENT
+from trainyard.seams.kube.types import DEPLOYMENT, NAMESPACE
 from trainyard.spec.kubernetes import Operator as Section
 
 OURS = HelmRelease("kuberay-operator", "kuberay-system")
@@ -170,6 +170,30 @@ def test_an_operator_of_ours_is_never_downgraded() -> None:
 
     assert chosen.what == "use"
     assert chosen.remark == "the KubeRay operator is 1.6.0, newer than the 1.5.1 of the file; it is used as it is"
+
+
+class KilledHelm:
+    """A Helm that was killed at work; only what it left can be asked for."""
+
+    def release(self, name: str, namespace: str) -> Release:
+        return Release(name, 1, "pending-install", "Initial install underway")
+
+
+def test_a_release_that_was_killed_in_a_namespace_of_ours_is_ours() -> None:
+    def namespace(**labels: str) -> FakeKube:
+        return FakeKube((NAMESPACE, {"metadata": {"name": "kuberay-system", "labels": labels}}))
+
+    ours, theirs = namespace(**{"app.kubernetes.io/managed-by": "trainyard"}), namespace()
+
+    assert installing.installed_by_us(ours, KilledHelm(), Section()) == OURS  # type: ignore[arg-type]
+    assert installing.installed_by_us(theirs, KilledHelm(), Section()) is None  # type: ignore[arg-type]
+
+
+def test_an_operator_whose_release_was_killed_is_put_right() -> None:
+    ours = found(release="kuberay-operator")
+    killed = Release("kuberay-operator", 1, "pending-install", "Initial install underway")
+
+    assert decide((ours,), ours=killed).what == "upgrade"
 
 
 def crd(*fields: str, kuberay: str | None = None, established: str = "True", served: bool = True) -> dict[str, Any]:

@@ -8,16 +8,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trainyard import versions
-from trainyard.backends.kuberay import operator
+from trainyard.backends.kuberay import names, operator
 from trainyard.backends.kuberay.operator import HelmRelease, Operator
-from trainyard.backends.kuberay.there import There
+from trainyard.backends.kuberay.there import There, seen
 from trainyard.errors import PrerequisiteError
 from trainyard.seams.helm import Helm, Release
 from trainyard.seams.kube.api import Kube
+from trainyard.seams.kube.types import NAMESPACE
 from trainyard.spec.kubernetes import Operator as Section
 
 # How Helm releases of ours describe themselves; what was asked for stands behind it.
 BY_US = "by trainyard"
+# What the status of a release begins with that Helm works on, or did when it was killed.
+PENDING = "pending-"
 
 
 @dataclass(frozen=True)
@@ -73,15 +76,24 @@ def installed_by_us(kube: Kube, helm: Helm, section: Section) -> HelmRelease | N
     found = operator.find(kube, section.namespace) or ()
     asked = HelmRelease(section.release, section.namespace)
     for one in dict.fromkeys((*operator.releases(found), asked)):
-        release = helm.release(one.name, one.namespace)
-        if release is not None and is_ours(release):
+        if own_release(kube, helm, one) is not None:
             return one
     return None
 
 
-def is_ours(release: Release) -> bool:
-    """Say whether we installed a release."""
-    return str(release.description).startswith(BY_US)
+def own_release(kube: Kube, helm: Helm, asked: HelmRelease) -> Release | None:
+    """Return a Helm release if we installed it, or began to.
+
+    A Helm that was killed has written Helm's own words; the namespace that we made for it says who it was.
+    """
+    release = helm.release(asked.name, asked.namespace)
+    if release is None or str(release.description).startswith(BY_US):
+        return release
+    if not release.status.startswith(PENDING):
+        return None
+    namespace = seen(lambda: kube.get(NAMESPACE, asked.namespace)).found or {"metadata": {}}
+    made_by = (namespace["metadata"].get("labels") or {}).get(names.MADE_BY)
+    return release if made_by == names.US else None
 
 
 def _refuse_unknown(there: There) -> None:

@@ -110,6 +110,8 @@ def operator_step(kuberay: Kuberay, namespace: str, *, after: str | None) -> Ste
 def _title(plan: Installing) -> str:
     if plan.what == "install":
         return f"Install the KubeRay operator {plan.version}"
+    if plan.what == "upgrade" and plan.there and plan.there.version == plan.version:
+        return f"Install the KubeRay operator {plan.version} anew"
     if plan.what == "upgrade" and plan.there:
         return f"Upgrade the KubeRay operator from {plan.there.version} to {plan.version}"
     return "Check the KubeRay operator"
@@ -165,7 +167,7 @@ def _recover(kuberay: Kuberay) -> None:
     section = kuberay.section
     for _ in range(round(PENDING_SECONDS)):
         release = kuberay.helm.release(section.release, section.namespace)
-        if release is None or not release.status.startswith("pending-"):
+        if release is None or not release.status.startswith(installing.PENDING):
             return
         kuberay.sleep(1.0)
     kuberay.helm.recover(section.release, section.namespace)

@@ -12,12 +12,14 @@ from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.access import Task
 from trainyard.backends.kuberay.document import Documents, Wish, documents, shipped_templates
 from trainyard.backends.kuberay.image import Chosen
+from trainyard.backends.kuberay.operator import HelmRelease
 from trainyard.backends.kuberay.operator_steps import Kuberay
 from trainyard.backends.kuberay.site import Site
 from trainyard.backends.kuberay.there import There
 from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.images.types import PinnedImage
 from trainyard.seams.helm import Helm, Release
+from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.types import Object
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import Operator as Section
@@ -72,7 +74,7 @@ def wanted(spec: ClusterSpec, tools: Tools) -> Wanted:
     helm = Helm(tools.environ, site.kubeconfig(spec, tools), where.kube.context or None)
     with ThreadPoolExecutor(3) as pool:
         asked_image = pool.submit(image.asked, spec, tools, where)
-        ours = pool.submit(_release, helm, section)
+        ours = pool.submit(_release, where.kube, helm, section)
         found = there.look(where, section)
         if not access.sees(found):
             access.refuse_missing(where.kube, access.needs(spec, Task()), command=f"cluster.up{tools.flag}")
@@ -122,10 +124,9 @@ def _wish(spec: ClusterSpec, chosen: Chosen, *, simulated: bool) -> Wish:
     return Wish(spec, chosen.image.reference, simulated=simulated, pull_secrets=(*own, *named))
 
 
-def _release(helm: Helm, section: Section) -> Release | None:
+def _release(kube: Kube, helm: Helm, section: Section) -> Release | None:
     """Return the Helm release that we made; who has no Helm, or may not see releases, did not make one."""
     try:
-        release = helm.release(section.release, section.namespace)
+        return installing.own_release(kube, helm, HelmRelease(section.release, section.namespace))
     except (OutsideError, PrerequisiteError):
         return None
-    return release if release is not None and installing.is_ours(release) else None
