@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -30,7 +30,7 @@ case "$HOW" in
 esac
 exec /opt/ray/bin/ray.whole "$@"
 """
-SERVER_CLASS = """
+NOBODY = """
 apiVersion: storage.k8s.io/v1
 kind: StorageClass
 metadata: {name: nobody}
@@ -108,57 +108,87 @@ def _build_broken(kube: KubeBed) -> None:
 
 
 def _refused(yard: Yard, *options: str, expect: int) -> str:
-    """Return the error of an `up` that breaks: what stands before it is how far it came."""
-    began = time.monotonic()
+    """Return the error of an `up` that breaks; what stands before it says how far it came."""
     done = yard.run("cluster.up", *options, expect=expect)
-    said = done.stderr[done.stderr.index("error:") :]
-    print(f"\n{yard.cluster} {options}: {time.monotonic() - began:.1f} s\n{done.stderr}")
-    assert done.stderr.count("error:") == 1
+    before, _, said = done.stderr.partition("\nerror: ")
+    assert "\nerror: " not in said
     assert "Traceback" not in done.stderr
-    return said
+    print(f"{yard.cluster} {' '.join(options)}: {before.splitlines()[-1].strip()}")
+    return said.rstrip("\n")
 
 
 def test_what_cannot_be_is_said_before_anything_is_made(kube: KubeBed, make: Make) -> None:
-    nothing = make("nothing", space="never")
-    print(_refused(nothing, "--set", "workers.0.cpus=64", "--set", "kuberay.requests.cpus=64", expect=3))
-    print(_refused(nothing, "--set", "kuberay.volumes=[{target: /data, secret: nope}]", expect=3))
-    print(_refused(nothing, "--set", "kuberay.volumes=[{target: /data, claim: nope}]", expect=3))
-    print(_refused(nothing, "--set", "kuberay.storage={size: 1GiB, storage_class: nope}", expect=3))
+    yard = make("nothing", space="never")
+    said = _refused(yard, "--set", "workers.0.cpus=64", "--set", "kuberay.requests.cpus=64", expect=3)
+    first, reason, *_ = said.splitlines()
+    assert first == "there is no room on Kubernetes for cluster nothing:"
+    assert reason.startswith("  - cpu: no Kubernetes node has room for it: cpu: 64 wanted, at most ")
+    for option, lacks in {
+        "kuberay.volumes=[{target: /data, secret: nope}]": "kuberay.volumes.0.secret: there is no Secret called nope",
+        "kuberay.volumes=[{target: /data, claim: nope}]": (
+            "kuberay.volumes.0.claim: there is no PersistentVolumeClaim called nope"
+        ),
+        "kuberay.storage={size: 1GiB, storage_class: nope}": (
+            "kuberay.storage.storage_class: there is no StorageClass called nope"
+        ),
+    }.items():
+        assert _refused(yard, "--set", option, expect=3) == (
+            f"Kubernetes does not have what the cluster file names:\n  - {lacks}\n"
+            "  at namespace never, context bed\n  -> Have it made, or name what there is."
+        )
     assert kubernetes.one(kube, "namespace", "never", namespace="default") is None
-
-
-def test_an_image_that_is_not_there_is_named_with_its_registry(kube: KubeBed, make: Make) -> None:
-    said = _refused(make("none", image="trainyard-bed/none:1"), expect=6)
-    image = f"{kube.registry}/trainyard-bed/none:1"
-    assert f" cannot have the image {image}: registry {kube.registry} has no such image\n  at cluster none, " in said
-    assert said.endswith("\n  -> Is its name right? One of ours gets there by: trainyard image.push\n")
 
 
 def test_a_quota_without_room_is_named_with_what_is_missing(kube: KubeBed, make: Make) -> None:
     kube.kubectl("create", "namespace", "narrow")
     try:
         kube.kubectl("apply", "-n", "narrow", "-f", "-", given=QUOTA)
-        print(_refused(make("narrow", space="narrow"), expect=3))
+        assert _refused(make("narrow", space="narrow"), expect=3) == (
+            "namespace narrow does not allow cluster narrow:\n"
+            "  - quota small: limits.memory: 1536MiB wanted, 1GiB of 1GiB free\n"
+            "  at context bed\n"
+            "  -> Want less, or have it raised: kubectl describe quota,limitrange -n narrow"
+        )
     finally:
         kube.kubectl("delete", "namespace", "narrow")
 
 
+def test_an_image_that_is_not_there_is_named_with_its_registry(kube: KubeBed, make: Make) -> None:
+    said = _refused(make("none", image="trainyard-bed/none:1"), expect=6)
+    image = f"{kube.registry}/trainyard-bed/none:1"
+    assert f" cannot have the image {image}: registry {kube.registry} has no such image\n  at cluster none, " in said
+    assert said.endswith("\n  -> Is its name right? One of ours gets there by: trainyard image.push")
+
+
 def test_a_claim_that_cannot_be_bound_is_said(kube: KubeBed, make: Make) -> None:
-    kube.apply(SERVER_CLASS)
+    kube.apply(NOBODY)
     try:
-        print(_refused(make("unbound"), "--set", "kuberay.storage={size: 1GiB, storage_class: nobody}", expect=3))
+        said = _refused(make("unbound"), "--set", "kuberay.storage={size: 1GiB, storage_class: nobody}", expect=3)
     finally:
         kube.kubectl("delete", "storageclass", "nobody")
+    assert re.match(
+        r"head, cpu-\w{5} cannot start: no volume was found for its claim yet\n  at cluster unbound, ", said
+    )
+    assert "pod has unbound immediate PersistentVolumeClaims" in said
+    assert "\n  -> Why not: kubectl describe pvc. It needs a storage class that makes volumes, or a volume" in said
 
 
 def test_an_image_without_ray_says_so(make: Make) -> None:
-    print(_refused(make("bare", image=BASE), expect=6))
+    said = _refused(make("bare", image=BASE), expect=6).splitlines()
+    assert said[0] == "head ended while it was starting (exit code 127); its last words:"
+    assert "    /bin/bash: line 1: ray: command not found" in said
+    assert said[-1] == "  -> Is Ray in the image, and does it work there? `trainyard image.lint` says."
 
 
 def test_a_worker_that_ends_or_takes_too_much_memory_says_how(make: Make) -> None:
     yard = make("broken", image=BROKEN)
-    print(_refused(yard, "--set", "env.HOW=crash", expect=6))
-    print(_refused(yard, "--set", "env.HOW=memory", "--recreate", expect=6))
+    said = _refused(yard, "--set", "env.HOW=crash", expect=6).splitlines()
+    assert re.fullmatch(r"cpu-\w{5} ended while it was starting \(exit code 9\); its last words:", said[0])
+    assert "    no licence found" in said[1:3]
+    assert re.fullmatch(r"  at cluster broken, namespace causes of context bed, on host-\d", said[-2])
+    said = _refused(yard, "--set", "env.HOW=memory", "--recreate", expect=6).splitlines()
+    assert re.fullmatch(r"cpu-\w{5} was killed: it used more than its memory of 512MiB", said[0])
+    assert said[2] == "  -> Give it more `memory` in the cluster file: Ray alone takes about 1GiB, a head more."
     yard.run("cluster.up", "--recreate")
     assert set(yard.states().values()) == {"up"}
 

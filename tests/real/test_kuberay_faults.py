@@ -204,7 +204,7 @@ def test_an_api_server_that_is_gone_for_30_seconds_costs_no_line_and_is_one_clea
 
 def assert_one_error(stderr: str, *parts: str) -> None:
     """Assert that there is one error, in our words, with these parts."""
-    assert stderr.count("error:") == 1, stderr
+    assert len(re.findall("^error: ", stderr, re.MULTILINE)) == 1, stderr
     assert "Traceback" not in stderr, stderr
     for part in parts:
         assert part in stderr, stderr
