@@ -199,10 +199,16 @@ def test_a_cluster_that_no_operator_makes_says_so_to_whoever_may_not_look_for_on
     kube.kubectl("scale", *deployment, "--replicas=0")
     kube.kubectl("wait", "--for=delete", "pod", "-n", "kuberay-system", "--all", "--timeout=60s")
     try:
-        print(_refused(yard, expect=3))
+        said = _refused(yard, expect=3)
     finally:
         kube.kubectl("scale", *deployment, "--replicas=1")
         kube.kubectl("rollout", "status", *deployment, "--timeout=120s")
+    first, place, hint = said.splitlines()
+    assert first == "nobody makes the cluster: no KubeRay operator watches the namespace mine"
+    assert place == "  at cluster alone, namespace mine of context bed"
+    assert hint.startswith(
+        "  -> Is one there, and does it watch this namespace (watchNamespace in its chart's values)?"
+    )
     yard.run("cluster.up")
     assert set(yard.states().values()) == {"up"}
 
@@ -212,9 +218,17 @@ def test_workers_that_cannot_find_their_head_say_that_names_are_not_answered(kub
     kube.kubectl("scale", *deployment, "--replicas=0")
     yard = make("nameless")
     try:
-        print(_refused(yard, expect=6))
+        said = _refused(yard, expect=6)
     finally:
         kube.kubectl("scale", *deployment, "--replicas=1")
         kube.kubectl("rollout", "status", *deployment, "--timeout=120s")
+    first, seen, place, hint = said.splitlines()
+    assert re.fullmatch(r"cpu-\w{5} cannot get through to the head, which is ready; seen from there:", first)
+    assert seen == (
+        "    no address for nameless-head-svc.causes.svc.cluster.local: "
+        "the cluster has no DNS that answers, or it does not know the head"
+    )
+    assert re.fullmatch(r"  at cluster nameless, namespace causes of context bed, on host-\d", place)
+    assert hint.startswith("  -> Does the cluster's DNS answer (kubectl get pods -n kube-system), ")
     yard.run("cluster.up")
     assert set(yard.states().values()) == {"up"}
