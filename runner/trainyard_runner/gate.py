@@ -5,12 +5,13 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from trainyard_runner import members, nodes, rungs, shipped
+from trainyard_runner import each_gpu, members, nodes, rungs, shipped
 from trainyard_runner.plan import Gate, Plan
 from trainyard_runner.room import room
 from trainyard_runner.rungs import Answer, Check
@@ -18,6 +19,8 @@ from trainyard_runner.rungs import Answer, Check
 _FACTS_DEADLINE = 60.0
 _TORCH_DEADLINE = 180.0
 _FETCH_DEADLINE = 60.0
+# Until all have met, and some more for the slowest worker.
+_GPUS_DEADLINE = 2 * each_gpu.MEET_SECONDS
 _MANY = 8
 _WORTH_A_NOTE = 3.0
 
@@ -45,11 +48,13 @@ class SmokeGate:
         self._note = note
         self._stop_asked = stop_asked
         self._checks: list[Check] = []
+        self._free: dict[str, dict[str, float]] = {}
 
     def pass_through(self) -> Check | None:
         """Check everything; return the first check that failed. Raises StopAskedError."""
         alive = self._wait_for_nodes()
         answers, blobs = self._ask(alive)
+        answers = self._on_each_gpu(answers)
         alive = [answer.node for answer in answers]
         head = rungs.Head(ray.__version__, platform.python_version())
         self._record(rungs.task(answers, self._gate))
@@ -92,6 +97,7 @@ class SmokeGate:
     def _ask(self, alive: Sequence[nodes.Node]) -> tuple[list[Answer], dict[str, Any]]:
         """Run one task on every node; it collects all that this node can say."""
         free = ray._private.state.available_resources_per_node() if any(node.gpus for node in alive) else {}
+        self._free = free
         function = ray.remote(num_cpus=0, max_calls=0, max_retries=0, num_returns=2)(shipped.facts)
         began = time.monotonic()
         asked: dict[Any, tuple[nodes.Node, Any, bool]] = {}
@@ -113,6 +119,26 @@ class SmokeGate:
         kept = rungs.without_gone(ordered, nodes.alive(), self._gate)
         ids = {answer.node.node_id for answer in kept}
         return kept, {node.name: blob for node, blob, _ in asked.values() if node.node_id in ids}
+
+    def _on_each_gpu(self, answers: list[Answer]) -> list[Answer]:
+        """Hold every GPU of a node by a task of its own, where none is in use and there are several."""
+        function = ray.remote(num_cpus=0, num_gpus=1, max_calls=0, max_retries=0)(shipped.own_gpu)
+        asked: dict[Any, str] = {}
+        for answer in answers:
+            node, gpus = answer.node, int(answer.node.gpus)
+            # What was free before anybody was asked: Ray's numbers lag behind a task that just ended.
+            if not answer.isolated or gpus < 2 or self._free.get(node.node_id, {}).get("GPU", 0) < gpus:
+                continue
+            for index in range(gpus):
+                question = {"meeting": f"{self._plan.run}:{node.node_id}", "index": index, "count": gpus}
+                reply = function.options(scheduling_strategy=_on(node)).remote(question, self._runner)
+                asked[reply] = node.node_id
+        said: dict[str, list[dict[str, Any]]] = {}
+        for reply, _ in self._as_they_come(list(asked), _GPUS_DEADLINE):
+            said.setdefault(asked[reply], []).append(_got(reply))
+        for node_id in set(asked.values()):
+            each_gpu.forget(f"{self._plan.run}:{node_id}")
+        return [replace(one, each=_together(said.get(one.node.node_id, ()), one)) for one in answers]
 
     def _question(self, node: nodes.Node, isolated: bool, count: int) -> dict[str, Any]:
         real = node.gpus > 0 and not self._gate.simulated_gpus
@@ -161,6 +187,12 @@ def _answer(node: nodes.Node, reply: Any, seconds: float, *, isolated: bool) -> 
     if "problem" in said:
         return Answer(node, None, seconds, problem=said["problem"])
     return Answer(node, said, seconds, isolated=isolated)
+
+
+def _together(said: Sequence[dict[str, Any]], answer: Answer) -> tuple[dict[str, Any], ...]:
+    """Return what was seen while all GPUs were held; nothing if somebody else took one of them meanwhile."""
+    held = [one for one in said if one.get("met") or "problem" in one]
+    return tuple(held) if len(held) == int(answer.node.gpus) else ()
 
 
 def _got(reply: Any) -> dict[str, Any]:

@@ -33,13 +33,14 @@ class Check:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one node said: facts, or why there are none."""
+    """What one node said: facts, or why there are none. `each` is what tasks saw that held its GPUs, one each."""
 
     node: Node
     facts: dict[str, Any] | None
     seconds: float
     problem: str | None = None
     isolated: bool = False
+    each: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -171,9 +172,15 @@ def isolation(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
             yield Check("isolation", name, False, detail, hint=hint)
         elif (inside := facts.get("torch_isolated", {}).get("count", 1)) != 1:
             yield Check("isolation", name, False, f"a task with one GPU sees {inside} in torch", hint=hint)
+        elif (wrong := _not_its_own(answer.each)) is not None:
+            yield Check("isolation", name, False, wrong, hint=hint)
         else:
             suffix = " (simulated)" if gate.simulated_gpus else ""
-            yield Check("isolation", name, True, f"a 1-GPU task sees GPU {facts['visible']} only{suffix}")
+            seen = f"a 1-GPU task sees GPU {facts['visible']} only"
+            if answer.each:
+                gpus = ", ".join(sorted(str(one["visible"]) for one in answer.each))
+                seen = f"{len(answer.each)} 1-GPU tasks at once see GPU {gpus}, each its own only"
+            yield Check("isolation", name, True, f"{seen}{suffix}")
 
 
 def space(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
@@ -216,6 +223,19 @@ _OPEN_PORTS = "The nodes must reach each other on all of Ray's ports (object man
 def first_failed(checks: Sequence[Check]) -> Check | None:
     """Return the check that names the cause."""
     return next((check for check in checks if not check.ok), None)
+
+
+def _not_its_own(each: Sequence[dict[str, Any]]) -> str | None:
+    """Return what is wrong with what tasks saw that each had one GPU, all at the same time."""
+    for said in each:
+        if problem := said.get("problem"):
+            return f"no task with a GPU runs beside the others: {problem}"
+        if len(said["assigned"]) != 1 or said["visible"] != said["assigned"][0]:
+            return f"a task with GPU {said['assigned']} sees CUDA_VISIBLE_DEVICES={said['visible']!r}"
+    seen = sorted(str(said["visible"]) for said in each)
+    if len(set(seen)) < len(seen):
+        return f"{len(seen)} tasks that run at the same time see GPU {', '.join(seen)}: one of them is shared"
+    return None
 
 
 def _real_gpus(name: str, said: dict[str, Any], wanted: float) -> Check:

@@ -58,6 +58,14 @@ def facts(question: dict[str, Any], runner: Package) -> Any:
     return look.gather(question), bytes(question["bytes"])
 
 
+def own_gpu(question: dict[str, Any], runner: Package) -> Any:
+    """Say which GPU this task sees, while every other GPU of the node is held by such a task."""
+    _bring(runner)
+    from trainyard_runner import each_gpu
+
+    return each_gpu.look(question)
+
+
 def fetch(references: dict[str, list[Any]], timeout: float, runner: Package) -> Any:
     """Fetch other nodes' bytes; return MB/s, or what went wrong, for each."""
     _bring(runner)

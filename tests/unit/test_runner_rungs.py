@@ -232,3 +232,29 @@ def test_a_gang_must_fit_as_a_whole() -> None:
     assert fits.ok
     assert too_many is not None
     assert too_many.detail == "5 tasks that run together do not fit on 3 nodes at once"
+
+
+def held(*visible: str) -> tuple[dict[str, Any], ...]:
+    return tuple({"assigned": [one], "visible": one, "met": True} for one in visible)
+
+
+@pytest.mark.parametrize(
+    ("each", "ok", "detail"),
+    [
+        (held("1", "0"), True, "2 1-GPU tasks at once see GPU 0, 1, each its own only"),
+        ((), True, "a 1-GPU task sees GPU 0 only"),
+        (held("0", "0"), False, "2 tasks that run at the same time see GPU 0, 0: one of them is shared"),
+        (
+            ({"assigned": ["0"], "visible": "0,1", "met": True},),
+            False,
+            "a task with GPU ['0'] sees CUDA_VISIBLE_DEVICES='0,1'",
+        ),
+        (({"problem": "boom"},), False, "no task with a GPU runs beside the others: boom"),
+    ],
+)
+def test_tasks_on_all_gpus_of_a_node_each_see_their_own(
+    each: tuple[dict[str, Any], ...], ok: bool, detail: str
+) -> None:
+    answer = replace(said(GPU_0, isolated=True, assigned=["0"], visible="0"), each=each)
+    check = one(rungs.isolation([answer], Gate(nodes=EXPECTED)))
+    assert (check.ok, check.detail) == (ok, detail)
