@@ -17,6 +17,8 @@ from trainyard.backends.kuberay import names
 RAY_IMAGE = "trainyard-bed/ray:1"
 GPU_IMAGE = "trainyard-bed/ray-gpu:1"
 OPERATOR = "kuberay-operator"
+# The second where kubectl remembers a kind that is gone.
+_UNKNOWN = ("the server doesn't have a resource type", "could not find the requested resource")
 # Every kind in which something of a cluster may be.
 KINDS = (
     "rayclusters.ray.io",
@@ -112,7 +114,7 @@ def objects(kube: KubeBed, kind: str, *options: str) -> list[dict[str, Any]]:
     """Return the objects of a kind as kubectl gets them; none of a kind that Kubernetes does not know."""
     done = kube.kubectl("get", kind, *options, "-o", "json", check=False)
     if done.returncode != 0:
-        if "the server doesn't have a resource type" in done.stderr:
+        if any(words in done.stderr for words in _UNKNOWN):
             return []
         raise AssertionError(done.stderr)
     found: list[dict[str, Any]] = json.loads(done.stdout)["items"]

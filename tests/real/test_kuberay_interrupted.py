@@ -73,7 +73,7 @@ def test_up_killed_or_interrupted_in_the_middle_of_a_step_goes_on_to_one_good_cl
         code, output = _ended_when(cut, came, signal.SIGKILL)
         assert code == -signal.SIGKILL, f"{what} did not come: {output}"
         _note(kube, seen)
-    code, output = _ended_when(cut, lambda: _count(kube, "pods", "-n", SPACE) >= 2, signal.SIGINT)
+    code, output = _interrupted_at(cut, "  ok  Make the RayCluster")
     assert code == 130, output
     assert "Traceback" not in output
     _note(kube, seen)
@@ -104,6 +104,19 @@ def _ended_when(yard: Yard, came: Callable[[], bool], number: signal.Signals) ->
     _kill(up, number)
     output, _ = up.communicate(timeout=60)
     return up.returncode, output
+
+
+def _interrupted_at(yard: Yard, line: str) -> tuple[int, str]:
+    """Interrupt `up`, and what it started, a moment after it said a line; return its exit code and what it said."""
+    up = _start(yard)
+    assert up.stdout is not None
+    said = ""
+    while line not in said and (more := up.stdout.readline()):
+        said += more
+    time.sleep(0.5)
+    _kill(up, signal.SIGINT)
+    rest, _ = up.communicate(timeout=60)
+    return up.returncode, said + rest
 
 
 def _start(yard: Yard) -> subprocess.Popen[str]:
