@@ -89,11 +89,16 @@ def test_up_again_and_scale_need_no_more_rights(mine: Yard, kube: KubeBed) -> No
     assert len(mine.states()) == 2
 
 
-def test_what_takes_more_rights_is_refused_before_anything_is_done(mine: Yard, kube: KubeBed) -> None:
-    before = kubernetes.uids(kube, "mine", namespace=SPACE)
-    elsewhere = mine.run("cluster.up", "--set", "name=other", "--set", "kuberay.namespace=default", expect=3)
-    assert "namespace default" in elsewhere.stderr
-    purge = mine.run("cluster.down", "--purge", expect=3)
-    assert "Leave out --purge" in purge.stderr
-    assert kubernetes.uids(kube, "mine", namespace=SPACE) == before
+def test_another_namespace_is_refused_by_the_right_that_is_missing(mine: Yard) -> None:
+    refused = mine.run("cluster.up", "--set", "name=other", "--set", "kuberay.namespace=default", expect=3)
+    assert "namespace default" in refused.stderr
     assert set(mine.states().values()) == {"up"}
+
+
+def test_purge_leaves_what_only_others_may_remove(mine: Yard, kube: KubeBed) -> None:
+    before = kubernetes.general(kube)
+    purged = mine.run("cluster.down", "--purge")
+    assert "Leave the KubeRay operator: who made it cannot be told" in purged.stderr
+    assert f"Leave namespace {SPACE}: Trainyard did not make it" in purged.stderr
+    assert kubernetes.belongings(kube, "mine") == []
+    assert kubernetes.general(kube) == before
