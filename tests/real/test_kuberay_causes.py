@@ -68,7 +68,7 @@ def operator(kube: KubeBed) -> Iterator[None]:
     yield
     _helm(kube, "uninstall", *release, "--wait")
     kube.kubectl("delete", "-f", str(kube.chart / "crds"))
-    kube.kubectl("delete", "namespace", "kuberay-system", SPACE, "mine")
+    kube.kubectl("delete", "namespace", "kuberay-system", SPACE, "mine", "--ignore-not-found")
 
 
 @pytest.fixture
