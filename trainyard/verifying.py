@@ -26,7 +26,7 @@ def verify(spec: ClusterSpec, tools: Tools, *, flag: str, tell: Callable[[str], 
     `flag` is how the caller named the image's cluster. Raises RequestError for a cluster that runs no images.
     """
     if spec.backend == "kuberay":
-        from trainyard.backends.kuberay import verify as on_kubernetes
+        from trainyard.backends.kuberay.errands import verify as on_kubernetes
 
         return on_kubernetes.verify(spec, tools, tell=tell)
     return of_engines.verify(spec, tools.environ, directory=tools.directory, flag=flag, tell=tell)

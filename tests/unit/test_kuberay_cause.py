@@ -23,8 +23,8 @@ from tests.unit.kube_pods import (
     stopped,
     waiting,
 )
-from trainyard.backends.kuberay import cause
-from trainyard.backends.kuberay.facts import Cause, Facts
+from trainyard.backends.kuberay.causes import cause
+from trainyard.backends.kuberay.causes.facts import Cause, Facts
 
 PLACE = "cluster lab, namespace team of context bed"
 WORKER = "lab-gpu-worker-x7k2p"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from trainyard.backends.kuberay import change
-from trainyard.backends.kuberay.document import Wish, documents, shipped_templates
+from trainyard.backends.kuberay.documents import change
+from trainyard.backends.kuberay.documents.document import Wish, documents, shipped_templates
 from trainyard.seams.kube.types import Object
 from trainyard.spec import ClusterSpec
 

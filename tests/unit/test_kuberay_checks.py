@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.fake_kube import FakeKube, named, site
-from trainyard.backends.kuberay import gpu_checks
+from trainyard.backends.kuberay.errands import gpu_checks
 from trainyard.endpoint import BackendCheck
 from trainyard.errors import NotReadyError
 from trainyard.seams.kube.types import NODE, POD, Object, Ran

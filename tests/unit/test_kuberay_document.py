@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit import crd
 from trainyard.backends.kuberay import names
-from trainyard.backends.kuberay.document import (
+from trainyard.backends.kuberay.documents.document import (
     Documents,
     Templates,
     Wish,
@@ -16,7 +16,7 @@ from trainyard.backends.kuberay.document import (
     printable,
     shipped_templates,
 )
-from trainyard.backends.kuberay.nodes import nodes
+from trainyard.backends.kuberay.documents.nodes import nodes
 from trainyard.spec import ClusterSpec
 
 TEMPLATES = shipped_templates()

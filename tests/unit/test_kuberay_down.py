@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.fake_kube import FakeKube, named, site
 from trainyard import steps
-from trainyard.backends.kuberay import down, stuck
+from trainyard.backends.kuberay.removing import down, stuck
 from trainyard.backends.kuberay.site import Site
 from trainyard.errors import LeftoverError, PrerequisiteError
 from trainyard.progress import PlainProgress

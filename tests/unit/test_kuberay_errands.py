@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.unit.fake_kube import FakeKube, named, site
-from trainyard.backends.kuberay import errand_pod, errands
-from trainyard.backends.kuberay.errands import Errand, Outcome
+from trainyard.backends.kuberay.errands import errand, errand_pod
+from trainyard.backends.kuberay.errands.errand import Errand, Outcome
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
 from trainyard.seams.kube.errors import GoneError
 from trainyard.seams.kube.types import POD, Object
@@ -54,7 +54,7 @@ def ended(code: int, said: str, reason: str = "") -> Object:
 
 def run(kube: FakeKube, time: Time, *titles: str) -> list[Outcome]:
     asked = [Errand(title, pod(f"lab-verify-{title}", host=title)) for title in titles]
-    return errands.run(site(kube), asked, purpose="verify", clock=time.clock())
+    return errand.run(site(kube), asked, purpose="verify", clock=time.clock())
 
 
 def test_an_errand_is_done_where_it_was_sent_and_nothing_of_it_is_left() -> None:

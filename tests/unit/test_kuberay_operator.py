@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.unit.fake_kube import FakeKube
-from trainyard.backends.kuberay import definitions, installing, operator
-from trainyard.backends.kuberay.installing import Installing
-from trainyard.backends.kuberay.operator import HelmRelease, Operator
+from trainyard.backends.kuberay.operators import definitions, installing, operator
+from trainyard.backends.kuberay.operators.installing import Installing
+from trainyard.backends.kuberay.operators.operator import HelmRelease, Operator
 from trainyard.backends.kuberay.there import Seen, There
 from trainyard.errors import PrerequisiteError
 from trainyard.seams.helm import Release

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests.unit.fake_kube import FakeKube, named
-from trainyard.backends.kuberay import access, definitions, references, there
+from trainyard.backends.kuberay import access, references, there
 from trainyard.backends.kuberay.access import Need, Task
+from trainyard.backends.kuberay.operators import definitions
 from trainyard.backends.kuberay.preflight import refuse_security
 from trainyard.backends.kuberay.site import Site
 from trainyard.errors import NotReadyError, PrerequisiteError, RequestError

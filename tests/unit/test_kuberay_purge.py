@@ -9,9 +9,9 @@ import pytest
 
 from tests.unit.fake_kube import FakeKube, named, site
 from trainyard import steps
-from trainyard.backends.kuberay import purge, stuck
-from trainyard.backends.kuberay.operator import HelmRelease
-from trainyard.backends.kuberay.purge import General
+from trainyard.backends.kuberay.operators.operator import HelmRelease
+from trainyard.backends.kuberay.removing import purge, stuck
+from trainyard.backends.kuberay.removing.purge import General
 from trainyard.errors import LeftoverError, PrerequisiteError, RequestError
 from trainyard.progress import PlainProgress
 from trainyard.seams.kube.types import (

@@ -21,9 +21,10 @@ from tests.unit.kube_pods import (
     running,
     waiting,
 )
-from trainyard.backends.kuberay import cause, progress, ready, stale, way_in
-from trainyard.backends.kuberay.facts import Cause, Facts
-from trainyard.backends.kuberay.patience import Patience
+from trainyard.backends.kuberay import ready, stale, way_in
+from trainyard.backends.kuberay.causes import cause, progress
+from trainyard.backends.kuberay.causes.facts import Cause, Facts
+from trainyard.backends.kuberay.causes.patience import Patience
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
 from trainyard.seams.kube.errors import GoneError
 from trainyard.seams.kube.types import EVENT, POD, RAY_CLUSTER, Kind

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainyard.backends.kuberay import amounts, demands, hosts, packing, quota, room
-from trainyard.backends.kuberay.demands import Demand
-from trainyard.backends.kuberay.hosts import Host
+from trainyard.backends.kuberay.capacity import amounts, demands, hosts, packing, quota, room
+from trainyard.backends.kuberay.capacity.demands import Demand
+from trainyard.backends.kuberay.capacity.hosts import Host
 
 GPU = "nvidia.com/gpu"
 GIBIBYTE = 1024**3

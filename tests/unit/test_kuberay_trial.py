@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.unit.fake_kube import FakeKube
-from trainyard.backends.kuberay import gpu_hosts, trial
-from trainyard.backends.kuberay.errands import Outcome
-from trainyard.backends.kuberay.gpu_hosts import Try
+from trainyard.backends.kuberay.errands import gpu_hosts, trial
+from trainyard.backends.kuberay.errands.errand import Outcome
+from trainyard.backends.kuberay.errands.gpu_hosts import Try
 from trainyard.errors import OutsideError, PrerequisiteError, SmokeError
 from trainyard.seams.kube.types import NODE, POD, Object
 from trainyard.spec.cluster import ClusterSpec

@@ -12,21 +12,13 @@ from tests.unit import kube_pods
 from tests.unit.fake_kube import FakeKube, named
 from tests.unit.fake_kube import site as fake_site
 from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import (
-    definitions,
-    image,
-    installing,
-    lost,
-    operator_steps,
-    preflight,
-    ray_cluster,
-    removal,
-    there,
-)
-from trainyard.backends.kuberay.document import Wish, documents, shipped_templates
+from trainyard.backends.kuberay import image, lost, preflight, ray_cluster, there
+from trainyard.backends.kuberay.documents.document import Wish, documents, shipped_templates
 from trainyard.backends.kuberay.image import Chosen
-from trainyard.backends.kuberay.installing import Installing
-from trainyard.backends.kuberay.operator_steps import Kuberay
+from trainyard.backends.kuberay.operators import definitions, installing, operator_steps
+from trainyard.backends.kuberay.operators.installing import Installing
+from trainyard.backends.kuberay.operators.operator_steps import Kuberay
+from trainyard.backends.kuberay.removing import removal
 from trainyard.backends.kuberay.wanted import Wanted
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
 from trainyard.images.types import PinnedImage

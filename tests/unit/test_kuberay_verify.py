@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.fake_kube import FakeKube, named, site
 from trainyard import versions
-from trainyard.backends.kuberay import verify
-from trainyard.backends.kuberay.errands import Outcome
+from trainyard.backends.kuberay.errands import verify
+from trainyard.backends.kuberay.errands.errand import Outcome
 from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.images.types import PinnedImage
 from trainyard.seams.kube.types import NODE, POD, Object

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.unit.kube_pods import Object, condition, group, head, pod, ray_cluster, running, waiting
 from trainyard.backends.contract import NodeStatus
 from trainyard.backends.kuberay import view
-from trainyard.backends.kuberay.facts import Facts
+from trainyard.backends.kuberay.causes.facts import Facts
 from trainyard.backends.kuberay.look import Look
 from trainyard.endpoint import ExpectedNode
 from trainyard.spec import load_cluster

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trainyard.backends.kuberay.asking import connect, logs, status
-from trainyard.backends.kuberay.down import down_steps
-from trainyard.backends.kuberay.purge import purge_steps
+from trainyard.backends.kuberay.removing.down import down_steps
+from trainyard.backends.kuberay.removing.purge import purge_steps
 from trainyard.backends.kuberay.up import documents, up_steps
 
 __all__ = ["connect", "documents", "down_steps", "logs", "purge_steps", "status", "up_steps"]

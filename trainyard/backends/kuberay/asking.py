@@ -9,10 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from trainyard import versions
 from trainyard.backends.answering import cluster_state
 from trainyard.backends.contract import ClusterStatus, LogLine, Tools
-from trainyard.backends.kuberay import gpu_checks, log_lines, names, objects, site, view, way_in
+from trainyard.backends.kuberay import log_lines, names, objects, site, view, way_in
 from trainyard.backends.kuberay import look as looking
 from trainyard.backends.kuberay import pod as pods
-from trainyard.backends.kuberay.facts import Object
+from trainyard.backends.kuberay.causes.facts import Object
+from trainyard.backends.kuberay.errands import gpu_checks
 from trainyard.backends.kuberay.look import Look
 from trainyard.backends.kuberay.site import Site
 from trainyard.endpoint import Endpoint

@@ -7,7 +7,7 @@ from typing import Any
 
 from trainyard.backends import words
 from trainyard.backends.kuberay import pod as pods
-from trainyard.backends.kuberay.facts import Object
+from trainyard.backends.kuberay.causes.facts import Object
 
 RayCluster = Mapping[str, Any]
 

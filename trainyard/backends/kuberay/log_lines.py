@@ -9,7 +9,7 @@ from trainyard.backends import ray_logs
 from trainyard.backends.contract import LogLine
 from trainyard.backends.kuberay import names, site, way_in
 from trainyard.backends.kuberay import pod as pods
-from trainyard.backends.kuberay.facts import Object
+from trainyard.backends.kuberay.causes.facts import Object
 from trainyard.backends.kuberay.pod import Container
 from trainyard.backends.kuberay.site import Site
 from trainyard.errors import OutsideError

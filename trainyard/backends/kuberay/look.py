@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 
-from trainyard.backends.kuberay import cause_container, event, names, site
+from trainyard.backends.kuberay import names, site
 from trainyard.backends.kuberay import pod as pods
-from trainyard.backends.kuberay.facts import Facts, Object
+from trainyard.backends.kuberay.causes import cause_container, event
+from trainyard.backends.kuberay.causes.facts import Facts, Object
 from trainyard.backends.kuberay.site import Site
 from trainyard.errors import TrainyardError
 from trainyard.seams.kube.errors import ForbiddenError

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from trainyard.backends import words
 from trainyard.backends.kuberay import names, site, stale, way_in
 from trainyard.backends.kuberay import pod as pods
-from trainyard.backends.kuberay.facts import Object
+from trainyard.backends.kuberay.causes.facts import Object
 from trainyard.backends.kuberay.objects import token
 from trainyard.backends.kuberay.ready import Waiting
 from trainyard.backends.kuberay.site import Site

@@ -8,7 +8,8 @@ import secrets
 from contextlib import suppress
 from datetime import datetime, timezone
 
-from trainyard.backends.kuberay import change, names, pull
+from trainyard.backends.kuberay import names, pull
+from trainyard.backends.kuberay.documents import change
 from trainyard.backends.kuberay.site import Site, is_ours
 from trainyard.backends.kuberay.there import seen
 from trainyard.errors import RequestError

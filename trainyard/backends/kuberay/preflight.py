@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainyard.backends.kuberay import access, demands, hosts, quota, references, room
+from trainyard.backends.kuberay import access, references
 from trainyard.backends.kuberay import pod as pods
-from trainyard.backends.kuberay.amounts import Amounts, amounts
-from trainyard.backends.kuberay.demands import Demand
-from trainyard.backends.kuberay.hosts import Host
+from trainyard.backends.kuberay.capacity import demands, hosts, quota, room
+from trainyard.backends.kuberay.capacity.amounts import Amounts, amounts
+from trainyard.backends.kuberay.capacity.demands import Demand
+from trainyard.backends.kuberay.capacity.hosts import Host
 from trainyard.backends.kuberay.there import seen
 from trainyard.backends.kuberay.wanted import Wanted
 from trainyard.backends.words import counted

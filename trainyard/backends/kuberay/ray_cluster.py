@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainyard.backends.kuberay import access, change, site
+from trainyard.backends.kuberay import access, site
 from trainyard.backends.kuberay import pod as pods
-from trainyard.backends.kuberay.change import Change
+from trainyard.backends.kuberay.documents import change
+from trainyard.backends.kuberay.documents.change import Change
 from trainyard.backends.kuberay.wanted import Wanted, lacks_definitions
 from trainyard.backends.words import named
 from trainyard.errors import OutsideError, PrerequisiteError, RequestError

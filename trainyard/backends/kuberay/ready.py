@@ -11,13 +11,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from trainyard.backends import words
-from trainyard.backends.kuberay import cause, cause_cluster, counts, names, progress, way_in
+from trainyard.backends.kuberay import counts, names, way_in
 from trainyard.backends.kuberay import look as looking
 from trainyard.backends.kuberay import pod as pods
-from trainyard.backends.kuberay.facts import Cause, Facts, Object
+from trainyard.backends.kuberay.causes import cause, cause_cluster, progress
+from trainyard.backends.kuberay.causes.facts import Cause, Facts, Object
+from trainyard.backends.kuberay.causes.patience import Patience
 from trainyard.backends.kuberay.look import Look
 from trainyard.backends.kuberay.objects import token
-from trainyard.backends.kuberay.patience import Patience
 from trainyard.backends.kuberay.site import Site
 from trainyard.errors import NotReadyError, OutsideError
 from trainyard.seams.kube.errors import GoneError

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from trainyard.backends.kuberay import names
 from trainyard.backends.kuberay import pod as pods
-from trainyard.backends.kuberay.facts import Object
+from trainyard.backends.kuberay.causes.facts import Object
 
 
 def lost_workers(found: Iterable[Object], alive: frozenset[str] | None) -> tuple[Object, ...]:

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from trainyard.backends.kuberay import definitions, operator
-from trainyard.backends.kuberay.operator import Operator
+from trainyard.backends.kuberay.operators import definitions, operator
+from trainyard.backends.kuberay.operators.operator import Operator
 from trainyard.backends.kuberay.site import Site, pods
 from trainyard.errors import NotReadyError
 from trainyard.seams.kube.errors import ForbiddenError

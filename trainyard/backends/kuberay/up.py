@@ -6,19 +6,12 @@ from collections.abc import Sequence
 
 from trainyard.backends import recreate
 from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import (
-    lost,
-    objects,
-    operator_steps,
-    preflight,
-    ray_cluster,
-    ready,
-    removal,
-    site,
-    trial,
-)
-from trainyard.backends.kuberay.change import Change
-from trainyard.backends.kuberay.document import printable
+from trainyard.backends.kuberay import lost, objects, preflight, ray_cluster, ready, site
+from trainyard.backends.kuberay.documents.change import Change
+from trainyard.backends.kuberay.documents.document import printable
+from trainyard.backends.kuberay.errands import trial
+from trainyard.backends.kuberay.operators import operator_steps
+from trainyard.backends.kuberay.removing import removal
 from trainyard.backends.kuberay.wanted import Wanted, lacks_definitions, rendered, wanted
 from trainyard.seams.kube.types import Object
 from trainyard.spec.cluster import ClusterSpec

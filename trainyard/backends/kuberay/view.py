@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainyard.backends.contract import NodeState, NodeStatus
-from trainyard.backends.kuberay import cause, cause_cluster, cause_wait, counts, names, progress
+from trainyard.backends.kuberay import counts, names
 from trainyard.backends.kuberay import pod as pods
-from trainyard.backends.kuberay.facts import Facts, Object
+from trainyard.backends.kuberay.causes import cause, cause_cluster, cause_wait, progress
+from trainyard.backends.kuberay.causes.facts import Facts, Object
 from trainyard.backends.kuberay.look import Look
 from trainyard.endpoint import ExpectedNode
 from trainyard.spec.cluster import ClusterSpec

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import access, charts, definitions, image, installing, names, pull, site, there
+from trainyard.backends.kuberay import access, image, names, pull, site, there
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.access import Task
-from trainyard.backends.kuberay.document import Documents, Wish, documents, shipped_templates
+from trainyard.backends.kuberay.documents.document import Documents, Wish, documents, shipped_templates
 from trainyard.backends.kuberay.image import Chosen
-from trainyard.backends.kuberay.operator import HelmRelease
-from trainyard.backends.kuberay.operator_steps import Kuberay
+from trainyard.backends.kuberay.operators import charts, definitions, installing
+from trainyard.backends.kuberay.operators.operator import HelmRelease
+from trainyard.backends.kuberay.operators.operator_steps import Kuberay
 from trainyard.backends.kuberay.site import Site
 from trainyard.backends.kuberay.there import There
 from trainyard.errors import OutsideError, PrerequisiteError

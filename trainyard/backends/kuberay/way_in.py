@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from trainyard.backends import answering
 from trainyard.backends.kuberay import names, stale
 from trainyard.backends.kuberay import pod as pods
-from trainyard.backends.kuberay.facts import Object
+from trainyard.backends.kuberay.causes.facts import Object
 from trainyard.backends.kuberay.site import Site
 from trainyard.errors import OutsideError
 from trainyard.seams.kube import forward

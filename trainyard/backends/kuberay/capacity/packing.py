@@ -1,0 +1,93 @@
+"""Whether nodes of a cluster find room on Kubernetes, all of them at once; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from trainyard.backends.kuberay.capacity import amounts, hosts
+from trainyard.backends.kuberay.capacity.demands import Demand
+from trainyard.backends.kuberay.capacity.hosts import Host
+
+# So many ways are tried before a shortage is only a supposition; small clusters need far fewer.
+TRIES = 20_000
+# Of more nodes than that, no other way than the quick one is tried.
+SEARCHED = 200
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Who found no room, and how the hosts are once all others did. Not `proven`: there may be a way nobody tried."""
+
+    missing: tuple[Demand, ...]
+    left: tuple[Host, ...]
+    proven: bool = True
+
+
+def pack(wanted: Sequence[Demand], there: Sequence[Host], *, tries: int = TRIES) -> Packing:
+    """Find room for every demand: the quick way first, and every other one before a shortage is claimed."""
+    ordered = sorted(wanted, key=_size, reverse=True)
+    missing: list[Demand] = []
+    left = tuple(there)
+    for one in ordered:
+        after = next(_placed(one, left), None)
+        if after is None:
+            missing.append(one)
+        else:
+            left = after
+    if not missing:
+        return Packing((), left)
+    search = _Search(tries if len(ordered) <= SEARCHED else 0)
+    if search.finds(ordered, tuple(there)):
+        return Packing((), ())
+    return Packing(tuple(missing), left, proven=search.tries > 0)
+
+
+def may_run(demand: Demand, host: Host) -> str:
+    """Return why a demand can never be met on a host, whatever is free there; "" if it can."""
+    why = hosts.keeps_out(host, selector=demand.selector, tolerations=demand.tolerations)
+    if not why and (any(host.ours) or (demand.alone and host.ours)):
+        return "a node of the cluster is there already (spread: required)"
+    return why
+
+
+class _Search:
+    """Every way to place the demands, one after the other, until one is found or the tries are used up."""
+
+    def __init__(self, tries: int) -> None:
+        self.tries = tries
+
+    def finds(self, demands: Sequence[Demand], there: tuple[Host, ...]) -> bool:
+        if not demands:
+            return True
+        if self.tries <= 0:
+            return False
+        for after in _placed(demands[0], there):
+            self.tries -= 1
+            if self.tries <= 0:
+                return False
+            if self.finds(demands[1:], after):
+                return True
+        return False
+
+
+def _placed(demand: Demand, there: tuple[Host, ...]) -> Iterator[tuple[Host, ...]]:
+    """Yield the hosts with the demand on one of them, the fullest first; hosts that are alike are tried once."""
+    seen: list[tuple[object, ...]] = []
+    for index in sorted(range(len(there)), key=lambda at: _free(there[at])):
+        host = there[index]
+        like = (host.free, host.labels, host.taints, host.ours)
+        if like in seen or may_run(demand, host) or not amounts.fits(demand.requests, host.free):
+            continue
+        seen.append(like)
+        yield (*there[:index], host.with_pod(demand.requests, alone=demand.alone), *there[index + 1 :])
+
+
+def _size(demand: Demand) -> tuple[int, int, int]:
+    devices = sum(amount for name, amount in demand.requests.items() if "/" in name)
+    return devices, demand.requests.get("cpu", 0), demand.requests.get("memory", 0)
+
+
+def _free(host: Host) -> tuple[int, int, int]:
+    devices = sum(amount for name, amount in host.free.items() if "/" in name)
+    return devices, host.free.get("cpu", 0), host.free.get("memory", 0)

@@ -1,0 +1,1 @@
+"""Why what should run does not, from all that Kubernetes says: one module per kind of cause."""

@@ -1,0 +1,1 @@
+"""The KubeRay operator: which there is, what is to be installed, and whether it runs."""

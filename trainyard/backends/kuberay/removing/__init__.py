@@ -1,0 +1,1 @@
+"""How everything of a cluster goes, and what stands in the way."""
