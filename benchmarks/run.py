@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks import bare_ray, containers
+from benchmarks import bare_ray, containers, kubernetes
 from benchmarks.measure import INVOKE, Measured, in_turns, seconds_of
 
 TASKS = 1000
@@ -84,9 +84,10 @@ def main() -> None:
         bench = Bench(Path(directory))
         for measured in _measure(bench):
             print(measured.line(), flush=True)
-    with tempfile.TemporaryDirectory(prefix="tyb-", dir="/tmp") as directory:
-        for measured in containers.measure(Path(directory)):
-            print(measured.line(), flush=True)
+    for measure in (containers.measure, kubernetes.measure):
+        with tempfile.TemporaryDirectory(prefix="tyb-", dir="/tmp") as directory:
+            for measured in measure(Path(directory)):
+                print(measured.line(), flush=True)
 
 
 def _measure(bench: Bench) -> list[Measured]:

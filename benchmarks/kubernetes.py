@@ -1,0 +1,120 @@
+"""A cluster on Kubernetes, on the hosts of the tests' bed (root, Debian or Ubuntu)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import INVOKE, Measured, in_turns, seconds_of
+from tests.bed import bed, kubernetes
+from tests.bed.kubernetes import KubeBed
+
+IMAGE = "trainyard-bed/ray:1"
+CLUSTER = """\
+name: bench
+backend: kuberay
+image: {registry}/{image}
+head: {{cpus: 1, memory: 1GiB}}
+workers:
+  - {{name: cpu, count: 2, cpus: 1, memory: 1GiB}}
+registry: {{address: "{registry}", insecure: true}}
+kuberay:
+  namespace: bench
+  requests: {{cpus: 0.1}}
+  operator: {{chart: "{chart}"}}
+"""
+NODES = 3
+
+
+class Bench:
+    """A directory with a cluster file and a job, and three hosts of the bed."""
+
+    def __init__(self, directory: Path, kube: KubeBed) -> None:
+        self.directory = directory
+        self.kube = kube
+        self.env = {**os.environ, **kube.environ(), "XDG_STATE_HOME": str(directory / "state")}
+        text = CLUSTER.format(registry=kube.registry, image=IMAGE, chart=kube.chart)
+        (directory / "cluster.yaml").write_text(text)
+        (directory / "jobs" / "noop").mkdir(parents=True)
+        (directory / "jobs" / "noop" / "job.yaml").write_text("command: ['true']\n")
+        (directory / "tasks.py").write_text("from trainyard.tasks import namespace\n")
+        (directory / "invoke.yaml").write_text("tasks: {executor_class: trainyard.tasks.executor.TrainyardExecutor}\n")
+
+    def invoke(self, *words: str) -> float:
+        """Run one of our commands on the cluster file; seconds."""
+        return seconds_of([*INVOKE, *words, "-f", "cluster.yaml"], env=self.env, cwd=self.directory)
+
+    def bare(self) -> float:
+        """Apply the same objects with kubectl, as a careful script would; seconds until KubeRay calls them ready."""
+        planned = subprocess.run(
+            [*INVOKE, "cluster.plan", "-f", "cluster.yaml", "--json"],
+            env=self.env, cwd=self.directory, capture_output=True, text=True, check=True, timeout=60,
+        )  # fmt: skip
+        documents = _renamed(json.loads(planned.stdout)["documents"], "bare")
+        began = time.perf_counter()
+        try:
+            self.kube.apply(json.dumps({"apiVersion": "v1", "kind": "List", "items": documents}))
+            while self._ready_workers() < NODES - 1:
+                time.sleep(0.5)
+            return time.perf_counter() - began
+        finally:
+            self.kube.kubectl("delete", "namespace", "bare", "--wait=true")
+
+    def submit(self) -> float:
+        """Submit `true` as KubeRay's guides have it: `ray job submit` in the head's pod; seconds."""
+        head = self.kube.kubectl(
+            *("get", "pod", "-n", "bench", "-l", "ray.io/cluster=bench,ray.io/node-type=head"),
+            *("-o", "jsonpath={.items[0].metadata.name}"),
+        ).stdout
+        began = time.perf_counter()
+        where = ("-n", "bench", head, "-c", "ray-head", "--")
+        self.kube.kubectl("exec", *where, "ray", "job", "submit", "--address", "http://127.0.0.1:8265", "--", "true")
+        return time.perf_counter() - began
+
+    def _ready_workers(self) -> int:
+        said = self.kube.kubectl(
+            *("get", "raycluster", "bare", "-n", "bare", "-o", "jsonpath={.status.readyWorkerReplicas}"), check=False
+        )
+        return int(said.stdout or 0)
+
+
+def measure(directory: Path) -> Iterator[Measured]:
+    """Yield one line per measurement; a machine that cannot have the bed yields none."""
+    if sys.platform != "linux" or os.geteuid() != 0 or shutil.which("dockerd") is None or shutil.which("go") is None:
+        print("(Kubernetes is left out: it needs root, a Docker engine and Go; make test-tools)")
+        return
+    with bed.shared_engine() as engine, kubernetes.kube_bed(engine, directory / "bed", count=NODES) as kube:
+        kube.publish(IMAGE)
+        bench = Bench(directory, kube)
+        # The first one installs KubeRay, and has every host pull the image.
+        bench.invoke("cluster.up")
+        try:
+            yield Measured(
+                "cluster.up on Kubernetes again", min(bench.invoke("cluster.up") for _ in range(3)), bar="<= 10 s"
+            )
+            run, submit = in_turns(lambda: bench.invoke("train.dispatch", "jobs/noop"), bench.submit)
+            yield Measured("no-op run on Kubernetes / ray job submit in the head", run, submit)
+        finally:
+            bench.invoke("cluster.down")
+        up, bare = in_turns(lambda: _up(bench), bench.bare, rounds=1)
+        yield Measured("cluster.up, head + 2 pods / kubectl apply of the same", up, bare)
+        bench.invoke("cluster.down", "--purge")
+
+
+def _up(bench: Bench) -> float:
+    took = bench.invoke("cluster.up")
+    bench.invoke("cluster.down")
+    return took
+
+
+def _renamed(documents: list[Any], name: str) -> list[Any]:
+    """Return the documents with another name and namespace, so that they are nobody's; KubeRay makes their token."""
+    text = json.dumps(documents)
+    return list(json.loads(text.replace('"bench"', f'"{name}"')))
