@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from trainyard.backends.kuberay.capacity import amounts, demands, hosts, packing, quota, room
 from trainyard.backends.kuberay.capacity.demands import Demand
 from trainyard.backends.kuberay.capacity.hosts import Host
@@ -150,11 +152,37 @@ def test_a_search_that_was_cut_short_claims_nothing_for_certain() -> None:
     assert len(found.missing) == 1
 
 
-def test_of_very_many_nodes_a_shortage_is_a_supposition() -> None:
-    found = room.shortage([demand("a") for _ in range(300)], there(node("n1", cpu="299", memory="900Gi")))
+def test_of_very_many_different_nodes_a_shortage_is_a_supposition() -> None:
+    wanted = [demand("a", cpu=1 + index / 1000) for index in range(300)]
+    found = room.shortage(wanted, there(node("n1", cpu="399", memory="900Gi")))
 
     assert not found.proven
     assert found.said[0].startswith("a: probably no Kubernetes node has room for 190 of 300 nodes: pods: 1 wanted")
+
+
+@pytest.mark.parametrize("count", [8, 50, 200])
+def test_equal_nodes_that_are_too_many_are_proven_to_be_so_at_once(count: int) -> None:
+    # No two hosts are alike: each has its own name as a label, and something else on it.
+    nodes = there(*[node(f"n{index}", gpus=1, memory=f"{8 + index}Gi") for index in range(count)])
+    wanted = [demand("head"), *[demand("gpu", gpus=1) for _ in range(count + 1)]]
+    found = packing.pack(wanted, nodes, tries=0)
+
+    assert found.proven
+    assert [one.group for one in found.missing] == ["gpu"]
+
+
+def test_hosts_that_differ_only_in_what_nobody_asks_for_are_tried_once() -> None:
+    # Two kinds, each of which alone would find room.
+    nodes = there(*[node(f"n{index}", gpus=1) for index in range(12)])
+    wanted = [*[demand("a", gpus=1) for _ in range(7)], *[demand("b", cpu=2, gpus=1) for _ in range(6)]]
+
+    assert packing.pack(wanted, nodes, tries=1000).proven
+
+
+def test_hosts_that_somebody_selects_by_name_are_not_alike() -> None:
+    wanted = [demand("a", cpu=4), demand("b", cpu=3, selector={"kubernetes.io/hostname": "n1"})]
+
+    assert shortages(wanted, there(node("n1"), node("n2"))) == []
 
 
 def test_pods_that_have_ended_take_no_room() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from trainyard import versions
+from trainyard.errors import RequestError
 from trainyard.spec import as_json, as_yaml, load_cluster, load_job
 
 CLUSTER = """\
@@ -143,3 +144,29 @@ def test_secrets_of_tasks_are_hidden(tmp_path: Path) -> None:
     job = load_job(tmp_path)
 
     assert "hunter2" not in as_yaml(job) + json.dumps(as_json(job))
+
+
+def test_secrets_in_the_charts_values_are_hidden(tmp_path: Path) -> None:
+    path = tmp_path / "lab.yaml"
+    values = (
+        '{auth: {password: hunter2}, apiKey: 4711, credentials: [{user: hunter2}], secretsEnabled: true, "env": '
+        "[{name: HF_TOKEN, value: hunter2}, {name: LR, value: fast}]}"
+    )
+    path.write_text(CLUSTER.replace('{image: null, args: [[], {}, {a: [1, "x"]}], "on": 0.5}', values))
+    spec = load_cluster(path).spec
+
+    for shown in (as_yaml(spec), json.dumps(as_json(spec))):
+        assert "hunter2" not in shown
+        assert "4711" not in shown
+        assert "fast" in shown
+        assert '"secretsEnabled": true' in shown
+
+
+def test_a_value_of_the_chart_that_was_hidden_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "lab.yaml"
+    path.write_text("name: lab\nbackend: kuberay\nkuberay: {operator: {values: {auth: [{password: (hidden)}]}}}\n")
+
+    with pytest.raises(RequestError) as caught:
+        load_cluster(path)
+
+    assert "kuberay.operator.values.auth.0.password: was hidden when this file was written" in str(caught.value)

@@ -25,6 +25,7 @@ Entry = TypeVar("Entry")
 NAME_PATTERN = r"^[a-z][a-z0-9-]{0,39}$"
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 HIDDEN = "(hidden)"
+SHOWN_HIDDEN = "was hidden when this file was written: put the value"
 # Not TOKENIZERS_PARALLELISM, which every user of Hugging Face's libraries sets.
 SECRET_NAME = re.compile(r"token(?:s?$|_)|passw|secret|credential|(?:api|access|private|ssh)_?key", re.IGNORECASE)
 
@@ -83,10 +84,7 @@ def check_variables(variables: Mapping[str, str], reserved: Callable[[str], str 
     complain(
         Complaint((name,), reason)
         for name, value in variables.items()
-        if (
-            reason := reserved(name)
-            or ("was hidden when this file was written: put the value" if value == HIDDEN else None)
-        )
+        if (reason := reserved(name) or (SHOWN_HIDDEN if value == HIDDEN else None))
     )
 
 

@@ -138,6 +138,12 @@ class Operator(Section):
     release: ObjectName = Field(default="kuberay-operator", description="The name of the Helm release.")
     values: dict[str, JsonValue] = Field(default={}, description="Values of the chart, as in its values.yaml.")
 
+    @field_validator("values")
+    @classmethod
+    def _check_shown(cls, values: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        rules.check_shown(values)
+        return values
+
 
 class KuberaySection(PodPlacement):
     """A RayCluster on Kubernetes, made by the KubeRay operator."""

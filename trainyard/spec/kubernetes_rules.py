@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from pydantic import JsonValue
 
 from trainyard.spec.complaints import Complaint, complain
+from trainyard.spec.fields import HIDDEN, SHOWN_HIDDEN
+from trainyard.spec.yaml_source import KeyPath
 
 # k8s.io/apimachinery/pkg/util/validation: a DNS-1123 label, and a subdomain of such labels.
 _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
@@ -124,3 +128,19 @@ def check_host_paths(host_paths: Sequence[str | None], *, restricted: bool) -> N
         for index, path in enumerate(host_paths)
         if path is not None and restricted
     )
+
+
+def check_shown(values: Mapping[str, JsonValue]) -> None:
+    """Complain about every value of a chart that `show` hid."""
+    complain(Complaint(path, SHOWN_HIDDEN) for path in _hidden_paths(values, ()))
+
+
+def _hidden_paths(value: object, path: KeyPath) -> Iterator[KeyPath]:
+    if value == HIDDEN:
+        yield path
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _hidden_paths(inner, (*path, name))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _hidden_paths(inner, (*path, index))

@@ -50,14 +50,32 @@ def _values(spec: BaseModel) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
-def _hidden(value: Any, key: str = "") -> Any:
+def _hidden(value: Any, path: KeyPath = ()) -> Any:
+    if path == VERBATIM:
+        return _hidden_anywhere(value)
     if isinstance(value, list):
-        return [_hidden(entry) for entry in value]
+        return [_hidden(entry, (*path, index)) for index, entry in enumerate(value)]
     if not isinstance(value, dict):
         return value
-    if key in ENVIRONMENTS:
+    if path and path[-1] in ENVIRONMENTS:
         return {name: HIDDEN if SECRET_NAME.search(name) else text for name, text in value.items()}
-    return {name: _hidden(inner, name) for name, inner in value.items()}
+    return {name: _hidden(inner, (*path, name)) for name, inner in value.items()}
+
+
+def _hidden_anywhere(value: Any, *, is_secret: bool = False) -> Any:
+    """Hide text and numbers below every key that is called like a secret, and variables as pods have them."""
+    if isinstance(value, list):
+        return [_hidden_anywhere(entry, is_secret=is_secret) for entry in value]
+    if isinstance(value, dict):
+        variable = value.get("name") if "value" in value else None
+        named = isinstance(variable, str) and bool(SECRET_NAME.search(variable))
+        return {
+            name: _hidden_anywhere(
+                inner, is_secret=is_secret or bool(SECRET_NAME.search(name)) or (named and name == "value")
+            )
+            for name, inner in value.items()
+        }
+    return HIDDEN if is_secret and value is not None and not isinstance(value, bool) else value
 
 
 def _defaults(value: object, path: KeyPath, *, inherited: bool) -> Iterator[KeyPath]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import ssl
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -93,14 +94,19 @@ def complaints(access: Access) -> Iterator[None]:
 
 
 class _Heard(logging.Handler):
-    """Collects what is logged as an error; a handler of the root logger also keeps it off the terminal."""
+    """Collects what this thread logs as an error, to the root logger itself, as kubernetes.config does.
+
+    A handler of the root logger also keeps it off the terminal.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
+        self._thread = threading.get_ident()
         self.errors: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.errors.append(record.getMessage())
+        if record.thread == self._thread and record.name == "root":
+            self.errors.append(record.getMessage())
 
 
 def _load(made: Any, access: Access, environ: Mapping[str, str]) -> None:

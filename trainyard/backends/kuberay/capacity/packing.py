@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -37,6 +38,8 @@ def pack(wanted: Sequence[Demand], there: Sequence[Host], *, tries: int = TRIES)
             left = after
     if not missing:
         return Packing((), left)
+    if _never_fits(wanted, there):
+        return Packing(tuple(missing), left)
     search = _Search(tries if len(ordered) <= SEARCHED else 0)
     if search.finds(ordered, tuple(there)):
         return Packing((), ())
@@ -51,6 +54,24 @@ def may_run(demand: Demand, host: Host) -> str:
     return why
 
 
+def _never_fits(wanted: Sequence[Demand], there: Sequence[Host]) -> bool:
+    """Say whether demands of one kind are more than the hosts could take if nobody else wanted anything."""
+    kinds: list[tuple[Demand, int]] = []
+    for one in wanted:
+        at = next((at for at, (kind, _) in enumerate(kinds) if kind == one), len(kinds))
+        kinds[at : at + 1] = [(one, kinds[at][1] + 1 if at < len(kinds) else 1)]
+    return any(sum(_most(kind, host) for host in there) < count for kind, count in kinds)
+
+
+def _most(demand: Demand, host: Host) -> int:
+    """Return how many equal demands a host takes, alone with them."""
+    if may_run(demand, host):
+        return 0
+    wants = [(name, amount) for name, amount in demand.requests.items() if amount > 0]
+    fitting = min((max(host.free.get(name, 0), 0) // amount for name, amount in wants), default=sys.maxsize)
+    return min(fitting, 1) if demand.alone else fitting
+
+
 class _Search:
     """Every way to place the demands, one after the other, until one is found or the tries are used up."""
 
@@ -62,7 +83,7 @@ class _Search:
             return True
         if self.tries <= 0:
             return False
-        for after in _placed(demands[0], there):
+        for after in _placed(demands[0], there, rest=demands):
             self.tries -= 1
             if self.tries <= 0:
                 return False
@@ -71,12 +92,15 @@ class _Search:
         return False
 
 
-def _placed(demand: Demand, there: tuple[Host, ...]) -> Iterator[tuple[Host, ...]]:
-    """Yield the hosts with the demand on one of them, the fullest first; hosts that are alike are tried once."""
+def _placed(demand: Demand, there: tuple[Host, ...], *, rest: Sequence[Demand] = ()) -> Iterator[tuple[Host, ...]]:
+    """Yield the hosts with the demand on one of them, the fullest first; those alike to all of `rest` are tried once."""
+    # Every host has a label of its own: only those that somebody selects by tell hosts apart.
+    selected = {key for one in rest for key in one.selector}
     seen: list[tuple[object, ...]] = []
     for index in sorted(range(len(there)), key=lambda at: _free(there[at])):
         host = there[index]
-        like = (host.free, host.labels, host.taints, host.ours)
+        labels = {key: host.labels.get(key) for key in selected}
+        like = (host.free, labels, host.taints, host.ours, host.refuses)
         if like in seen or may_run(demand, host) or not amounts.fits(demand.requests, host.free):
             continue
         seen.append(like)
