@@ -11,7 +11,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from trainyard_runner import each_gpu, members, nodes, rungs, shipped
+from trainyard_runner import each_gpu, gpu_rungs, members, nodes, rungs, shipped
 from trainyard_runner.plan import Gate, Plan
 from trainyard_runner.room import room
 from trainyard_runner.rungs import Answer, Check
@@ -59,9 +59,9 @@ class SmokeGate:
         head = rungs.Head(ray.__version__, platform.python_version())
         self._record(rungs.task(answers, self._gate))
         self._record(rungs.versions(answers, head, self._gate))
-        self._record(rungs.gpus(answers, self._gate))
-        self._record(rungs.torch(answers, self._gate))
-        self._record(rungs.isolation(answers, self._gate))
+        self._record(gpu_rungs.gpus(answers, self._gate))
+        self._record(gpu_rungs.torch(answers, self._gate))
+        self._record(gpu_rungs.isolation(answers, self._gate))
         if self._gate.needs.get("transfer", True) and rungs.first_failed(self._checks) is None:
             self._transfer(alive, blobs)
         self._record(rungs.space(answers, self._gate))

@@ -7,6 +7,7 @@ any other one of it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from trainyard_runner.nodes import Node
 from trainyard_runner.plan import ExpectedNode, Gate
@@ -55,6 +56,13 @@ def later(gate: Gate, alive: Iterable[Node]) -> list[Node]:
         room = {node.group: _most(gate, node.group) - counts.get(node.group, 0) for node in optional}
         optional = [node for node in optional if _take(room, node.group)]
     return [_node(node) for node in optional if gate.names_change or node.name not in there]
+
+
+def made_anew(gate: Gate, alive: Iterable[Node]) -> list[Node]:
+    """Return the nodes that were lost, and that somebody makes anew; nobody knows what they will be called."""
+    if not gate.names_change:
+        return []
+    return [_node(one if one.group == HEAD else replace(one, name="")) for one in missing(gate, alive)]
 
 
 def may_leave(gate: Gate, node: Node) -> bool:

@@ -58,11 +58,6 @@ class Gate:
     flag: str = ""
     names_change: bool = False
 
-    @property
-    def may_grow(self) -> bool:
-        """Tell whether an autoscaler may add nodes later."""
-        return any(node.optional for node in self.nodes or ())
-
 
 @dataclass(frozen=True)
 class Plan:

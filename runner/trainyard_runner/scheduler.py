@@ -10,7 +10,7 @@ from typing import Any
 import ray
 from ray.util.placement_group import PlacementGroup
 
-from trainyard_runner import losses, members, nodes, submitting
+from trainyard_runner import losses, nodes, stuck, submitting
 from trainyard_runner.outcomes import in_words
 from trainyard_runner.plan import Plan, Task
 from trainyard_runner.records import Records
@@ -24,7 +24,6 @@ from trainyard_runner.units import State, Unit
 _LEAST_WINDOW = 16
 _LOOK_AT_NODES = 5.0
 _AFTER_LOSS = 1.0
-_STUCK = 60.0
 
 
 class Scheduler:
@@ -53,7 +52,7 @@ class Scheduler:
         self._progress_at = time.monotonic()
         self._is_stopping = False
         self._missing_since: dict[str, float] = {}
-        self._noted: set[tuple[Any, ...]] = set()
+        self._noted: set[str] = set()
         self.counts: dict[State, int] = {"succeeded": 0, "failed": 0, "stopped": 0}
 
     def run(self, stop_asked: Callable[[], float | None]) -> None:
@@ -122,7 +121,7 @@ class Scheduler:
     def _wait_for_node(self, task: Task, problem: str) -> None:
         since = self._missing_since.setdefault(problem, time.monotonic())
         self._nodes_at = min(self._nodes_at, time.monotonic() - _LOOK_AT_NODES + 1.0)
-        if time.monotonic() - since >= _STUCK:
+        if time.monotonic() - since >= stuck.without_growth(task, self._plan.gate, self._nodes):
             self._give_up(task.shape, problem)
 
     def _receive(self, timeout: float) -> None:
@@ -241,26 +240,26 @@ class Scheduler:
                 self._finish(task.name, "stopped", unit.attempt)
 
     def _fail_what_cannot_run(self) -> None:
-        """Fail tasks that fit no living node for a minute, while nothing else happens."""
-        if time.monotonic() - self._progress_at < _STUCK or any(live.record.is_started for live in self._live.values()):
+        """Fail tasks that fit no living node for long, while nothing else happens."""
+        idle = time.monotonic() - self._progress_at
+        if idle < stuck.LEAST or any(live.record.is_started for live in self._live.values()):
             return
         shapes = {live.task.shape: live.task for live in self._live.values()}
         shapes |= {line[0].tasks[0].shape: line[0].tasks[0] for line in self._lines.values() if line}
-        later = members.later(self._plan.gate, self._nodes)
         for shape, task in shapes.items():
             if nodes.slots(task, self._nodes):
                 continue
-            if nodes.slots(task, later):
+            if idle < stuck.patience(task, self._plan.gate, self._nodes):
                 self._note_waiting(task)
                 continue
             self._give_up(shape, f"no node of the cluster has what it asks for any more ({describe(task)})")
 
     def _note_waiting(self, task: Task) -> None:
-        """Say once that a task waits for a node that is to be added: whoever adds it may not be able to."""
-        if task.shape not in self._noted:
-            self._noted.add(task.shape)
-            text = f"{task.name} waits for a node with {describe(task)}; Ray's autoscaler has not added one yet"
-            self._stream.write("note", text=text)
+        """Say once for what a task waits."""
+        said = stuck.said(task, self._plan.gate, self._nodes)
+        if said not in self._noted:
+            self._noted.add(said)
+            self._stream.write("note", text=f"{task.name} waits for {said}")
 
     def _give_up(self, shape: tuple[Any, ...], reason: str) -> None:
         for unit in list(self._lines.get(shape, ())):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from typing import Any
 
-from trainyard_runner import members, rungs
+from trainyard_runner import members, rungs, stuck
 from trainyard_runner.nodes import HEAD as HEAD_RESOURCE
 from trainyard_runner.nodes import Node
 from trainyard_runner.plan import ExpectedNode, Gate, Task
@@ -100,4 +102,35 @@ def test_a_task_for_a_node_that_is_not_there_says_which_are() -> None:
         False,
         "task 't' is to run on node gpu-0, and there are head, gpu-a",
         "Nodes of this cluster get their names as they are made: say `node: {group: ...}` in the job file.",
+    )
+
+
+def gpu_task(**more: Any) -> Task:
+    return Task(0, "t", ("true",), {}, **{"gpus": 1, **more})
+
+
+def test_a_lost_node_of_a_fixed_group_is_waited_for_as_long_as_it_may_take_to_make_it_anew() -> None:
+    there = [HEAD, node("gpu-b")]
+    only = gate(ExpectedNode("gpu-a", "gpu", 2, 1))
+    assert stuck.patience(gpu_task(), only, [HEAD]) == stuck.MADE_ANEW
+    assert stuck.without_growth(gpu_task(node_group="gpu"), only, [HEAD]) == stuck.MADE_ANEW
+    assert stuck.said(gpu_task(), only, [HEAD]) == (
+        "a node with 1 CPUs, 1 GPUs; one that was lost has not been made anew yet"
+    )
+    # Too large for what comes back, another group, or a name that nobody will have again.
+    assert stuck.patience(gpu_task(gpus=2), TWO, there) == stuck.LEAST
+    assert stuck.patience(gpu_task(node_group="cpu"), TWO, there) == stuck.LEAST
+    assert stuck.patience(gpu_task(node_name="gpu-a"), only, [HEAD]) == stuck.LEAST
+
+
+def test_nobody_makes_a_node_anew_where_names_stay_or_none_is_missing() -> None:
+    assert stuck.patience(gpu_task(), replace(TWO, names_change=False), [HEAD]) == stuck.LEAST
+    assert stuck.patience(gpu_task(gpus=4), TWO, [HEAD, node("gpu-x"), node("gpu-y")]) == stuck.LEAST
+
+
+def test_an_autoscaler_is_waited_for_without_end() -> None:
+    task = gpu_task(gpus=0, cpus=2, node_group="burst")
+    assert stuck.patience(task, GROWING, [HEAD, node("burst-a")]) == math.inf
+    assert stuck.said(task, GROWING, [HEAD]) == (
+        "a node with 2 CPUs, a node of group burst; Ray's autoscaler has not added one yet"
     )

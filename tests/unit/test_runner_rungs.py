@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from trainyard_runner import members, rungs
+from trainyard_runner import gpu_rungs, members, rungs
 from trainyard_runner.nodes import Node
 from trainyard_runner.plan import ExpectedNode, Gate, Task
 from trainyard_runner.room import room
@@ -94,12 +94,12 @@ def test_a_node_that_says_nothing_is_named_and_judged_by_nothing_else() -> None:
 
 
 def test_a_cluster_without_gpus_is_not_tested_for_them() -> None:
-    check = one(rungs.gpus([said(HEAD)], Gate()))
+    check = one(gpu_rungs.gpus([said(HEAD)], Gate()))
     assert (check.ok, check.skipped, check.detail) == (True, True, "no GPUs declared")
 
 
 def test_a_job_that_needs_gpus_fails_without_them() -> None:
-    check = one(rungs.gpus([said(HEAD)], Gate(needs={"gpus": True})))
+    check = one(gpu_rungs.gpus([said(HEAD)], Gate(needs={"gpus": True})))
     assert (check.ok, check.detail) == (False, "the job needs GPUs, and no node has any")
 
 
@@ -112,12 +112,12 @@ def test_a_job_that_needs_gpus_fails_without_them() -> None:
     ],
 )
 def test_the_driver_must_agree(smi: dict[str, Any], ok: bool, detail: str) -> None:
-    check = one(rungs.gpus([said(GPU_0, nvidia_smi=smi)], Gate(nodes=EXPECTED)))
+    check = one(gpu_rungs.gpus([said(GPU_0, nvidia_smi=smi)], Gate(nodes=EXPECTED)))
     assert (check.ok, check.detail) == (ok, detail)
 
 
 def test_simulated_gpus_are_called_so() -> None:
-    check = one(rungs.gpus([said(GPU_0)], Gate(nodes=EXPECTED, simulated_gpus=True)))
+    check = one(gpu_rungs.gpus([said(GPU_0)], Gate(nodes=EXPECTED, simulated_gpus=True)))
     assert check.detail == "2, simulated; nvidia-smi not asked"
 
 
@@ -132,12 +132,12 @@ def test_simulated_gpus_are_called_so() -> None:
     ],
 )
 def test_torch_must_see_the_gpus_and_multiply(torch: dict[str, Any], ok: bool, detail: str) -> None:
-    check = one(rungs.torch([said(GPU_0, torch=torch)], Gate(nodes=EXPECTED)))
+    check = one(gpu_rungs.torch([said(GPU_0, torch=torch)], Gate(nodes=EXPECTED)))
     assert (check.ok, check.detail) == (ok, detail)
 
 
 def test_a_job_that_needs_torch_fails_where_it_is_missing() -> None:
-    check = one(rungs.torch([said(GPU_0, torch={"missing": True})], Gate(needs={"torch": True})))
+    check = one(gpu_rungs.torch([said(GPU_0, torch={"missing": True})], Gate(needs={"torch": True})))
     assert not check.ok
 
 
@@ -151,11 +151,11 @@ def test_a_job_that_needs_torch_fails_where_it_is_missing() -> None:
     ],
 )
 def test_a_task_with_one_gpu_sees_that_one(facts: dict[str, Any], ok: bool) -> None:
-    assert one(rungs.isolation([said(GPU_0, isolated=True, **facts)], Gate())).ok is ok
+    assert one(gpu_rungs.isolation([said(GPU_0, isolated=True, **facts)], Gate())).ok is ok
 
 
 def test_isolation_is_not_tried_while_all_gpus_are_in_use() -> None:
-    check = one(rungs.isolation([said(GPU_0)], Gate()))
+    check = one(gpu_rungs.isolation([said(GPU_0)], Gate()))
     assert (check.skipped, check.detail) == (True, "all GPUs are in use")
 
 
@@ -256,5 +256,5 @@ def test_tasks_on_all_gpus_of_a_node_each_see_their_own(
     each: tuple[dict[str, Any], ...], ok: bool, detail: str
 ) -> None:
     answer = replace(said(GPU_0, isolated=True, assigned=["0"], visible="0"), each=each)
-    check = one(rungs.isolation([answer], Gate(nodes=EXPECTED)))
+    check = one(gpu_rungs.isolation([answer], Gate(nodes=EXPECTED)))
     assert (check.ok, check.detail) == (ok, detail)

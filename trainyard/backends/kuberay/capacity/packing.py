@@ -93,7 +93,7 @@ class _Search:
 
 
 def _placed(demand: Demand, there: tuple[Host, ...], *, rest: Sequence[Demand] = ()) -> Iterator[tuple[Host, ...]]:
-    """Yield the hosts with the demand on one of them, the fullest first; those alike to all of `rest` are tried once."""
+    """Yield the hosts with the demand on one of them, the fullest first; those alike to `rest` are tried once."""
     # Every host has a label of its own: only those that somebody selects by tell hosts apart.
     selected = {key for one in rest for key in one.selector}
     seen: list[tuple[object, ...]] = []

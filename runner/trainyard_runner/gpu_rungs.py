@@ -1,0 +1,106 @@
+"""The rungs of the smoke test about GPUs: as many as declared, usable, and each task sees its own only. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from trainyard_runner import members
+from trainyard_runner.plan import Gate
+from trainyard_runner.rungs import Answer, Check, with_facts
+
+
+def gpus(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
+    """Declared, Ray's and the driver's number of GPUs agree."""
+    if not any(answer.node.gpus or members.gpus(gate, answer.node) for answer in answers):
+        needed = bool(gate.needs.get("gpus"))
+        hint = "Dispatch to a cluster with GPUs, or remove `smoke: {gpus: true}` from the job file."
+        detail = "the job needs GPUs, and no node has any" if needed else "no GPUs declared"
+        yield Check("gpus", None, not needed, detail, skipped=not needed, hint=hint if needed else None)
+        return
+    for answer, facts in with_facts(answers):
+        wanted = members.gpus(gate, answer.node)
+        if not wanted and not answer.node.gpus:
+            yield Check("gpus", answer.node.name, True, "none declared", skipped=True)
+        elif wanted != answer.node.gpus:
+            hint = f"Repeat `invoke cluster.up{gate.flag}`; the node was started with other resources."
+            detail = f"{wanted:g} declared, Ray has {answer.node.gpus:g}"
+            yield Check("gpus", answer.node.name, False, detail, hint=hint)
+        elif gate.simulated_gpus:
+            yield Check("gpus", answer.node.name, True, f"{wanted:g}, simulated; nvidia-smi not asked")
+        else:
+            yield _real_gpus(answer.node.name, facts["nvidia_smi"], wanted)
+
+
+def torch(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
+    """Where torch is, it counts the same GPUs and multiplies matrices correctly on each."""
+    needed = bool(gate.needs.get("torch"))
+    for answer, facts in with_facts(answers):
+        said = facts.get("torch")
+        name = answer.node.name
+        if said is None:
+            why = "GPUs are simulated" if gate.simulated_gpus and answer.node.gpus else "no GPUs on this node"
+            yield Check("torch", name, True, why, skipped=True)
+        elif said.get("missing"):
+            hint = "Put torch into the image, or remove `smoke: {torch: true}` from the job file." if needed else None
+            yield Check("torch", name, not needed, "not importable there", skipped=not needed, hint=hint)
+        elif "error" in said:
+            yield Check("torch", name, False, said["error"], hint="Driver, CUDA and torch must fit; try a newer image.")
+        elif gate.simulated_gpus or not answer.node.gpus:
+            yield Check("torch", name, True, f"torch {said['version']}")
+        elif said["count"] != answer.node.gpus:
+            detail = f"torch {said['version']} sees {said['count']} GPUs, Ray {answer.node.gpus:g}"
+            yield Check("torch", name, False, detail, hint="A torch built for CPU only, or a driver that is too old.")
+        elif said["wrong"]:
+            detail = f"wrong product of matrices on GPU {', '.join(map(str, said['wrong']))}"
+            yield Check("torch", name, False, detail, hint="The GPU is faulty: take it out of the cluster.")
+        else:
+            yield Check("torch", name, True, f"torch {said['version']}, {said['count']} GPUs, products correct")
+
+
+def isolation(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
+    """A task with one GPU sees exactly its own."""
+    hint = "Nothing may set CUDA_VISIBLE_DEVICES for Ray's workers (RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES)."
+    for answer, facts in with_facts(answers):
+        name = answer.node.name
+        if answer.node.gpus < 1:
+            yield Check("isolation", name, True, "no GPUs on this node", skipped=True)
+        elif not answer.isolated:
+            yield Check("isolation", name, True, "all GPUs are in use", skipped=True)
+        elif len(facts["assigned"]) != 1 or facts["visible"] != facts["assigned"][0]:
+            detail = f"a task with GPU {facts['assigned']} sees CUDA_VISIBLE_DEVICES={facts['visible']!r}"
+            yield Check("isolation", name, False, detail, hint=hint)
+        elif (inside := facts.get("torch_isolated", {}).get("count", 1)) != 1:
+            yield Check("isolation", name, False, f"a task with one GPU sees {inside} in torch", hint=hint)
+        elif (wrong := _not_its_own(answer.each)) is not None:
+            yield Check("isolation", name, False, wrong, hint=hint)
+        else:
+            suffix = " (simulated)" if gate.simulated_gpus else ""
+            seen = f"a 1-GPU task sees GPU {facts['visible']} only"
+            if answer.each:
+                gpus = ", ".join(sorted(str(one["visible"]) for one in answer.each))
+                seen = f"{len(answer.each)} 1-GPU tasks at once see GPU {gpus}, each its own only"
+            yield Check("isolation", name, True, f"{seen}{suffix}")
+
+
+def _not_its_own(each: Sequence[dict[str, Any]]) -> str | None:
+    """Return what is wrong with what tasks saw that each had one GPU, all at the same time."""
+    for said in each:
+        if problem := said.get("problem"):
+            return f"no task with a GPU runs beside the others: {problem}"
+        if len(said["assigned"]) != 1 or said["visible"] != said["assigned"][0]:
+            return f"a task with GPU {said['assigned']} sees CUDA_VISIBLE_DEVICES={said['visible']!r}"
+    seen = sorted(str(said["visible"]) for said in each)
+    if len(set(seen)) < len(seen):
+        return f"{len(seen)} tasks that run at the same time see GPU {', '.join(seen)}: one of them is shared"
+    return None
+
+
+def _real_gpus(name: str, said: dict[str, Any], wanted: float) -> Check:
+    if "error" in said:
+        hint = "Install the NVIDIA driver there, and the container toolkit if Ray runs in a container."
+        return Check("gpus", name, False, said["error"], hint=hint)
+    if said["count"] != wanted:
+        hint = "Declare what there is, or make all GPUs visible on the node."
+        return Check("gpus", name, False, f"{wanted:g} declared, nvidia-smi counts {said['count']}", hint=hint)
+    return Check("gpus", name, True, f"{wanted:g}: declared, Ray's and nvidia-smi's count agree")

@@ -1,0 +1,32 @@
+"""How long a task is waited for that fits no living node, and what is said meanwhile. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from trainyard_runner import members, nodes
+from trainyard_runner.nodes import Node
+from trainyard_runner.plan import Gate, Task
+from trainyard_runner.room import describe
+
+LEAST = 60.0
+# As long as cluster.up waits for a node: it may be made anew on a host that has to pull the image first.
+MADE_ANEW = 3600.0
+
+
+def patience(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
+    """Return for how many seconds without any progress a node that has what a task asks for is waited for."""
+    return math.inf if nodes.slots(task, members.later(gate, alive)) else without_growth(task, gate, alive)
+
+
+def without_growth(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
+    """Return the same where Ray does not know what the task waits for: no autoscaler adds a node for it."""
+    return MADE_ANEW if nodes.slots(task, members.made_anew(gate, alive)) else LEAST
+
+
+def said(task: Task, gate: Gate, alive: Sequence[Node]) -> str:
+    """Return what a task waits for: whoever adds the node may not be able to."""
+    if nodes.slots(task, members.later(gate, alive)):
+        return f"a node with {describe(task)}; Ray's autoscaler has not added one yet"
+    return f"a node with {describe(task)}; one that was lost has not been made anew yet"
