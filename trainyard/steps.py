@@ -38,7 +38,7 @@ class Step:
     `done` only reads. `do` makes it so, may be repeated, and is called only if `done` said no.
     `deadline` is how long `done` may take to hold after `do`, in seconds. `after` names the step without which
     `done` cannot be asked yet: a plan prints it instead of asking. `cleanup` takes back what only the step itself
-    needed; it is called when the step breaks or is interrupted.
+    needed; it is called when the step breaks, is interrupted, or holds after `do`.
     """
 
     title: str
@@ -136,6 +136,8 @@ def _run_one(step: Step, progress: Progress, clock: Clock) -> StepResult:
         if step.cleanup:
             step.cleanup()
         raise
+    if changed and step.cleanup:
+        step.cleanup()
     result = StepResult(step.title, changed, clock.now() - began, answer.seen)
     progress.finished(result)
     return result

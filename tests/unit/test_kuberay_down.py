@@ -169,3 +169,26 @@ def test_anything_else_is_to_be_looked_at(forbidden: tuple[str, ...]) -> None:
         "  at namespace team: lab-gpu-worker-b, lab-head-a",
         "  -> Why: kubectl --context lab -n team describe pods lab-gpu-worker-b; then repeat the same command.",
     ]
+
+
+def test_a_copy_of_our_raycluster_under_another_name_keeps_its_pods(tmp_path: Path) -> None:
+    kube = made()
+    copy = kube.put(RAY_CLUSTER, named("lab2", cluster="lab"))
+    for one in (
+        named("lab2-head-a", ray="lab2", cluster="lab", owner=copy),
+        named("lab2-gpu-b", cluster="lab", owner=copy),
+    ):
+        kube.put(POD, one)
+    run(down_of(kube, tmp_path))
+    assert (kube.names(RAY_CLUSTER), kube.names(POD)) == ({"lab2"}, {"lab2-head-a", "lab2-gpu-b"})
+    assert run(down_of(kube, tmp_path)) == []
+
+
+def test_pods_with_our_label_that_belong_to_a_raycluster_of_somebody_else_stay(tmp_path: Path) -> None:
+    kube = made(ours=False)
+    for one in list(kube.objects.values()):
+        if one["metadata"]["name"] == "lab-head-a":
+            one["metadata"]["labels"]["io.trainyard/cluster"] = "lab"
+    before = dict(kube.objects)
+    run(down_of(kube, tmp_path))
+    assert kube.objects == before

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.fake_kube import FakeKube, named, site
 from trainyard import steps
 from trainyard.backends.kuberay.operators.operator import HelmRelease
-from trainyard.backends.kuberay.removing import purge, stuck
+from trainyard.backends.kuberay.removing import purge, ray_users, stuck, tenants
 from trainyard.backends.kuberay.removing.purge import General
 from trainyard.errors import LeftoverError, PrerequisiteError, RequestError
 from trainyard.progress import PlainProgress
@@ -22,6 +22,7 @@ from trainyard.seams.kube.types import (
     POD,
     RAY_CLUSTER,
     RAY_JOB,
+    REPLICA_SET,
     SECRET,
     SERVICE_ACCOUNT,
     Kind,
@@ -224,3 +225,31 @@ def test_a_namespace_that_hangs_is_told_in_kubernetes_own_words() -> None:
         "  at context lab",
         f"  -> {message}. Then repeat the same command.",
     ]
+
+
+def test_a_copy_of_our_raycluster_keeps_the_namespace() -> None:
+    kube = kubernetes()
+    copy = kube.put(RAY_CLUSTER, named("lab2", cluster="lab"))
+    kube.put(POD, named("lab2-head", cluster="lab", owner=copy))
+    assert tenants.tenants(kube, "team", cluster="lab") == ["RayCluster lab2"]  # type: ignore[arg-type]
+
+
+def test_replica_sets_and_what_belongs_to_something_elsewhere_are_tenants() -> None:
+    kube = kubernetes()
+    bare = kube.put(REPLICA_SET, named("bare"))
+    pod, guest = named("bare-x"), named("guest")
+    pod["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "bare", "uid": bare["metadata"]["uid"]}]
+    guest["metadata"]["ownerReferences"] = [{"kind": "ClusterThing", "name": "x", "uid": "x"}]
+    kube.put(POD, pod)
+    kube.put(CONFIG_MAP, guest)
+    found = tenants.tenants(kube, "team", cluster="lab")  # type: ignore[arg-type]
+    assert found == ["ConfigMap guest", "ReplicaSet bare"]
+
+
+def test_a_kind_is_asked_for_in_a_version_that_is_served() -> None:
+    one = crd("rayclusters", "RayCluster")
+    old, new = {"name": "v1alpha1", "storage": True, "served": False}, {"name": "v1", "served": True}
+    one["spec"]["versions"] = [old, new]
+    assert ray_users.kind_of(one).api == "ray.io/v1"
+    one["spec"]["versions"] = [{**old, "served": True}, new]
+    assert ray_users.kind_of(one).api == "ray.io/v1alpha1"

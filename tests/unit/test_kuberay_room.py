@@ -272,3 +272,10 @@ def test_a_limit_range_forbids_a_container_that_is_too_large() -> None:
     assert quota.out_of_range([found], [demand("cpu"), demand("cpu")]) == [
         "limit range small: cpu: memory: 2GiB wanted, at most 1GiB allowed for a container"
     ]
+
+
+def test_a_quota_that_is_overdrawn_in_what_we_do_not_want_is_not_about_us() -> None:
+    hard = {"persistentvolumeclaims": "1", "requests.nvidia.com/gpu": "1"}
+    found = {"metadata": {"name": "team"}, "status": {"hard": hard, "used": dict.fromkeys(hard, "3")}}
+
+    assert quota.over_quota([found], [demand("cpu", cpu=2)]) == []

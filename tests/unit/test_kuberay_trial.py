@@ -144,3 +144,13 @@ def test_the_first_error_stands_for_all_and_names_them() -> None:
 
 def test_the_script_is_python_without_quotes_that_end_it() -> None:
     compile(trial.SCRIPT, "trial", "exec")
+
+
+def test_what_an_up_that_was_killed_left_behind_takes_no_gpus() -> None:
+    left = user("a", 4)
+    labels = {"io.trainyard/cluster": "lab", "io.trainyard/errand": "trial"}
+    left["metadata"] |= {"namespace": "trainyard", "labels": labels}
+    kube = FakeKube((NODE, node("a", 4)), (POD, left))
+    assert gpu_hosts.tries(kube, spec()) == (Try("two", 2, "a"),)  # type: ignore[arg-type]
+    left["metadata"]["labels"]["io.trainyard/cluster"] = "other"
+    assert gpu_hosts.tries(kube, spec()) == (Try("two", 2), Try("one", 1))  # type: ignore[arg-type]

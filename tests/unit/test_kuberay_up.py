@@ -396,3 +396,14 @@ def test_a_cluster_that_runs_keeps_its_image_while_the_registry_does_not_answer(
         image.choose(spec(), tools, gone, None, recreate=False)
     with pytest.raises(GoneError):
         image.choose(spec(image="r:5000/team/other:1"), tools, gone, live(), recreate=False)
+
+
+def test_pods_that_an_up_left_behind_take_neither_room_nor_quota() -> None:
+    used = {"metadata": {"name": "q", "namespace": "team"}, "status": {"hard": {"cpu": "3"}, "used": {"cpu": "3"}}}
+    left = kube_pods.pod("lab-trial-a", host="kube-1", phase="Running")
+    left["metadata"]["labels"] = {"io.trainyard/cluster": "lab", "io.trainyard/errand": "trial"}
+    left["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "3"
+    kube = FakeKube((NAMESPACE, {"metadata": {"name": "team"}}), (NODE, node("kube-1", "3")), (QUOTA, used))
+    kube.put(POD, left)
+
+    assert titled(preflight.steps(asked(kube)), "Check the room").done().holds

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from trainyard.errors import NotReadyError, OutsideError
@@ -151,4 +153,13 @@ def test_what_a_step_needed_only_meanwhile_is_taken_back_when_it_breaks() -> Non
 
     with pytest.raises(KeyboardInterrupt):
         run([Step("Try it", done=lambda: no(""), do=interrupt, cleanup=lambda: taken.append("back"))], Recorder())
+    assert taken == ["back"]
+
+
+def test_what_a_step_needed_only_meanwhile_is_taken_back_once_it_holds() -> None:
+    lamp, taken = Lamp(), list[str]()
+    step = replace(_lamp_step(lamp, title="Light it"), cleanup=lambda: taken.append("back"))
+    run([step], Recorder())
+    assert taken == ["back"]
+    run([step], Recorder())
     assert taken == ["back"]

@@ -10,6 +10,7 @@ from trainyard.backends.kuberay.capacity import demands, hosts, quota, room
 from trainyard.backends.kuberay.capacity.amounts import Amounts, amounts
 from trainyard.backends.kuberay.capacity.demands import Demand
 from trainyard.backends.kuberay.capacity.hosts import Host
+from trainyard.backends.kuberay.errands import errand_pod
 from trainyard.backends.kuberay.there import seen
 from trainyard.backends.kuberay.wanted import Wanted
 from trainyard.backends.words import counted
@@ -111,6 +112,8 @@ def _refuse_over_quota(asked: Wanted, wanted: Sequence[Demand]) -> list[str]:
     remarks = [f"{' and '.join(hidden)} of the namespace were not checked"] if hidden else []
     stay = {pods.uid(one) for one in kept(asked)}
     gone = [one for one in asked.there.pods.found or () if pods.uid(one) not in stay]
+    # What an `up` that was killed left behind goes before anything else is made.
+    gone += seen(lambda: kube.list(POD, namespace=namespace, labels=errand_pod.of_any(asked.spec.name))).found or []
     found = quota.over_quota(quotas.found or (), wanted, gone=gone)
     found += quota.out_of_range(ranges.found or (), wanted)
     if found:
@@ -132,6 +135,7 @@ def _hosts(asked: Wanted) -> tuple[Host, ...] | None:
     stay = {pods.uid(one) for one in kept(asked)}
     ours = {pods.uid(one) for one in asked.there.pods.found or ()}
     others = [one for one in every.found if pods.uid(one) in stay or pods.uid(one) not in ours]
+    others = [one for one in others if not errand_pod.is_errand(one, asked.spec.name, asked.site.namespace)]
     return hosts.hosts(nodes.found, others, ours=stay)
 
 

@@ -45,7 +45,8 @@ def _over(quota: Object, wanted: Sequence[Demand], gone: Sequence[Object]) -> It
     for name, most in sorted(hard.items()):
         resource, wants = _wants(name, requests, limits)
         free = most - used.get(name, 0) + _wants(name, *freed)[1]
-        if wants > free:
+        # One that is overdrawn already, in what we want none of, is not about us.
+        if wants and wants > free:
             yield (
                 f"quota {quota['metadata']['name']}: {name}: {amounts.shown(resource, wants)} wanted, "
                 f"{amounts.shown(resource, free)} of {amounts.shown(resource, most)} free"

@@ -73,6 +73,18 @@ def of_purpose(cluster: str, purpose: str) -> str:
     return f"{names.of_cluster(cluster)},{PURPOSE}={purpose}"
 
 
+def of_any(cluster: str) -> str:
+    """Return the label selector of a cluster's pods for any purpose."""
+    return f"{names.of_cluster(cluster)},{PURPOSE}"
+
+
+def is_errand(pod: Object, cluster: str, namespace: str) -> bool:
+    """Say whether a pod is one of a cluster's errands; one that was left behind goes before the next one begins."""
+    labels = pod["metadata"].get("labels") or {}
+    is_of_cluster = labels.get(names.CLUSTER) == cluster and pod["metadata"].get("namespace") == namespace
+    return is_of_cluster and PURPOSE in labels
+
+
 def _container(spec: ClusterSpec, wanted: Wanted, gpus: dict[str, str]) -> dict[str, Any]:
     home = pod_parts.home(spec.kuberay.security, directory="/tmp")  # noqa: S108 (it is gone with the pod)
     # An image may ask for every GPU (NVIDIA_VISIBLE_DEVICES=all in its ENV), and a host may grant it by default.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from trainyard.backends.kuberay.capacity import hosts
 from trainyard.backends.kuberay.capacity.hosts import Host
 from trainyard.backends.kuberay.documents import pod_parts
+from trainyard.backends.kuberay.errands import errand_pod
 from trainyard.backends.kuberay.there import seen
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.types import NODE, POD
@@ -42,7 +43,8 @@ def tries(kube: Kube, spec: ClusterSpec) -> tuple[Try, ...]:
     """Return where to try: on each host with free GPUs, once; one host per group where hosts may not be listed."""
     nodes, pods = seen(lambda: tuple(kube.list(NODE))), seen(lambda: tuple(kube.list(POD)))
     # What else runs there need not be known: a host without a free GPU says so itself.
-    there = hosts.hosts(nodes.found, pods.found or (), ours=()) if nodes.found else ()
+    users = [one for one in pods.found or () if not errand_pod.is_errand(one, spec.name, spec.kuberay.namespace)]
+    there = hosts.hosts(nodes.found, users, ours=()) if nodes.found else ()
     found = on_hosts(spec, there)
     return found[:AT_MOST] or tuple(Try(group, gpus) for group, gpus in groups(spec).items())
 

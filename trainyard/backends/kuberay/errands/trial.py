@@ -54,23 +54,18 @@ def steps(asked: Wanted, *, after: str | None) -> list[Step]:
         return []
     tries = gpu_hosts.tries(asked.site.kube, asked.spec)
     errands = Errands(asked.site, [_errand(asked, one) for one in tries], PURPOSE)
-    state: list[str] = []
+    begun: list[bool] = []
 
     def begin() -> None:
-        state.append("begun")
+        begun.append(True)
         errands.begin()
 
     def done() -> Answer:
-        if state[-1:] == ["held"]:
-            return YES
-        if not state:
+        if not begun:
             return no("not tried yet")
         if not errands.look():
             return no(errands.words)
-        outcomes = errands.outcomes()
-        errands.remove()
-        refuse(outcomes, tries, image=asked.image.name)
-        state.append("held")
+        refuse(errands.outcomes(), tries, image=asked.image.name)
         return YES
 
     where = words.named([one.title for one in tries])

@@ -75,9 +75,12 @@ def of_sort(site: Site, sort: Sort) -> list[Object]:
         if not sort.made_by_kuberay:
             raise
         return []
-    if made:
+    owned = [one for one in found if _owners(one)]
+    if made or owned:
         others = foreign_uid(site)
-        found += [one for one in made if _owner(one, site.name) not in (None, others)]
+        # Who copies our RayCluster copies our label into its pods.
+        found = [one for one in found if not _owners(one) or _is_own(one, site.name, others)]
+        found += [one for one in made if _is_own(one, site.name, others)]
     by_name = {one["metadata"]["name"]: one for one in found}
     return [by_name[name] for name in sorted(by_name)]
 
@@ -87,8 +90,12 @@ def is_labelled(one: Object, name: str) -> bool:
     return is_ours(one, name)
 
 
-def _owner(one: Object, name: str) -> str | None:
-    """Return the uid of the RayCluster of this name that an object belongs to."""
+def _owners(one: Object) -> list[tuple[str, str]]:
+    """Return name and uid of each RayCluster that an object belongs to."""
     owners = one["metadata"].get("ownerReferences") or ()
-    uids = (str(owner["uid"]) for owner in owners if (owner["kind"], owner["name"]) == (RAY_CLUSTER.name, name))
-    return next(uids, None)
+    return [(owner["name"], str(owner["uid"])) for owner in owners if owner["kind"] == RAY_CLUSTER.name]
+
+
+def _is_own(one: Object, name: str, others: str | None) -> bool:
+    """Say whether an object belongs to a RayCluster of ours, be it gone; `others` is the uid of one that is not."""
+    return any(owner == name and uid != others for owner, uid in _owners(one))

@@ -18,7 +18,7 @@ def refuse(site: Site) -> None:
     """
     try:
         crds = definitions(site)
-        kinds = {kind.plural: kind for kind in (RAY_CLUSTER, RAY_JOB, RAY_SERVICE, *map(_kind, crds))}
+        kinds = {kind.plural: kind for kind in (RAY_CLUSTER, RAY_JOB, RAY_SERVICE, *map(kind_of, crds))}
         found = [one for kind in kinds.values() for one in _others(site, kind)]
     except ForbiddenError as error:
         raise PrerequisiteError(
@@ -49,8 +49,9 @@ def _others(site: Site, kind: Kind) -> list[str]:
     return sorted(found)
 
 
-def _kind(crd: Object) -> Kind:
-    """Return the kind that a CRD defines, in a version that is served."""
+def kind_of(crd: Object) -> Kind:
+    """Return the kind that a CRD defines, in a version that is served; the API knows nothing of the others."""
     spec = crd["spec"]
-    version = next((one["name"] for one in spec["versions"] if one.get("storage")), spec["versions"][0]["name"])
+    versions = sorted(spec["versions"], key=lambda one: (not one.get("served"), not one.get("storage")))
+    version = versions[0]["name"]
     return Kind(f"{spec['group']}/{version}", spec["names"]["plural"], spec["names"]["kind"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainyard.backends.kuberay.operators.operator import HelmRelease
+from trainyard.backends.kuberay.removing.ray_users import kind_of
 from trainyard.backends.kuberay.site import is_ours
 from trainyard.backends.kuberay.there import side_by_side
 from trainyard.seams.kube.api import Kube
@@ -18,6 +19,8 @@ from trainyard.seams.kube.types import (
     LIMIT_RANGE,
     POD,
     QUOTA,
+    RAY_CLUSTER,
+    REPLICA_SET,
     ROLE,
     ROLE_BINDING,
     SECRET,
@@ -27,7 +30,7 @@ from trainyard.seams.kube.types import (
     Object,
 )
 
-# What people put into a namespace; what controllers make of that (endpoints, replica sets, events) is no tenant.
+# What people put into a namespace; what controllers make of that (endpoints, events) is no tenant.
 KINDS = (
     POD,
     SERVICE,
@@ -40,8 +43,10 @@ KINDS = (
     QUOTA,
     LIMIT_RANGE,
     DEPLOYMENT,
+    REPLICA_SET,
     DAEMON_SET,
     JOB,
+    RAY_CLUSTER,
     Kind("apps/v1", "statefulsets", "StatefulSet"),
     Kind("v1", "replicationcontrollers", "ReplicationController"),
     Kind("batch/v1", "cronjobs", "CronJob"),
@@ -68,14 +73,15 @@ def tenants(kube: Kube, namespace: str, *, cluster: str, release: HelmRelease | 
 
     Raises ForbiddenError where the user may not look at all that may be there.
     """
-    kinds = (*KINDS, *_defined(kube))
+    kinds = tuple({(kind.group, kind.plural): kind for kind in (*KINDS, *_defined(kube))}.values())
     listed = side_by_side(lambda kind: kube.list(kind, namespace=namespace), kinds)
     goes = release.name if release and release.namespace == namespace else None
+    looked_at = frozenset(kind.name for kind in kinds)
     return sorted(
         f"{kind.name} {one['metadata']['name']}"
         for kind, found in zip(kinds, listed, strict=True)
         for one in found
-        if _stays(kind, one, cluster, goes)
+        if not _goes_with_another(one, looked_at) and _stays(kind, one, cluster, goes)
     )
 
 
@@ -83,8 +89,8 @@ def _stays(kind: Kind, one: Object, cluster: str, release: str | None) -> bool:
     metadata = one["metadata"]
     if (kind.name, metadata["name"]) in _EVERYWHERE or one.get("type") == _ACCOUNT_TOKEN:
         return False
-    # What belongs to something goes with it, and that is looked at by itself.
-    if is_ours(one, cluster) or metadata.get("ownerReferences"):
+    # Who copies our RayCluster under another name copies our label.
+    if is_ours(one, cluster) and (kind != RAY_CLUSTER or metadata["name"] == cluster):
         return False
     if release is None:
         return True
@@ -93,10 +99,13 @@ def _stays(kind: Kind, one: Object, cluster: str, release: str | None) -> bool:
     return not (of_release or is_record)
 
 
+def _goes_with_another(one: Object, looked_at: frozenset[str]) -> bool:
+    """Say whether an object belongs to another one of the namespace, which is looked at by itself."""
+    return any(owner["kind"] in looked_at for owner in one["metadata"].get("ownerReferences") or ())
+
+
 def _defined(kube: Kube) -> Iterator[Kind]:
     """Yield the kinds of custom resources that live in namespaces."""
     for crd in kube.list(CRD):
-        spec = crd["spec"]
-        if spec["scope"] == "Namespaced":
-            version = next((one["name"] for one in spec["versions"] if one.get("storage")), "")
-            yield Kind(f"{spec['group']}/{version}", spec["names"]["plural"], spec["names"]["kind"])
+        if crd["spec"]["scope"] == "Namespaced":
+            yield kind_of(crd)
