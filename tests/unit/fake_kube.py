@@ -53,6 +53,7 @@ class FakeKube:
     def list(self, kind: Kind, *, namespace: str | None = None, labels: str = "", fields: str = "") -> list[Object]:
         self._ask("list", kind, namespace)
         wanted = dict(pair.split("=") for pair in labels.split(",") if "=" in pair)
+        about = dict(pair.split("=") for pair in fields.split(",") if "=" in pair)
         present = {word for word in labels.split(",") if word and "=" not in word}
         return [
             copy.deepcopy(one)
@@ -61,6 +62,7 @@ class FakeKube:
             and namespace in (None, where)
             and wanted.items() <= (one["metadata"].get("labels") or {}).items()
             and present <= (one["metadata"].get("labels") or {}).keys()
+            and all(_field(one, path) == value for path, value in about.items())
         ]
 
     def create(self, kind: Kind, body: Object, *, namespace: str | None = None) -> Object:
@@ -175,3 +177,11 @@ def named(
         belongs = {"kind": "RayCluster", "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}
         metadata["ownerReferences"] = [belongs]
     return {"metadata": metadata}
+
+
+def _field(one: Object, path: str) -> Any:
+    """Return what a field selector compares: `involvedObject.uid`."""
+    found: Any = one
+    for part in path.split("."):
+        found = (found or {}).get(part)
+    return found

@@ -353,6 +353,12 @@ def test_a_machine_that_is_lost_is_the_cause_also_for_a_pod_that_is_being_remove
         assert code == 6
 
 
+def test_a_kubernetes_node_that_is_gone_is_told_from_one_that_nobody_may_see() -> None:
+    lines, _ = only(pod(WORKER, phase="Running"), nodes=lambda: {"kube-2": None})
+    assert lines[1] == f'{AT}: nodes "kube-2" not found'
+    assert causes(pod(WORKER, phase="Running"), nodes=dict) == ()
+
+
 def test_an_evicted_pod_is_said_with_why() -> None:
     one = pod(WORKER, phase="Failed", reason="Evicted", message="The node was low on resource: memory.")
     lines, _ = only(one)

@@ -11,10 +11,13 @@ from trainyard.backends.kuberay.errands import errand, errand_pod
 from trainyard.backends.kuberay.errands.errand import Errand, Outcome
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
 from trainyard.seams.kube.errors import GoneError
-from trainyard.seams.kube.types import POD, Object
+from trainyard.seams.kube.types import NODE, POD, Object
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection, PodPlacement
 from trainyard.steps import Clock
+
+READY = {"conditions": [{"type": "Ready", "status": "True"}]}
+HOSTS = [(NODE, {"metadata": {"name": name}, "status": READY}) for name in ("a", "b")]
 
 
 class Time:
@@ -82,7 +85,7 @@ def test_what_an_earlier_run_left_goes_first_and_nothing_else() -> None:
 
 
 def test_a_pod_that_fails_says_why_beside_one_that_does_not() -> None:
-    kube, time = FakeKube(), Time()
+    kube, time = FakeKube(*HOSTS), Time()
     waiting = {"waiting": {"reason": "ErrImagePull", "message": "dial tcp 192.0.2.9:5000: connect: connection refused"}}
 
     def fail(one: Object) -> None:
@@ -100,7 +103,7 @@ def test_a_pod_that_fails_says_why_beside_one_that_does_not() -> None:
 
 
 def test_a_program_that_is_not_in_the_image_is_told_at_once() -> None:
-    kube, time = FakeKube(), Time()
+    kube, time = FakeKube(*HOSTS), Time()
     said = 'exec: "python": executable file not found in $PATH: unknown'
 
     def fail(one: Object) -> None:

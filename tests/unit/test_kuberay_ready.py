@@ -27,7 +27,7 @@ from trainyard.backends.kuberay.causes.facts import Cause, Facts
 from trainyard.backends.kuberay.causes.patience import Patience
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
 from trainyard.seams.kube.errors import GoneError
-from trainyard.seams.kube.types import EVENT, POD, RAY_CLUSTER, Kind
+from trainyard.seams.kube.types import EVENT, NODE, POD, RAY_CLUSTER, Kind
 from trainyard.seams.ray_api import RefusedError, UnreachableError
 from trainyard.spec import load_cluster
 from trainyard.steps import Answer, no
@@ -87,6 +87,8 @@ def yard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Yard:
     file = tmp_path / "lab.yaml"
     file.write_text("{name: lab, backend: kuberay, image: 'r:5000/ray', workers: [{name: gpu, count: 1}]}")
     kube, clock = PatchableKube(), Clock()
+    for name in ("kube-1", "kube-2"):
+        kube.put(NODE, {"metadata": {"name": name}, "status": {"conditions": [condition("Ready", "True")]}})
     made = Yard(kube, clock, ready.Waiting(load_cluster(file).spec, site(kube), now=clock.now))
 
     def answer(*_: Any) -> frozenset[str]:

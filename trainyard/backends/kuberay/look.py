@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 
-from trainyard.backends.kuberay import names, site
+from trainyard.backends.kuberay import beside, names, site
 from trainyard.backends.kuberay import pod as pods
-from trainyard.backends.kuberay.causes import cause_container, event
+from trainyard.backends.kuberay.causes import cause_container
 from trainyard.backends.kuberay.causes.facts import Facts, Object
 from trainyard.backends.kuberay.site import Site
 from trainyard.errors import TrainyardError
-from trainyard.seams.kube.errors import ForbiddenError
-from trainyard.seams.kube.types import EVENT, NODE
 from trainyard.spec.cluster import ClusterSpec
 
 TAIL_LINES = 60
@@ -45,19 +42,22 @@ class Look:
 
 def look(where: Site, spec: ClusterSpec) -> Look:
     """Read RayCluster, pods and events. Raises RequestError if the RayCluster is somebody else's."""
-    with ThreadPoolExecutor(3) as threads:
-        cluster = threads.submit(site.ray_cluster, where)
-        found = threads.submit(site.pods, where)
-        events = threads.submit(_events, where)
-        return _seen(where, spec, cluster.result(), tuple(found.result()), events.result())
+    cluster, found = _objects(where)
+    about = [*([cluster] if cluster else []), *beside.unready(found)]
+    return _seen(where, spec, cluster, found, beside.events(where.kube, where.namespace, about))
 
 
 def without_events(where: Site, spec: ClusterSpec) -> Look:
     """Read RayCluster and pods alone, which is enough to connect."""
+    cluster, found = _objects(where)
+    return _seen(where, spec, cluster, found, ())
+
+
+def _objects(where: Site) -> tuple[Object | None, tuple[Object, ...]]:
     with ThreadPoolExecutor(2) as threads:
         cluster = threads.submit(site.ray_cluster, where)
         found = threads.submit(site.pods, where)
-        return _seen(where, spec, cluster.result(), tuple(found.result()), ())
+        return cluster.result(), tuple(found.result())
 
 
 def _seen(
@@ -67,7 +67,7 @@ def _seen(
         pods=found,
         events=events,
         owner=cluster,
-        nodes=cache(lambda: _nodes(where)),
+        nodes=cache(lambda: beside.hosts(where.kube, beside.unready(found))),
         words=lambda pod, container, former: _words(where, pod, container, former),
         probe=lambda pod: _probe(where, pod),
         wait_for_machines=spec.kuberay.wait_for_machines or 0.0,
@@ -76,29 +76,8 @@ def _seen(
     return replace(seen, facts=replace(facts, head=seen.head))
 
 
-def _events(where: Site) -> tuple[Object, ...]:
-    """Return the namespace's events; none where the user may not see them: conditions say most of it."""
-    try:
-        return tuple(sorted(where.kube.list(EVENT, namespace=where.namespace), key=event.when))
-    except ForbiddenError:
-        return ()
-
-
-def _nodes(where: Site) -> Mapping[str, Object]:
-    try:
-        return {one["metadata"]["name"]: one for one in where.kube.list(NODE)}
-    except ForbiddenError:
-        return {}
-
-
 def _words(where: Site, pod: Object, container: str, former: bool) -> str:
-    try:
-        return where.kube.logs(
-            pods.name(pod), namespace=where.namespace, container=container, previous=former, lines=TAIL_LINES
-        )
-    except TrainyardError as error:
-        # A message about a pod must not become one about its log.
-        return f"(its log cannot be read: {error.what})"
+    return beside.words(where.kube, pod, container, namespace=where.namespace, former=former, lines=TAIL_LINES)
 
 
 def _probe(where: Site, pod: Object) -> str:

@@ -28,7 +28,7 @@ _NO_RUNTIME = re.compile(r'no runtime for "(?P<name>[^"]+)" is configured')
 _HOST_PATH = re.compile(r"hostPath type check failed: (?P<path>\S+) is not (?P<kind>.+)")
 
 
-def lost(pod: Pod, nodes: Mapping[str, Mapping[str, Any]]) -> Cause | None:
+def lost(pod: Pod, nodes: Mapping[str, Mapping[str, Any] | None]) -> Cause | None:
     """Return that a pod's Kubernetes node does not answer, None if it does, or nobody says.
 
     Who may not see nodes still sees that Kubernetes gave a pod up.
@@ -37,12 +37,13 @@ def lost(pod: Pod, nodes: Mapping[str, Mapping[str, Any]]) -> Cause | None:
     if not host:
         return None
     reason = (pod.get("status") or {}).get("reason")
-    if host in nodes:
-        ready = pods.condition(nodes[host], "Ready")
+    node = nodes.get(host)
+    if node is not None:
+        ready = pods.condition(node, "Ready")
         if ready.get("status") == "True":
             return None
         said = str(ready.get("message") or "")
-    elif nodes:
+    elif host in nodes:
         said = f'nodes "{host}" not found'
     elif reason == "NodeLost":
         said = str((pod.get("status") or {}).get("message") or "")

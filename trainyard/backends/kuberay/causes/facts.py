@@ -12,7 +12,7 @@ from trainyard.errors import OutsideError, TrainyardError
 Object = Mapping[str, Any]
 
 
-def _no_nodes() -> Mapping[str, Object]:
+def _no_nodes() -> Mapping[str, Object | None]:
     return {}
 
 
@@ -32,8 +32,9 @@ def _silent() -> str:
 class Facts:
     """What was read. `owner` is the RayCluster, or the Deployment of the operator; `head` the head's pod.
 
-    Asked only where they matter: `nodes`, the Kubernetes nodes by name, {} where the user may not see them; `words`,
-    the last lines of a pod's container, or of its former run; `probe`, what a worker that waits for its head sees.
+    `events` are theirs and those of pods that are not ready. Asked only where they matter: `nodes`, the Kubernetes
+    nodes of such pods by name, None for one that is gone, {} where the user may not see them; `words`, the last lines
+    of a pod's container, or of its former run; `probe`, what a worker that waits for its head sees.
     `fresh` are the events since somebody waits; `spare` the uids of pods that nobody waits for. `name` is what a pod is
     called in messages; `wait_for_machines` is how long it may find no room, in seconds.
     """
@@ -42,7 +43,7 @@ class Facts:
     events: tuple[Object, ...] = ()
     owner: Object | None = None
     head: Object | None = None
-    nodes: Callable[[], Mapping[str, Object]] = _no_nodes
+    nodes: Callable[[], Mapping[str, Object | None]] = _no_nodes
     words: Callable[[Object, str, bool], str] = _no_words
     probe: Callable[[Object], str] = _no_probe
     name: Callable[[Object], str] = names.node_name

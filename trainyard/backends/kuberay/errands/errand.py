@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from functools import cache
 
 from trainyard.backends import words
+from trainyard.backends.kuberay import beside
 from trainyard.backends.kuberay import pod as pods
-from trainyard.backends.kuberay.causes import cause, event
+from trainyard.backends.kuberay.causes import cause
 from trainyard.backends.kuberay.causes.facts import Facts
 from trainyard.backends.kuberay.causes.patience import Patience
 from trainyard.backends.kuberay.errands import errand_pod
 from trainyard.backends.kuberay.site import Site
 from trainyard.errors import NotReadyError, OutsideError, TrainyardError
-from trainyard.seams.kube.errors import ForbiddenError, GoneError
-from trainyard.seams.kube.types import EVENT, NODE, POD, Object
+from trainyard.seams.kube.errors import GoneError
+from trainyard.seams.kube.types import POD, Object
 from trainyard.steps import Clock
 
 # Isaac Sim's image is 20 GB: an hour at 50 Mbit/s.
@@ -27,6 +28,7 @@ POLL_SECONDS = 0.5
 # How long the API server may be away.
 AWAY_SECONDS = 60.0
 REMOVE_SECONDS = 20.0
+TAIL_LINES = 20
 # How a container ends that ran; any other reason is Kubernetes' (OOMKilled, StartError, ContainerCannotRun).
 _RAN = ("Completed", "Error")
 
@@ -210,27 +212,13 @@ class Errands:
 
     def _facts(self, found: Iterable[Object]) -> Facts:
         kube, namespace = self._site.kube, self._site.namespace
-
-        def nodes() -> Mapping[str, Object]:
-            try:
-                return {one["metadata"]["name"]: one for one in kube.list(NODE)}
-            except ForbiddenError:
-                return {}
-
-        def said(pod: Mapping[str, object], container: str, former: bool) -> str:
-            try:
-                return kube.logs(pods.name(pod), namespace=namespace, container=container, previous=former, lines=20)
-            except TrainyardError as error:
-                return f"(its log cannot be read: {error.what})"
-
-        try:
-            events = tuple(sorted(kube.list(EVENT, namespace=namespace), key=event.when))
-        except ForbiddenError:
-            events = ()
+        waiting = beside.unready(found)
         return Facts(
             pods=tuple(found),
-            events=events,
-            nodes=cache(nodes),
-            words=said,
+            events=beside.events(kube, namespace, waiting),
+            nodes=cache(lambda: beside.hosts(kube, waiting)),
+            words=lambda pod, container, former: beside.words(
+                kube, pod, container, namespace=namespace, former=former, lines=TAIL_LINES
+            ),
             name=lambda pod: f"the pod on {self._title(pods.name(pod))}",
         )

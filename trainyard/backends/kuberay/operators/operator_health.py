@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cache
+
+from trainyard.backends.kuberay import beside
 from trainyard.backends.kuberay import pod as pods
-from trainyard.backends.kuberay.causes import cause, event
+from trainyard.backends.kuberay.causes import cause
 from trainyard.backends.kuberay.causes.facts import Facts
 from trainyard.backends.kuberay.causes.patience import Patience
 from trainyard.backends.kuberay.there import seen
-from trainyard.errors import TrainyardError
 from trainyard.seams.kube.api import Kube
-from trainyard.seams.kube.types import EVENT, NODE, POD, Object
+from trainyard.seams.kube.types import POD, Object
 
 TAIL_LINES = 20
 
@@ -33,24 +35,14 @@ class Health:
         selector = ",".join(f"{key}={value}" for key, value in labels.items())
         # Whoever may see the Deployment need not be allowed to see its pods.
         found = seen(lambda: self._kube.list(POD, namespace=namespace, labels=selector)).found or []
-        events = seen(lambda: self._kube.list(EVENT, namespace=namespace)).found or []
+        waiting = beside.unready(found)
         return Facts(
             pods=tuple(found),
-            events=tuple(sorted(events, key=event.when)),
+            events=beside.events(self._kube, namespace, [deployment, *waiting]),
             owner=deployment,
-            nodes=self._nodes,
-            words=lambda pod, container, former: self._words(pod, container, namespace, former=former),
+            nodes=cache(lambda: beside.hosts(self._kube, waiting)),
+            words=lambda pod, container, former: beside.words(
+                self._kube, pod, container, namespace=namespace, former=former, lines=TAIL_LINES
+            ),
             name=pods.name,
         )
-
-    def _nodes(self) -> dict[str, Object]:
-        found = seen(lambda: self._kube.list(NODE)).found or []
-        return {one["metadata"]["name"]: one for one in found}
-
-    def _words(self, pod: pods.Pod, container: str, namespace: str, *, former: bool) -> str:
-        try:
-            return self._kube.logs(
-                pods.name(pod), namespace=namespace, container=container, previous=former, lines=TAIL_LINES
-            )
-        except TrainyardError as error:
-            return f"(its log cannot be read: {error.what})"
