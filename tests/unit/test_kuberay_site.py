@@ -10,10 +10,12 @@ import pytest
 from tests.unit.fake_kube import FakeKube, named
 from tests.unit.fake_kube import site as fake_site
 from trainyard.backends.contract import Tools
+from trainyard.backends.kuberay import record as records
 from trainyard.backends.kuberay import site
-from trainyard.backends.kuberay.site import Record, Site
+from trainyard.backends.kuberay.record import Record
+from trainyard.backends.kuberay.site import Site
 from trainyard.errors import PrerequisiteError, RequestError
-from trainyard.seams.kube.types import POD, RAY_CLUSTER
+from trainyard.seams.kube.types import NAMESPACE, POD, RAY_CLUSTER
 from trainyard.spec.cluster import ClusterSpec
 
 KUBECONFIG = """
@@ -47,10 +49,18 @@ def tools(tmp_path: Path) -> Tools:
     return Tools(tmp_path / "state", environ, source=Path("lab.yaml"), directory=tmp_path)
 
 
+@pytest.fixture(autouse=True)
+def uids(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Return by which uid each server is known; of those that are missing, the user may not see it."""
+    known: dict[str, str] = {}
+    monkeypatch.setattr(records, "identity", lambda kube: known.get(kube.server, ""))
+    return known
+
+
 def written(tools: Tools, **more: Any) -> Record:
     known = {"name": "lab", "context": "lab", "kubeconfig": tools.environ["KUBECONFIG"]}
     record = Record(**{**known, "namespace": "team", "server": "https://192.0.2.1:6443", **more})
-    site.write_record(tools, record)
+    records.write(tools, record)
     return record
 
 
@@ -64,7 +74,7 @@ def test_what_is_written_down_counts(tools: Tools) -> None:
     record = written(tools, context="other", namespace="old", server="https://192.0.2.2:6443")
     found = site.find(spec(), tools)
 
-    assert site.read_record(tools) == record
+    assert records.read(tools) == record
     assert (found.kube.server, found.namespace) == ("https://192.0.2.2:6443", "old")
 
 
@@ -72,7 +82,7 @@ def test_what_another_backend_wrote_is_not_ours(tools: Tools) -> None:
     tools.state.mkdir()
     (tools.state / "cluster.json").write_text('{"backend": "compose"}')
 
-    assert site.read_record(tools) is None
+    assert records.read(tools) is None
 
 
 def test_a_context_that_was_renamed_is_found_by_its_server(tools: Tools) -> None:
@@ -116,10 +126,46 @@ def test_another_kubernetes_than_the_one_written_down_is_refused(tools: Tools) -
         site.refuse_other_site(spec(context="other"), tools, site.asked(spec(context="other"), tools))
 
 
-def test_a_server_that_got_another_address_is_the_same_context(tools: Tools) -> None:
-    written(tools, server="https://192.0.2.7:6443")
+def test_a_server_that_got_another_address_is_known_by_its_uid(tools: Tools, uids: dict[str, str]) -> None:
+    written(tools, server="https://192.0.2.7:6443", kubernetes="uid-1")
+    uids["https://192.0.2.1:6443"] = "uid-1"
 
     site.refuse_other_site(spec(), tools, site.asked(spec(), tools))
+    assert site.find(spec(), tools).kube.server == "https://192.0.2.1:6443"
+
+
+@pytest.mark.parametrize(("server", "uid"), [("https://192.0.2.1:6443", "uid-2"), ("https://192.0.2.7:6443", "")])
+def test_another_kubernetes_under_the_same_context_is_not_asked(
+    tools: Tools, uids: dict[str, str], server: str, uid: str
+) -> None:
+    written(tools, server=server, kubernetes="uid-1")
+    uids["https://192.0.2.1:6443"] = uid
+
+    with pytest.raises(PrerequisiteError) as error:
+        site.find(spec(), tools)
+    assert error.value.lines() == [
+        "cluster lab is on another Kubernetes than the one that context lab leads to now",
+        f"  at it was made on {server}; now https://192.0.2.1:6443 answers",
+        "  -> Give the kubeconfig of that one (KUBECONFIG=...). If that Kubernetes is gone for good, or only got "
+        f"another address (then what was written down is made anew): rm -r {tools.state}",
+    ]
+    with pytest.raises((PrerequisiteError, RequestError)):
+        site.refuse_other_site(spec(), tools, site.asked(spec(), tools))
+
+
+def test_the_file_may_lead_to_the_kubernetes_that_the_context_lost(tools: Tools, uids: dict[str, str]) -> None:
+    written(tools, kubernetes="uid-2")
+    uids |= {"https://192.0.2.1:6443": "uid-1", "https://192.0.2.2:6443": "uid-2"}
+
+    assert site.find(spec(context="other"), tools).kube.server == "https://192.0.2.2:6443"
+
+
+def test_a_kubernetes_is_known_by_a_namespace_that_all_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    system = {"metadata": {"name": "kube-system", "uid": "uid-1"}}
+
+    assert records.identity(FakeKube((NAMESPACE, system))) == "uid-1"  # type: ignore[arg-type]
+    assert records.identity(FakeKube(forbidden=["namespaces"])) == ""  # type: ignore[arg-type]
 
 
 def test_a_ray_cluster_of_somebody_else_is_refused() -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from trainyard.backends import private_files
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import names
+from trainyard.backends.kuberay import record as records
+from trainyard.backends.kuberay.record import Record
 from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.seams.kube import config
 from trainyard.seams.kube.api import Kube
@@ -28,23 +28,12 @@ class Site:
     flag: str = ""
 
 
-@dataclass(frozen=True)
-class Record:
-    """What is written down, so that the cluster is found although its file or the kubeconfig's context changed.
-
-    `kubeconfig` is written as $KUBECONFIG is; None inside a pod, where the service account is the way in.
-    """
-
-    name: str
-    context: str
-    kubeconfig: str | None
-    namespace: str
-    server: str
-
-
 def find(spec: ClusterSpec, tools: Tools) -> Site:
-    """Return where the cluster is, or is to be: what is written down counts. Raises PrerequisiteError."""
-    record = read_record(tools)
+    """Return where the cluster is, or is to be: what is written down counts.
+
+    Raises PrerequisiteError, also where the context leads to another Kubernetes by now.
+    """
+    record = records.read(tools)
     if record is None:
         return asked(spec, tools)
     return Site(_recorded(spec, tools, record), record.namespace, spec.name, tools.flag)
@@ -62,37 +51,23 @@ def asked(spec: ClusterSpec, tools: Tools) -> Site:
 def record_of(spec: ClusterSpec, tools: Tools, site: Site) -> Record:
     """Return what is to be written down about a cluster at this site."""
     kube = site.kube
-    return Record(spec.name, kube.context, kubeconfig(spec, tools), site.namespace, kube.server)
-
-
-def read_record(tools: Tools) -> Record | None:
-    """Return what was written down, or None."""
-    found = private_files.read_json(tools.state / "cluster.json")
-    if not found or found.get("backend") != "kuberay":
-        return None
-    return Record(found["name"], found["context"], found["kubeconfig"], found["namespace"], found["server"])
-
-
-def write_record(tools: Tools, record: Record) -> None:
-    """Write down where the cluster is."""
-    tools.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    tools.state.chmod(0o700)
-    private_files.write(tools.state / "cluster.json", json.dumps({"backend": "kuberay", **asdict(record)}, indent=2))
+    return Record(spec.name, kube.context, kubeconfig(spec, tools), site.namespace, kube.server, records.identity(kube))
 
 
 def refuse_other_site(spec: ClusterSpec, tools: Tools, site: Site) -> None:
     """Raise RequestError if the cluster is in another namespace, or on another Kubernetes, than the file now asks for.
 
-    The same context of the same kubeconfig is the same Kubernetes: the address of an API server may change.
+    The address of an API server may change, and a kubeconfig may be replaced by another one with the same names.
     """
-    there, here = read_record(tools), record_of(spec, tools, site)
+    there, here = records.read(tools), record_of(spec, tools, site)
     if there is None:
         return
-    is_same_server = there.server == here.server or (there.context, there.kubeconfig) == (here.context, here.kubeconfig)
-    if is_same_server and there.namespace == here.namespace:
+    if there.namespace == here.namespace and records.is_same(there, here.server, here.kubernetes):
         return
+    if (there.namespace, there.context, there.server) == (here.namespace, here.context, here.server):
+        raise records.other_kubernetes(there, site.kube, tools)
     raise RequestError(
-        f"cluster {spec.name} is in {_place(there)}; now {_place(here)} is asked for",
+        f"cluster {spec.name} is in {records.place(there)}; now {records.place(here)} is asked for",
         where=str(tools.source) if tools.source else None,
         hint=f"Remove it there first: invoke cluster.down{tools.flag}",
     )
@@ -138,11 +113,14 @@ def pods(site: Site) -> list[Object]:
 def _recorded(spec: ClusterSpec, tools: Tools, record: Record) -> Kube:
     environ = {**tools.environ, "KUBECONFIG": record.kubeconfig} if record.kubeconfig else tools.environ
     try:
-        return config.connect(environ, kubeconfig=None, context=record.context or None, relative_to=None)
+        kube = config.connect(environ, kubeconfig=None, context=record.context or None, relative_to=None)
+        if not records.is_same(record, kube.server, records.identity(kube)):
+            raise records.other_kubernetes(record, kube, tools)
+        return kube
     except PrerequisiteError:
         # The kubeconfig was moved, or its context has another name by now: what is asked for may lead there as well.
         other = asked(spec, tools).kube
-        if other.server != record.server:
+        if not records.is_same(record, other.server, records.identity(other)):
             raise
         return other
 
@@ -165,8 +143,3 @@ def _absolute(path: str, tools: Tools) -> str:
 
 def _home(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("HOME") or "~").expanduser()
-
-
-def _place(record: Record) -> str:
-    via = f"of context {record.context} " if record.context else ""
-    return f"namespace {record.namespace} {via}({record.server})"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from trainyard.backends import recreate
 from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import lost, objects, preflight, ray_cluster, ready, site
+from trainyard.backends.kuberay import lost, objects, preflight, ray_cluster, ready, record, site
 from trainyard.backends.kuberay.documents.change import Change
 from trainyard.backends.kuberay.documents.document import printable
 from trainyard.backends.kuberay.errands import trial
@@ -81,8 +81,8 @@ def _nodes(asked: Wanted, changes: Sequence[Change]) -> list[Step]:
 
 def _is_recorded(asked: Wanted) -> Answer:
     wants = site.record_of(asked.spec, asked.tools, asked.site)
-    return YES if site.read_record(asked.tools) == wants else no("nothing is written down, or another place")
+    return YES if record.read(asked.tools) == wants else no("nothing is written down, or another place")
 
 
 def _record(asked: Wanted) -> None:
-    site.write_record(asked.tools, site.record_of(asked.spec, asked.tools, asked.site))
+    record.write(asked.tools, site.record_of(asked.spec, asked.tools, asked.site))
