@@ -129,7 +129,7 @@ def test_an_old_operator_of_somebody_else_is_not_replaced() -> None:
 def test_a_newer_operator_of_somebody_else_is_used() -> None:
     newer = found(image="quay.io/kuberay/operator:v1.7.0")
 
-    assert decide((newer,)) == Installing("use", "1.7.0", newer)
+    assert decide((newer,)) == Installing("use", "1.7.0", newer, foreign=True)
 
 
 def test_no_operator_is_installed() -> None:

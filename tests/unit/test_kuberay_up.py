@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from trainyard.backends.kuberay.operators import definitions, installing, operat
 from trainyard.backends.kuberay.operators.installing import Installing
 from trainyard.backends.kuberay.operators.operator_steps import Kuberay
 from trainyard.backends.kuberay.removing import removal
-from trainyard.backends.kuberay.wanted import Wanted
+from trainyard.backends.kuberay.wanted import Wanted, refuse_lacking
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
 from trainyard.images.types import PinnedImage
 from trainyard.seams.helm import Chart, Release
@@ -407,3 +408,52 @@ def test_pods_that_an_up_left_behind_take_neither_room_nor_quota() -> None:
     kube.put(POD, left)
 
     assert titled(preflight.steps(asked(kube)), "Check the room").done().holds
+
+
+@pytest.mark.parametrize("status", ["deployed", "failed", "pending-install"])
+def test_a_helm_release_of_somebody_else_is_not_touched(status: str) -> None:
+    kube = FakeKube((NAMESPACE, {"metadata": {"name": "kuberay-system"}}))
+    helm = FakeHelm(kube, Release("kuberay-operator", 1, status, "Install failed: quota"))
+
+    with pytest.raises(PrerequisiteError) as error:
+        operator_steps.operator_step(kuberay(kube, helm), "team", after=None).do()
+    assert helm.did == []
+    assert error.value.lines() == [
+        "there is a Helm release kuberay-operator in namespace kuberay-system that Trainyard did not make",
+        f"  at its status is {status}; Install failed: quota",
+        "  -> If its operator runs by now, repeat the command, and it is used. If nobody needs that release: helm "
+        "uninstall kuberay-operator -n kuberay-system. Or name another one: kuberay.operator.release.",
+    ]
+
+
+def test_a_release_that_failed_in_a_namespace_of_ours_is_tried_again() -> None:
+    kube = FakeKube((NAMESPACE, named("kuberay-system", made_by="trainyard")))
+    helm = FakeHelm(kube, Release("kuberay-operator", 1, "failed", "Install failed: no answer"))
+    run(operator_steps.operator_step(kuberay(kube, helm), "team", after=None))
+
+    assert helm.did == ["install"]
+
+
+def test_crds_that_somebody_else_installs_are_not_written() -> None:
+    old = crd(definitions.RAY_CLUSTERS)
+    old["spec"]["versions"][0]["schema"] = {}
+    seen = there.look(fake_site(FakeKube((CRD, old))), Section())
+    refuse_lacking(seen, Section(), version="1.5.1")
+
+    with pytest.raises(PrerequisiteError) as error:
+        refuse_lacking(seen, Section(install=False), version="1.5.1")
+    assert error.value.lines() == [
+        "Kubernetes knows no RayCluster as our clusters need it, and the cluster file says that somebody else installs "
+        "KubeRay",
+        "  at kuberay.operator.install: false; CRD rayclusters.ray.io",
+        "  -> Have the CRDs of KubeRay 1.5.1 applied: helm show crds CHART | kubectl apply --server-side "
+        "--force-conflicts -f -",
+    ]
+
+
+def test_crds_under_somebody_elses_operator_are_said_to_be() -> None:
+    kube = FakeKube()
+    theirs = replace(kuberay(kube, FakeHelm(kube)), plan=Installing("use", "1.5.1", foreign=True))
+    assert operator_steps.definitions_step(theirs).title == (
+        "Tell Kubernetes what a RayCluster is (CRDs of KubeRay 1.5.1; its operator is somebody else's)"
+    )

@@ -8,6 +8,7 @@ from trainyard.backends.kuberay import access, site
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.documents import change
 from trainyard.backends.kuberay.documents.change import Change
+from trainyard.backends.kuberay.operators import definitions
 from trainyard.backends.kuberay.wanted import Wanted, lacks_definitions
 from trainyard.backends.words import named
 from trainyard.errors import OutsideError, PrerequisiteError, RequestError
@@ -92,6 +93,5 @@ def _explained(asked: Wanted, error: InvalidError) -> OutsideError | Prerequisit
     return PrerequisiteError(
         "Kubernetes knows an older RayCluster than its KubeRay operator: Helm does not upgrade CRDs",
         where=error.what,
-        hint=f"Have the CRDs of KubeRay {asked.kuberay.version} applied: helm show crds CHART | kubectl apply "
-        "--server-side --force-conflicts -f -",
+        hint=definitions.how_to_apply(asked.kuberay.version),
     )

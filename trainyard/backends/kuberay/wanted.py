@@ -83,6 +83,7 @@ def wanted(spec: ClusterSpec, tools: Tools) -> Wanted:
             site.refuse_foreign(found.ray_cluster.found, where)
         version = charts.version_of(section, directory=tools.directory)
         plan = installing.decide(found, section, where.namespace, ours=ours.result(), version=version)
+        refuse_lacking(found, section, version=version)
         live = found.ray_cluster.found
         chosen = image.choose(spec, tools, asked_image.result(), live, recreate=tools.recreate)
     simulated = simulates(spec)
@@ -114,6 +115,18 @@ def lacks_definitions(found: There) -> bool:
     if found.crd.refusal is not None:
         return False
     return found.crd.found is None or not definitions.fits(found.crd.found)
+
+
+def refuse_lacking(found: There, section: Section, *, version: str) -> None:
+    """Raise PrerequisiteError if CRDs are lacking, and the file says that they are somebody else's."""
+    if section.install or not lacks_definitions(found):
+        return
+    raise PrerequisiteError(
+        "Kubernetes knows no RayCluster as our clusters need it, and the cluster file says that somebody else installs "
+        "KubeRay",
+        where=f"kuberay.operator.install: false; CRD {definitions.RAY_CLUSTERS}",
+        hint=definitions.how_to_apply(version),
+    )
 
 
 def _wish(spec: ClusterSpec, chosen: Chosen, *, simulated: bool) -> Wish:

@@ -60,6 +60,14 @@ def to_apply(ours: Object, *, version: str, is_new: bool) -> Object:
     return crd
 
 
+def how_to_apply(version: str) -> str:
+    """Return how somebody brings CRDs up to a KubeRay."""
+    return (
+        f"Have the CRDs of KubeRay {version} applied: helm show crds CHART | kubectl apply --server-side "
+        "--force-conflicts -f -"
+    )
+
+
 def paths(crd: Object) -> Iterator[tuple[str, ...]]:
     """Yield the path of every field that a CRD knows in the version that we speak."""
     for one in crd["spec"]["versions"]:

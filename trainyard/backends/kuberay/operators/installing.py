@@ -22,16 +22,19 @@ from trainyard.spec.kubernetes import Operator as Section
 BY_US = "by trainyard"
 # What the status of a release begins with that Helm works on, or did when it was killed.
 PENDING = "pending-"
+# What it is when Helm could not make it; it says why then in place of our words.
+FAILED = "failed"
 
 
 @dataclass(frozen=True)
 class Installing:
-    """What is to be done. `hidden`: the user may not see whether there is an operator."""
+    """What is to be done. `hidden`: the user may not see whether there is an operator; `foreign`: it is not ours."""
 
     what: Literal["hidden", "use", "install", "upgrade"]
     version: str
     there: Operator | None = None
     remark: str = ""
+    foreign: bool = False
 
     @property
     def changes(self) -> bool:
@@ -51,9 +54,10 @@ def decide(there: There, section: Section, namespace: str, *, ours: Release | No
     if found is None:
         _refuse_uninstalled(section)
         return Installing("install", version)
-    if ours is None or found.release != HelmRelease(section.release, section.namespace):
+    is_foreign = ours is None or found.release != HelmRelease(section.release, section.namespace)
+    if ours is None or is_foreign or not section.install:
         operator.refuse_old(found)
-        return Installing("use", found.version or version, found)
+        return Installing("use", found.version or version, found, foreign=is_foreign)
     if ours.description == description(section, version):
         return Installing("use", found.version or version, found)
     if found.version and operator.is_older(version, found.version):
@@ -85,16 +89,30 @@ def installed_by_us(kube: Kube, helm: Helm, section: Section) -> HelmRelease | N
 def own_release(kube: Kube, helm: Helm, asked: HelmRelease) -> Release | None:
     """Return a Helm release if we installed it, or began to.
 
-    A Helm that was killed has written Helm's own words; the namespace that we made for it says who it was.
+    A Helm that was killed, or that failed, has written Helm's own words; the namespace that we made for it says who it
+    was.
     """
     release = helm.release(asked.name, asked.namespace)
     if release is None or str(release.description).startswith(BY_US):
         return release
-    if not release.status.startswith(PENDING):
+    if not release.status.startswith((PENDING, FAILED)):
         return None
     namespace = seen(lambda: kube.get(NAMESPACE, asked.namespace)).found or {"metadata": {}}
     made_by = (namespace["metadata"].get("labels") or {}).get(names.MADE_BY)
     return release if made_by == names.US else None
+
+
+def refuse_foreign(kube: Kube, helm: Helm, asked: HelmRelease) -> None:
+    """Raise PrerequisiteError if a Helm release of this name is somebody else's: it is not touched."""
+    found = helm.release(asked.name, asked.namespace)
+    if found is None or own_release(kube, helm, asked) is not None:
+        return
+    raise PrerequisiteError(
+        f"there is a Helm release {asked.name} in namespace {asked.namespace} that Trainyard did not make",
+        where=f"its status is {found.status}; {found.description}".rstrip("; "),
+        hint="If its operator runs by now, repeat the command, and it is used. If nobody needs that release: "
+        f"helm uninstall {asked.name} -n {asked.namespace}. Or name another one: kuberay.operator.release.",
+    )
 
 
 def _refuse_unknown(there: There) -> None:

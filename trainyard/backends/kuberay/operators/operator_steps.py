@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from trainyard.backends.kuberay import names
 from trainyard.backends.kuberay.operators import definitions, installing, operator
 from trainyard.backends.kuberay.operators.installing import Installing
-from trainyard.backends.kuberay.operators.operator import Operator
+from trainyard.backends.kuberay.operators.operator import HelmRelease, Operator
 from trainyard.backends.kuberay.operators.operator_health import Health
 from trainyard.backends.kuberay.there import side_by_side
 from trainyard.errors import OutsideError
@@ -79,7 +79,9 @@ def definitions_step(kuberay: Kuberay) -> Step:
                 marked = definitions.to_apply(ours, version=kuberay.version, is_new=_is_new(crd))
                 kuberay.kube.apply(CRD, marked)
 
-    return Step(f"Tell Kubernetes what a RayCluster is (CRDs of KubeRay {kuberay.version})", done=done, do=apply)
+    theirs = "; its operator is somebody else's" if kuberay.plan.foreign else ""
+    title = f"Tell Kubernetes what a RayCluster is (CRDs of KubeRay {kuberay.version}{theirs})"
+    return Step(title, done=done, do=apply)
 
 
 def operator_step(kuberay: Kuberay, namespace: str, *, after: str | None) -> Step:
@@ -149,6 +151,7 @@ def _install(kuberay: Kuberay) -> None:
     try:
         _helm_install(kuberay)
     except OutsideError as error:
+        _refuse_foreign(kuberay)
         if _HALF_REMOVED in str(error):
             kuberay.helm.uninstall(section.release, section.namespace)
             _helm_install(kuberay)
@@ -164,14 +167,21 @@ def _helm_install(kuberay: Kuberay) -> None:
 
 
 def _recover(kuberay: Kuberay) -> None:
-    """Wait for a Helm that is at work; put right what one that was killed left behind."""
+    """Wait for a Helm that is at work; put right what one of ours left behind that was killed."""
     section = kuberay.section
     for _ in range(round(PENDING_SECONDS)):
         release = kuberay.helm.release(section.release, section.namespace)
         if release is None or not release.status.startswith(installing.PENDING):
+            _refuse_foreign(kuberay)
             return
         kuberay.sleep(1.0)
+    _refuse_foreign(kuberay)
     kuberay.helm.recover(section.release, section.namespace)
+
+
+def _refuse_foreign(kuberay: Kuberay) -> None:
+    section = kuberay.section
+    installing.refuse_foreign(kuberay.kube, kuberay.helm, HelmRelease(section.release, section.namespace))
 
 
 def _make_namespace(kube: Kube, name: str) -> None:
