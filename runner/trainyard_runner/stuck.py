@@ -11,7 +11,7 @@ from trainyard_runner.plan import Gate, Task
 from trainyard_runner.room import describe
 
 LEAST = 60.0
-# As long as cluster.up waits for a node: it may be made anew on a host that has to pull the image first.
+# It may be made anew on a host that has to pull the image first: 20 GB at 50 Mbit/s.
 MADE_ANEW = 3600.0
 
 

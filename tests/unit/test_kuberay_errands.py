@@ -99,7 +99,7 @@ def test_a_pod_that_fails_says_why_beside_one_that_does_not() -> None:
     assert (good.code, good.error) == (0, None)
     assert isinstance(bad.error, OutsideError)
     assert bad.error.what.startswith("the pod on b cannot have the image ")
-    assert kube.objects == {}
+    assert kube.names(POD) == set()
 
 
 def test_a_program_that_is_not_in_the_image_is_told_at_once() -> None:

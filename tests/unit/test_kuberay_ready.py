@@ -30,6 +30,8 @@ from trainyard.seams.kube.errors import GoneError
 from trainyard.seams.kube.types import EVENT, NODE, POD, RAY_CLUSTER, Kind
 from trainyard.seams.ray_api import RefusedError, UnreachableError
 from trainyard.spec import load_cluster
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.kubernetes import KuberaySection
 from trainyard.steps import Answer, no
 
 READY = (
@@ -262,6 +264,35 @@ def test_when_nothing_changes_for_long_that_is_said(yard: Yard) -> None:
     assert yard.after(0) == no("head starts Ray")
     assert not yard.after(300).holds
     with pytest.raises(NotReadyError, match="nothing has changed for 300 s: head starts Ray"):
+        yard.after(1)
+
+
+def test_a_group_that_is_called_like_a_pull_is_none(yard: Yard) -> None:
+    yard.put(RAY_CLUSTER, ray_cluster(group("puller", 1)))
+    starts = pod("lab-puller-worker-a", group="puller", phase="Running", containers=(running("ray-worker"),))
+    yard.put(POD, head(), starts)
+    yard.waiting.begin()
+    assert yard.after(0) == no("puller-a starts Ray")
+    with pytest.raises(NotReadyError, match="nothing has changed for 300 s: puller-a starts Ray"):
+        yard.after(301)
+
+
+def test_machines_are_waited_for_as_long_as_the_file_says() -> None:
+    patient = KuberaySection(wait_for_machines=7200.0)
+    waiting = ready.step(ClusterSpec(name="lab", backend="kuberay", kuberay=patient), site(FakeKube()))
+    assert waiting.deadline == ready.READY_SECONDS + 7200
+
+
+def test_that_nothing_changed_is_said_with_how_long_it_was_borne() -> None:
+    kube, clock = FakeKube(forbidden=["nodes"]), Clock()
+    spec = ClusterSpec(name="lab", backend="kuberay", kuberay=KuberaySection(wait_for_machines=900.0))
+    yard = Yard(kube, clock, ready.Waiting(spec, site(kube), now=clock.now))
+    yard.put(RAY_CLUSTER, ray_cluster())
+    yard.put(POD, head(ready=False, phase="Running", containers=(running("ray-head"),)))
+    yard.waiting.begin()
+    assert not yard.after(0).holds
+    assert not yard.after(900).holds
+    with pytest.raises(NotReadyError, match="nothing has changed for 900 s: head starts Ray"):
         yard.after(1)
 
 

@@ -17,6 +17,7 @@ from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.causes import cause, cause_cluster, progress
 from trainyard.backends.kuberay.causes.facts import Cause, Facts, Object
 from trainyard.backends.kuberay.causes.patience import Patience
+from trainyard.backends.kuberay.errands.errand import PULL_SECONDS
 from trainyard.backends.kuberay.look import Look
 from trainyard.backends.kuberay.objects import token
 from trainyard.backends.kuberay.site import Site
@@ -27,10 +28,10 @@ from trainyard.seams.ray_api import RefusedError
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
 
-# A first pull of 10 GB over 100 Mbit/s takes a quarter of an hour.
-READY_SECONDS = 3600.0
 # Ray gives its dashboard 150 s (ray_settings.py); while nobody pulls an image, nothing takes longer.
 STILL_SECONDS = 300.0
+# A pull takes what it takes, and what comes after it no longer than that; machines have to come first.
+READY_SECONDS = PULL_SECONDS + STILL_SECONDS
 SILENT_SECONDS = 60.0
 GONE_SECONDS = 90.0
 REFUSED_SECONDS = 3.0
@@ -42,7 +43,8 @@ def step(spec: ClusterSpec, site: Site, *, after: str | None = None) -> Step:
     """Return the step after which every node that the file asks for is there and answers."""
     waiting = Waiting(spec, site)
     title = words.all_answer(len(spec.nodes()))
-    return Step(title, done=waiting.done, do=waiting.begin, deadline=READY_SECONDS, every=1.0, after=after)
+    deadline = READY_SECONDS + (spec.kuberay.wait_for_machines or 0.0)
+    return Step(title, done=waiting.done, do=waiting.begin, deadline=deadline, every=1.0, after=after)
 
 
 class Waiting:
@@ -117,11 +119,12 @@ class Waiting:
     def _refuse_standing_still(self, missing: str, facts: Facts) -> None:
         """Raise NotReadyError if nothing has changed for long, and no image is on its way."""
         text, since = self._seen
-        if missing != text or "pull" in missing:
+        patience = max(STILL_SECONDS, facts.wait_for_machines)
+        if missing != text or progress.pulls(facts):
             self._seen = (missing, self._now())
-        elif self._now() - since > max(STILL_SECONDS, facts.wait_for_machines):
+        elif self._now() - since > patience:
             raise NotReadyError(
-                f"nothing has changed for {STILL_SECONDS:.0f} s: {missing}",
+                f"nothing has changed for {patience:.0f} s: {missing}",
                 where=f"cluster {self._site.name}, {way_in.place(self._site)}",
                 hint=f"What the nodes say: invoke cluster.logs{self._site.flag}",
             )

@@ -28,6 +28,11 @@ def text(facts: Facts) -> str:
     return "; ".join([*_unmade(facts), *_doing(facts)])
 
 
+def pulls(facts: Facts) -> bool:
+    """Say whether an image is on its way to a pod that is waited for."""
+    return any(doing(one, facts) == "pulls" for one in facts.pods if pods.uid(one) not in facts.spare)
+
+
 def doing(pod: Pod, facts: Facts) -> str:
     """Return what a pod does that is not ready, as one of several words of ours; "" if it is ready."""
     if pods.is_leaving(pod):
