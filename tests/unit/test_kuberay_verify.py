@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ from tests.unit.fake_kube import FakeKube, named, site
 from trainyard import versions
 from trainyard.backends.kuberay.errands import verify
 from trainyard.backends.kuberay.errands.errand import Outcome
-from trainyard.errors import OutsideError, PrerequisiteError
+from trainyard.errors import OutsideError, PrerequisiteError, RequestError
 from trainyard.images.types import PinnedImage
-from trainyard.seams.kube.types import NODE, POD, Object
+from trainyard.seams.kube.types import NODE, POD, SECRET, Object
+from trainyard.seams.registry_auth import Login
 from trainyard.spec.cluster import ClusterSpec
 
 IMAGE = PinnedImage("mine", "reg:5000/mine@sha256:1", "sha256:1")
@@ -112,3 +114,23 @@ def test_a_node_that_did_not_says_why(outcome: Outcome, lines: list[str]) -> Non
     found = verify.result(outcome, IMAGE)
     assert found.error is not None
     assert found.error.lines() == lines
+
+
+def test_a_login_is_verify_s_own_and_the_clusters_stays() -> None:
+    kube = FakeKube((SECRET, named("lab.pull", cluster="lab")))
+    image = replace(IMAGE, login=Login("ops", "secret", "docker login"))
+    with verify.login(spec(kuberay={"namespace": "team", "pull_secrets": ["other"]}), site(kube), image) as found:
+        assert found == ("lab.verify", "other")
+        assert kube.names(SECRET) == {"lab.pull", "lab.verify"}
+        assert kube.objects[("secrets", "team", "lab.verify")]["metadata"]["labels"]["io.trainyard/cluster"] == "lab"
+    assert kube.names(SECRET) == {"lab.pull"}
+    with verify.login(spec(), site(kube), IMAGE) as found:
+        assert (found, kube.names(SECRET)) == ((), {"lab.pull"})
+
+
+def test_a_secret_of_somebody_else_keeps_its_content() -> None:
+    kube = FakeKube((SECRET, named("lab.verify")))
+    image = replace(IMAGE, login=Login("ops", "secret", "docker login"))
+    with pytest.raises(RequestError), verify.login(spec(), site(kube), image):
+        pass
+    assert (kube.changed, kube.names(SECRET)) == ([], {"lab.verify"})

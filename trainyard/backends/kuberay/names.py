@@ -51,6 +51,11 @@ def pull_secret(name: str) -> str:
     return f"{name}.pull"
 
 
+def verify_secret(name: str) -> str:
+    """Return the name of the Secret that `image.verify` pulls with: the cluster's own may come or go meanwhile."""
+    return f"{name}.verify"
+
+
 def claim(name: str) -> str:
     """Return the name of the claim behind `outputs`."""
     return f"{name}-outputs"

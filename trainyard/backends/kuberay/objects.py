@@ -61,7 +61,7 @@ def pull_step(spec: ClusterSpec, site: Site, image: PinnedImage) -> Step | None:
         found = site.kube.get(SECRET, names.pull_secret(site.name), namespace=site.namespace)
         if found is None:
             return no("there is none")
-        _refuse_foreign(found, site, "Secret")
+        refuse_foreign(found, site, "Secret")
         return YES if pull.is_current(found, wanted, now=datetime.now(timezone.utc)) else no("it holds another login")
 
     def make() -> None:
@@ -97,7 +97,7 @@ def claim_step(site: Site, document: Object) -> Step:
         found = site.kube.get(CLAIM, name, namespace=site.namespace)
         if found is None:
             return no("there is none")
-        _refuse_foreign(found, site, "PersistentVolumeClaim")
+        refuse_foreign(found, site, "PersistentVolumeClaim")
         refuse_other_claim(found, document, flag=site.flag)
         larger = change.claim_differences(found, document)
         return no("; ".join(map(str, larger))) if larger else YES
@@ -160,10 +160,11 @@ def _refuse_foreign_token(found: Object, site: Site) -> None:
     owners = found["metadata"].get("ownerReferences") or ()
     if any((one["kind"], one["name"]) == (RAY_CLUSTER.name, site.name) for one in owners):
         return
-    _refuse_foreign(found, site, "Secret")
+    refuse_foreign(found, site, "Secret")
 
 
-def _refuse_foreign(found: Object, site: Site, what: str) -> None:
+def refuse_foreign(found: Object, site: Site, what: str) -> None:
+    """Raise RequestError for an object that needs a name of ours and that somebody else made."""
     if is_ours(found, site.name):
         return
     raise RequestError(

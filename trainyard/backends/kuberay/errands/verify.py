@@ -6,18 +6,18 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timezone
 
 from trainyard import lock, versions
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import image as exact_image
-from trainyard.backends.kuberay import names, objects, site
+from trainyard.backends.kuberay import names, objects, pull, site
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.capacity import hosts
 from trainyard.backends.kuberay.capacity.hosts import Host
 from trainyard.backends.kuberay.documents import nodes, pod_parts
 from trainyard.backends.kuberay.errands import errand, errand_pod
 from trainyard.backends.kuberay.errands.errand import PULL_SECONDS, RUN_SECONDS, Errand, Outcome
-from trainyard.backends.kuberay.removing import belongings
 from trainyard.backends.kuberay.site import Site
 from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.images.types import PinnedImage
@@ -49,8 +49,8 @@ def verify(spec: ClusterSpec, tools: Tools, *, tell: Tell = lambda text: None) -
     _refuse_missing(where)
     image = exact_image.pinned(spec, tools, where)
     places = places_of(where, spec)
-    with _alone(tools, tell), _login(spec, where, image):
-        todo = [_errand(spec, image, host, place) for host, place in places.found]
+    with _alone(tools, tell), login(spec, where, image) as pull_secrets:
+        todo = [_errand(spec, image, pull_secrets, host, place) for host, place in places.found]
         outcomes = errand.run(where, todo, purpose=PURPOSE, tell=tell)
     remark = "; ".join(one for one in (image.remark, places.remark) if one)
     return Verified(tuple(result(one, image) for one in outcomes), remark)
@@ -133,7 +133,9 @@ def _known(where: Site, spec: ClusterSpec) -> Places:
     return Places(((None, section.placement(nodes.HEAD)),), f"{said} one was tried, of Kubernetes' choice")
 
 
-def _errand(spec: ClusterSpec, image: PinnedImage, host: str | None, place: PodPlacement) -> Errand:
+def _errand(
+    spec: ClusterSpec, image: PinnedImage, pull_secrets: Sequence[str], host: str | None, place: PodPlacement
+) -> Errand:
     pod = errand_pod.pod(
         spec,
         errand_pod.Wanted(
@@ -141,7 +143,7 @@ def _errand(spec: ClusterSpec, image: PinnedImage, host: str | None, place: PodP
             purpose=PURPOSE,
             image=image.reference,
             command=["python", "-c", SCRIPT],
-            pull_secrets=(*([names.pull_secret(spec.name)] if image.login else []), *spec.kuberay.pull_secrets),
+            pull_secrets=pull_secrets,
             place=place,
             seconds=int(PULL_SECONDS + RUN_SECONDS),
             host=host,
@@ -165,16 +167,22 @@ def _refuse_missing(where: Site) -> None:
 
 
 @contextmanager
-def _login(spec: ClusterSpec, where: Site, image: PinnedImage) -> Iterator[None]:
-    """Hand over the login for the image, and take it back where there is no cluster that needs it."""
-    step = objects.pull_step(spec, where, image)
-    if step is not None and not step.done().holds:
-        step.do()
+def login(spec: ClusterSpec, where: Site, image: PinnedImage) -> Iterator[tuple[str, ...]]:
+    """Hand over a login for the image, yield the names of all Secrets to pull with, and take it back."""
+    named = spec.kuberay.pull_secrets
+    made = pull.secret(spec.name, image, others=named, now=datetime.now(timezone.utc))
+    if made is None:
+        yield tuple(named)
+        return
+    name = names.verify_secret(spec.name)
+    there = where.kube.get(SECRET, name, namespace=where.namespace)
+    if there is not None:
+        objects.refuse_foreign(there, where, "Secret")
+    where.kube.apply(SECRET, {**made, "metadata": {**made["metadata"], "name": name}}, namespace=where.namespace)
     try:
-        yield
+        yield (name, *named)
     finally:
-        if step is not None and belongings.own_ray_cluster(where) is None:
-            where.kube.delete(SECRET, names.pull_secret(where.name), namespace=where.namespace)
+        where.kube.delete(SECRET, name, namespace=where.namespace)
 
 
 @contextmanager
