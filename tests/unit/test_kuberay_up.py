@@ -13,12 +13,13 @@ from tests.unit import kube_pods
 from tests.unit.fake_kube import FakeKube, named
 from tests.unit.fake_kube import site as fake_site
 from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import image, lost, preflight, ray_cluster, there
+from trainyard.backends.kuberay import image, lost, preflight, ray_cluster, record, there
 from trainyard.backends.kuberay.documents.document import Wish, documents, shipped_templates
 from trainyard.backends.kuberay.image import Chosen
 from trainyard.backends.kuberay.operators import definitions, installing, operator_steps
 from trainyard.backends.kuberay.operators.installing import Installing
 from trainyard.backends.kuberay.operators.operator_steps import Kuberay
+from trainyard.backends.kuberay.record import Record
 from trainyard.backends.kuberay.removing import removal
 from trainyard.backends.kuberay.wanted import Wanted, refuse_lacking
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
@@ -457,3 +458,59 @@ def test_crds_under_somebody_elses_operator_are_said_to_be() -> None:
     assert operator_steps.definitions_step(theirs).title == (
         "Tell Kubernetes what a RayCluster is (CRDs of KubeRay 1.5.1; its operator is somebody else's)"
     )
+
+
+def noted(kube: FakeKube) -> dict[str, str]:
+    return dict(kube.objects[("rayclusters", "team", "lab")]["metadata"]["annotations"])
+
+
+def test_who_made_a_cluster_is_written_once_and_carried_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    kube = FakeKube((CRD, crd(definitions.RAY_CLUSTERS)))
+    monkeypatch.setattr(ray_cluster, "_us", lambda: "ops@desk at 2026-01-02 03:04 UTC")
+    run(ray_cluster.step(asked(kube), (), after=None))
+    assert noted(kube)["io.trainyard/made-by"] == "ops@desk at 2026-01-02 03:04 UTC"
+
+    monkeypatch.setattr(ray_cluster, "_us", lambda: "eve@other at 2026-02-03 04:05 UTC")
+    assert ray_cluster.differences(asked(kube)) == ()
+    run(ray_cluster.step(asked(kube, spec(workers=[{"name": "gpu", "count": 2}])), (), after=None))
+    assert noted(kube)["io.trainyard/made-by"] == "ops@desk at 2026-01-02 03:04 UTC"
+    assert kube.changed == ["apply RayCluster lab"] * 2
+
+
+def test_a_cluster_that_does_not_say_who_made_it_is_not_written_to_for_that() -> None:
+    kube = with_cluster()
+    run(ray_cluster.step(asked(kube, spec(workers=[{"name": "gpu", "count": 2}])), (), after=None))
+
+    assert "io.trainyard/made-by" not in noted(kube)
+
+
+def test_a_cluster_of_which_nothing_is_written_down_here_is_said_to_have_been_there(tmp_path: Path) -> None:
+    def seen(kube: FakeKube) -> str:
+        wanted = replace(asked(kube), tools=Tools(tmp_path / "state", {}))
+        return str(titled(preflight.steps(wanted), "Check access").done().seen)
+
+    kube = with_cluster()
+    assert seen(kube) == "cluster lab was there already"
+    kube.objects[("rayclusters", "team", "lab")]["metadata"]["annotations"]["io.trainyard/made-by"] = "ops@desk at noon"
+    assert seen(kube) == "cluster lab was there already, made by ops@desk at noon"
+    assert seen(FakeKube()) == ""
+    record.write(Tools(tmp_path / "state", {}), Record("lab", "lab", None, "team", "https://192.0.2.1:6443"))
+    assert seen(kube) == ""
+
+
+def test_a_cluster_that_is_removed_while_it_is_made_is_said_at_once() -> None:
+    kube = FakeKube((CRD, crd(definitions.RAY_CLUSTERS)))
+    step = ray_cluster.step(asked(kube), (), after=None)
+    assert step.done().seen == "there is none"
+    step.do()
+    assert step.done().holds
+    kube.delete(RAY_CLUSTER, "lab", namespace="team")
+
+    with pytest.raises(NotReadyError) as error:
+        step.done()
+    assert error.value.lines() == [
+        "cluster lab was removed while it came up",
+        "  at namespace team of context lab",
+        "  -> Somebody else gave cluster.down, or removed the RayCluster or its namespace. If it is to be there: "
+        "invoke cluster.up",
+    ]

@@ -12,6 +12,8 @@ US = "trainyard"
 # Annotations of the RayCluster.
 IMAGE = "io.trainyard/image"
 SIMULATED = "io.trainyard/simulated-gpus"
+# Who made it, and when: nobody changes that later.
+MAKER = "io.trainyard/made-by"
 FIELD_MANAGER = "trainyard"
 
 # KubeRay's own labels (ray-operator/controllers/ray/utils/constant.go).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainyard.backends.kuberay import access, references
+from trainyard.backends.kuberay import access, ray_cluster, record, references
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.capacity import demands, hosts, quota, room
 from trainyard.backends.kuberay.capacity.amounts import Amounts, amounts
@@ -75,7 +75,15 @@ def _nothing() -> None:
 def _access(asked: Wanted) -> Answer:
     needs = access.needs(asked.spec, asked.task())
     access.refuse_missing(asked.site.kube, needs, command=f"cluster.up{asked.tools.flag}")
-    return Answer(True, asked.image.remark)
+    return Answer(True, "; ".join(one for one in (_unknown(asked), asked.image.remark) if one))
+
+
+def _unknown(asked: Wanted) -> str:
+    """Say that a cluster was there of which nothing is written down here, "" if one is known, or none was there."""
+    if asked.ray_cluster is None or record.read(asked.tools) is not None:
+        return ""
+    maker = ray_cluster.maker(asked.ray_cluster)
+    return f"cluster {asked.site.name} was there already" + (f", made by {maker}" if maker else "")
 
 
 def _references(asked: Wanted) -> Answer:

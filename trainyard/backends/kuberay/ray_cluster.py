@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import pwd
+import socket
 from collections.abc import Sequence
+from datetime import datetime, timezone
 
-from trainyard.backends.kuberay import access, site
+from trainyard.backends.kuberay import access, names, site, way_in
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.documents import change
 from trainyard.backends.kuberay.documents.change import Change
 from trainyard.backends.kuberay.operators import definitions
+from trainyard.backends.kuberay.site import Site
 from trainyard.backends.kuberay.wanted import Wanted, lacks_definitions
 from trainyard.backends.words import named
-from trainyard.errors import OutsideError, PrerequisiteError, RequestError
+from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError, RequestError
 from trainyard.seams.kube.errors import ForbiddenError, InvalidError
 from trainyard.seams.kube.types import RAY_CLUSTER, Object
 from trainyard.steps import YES, Answer, Step, no
@@ -51,22 +56,43 @@ def refusal(asked: Wanted, found: Sequence[Change]) -> RequestError | None:
 
 def step(asked: Wanted, changes: Sequence[Change], *, after: str | None) -> Step:
     """Return the step after which the RayCluster is what the file asks for."""
-    return Step(_title(asked, changes), done=lambda: _is_there(asked), do=lambda: _apply(asked), after=after)
+    sent: list[bool] = []
+
+    def done() -> Answer:
+        live = site.ray_cluster(asked.site)
+        if live is not None and not pods.is_leaving(live):
+            # What differs is in the title.
+            return no("") if _differences(asked, live) else YES
+        if sent:
+            raise removed(asked.site)
+        return no("there is none")
+
+    def apply() -> None:
+        _apply(asked)
+        sent.append(True)
+
+    return Step(_title(asked, changes), done=done, do=apply, after=after)
+
+
+def maker(ray_cluster: Object) -> str:
+    """Return who made a RayCluster, and when, "" if it does not say so."""
+    return str((ray_cluster["metadata"].get("annotations") or {}).get(names.MAKER) or "")
+
+
+def removed(where: Site) -> NotReadyError:
+    """Return the error for a RayCluster that went while it came up."""
+    return NotReadyError(
+        f"cluster {where.name} was removed while it came up",
+        where=way_in.place(where),
+        hint=f"Somebody else gave cluster.down, or removed the RayCluster or its namespace. If it is to be there: "
+        f"invoke cluster.up{where.flag}",
+    )
 
 
 def _title(asked: Wanted, changes: Sequence[Change]) -> str:
     if asked.is_new or not changes:
         return f"Make the RayCluster {asked.site.name}"
     return f"Change the RayCluster: {named([str(one) for one in changes])}"
-
-
-def _is_there(asked: Wanted) -> Answer:
-    live = site.ray_cluster(asked.site)
-    if live is None or pods.is_leaving(live):
-        return no("there is none")
-    changes = _differences(asked, live)
-    # What differs is in the title.
-    return no("") if changes else YES
 
 
 def _differences(asked: Wanted, live: Object) -> tuple[Change, ...]:
@@ -77,7 +103,17 @@ def _differences(asked: Wanted, live: Object) -> tuple[Change, ...]:
 def _apply(asked: Wanted) -> None:
     live = site.ray_cluster(asked.site)
     document = asked.documents.ray_cluster
-    _sent(asked, change.carried(document, live) if live else document, dry_run=False)
+    document = change.carried(document, live) if live else change.annotated(document, {names.MAKER: _us()})
+    _sent(asked, document, dry_run=False)
+
+
+def _us() -> str:
+    """Return who we are, and when: `ops@desk at 2026-01-02 03:04 UTC`."""
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container may run as anybody
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()} at {datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC"
 
 
 def _sent(asked: Wanted, document: Object, *, dry_run: bool) -> Object:

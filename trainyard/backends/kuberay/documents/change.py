@@ -52,15 +52,24 @@ def differences(live: Object, wanted: Object) -> tuple[Change, ...]:
 
 
 def carried(wanted: Object, live: Object) -> Object:
-    """Return what to send over a live RayCluster: what Ray's autoscaler decided about its groups stays.
+    """Return what to send over a live RayCluster: who made it, and what Ray decided about groups, stay.
 
     The groups are one list to the API server (the CRD names no key): whoever sends it, sends all of it.
     """
+    maker = (live["metadata"].get("annotations") or {}).get(names.MAKER)
+    if maker:
+        wanted = annotated(wanted, {names.MAKER: maker})
     there = _groups(live)
     groups = [{**group, **_decided(group, there.get(group["groupName"]))} for group in _groups(wanted).values()]
     if not groups:
         return wanted
     return {**wanted, "spec": {**wanted["spec"], "workerGroupSpecs": groups}}
+
+
+def annotated(wanted: Object, annotations: Mapping[str, str]) -> Object:
+    """Return an object with more annotations."""
+    metadata = wanted["metadata"]
+    return {**wanted, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), **annotations}}}
 
 
 def claim_differences(live: Object, wanted: Object) -> tuple[Change, ...]:
