@@ -10,7 +10,8 @@ import pytest
 from tests.unit.fake_kube import FakeKube
 from trainyard.backends.kuberay.errands import gpu_hosts, trial
 from trainyard.backends.kuberay.errands.errand import Outcome
-from trainyard.backends.kuberay.errands.gpu_hosts import Try
+from trainyard.backends.kuberay.errands.gpu_hosts import Trial, Try
+from trainyard.backends.kuberay.errands.trial import Judgement, judge
 from trainyard.errors import OutsideError, PrerequisiteError, SmokeError
 from trainyard.seams.kube.types import NODE, POD, Object
 from trainyard.spec.cluster import ClusterSpec
@@ -46,7 +47,7 @@ def test_each_host_is_tried_once_with_the_most_gpus_that_a_node_there_can_have()
     kube.put(NODE, node("e", 2, taint="nvidia.com/gpu"))
     kube.put(NODE, node("f", 2, taint="example.com/mine"))
     kube.put(NODE, node("g", 2, ready=False))
-    assert gpu_hosts.tries(kube, spec()) == (  # type: ignore[arg-type]
+    assert gpu_hosts.plan(kube, spec()).tries == (  # type: ignore[arg-type]
         Try("two", 2, "a"),
         Try("one", 1, "b"),
         Try("two", 2, "e"),
@@ -56,7 +57,7 @@ def test_each_host_is_tried_once_with_the_most_gpus_that_a_node_there_can_have()
 @pytest.mark.parametrize("forbidden", ["nodes", ""])
 def test_where_hosts_may_not_be_listed_one_of_each_group_is_tried(forbidden: str) -> None:
     kube = FakeKube(forbidden=[forbidden])
-    found = gpu_hosts.tries(kube, spec())  # type: ignore[arg-type]
+    found = gpu_hosts.plan(kube, spec()).tries  # type: ignore[arg-type]
     assert found == (Try("two", 2), Try("one", 1))
     assert found[0].title == "a host of two"
 
@@ -135,11 +136,64 @@ def test_what_a_pod_saw_is_told_with_what_helps(found: Outcome, kind: type[Excep
     assert error.lines() == lines
 
 
+def asked(count: int = 1, *, hosts: int = 0, gpus: int = 2, **group: Any) -> Trial:
+    """Return where a cluster of so many nodes with GPUs is tried, on hosts `a`, `b`, ..."""
+    kube = FakeKube(*[(NODE, node(host, gpus)) for host in "abcdefghij"[:hosts]])
+    workers = [{"name": "two", "gpus": 2, "count": count}]
+    section = {"groups": {"two": group}} if group else {}
+    return gpu_hosts.plan(kube, spec(workers=workers, kuberay=section))  # type: ignore[arg-type]
+
+
+def outcomes(trial: Trial, *seen: int | None) -> Judgement:
+    """Return the judgement when the tries saw so many GPUs each; None has not ended."""
+    return judge([None if gpus is None else said(gpus=gpus) for gpus in seen], trial, image="mine")
+
+
+def test_as_many_hosts_are_tried_as_are_needed_and_two_more() -> None:
+    assert [one.host for one in asked(1, hosts=10).tries] == ["a", "b", "c"]
+    assert [one.host for one in asked(4, hosts=10).tries] == ["a", "b", "c", "d", "e", "f"]
+    assert [one.host for one in asked(4, hosts=10, gpus=4).tries] == ["a", "b", "c", "d"]
+    assert [one.host for one in asked(4, hosts=10, gpus=4, spread="required").tries] == ["a", "b", "c", "d", "e", "f"]
+    assert [one.host for one in asked(12, hosts=10).tries] == list("abcdefghij")
+
+
+def test_a_bad_host_that_is_not_needed_is_only_said() -> None:
+    trial = asked(1, hosts=10)
+    judgement = outcomes(trial, 1, 2, 2)
+    assert judgement.refuse(trial) == "not on a, which the cluster can do without: nvidia-smi lists 1 of 2 GPUs"
+    assert outcomes(trial, 2, 2, 2).refuse(trial) == ""
+
+
+def test_nobody_waits_for_hosts_that_are_not_needed() -> None:
+    trial = asked(1, hosts=10)
+    assert trial.is_enough(outcomes(trial, None, 2, None).good)
+    assert not trial.is_enough(outcomes(trial, 1, None, None).good)
+
+
+def test_hosts_that_nobody_tried_are_no_proof() -> None:
+    trial = asked(1, hosts=10)
+    with pytest.raises(SmokeError):
+        outcomes(trial, 1, 1, 1).refuse(trial)
+
+
 def test_the_first_error_stands_for_all_and_names_them() -> None:
-    outcomes = [said(gpus=2), said(gpus=1), Outcome("c", "c", 1.0, error=OutsideError("c cannot pull"))]
+    trial = asked(3, hosts=3)
+    judgement = judge([said(gpus=2), said(gpus=1), Outcome("c", "c", 1.0, error=OutsideError("no"))], trial, image="x")
     with pytest.raises(SmokeError) as caught:
-        trial.refuse(outcomes, [Try("two", 2, host) for host in "abc"], image="mine")
+        judgement.refuse(trial)
     assert caught.value.where == f"{WHERE}; and something on c"
+
+
+def test_where_hosts_may_not_be_seen_each_group_must_be_good() -> None:
+    trial = gpu_hosts.plan(FakeKube(forbidden=["nodes"]), spec())  # type: ignore[arg-type]
+    with pytest.raises(SmokeError):
+        outcomes(trial, 2, 0).refuse(trial)
+
+
+def test_a_cluster_that_is_made_anew_is_not_tried_on_the_gpus_that_it_holds() -> None:
+    kube = FakeKube((NODE, node("a", 2)), (POD, user("a", 2)))
+    assert gpu_hosts.plan(kube, spec(), replaces=True).tries == ()  # type: ignore[arg-type]
+    assert gpu_hosts.plan(kube, spec()).tries == (Try("two", 2), Try("one", 1))  # type: ignore[arg-type]
 
 
 def test_the_script_is_python_without_quotes_that_end_it() -> None:
@@ -151,6 +205,6 @@ def test_what_an_up_that_was_killed_left_behind_takes_no_gpus() -> None:
     labels = {"io.trainyard/cluster": "lab", "io.trainyard/errand": "trial"}
     left["metadata"] |= {"namespace": "trainyard", "labels": labels}
     kube = FakeKube((NODE, node("a", 4)), (POD, left))
-    assert gpu_hosts.tries(kube, spec()) == (Try("two", 2, "a"),)  # type: ignore[arg-type]
+    assert gpu_hosts.plan(kube, spec()).tries == (Try("two", 2, "a"),)  # type: ignore[arg-type]
     left["metadata"]["labels"]["io.trainyard/cluster"] = "other"
-    assert gpu_hosts.tries(kube, spec()) == (Try("two", 2), Try("one", 1))  # type: ignore[arg-type]
+    assert gpu_hosts.plan(kube, spec()).tries == (Try("two", 2), Try("one", 1))  # type: ignore[arg-type]

@@ -131,6 +131,10 @@ class Errands:
         with suppress(TrainyardError):
             remove(self._site, self._purpose, clock=self._clock)
 
+    def so_far(self) -> list[Outcome | None]:
+        """Return how those ended that have, None for the others."""
+        return [self._done.get(name) for name in self._errands]
+
     def outcomes(self) -> list[Outcome]:
         """Return how each ended."""
         return [self._done[name] for name in self._errands]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from trainyard.backends import words
 from trainyard.backends.kuberay import names
 from trainyard.backends.kuberay.errands import errand_pod, gpu_hosts
 from trainyard.backends.kuberay.errands.errand import PULL_SECONDS, RUN_SECONDS, Errand, Errands, Outcome
-from trainyard.backends.kuberay.errands.gpu_hosts import Try
+from trainyard.backends.kuberay.errands.gpu_hosts import Trial, Try
 from trainyard.backends.kuberay.wanted import Wanted
 from trainyard.errors import PrerequisiteError, SmokeError, TrainyardError
-from trainyard.steps import YES, Answer, Step, no
+from trainyard.steps import Answer, Step, no
 
 PURPOSE = "trial"
 # What the kubelet hands on as the container's last words.
@@ -52,8 +53,10 @@ def steps(asked: Wanted, *, after: str | None) -> list[Step]:
     """
     if not asked.is_new or asked.simulated or not gpu_hosts.groups(asked.spec):
         return []
-    tries = gpu_hosts.tries(asked.site.kube, asked.spec)
-    errands = Errands(asked.site, [_errand(asked, one) for one in tries], PURPOSE)
+    trial = gpu_hosts.plan(asked.site.kube, asked.spec, replaces=asked.ray_cluster is not None)
+    if not trial.tries:
+        return []
+    errands = Errands(asked.site, [_errand(asked, one) for one in trial.tries], PURPOSE)
     begun: list[bool] = []
 
     def begin() -> None:
@@ -63,12 +66,13 @@ def steps(asked: Wanted, *, after: str | None) -> list[Step]:
     def done() -> Answer:
         if not begun:
             return no("not tried yet")
-        if not errands.look():
+        have_ended = errands.look()
+        judgement = judge(errands.so_far(), trial, image=asked.image.name)
+        if not have_ended and not trial.is_enough(judgement.good):
             return no(errands.words)
-        refuse(errands.outcomes(), tries, image=asked.image.name)
-        return YES
+        return Answer(True, judgement.refuse(trial))
 
-    where = words.named([one.title for one in tries])
+    where = words.named([one.title for one in trial.tries])
     return [
         Step(
             f"Try GPUs and torch for a moment, on {where}",
@@ -82,16 +86,37 @@ def steps(asked: Wanted, *, after: str | None) -> list[Step]:
     ]
 
 
-def refuse(outcomes: Sequence[Outcome], tries: Sequence[Try], *, image: str) -> None:
-    """Raise the first error there is, with the other hosts' names beside it."""
-    errors = [judged(one, tried.gpus, image=image) for one, tried in zip(outcomes, tries, strict=True)]
-    failed = [one.title for one, error in zip(outcomes, errors, strict=True) if error]
-    first = next((error for error in errors if error), None)
-    if first is None:
-        return
-    if len(failed) > 1:
-        first.where = f"{first.where or ''}; and something on {words.named(failed[1:])}".removeprefix("; ")
-    raise first
+@dataclass(frozen=True)
+class Judgement:
+    """What is known so far: where GPUs are as they should be, and what is wrong elsewhere."""
+
+    good: tuple[str, ...]
+    bad: Mapping[str, TrainyardError]
+
+    def refuse(self, trial: Trial) -> str:
+        """Return what is wrong with hosts that the cluster can do without; raise the first error otherwise."""
+        if not self.bad:
+            return ""
+        first, *others = self.bad
+        error = self.bad[first]
+        if trial.bears(self.bad.keys(), self.good):
+            return f"not on {words.named(list(self.bad))}, which the cluster can do without: {error.what}"
+        if others:
+            error.where = f"{error.where or ''}; and something on {words.named(others)}".removeprefix("; ")
+        raise error
+
+
+def judge(outcomes: Sequence[Outcome | None], trial: Trial, *, image: str) -> Judgement:
+    """Judge what has ended, in the order of the tries; None has not."""
+    good: list[str] = []
+    bad: dict[str, TrainyardError] = {}
+    for one, tried in zip(outcomes, trial.tries, strict=True):
+        error = judged(one, tried.gpus, image=image) if one else None
+        if error:
+            bad[tried.title] = error
+        elif one:
+            good.append(tried.title)
+    return Judgement(tuple(good), bad)
 
 
 def judged(outcome: Outcome, gpus: int, *, image: str) -> TrainyardError | None:
