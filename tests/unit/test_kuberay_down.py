@@ -9,11 +9,14 @@ import pytest
 
 from tests.unit.fake_kube import FakeKube, named, site
 from trainyard import steps
+from trainyard.backends.contract import Tools
+from trainyard.backends.kuberay import site as sites
 from trainyard.backends.kuberay.removing import down, stuck
 from trainyard.backends.kuberay.site import Site
 from trainyard.errors import LeftoverError, PrerequisiteError
 from trainyard.progress import PlainProgress
 from trainyard.seams.kube.types import CLAIM, NODE, POD, RAY_CLUSTER, ROLE, SECRET, SERVICE, Object
+from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Clock, Step
 
 
@@ -57,6 +60,16 @@ def test_everything_of_a_cluster_goes_and_the_second_time_there_is_nothing_to_do
     # What KubeRay made goes with its RayCluster, not by us.
     assert kube.deleted == ["RayCluster lab", "Secret lab"]
     assert run(down_of(kube, tmp_path)) == []
+
+
+@pytest.mark.parametrize("moved", ["", "its file now says namespace prod"])
+def test_where_it_is_removed_is_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: str) -> None:
+    monkeypatch.setattr(sites, "find", lambda *_: site(made()))
+    monkeypatch.setattr(sites, "moved", lambda *_: moved)
+    spec = ClusterSpec.model_validate({"name": "lab", "backend": "kuberay", "image": "r:5000/ray:1"})
+    first, *_ = steps.plan(down.down_steps(spec, Tools(tmp_path / "state", {})))
+    title = "Find cluster lab in namespace team of context lab" + ", not where its file now says" * bool(moved)
+    assert (first.title, first.state, first.seen) == (title, "already", moved)
 
 
 def test_a_half_made_cluster_is_removed_too(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from trainyard.backends.kuberay.site import Site
 from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.seams.kube.types import NAMESPACE, POD, RAY_CLUSTER
 from trainyard.spec.cluster import ClusterSpec
+from trainyard.typed import Typed
 
 KUBECONFIG = """
 apiVersion: v1
@@ -115,8 +117,38 @@ def test_another_namespace_than_the_one_written_down_is_refused(tools: Tools) ->
         "cluster lab is in namespace old of context lab (https://192.0.2.1:6443); now namespace team of context lab "
         "(https://192.0.2.1:6443) is asked for",
         "  at lab.yaml",
-        "  -> Remove it there first: invoke cluster.down",
+        "  -> For a second cluster, give it another name: a name is one cluster on this machine. To move this one, "
+        "remove it there first: invoke cluster.down",
     ]
+
+
+def test_a_place_given_on_the_command_line_is_never_passed_over(tools: Tools) -> None:
+    written(tools)
+    typed = Typed("lab", ("kuberay.context=other", "head.cpus=2"))
+
+    with pytest.raises(RequestError) as error:
+        site.find(spec(context="other"), replace(tools, typed=typed))
+
+    assert error.value.lines() == [
+        "cluster lab is in namespace team of context lab (https://192.0.2.1:6443); now namespace team of context other "
+        "(https://192.0.2.2:6443) is asked for",
+        "  at lab.yaml",
+        "  -> To mean that one, leave out --set kuberay.context=other. For a second cluster, give it another name: a "
+        "name is one cluster on this machine. To move this one, remove it there first: "
+        "invoke cluster.down -f lab --set head.cpus=2",
+    ]
+    same = replace(tools, typed=Typed("lab", ("kuberay.context=lab",)))
+    assert site.find(spec(context="lab"), same).kube.context == "lab"
+
+
+def test_a_file_that_names_another_place_by_now_is_said(tools: Tools) -> None:
+    assert site.moved(spec(), tools) == ""
+    written(tools)
+    assert site.moved(spec(), tools) == ""
+    assert site.moved(spec(namespace="prod", context="other"), tools) == (
+        "this is the cluster in namespace team of context lab, where it was made; "
+        "its file now says namespace prod, context other"
+    )
 
 
 def test_another_kubernetes_than_the_one_written_down_is_refused(tools: Tools) -> None:

@@ -52,7 +52,7 @@ class NodeStatus:
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """A cluster, as it is now. `tunnel` is as in Endpoint.
+    """A cluster, as it is now. `tunnel` is as in Endpoint; `remark` is worth a line however it is.
 
     `token_file` holds the dashboard's token, or `token_command` prints it, where it is kept with the cluster.
     """
@@ -67,6 +67,7 @@ class ClusterStatus:
     seen: str = ""
     tunnel: str | None = None
     token_command: str | None = None
+    remark: str = ""
 
 
 @dataclass(frozen=True)

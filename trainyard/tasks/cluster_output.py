@@ -96,6 +96,8 @@ def status(cluster: Cluster, now: ClusterStatus, *, json: bool) -> None:
     print_table(("node", "group", "host", "state", "cpus", "gpus"), rows)
     if now.state != "up" and now.seen:
         print(now.seen)
+    if now.remark:
+        print(f"note: {now.remark}", file=sys.stderr)
     print_next(f"invoke {'smoke.run' if now.state == 'up' else 'cluster.up'}{cluster.flag}")
 
 
@@ -176,6 +178,7 @@ def _status_document(now: ClusterStatus) -> dict[str, Any]:
         "simulated_gpus": now.simulated_gpus,
         "seen": now.seen,
         "tunnel": now.tunnel,
+        "remark": now.remark,
     }
 
 

@@ -42,6 +42,7 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
         simulated_gpus=_annotation(seen, names.SIMULATED) == "true",
         tunnel=way_in.tunnel(where),
         seen="; ".join([*([said] if said else []), *view.problems(seen.facts, nodes)]),
+        remark=site.moved(spec, tools),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainyard.backends.contract import Tools
@@ -16,6 +16,9 @@ from trainyard.seams.kube import config
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.types import POD, RAY_CLUSTER, Object
 from trainyard.spec.cluster import ClusterSpec
+
+# What a cluster file says of the place; given on the command line, it is meant for the command that is typed.
+_PLACE = ("kuberay.namespace", "kuberay.context", "kuberay.kubeconfig")
 
 
 @dataclass(frozen=True)
@@ -29,13 +32,16 @@ class Site:
 
 
 def find(spec: ClusterSpec, tools: Tools) -> Site:
-    """Return where the cluster is, or is to be: what is written down counts.
+    """Return where the cluster is, or is to be: what is written down counts, whatever the file says by now.
 
-    Raises PrerequisiteError, also where the context leads to another Kubernetes by now.
+    Raises PrerequisiteError, also where the context leads to another Kubernetes by now; RequestError if another place
+    was given on the command line: whoever types it means that one.
     """
     record = records.read(tools)
     if record is None:
         return asked(spec, tools)
+    if _typed(tools):
+        refuse_other_site(spec, tools, asked(spec, tools))
     return Site(_recorded(spec, tools, record), record.namespace, spec.name, tools.flag)
 
 
@@ -66,11 +72,37 @@ def refuse_other_site(spec: ClusterSpec, tools: Tools, site: Site) -> None:
         return
     if (there.namespace, there.context, there.server) == (here.namespace, here.context, here.server):
         raise records.other_kubernetes(there, site.kube, tools)
+    typed = _typed(tools)
+    flag = replace(tools.typed, overrides=tuple(one for one in tools.typed.overrides if one not in typed)).cluster
+    leave_out = f"To mean that one, leave out {' and '.join(f'--set {one}' for one in typed)}. " if typed else ""
     raise RequestError(
         f"cluster {spec.name} is in {records.place(there)}; now {records.place(here)} is asked for",
         where=str(tools.source) if tools.source else None,
-        hint=f"Remove it there first: invoke cluster.down{tools.flag}",
+        hint=f"{leave_out}For a second cluster, give it another name: a name is one cluster on this machine. "
+        f"To move this one, remove it there first: invoke cluster.down{flag}",
     )
+
+
+def moved(spec: ClusterSpec, tools: Tools) -> str:
+    """Say which place the file asks for by now, where that is not the one that is written down; "" if it is."""
+    there = records.read(tools)
+    if there is None:
+        return ""
+    section = spec.kuberay
+    kubeconfig_then = there.kubeconfig if section.kubeconfig else None
+    pairs = (
+        ("namespace", section.namespace, there.namespace),
+        ("context", section.context, there.context),
+        ("kubeconfig", kubeconfig(spec, tools) if section.kubeconfig else None, kubeconfig_then),
+    )
+    other = [f"{word} {wants}" for word, wants, has in pairs if wants and wants != has]
+    here = f"namespace {there.namespace}" + (f" of context {there.context}" if there.context else "")
+    return f"this is the cluster in {here}, where it was made; its file now says {', '.join(other)}" if other else ""
+
+
+def place(site: Site) -> str:
+    """Return where a cluster is, as a person would say it."""
+    return f"namespace {site.namespace}" + (f" of context {site.kube.context}" if site.kube.context else "")
 
 
 def ray_cluster(site: Site) -> Object | None:
@@ -108,6 +140,11 @@ def pods(site: Site) -> list[Object]:
         return is_worker, metadata.get("creationTimestamp") or "", metadata["name"]
 
     return sorted(found, key=order)
+
+
+def _typed(tools: Tools) -> list[str]:
+    """Return what of the place was given on the command line, as it was typed."""
+    return [one for one in tools.typed.overrides if one.partition("=")[0].strip() in _PLACE]
 
 
 def _recorded(spec: ClusterSpec, tools: Tools, record: Record) -> Kube:

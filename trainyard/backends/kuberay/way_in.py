@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from trainyard.backends import answering
-from trainyard.backends.kuberay import names, stale
+from trainyard.backends.kuberay import names, site, stale
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.causes.facts import Object
 from trainyard.backends.kuberay.site import Site
@@ -52,8 +52,7 @@ def alive(where: Site, token: str | None, found: Iterable[Object]) -> frozenset[
 
 def place(where: Site) -> str:
     """Return what errors name a cluster's place by."""
-    context = f" of context {where.kube.context}" if where.kube.context else ""
-    return f"namespace {where.namespace}{context}"
+    return site.place(where)
 
 
 def tunnel(where: Site) -> str:

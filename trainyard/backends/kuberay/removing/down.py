@@ -24,7 +24,8 @@ POLL_SECONDS = 0.3
 
 def down_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     """Return the steps that remove the cluster, whatever its file says by now: what is recorded and labelled counts."""
-    return steps_of(site.find(spec, tools), tools.state)
+    there = site.find(spec, tools)
+    return [_place(there, site.moved(spec, tools)), *steps_of(there, tools.state)]
 
 
 def steps_of(there: Site, state: Path) -> list[Step]:
@@ -50,6 +51,12 @@ def wait(there: Site, kind: Kind, left: Callable[[], Sequence[Object]], *, clock
         if clock.now() > give_up:
             raise stuck.error(there, kind, found)
         clock.sleep(POLL_SECONDS)
+
+
+def _place(there: Site, moved: str) -> Step:
+    """Return the step that only says where it all is: a file may have been changed since."""
+    title = f"Find cluster {there.name} in {site.place(there)}" + ", not where its file now says" * bool(moved)
+    return Step(title, done=lambda: Answer(True, moved), do=_nothing)
 
 
 def _ray_cluster(there: Site) -> Step:
