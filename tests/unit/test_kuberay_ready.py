@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from tests.unit.fake_kube import FakeKube, site
 from tests.unit.kube_pods import (
+    LATER,
+    STARTED,
     Object,
     condition,
     ended,
@@ -21,18 +24,18 @@ from tests.unit.kube_pods import (
     running,
     waiting,
 )
-from trainyard.backends.kuberay import ready, stale, way_in
-from trainyard.backends.kuberay.causes import cause, progress
+from trainyard.backends.kuberay import look, lost, ready, stale, way_in
+from trainyard.backends.kuberay.causes import cause, cause_wait, progress
 from trainyard.backends.kuberay.causes.facts import Cause, Facts
 from trainyard.backends.kuberay.causes.patience import Patience
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
 from trainyard.seams.kube.errors import GoneError
-from trainyard.seams.kube.types import EVENT, NODE, POD, RAY_CLUSTER, Kind
+from trainyard.seams.kube.types import EVENT, NODE, POD, RAY_CLUSTER, Kind, Ran
 from trainyard.seams.ray_api import RefusedError, UnreachableError
 from trainyard.spec import load_cluster
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
-from trainyard.steps import Answer, no
+from trainyard.steps import YES, Answer, no
 
 READY = (
     condition("HeadPodReady", "True", reason="HeadPodRunningAndReady"),
@@ -343,3 +346,80 @@ def test_workers_older_than_their_head_that_ray_does_not_know_are_lost() -> None
     assert stale.lost_workers([new, old, known, young], alive) == (old,)
     assert stale.lost_workers([new, old], None) == ()
     assert stale.lost_workers([head(), old], frozenset({"head"})) == ()
+
+
+def test_a_cluster_that_is_removed_while_it_comes_up_ends_the_waiting(yard: Yard) -> None:
+    all_ready(yard)
+    yard.alive = ["head"]
+    assert not yard.after(0).holds
+    yard.kube.delete(RAY_CLUSTER, "lab", namespace="team")
+    assert yard.after(1) == no("there is no RayCluster")
+    yard.put(RAY_CLUSTER, ray_cluster(group("gpu", 1)))
+    assert yard.after(10) == no("KubeRay has not seen yet that the head is ready")
+    yard.put(RAY_CLUSTER, ray_cluster(group("gpu", 1)))
+    yard.kube.objects[("rayclusters", "team", "lab")]["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+    assert not yard.after(0).holds
+    with pytest.raises(NotReadyError) as caught:
+        yard.after(5)
+    assert caught.value.lines() == [
+        "cluster lab was removed while it came up",
+        "  at namespace team of context lab",
+        "  -> Somebody else gave cluster.down, or removed the RayCluster or its namespace. If it is to be there: "
+        "invoke cluster.up",
+    ]
+
+
+def test_a_head_that_wants_another_token_is_said_also_before_old_workers_are_replaced(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = pod(WORKER, ready=True, containers=(running(since=STARTED, ready=True),))
+    now = head(containers=(running("ray-head", since=LATER, ready=True),))
+    yard.put(RAY_CLUSTER, ray_cluster(group("gpu", 1)))
+    yard.put(POD, now, old)
+    yard.trouble = RefusedError("the cluster refused our token: Forbidden")
+    monkeypatch.setattr(lost, "Waiting", lambda *_: yard.waiting)
+    first, second = lost.steps(yard.waiting._spec, site(yard.kube), [now, old], after=None)
+    assert (first.done(), second.done()) == (no("the head wants another token"), YES)
+    first.do()
+    assert not first.done().holds
+    yard.clock.seconds += 3
+    with pytest.raises(OutsideError, match="head wants another token than the cluster's Secret has"):
+        first.done()
+
+
+def waits(*, resolves: Callable[[], bool]) -> Cause:
+    return Cause("cannot get through", "", who=("a",), patience=30, is_hopeless=lambda: not resolves())
+
+
+def test_a_name_that_stays_unknown_ends_the_waiting_early() -> None:
+    clock = Clock()
+    patience = Patience(now=clock.now)
+    one = waits(resolves=lambda: False)
+    for seconds, is_over in ((0, False), (7, False), (8, False), (11, False), (12, True)):
+        clock.seconds = seconds
+        assert (patience.over([one]) is not None) is is_over
+
+
+def test_a_name_that_becomes_known_is_not_asked_for_again_and_waited_for_as_long_as_ever() -> None:
+    clock = Clock()
+    patience = Patience(now=clock.now)
+    answers = [False, True]
+    one = waits(resolves=lambda: answers.pop(0))
+    for seconds in (0, 8, 12, 16, 29):
+        clock.seconds = seconds
+        assert patience.over([one]) is None
+    clock.seconds = 30
+    assert (patience.over([one]), answers) == (one, [])
+
+
+@pytest.mark.parametrize(("code", "resolves"), [(0, True), (2, False), (124, False), (127, True)])
+def test_whether_a_worker_finds_the_heads_address_is_asked_in_its_pod(code: int, resolves: bool) -> None:
+    kube = FakeKube()
+    kube.runs = lambda pod, command: Ran(code, "", "")
+    facts = look.look(site(kube), ClusterSpec(name="lab", backend="kuberay")).facts
+    one = pod(WORKER, init=(running("wait-gcs-ready"),))
+    assert facts.resolves(one) is resolves
+    found = cause_wait.cause(one, replace(facts, head=head()))
+    assert found is not None
+    assert found.is_hopeless is not None
+    assert found.is_hopeless() is not resolves

@@ -12,6 +12,7 @@ from trainyard.backends.kuberay.causes import cause_container
 from trainyard.backends.kuberay.causes.facts import Facts, Object
 from trainyard.backends.kuberay.site import Site
 from trainyard.errors import TrainyardError
+from trainyard.seams.kube.types import Ran
 from trainyard.spec.cluster import ClusterSpec
 
 TAIL_LINES = 60
@@ -19,10 +20,13 @@ PROBE_SECONDS = 20.0
 # What KubeRay's own container does, with what it throws away (ray-operator/controllers/ray/common/pod.go). The address
 # is in a variable that KubeRay sets.
 PROBE = (
-    'getent hosts "$FQ_RAY_IP" >/dev/null || { echo "no address for $FQ_RAY_IP: the cluster has no DNS that answers, '
-    'or it does not know the head"; exit 1; }; timeout 15 ray health-check --address "$FQ_RAY_IP:6379" 2>&1 '
+    'timeout 10 getent hosts "$FQ_RAY_IP" >/dev/null || { echo "no address for $FQ_RAY_IP: the cluster has no DNS that '
+    'answers, or it does not know the head"; exit 1; }; timeout 15 ray health-check --address "$FQ_RAY_IP:6379" 2>&1 '
     '|| echo "ray health-check: exit code $? for $FQ_RAY_IP:6379"'
 )
+# 2: there is no such name; 124: nobody said within the time (getent and timeout of the image).
+RESOLVES = 'timeout 5 getent hosts "$FQ_RAY_IP" >/dev/null'
+UNRESOLVED = (2, 124)
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,7 @@ def _seen(
         nodes=cache(lambda: beside.hosts(where.kube, beside.unready(found))),
         words=lambda pod, container, former: _words(where, pod, container, former),
         probe=lambda pod: _probe(where, pod),
+        resolves=lambda pod: _resolves(where, pod),
         wait_for_machines=spec.kuberay.wait_for_machines or 0.0,
     )
     seen = Look(cluster, found, facts)
@@ -80,16 +85,27 @@ def _words(where: Site, pod: Object, container: str, former: bool) -> str:
     return beside.words(where.kube, pod, container, namespace=where.namespace, former=former, lines=TAIL_LINES)
 
 
-def _probe(where: Site, pod: Object) -> str:
-    command = ["/bin/bash", "-c", PROBE]
+def _resolves(where: Site, pod: Object) -> bool:
     try:
-        ran = where.kube.run_in(
-            pods.name(pod),
-            command,
-            namespace=where.namespace,
-            container=names.WAIT_CONTAINER,
-            seconds=PROBE_SECONDS,
-        )
+        return _run(where, pod, RESOLVES).code not in UNRESOLVED
+    except TrainyardError:
+        # May not be run, or the container has just ended: nothing is known.
+        return True
+
+
+def _run(where: Site, pod: Object, script: str) -> Ran:
+    return where.kube.run_in(
+        pods.name(pod),
+        ["/bin/bash", "-c", script],
+        namespace=where.namespace,
+        container=names.WAIT_CONTAINER,
+        seconds=PROBE_SECONDS,
+    )
+
+
+def _probe(where: Site, pod: Object) -> str:
+    try:
+        ran = _run(where, pod, PROBE)
         return cause_container.last_lines(_without_traceback(ran.stdout + ran.stderr))
     except TrainyardError:
         return cause_container.last_lines(_words(where, pod, names.WAIT_CONTAINER, False))

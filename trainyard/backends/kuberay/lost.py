@@ -12,6 +12,7 @@ from trainyard.backends.kuberay.objects import token
 from trainyard.backends.kuberay.ready import Waiting
 from trainyard.backends.kuberay.site import Site
 from trainyard.seams.kube.types import POD
+from trainyard.seams.ray_api import RefusedError
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
 
@@ -28,8 +29,11 @@ def steps(spec: ClusterSpec, where: Site, found: Sequence[Object], *, after: str
     def head_answers() -> Answer:
         now = site.pods(where)
         head = _head(now)
-        if head is not None and pods.is_ready(head) and way_in.alive(where, token(where), now) is not None:
-            return YES
+        try:
+            if head is not None and pods.is_ready(head) and way_in.alive(where, token(where), now) is not None:
+                return YES
+        except RefusedError as error:
+            return waiting.refused(error)
         return no(waiting.done().seen or "waiting for the head")
 
     deleted: set[str] = set()
@@ -61,4 +65,8 @@ def _head(found: Sequence[Object]) -> Object | None:
 
 
 def _lost(where: Site, found: Sequence[Object]) -> tuple[Object, ...]:
-    return stale.lost_workers(found, way_in.alive(where, token(where), found))
+    try:
+        return stale.lost_workers(found, way_in.alive(where, token(where), found))
+    except RefusedError:
+        # Whoever waits for the nodes says so.
+        return ()

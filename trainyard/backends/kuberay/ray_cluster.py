@@ -8,15 +8,14 @@ import socket
 from collections.abc import Sequence
 from datetime import datetime, timezone
 
-from trainyard.backends.kuberay import access, names, site, way_in
+from trainyard.backends.kuberay import access, names, ready, site
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.documents import change
 from trainyard.backends.kuberay.documents.change import Change
 from trainyard.backends.kuberay.operators import definitions
-from trainyard.backends.kuberay.site import Site
 from trainyard.backends.kuberay.wanted import Wanted, lacks_definitions
 from trainyard.backends.words import named
-from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError, RequestError
+from trainyard.errors import OutsideError, PrerequisiteError, RequestError
 from trainyard.seams.kube.errors import ForbiddenError, InvalidError
 from trainyard.seams.kube.types import RAY_CLUSTER, Object
 from trainyard.steps import YES, Answer, Step, no
@@ -39,6 +38,13 @@ def differences(asked: Wanted) -> tuple[Change, ...]:
         needs = access.needs(asked.spec, asked.task())
         access.refuse_missing(asked.site.kube, needs, command=f"cluster.up{asked.tools.flag}")
         raise
+
+
+def document(asked: Wanted) -> Object:
+    """Return the RayCluster as Kubernetes is to get it: what Ray's autoscaler decides about one that runs stays."""
+    live = None if asked.tools.recreate else asked.ray_cluster
+    wanted = asked.documents.ray_cluster
+    return wanted if live is None else change.carried(wanted, live)
 
 
 def refusal(asked: Wanted, found: Sequence[Change]) -> RequestError | None:
@@ -64,7 +70,7 @@ def step(asked: Wanted, changes: Sequence[Change], *, after: str | None) -> Step
             # What differs is in the title.
             return no("") if _differences(asked, live) else YES
         if sent:
-            raise removed(asked.site)
+            raise ready.removed(asked.site)
         return no("there is none")
 
     def apply() -> None:
@@ -77,16 +83,6 @@ def step(asked: Wanted, changes: Sequence[Change], *, after: str | None) -> Step
 def maker(ray_cluster: Object) -> str:
     """Return who made a RayCluster, and when, "" if it does not say so."""
     return str((ray_cluster["metadata"].get("annotations") or {}).get(names.MAKER) or "")
-
-
-def removed(where: Site) -> NotReadyError:
-    """Return the error for a RayCluster that went while it came up."""
-    return NotReadyError(
-        f"cluster {where.name} was removed while it came up",
-        where=way_in.place(where),
-        hint=f"Somebody else gave cluster.down, or removed the RayCluster or its namespace. If it is to be there: "
-        f"invoke cluster.up{where.flag}",
-    )
 
 
 def _title(asked: Wanted, changes: Sequence[Change]) -> str:

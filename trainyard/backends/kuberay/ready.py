@@ -14,7 +14,7 @@ from trainyard.backends import words
 from trainyard.backends.kuberay import counts, names, way_in
 from trainyard.backends.kuberay import look as looking
 from trainyard.backends.kuberay import pod as pods
-from trainyard.backends.kuberay.causes import cause, cause_cluster, progress
+from trainyard.backends.kuberay.causes import cause, cause_cluster, cause_ray, progress
 from trainyard.backends.kuberay.causes.facts import Cause, Facts, Object
 from trainyard.backends.kuberay.causes.patience import Patience
 from trainyard.backends.kuberay.errands.errand import PULL_SECONDS
@@ -32,9 +32,9 @@ from trainyard.steps import YES, Answer, Step, no
 STILL_SECONDS = 300.0
 # A pull takes what it takes, and what comes after it no longer than that; machines have to come first.
 READY_SECONDS = PULL_SECONDS + STILL_SECONDS
-SILENT_SECONDS = 60.0
 GONE_SECONDS = 90.0
-REFUSED_SECONDS = 3.0
+# Whoever makes it anew (cluster.up --recreate elsewhere) does so at once.
+REMOVED_SECONDS = 5.0
 # Any change makes the operator try again at once what it failed to do; by itself it waits up to a quarter of an hour.
 ASKED_AGAIN = "io.trainyard/asked-again"
 
@@ -59,6 +59,7 @@ class Waiting:
         self._known: frozenset[tuple[str, str]] = frozenset()
         self._seen = ("", now())
         self._heard = now()
+        self._missed: float | None = None
 
     def begin(self) -> None:
         """Have the operator try again what it could not do, and hold against it from now on what it cannot."""
@@ -78,8 +79,9 @@ class Waiting:
                 raise
             return no("the Kubernetes API does not answer")
         self._heard = self._now()
-        if seen.cluster is None:
-            return no("there is no RayCluster")
+        if seen.cluster is None or (self._began and pods.is_leaving(seen.cluster)):
+            return self._without_cluster()
+        self._missed = None
         facts = replace(
             seen.facts,
             fresh=tuple(one for one in seen.facts.events if _key(one) not in self._known),
@@ -96,6 +98,20 @@ class Waiting:
             self._refuse_standing_still(missing, facts)
         return no(missing)
 
+    def refused(self, error: RefusedError) -> Answer:
+        """Say that the head wants another token, and raise that as the cause once it has lasted."""
+        if self._began:
+            self._refuse((cause_ray.other_token(error, self._site),))
+        return no("the head wants another token")
+
+    def _without_cluster(self) -> Answer:
+        """Say that there is none; raise NotReadyError once that has lasted, for nobody makes it again."""
+        if self._began:
+            self._missed = self._now() if self._missed is None else self._missed
+            if self._now() - self._missed >= REMOVED_SECONDS:
+                raise removed(self._site)
+        return no("there is no RayCluster")
+
     def _bears_silence(self) -> bool:
         """Say whether the API may be silent for longer: a server that is started again is away for half a minute."""
         return self._began and self._now() - self._heard < GONE_SECONDS
@@ -105,9 +121,9 @@ class Waiting:
         try:
             alive = way_in.answer(self._site, token(self._site), seen.pods)
         except RefusedError as error:
-            return "the head wants another token", (_other_token(error, self._site),)
+            return "the head wants another token", (cause_ray.other_token(error, self._site),)
         except OutsideError as error:
-            return "waiting for the dashboard", (_silent(way_in.trouble(self._site) or error.what, seen.head),)
+            return "waiting for the dashboard", (cause_ray.silent(way_in.trouble(self._site) or error.what, seen.head),)
         silent = [names.node_name(one) for one in seen.pods if names.node_name(one) not in alive and pods.is_ready(one)]
         return (f"Ray does not know {words.named(silent)} yet" if silent else ""), ()
 
@@ -128,6 +144,16 @@ class Waiting:
                 where=f"cluster {self._site.name}, {way_in.place(self._site)}",
                 hint=f"What the nodes say: invoke cluster.logs{self._site.flag}",
             )
+
+
+def removed(site: Site) -> NotReadyError:
+    """Return the error for a RayCluster that went while it came up."""
+    return NotReadyError(
+        f"cluster {site.name} was removed while it came up",
+        where=way_in.place(site),
+        hint="Somebody else gave cluster.down, or removed the RayCluster or its namespace. If it is to be there: "
+        f"invoke cluster.up{site.flag}",
+    )
 
 
 def unready(cluster: Object, facts: Facts) -> str:
@@ -151,29 +177,3 @@ def unready(cluster: Object, facts: Facts) -> str:
 def _key(event: Object) -> tuple[str, str]:
     metadata = event["metadata"]
     return str(metadata.get("uid")), str(metadata.get("resourceVersion"))
-
-
-def _other_token(error: RefusedError, site: Site) -> Cause:
-    return Cause(
-        what="wants another token than the cluster's Secret has: it was changed while the head ran",
-        brief="wants another token",
-        who=("head",),
-        hint=f"To give the one in Secret {names.token_secret(site.name)} to every node, which ends all that runs: "
-        f"invoke cluster.up{site.flag} --recreate",
-        said=error.what,
-        patience=REFUSED_SECONDS,
-    )
-
-
-def _silent(said: str, head: Object | None) -> Cause:
-    return Cause(
-        what="is ready for Kubernetes, and its dashboard does not answer through the port-forward",
-        brief="its dashboard does not answer",
-        who=("head",),
-        hosts=(pods.host(head),) if head else (),
-        kind=NotReadyError,
-        hint="May you forward ports (kubectl auth can-i create pods/portforward), and does nothing between here and "
-        "the API server cut such connections off?",
-        said=said,
-        patience=SILENT_SECONDS,
-    )

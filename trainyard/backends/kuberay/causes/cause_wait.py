@@ -27,4 +27,5 @@ def cause(pod: Pod, facts: Facts) -> Cause | None:
         "pods, and is the head's token still the one in its Secret (`cluster.up --recreate` gives all the same)?",
         words=lambda: facts.probe(pod),
         patience=WAIT_SECONDS,
+        is_hopeless=lambda: not facts.resolves(pod),
     )

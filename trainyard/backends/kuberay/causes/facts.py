@@ -24,6 +24,10 @@ def _no_probe(pod: Object) -> str:
     return ""
 
 
+def _resolves(pod: Object) -> bool:
+    return True
+
+
 def _silent() -> str:
     return ""
 
@@ -35,6 +39,7 @@ class Facts:
     `events` are theirs and those of pods that are not ready. Asked only where they matter: `nodes`, the Kubernetes
     nodes of such pods by name, None for one that is gone, {} where the user may not see them; `words`, the last lines
     of a pod's container, or of its former run; `probe`, what a worker that waits for its head sees.
+    `resolves` says whether such a worker finds the head's address, True where that cannot be asked.
     `fresh` are the events since somebody waits; `spare` the uids of pods that nobody waits for. `name` is what a pod is
     called in messages; `wait_for_machines` is how long it may find no room, in seconds.
     """
@@ -46,6 +51,7 @@ class Facts:
     nodes: Callable[[], Mapping[str, Object | None]] = _no_nodes
     words: Callable[[Object, str, bool], str] = _no_words
     probe: Callable[[Object], str] = _no_probe
+    resolves: Callable[[Object], bool] = _resolves
     name: Callable[[Object], str] = names.node_name
     fresh: tuple[Object, ...] = ()
     spare: frozenset[str] = frozenset()
@@ -59,7 +65,7 @@ class Cause:
     `about` names the kind of cause, for one whose words may change while it lasts.
     `what` is the sentence after the names of the nodes (`who`), or all of it without any: nodes with the same sentence
     have the same cause. `brief` are a few words for a table; `said` is what Kubernetes says, word by word; `words` asks
-    for the last lines of a container.
+    for the last lines of a container. `is_hopeless` can be asked before patience is over: whether waiting is in vain.
     """
 
     what: str
@@ -70,5 +76,6 @@ class Cause:
     said: str = ""
     words: Callable[[], str] = _silent
     patience: float = 0.0
+    is_hopeless: Callable[[], bool] | None = None
     who: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
