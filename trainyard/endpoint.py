@@ -39,9 +39,9 @@ class Endpoint:
     `image` is what its nodes really run, by digest; None where nodes are no containers. `tunnel` is the host that the
     address leads to through a tunnel of this process; None where anybody here may use the address. `down` are nodes
     that are known not to run, each with why. `checks` asks the backend for its rungs of the smoke test, which may take
-    seconds. `is_in_reach` says whether what lies on the way answers, such as Kubernetes' API server: while it does not,
-    the cluster may be well. `names_change`: a node that is made anew gets another name. `flag` is how commands name the
-    cluster.
+    seconds; `quick_checks` for those that each dispatch climbs. `is_in_reach` says whether what lies on the way
+    answers, such as Kubernetes' API server: while it does not, the cluster may be well. `names_change`: a node that is
+    made anew gets another name. `flag` is how commands name the cluster.
     """
 
     cluster: str
@@ -54,6 +54,7 @@ class Endpoint:
     tunnel: str | None = None
     down: tuple[tuple[str, str], ...] = ()
     checks: Callable[[], tuple[BackendCheck, ...]] = field(default=tuple, compare=False)
+    quick_checks: Callable[[], tuple[BackendCheck, ...]] = field(default=tuple, compare=False)
     is_in_reach: Callable[[], bool] = field(default=lambda: True, compare=False)
     names_change: bool = False
     flag: str = ""

@@ -73,9 +73,9 @@ def plan_up(cluster: Cluster, *, recreate: bool = False) -> list[PlannedStep]:
     return steps.plan(cluster.backend.up_steps(cluster.spec, replace(cluster.tools, recreate=recreate)))
 
 
-def documents(cluster: Cluster) -> list[dict[str, Any]]:
-    """Return what an outside system would be given to make the cluster, without secrets."""
-    return cluster.backend.documents(cluster.spec, cluster.tools)
+def documents(cluster: Cluster, *, recreate: bool = False) -> list[dict[str, Any]]:
+    """Return what `up` would give to an outside system, without secrets."""
+    return cluster.backend.documents(cluster.spec, replace(cluster.tools, recreate=recreate))
 
 
 def down(cluster: Cluster, progress: Progress, *, purge: bool = False) -> list[StepResult]:

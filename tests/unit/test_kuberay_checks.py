@@ -50,6 +50,17 @@ def test_gpus_that_are_there_are_seen_by_kubernetes_and_by_the_pod() -> None:
     )
 
 
+def test_before_a_run_no_pod_is_asked() -> None:
+    def refuse(*_: object) -> Ran:
+        raise AssertionError("a program was run in a pod")
+
+    kube = kubernetes(pod("a"), offers=1)
+    kube.runs = refuse
+    asked = {"name": "lab", "backend": "kuberay", "workers": [{"name": "gpu", "gpus": 2}]}
+    (found,) = gpu_checks.quick_checks(site(kube), ClusterSpec.model_validate(asked))
+    assert (found.name, found.ok) == ("allocatable", False)
+
+
 def test_nothing_is_asked_without_gpus_or_with_simulated_ones() -> None:
     kube = FakeKube(forbidden=["pods", "nodes"])
     assert checked(kube, gpus=0) == ()

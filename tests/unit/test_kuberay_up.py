@@ -13,7 +13,7 @@ from tests.unit import kube_pods
 from tests.unit.fake_kube import FakeKube, named
 from tests.unit.fake_kube import site as fake_site
 from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import image, lost, preflight, ray_cluster, record, there
+from trainyard.backends.kuberay import image, lost, preflight, ray_cluster, record, there, up
 from trainyard.backends.kuberay.documents.document import Wish, documents, shipped_templates
 from trainyard.backends.kuberay.image import Chosen
 from trainyard.backends.kuberay.operators import definitions, installing, operator_steps
@@ -26,7 +26,19 @@ from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
 from trainyard.images.types import PinnedImage
 from trainyard.seams.helm import Chart, Release
 from trainyard.seams.kube.errors import InvalidError
-from trainyard.seams.kube.types import CRD, DEPLOYMENT, NAMESPACE, NODE, POD, QUOTA, RAY_CLUSTER, SERVICE, Object
+from trainyard.seams.kube.types import (
+    CLAIM,
+    CRD,
+    DEPLOYMENT,
+    NAMESPACE,
+    NODE,
+    POD,
+    QUOTA,
+    RAY_CLUSTER,
+    SECRET,
+    SERVICE,
+    Object,
+)
 from trainyard.seams.registry_refusals import GoneError
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import Operator as Section
@@ -513,4 +525,50 @@ def test_a_cluster_that_is_removed_while_it_is_made_is_said_at_once() -> None:
         "  at namespace team of context lab",
         "  -> Somebody else gave cluster.down, or removed the RayCluster or its namespace. If it is to be there: "
         "invoke cluster.up",
+    ]
+
+
+def test_a_plan_prints_what_up_would_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    kube = with_cluster()
+    metadata = kube.objects[("rayclusters", "team", "lab")]["metadata"]
+    metadata["annotations"]["io.trainyard/made-by"] = "ops@desk at noon"
+    kept = replace(asked(kube), chosen=Chosen(PINNED, kept=True))
+    anew = replace(kept, tools=Tools(Path("/nowhere/state"), {}, recreate=True))
+    for wanted, maker in ((kept, "ops@desk at noon"), (anew, None)):
+        monkeypatch.setattr(up, "wanted", lambda *_, found=wanted: found)
+        *_, printed = up.documents(spec(), wanted.tools)
+        assert printed["metadata"]["annotations"].get("io.trainyard/made-by") == maker
+        head = printed["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
+        assert head["image"] == PINNED.reference
+
+
+def missing(wanted: Wanted, *may_not: str) -> list[str]:
+    """Return what is said to be missing where the user may not do that."""
+    kube: Any = wanted.site.kube
+    kube.may_not = set(may_not)
+    try:
+        titled(preflight.steps(wanted), "Check access").done()
+    except PrerequisiteError as error:
+        return error.what.split("\n  - ")[1:]
+    return []
+
+
+def test_rights_are_asked_for_what_this_up_is_going_to_do() -> None:
+    rights = ("patch secrets", "delete secrets", "delete pods", "patch persistentvolumeclaims")
+    storage = spec(kuberay={"storage": {"size": "2GiB"}})
+    assert missing(asked(with_cluster(), storage), *rights) == []
+
+    with_login = documents(Wish(spec(), PINNED.reference, pull_secrets=("lab.pull",)), shipped_templates())
+    assert missing(replace(asked(with_cluster()), documents=with_login), *rights) == ["patch secrets in namespace team"]
+
+    old_login = with_cluster((SECRET, named("lab.pull", cluster="lab")))
+    assert missing(asked(old_login), *rights) == ["delete secrets in namespace team"]
+
+    lonely = with_cluster((POD, worker("lab-gpu-a", "2026-01-02T03:00:00Z")))
+    assert missing(asked(lonely), *rights) == ["delete pods in namespace team"]
+
+    small = named("lab-outputs", cluster="lab")
+    small["spec"] = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    assert missing(asked(with_cluster((CLAIM, small)), storage), *rights) == [
+        "patch persistentvolumeclaims in namespace team"
     ]

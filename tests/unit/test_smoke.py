@@ -28,7 +28,7 @@ def test_a_rung_of_the_backend_that_fails_blocks_what_would_be_dispatched() -> N
     fine = BackendCheck("allocatable", "gpu-a", True, "host-2 offers 2")
     broken = BackendCheck("pod", "gpu-b", False, "nvidia-smi lists 1 of 2 GPUs", hint="Look at the host.")
     with pytest.raises(SmokeError) as caught:
-        smoke.refuse_broken(Endpoint("lab", "http://127.0.0.1:1", checks=lambda: (fine, broken)))
+        smoke.refuse_broken(Endpoint("lab", "http://127.0.0.1:1", quick_checks=lambda: (fine, broken)))
     assert caught.value.lines() == [
         "smoke test failed: pod: nvidia-smi lists 1 of 2 GPUs",
         "  at gpu-b, cluster lab",
@@ -38,4 +38,4 @@ def test_a_rung_of_the_backend_that_fails_blocks_what_would_be_dispatched() -> N
 
 def test_a_rung_of_the_backend_that_holds_blocks_nothing() -> None:
     fine = BackendCheck("allocatable", "gpu-a", True, "host-2 offers 2")
-    smoke.refuse_broken(Endpoint("lab", "http://127.0.0.1:1", checks=lambda: (fine,)))
+    smoke.refuse_broken(Endpoint("lab", "http://127.0.0.1:1", quick_checks=lambda: (fine,)))

@@ -57,7 +57,8 @@ def plan(
     from trainyard.tasks import cluster_output as output
 
     cluster = _find(file, set_, backend)
-    steps, documents = lifecycle.plan_up(cluster, recreate=recreate), lifecycle.documents(cluster) if json else ()
+    steps = lifecycle.plan_up(cluster, recreate=recreate)
+    documents = lifecycle.documents(cluster, recreate=recreate) if json else ()
     output.planned(cluster, steps, json=json, up=" --recreate" * recreate, documents=documents)
 
 

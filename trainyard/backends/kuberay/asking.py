@@ -67,6 +67,7 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
         tunnel=way_in.tunnel(where),
         down=tuple(view.down(groups, seen.facts)),
         checks=lambda: gpu_checks.checks(where, spec),
+        quick_checks=lambda: gpu_checks.quick_checks(where, spec),
         is_in_reach=where.kube.answers,
         names_change=True,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from trainyard.backends import recreate
 from trainyard.backends.contract import Tools
@@ -12,7 +13,7 @@ from trainyard.backends.kuberay.documents.document import printable
 from trainyard.backends.kuberay.errands import trial
 from trainyard.backends.kuberay.operators import operator_steps
 from trainyard.backends.kuberay.removing import removal
-from trainyard.backends.kuberay.wanted import Wanted, lacks_definitions, rendered, wanted
+from trainyard.backends.kuberay.wanted import Wanted, lacks_definitions, wanted
 from trainyard.seams.kube.types import Object
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
@@ -34,8 +35,9 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
 
 
 def documents(spec: ClusterSpec, tools: Tools) -> list[Object]:
-    """Return what Kubernetes would get, but for Secrets; it is not asked anything."""
-    return printable(rendered(spec, tools))
+    """Return what Kubernetes would get, but for Secrets. Raises what `up_steps` does."""
+    asked = wanted(spec, tools)
+    return printable(replace(asked.documents, ray_cluster=ray_cluster.document(asked)))
 
 
 def _kuberay(asked: Wanted) -> list[Step]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import access, image, names, pull, site, there
+from trainyard.backends.kuberay import access, image, lost, names, pull, site, there
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.access import Task
 from trainyard.backends.kuberay.documents.document import Documents, Wish, documents, shipped_templates
@@ -64,6 +64,8 @@ class Wanted:
             operator=self.kuberay.plan.changes,
             trial=self.is_new and bool(gpus) and not self.simulated,
             remove=self.tools.recreate and self.ray_cluster is not None,
+            login=not self.chosen.kept and names.pull_secret(self.spec.name) in pull_secrets_of(self.documents),
+            replace=not self.is_new and bool(lost.older_than_head(self.there.pods.found or ())),
         )
 
 
@@ -99,10 +101,10 @@ def wanted(spec: ClusterSpec, tools: Tools) -> Wanted:
     )
 
 
-def rendered(spec: ClusterSpec, tools: Tools) -> Documents:
-    """Return what Kubernetes is to get; only the registry is asked, for the exact image."""
-    chosen = Chosen(image.pinned(spec, tools, site.asked(spec, tools)))
-    return documents(_wish(spec, chosen, simulated=simulates(spec)), shipped_templates())
+def pull_secrets_of(found: Documents) -> list[str]:
+    """Return the names of the Secrets that the nodes' image is pulled with."""
+    pod = found.ray_cluster["spec"]["headGroupSpec"]["template"]["spec"]
+    return [one["name"] for one in pod.get("imagePullSecrets") or ()]
 
 
 def simulates(spec: ClusterSpec) -> bool:

@@ -31,15 +31,28 @@ def checks(where: Site, spec: ClusterSpec, *, clock: Callable[[], float] = time.
 
     What the user may not ask is no failure, and said.
     """
+    resource, holding = spec.kuberay.gpu_resource, _holding(where, spec)
+    found = _all_allocatable(where, holding, resource)
+    return (*found, *side_by_side(lambda one: _pod(where, one, _gpus(one, resource), clock), holding))
+
+
+def quick_checks(where: Site, spec: ClusterSpec) -> tuple[BackendCheck, ...]:
+    """Return the rung that only Kubernetes knows about: the smoke test of a run asks nvidia-smi on each node itself."""
+    return _all_allocatable(where, _holding(where, spec), spec.kuberay.gpu_resource)
+
+
+def _holding(where: Site, spec: ClusterSpec) -> list[Object]:
+    """Return the pods that run and hold GPUs; Kubernetes is not asked where the file wants no real ones."""
     wants_gpus = bool(spec.head.gpus) or any(group.gpus for group in spec.workers)
     if not wants_gpus or spec.kuberay.simulated_gpus:
-        return ()
-    resource = spec.kuberay.gpu_resource
-    holding = [one for one in site.pods(where) if _gpus(one, resource) and _runs(one)]
+        return []
+    return [one for one in site.pods(where) if _gpus(one, spec.kuberay.gpu_resource) and _runs(one)]
+
+
+def _all_allocatable(where: Site, holding: Sequence[Object], resource: str) -> tuple[BackendCheck, ...]:
     hosts = sorted({pods.host(one) for one in holding})
     offers = dict(zip(hosts, side_by_side(lambda host: _offer(where, host, resource), hosts), strict=True))
-    found = [_allocatable(one, holding, offers, resource) for one in holding]
-    return (*found, *side_by_side(lambda one: _pod(where, one, _gpus(one, resource), clock), holding))
+    return tuple(_allocatable(one, holding, offers, resource) for one in holding)
 
 
 def _allocatable(
