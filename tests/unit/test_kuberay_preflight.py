@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -55,7 +56,7 @@ def test_a_namespace_is_enough_where_kuberay_is_there() -> None:
 
 
 def test_more_is_needed_for_more_that_is_to_be_made() -> None:
-    everything = Task(namespace=True, definitions=True, operator=True, trial=True, remove=True)
+    everything = Task(*[True] * len(fields(Task)))
     more = needs(everything, storage={"size": "1GiB"}) - needs()
 
     assert {
@@ -66,7 +67,15 @@ def test_more_is_needed_for_more_that_is_to_be_made() -> None:
         "delete pods in namespace team",
         "delete rayclusters.ray.io in namespace team",
         "create persistentvolumeclaims in namespace team",
+        "patch persistentvolumeclaims in namespace team",
+        "patch secrets in namespace team",
+        "delete secrets in namespace team",
+        "create roles.rbac.authorization.k8s.io in namespace kuberay-system",
+        "patch rolebindings.rbac.authorization.k8s.io in namespace kuberay-system",
     } <= more
+    assert needs(Task(login=True)) - needs() == {"patch secrets in namespace team"}
+    assert needs(Task(no_login=True)) - needs() == {"delete secrets in namespace team"}
+    assert needs(Task(replace=True)) - needs() == {"delete pods in namespace team"}
 
 
 def test_all_that_is_not_allowed_is_said_at_once() -> None:

@@ -19,6 +19,8 @@ from trainyard.seams.kube.types import (
     NAMESPACE,
     POD,
     RAY_CLUSTER,
+    ROLE,
+    ROLE_BINDING,
     SECRET,
     SERVICE,
     SERVICE_ACCOUNT,
@@ -46,13 +48,21 @@ class Need:
 
 @dataclass(frozen=True)
 class Task:
-    """What `cluster.up` is going to do that not everybody may."""
+    """What `cluster.up` is going to do that not everybody may.
+
+    `login`: hand one over for the image; `no_login`: take one back; `replace`: workers whose head is gone; `grow`: the
+    claim behind `outputs`.
+    """
 
     namespace: bool = False
     definitions: bool = False
     operator: bool = False
     trial: bool = False
     remove: bool = False
+    login: bool = False
+    no_login: bool = False
+    replace: bool = False
+    grow: bool = False
 
 
 def needs(spec: ClusterSpec, task: Task) -> tuple[Need, ...]:
@@ -109,9 +119,16 @@ def _needs(spec: ClusterSpec, task: Task) -> Iterator[Need]:
     yield Need("create", POD, section.namespace, "portforward")
     yield Need("get", POD, section.namespace, "log")
     if section.storage and section.storage.size:
-        yield from _each(("get", "create"), CLAIM, section.namespace)
+        yield from _each(("get", "create", *(("patch",) if task.grow else ())), CLAIM, section.namespace)
+    if task.login:
+        # It is applied, which is a PATCH.
+        yield Need("patch", SECRET, section.namespace)
+    if task.no_login:
+        yield Need("delete", SECRET, section.namespace)
     if task.trial:
-        yield from _each(("create", "delete"), POD, section.namespace)
+        yield Need("create", POD, section.namespace)
+    if task.trial or task.replace:
+        yield Need("delete", POD, section.namespace)
     if task.remove:
         yield Need("delete", RAY_CLUSTER, section.namespace)
     if task.namespace:
@@ -126,7 +143,7 @@ def _operator(namespace: str) -> Iterator[Need]:
     """Yield what Helm needs for the chart of the operator (helm-chart/kuberay-operator/templates) and its release."""
     for kind in (CLUSTER_ROLE, CLUSTER_ROLE_BINDING):
         yield from _each(("get", "create", "patch"), kind, None)
-    for kind in (DEPLOYMENT, SERVICE, SERVICE_ACCOUNT):
+    for kind in (DEPLOYMENT, SERVICE, SERVICE_ACCOUNT, ROLE, ROLE_BINDING):
         yield from _each(("get", "create", "patch"), kind, namespace)
     yield from _each(("list", "create", "update"), SECRET, namespace)
 

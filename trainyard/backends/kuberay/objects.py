@@ -74,19 +74,28 @@ def no_login_step(site: Site) -> Step | None:
     """Return the step after which a login that is needed no more is gone, None if there is none."""
     name = names.pull_secret(site.name)
 
-    def there() -> Object | None:
-        return seen(lambda: site.kube.get(SECRET, name, namespace=site.namespace)).found
-
     def done() -> Answer:
-        return no("it is there") if there() else YES
+        return no("it is there") if has_login(site) else YES
 
     def remove() -> None:
         site.kube.delete(SECRET, name, namespace=site.namespace)
 
-    found = there()
-    if found is None or not is_ours(found, site.name):
+    if not has_login(site):
         return None
     return Step("Take back the login for the image", done=done, do=remove)
+
+
+def has_login(site: Site) -> bool:
+    """Say whether we handed over a login for the image once."""
+    found = seen(lambda: site.kube.get(SECRET, names.pull_secret(site.name), namespace=site.namespace)).found
+    return found is not None and is_ours(found, site.name)
+
+
+def has_smaller_claim(site: Site, document: Object) -> bool:
+    """Say whether the claim for outputs is there, and is to grow."""
+    name = document["metadata"]["name"]
+    found = seen(lambda: site.kube.get(CLAIM, name, namespace=site.namespace)).found
+    return found is not None and bool(change.claim_differences(found, document))
 
 
 def claim_step(site: Site, document: Object) -> Step:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from trainyard.backends.kuberay import access, ray_cluster, record, references
+from trainyard.backends.kuberay import access, names, objects, ray_cluster, record, references
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.capacity import demands, hosts, quota, room
 from trainyard.backends.kuberay.capacity.amounts import Amounts, amounts
@@ -12,7 +13,7 @@ from trainyard.backends.kuberay.capacity.demands import Demand
 from trainyard.backends.kuberay.capacity.hosts import Host
 from trainyard.backends.kuberay.errands import errand_pod
 from trainyard.backends.kuberay.there import seen
-from trainyard.backends.kuberay.wanted import Wanted
+from trainyard.backends.kuberay.wanted import Wanted, pull_secrets_of
 from trainyard.backends.words import counted
 from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.seams.kube.types import LIMIT_RANGE, NODE, POD, QUOTA, RUNTIME_CLASS, Object
@@ -73,7 +74,13 @@ def _nothing() -> None:
 
 
 def _access(asked: Wanted) -> Answer:
-    needs = access.needs(asked.spec, asked.task())
+    claim, has_login = asked.documents.claim, names.pull_secret(asked.site.name) in pull_secrets_of(asked.documents)
+    task = replace(
+        asked.task(),
+        grow=claim is not None and objects.has_smaller_claim(asked.site, claim),
+        no_login=not asked.chosen.kept and not has_login and objects.has_login(asked.site),
+    )
+    needs = access.needs(asked.spec, task)
     access.refuse_missing(asked.site.kube, needs, command=f"cluster.up{asked.tools.flag}")
     return Answer(True, "; ".join(one for one in (_unknown(asked), asked.image.remark) if one))
 
