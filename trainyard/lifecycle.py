@@ -162,7 +162,11 @@ def _as_declared(spec: ClusterSpec, there: Sequence[ExpectedNode]) -> dict[str, 
 def _down_steps(cluster: Cluster, *, purge: bool) -> list[Step]:
     maker = _maker(cluster)
     besides = maker.purge_steps(cluster.spec, cluster.tools) if purge else []
-    return [*maker.down_steps(cluster.spec, cluster.tools), *besides]
+    removing = maker.down_steps(cluster.spec, cluster.tools)
+    if not besides:
+        return removing
+    # What is written down goes last: a purge that was killed must find its way again.
+    return [*removing[:-1], *besides, removing[-1]]
 
 
 def _maker(cluster: Cluster) -> Backend:

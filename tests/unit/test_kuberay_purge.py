@@ -28,6 +28,7 @@ from trainyard.seams.kube.types import (
     Kind,
     Object,
 )
+from trainyard.spec.kubernetes import Operator as Section
 from trainyard.steps import Step
 
 CERTIFICATE = Kind("cert-manager.io/v1", "certificates", "Certificate")
@@ -253,3 +254,28 @@ def test_a_kind_is_asked_for_in_a_version_that_is_served() -> None:
     assert ray_users.kind_of(one).api == "ray.io/v1"
     one["spec"]["versions"] = [{**old, "served": True}, new]
     assert ray_users.kind_of(one).api == "ray.io/v1alpha1"
+
+
+class NoHelm:
+    """What there is without Helm: an error."""
+
+    def release(self, name: str, namespace: str) -> None:
+        raise PrerequisiteError("helm is not installed")
+
+
+def without_helm(kube: FakeKube) -> General:
+    helm: Any = NoHelm()
+    return purge.general_of(site(kube), helm, Section())
+
+
+@pytest.mark.parametrize("there", [(CRD,), (NAMESPACE,)])
+def test_without_helm_nothing_goes_while_there_is_something_of_ours(there: tuple[Kind, ...]) -> None:
+    kube = kubernetes()
+    kube.objects = {key: one for key, one in kube.objects.items() if key[0] in {kind.plural for kind in there}}
+    with pytest.raises(PrerequisiteError, match="helm is not installed"):
+        without_helm(kube)
+
+
+def test_helm_is_not_needed_where_nothing_is_ours() -> None:
+    assert without_helm(kubernetes(made_by="helm")).unknown == "helm is not installed"
+    assert without_helm(FakeKube((NAMESPACE, named("team", made_by="trainyard")))).unknown == "helm is not installed"

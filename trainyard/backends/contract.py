@@ -93,10 +93,10 @@ class Backend(Protocol):
         """Return what an outside system would be given to make the cluster, without secrets; [] where there is none."""
 
     def down_steps(self, spec: ClusterSpec, tools: Tools) -> list[Step]:
-        """Return the steps that remove the cluster and prove that nothing is left."""
+        """Return the steps that remove the cluster and prove that nothing is left; the last forgets where it was."""
 
     def purge_steps(self, spec: ClusterSpec, tools: Tools) -> list[Step]:
-        """Return the steps that remove, after those of `down_steps`, what was made for clusters in general.
+        """Return the steps that remove, once the cluster is gone, what was made for clusters in general.
 
         Raises RequestError where there is no such thing, or where others need it.
         """

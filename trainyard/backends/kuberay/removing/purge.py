@@ -15,6 +15,7 @@ from trainyard.backends.kuberay.removing import ray_users
 from trainyard.backends.kuberay.removing.down import wait
 from trainyard.backends.kuberay.removing.tenants import tenants
 from trainyard.backends.kuberay.site import Site
+from trainyard.backends.kuberay.there import seen
 from trainyard.errors import LeftoverError, PrerequisiteError
 from trainyard.seams.helm import Helm
 from trainyard.seams.kube.errors import ForbiddenError
@@ -45,11 +46,12 @@ class General:
 def purge_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     """Return the steps; each says what stays, and why.
 
-    Raises RequestError if others live from what would go, PrerequisiteError where that may not be asked.
+    Raises RequestError if others live from what would go, PrerequisiteError where that may not be asked, or cannot be
+    done for want of Helm.
     """
     there = site.find(spec, tools)
     helm = Helm(tools.environ, site.kubeconfig(spec, tools), there.kube.context or None)
-    return steps_of(_general(there, helm, spec.kuberay.operator))
+    return steps_of(general_of(there, helm, spec.kuberay.operator))
 
 
 def steps_of(general: General) -> list[Step]:
@@ -61,12 +63,25 @@ def steps_of(general: General) -> list[Step]:
     return [_operator(general), _crds(general), *(_namespace(general, one) for one in spaces)]
 
 
-def _general(there: Site, helm: Helm, section: Section) -> General:
+def general_of(there: Site, helm: Helm, section: Section) -> General:
+    """Return what we made. Raises PrerequisiteError without Helm where something of it is there."""
     try:
         return General(there, helm, installing.installed_by_us(there.kube, helm, section), section.namespace)
     except PrerequisiteError as error:
         # No Helm here, or no right to see its releases.
+        if _made_something(there, section):
+            raise
         return General(there, helm, None, section.namespace, unknown=error.what)
+
+
+def _made_something(there: Site, section: Section) -> bool:
+    """Say whether CRDs, or the namespace of an operator, are ours: then so is the operator, most likely."""
+    if _definitions(there):
+        return True
+    found = seen(lambda: there.kube.get(NAMESPACE, section.namespace)).found
+    made_by = ((found or {}).get("metadata", {}).get("labels") or {}).get(names.MADE_BY)
+    is_alone = section.namespace == there.namespace and not _operators(there)
+    return made_by == names.US and not is_alone
 
 
 def _operator(general: General) -> Step:
