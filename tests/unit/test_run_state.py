@@ -50,6 +50,17 @@ def test_a_run_that_nobody_heard_of_waits() -> None:
     assert (document["state"], [task["state"] for task in document["tasks"]]) == ("waiting", ["waiting", "waiting"])
 
 
+def test_tasks_of_a_run_whose_runner_is_gone_are_lost_or_never_began_and_nobody_stopped_them() -> None:
+    gone = run_ended("failed", 6, error="the head was replaced", by="operator")
+    state = state_after(("run-started", {"node_id": "n"}), started("a"), gone)
+    assert {name: task.state for name, task in state.tasks.items()} == {"a": "failed", "b": "waiting"}
+    attempt = state.tasks["a"].attempts[0]
+    assert (attempt.outcome, attempt.reason, attempt.seconds) == ("lost", "the run's runner is gone", 9.0)
+    assert dict(state.counts) == {"waiting": 1, "running": 0, "failed": 1}
+    stopped = state_after(started("a"), run_ended("stopped", 1, by="operator"))
+    assert [task.state for task in stopped.tasks.values()] == ["stopped", "stopped"]
+
+
 def test_the_document_has_the_shape_of_the_design() -> None:
     state = state_after(
         ("run-started", {"node_id": "n"}),

@@ -31,6 +31,8 @@ CAUGHT_UP_WITHIN = 2.0
 # A run that was told to stop has this long: the runner's grace, Ray's SIGKILL, and the way of the news.
 STOP_WITHIN = 25.0
 
+MADE_ANEW_HINT = "See whether all nodes are back: invoke cluster.status (if not: cluster.up). Then dispatch it again."
+
 # How the last line begins of the command that Ray prints into the log of its job before it runs it (launch.py).
 _SUBMITTED = "' python3 -c "
 
@@ -107,6 +109,8 @@ class Follower:
         self._began = self._answered = time.monotonic()
         self._asked = self._ended_at = self._stopping_since = self._out_of_reach = 0.0
         self._lost = False
+        # When Ray last knew the run, in seconds of the monotonic clock; None: never while we looked.
+        self._known: float | None = None
 
     def follow(self) -> Ending:
         """Return when the run ended, or the user left. Raises OutsideError when the cluster is gone."""
@@ -169,6 +173,7 @@ class Follower:
             self._unanswered(error)
             return
         self._answered = time.monotonic()
+        self._known = self._answered if job else self._known
         if self._lost:
             self._lost = False
             self._watch.screen.note("connected again")
@@ -211,14 +216,15 @@ class Follower:
         watch = self._watch
         stopped = job is not None and job.status == "STOPPED"
         # Nobody may have looked for hours: the run ended when Ray noticed, or at the latest soon after its last word.
-        ended = (job.end if job else None) or watch.state.heard or time.time()
+        known = time.time() - (now - self._known) if self._known and job is None else 0.0
+        ended = (job.end if job else None) or max(watch.state.heard or 0.0, known) or time.time()
         self._event(
             watch.journal.end_for(
                 _obituary(job),
                 state="stopped" if stopped else "failed",
                 exit_code=1 if stopped else OutsideError.exit_code,
                 seconds=round(watch.state.seconds_until(ended, began=time.time() - (now - self._began)), 3),
-                hint=_last_words(watch.ray, watch.run) if job else None,
+                hint=_last_words(watch.ray, watch.run) if job else MADE_ANEW_HINT,
             )
         )
 
@@ -241,7 +247,8 @@ def silent_since(answered: float, out_of_reach: float) -> float:
 
 def _obituary(job: Job | None) -> str:
     if job is None:
-        return "the cluster does not know this run any more: was it made anew?"
+        # Ray keeps its list of jobs in the head's memory.
+        return "the cluster's head was replaced, or the cluster was made anew: the run is lost, nobody there knows it"
     code = "" if job.exit_code is None else f", exit code {job.exit_code}"
     # Ray puts the end of the log into its message; that is shown below, with the program's own text left out.
     message = (job.message.strip().splitlines() or [""])[0].split(", last available logs")[0]

@@ -167,11 +167,17 @@ def _run_ended(run: RunState, event: Mapping[str, Any]) -> None:
     run.state, run.exit, run.seconds = event["state"], event["exit"], event["seconds"]
     run.error, run.hint = event.get("error"), event.get("hint")
     end = (run.started or event["time"]) + event["seconds"]
+    # Nobody stopped the tasks of a run whose runner is gone: they are lost with it, or never began.
+    lost = event["state"] == "failed" and event.get("by") == "operator"
     for task in run.tasks.values():
         if task.state == "running" and task.attempts[-1].seconds is None:
             # Its runner died before it could say; it cannot have run for longer than the run.
             task.attempts[-1].seconds = round(max(0.0, end - task.attempts[-1].started), 3)
-        if task.state not in ENDED:
+            if lost:
+                task.attempts[-1].outcome, task.attempts[-1].reason = "lost", "the run's runner is gone"
+        if lost and task.attempts and task.state not in ENDED:
+            run.move(task, "failed")
+        elif not lost and task.state not in ENDED:
             run.move(task, "stopped")
 
 
