@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +28,6 @@ class Server:
     answers: list[Answer]
     asked: list[tuple[str, str, Mapping[str, str]]] = field(default_factory=list)
     bodies: list[tuple[str, Any]] = field(default_factory=list)
-    lines: tuple[str, ...] = ()
 
     def send(
         self,
@@ -50,15 +48,10 @@ class Server:
             raise refusals.refused(answer.status, answer.body, doing, ACCESS)
         return answer
 
-    @contextmanager
-    def stream(self, path: str, doing: Doing, *, params: Mapping[str, str]) -> Iterator[Iterator[str]]:
-        self.asked.append(("GET", path, dict(params)))
-        yield iter(self.lines)
 
-
-def answered(*answers: tuple[int, Any], lines: tuple[str, ...] = ()) -> tuple[Kube, Server]:
+def answered(*answers: tuple[int, Any]) -> tuple[Kube, Server]:
     kube = Kube(ACCESS, {})
-    server = Server([Answer(status, json.dumps(body).encode()) for status, body in answers], lines=lines)
+    server = Server([Answer(status, json.dumps(body).encode()) for status, body in answers])
     kube.transport = server  # type: ignore[assignment]
     return kube, server
 
@@ -190,17 +183,17 @@ def test_a_container_that_did_not_start_has_printed_nothing() -> None:
     assert server.asked[0][2] == {"container": "ray", "previous": "true", "tailLines": "20"}
 
 
-def test_following_goes_on_behind_the_last_line_that_is_known() -> None:
-    lines = ("2026-01-01T00:00:00.1Z one", "2026-01-01T00:00:00.2Z two words", "2026-01-01T00:00:01.1Z three")
-    kube, server = answered(lines=lines)
-    followed = kube.follow("one", namespace="team", container="ray", since="2026-01-01T00:00:00.1Z", lines=5)
-    assert list(followed) == [("2026-01-01T00:00:00.2Z", "two words"), ("2026-01-01T00:00:01.1Z", "three")]
-    assert server.asked[0][2] == {
-        "container": "ray",
-        "follow": "true",
-        "timestamps": "true",
-        "sinceTime": "2026-01-01T00:00:00.1Z",
-    }
+def test_what_was_printed_goes_on_behind_the_last_line_that_is_known() -> None:
+    lines = ("2026-01-01T00:00:00.1Z one", "2026-01-01T00:00:00.2Z two words", "2026-01-01T00:00:01.1Z three\rfour")
+    kube, server = answered((200, None), status(400, "container is waiting to start"))
+    server.answers[0] = Answer(200, "".join(f"{line}\n" for line in lines).encode())
+    found = kube.printed("one", namespace="team", container="ray", since="2026-01-01T00:00:00.1Z")
+    assert found == (("2026-01-01T00:00:00.2Z", "two words"), ("2026-01-01T00:00:01.1Z", "three\rfour"))
+    assert kube.printed("one", namespace="team", container="ray", lines=5) == ()
+    assert [params for _, _, params in server.asked] == [
+        {"container": "ray", "timestamps": "true", "sinceTime": "2026-01-01T00:00:00.1Z"},
+        {"container": "ray", "timestamps": "true", "tailLines": "5"},
+    ]
 
 
 def test_an_answer_that_is_no_object_is_no_answer() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from trainyard.backends.contract import LogLine, Tools
 from trainyard.backends.kuberay import asking, log_lines, way_in
 from trainyard.backends.kuberay import site as sites
 from trainyard.errors import NotReadyError
+from trainyard.seams.kube.errors import GoneError
 from trainyard.seams.kube.types import POD, RAY_CLUSTER, SECRET
 from trainyard.seams.ray_api import UnreachableError
 from trainyard.spec import load_cluster
@@ -130,13 +132,68 @@ def test_without_a_head_that_runs_there_is_no_way_in(
     assert caught.value.lines() == ["cluster lab is not up", "  -> Make it: invoke cluster.up"]
 
 
+def printing(texts: Mapping[bool, Sequence[str]]) -> Callable[..., list[tuple[str, str]]]:
+    """Return a log with a line a second; the former run's under True."""
+
+    def printed(pod: str, *, previous: bool = False, since: str, lines: int | None, **_: Any) -> list[tuple[str, str]]:
+        every = [(f"{second:09}", text) for second, text in enumerate(texts[previous], 1)]
+        return [one for one in every[-lines if lines else 0 :] if one[0] > since]
+
+    return printed
+
+
+def followed(kube: FakeKube, *happens: Callable[[], object], away: float = 0.0) -> list[str]:
+    """Return the lines while one thing after the other happens, and then the cluster goes."""
+    left = [*happens, kube.objects.clear]
+    passed = itertools.count(step=away)
+
+    def sleep(_: float) -> None:
+        left.pop(0)()
+
+    return [one.text for one in log_lines.lines(site(kube), None, follow=True, sleep=sleep, now=lambda: next(passed))]
+
+
+def test_every_line_is_shown_once_however_many_there_are(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
+    kube.put(POD, pod(WORKER, ready=True))
+    texts = [f"line {number}" for number in range(100)]
+    monkeypatch.setattr(kube, "printed", printing({False: texts}), raising=False)
+    monkeypatch.setattr(log_lines, "_of_ray", lambda *_: iter(()))
+    found = followed(kube, lambda: texts.extend(f"more {number}" for number in range(900)), lambda: None)
+    assert found == [*(f"line {number}" for number in range(80, 100)), *(f"more {number}" for number in range(900))]
+
+
+def test_an_api_server_that_is_away_costs_who_follows_no_line(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
+    kube.put(POD, pod(WORKER, ready=True))
+    texts, lost = ["one"], GoneError("the Kubernetes API does not answer")
+    answers = printing({False: texts})
+    monkeypatch.setattr(log_lines, "_of_ray", lambda *_: iter(()))
+
+    def answer(*given: Any, **more: Any) -> list[tuple[str, str]]:
+        if "away" in texts:
+            raise lost
+        return answers(*given, **more)
+
+    monkeypatch.setattr(kube, "printed", answer, raising=False)
+
+    def back() -> None:
+        texts[:] = ["one", "two"]
+
+    assert followed(kube, lambda: texts.append("away"), lambda: None, back) == ["one", "two"]
+    kube.put(POD, pod(WORKER, ready=True))
+    texts.append("away")
+    with pytest.raises(GoneError):
+        followed(kube, lambda: None, away=200.0)
+    with pytest.raises(GoneError):
+        list(log_lines.lines(site(kube), None, follow=False))
+
+
 def test_logs_have_the_containers_words_also_of_the_run_that_ended(
     kube: FakeKube, ray: Answering, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crashed = pod(WORKER, phase="Running", containers=(running(restarts=1, last=ended("Error", 1)),))
     kube.put(POD, crashed)
     texts = {True: ["first run", "it broke"], False: ["second run"]}
-    monkeypatch.setattr(kube, "logs", lambda pod, *, previous, **_: "\n".join(texts[previous]))
+    monkeypatch.setattr(kube, "printed", printing(texts), raising=False)
     monkeypatch.setattr(log_lines, "_of_ray", lambda *_: iter(()))
 
     def later(_: float) -> None:

@@ -3,62 +3,117 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from trainyard.backends import ray_logs
 from trainyard.backends.contract import LogLine
 from trainyard.backends.kuberay import names, site, way_in
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.causes.facts import Object
-from trainyard.backends.kuberay.pod import Container
 from trainyard.backends.kuberay.site import Site
+from trainyard.backends.kuberay.there import side_by_side
 from trainyard.errors import OutsideError
+from trainyard.seams.kube.errors import GoneError
 
 POLL_SECONDS = 1.0
+# How long the API server may be away while somebody follows; as long as a followed run bears it.
+AWAY_SECONDS = 180.0
 FIRST_LINES = 20
-TAIL_LINES = 500
 # The container's output is named after it, beside the names of Ray's files; that of its former run has this before it.
 FORMER = "former "
 
 
 def lines(
-    where: Site, token: str | None, *, follow: bool, sleep: Callable[[float], None] = time.sleep
+    where: Site,
+    token: str | None,
+    *,
+    follow: bool,
+    sleep: Callable[[float], None] = time.sleep,
+    now: Callable[[], float] = time.monotonic,
 ) -> Iterator[LogLine]:
-    """Return the last lines of every node; with `follow`, then each new one until no pod is left."""
-    shown: dict[tuple[str, str, int], list[str]] = {}
-    ray_files = ray_logs.Follower()
-    while found := site.pods(where):
-        for one in found:
-            yield from _of_pod(where, one, shown)
-        yield from _of_ray(where, token, ray_files)
+    """Return the last lines of every node; with `follow`, then each new one until no pod is left.
+
+    Raises GoneError if the API server does not answer; when it is followed, only if that lasts.
+    """
+    containers, ray_files = _Containers(where), ray_logs.Follower()
+    heard = now()
+    while True:
+        try:
+            found = site.pods(where)
+            fresh = containers.fresh(found)
+        except GoneError:
+            if not follow or now() - heard > AWAY_SECONDS:
+                raise
+        else:
+            heard = now()
+            yield from fresh
+            if not found:
+                return
+            yield from _of_ray(where, token, ray_files)
         if not follow:
             return
         sleep(POLL_SECONDS)
 
 
-def _of_pod(where: Site, pod: Object, shown: dict[tuple[str, str, int], list[str]]) -> Iterator[LogLine]:
-    for container in pods.containers(pod):
-        if container.last:
-            yield from _fresh(where, pod, container, shown, former=True)
-        if container.running_since or container.ended:
-            yield from _fresh(where, pod, container, shown, former=False)
+@dataclass(frozen=True)
+class _Run:
+    """One run of a container; `number` counts those before it."""
+
+    pod: str
+    uid: str
+    node: str
+    container: str
+    number: int
+    former: bool
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Return what makes it the same run, also once it is the former one."""
+        return self.uid, self.container, self.number
 
 
-def _fresh(
-    where: Site, pod: Object, container: Container, shown: dict[tuple[str, str, int], list[str]], *, former: bool
-) -> Iterator[LogLine]:
-    """Return what a container printed since the last look; what its former run printed is known once it was shown."""
-    key = pods.uid(pod), container.name, container.restarts - former
-    before = shown.get(key)
-    if former and before is not None:
-        return
-    said = where.kube.logs(
-        pods.name(pod), namespace=where.namespace, container=container.name, previous=former, lines=TAIL_LINES
-    )
-    shown[key] = now = said.splitlines()
-    fresh = now[-FIRST_LINES:] if before is None else ray_logs.added(before, now)
-    file = FORMER * former + container.name
-    yield from (LogLine(names.node_name(pod), file, line) for line in fresh)
+class _Containers:
+    """Remembers of each run of each container when it printed the last line that was shown."""
+
+    def __init__(self, where: Site) -> None:
+        self._where = where
+        self._since: dict[tuple[str, str, int], str] = {}
+        self._over: set[tuple[str, str, int]] = set()
+        self._is_first = True
+
+    def fresh(self, found: Sequence[Object]) -> list[LogLine]:
+        """Return what was printed since the last look, all of it; at first, the last lines of each."""
+        asked = [one for pod in found for one in _runs(pod) if one.key not in self._over]
+        # Nothing is remembered before every answer is there: what was read and not shown is read again.
+        answers = side_by_side(self._printed, asked)
+        fresh = []
+        for run, printed in zip(asked, answers, strict=True):
+            self._since[run.key] = printed[-1][0] if printed else self._since.get(run.key, "")
+            self._over |= {run.key} if run.former else set()
+            file = FORMER * run.former + run.container
+            fresh += [LogLine(run.node, file, line) for _, line in printed]
+        self._is_first = False
+        return fresh
+
+    def _printed(self, run: _Run) -> Sequence[tuple[str, str]]:
+        return self._where.kube.printed(
+            run.pod,
+            namespace=self._where.namespace,
+            container=run.container,
+            previous=run.former,
+            since=self._since.get(run.key, ""),
+            lines=FIRST_LINES if self._is_first else None,
+        )
+
+
+def _runs(pod: Object) -> Iterator[_Run]:
+    for one in pods.containers(pod):
+        parts = pods.name(pod), pods.uid(pod), names.node_name(pod), one.name
+        if one.last:
+            yield _Run(*parts, one.restarts - 1, former=True)
+        if one.running_since or one.ended:
+            yield _Run(*parts, one.restarts, former=False)
 
 
 def _of_ray(where: Site, token: str | None, ray_files: ray_logs.Follower) -> Iterator[LogLine]:

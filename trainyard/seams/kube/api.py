@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainyard.errors import TrainyardError
@@ -169,50 +169,39 @@ class Kube:
         return any(one["name"] == kind.plural for one in _object(answer.json()).get("resources") or ())
 
     def logs(
+        self, pod: str, *, namespace: str, container: str, previous: bool = False, lines: int | None = None
+    ) -> str:
+        """Return what a container printed, or its last lines; "" if it did not start yet, or has no predecessor."""
+        asked = {"container": container, "previous": "true" if previous else ""}
+        asked |= {"tailLines": "" if lines is None else str(lines)}
+        return self._log(pod, namespace, asked)
+
+    def printed(
         self,
         pod: str,
         *,
         namespace: str,
         container: str,
         previous: bool = False,
+        since: str = "",
         lines: int | None = None,
-        since: str | None = None,
-    ) -> str:
-        """Return what a container printed, or its last lines; "" if it did not start yet, or has no predecessor.
+    ) -> tuple[tuple[str, str], ...]:
+        """Return (time, line) of what a container printed after a time that was returned before; () as in `logs`."""
+        asked = {"container": container, "previous": "true" if previous else "", "timestamps": "true"}
+        asked |= {"sinceTime": since, "tailLines": "" if lines is None else str(lines)}
+        split = (line.partition(" ") for line in self._log(pod, namespace, asked).split("\n") if line)
+        # The API takes whole seconds. Times sort as text: always nine digits behind the point (k8s.io/cri-client/pkg/
+        # logs, timeFormatOut).
+        return tuple((moment, text) for moment, _, text in split if moment > since)
 
-        `since` is a time in RFC 3339, of which the API takes whole seconds.
-        """
-        params = {"container": container, "previous": "true" if previous else ""}
-        params |= {"tailLines": "" if lines is None else str(lines), "sinceTime": since or ""}
+    def _log(self, pod: str, namespace: str, asked: Mapping[str, str]) -> str:
+        params = {key: value for key, value in asked.items() if value}
+        doing = Doing("get", POD, pod, namespace, part="log")
         try:
-            answer = self.transport.send(
-                "GET",
-                POD.path(namespace, pod, part="log"),
-                Doing("get", POD, pod, namespace, part="log"),
-                params={key: value for key, value in params.items() if value},
-            )
+            answer = self.transport.send("GET", POD.path(namespace, pod, part="log"), doing, params=params)
         except (InvalidError, MissingError):
             return ""
         return answer.body.decode(errors="replace")
-
-    def follow(
-        self, pod: str, *, namespace: str, container: str, since: str | None = None, lines: int | None = None
-    ) -> Iterator[tuple[str, str]]:
-        """Yield (time, line) of what a container prints, as it comes, until it ends.
-
-        `since` is the time of the last line that is known already: repeated after GoneError, nothing is lost or said
-        twice. Raises MissingError for a pod that is gone, InvalidError for a container that did not start yet.
-        """
-        params = {"container": container, "follow": "true", "timestamps": "true", "sinceTime": since or ""}
-        params["tailLines"] = "" if lines is None or since else str(lines)
-        asked = {key: value for key, value in params.items() if value}
-        doing = Doing("get", POD, pod, namespace, part="log")
-        with self.transport.stream(POD.path(namespace, pod, part="log"), doing, params=asked) as received:
-            for line in received:
-                moment, _, text = line.partition(" ")
-                # Times sort as text: always nine digits behind the point (k8s.io/cri-client/pkg/logs, timeFormatOut).
-                if not since or moment > since:
-                    yield moment, text
 
     def run_in(self, pod: str, command: Sequence[str], *, namespace: str, container: str, seconds: float) -> Ran:
         """Run a command in a container to its end. Raises NotReadyError after `seconds`."""

@@ -6,8 +6,7 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -94,24 +93,6 @@ class Transport:
                 _pause(response)
         raise refusals.refused(answer.status, answer.body, doing, self.access)
 
-    @contextmanager
-    def stream(self, path: str, doing: Doing, *, params: Mapping[str, str]) -> Iterator[Iterator[str]]:
-        """Open an answer that goes on; yields its lines as they come, however long it is quiet meanwhile."""
-        try:
-            session = self.session()
-            response = self._call(session, "GET", path, params, None, "", None)
-            if response.status == 401:
-                response.close()
-                response = self._call(self.renew(session), "GET", path, params, None, "", None)
-            try:
-                if response.status != 200:
-                    raise refusals.refused(response.status, response.data, doing, self.access)
-                yield _lines(response)
-            finally:
-                response.close()
-        except _failures() as error:
-            raise self._unreachable(error) from error
-
     def session(self) -> Session:
         """Return the login to use. Raises PrerequisiteError if we cannot log in."""
         with self._lock:
@@ -156,7 +137,7 @@ class Transport:
         params: Mapping[str, str] | None,
         body: Any,
         content_type: str,
-        seconds: float | None,
+        seconds: float,
     ) -> Any:
         """Return urllib3's response, unread."""
         headers = self.authorization(session)
@@ -189,13 +170,3 @@ def _failures() -> tuple[type[Exception], ...]:
     from urllib3.exceptions import HTTPError
 
     return (OSError, HTTPError, ApiException)
-
-
-def _lines(response: Any) -> Iterator[str]:
-    """Yield whole lines as they come; the last one may lack its end."""
-    rest = b""
-    for part in response.stream(65536, decode_content=True):
-        *lines, rest = (rest + part).split(b"\n")
-        yield from (line.decode(errors="replace") for line in lines)
-    if rest:
-        yield rest.decode(errors="replace")
