@@ -22,7 +22,7 @@ from trainyard.backends.kuberay.operators.operator_steps import Kuberay
 from trainyard.backends.kuberay.record import Record
 from trainyard.backends.kuberay.removing import removal
 from trainyard.backends.kuberay.wanted import Wanted, refuse_lacking
-from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
+from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError, RequestError
 from trainyard.images.types import PinnedImage
 from trainyard.seams.helm import Chart, Release
 from trainyard.seams.kube.errors import InvalidError
@@ -175,6 +175,25 @@ def test_what_kuberay_ignores_needs_recreate() -> None:
     ]
     meant = asked(kube, other, recreate=True)
     assert ray_cluster.refusal(meant, ray_cluster.differences(meant)) is None
+
+
+def test_a_plan_that_needs_recreate_says_once_what_differs_and_then_what_would_be_made_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wanted = asked(with_cluster(), spec(head={"memory": "4GiB"}))
+    monkeypatch.setattr(up, "wanted", lambda *_: wanted)
+    monkeypatch.setattr(preflight, "steps", lambda _: [])
+    found = up.up_steps(wanted.spec, wanted.tools)
+
+    assert (found[0].title, found[0].done().seen) == (
+        "Make the whole cluster anew",
+        "needs --recreate, which ends everything on the cluster: head.memory: 2GiB now, 4GiB wanted",
+    )
+    titles = [step.title for step in found]
+    assert titles[titles.index("Remove the cluster that is there") + 1] == "Make the RayCluster lab"
+    assert not [title for title in titles if "4GiB" in title]
+    with pytest.raises(RequestError):
+        found[0].do()
 
 
 def test_crds_that_are_older_than_their_operator_are_named() -> None:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from trainyard.backends.contract import Tools
+from trainyard.lifecycle import Cluster
+from trainyard.spec import load_cluster
+from trainyard.steps import PlannedStep
+from trainyard.tasks import cluster_output
 from trainyard.tasks.output import as_typed
 
 
@@ -16,3 +23,24 @@ from trainyard.tasks.output import as_typed
 )
 def test_commands_are_named_as_the_user_types_them(program: str, printed: str) -> None:
     assert as_typed("Make it: invoke cluster.up -f lab, or invoke --list", program=program) == printed
+
+
+def cluster(tmp_path: Path) -> Cluster:
+    file = tmp_path / "lab.yaml"
+    file.write_text("{name: lab, backend: local}")
+    return Cluster(load_cluster(file), Tools(tmp_path / "state", {}, source=file))
+
+
+@pytest.mark.parametrize(
+    ("step", "command"),
+    [
+        (PlannedStep("Make the cluster anew", "would", "needs --recreate, which ends all"), "cluster.up --recreate"),
+        (PlannedStep("Start the head", "would"), "cluster.up"),
+        (PlannedStep("Start the head", "already"), "cluster.status"),
+    ],
+)
+def test_the_command_after_a_plan_is_one_that_will_do(
+    step: PlannedStep, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster_output.planned(cluster(tmp_path), [step], json=False)
+    assert capsys.readouterr().err == f"next: invoke {command}\n"

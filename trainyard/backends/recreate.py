@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trainyard.errors import RequestError
-from trainyard.steps import Step, no
+from trainyard.steps import PlannedStep, Step, no
+
+NEEDS = "needs --recreate"
 
 
 def refusal(differences: Sequence[str], *, flag: str) -> RequestError:
@@ -17,11 +19,15 @@ def refusal(differences: Sequence[str], *, flag: str) -> RequestError:
     )
 
 
-def step(error: RequestError) -> Step:
+def step(error: RequestError, *, title: str = "Replace the head that runs") -> Step:
     """Return the step that stops there, before anything is changed; a plan shows it and all that would follow."""
 
     def refuse() -> None:
         raise error
 
-    seen = f"needs --recreate, which ends everything on the cluster: {error.where}"
-    return Step("Replace the head that runs", done=lambda: no(seen), do=refuse)
+    return Step(title, done=lambda: no(f"{NEEDS}, which ends everything on the cluster: {error.where}"), do=refuse)
+
+
+def is_needed(plan: Sequence[PlannedStep]) -> bool:
+    """Say whether a plan stops at such a step: what it plans is only done with --recreate."""
+    return any(one.state == "would" and one.seen.startswith(NEEDS) for one in plan)

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
+from trainyard.backends import recreate
 from trainyard.backends.contract import ClusterStatus, LogLine
 from trainyard.endpoint import Endpoint
 from trainyard.lifecycle import Cluster
@@ -60,7 +61,7 @@ def planned(
     up: str = "",
     documents: Sequence[Mapping[str, Any]] = (),
 ) -> None:
-    """Print what would be done; `up` is what the next cluster.up needs besides, such as " --recreate".
+    """Print what would be done; `up` is what the next cluster.up needs besides, where the plan does not say it.
 
     `documents` are what Kubernetes would get.
     """
@@ -71,6 +72,7 @@ def planned(
     for step in plan:
         print(f"  {step.state:<7}  {step.title}" + (f"  ({step.seen})" if step.seen else ""))
     done = all(step.state == "already" for step in plan)
+    up = up or " --recreate" * recreate.is_needed(plan)
     print_next(f"invoke cluster.status{cluster.flag}" if done else f"invoke cluster.up{cluster.flag}{up}")
 
 

@@ -25,12 +25,12 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     changes = ray_cluster.differences(asked)
     refused = ray_cluster.refusal(asked, changes)
     return [
-        *([recreate.step(refused)] if refused else []),
+        *([recreate.step(refused, title="Make the whole cluster anew")] if refused else []),
         *preflight.steps(asked),
         Step("Write down where the cluster is", done=lambda: _is_recorded(asked), do=lambda: _record(asked)),
         *_kuberay(asked),
         *_objects(asked),
-        *_nodes(asked, changes),
+        *_nodes(asked, () if refused else changes, anew=tools.recreate or refused is not None),
     ]
 
 
@@ -66,10 +66,10 @@ def _objects(asked: Wanted) -> list[Step]:
     ]
 
 
-def _nodes(asked: Wanted, changes: Sequence[Change]) -> list[Step]:
+def _nodes(asked: Wanted, changes: Sequence[Change], *, anew: bool) -> list[Step]:
     """Return the steps that make the nodes, and wait for them."""
     spec, own = asked.spec, asked.site
-    gone = removal.step(own, asked.there, recreate=asked.tools.recreate)
+    gone = removal.step(own, asked.there, recreate=anew)
     make = ray_cluster.step(asked, changes, after=gone.title if gone else None)
     old = () if asked.is_new else asked.there.pods.found or ()
     return [
