@@ -126,7 +126,7 @@ def test_a_head_that_was_replaced_is_found_again(theirs: KubeBed, tmp_path: Path
 
 def test_what_is_not_there_is_told_by_name(theirs: KubeBed, tmp_path: Path) -> None:
     misspelt = _ours(theirs, tmp_path / "service", service="team-haed")
-    missing = misspelt.run("smoke.run", expect=4).stderr
+    missing = misspelt.run("smoke.run", expect=3).stderr
     assert "there is no service team-haed; did you mean 'team-head'?" in missing
     assert misspelt.json("cluster.status")["state"] == "down"
     without = _ours(theirs, tmp_path / "secret", secret="nobodys").run("cluster.up", expect=3)

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.fake_kube import FakeKube
 from trainyard.backends import existing_service
 from trainyard.backends.existing_service import Service
-from trainyard.errors import TrainyardError
+from trainyard.errors import PrerequisiteError, TrainyardError
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.types import POD, SECRET, SERVICE, Kind, Object
 
@@ -64,12 +64,21 @@ def test_a_secret_that_is_not_there_or_has_no_token_is_told() -> None:
 
 
 def test_a_service_that_is_not_there_is_told_with_one_that_is_called_alike() -> None:
-    other = (SERVICE, {"metadata": {"name": "lab2-head-svc", "namespace": "team"}, "spec": {}})
-    assert refusal(service(other)) == [
+    def other(name: str, port: int) -> tuple[Kind, Object]:
+        return SERVICE, {"metadata": {"name": name, "namespace": "team"}, "spec": {"ports": [{"port": port}]}}
+
+    assert refusal(service(other("lab2-head-svc", 8265), other("db", 5432))) == [
         "there is no service lab-head-svc; did you mean 'lab2-head-svc'?",
         "  at namespace team of context lab",
-        "  -> Is the Ray cluster up? The service of a RayCluster NAME is called NAME-head-svc.",
+        "  -> Services with port 8265 there: lab2-head-svc.",
     ]
+    assert refusal(service(other("db", 5432))) == [
+        "there is no service lab-head-svc",
+        "  at namespace team of context lab",
+        "  -> No service there has port 8265. That of a RayCluster NAME is called NAME-head-svc.",
+    ]
+    with pytest.raises(PrerequisiteError):  # exit 3, at once: it is not waited for
+        existing_service.address(service())
 
 
 def test_a_service_without_pods_that_run_is_not_ready() -> None:

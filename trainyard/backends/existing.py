@@ -61,7 +61,7 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
     """Ask the cluster for its nodes. Raises RefusedError when it wants another token."""
     try:
         endpoint = connect(spec, tools)
-    except NotReadyError as error:
+    except (NotReadyError, existing_service.MissingServiceError) as error:
         return ClusterStatus(spec.name, "existing", "down", (), seen=error.what)
     now = ClusterStatus(spec.name, "existing", "down", (), address=endpoint.address, tunnel=endpoint.tunnel)
     try:
@@ -74,7 +74,7 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
 def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
     """Return the way in that the file names; to a service on Kubernetes, a port-forward that ends with this process.
 
-    Raises PrerequisiteError when the token is not where the file says, NotReadyError when the service is not there.
+    Raises PrerequisiteError when the token is not where the file says, or the service is not there.
     """
     section = _section(spec, tools)
     service = existing_service.named(section, tools) if section.service else None

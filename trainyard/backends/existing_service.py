@@ -7,6 +7,7 @@ import binascii
 from dataclasses import dataclass
 
 from trainyard import suggest
+from trainyard.backends import words
 from trainyard.backends.contract import Tools
 from trainyard.errors import NotReadyError, PrerequisiteError, RequestError
 from trainyard.seams.kube import config, forward
@@ -17,6 +18,10 @@ from trainyard.spec.cluster import ExistingSection
 LOOPBACK = "127.0.0.1"
 # What KubeRay calls the key of a token in its Secret (ray-operator/controllers/ray/utils/constant.go).
 TOKEN_KEY = "auth_token"  # noqa: S105 (a key's name)
+
+
+class MissingServiceError(PrerequisiteError):
+    """The service that the file names is not there: to wait for it would not help."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ def named(section: ExistingSection, tools: Tools) -> Service:
 def address(service: Service) -> str:
     """Return where the service's port answers for us, as long as this process lives.
 
-    Raises NotReadyError when there is no such service, or no pod behind it; RequestError when it has no such port.
+    Raises MissingServiceError, NotReadyError when no pod behind it runs, or RequestError when it has no such port.
     """
     found = _found(service)
     pod = pod_behind(service, found)
@@ -139,13 +144,7 @@ def port_of(service: Service, found: Object, pod: Object) -> int:
 def _found(service: Service) -> Object:
     found = service.kube.get(SERVICE, service.name, service.namespace)
     if found is None:
-        there = [str(one["metadata"]["name"]) for one in service.kube.list(SERVICE, namespace=service.namespace)]
-        near = suggest.did_you_mean(service.name, there)
-        raise NotReadyError(
-            f"there is no service {service.name}{near}",
-            where=service.place,
-            hint="Is the Ray cluster up? The service of a RayCluster NAME is called NAME-head-svc.",
-        )
+        raise _missing(service)
     if not found["spec"].get("selector"):
         raise RequestError(
             f"service {service.name} does not say which pods are behind it",
@@ -153,6 +152,22 @@ def _found(service: Service) -> Object:
             hint="Name one that selects pods, or give `address` instead of `service`.",
         )
     return found
+
+
+def _missing(service: Service) -> MissingServiceError:
+    there = service.kube.list(SERVICE, namespace=service.namespace)
+    near = suggest.did_you_mean(service.name, [str(one["metadata"]["name"]) for one in there])
+    fitting = [
+        str(one["metadata"]["name"])
+        for one in there
+        if any(port.get("port") == service.port for port in one["spec"].get("ports") or ())
+    ]
+    known = f"Services with port {service.port} there: {words.named(sorted(fitting))}." if fitting else ""
+    return MissingServiceError(
+        f"there is no service {service.name}{near}",
+        where=service.place,
+        hint=known or f"No service there has port {service.port}. That of a RayCluster NAME is called NAME-head-svc.",
+    )
 
 
 def _is_ready(pod: Object) -> bool:
