@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -231,3 +232,23 @@ def test_a_crd_is_marked_with_its_kuberay_and_as_ours_only_where_there_was_none(
     assert fresh["metadata"]["labels"] == {"app.kubernetes.io/managed-by": "trainyard"}
     assert "labels" not in upgraded["metadata"]
     assert "status" not in fresh
+
+
+@pytest.mark.parametrize(
+    ("status", "bears_pending", "is_refused"),
+    [
+        ("deployed", True, True),
+        ("pending-install", True, False),
+        ("pending-install", False, True),
+    ],
+)
+def test_a_release_of_somebody_else_is_refused_before_anything_is_made(
+    status: str, bears_pending: bool, is_refused: bool
+) -> None:
+    class Helm:
+        def release(self, name: str, namespace: str) -> Release:
+            return Release(name, 1, status, "Install complete")
+
+    helm, release = Helm(), HelmRelease("kuberay-operator", "kuberay-system")
+    with pytest.raises(PrerequisiteError) if is_refused else nullcontext():
+        installing.refuse_foreign(FakeKube(), helm, release, bears_pending=bears_pending)  # type: ignore[arg-type]

@@ -86,6 +86,9 @@ def wanted(spec: ClusterSpec, tools: Tools) -> Wanted:
         version = charts.version_of(section, directory=tools.directory)
         plan = installing.decide(found, section, where.namespace, ours=ours.result(), version=version)
         refuse_lacking(found, section, version=version)
+        if plan.what == "install":
+            release = HelmRelease(section.release, section.namespace)
+            installing.refuse_foreign(where.kube, helm, release, bears_pending=True)
         live = found.ray_cluster.found
         chosen = image.choose(spec, tools, asked_image.result(), live, recreate=tools.recreate)
     simulated = simulates(spec)

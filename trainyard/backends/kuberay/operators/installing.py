@@ -102,10 +102,15 @@ def own_release(kube: Kube, helm: Helm, asked: HelmRelease) -> Release | None:
     return release if made_by == names.US else None
 
 
-def refuse_foreign(kube: Kube, helm: Helm, asked: HelmRelease) -> None:
-    """Raise PrerequisiteError if a Helm release of this name is somebody else's: it is not touched."""
+def refuse_foreign(kube: Kube, helm: Helm, asked: HelmRelease, *, bears_pending: bool = False) -> None:
+    """Raise PrerequisiteError if a Helm release of this name is somebody else's: it is not touched.
+
+    `bears_pending`: one that is being made may be an operator's in a moment.
+    """
     found = helm.release(asked.name, asked.namespace)
-    if found is None or own_release(kube, helm, asked) is not None:
+    if found is None or (bears_pending and found.status.startswith(PENDING)):
+        return
+    if own_release(kube, helm, asked) is not None:
         return
     raise PrerequisiteError(
         f"there is a Helm release {asked.name} in namespace {asked.namespace} that Trainyard did not make",
