@@ -24,6 +24,7 @@ class FakeKube:
         self, *objects: tuple[Kind, Object], forbidden: Sequence[str] = (), unknown: Sequence[str] = ()
     ) -> None:
         self.context, self.server, self.namespace, self.user = "lab", "https://192.0.2.1:6443", "default", "ops"
+        self.place = "context lab"
         self.objects: dict[Key, Object] = {}
         self.kinds: dict[str, Kind] = {}
         self.forbidden, self.unknown = set(forbidden), set(unknown)

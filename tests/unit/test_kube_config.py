@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +146,9 @@ def test_the_same_question_has_the_same_answer(tmp_path: Path) -> None:
     file = kubeconfig(tmp_path / "config", "lab", current="lab")
     environ = {"HOME": str(tmp_path), "KUBECONFIG": str(file)}
     assert config.connect(environ) is config.connect(environ)
+
+
+def test_a_place_is_called_by_its_context_and_from_inside_a_pod_by_its_address() -> None:
+    access = Access(context="lab", server="https://192.0.2.1:6443", namespace="default", user="me")
+    assert access.place == "context lab"
+    assert replace(access, context="").place == "https://192.0.2.1:6443"

@@ -123,7 +123,7 @@ def _clusters(question: Question) -> tuple[list[Object], str]:
         except ForbiddenError:
             continue
     listed = f"only in {', '.join(seen)}" if seen else "in no namespace"
-    return found, f"context {kube.context}: you may list RayClusters {listed}"
+    return found, f"{kube.place}: you may list RayClusters {listed}"
 
 
 def _namespaces(kube: Kube) -> tuple[str, ...]:

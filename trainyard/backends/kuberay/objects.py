@@ -178,6 +178,6 @@ def refuse_foreign(found: Object, site: Site, what: str) -> None:
         return
     raise RequestError(
         f"a {what} called {found['metadata']['name']} is in namespace {site.namespace}, and Trainyard did not make it",
-        where=f"context {site.kube.context}",
+        where=site.kube.place,
         hint="Give the cluster another name (`name:` in the cluster file).",
     )

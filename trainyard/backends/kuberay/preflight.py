@@ -135,7 +135,7 @@ def _refuse_over_quota(asked: Wanted, wanted: Sequence[Demand]) -> list[str]:
         listed = "".join(f"\n  - {one}" for one in found)
         raise PrerequisiteError(
             f"namespace {namespace} does not allow cluster {asked.spec.name}:{listed}",
-            where=f"context {kube.context}" if kube.context else kube.server,
+            where=kube.place,
             hint=f"Want less, or have it raised: kubectl describe quota,limitrange -n {namespace}",
         )
     return remarks
@@ -169,9 +169,10 @@ def _refusal(
 ) -> PrerequisiteError:
     gpu = asked.spec.kuberay.gpu_resource
     wants_gpus = any(one.requests.get(gpu) for one in wanted)
+    context = asked.site.kube.context
     hint = (
         f"Free it, or want less. Where Kubernetes adds machines by itself: `kuberay: {{wait_for_machines: 10m}}`. "
-        f"All that was counted: kubectl describe nodes --context {asked.site.kube.context}"
+        f"All that was counted: kubectl describe nodes{f' --context {context}' if context else ''}"
     )
     if wants_gpus and not room.has_resource(there, gpu):
         hint = (
@@ -182,7 +183,7 @@ def _refusal(
     listed = "".join(f"\n  - {one}" for one in problems)
     return PrerequisiteError(
         f"there is no room on Kubernetes for cluster {asked.spec.name}:{listed}",
-        where=f"context {asked.site.kube.context}" if asked.site.kube.context else asked.site.kube.server,
+        where=asked.site.kube.place,
         hint=hint,
     )
 

@@ -69,7 +69,7 @@ def _error(missing: Sequence[str], kube: Kube, spec: ClusterSpec) -> Prerequisit
     listed = "".join(f"\n  - {one}" for one in missing)
     return PrerequisiteError(
         f"Kubernetes does not have what the cluster file names:{listed}",
-        where=f"namespace {spec.kuberay.namespace}, context {kube.context}",
+        where=f"namespace {spec.kuberay.namespace}, {kube.place}",
         hint="Have it made, or name what there is.",
     )
 

@@ -119,7 +119,7 @@ def refuse_foreign(ray_cluster: Object, site: Site) -> None:
         return
     raise RequestError(
         f"a RayCluster called {site.name} is in namespace {site.namespace}, and Trainyard did not make it",
-        where=f"context {site.kube.context}",
+        where=site.kube.place,
         hint="Give yours another name (`name:` in the cluster file); "
         f"or use that one: `backend: existing` with `existing: {{service: {site.namespace}/{site.name}-head-svc}}`.",
     )

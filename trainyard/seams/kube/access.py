@@ -25,6 +25,11 @@ class Access:
         return f"{self.server} (context {self.context})" if self.context else self.server
 
     @property
+    def place(self) -> str:
+        """Return what messages call it: a pod of it knows no context."""
+        return f"context {self.context}" if self.context else self.server
+
+    @property
     def source(self) -> str:
         """Return where it was read."""
         return ", ".join(map(str, self.files)) or "the service account of this pod"

@@ -32,6 +32,7 @@ class Kube:
         self.server = access.server
         self.namespace = access.namespace
         self.user = access.user
+        self.place = access.place
         self.transport = Transport(access, environ)
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:

@@ -132,7 +132,6 @@ def _ray_cluster(wish: Wish, pod: str) -> dict[str, Any]:
         "labels": names.labels(spec.name),
         "annotations": {names.IMAGE: wish.image, names.SIMULATED: "true" if wish.simulated else "false"},
         "ray_version": versions.RAY,
-        "auth": "token" if spec.auth == "token" else "disabled",
         "grows": grows,
         "autoscaler": _autoscaler(spec) if grows else None,
         "head": _group(wish, head, pod, with_autoscaler=grows),

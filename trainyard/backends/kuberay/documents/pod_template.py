@@ -86,9 +86,8 @@ def _ports(node: Node) -> list[Values] | None:
 def _env(spec: ClusterSpec, *, has_gpus: bool) -> list[dict[str, str]]:
     # An image may ask for every GPU (NVIDIA_VISIBLE_DEVICES=all in its ENV), and a host may grant it by default.
     hidden = {} if has_gpus else {"NVIDIA_VISIBLE_DEVICES": "void"}
-    auth = {} if spec.auth == "token" else {"RAY_AUTH_MODE": "disabled"}
     home = pod_parts.home(spec.kuberay.security, directory=HOME)
-    variables: Mapping[str, str] = {**hidden, **home, **spec.env, **auth, **ray_settings.settings()}
+    variables: Mapping[str, str] = {**hidden, **home, **spec.env, **ray_settings.settings()}
     # To Kubernetes `$(NAME)` is a variable, and `$$` a dollar sign.
     return [{"name": name, "value": render.dollars_doubled(value)} for name, value in sorted(variables.items())]
 

@@ -76,7 +76,7 @@ def places_of(where: Site, spec: ClusterSpec) -> Places:
         listed = "; ".join(f"{host.name}: {_keeps_out(host, _placements(spec)[0])}" for host in there)
         raise PrerequisiteError(
             f"no Kubernetes node could run cluster {spec.name}",
-            where=listed or f"context {where.kube.context} has no nodes",
+            where=listed or f"{where.kube.place} has no nodes",
             hint="See node_selector and tolerations under `kuberay:` in the cluster file, and kubectl describe nodes.",
         )
     return Places(tuple(found), f"not tried: {', '.join(left_out)}" if left_out else "")
@@ -160,7 +160,7 @@ def _refuse_missing(where: Site) -> None:
     if found is None:
         raise PrerequisiteError(
             f"there is no namespace {where.namespace} to run a pod in",
-            where=f"context {where.kube.context}",
+            where=where.kube.place,
             hint=f"Make the cluster: invoke cluster.up{where.flag}; or the namespace alone: "
             f"kubectl create namespace {where.namespace}",
         )

@@ -45,7 +45,7 @@ def error(site: Site, kind: Kind, left: Sequence[Object]) -> LeftoverError:
         what = f"{described} is to be removed, and is still there"
         hint = f"Why: kubectl{_where(site, kind, first)} describe {kind.plural} {name}; then repeat the same command."
     everything = words.named([one["metadata"]["name"] for one in left])
-    where = f"namespace {_namespace(site, first)}" if kind.namespaced else f"context {site.kube.context}"
+    where = f"namespace {_namespace(site, first)}" if kind.namespaced else site.kube.place
     return LeftoverError(what, where=f"{where}: {everything}" if len(left) > 1 else where, hint=hint)
 
 
