@@ -62,7 +62,7 @@ class _Kubernetes:
 
     def __init__(self, clusters: Sequence[Cluster], environ: Mapping[str, str]) -> None:
         self._sites: dict[str, Site | TrainyardError] = {}
-        self._answers: dict[str, Answer] = {}
+        self._answers: dict[tuple[str, str], Answer] = {}
         ours = [one for one in clusters if one.spec.backend == "kuberay"]
         if not ours and not _has_kubeconfig(environ):
             return
@@ -79,7 +79,7 @@ class _Kubernetes:
             return None
         if isinstance(where, TrainyardError):
             return _in_a_line(where)
-        answer = self._answers[where.kube.server]
+        answer = self._answers[where.kube.context, where.kube.server]
         return f"Kubernetes of context {answer.context}: {answer.problem}" if answer.problem else None
 
     def place(self, cluster: Cluster) -> str | None:
@@ -94,7 +94,9 @@ class _Kubernetes:
         sites = [one for one in self._sites.values() if not isinstance(one, TrainyardError)]
         known = {(one.kube.server, one.namespace, one.name) for one in sites}
         every = [one for answer in self._answers.values() for one in answer.found]
-        return [_of_others(one) for one in every if (one.server, one.namespace, one.name) not in known]
+        # Several contexts may lead to one server.
+        others = {(one.server, one.namespace, one.name): one for one in reversed(every)}
+        return [_of_others(one) for where, one in sorted(others.items()) if where not in known]
 
     def remarks(self) -> list[str]:
         """Return which Kubernetes did not answer, or only for some namespaces."""

@@ -33,7 +33,7 @@ def kubernetes(**more: Any) -> FakeKube:
 
 def ask(kube: FakeKube, *namespaces: str) -> Answer:
     question = Question(kube, namespaces)  # type: ignore[arg-type]
-    return listing.asked([question], now=lambda: 0.0)[kube.server]
+    return listing.asked([question], now=lambda: 0.0)["lab", kube.server]
 
 
 LAB, YARD = Found("lab", "team", "lab", SERVER, True), Found("yard", "b", "lab", SERVER, False)
@@ -77,9 +77,33 @@ def test_a_kubernetes_that_says_nothing_is_not_waited_for() -> None:
     kube.list = silent  # type: ignore[method-assign]
     question = Question(kube)  # type: ignore[arg-type]
     assert listing.asked([question], seconds=0.01, now=lambda: 0.0) == {
-        SERVER: Answer("lab", SERVER, problem="no answer within 0.01 s")
+        ("lab", SERVER): Answer("lab", SERVER, problem="no answer within 0.01 s")
     }
     over.set()
+
+
+def test_each_context_asks_for_itself_also_where_two_lead_to_one_server() -> None:
+    some, all_ = kubernetes(forbidden=["all rayclusters", "namespaces"]), kubernetes()
+    some.context = "few-rights"
+    found = listing.asked([Question(all_), Question(some, ("team",))], now=lambda: 0.0)  # type: ignore[arg-type]
+    assert found["lab", SERVER].found == (LAB, YARD)
+    assert [one.name for one in found["few-rights", SERVER].found] == ["lab"]
+
+
+@pytest.mark.parametrize(("user", "asked"), [({"token": "x"}, True), ({"exec": {"command": "sh"}}, False)])
+def test_nobody_logs_in_for_the_merely_current_context(
+    user: dict[str, Any], asked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "exec" in user:
+        user["exec"]["apiVersion"] = "client.authentication.k8s.io/v1"
+    named = {"clusters": ("cluster", {"server": SERVER}), "users": ("user", user)}
+    contexts = {"contexts": ("context", {"cluster": "lab", "user": "lab"})}
+    parts = {plural: [{"name": "lab", kind: body}] for plural, (kind, body) in {**named, **contexts}.items()}
+    file = tmp_path / "config"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "current-context": "lab", **parts}))
+    monkeypatch.setattr(listing, "asked", lambda questions: {listing.key(one.kube): one for one in questions})
+    found = listing.look((), {"KUBECONFIG": str(file), "PATH": "/bin:/usr/bin", "HOME": str(tmp_path)})
+    assert list(found) == ([("lab", SERVER)] if asked else [])
 
 
 @pytest.fixture

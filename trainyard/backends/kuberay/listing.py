@@ -20,6 +20,9 @@ from trainyard.spec.cluster import ClusterSpec
 # A list must not wait for a laptop's old kubeconfigs.
 ANSWER_SECONDS = 3.0
 
+# A context, and the server that it leads to.
+Key = tuple[str, str]
+
 
 @dataclass(frozen=True)
 class Found:
@@ -59,30 +62,39 @@ def place(spec: ClusterSpec, tools: Tools) -> Site | TrainyardError:
         return error
 
 
-def look(sites: Iterable[Site], environ: Mapping[str, str]) -> dict[str, Answer]:
-    """Ask the Kubernetes of every site, and that of the kubeconfig's current context, side by side; by server."""
-    questions: dict[str, Question] = {}
+def look(sites: Iterable[Site], environ: Mapping[str, str]) -> dict[Key, Answer]:
+    """Ask through the context of every site, and the kubeconfig's current one, side by side.
+
+    Nobody is asked to log in for a context that is merely the current one: its program may open a browser.
+    """
+    questions: dict[Key, Question] = {}
     for one in sites:
-        known = questions.get(one.kube.server, Question(one.kube)).namespaces
-        questions[one.kube.server] = Question(one.kube, (*known, one.namespace))
+        known = questions.get(key(one.kube), Question(one.kube)).namespaces
+        questions[key(one.kube)] = Question(one.kube, (*known, one.namespace))
     try:
         current = config.connect(environ)
-        questions.setdefault(current.server, Question(current))
+        if config.find(environ).plugin is None:
+            questions.setdefault(key(current), Question(current))
     except TrainyardError:
         # Without a kubeconfig there is nothing to list; files that need one say so.
         pass
     return asked(questions.values())
 
 
+def key(kube: Kube) -> Key:
+    """Return what tells the ways to ask apart: of two contexts on one server, one user may see more."""
+    return kube.context, kube.server
+
+
 def asked(
     questions: Iterable[Question], *, seconds: float = ANSWER_SECONDS, now: Callable[[], float] = time.monotonic
-) -> dict[str, Answer]:
-    """Return the answers by server; who says nothing within some seconds is not waited for."""
+) -> dict[Key, Answer]:
+    """Return the answers by context and server; who says nothing within some seconds is not waited for."""
     every = list(questions)
-    answers: dict[str, Answer] = {}
+    answers: dict[Key, Answer] = {}
 
     def ask(question: Question) -> None:
-        answers[question.kube.server] = _answer(question)
+        answers[key(question.kube)] = _answer(question)
 
     # Not a pool: Python would wait for its threads at the end.
     threads = [threading.Thread(target=ask, args=(one,), daemon=True) for one in every]
@@ -93,7 +105,7 @@ def asked(
         thread.join(max(0.0, give_up - now()))
     said = f"no answer within {seconds:g} s"
     return {
-        one.kube.server: answers.get(one.kube.server, Answer(one.kube.context, one.kube.server, problem=said))
+        key(one.kube): answers.get(key(one.kube), Answer(one.kube.context, one.kube.server, problem=said))
         for one in every
     }
 
