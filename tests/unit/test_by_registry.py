@@ -116,6 +116,24 @@ def test_it_is_found_although_peoples_tag_leads_to_another_build(tmp_path: Path)
     assert pin(tmp_path, there).digest == digest
 
 
+@pytest.mark.parametrize("at", [0, 150, 299])
+def test_it_is_found_among_however_many_pushes(tmp_path: Path, at: int) -> None:
+    there, source, wanted = FakeRegistry(), yard(tmp_path), ""
+    for number in range(300):
+        digest = there.put("mine", f"{number:012x}", source=source if number == at else f"older {number}")
+        wanted = digest if number == at else wanted
+    there.put("mine", ALIAS, source="another")
+    assert pin(tmp_path, there).digest == wanted
+
+
+def test_a_push_that_is_damaged_hides_no_other(tmp_path: Path) -> None:
+    there = FakeRegistry()
+    there.content["/v2/mine/manifests/000000000000"] = b"{"
+    digest = there.put("mine", "0123456789ab", source=yard(tmp_path))
+    there.put("mine", ALIAS, source="another")
+    assert pin(tmp_path, there).digest == digest
+
+
 def test_files_that_changed_since_are_to_be_pushed(tmp_path: Path) -> None:
     there = FakeRegistry()
     yard(tmp_path)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,8 +32,9 @@ from trainyard.seams.registry_refusals import (
 from trainyard.spec import ClusterSpec
 from trainyard.spec.hosts import Registry
 
-# How far back a build of the same files is looked for, once the readable tag leads to another one.
-TAGS = 100
+# Among so many pushes a build of the same files is looked for, once the readable tag leads to another one.
+TAGS = 1000
+AT_ONCE = 16
 # content.tag: what pushes of ours are called.
 _OURS = re.compile(rf"[0-9a-f]{{{content.LENGTH}}}")
 # A registry that cannot be asked from here may well answer the nodes.
@@ -106,19 +108,30 @@ def _digest_of(api: RegistryApi, repository: str, image: Image, source: str) -> 
     newest = api.manifest(repository, image.alias)
     if newest and _source(api, repository, newest) == source:
         return newest.digest
-    return next((digest for digest in _older(api, repository, source)), None)
+    return _older(api, repository, source)
 
 
-def _older(api: RegistryApi, repository: str, source: str) -> Iterator[str]:
-    """Yield the digests of builds from the same files; a registry need not list its tags, and some may be damaged."""
+def _older(api: RegistryApi, repository: str, source: str) -> str | None:
+    """Return the digest of a build from the same files; a registry need not list its tags, some may be damaged.
+
+    Tags are hashes, of which none says which is newer: all are looked at, some side by side, until one is found.
+    """
+
+    def built_so(tag: str) -> str | None:
+        with suppress(RegistryError):
+            found = api.manifest(repository, tag)
+            return found.digest if found and _source(api, repository, found) == source else None
+        return None
+
     tags: tuple[str, ...] = ()
     with suppress(RegistryError):
         tags = tuple(tag for tag in api.tags(repository) if _OURS.fullmatch(tag))
-    for tag in tags[-TAGS:]:
-        with suppress(RegistryError):
-            found = api.manifest(repository, tag)
-            if found and _source(api, repository, found) == source:
-                yield found.digest
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for first in range(0, min(len(tags), TAGS), AT_ONCE):
+            digests = list(pool.map(built_so, tags[first : first + AT_ONCE]))
+            if any(digests):
+                return next(digest for digest in digests if digest)
+    return None
 
 
 def _source(api: RegistryApi, repository: str, found: Manifest) -> str | None:
