@@ -364,6 +364,18 @@ def test_no_room_is_an_error_that_says_what_is_missing_and_where() -> None:
     )
 
 
+def test_inside_a_pod_no_context_is_named_that_there_is_not() -> None:
+    kube = FakeKube((NODE, node("kube-1", "1")))
+    kube.context, kube.place = "", kube.server
+
+    with pytest.raises(PrerequisiteError) as error:
+        titled(preflight.steps(asked(kube)), "Check the room").done()
+
+    *_, where, hint = error.value.lines()
+    assert where == "  at https://192.0.2.1:6443"
+    assert hint.endswith("All that was counted: kubectl describe nodes")
+
+
 def test_a_quota_is_an_error_also_where_machines_come_by_themselves() -> None:
     found = {"metadata": {"name": "q", "namespace": "team"}, "status": {"hard": {"requests.cpu": "1"}}}
     kube = FakeKube((NAMESPACE, {"metadata": {"name": "team"}}), (NODE, node("kube-1", "8")), (QUOTA, found))
