@@ -41,7 +41,8 @@ class Endpoint:
     that are known not to run, each with why. `checks` asks the backend for its rungs of the smoke test, which may take
     seconds; `quick_checks` for those that each dispatch climbs. `is_in_reach` says whether what lies on the way
     answers, such as Kubernetes' API server: while it does not, the cluster may be well. `names_change`: a node that is
-    made anew gets another name. `flag` is how commands name the cluster.
+    made anew gets another name. `refused` is what to do if the cluster refuses the token.
+    `flag` is how commands name the cluster.
     """
 
     cluster: str
@@ -57,4 +58,5 @@ class Endpoint:
     quick_checks: Callable[[], tuple[BackendCheck, ...]] = field(default=tuple, compare=False)
     is_in_reach: Callable[[], bool] = field(default=lambda: True, compare=False)
     names_change: bool = False
+    refused: str = ""
     flag: str = ""

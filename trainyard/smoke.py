@@ -50,7 +50,7 @@ class Smoked:
 def smoke(endpoint: Endpoint, progress: Progress) -> Smoked:
     """Run the smoke test. Raises OutsideError if the cluster breaks under it, InterruptedRunError on Ctrl-C."""
     began = time.monotonic()
-    with RayApi(endpoint.address, endpoint.token) as ray, Interrupts(held=True) as interrupts:
+    with RayApi(endpoint.address, endpoint.token, refused=endpoint.refused) as ray, Interrupts(held=True) as interrupts:
         first = dashboard(endpoint, ray)
         if not first["ok"]:
             return Smoked(endpoint.cluster, (first,), time.monotonic() - began, _error(endpoint, first))

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from tests.unit.fake_kube import FakeKube, site
-from tests.unit.kube_pods import IMAGE, Object, ended, group, head, pod, ray_cluster, running
+from tests.unit.kube_pods import IMAGE, Object, ended, group, head, pod, ray_cluster, running, waiting
 from trainyard.backends.contract import LogLine, Tools
 from trainyard.backends.kuberay import asking, log_lines, way_in
 from trainyard.backends.kuberay import site as sites
 from trainyard.errors import NotReadyError
 from trainyard.seams.kube.errors import GoneError
 from trainyard.seams.kube.types import POD, RAY_CLUSTER, SECRET
-from trainyard.seams.ray_api import UnreachableError
+from trainyard.seams.ray_api import RefusedError, UnreachableError
 from trainyard.spec import load_cluster
 from trainyard.spec.cluster import ClusterSpec
 
@@ -102,7 +102,7 @@ def test_a_dashboard_that_does_not_answer_is_said(
     ray(error=UnreachableError("no answer from Ray's dashboard: refused"))
     now = asking.status(spec, tools)
     assert now.state == "partial"
-    assert now.seen == ("no answer from Ray's dashboard: refused; head: not yet in Ray; gpu-x7k2p: not yet in Ray")
+    assert now.seen == ("no answer from Ray's dashboard: refused")
 
 
 def test_who_may_see_no_secret_sees_the_nodes(kube: FakeKube, ray: Answering, spec: ClusterSpec, tools: Tools) -> None:
@@ -213,3 +213,42 @@ def test_logs_have_the_containers_words_also_of_the_run_that_ended(
 def test_logs_of_nothing_are_refused(kube: FakeKube, spec: ClusterSpec, tools: Tools) -> None:
     with pytest.raises(NotReadyError, match="cluster lab is not up"):
         asking.logs(spec, tools, follow=False)
+
+
+@pytest.mark.parametrize(
+    ("readable", "seen"),
+    [
+        (True, "Secret lab holds another token than the nodes were started with"),
+        (False, "its token is in Secret lab, which is not there or not ours to read"),
+    ],
+)
+def test_a_token_that_is_refused_is_no_news_of_the_nodes(
+    readable: bool, seen: str, kube: FakeKube, ray: Answering, spec: ClusterSpec, tools: Tools
+) -> None:
+    made(kube, head(), pod(WORKER, ready=True))
+    if not readable:
+        kube.forbidden.add("secrets")
+    ray(error=RefusedError("the cluster refused our token: Unauthorized"))
+    now = asking.status(spec, tools)
+    assert (now.state, now.seen) == ("partial", f"Ray does not say which nodes it has: {seen}")
+
+
+def test_whoever_is_refused_is_told_which_secret_it_is(kube: FakeKube, spec: ClusterSpec, tools: Tools) -> None:
+    made(kube, head(), pod(WORKER))
+    assert asking.connect(spec, tools).refused == (
+        "Secret lab in namespace team of context lab holds another token than the nodes were started with. "
+        "To make them anew, which ends all that runs: invoke cluster.up --recreate"
+    )
+
+
+def test_the_cause_comes_first_without_a_kubelets_words_and_a_head_that_is_down_is_no_way_in(
+    kube: FakeKube, ray: Answering, spec: ClusterSpec, tools: Tools
+) -> None:
+    crashed = waiting("CrashLoopBackOff", name="ray-head", restarts=4, last=ended("Error", 127))
+    broken = head(ready=False, phase="Running", containers=(crashed,))
+    made(kube, broken, pod(WORKER, ready=True))
+    ray(error=UnreachableError("error forwarding port 8265 to pod fbf8, uid : failed to execute portforward"))
+    now = asking.status(spec, tools)
+    assert now.seen == "head: its Kubernetes node kube-1 does not answer; nothing listens on the head's dashboard port"
+    assert (now.nodes[0].name, now.nodes[0].state) == ("head", "down")
+    assert (now.address, now.tunnel) == (None, None)

@@ -46,7 +46,7 @@ def dispatch(
 
     The first interruption stops the run and waits for its end; the second one leaves at once.
     """
-    with RayApi(endpoint.address, endpoint.token) as ray, Interrupts() as interrupts:
+    with RayApi(endpoint.address, endpoint.token, refused=endpoint.refused) as ray, Interrupts() as interrupts:
         started = _start(ray, prepared, endpoint, request, progress, interrupts)
         if not request.wait:
             state = states.load(started)

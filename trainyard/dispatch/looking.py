@@ -49,7 +49,7 @@ def standing(run: RunDirectory, connect: Connect) -> Standing:
         return Standing(run, states.load(run))
     try:
         endpoint = connect(run)
-        with RayApi(endpoint.address, endpoint.token) as ray:
+        with RayApi(endpoint.address, endpoint.token, refused=endpoint.refused) as ray:
             runs.catch_up(ray, run)
     except TrainyardError as error:
         return Standing(run, states.load(run), unsure=f"cluster unreachable: {error.what}")
@@ -69,7 +69,7 @@ def logs(run: RunDirectory, connect: Connect, *, screen: Screen, everything: boo
         elif state.started:
             screen.note("going on where this machine stopped looking; `--all` shows everything")
         endpoint = connect(run)
-        with RayApi(endpoint.address, endpoint.token) as ray:
+        with RayApi(endpoint.address, endpoint.token, refused=endpoint.refused) as ray:
             return follow(ray, run, endpoint, screen=screen, interruption=interrupts, stop=False)
 
 
@@ -106,7 +106,7 @@ def stop(run: RunDirectory, connect: Connect, *, screen: Screen) -> Outcome:
     if state.ended:
         return outcome_of(run, Followed(state, "ended"), now=time.time())
     endpoint = connect(run)
-    with RayApi(endpoint.address, endpoint.token) as ray:
+    with RayApi(endpoint.address, endpoint.token, refused=endpoint.refused) as ray:
         outcome = follow(ray, run, endpoint, screen=screen, interruption=Already(), stop=True)
     if outcome.error is None and not outcome.state.ended:
         error = OutsideError(
@@ -125,7 +125,7 @@ def fetch(run: RunDirectory, connect: Connect, *, screen: Screen, checkpoints: b
     found = standing(run, connect)
     state = found.state
     endpoint = connect(run)
-    with RayApi(endpoint.address, endpoint.token) as ray:
+    with RayApi(endpoint.address, endpoint.token, refused=endpoint.refused) as ray:
         fetcher = Fetcher(ray, run, note=screen.note)
         node_id = state.node_id or ""
         fetcher.missing(node_id, state)
@@ -144,7 +144,7 @@ def _complete(run: RunDirectory, state: RunState, connect: Connect, screen: Scre
     if missing or not run.report.exists():
         try:
             endpoint = connect(run)
-            with RayApi(endpoint.address, endpoint.token) as ray:
+            with RayApi(endpoint.address, endpoint.token, refused=endpoint.refused) as ray:
                 unfetched = runs.bring_home(Fetcher(ray, run, note=screen.note), run, state)
         except TrainyardError as error:
             screen.note(f"outputs of {len(missing)} tasks are not here: {error.what}")

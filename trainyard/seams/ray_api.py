@@ -33,6 +33,9 @@ UPLOAD_SECONDS = 600.0
 DOWNLOAD_SECONDS = 86_400
 
 
+NOT_ITS_TOKEN = "Is it the token of this cluster? The file of an existing one says where it is read from."  # noqa: S105
+
+
 class UnreachableError(OutsideError):
     """Nobody answers at the address, or the connection broke."""
 
@@ -48,11 +51,14 @@ class FileMissingError(OutsideError):
 class RayApi:
     """A connection to one cluster; use it as a context manager.
 
-    Threads may share it: httpx keeps a pool of connections.
+    Threads may share it: httpx keeps a pool of connections. `refused` is what to do where the token is refused.
     """
 
-    def __init__(self, address: str, token: str | None, *, answer_seconds: float = ANSWER_SECONDS) -> None:
+    def __init__(
+        self, address: str, token: str | None, *, answer_seconds: float = ANSWER_SECONDS, refused: str = ""
+    ) -> None:
         self.address = address.rstrip("/")
+        self._refused = refused or NOT_ITS_TOKEN
         # identity: log files come raw, and packed zips are not worth packing twice
         headers = {"Accept-Encoding": "identity"}
         if token:
@@ -169,7 +175,7 @@ class RayApi:
             raise RefusedError(
                 f"the cluster refused our token: {_last_line(answer.text)}",
                 where=self.address,
-                hint="Is it the token of this cluster? The file of an existing one says where it is read from.",
+                hint=self._refused,
             )
         if "A file is not found at" in answer.text:
             raise FileMissingError(_last_line(answer.text), where=self.address)

@@ -19,7 +19,11 @@ from trainyard.backends.kuberay.site import Site
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, OutsideError
 from trainyard.seams.kube.errors import ForbiddenError
+from trainyard.seams.ray_api import RefusedError
 from trainyard.spec.cluster import ClusterSpec
+
+# How a kubelet begins that has no way to a pod's port (kubelet/pkg/cri/streaming/portforward).
+_KUBELET = "error forwarding port"
 
 
 def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
@@ -31,7 +35,8 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
         token = read.result()
     answering, said = _answer(where, token, seen)
     nodes = view.statuses(view.declared(spec, seen), seen.facts, answering)
-    runs = _runs(seen.head)
+    # Of a head that ends again and again, the container runs for a moment.
+    runs = _runs(seen.head) and not any(node.group == view.HEAD and node.state == "down" for node in nodes)
     return ClusterStatus(
         name=spec.name,
         backend="kuberay",
@@ -40,8 +45,8 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
         address=way_in.address(where) if runs else None,
         token_command=_token_command(spec, tools, where) if token else None,
         simulated_gpus=_annotation(seen, names.SIMULATED) == "true",
-        tunnel=way_in.tunnel(where),
-        seen="; ".join([*([said] if said else []), *view.problems(seen.facts, nodes)]),
+        tunnel=way_in.tunnel(where) if runs else None,
+        seen="; ".join([*view.problems(seen.facts, nodes, asked=not said), *([said] if said else [])]),
         remark=site.moved(spec, tools),
     )
 
@@ -70,6 +75,8 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
         quick_checks=lambda: gpu_checks.quick_checks(where, spec),
         is_in_reach=where.kube.answers,
         names_change=True,
+        refused=f"Secret {names.token_secret(where.name)} in {site.place(where)} holds another token than the nodes "
+        f"were started with. To make them anew, which ends all that runs: invoke cluster.up{tools.flag} --recreate",
     )
 
 
@@ -89,8 +96,19 @@ def _answer(where: Site, token: str | None, seen: Look) -> tuple[frozenset[str],
         return frozenset(), "the head does not run"
     try:
         return way_in.answer(where, token, seen.pods), ""
+    except RefusedError:
+        return frozenset(), _refused(where, token)
     except OutsideError as error:
-        return frozenset(), way_in.trouble(where) or error.what
+        raw = way_in.trouble(where) or error.what
+        # A kubelet answers with what every layer below it said.
+        return frozenset(), "nothing listens on the head's dashboard port" if _KUBELET in raw else raw
+
+
+def _refused(where: Site, token: str | None) -> str:
+    secret = f"Secret {names.token_secret(where.name)}"
+    if token is None:
+        return f"Ray does not say which nodes it has: its token is in {secret}, which is not there or not ours to read"
+    return f"Ray does not say which nodes it has: {secret} holds another token than the nodes were started with"
 
 
 def _readable_token(where: Site) -> str | None:

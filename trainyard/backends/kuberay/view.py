@@ -107,12 +107,16 @@ def down(found: tuple[Group, ...], facts: Facts) -> Iterator[tuple[str, str]]:
                 yield names.node_name(one), why
 
 
-def problems(facts: Facts, nodes: tuple[NodeStatus, ...]) -> Iterator[str]:
-    """Return why the cluster is not up, in sentences."""
+def problems(facts: Facts, nodes: tuple[NodeStatus, ...], *, asked: bool = True) -> Iterator[str]:
+    """Return why the cluster is not up, in sentences. `asked`: Ray has said which nodes it has."""
     for one in cause.merged(cause_cluster.causes(facts)):
         # For how long the operator has been silent cannot be seen at one moment.
         yield one.brief if one.about == cause_cluster.OPERATOR else cause.sentence(one)
-    yield from (f"{one.name}: {one.seen}" for one in nodes if one.seen and one.seen != NO_POD)
+    yield from (
+        f"{one.name}: {one.seen}"
+        for one in nodes
+        if one.seen and one.seen != NO_POD and (asked or one.seen != NOT_IN_RAY)
+    )
 
 
 def _groups(seen: Look, counts: Mapping[str, tuple[int, int]], sizes: Mapping[str, _Size]) -> tuple[Group, ...]:
