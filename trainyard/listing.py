@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainyard import lifecycle, paths
-from trainyard.errors import TrainyardError
+from trainyard.errors import RequestError, TrainyardError
 from trainyard.lifecycle import Cluster
 
 if TYPE_CHECKING:
@@ -48,7 +48,9 @@ def list_clusters(environ: Mapping[str, str], *, directory: Path) -> Listing:
     for one in files.values():
         listed = one if isinstance(one, ListedCluster) else _listed(one, kubernetes)
         found[listed.name] = listed
-    elsewhere = kubernetes.without_file()
+    # Of a file with a mistake in it, nobody knows which place it means.
+    broken = {name for name, one in files.items() if isinstance(one, ListedCluster)}
+    elsewhere = kubernetes.without_file(broken)
     known = {*found, *(one.name for one in elsewhere)}
     for record in sorted((paths.state_home(environ) / "clusters").glob("*/cluster.json")):
         name = record.parent.name
@@ -89,14 +91,14 @@ class _Kubernetes:
             return None
         return _place(where.namespace, where.kube.context)
 
-    def without_file(self) -> list[ListedCluster]:
-        """Return the clusters that no file here is about."""
+    def without_file(self, broken: Collection[str] = ()) -> list[ListedCluster]:
+        """Return the clusters that no file here is about, or only one of those that cannot be read."""
         sites = [one for one in self._sites.values() if not isinstance(one, TrainyardError)]
         known = {(one.kube.server, one.namespace, one.name) for one in sites}
         every = [one for answer in self._answers.values() for one in answer.found]
         # Several contexts may lead to one server.
         others = {(one.server, one.namespace, one.name): one for one in reversed(every)}
-        return [_of_others(one) for where, one in sorted(others.items()) if where not in known]
+        return [_of_others(one, broken) for where, one in sorted(others.items()) if where not in known]
 
     def remarks(self) -> list[str]:
         """Return which Kubernetes did not answer, or only for some namespaces."""
@@ -113,7 +115,7 @@ def _file(name: str, environ: Mapping[str, str], directory: Path) -> Cluster | L
         return lifecycle.find(name, environ, directory=directory)
     except TrainyardError as error:
         file = str(paths.cluster_file(name, environ, directory=directory))
-        return ListedCluster(name, "?", "unknown", file, problem=error.what)
+        return ListedCluster(name, "?", "unknown", file, problem=_in_a_line(error))
 
 
 def _listed(cluster: Cluster, kubernetes: _Kubernetes) -> ListedCluster:
@@ -137,13 +139,15 @@ def _recorded(name: str, backend: str) -> ListedCluster:
     return ListedCluster(name, backend, "recorded", "", problem=problem)
 
 
-def _of_others(one: Found) -> ListedCluster:
+def _of_others(one: Found, broken: Collection[str] = ()) -> ListedCluster:
     context = f" --set kuberay.context={one.context}" if one.context else ""
     removal = (
         f"invoke cluster.down --set name={one.name} --backend kuberay --set kuberay.namespace={one.namespace}{context}"
     )
     state = "up" if one.is_ready else "partial"
     problem = f"made from a file that is not here; `{removal}` removes it"
+    if one.name in broken:
+        problem = "there, and perhaps made from the file of this name here, which cannot be read: mend that first"
     return ListedCluster(one.name, "kuberay", state, "", problem=problem, place=_place(one.namespace, one.context))
 
 
@@ -152,6 +156,8 @@ def _place(namespace: str, context: str) -> str:
 
 
 def _in_a_line(error: TrainyardError) -> str:
+    if isinstance(error, RequestError) and error.problems:
+        return "; ".join([error.what, *(f"{one.where}: {one.message}" for one in error.problems)])
     return f"{error.what}: {error.where}" if error.where else error.what
 
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from trainyard.errors import RequestError
-from trainyard.images import catalog, content
+from trainyard.images import by_registry, catalog, content
 from trainyard.images.by_registry import pinned_by_registry
 from trainyard.images.types import LABEL_SOURCE, PinnedImage
 from trainyard.seams.registry_api import RegistryApi
@@ -255,3 +255,11 @@ def test_loopback_in_a_reference_is_the_nodes_own(tmp_path: Path) -> None:
 def test_a_reference_with_a_digest_is_the_same_while_its_registry_is_away(tmp_path: Path) -> None:
     asked = "quay.io/a/b@sha256:" + "a" * 64
     assert pin(tmp_path, FakeRegistry(away=True), asked) == PinnedImage(asked, asked, "sha256:" + "a" * 64)
+
+
+def test_a_registry_without_tls_says_which_key_is_missing() -> None:
+    why = "registry r:5000 speaks plain HTTP, and the cluster file expects TLS"
+    assert by_registry._as_it_is("r:5000/a/b:1", None, why).remark == (
+        f"image r:5000/a/b:1 is used as it is, without a digest: {why}. "
+        "If meant, say so before the cluster is made: registry: {address: r:5000, insecure: true}"
+    )

@@ -153,3 +153,17 @@ def test_a_kubeconfig_that_cannot_be_read_is_no_error_of_the_list(here: Path) ->
     found = listed(here, KUBECONFIG=str(here / "broken"))
     assert found["mine"].state == "unknown"
     assert found["mine"].problem
+
+
+def test_a_cluster_whose_file_has_a_mistake_is_not_advised_away(here: Path) -> None:
+    (here / "clusters" / "mine.yaml").write_text("name: mine\nbackend: kuberay\nimagee: x\n")
+    found = listed(here)["mine"]
+    assert (found.state, found.problem) == (
+        "unknown",
+        f"the cluster file is wrong: 1 problem; {here}/clusters/mine.yaml:3: imagee: is not a known key; did you mean "
+        "'image'?",
+    )
+    there = Found("mine", "team", "lab", SERVER, is_ready=True)
+    assert clusters._of_others(there, {"mine"}).problem == (
+        "there, and perhaps made from the file of this name here, which cannot be read: mend that first"
+    )

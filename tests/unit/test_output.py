@@ -8,6 +8,7 @@ import pytest
 
 from trainyard.backends.contract import Tools
 from trainyard.lifecycle import Cluster
+from trainyard.listing import ListedCluster, Listing
 from trainyard.spec import load_cluster
 from trainyard.steps import PlannedStep
 from trainyard.tasks import cluster_output
@@ -25,9 +26,9 @@ def test_commands_are_named_as_the_user_types_them(program: str, printed: str) -
     assert as_typed("Make it: invoke cluster.up -f lab, or invoke --list", program=program) == printed
 
 
-def cluster(tmp_path: Path) -> Cluster:
+def cluster(tmp_path: Path, text: str = "{name: lab, backend: local}") -> Cluster:
     file = tmp_path / "lab.yaml"
-    file.write_text("{name: lab, backend: local}")
+    file.write_text(text)
     return Cluster(load_cluster(file), Tools(tmp_path / "state", {}, source=file))
 
 
@@ -44,3 +45,24 @@ def test_the_command_after_a_plan_is_one_that_will_do(
 ) -> None:
     cluster_output.planned(cluster(tmp_path), [step], json=False)
     assert capsys.readouterr().err == f"next: invoke {command}\n"
+
+
+def test_what_stays_after_a_cluster_on_kubernetes_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["/x/bin/trainyard"])
+    here = cluster(tmp_path, "{name: lab, backend: kuberay, image: 'r:5000/ray:1'}")
+    cluster_output.removed(here, [], json=False)
+    note = "note: namespace and KubeRay operator stay; those that Trainyard made go by trainyard cluster.down --purge\n"
+    assert capsys.readouterr().err == f"{note}next: trainyard cluster.up\n"
+    cluster_output.removed(here, [], json=False, purge=True)
+    assert capsys.readouterr().err == "next: trainyard cluster.up\n"
+
+
+def test_a_list_names_commands_as_the_user_types_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["/x/bin/trainyard"])
+    one = ListedCluster("gone", "local", "recorded", "", problem="`invoke cluster.down --set name=gone` removes it")
+    cluster_output.listed(Listing((one,)), json=False)
+    assert capsys.readouterr().out.splitlines()[-1] == "gone: `trainyard cluster.down --set name=gone` removes it"

@@ -177,6 +177,9 @@ def _of_others(
 def _as_it_is(asked: str, who: Login | None, why: str) -> PinnedImage:
     digest = asked.partition("@")[2] or None
     remark = "" if digest else f"image {asked} is used as it is, without a digest: {why}"
+    if "speaks plain HTTP" in remark:
+        host = asked.partition("/")[0]
+        remark += f". If meant, say so before the cluster is made: registry: {{address: {host}, insecure: true}}"
     return PinnedImage(asked, asked, digest, who, remark)
 
 

@@ -80,7 +80,7 @@ def down(
         output.planned(cluster, lifecycle.plan_down(cluster, purge=purge), json=json)
         return
     output.begun(cluster)
-    output.removed(cluster, lifecycle.down(cluster, progress.for_stream(), purge=purge), json=json)
+    output.removed(cluster, lifecycle.down(cluster, progress.for_stream(), purge=purge), json=json, purge=purge)
 
 
 @task(iterable=["set_"], help=HELP)

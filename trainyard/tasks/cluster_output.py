@@ -43,13 +43,16 @@ def resized(cluster: Cluster, differences: Sequence[str]) -> None:
         print(f"note: {difference}; write it into {source} to keep it, or cluster.up goes back", file=sys.stderr)
 
 
-def removed(cluster: Cluster, results: Sequence[StepResult], *, json: bool) -> None:
-    """Print what was removed."""
+def removed(cluster: Cluster, results: Sequence[StepResult], *, json: bool, purge: bool = False) -> None:
+    """Print what was removed, and what stays for other clusters."""
     if json:
         print_json({"name": cluster.spec.name, "state": "down", "steps": _steps(results)})
         return
     ours = cluster.spec.backend != "existing"
     print(f"cluster {cluster.spec.name} is gone, nothing is left" if ours else "nothing was removed")
+    if cluster.spec.backend == "kuberay" and not purge:
+        removal = as_typed(f"invoke cluster.down{cluster.flag} --purge", program=sys.argv[0])
+        print(f"note: namespace and KubeRay operator stay; those that Trainyard made go by {removal}", file=sys.stderr)
     print_next(f"invoke cluster.up{cluster.flag}")
 
 
@@ -121,7 +124,7 @@ def listed(found: Listing, *, json: bool) -> None:
     print_table(("cluster", "backend", "state", "address", "file"), rows)
     for one in found.clusters:
         if one.problem:
-            print(f"{one.name}: {one.problem}")
+            print(as_typed(f"{one.name}: {one.problem}", program=sys.argv[0]))
     for remark in found.remarks:
         print(remark)
     print_next("invoke cluster.status -f NAME")
