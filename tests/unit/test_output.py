@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import ClusterStatus, Tools
+from trainyard.errors import NotReadyError
 from trainyard.lifecycle import Cluster
 from trainyard.listing import ListedCluster, Listing
 from trainyard.spec import load_cluster
@@ -66,3 +68,22 @@ def test_a_list_names_commands_as_the_user_types_them(
     one = ListedCluster("gone", "local", "recorded", "", problem="`invoke cluster.down --set name=gone` removes it")
     cluster_output.listed(Listing((one,)), json=False)
     assert capsys.readouterr().out.splitlines()[-1] == "gone: `trainyard cluster.down --set name=gone` removes it"
+
+
+def test_a_dashboard_behind_a_tunnel_is_open_before_the_next_command_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = ClusterStatus("lab", "local", "up", (), address="http://127.0.0.1:1", tunnel="a host")
+    cluster_output.opened(cluster(tmp_path), now, json=False, browse=True)
+    assert capsys.readouterr().err == ""
+    cluster_output.opened(cluster(tmp_path), replace(now, tunnel=None), json=False, browse=True)
+    assert capsys.readouterr().err == "next: invoke cluster.status\n"
+    with pytest.raises(NotReadyError) as caught:
+        cluster_output.opened(
+            cluster(tmp_path), replace(now, address=None, seen="head: ended"), json=False, browse=True
+        )
+    assert caught.value.lines() == [
+        "nothing leads to the dashboard of cluster lab",
+        "  at head: ended",
+        "  -> What is wrong with it: invoke cluster.status",
+    ]

@@ -150,7 +150,7 @@ def open_(
     now = lifecycle.status(cluster)
     output.opened(cluster, now, json=json, browse=not context.config.run.dry)
     if now.tunnel and not context.config.run.dry:
-        output.held(now)
+        output.held(cluster, now)
 
 
 @task(iterable=["set_"], help={**HELP, "follow": "Stay, and print what is added (default)."})

@@ -14,6 +14,7 @@ from typing import Any
 from trainyard.backends import recreate
 from trainyard.backends.contract import ClusterStatus, LogLine
 from trainyard.endpoint import Endpoint
+from trainyard.errors import NotReadyError
 from trainyard.lifecycle import Cluster
 from trainyard.listing import Listing
 from trainyard.spec import as_json, as_yaml
@@ -133,6 +134,9 @@ def listed(found: Listing, *, json: bool) -> None:
 def opened(cluster: Cluster, now: ClusterStatus, *, json: bool, browse: bool) -> None:
     """Print the dashboard's address and where its token is, never the token itself."""
     token_file = str(now.token_file) if now.token_file else None
+    if now.address is None:
+        hint = f"What is wrong with it: invoke cluster.status{cluster.flag}"
+        raise NotReadyError(f"nothing leads to the dashboard of cluster {now.name}", where=now.seen or None, hint=hint)
     if json:
         found = {"address": now.address, "token_file": token_file, "token_command": now.token_command}
         print_json({"name": now.name, **found})
@@ -142,17 +146,19 @@ def opened(cluster: Cluster, now: ClusterStatus, *, json: bool, browse: bool) ->
         print(f"It asks for a token: paste the content of {token_file}")
     if now.token_command:
         print(f"It asks for a token: paste what this prints: {now.token_command}")
-    if browse and now.address and sys.stdout.isatty():
+    if browse and sys.stdout.isatty():
         webbrowser.open(now.address)
-    print_next(f"invoke cluster.status{cluster.flag}")
+    if now.tunnel is None or not browse:
+        print_next(f"invoke cluster.status{cluster.flag}")
 
 
-def held(now: ClusterStatus) -> None:
+def held(cluster: Cluster, now: ClusterStatus) -> None:
     """Stay until Ctrl-C: the tunnel that the dashboard's address needs ends with this process."""
     print(f"It leads through a tunnel to {now.tunnel}, which is open until Ctrl-C.", file=sys.stderr)
     sys.stdout.flush()
     with suppress(KeyboardInterrupt):
         threading.Event().wait()
+    print_next(f"invoke cluster.status{cluster.flag}")
 
 
 def logged(lines: Iterable[LogLine], *, json: bool) -> None:
