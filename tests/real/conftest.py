@@ -83,6 +83,8 @@ def bare_hosts(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> I
 
 DOCKER = {"engine", "private_engine", "docker_host", "kube", "bare_hosts"}
 KUBERNETES = {"kube", "bare_hosts"}
+# On hosts of their own, beside the other half of what takes long.
+FAULTS = {"test_kuberay_causes", "test_kuberay_faults", "test_kuberay_interrupted", "test_kuberay_rights"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -98,7 +100,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             group = "docker"
         if fixtures & KUBERNETES:
             item.add_marker(pytest.mark.kubernetes)
-            group = "kubernetes"
+            group = "kubernetes-faults" if item.path.stem in FAULTS else "kubernetes"
         item.add_marker(pytest.mark.xdist_group(group))
 
 
