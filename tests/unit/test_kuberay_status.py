@@ -252,3 +252,16 @@ def test_the_cause_comes_first_without_a_kubelets_words_and_a_head_that_is_down_
     assert now.seen == "head: its Kubernetes node kube-1 does not answer; nothing listens on the head's dashboard port"
     assert (now.nodes[0].name, now.nodes[0].state) == ("head", "down")
     assert (now.address, now.tunnel) == (None, None)
+
+
+def test_logs_of_a_cluster_that_has_said_nothing_say_why(
+    kube: FakeKube, spec: ClusterSpec, tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(kube, head(), pod(WORKER, host=""))
+    monkeypatch.setattr(log_lines, "lines", lambda *_, **__: iter(()))
+    with pytest.raises(NotReadyError) as caught:
+        list(asking.logs(spec, tools, follow=False))
+    assert caught.value.lines() == [
+        "cluster lab has said nothing yet",
+        "  at gpu-x7k2p: waits for a Kubernetes node",
+    ]

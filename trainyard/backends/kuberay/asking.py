@@ -85,7 +85,20 @@ def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
     where = site.find(spec, tools)
     if not site.pods(where):
         raise NotReadyError(f"cluster {spec.name} is not up", hint=f"Make it: invoke cluster.up{tools.flag}")
-    return log_lines.lines(where, objects.token(where), follow=follow)
+    found = log_lines.lines(where, objects.token(where), follow=follow)
+    return found if follow else _or_why_none(found, where, spec)
+
+
+def _or_why_none(found: Iterator[LogLine], where: Site, spec: ClusterSpec) -> Iterator[LogLine]:
+    """Return the lines. Raises NotReadyError if there are none, with why no container has said anything."""
+    line = None
+    for line in found:
+        yield line
+    if line is None:
+        seen = looking.look(where, spec)
+        nodes = view.statuses(view.declared(spec, seen), seen.facts, frozenset())
+        why = "; ".join(view.problems(seen.facts, nodes, asked=False))
+        raise NotReadyError(f"cluster {spec.name} has said nothing yet", where=why or None)
 
 
 def _answer(where: Site, token: str | None, seen: Look) -> tuple[frozenset[str], str]:
