@@ -90,7 +90,7 @@ def _reachable(spec: ClusterSpec, image: str, *, loopback: bool) -> Registry:
     if spec.registry is None:
         raise RequestError(
             f"image {image} is built here, and the nodes of cluster {spec.name} pull theirs from a registry",
-            where="the cluster file names no registry",
+            where="the cluster file, which names no registry",
             hint=hint,
         )
     if place(spec.registry).is_loopback and not loopback:

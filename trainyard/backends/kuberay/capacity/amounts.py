@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trainyard.backends.kuberay.pod import quantity
-from trainyard.spec.units import format_size
+from trainyard.spec.units import SIZES, format_size
 
 # Thousandths by the name of the resource: {"cpu": 1500} is one and a half CPUs.
 Amounts = Mapping[str, int]
@@ -71,5 +71,14 @@ def fits(wanted: Amounts, free: Amounts) -> bool:
 def shown(name: str, amount: int) -> str:
     """Return an amount as people write it: `1.5` CPUs, `2GiB` of memory."""
     if name.rpartition(".")[2] in _SIZES:
-        return format_size(max(amount, 0) // 1000)
+        return _size(max(amount, 0) // 1000)
     return f"{max(amount, 0) / 1000:g}"
+
+
+def _size(size: int) -> str:
+    """Return bytes in a unit that people compare in; what is no round number is rounded down: it is what is free."""
+    if size % SIZES["MiB"] == 0 or size < SIZES["MiB"]:
+        return format_size(size)
+    if size < SIZES["GiB"]:
+        return f"{size // SIZES['MiB']}MiB"
+    return f"{size * 10 // SIZES['GiB'] / 10:g}GiB"

@@ -33,7 +33,8 @@ def version_of(section: Section, *, directory: Path) -> str:
     try:
         found = yaml.safe_load(_text(place))
     except (OSError, tarfile.TarError, yaml.YAMLError) as error:
-        raise _no_chart(place, str(error)) from error
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise _no_chart(place, why) from error
     version: Any = found.get("version") if isinstance(found, dict) else None
     if not version:
         raise _no_chart(place, f"its {_FILE} names no version")
