@@ -18,7 +18,7 @@ KIB = 1024 * 1000
         ("memory", 22_412_852 * KIB, "21.3GiB"),
         ("memory", 700_500 * KIB, "684MiB"),
         ("limits.memory", 512 * 1024 * KIB, "512MiB"),
-        ("memory", -5, "0B"),
+        ("memory", -5, "0"),
     ],
 )
 def test_what_is_free_is_rounded_down_to_a_unit_that_people_compare_in(name: str, amount: int, text: str) -> None:

@@ -77,6 +77,8 @@ def shown(name: str, amount: int) -> str:
 
 def _size(size: int) -> str:
     """Return bytes in a unit that people compare in; what is no round number is rounded down: it is what is free."""
+    if size == 0:
+        return "0"
     if size % SIZES["MiB"] == 0 or size < SIZES["MiB"]:
         return format_size(size)
     if size < SIZES["GiB"]:
