@@ -87,10 +87,12 @@ KUBERNETES = {"kube", "bare_hosts"}
 FAULTS = {"test_kuberay_causes", "test_kuberay_faults", "test_kuberay_interrupted", "test_kuberay_rights"}
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs the bed, and what must run in one process because it shares what takes long to make.
 
-    `make test` runs the groups side by side: most of their time is waiting.
+    `make test` runs the groups side by side: most of their time is waiting. First of all hooks, since pytest-xdist reads
+    the groups in its own.
     """
     for item in items:
         fixtures = set(item.fixturenames) if isinstance(item, pytest.Function) else set()
