@@ -91,8 +91,8 @@ FAULTS = {"test_kuberay_causes", "test_kuberay_faults", "test_kuberay_interrupte
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs the bed, and what must run in one process because it shares what takes long to make.
 
-    `make test` runs the groups side by side: most of their time is waiting. It comes first, since pytest-xdist reads the
-    groups in a hook of its own.
+    `make test` runs the groups side by side: most of their time is waiting. This hook comes first, since pytest-xdist
+    reads the groups in one of its own.
     """
     for item in items:
         fixtures = set(item.fixturenames) if isinstance(item, pytest.Function) else set()
