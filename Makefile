@@ -39,7 +39,7 @@ demo: $(READY)  ## a Ray cluster on this machine, proven, trained on, removed
 	$(DEMO) train.dispatch jobs/cartpole $(DEMO_CLUSTER)
 
 test: $(READY) check  ## every test: unit tests, then real Ray clusters and a real browser
-	@$(BIN)/python -m pytest tests/real --numprocesses=4 --dist=loadgroup
+	@$(BIN)/python -m tests.together
 
 check: $(READY)  ## format, lint, types, unit tests: under a minute
 	@$(BIN)/ruff format --check -q . || { echo "-> .venv/bin/ruff format ."; exit 1; }

@@ -83,27 +83,15 @@ def bare_hosts(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> I
 
 DOCKER = {"engine", "private_engine", "docker_host", "kube", "bare_hosts"}
 KUBERNETES = {"kube", "bare_hosts"}
-# On hosts of their own, beside the other half of what takes long.
-FAULTS = {"test_kuberay_causes", "test_kuberay_faults", "test_kuberay_interrupted", "test_kuberay_rights"}
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs the bed, and what must run in one process because it shares what takes long to make.
-
-    `make test` runs the groups side by side: most of their time is waiting. This hook comes first, since pytest-xdist
-    reads the groups in one of its own.
-    """
+    """Mark what needs the bed: `make test` runs it beside the rest, which needs none (tests/together.py)."""
     for item in items:
-        fixtures = set(item.fixturenames) if isinstance(item, pytest.Function) else set()
-        group = "yard" if "yard" in fixtures else item.path.stem
-        if fixtures & DOCKER:
+        if isinstance(item, pytest.Function) and DOCKER & set(item.fixturenames):
             item.add_marker(pytest.mark.docker)
-            group = "docker"
-        if fixtures & KUBERNETES:
+        if isinstance(item, pytest.Function) and KUBERNETES & set(item.fixturenames):
             item.add_marker(pytest.mark.kubernetes)
-            group = "kubernetes-faults" if item.path.stem in FAULTS else "kubernetes"
-        item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_configure(config: pytest.Config) -> None:
