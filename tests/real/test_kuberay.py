@@ -308,11 +308,14 @@ def test_a_cluster_made_by_hand_is_never_touched(lab: Yard, by_hand: str, kube: 
         said = "error: a RayCluster called by-hand is in namespace lab, and Trainyard did not make it"
         assert said in refused.stderr
         assert mark_of(kube, by_hand) == theirs
-    for yard in (same, lab):
+    for yard, count, listed in (
+        (same, "2 others live from it", "RayCluster lab/by-hand, RayCluster lab/lab"),
+        (lab, "1 other lives from it", "RayCluster lab/by-hand"),
+    ):
         refused = yard.run("cluster.down", "--purge", expect=2)
         assert refused.stderr.splitlines()[-3:] == [
-            "error: the KubeRay operator does not go: 1 other lives from it",
-            "  at RayCluster lab/by-hand",
+            f"error: the KubeRay operator does not go: {count}",
+            f"  at {listed}",
             "  -> Leave out --purge: this cluster alone goes then. Or remove those first.",
         ]
         assert mark_of(kube, by_hand) == theirs

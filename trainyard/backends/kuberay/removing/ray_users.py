@@ -28,7 +28,7 @@ def refuse(site: Site) -> None:
         ) from error
     if found:
         raise RequestError(
-            f"the KubeRay operator does not go: {words.counted(len(found), 'other')} live from it",
+            f"the KubeRay operator does not go: {_counted(len(found))} from it",
             where=words.named(found),
             hint="Leave out --purge: this cluster alone goes then. Or remove those first.",
         )
@@ -55,3 +55,7 @@ def kind_of(crd: Object) -> Kind:
     versions = sorted(spec["versions"], key=lambda one: (not one.get("served"), not one.get("storage")))
     version = versions[0]["name"]
     return Kind(f"{spec['group']}/{version}", spec["names"]["plural"], spec["names"]["kind"])
+
+
+def _counted(count: int) -> str:
+    return "1 other lives" if count == 1 else f"{count} others live"
