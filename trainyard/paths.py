@@ -8,7 +8,6 @@ from pathlib import Path
 from trainyard.errors import PrerequisiteError, Problem, RequestError
 from trainyard.suggest import did_you_mean
 
-SHIPPED_DIRECTORIES = ("clusters", "compose", "images", "jobs", "kuberay")
 DEFAULT_CLUSTER = "local"
 
 

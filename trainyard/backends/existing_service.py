@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from dataclasses import dataclass
 
 from trainyard import suggest
-from trainyard.backends import words
+from trainyard.backends import token_secret, words
 from trainyard.backends.contract import Tools
 from trainyard.errors import NotReadyError, PrerequisiteError, RequestError
 from trainyard.seams.kube import config, forward
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.types import POD, SECRET, SERVICE, Object
 from trainyard.spec.cluster import ExistingSection
-
-LOOPBACK = "127.0.0.1"
-# What KubeRay calls the key of a token in its Secret (ray-operator/controllers/ray/utils/constant.go).
-TOKEN_KEY = "auth_token"  # noqa: S105 (a key's name)
 
 
 class MissingServiceError(PrerequisiteError):
@@ -77,7 +71,7 @@ def address(service: Service) -> str:
         port=port_of(service, found, pod),
         what=f"service {service.name}",
     )
-    return f"http://{LOOPBACK}:{here}"
+    return f"http://{forward.LOOPBACK}:{here}"
 
 
 def trouble(at: str) -> str:
@@ -94,17 +88,15 @@ def token(service: Service, secret: str) -> str:
             where=service.place,
             hint="KubeRay's Secrets are called like their RayCluster: kubectl get rayclusters --all-namespaces",
         )
-    encoded = (found.get("data") or {}).get(TOKEN_KEY)
-    try:
-        decoded = base64.b64decode(encoded or "", validate=True).decode().strip()
-    except (binascii.Error, UnicodeDecodeError):
-        decoded = ""
-    if not decoded:
+    held = token_secret.token(found)
+    if held is None:
+        key = token_secret.TOKEN_KEY
+        is_there = (found.get("data") or {}).get(key)
         raise PrerequisiteError(
-            f"Secret {secret} has no token: its key {TOKEN_KEY} is {'empty' if encoded else 'not there'}",
+            f"Secret {secret} has no token: its key {key} is {'empty' if is_there else 'not there'}",
             where=service.place,
         )
-    return decoded
+    return held
 
 
 def pod_behind(service: Service, found: Object) -> Object | None:

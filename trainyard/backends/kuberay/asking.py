@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from trainyard import versions
+from trainyard.backends import token_secret
 from trainyard.backends.answering import cluster_state
 from trainyard.backends.contract import ClusterStatus, LogLine, Tools
 from trainyard.backends.kuberay import log_lines, names, objects, site, view, way_in
@@ -150,5 +151,5 @@ def _token_command(spec: ClusterSpec, tools: Tools, where: Site) -> str:
     if where.kube.context:
         words += ["--context", where.kube.context]
     words += ["--namespace", where.namespace, "get", "secret", names.token_secret(where.name)]
-    words += ["-o", f"jsonpath={{.data.{names.TOKEN_KEY}}}"]
+    words += ["-o", f"jsonpath={{.data.{token_secret.TOKEN_KEY}}}"]
     return f"{shlex.join(words)} | base64 -d"

@@ -24,8 +24,6 @@ HEAD_CONTAINER = "ray-head"
 WORKER_CONTAINER = "ray-worker"
 WAIT_CONTAINER = "wait-gcs-ready"
 DASHBOARD_PORT = 8265
-# The key of the token in its Secret; KubeRay 1.5 looks for a Secret that is called like the cluster.
-TOKEN_KEY = "auth_token"  # noqa: S105 (a key's name)
 
 
 def of_cluster(name: str) -> str:

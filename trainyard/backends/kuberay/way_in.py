@@ -14,12 +14,10 @@ from trainyard.seams.kube import forward
 from trainyard.seams.kube.types import POD
 from trainyard.seams.ray_api import RefusedError
 
-LOOPBACK = "127.0.0.1"
-
 
 def address(where: Site) -> str:
     """Return where the dashboard answers for us, as long as this process lives."""
-    return f"http://{LOOPBACK}:{_port(where)}"
+    return f"http://{forward.LOOPBACK}:{_port(where)}"
 
 
 def trouble(where: Site) -> str:
