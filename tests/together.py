@@ -12,7 +12,7 @@ import tempfile
 from types import FrameType
 from typing import IO
 
-GROUPS = ("docker and not kubernetes", "kubernetes", "not docker")
+GROUPS = ("breaking", "kubernetes and not breaking", "docker and not kubernetes", "not docker")
 # What pytest exits with where a group has no test: after a choice of tests, that is no failure.
 NOTHING_TO_RUN = 5
 Run = tuple[str, "subprocess.Popen[bytes]", IO[bytes]]

@@ -16,6 +16,7 @@ from tests.real import kube as kubernetes
 from tests.real.kube import RAY_IMAGE
 from tests.real.yard import Yard
 
+pytestmark = pytest.mark.breaking
 SPACE = "causes"
 BASE = "trainyard-bed/base:1"
 BROKEN = "trainyard-bed/broken:1"

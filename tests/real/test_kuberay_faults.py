@@ -22,6 +22,7 @@ from tests.real.proxy import Proxy
 from tests.real.test_runner_node_loss import TRAINING, printed
 from tests.real.yard import Yard, wait_until
 
+pytestmark = pytest.mark.breaking
 SPACE = "faults"
 LINES = 600
 # Requests are small, so that a machine with two CPUs has room for everything.

@@ -14,6 +14,7 @@ from tests.real.jobs import newest, write_job
 from tests.real.kube import GPU_IMAGE
 from tests.real.yard import Yard
 
+pytestmark = pytest.mark.breaking
 SPACE = "gpus"
 LAB = {
     "head": {"cpus": 0, "memory": "1GiB"},

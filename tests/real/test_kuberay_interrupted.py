@@ -18,6 +18,7 @@ from tests.real.kube import RAY_IMAGE
 from tests.real.yard import Yard
 
 NAME = "cut"
+pytestmark = pytest.mark.breaking
 SPACE = "cut-short"
 OPERATOR = "kuberay-system"
 CLUSTER = """

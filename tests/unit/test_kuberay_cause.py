@@ -340,10 +340,15 @@ def test_events_of_an_earlier_pod_of_the_same_name_are_never_blamed() -> None:
     assert causes(pod(WORKER), events=[event(earlier, "FailedMount", "no such volume")]) == ()
 
 
+def lost(*hosts: str) -> dict[str, Object]:
+    """Return Kubernetes nodes that do not answer."""
+    silent = condition("Ready", "Unknown", message="Kubelet stopped posting.")
+    return {host: {"status": {"conditions": [silent]}} for host in hosts}
+
+
 def test_a_machine_that_is_lost_is_the_cause_also_for_a_pod_that_is_being_removed() -> None:
-    lost = {"kube-2": {"status": {"conditions": [condition("Ready", "Unknown", message="Kubelet stopped posting.")]}}}
     for leaving in (False, True):
-        lines, code = only(pod(WORKER, phase="Running", leaving=leaving), nodes=lambda: lost)
+        lines, code = only(pod(WORKER, phase="Running", leaving=leaving), nodes=lambda: lost("kube-2"))
         assert lines == [
             "gpu-x7k2p ran on the Kubernetes node kube-2, which does not answer any more",
             f"{AT}: Kubelet stopped posting.",
@@ -351,6 +356,16 @@ def test_a_machine_that_is_lost_is_the_cause_also_for_a_pod_that_is_being_remove
             "nodes are made anew elsewhere.",
         ]
         assert code == 6
+
+
+def test_a_control_plane_that_takes_every_node_for_lost_gets_time_to_think_again() -> None:
+    found = [pod(WORKER, phase="Running"), pod("lab-gpu-worker-abc12", host="kube-3", phase="Running")]
+    lines, code = only(*found, nodes=lambda: lost("kube-2", "kube-3"))
+    assert lines[0] == "gpu-x7k2p, gpu-abc12 ran on Kubernetes nodes of which none answers any more"
+    assert code == 6
+    assert [one.patience for one in causes(*found, nodes=lambda: lost("kube-2", "kube-3"))] == [60]
+    assert [one.patience for one in causes(*found, nodes=lambda: {**lost("kube-2"), "kube-3": None})] == [10, 10]
+    assert [one.patience for one in causes(found[0], nodes=lambda: lost("kube-2"))] == [10]
 
 
 def test_a_kubernetes_node_that_is_gone_is_told_from_one_that_nobody_may_see() -> None:

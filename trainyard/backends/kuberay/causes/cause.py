@@ -78,10 +78,11 @@ def sentence(cause: Cause) -> str:
     return f"{words.named(cause.who)} {cause.what}" if cause.who else cause.what
 
 
-def _of_pods(facts: Facts) -> Iterator[Cause]:
-    judged = (one for one in facts.pods if pods.uid(one) not in facts.spare)
+def _of_pods(facts: Facts) -> Sequence[Cause]:
+    judged = [one for one in facts.pods if pods.uid(one) not in facts.spare]
     ordered = sorted(judged, key=lambda one: not pods.is_head(one))
-    return (found for found in (of_pod(one, facts) for one in ordered) if found)
+    found = [found for found in (of_pod(one, facts) for one in ordered) if found]
+    return cause_host.all_lost(found, {pods.host(one) for one in judged})
 
 
 def _own(pod: Pod, facts: Facts) -> Cause | None:

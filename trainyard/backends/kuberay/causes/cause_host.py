@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import Any
 
 from trainyard.backends.kuberay import pod as pods
@@ -14,6 +16,10 @@ from trainyard.errors import OutsideError, PrerequisiteError
 
 # A kubelet that is started again reports within seconds.
 LOST_SECONDS = 10.0
+# A control plane that was away itself takes every node for lost at first, and takes that back within a minute.
+ALL_LOST_SECONDS = 60.0
+LOST = "lost host"
+ALL_LOST = "all hosts lost"
 # KubeRay replaces a pod that failed; only one that stays is a cause.
 FAILED_SECONDS = 3.0
 # The kubelet tries again by itself, and its first try may come before what it needs.
@@ -52,11 +58,29 @@ def lost(pod: Pod, nodes: Mapping[str, Mapping[str, Any] | None]) -> Cause | Non
     return Cause(
         what=f"ran on the Kubernetes node {host}, which does not answer any more",
         brief=f"its Kubernetes node {host} does not answer",
+        about=LOST if node is not None else "",
         hint=f"Start that machine or its kubelet again; or give it up (kubectl delete node {host}), "
         "and its Ray nodes are made anew elsewhere.",
         said=said,
         patience=LOST_SECONDS,
     )
+
+
+def all_lost(causes: Sequence[Cause], hosts: AbstractSet[str]) -> Sequence[Cause]:
+    """Return the causes as one of all pods if every one of several Kubernetes nodes is lost, else as they are."""
+    lost = {host for one in causes if one.about == LOST for host in one.hosts}
+    if len(hosts) < 2 or lost != hosts:
+        return causes
+    return [
+        replace(
+            one,
+            what="ran on Kubernetes nodes of which none answers any more",
+            about=ALL_LOST,
+            hint="Does the control plane reach them? kubectl get nodes",
+            patience=ALL_LOST_SECONDS,
+        )
+        for one in causes
+    ]
 
 
 def gave_up(pod: Pod) -> Cause | None:
