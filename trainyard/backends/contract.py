@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from trainyard.endpoint import Endpoint
+from trainyard.images.verified import Verified
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Step
 from trainyard.typed import Typed
@@ -99,6 +100,12 @@ class Backend(Protocol):
         """Return the steps that remove, once the cluster is gone, what was made for clusters in general.
 
         Raises RequestError where there is no such thing, or where others need it.
+        """
+
+    def verify(self, spec: ClusterSpec, tools: Tools, *, tell: Callable[[str], None]) -> Verified:
+        """Let every host pull the image by its digest, which asks the registry, and run it.
+
+        Raises RequestError where nodes run no images.
         """
 
     def status(self, spec: ClusterSpec, tools: Tools) -> ClusterStatus:

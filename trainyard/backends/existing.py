@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from trainyard.backends import existing_service, existing_token, purging, ray_logs
+from trainyard.backends import existing_service, existing_token, ray_logs, refusals
 from trainyard.backends.answering import ANSWER_SECONDS
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, RequestError
+from trainyard.images.verified import Verified
 from trainyard.seams.ray_api import RayApi, UnreachableError
 from trainyard.seams.ray_types import Node
 from trainyard.spec.cluster import ClusterSpec, ExistingSection
@@ -54,7 +55,12 @@ def documents(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
 
 def purge_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     """Raise RequestError: nothing was made."""
-    raise purging.refusal("existing", "somebody else runs this cluster.")
+    raise refusals.nothing_to_purge("existing", "somebody else runs this cluster.")
+
+
+def verify(spec: ClusterSpec, tools: Tools, *, tell: Callable[[str], None]) -> Verified:
+    """Raise RequestError: its nodes are no containers of ours."""
+    raise refusals.no_images(spec)
 
 
 def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:

@@ -35,7 +35,7 @@ def _now() -> datetime:
 class Site:
     """A registry, the engine that runs it, and how the caller named the cluster file: "" or " -f lab".
 
-    `backend` is the one of that file: only some run images.
+    `runs_images` says whether the cluster of that file does.
     """
 
     registry: Registry
@@ -43,7 +43,7 @@ class Site:
     environ: Mapping[str, str]
     source: Path | None = None
     flag: str = ""
-    backend: str = "compose"
+    runs_images: bool = True
     now: Callable[[], datetime] = _now
 
     @property
@@ -100,7 +100,7 @@ def find(
     spec = load_cluster(source, overrides=overrides).spec
     flag = f" -f {asked}" if asked else ""
     with docker_engine.engine(environ) as engine:
-        yield Site(settings.registry_of(spec), engine, environ, source=source, flag=flag, backend=spec.backend)
+        yield Site(settings.registry_of(spec), engine, environ, source=source, flag=flag, runs_images=spec.runs_images)
 
 
 @contextmanager

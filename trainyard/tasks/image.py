@@ -138,8 +138,7 @@ def verify(
     if context.config.run.dry:
         output.would_verify(spec, json=json)
         return
-    tools = verifying.tools(spec, asked, os.environ, source=source, directory=Path.cwd())
-    found = verifying.verify(spec, tools, flag=asked.flags, tell=output.looking)
+    found = verifying.verify(spec, asked, os.environ, source=source, directory=Path.cwd(), tell=output.looking)
     output.verified(found, json=json)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from trainyard.images.lint import LintReport
 from trainyard.images.making import Listed, Made, Sent
 from trainyard.images.types import LABEL_CONTENT
-from trainyard.images.verify import Verified
+from trainyard.images.verified import Verified
 from trainyard.images.workbench import Workbench
 from trainyard.results.formats import size
 from trainyard.seams.docker_images import ImageFacts
@@ -69,8 +69,7 @@ def sent(bench: Workbench, sent: Sent, *, json: bool) -> None:
         return
     print(f"image {sent.built.name} is pushed: {pushed.reference}")
     print(f"also {pushed.tag} and {pushed.alias}; {_moved(pushed.layers_sent, pushed.layers_there, pushed.bytes_sent)}")
-    is_run = bench.spec.backend == "compose"
-    print_next("invoke image.verify" if is_run else "invoke cluster.up -f compose")
+    print_next("invoke image.verify" if bench.spec.runs_images else "invoke cluster.up -f compose")
 
 
 def would_verify(spec: ClusterSpec, *, json: bool) -> None:

@@ -109,7 +109,7 @@ def _next(site: Site, now: RegistryStatus) -> str:
         return f"registry.trust{site.flag}"
     if not now.content or not now.content.repositories:
         return f"image.push{site.flag}"
-    return f"image.verify{site.flag}" if site.backend == "compose" else "cluster.up -f compose"
+    return f"image.verify{site.flag}" if site.runs_images else "cluster.up -f compose"
 
 
 def _print_content(now: RegistryStatus) -> None:

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainyard import versions
-from trainyard.backends import private_files, purging
+from trainyard.backends import private_files, refusals
 from trainyard.backends.answering import cluster_state, node_state
 from trainyard.backends.compose import found, host, labels, names, view
 from trainyard.backends.compose import logs as log_lines
 from trainyard.backends.compose.down import down_steps
 from trainyard.backends.compose.up import up_steps
+from trainyard.backends.compose.verification import verify
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools
 from trainyard.endpoint import Endpoint, ExpectedNode
 from trainyard.errors import NotReadyError
@@ -20,7 +21,7 @@ from trainyard.seams.docker_engine import Engine
 from trainyard.spec.cluster import ClusterSpec, NodeSpec
 from trainyard.steps import Step
 
-__all__ = ["connect", "documents", "down_steps", "logs", "purge_steps", "status", "up_steps"]
+__all__ = ["connect", "documents", "down_steps", "logs", "purge_steps", "status", "up_steps", "verify"]
 
 
 def documents(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
@@ -30,7 +31,7 @@ def documents(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
 
 def purge_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     """Raise RequestError: clusters share nothing that we made."""
-    raise purging.refusal("compose", "`cluster.down` removes everything that was made on the Docker host.")
+    raise refusals.nothing_to_purge("compose", "`cluster.down` removes everything that was made on the Docker host.")
 
 
 def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:

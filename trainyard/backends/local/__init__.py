@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from trainyard import versions
-from trainyard.backends import purging
+from trainyard.backends import refusals
 from trainyard.backends.answering import cluster_state, node_state
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools
 from trainyard.backends.local import log_files, nodes, records, view
@@ -16,6 +16,7 @@ from trainyard.backends.local.up import up_steps
 from trainyard.backends.words import counted
 from trainyard.endpoint import Endpoint, ExpectedNode
 from trainyard.errors import NotReadyError
+from trainyard.images.verified import Verified
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
 
@@ -47,7 +48,12 @@ def documents(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
 
 def purge_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     """Raise RequestError: clusters share nothing that we made."""
-    raise purging.refusal("local", "`cluster.down` removes everything that was made on this machine.")
+    raise refusals.nothing_to_purge("local", "`cluster.down` removes everything that was made on this machine.")
+
+
+def verify(spec: ClusterSpec, tools: Tools, *, tell: Callable[[str], None]) -> Verified:
+    """Raise RequestError: its nodes are no containers of ours."""
+    raise refusals.no_images(spec)
 
 
 def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:

@@ -21,7 +21,7 @@ from trainyard.backends.kuberay.errands.errand import PULL_SECONDS, RUN_SECONDS,
 from trainyard.backends.kuberay.site import Site
 from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.images.types import PinnedImage
-from trainyard.images.verify import LINT, HostResult, Verified
+from trainyard.images.verified import LINT, HostResult, Verified
 from trainyard.seams.kube.errors import ForbiddenError
 from trainyard.seams.kube.types import NAMESPACE, NODE, SECRET
 from trainyard.spec.cluster import ClusterSpec
@@ -40,7 +40,7 @@ class Places:
     remark: str = ""
 
 
-def verify(spec: ClusterSpec, tools: Tools, *, tell: Tell = lambda text: None) -> Verified:
+def verify(spec: ClusterSpec, tools: Tools, *, tell: Tell) -> Verified:
     """Let every Kubernetes node that could run the cluster pull the image by its digest and run it.
 
     Raises PrerequisiteError without the namespace, and what the registry says where it does not hold the image.

@@ -7,8 +7,8 @@ from typing import cast
 import docker
 import pytest
 
+from trainyard.backends.compose import verification
 from trainyard.errors import OutsideError
-from trainyard.images import verify
 from trainyard.images.types import PinnedImage
 from trainyard.seams import docker_images
 from trainyard.seams.docker_engine import Engine
@@ -25,9 +25,9 @@ def test_an_image_without_python_is_told_in_few_words(monkeypatch: pytest.Monkey
         )
 
     monkeypatch.setattr(docker_images, "pull", lambda *given, **more: None)
-    monkeypatch.setattr(verify, "run_once", refuse)
+    monkeypatch.setattr(verification, "run_once", refuse)
     with pytest.raises(OutsideError) as raised:
-        verify._pull_and_run(ENGINE, IMAGE, lambda text: None)
+        verification._pull_and_run(ENGINE, IMAGE, lambda text: None)
     assert str(raised.value) == (
         "image mine has no `python` on its PATH\n"
         "  at reg:5000/mine@sha256:1\n"

@@ -1,4 +1,4 @@
-"""`cluster.down --purge` where there is nothing to purge."""
+"""What some backends have nothing for."""
 
 from __future__ import annotations
 
@@ -29,6 +29,22 @@ def test_a_backend_that_leaves_nothing_behind_says_so(tmp_path: Path, backend: B
     with pytest.raises(RequestError) as caught:
         backend.purge_steps(ClusterSpec(name="lab", backend="local"), Tools(tmp_path, {}))
     assert caught.value.lines() == [f"backend {what}", "  -> Leave out --purge."]
+
+
+MUST_HAVE = {"existing": {"existing": {"address": "http://127.0.0.1:1", "token_env": "T"}}}
+
+
+@pytest.mark.parametrize(("backend", "name"), [(local, "local"), (existing, "existing")])
+def test_a_cluster_that_runs_no_images_has_none_to_verify(tmp_path: Path, backend: Backend, name: str) -> None:
+    spec = ClusterSpec.model_validate({"name": "lab", "backend": name, **MUST_HAVE.get(name, {})})
+    with pytest.raises(RequestError) as caught:
+        backend.verify(spec, Tools(tmp_path, {}), tell=print)
+    assert caught.value.lines() == [
+        f"cluster lab ({name}) runs no images: there is nothing to verify",
+        "  -> Its nodes are not containers of ours. Name a cluster whose backend is compose or kuberay: "
+        "invoke image.verify --backend compose",
+    ]
+    assert not spec.runs_images
 
 
 def test_a_purge_that_is_refused_removes_nothing(tmp_path: Path) -> None:
