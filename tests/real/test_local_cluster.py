@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Iterator
 
 import httpx
 import psutil
+import pytest
 
 from tests.real.yard import HEAD_AND_TWO_WORKERS, HEAD_AND_WORKER, Yard, wait_until
 from trainyard.seams import processes
@@ -118,43 +120,54 @@ def test_two_commands_at_once_make_one_cluster(fresh: Yard) -> None:
     assert len(raylets) == 1
 
 
-def test_a_killed_raylet_makes_the_cluster_partial_and_up_repairs_it(fresh: Yard) -> None:
-    fresh.write_cluster(HEAD_AND_WORKER)
-    fresh.run("cluster.up")
-    head = fresh.keeper("head")
-    fresh.raylet("cpu-0").kill()
-    wait_until(lambda: fresh.states()["cpu-0"] == "down", seconds=20, what="cpu-0 is down")
-    assert fresh.json("cluster.status")["state"] == "partial"
-    fresh.run("cluster.up")
-    assert fresh.states() == {"head": "up", "cpu-0": "up"}
-    assert fresh.keeper("head") == head
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    """Give a cluster with one worker that tests break; each leaves it whole."""
+    pair = Yard(tmp_path_factory.mktemp("pair"), cluster="pair")
+    pair.write_cluster(HEAD_AND_WORKER)
+    try:
+        pair.run("cluster.up")
+        yield pair
+    finally:
+        pair.run("cluster.down")
 
 
-def test_what_a_killed_keeper_leaves_is_found_and_ended(fresh: Yard) -> None:
-    fresh.write_cluster(HEAD_AND_WORKER)
+def test_a_killed_raylet_makes_the_cluster_partial_and_up_repairs_it(pair: Yard) -> None:
+    head = pair.keeper("head")
+    pair.raylet("cpu-0").kill()
+    wait_until(lambda: pair.states()["cpu-0"] == "down", seconds=20, what="cpu-0 is down")
+    assert pair.json("cluster.status")["state"] == "partial"
+    pair.run("cluster.up")
+    assert pair.states() == {"head": "up", "cpu-0": "up"}
+    assert pair.keeper("head") == head
+
+
+def test_what_a_killed_keeper_leaves_is_found_and_ended(pair: Yard) -> None:
+    psutil.Process(pair.keeper("cpu-0").pid).kill()
+    assert pair.states()["cpu-0"] == "down"
+    pair.run("cluster.up")
+    assert pair.states() == {"head": "up", "cpu-0": "up"}
+    assert sum(process.name() == "raylet" for process in pair.processes()) == 2
+
+
+def test_a_dead_dashboard_is_said_at_once_and_recreate_makes_everything_anew(pair: Yard) -> None:
+    next(one for one in pair.processes() if "dashboard/dashboard.py" in " ".join(one.cmdline())).kill()
+    wait_until(lambda: pair.json("cluster.status")["seen"] == "the dashboard has ended", seconds=20, what="it is seen")
+    refused = pair.run("cluster.up", expect=6)
+    assert "the head's dashboard has ended" in refused.stderr
+    before = pair.keeper("head")
+    pair.run("cluster.up", "--recreate")
+    assert pair.states() == {"head": "up", "cpu-0": "up"}
+    assert pair.keeper("head") != before
+    assert not processes.alive(before)
+
+
+def test_down_ends_what_the_killed_keeper_of_a_head_leaves(fresh: Yard) -> None:
+    fresh.write_cluster("name: {name}\nbackend: local\nhead: {{cpus: 1, memory: 1GiB}}\n")
     fresh.run("cluster.up")
-    psutil.Process(fresh.keeper("cpu-0").pid).kill()
-    assert fresh.states()["cpu-0"] == "down"
-    fresh.run("cluster.up")
-    assert fresh.states() == {"head": "up", "cpu-0": "up"}
-    assert sum(process.name() == "raylet" for process in fresh.processes()) == 2
     psutil.Process(fresh.keeper("head").pid).kill()
     fresh.run("cluster.down")
     assert fresh.leftovers() == []
-
-
-def test_a_dead_dashboard_is_said_at_once_and_recreate_makes_everything_anew(fresh: Yard) -> None:
-    fresh.write_cluster(HEAD_AND_WORKER)
-    fresh.run("cluster.up")
-    next(one for one in fresh.processes() if "dashboard/dashboard.py" in " ".join(one.cmdline())).kill()
-    wait_until(lambda: fresh.json("cluster.status")["seen"] == "the dashboard has ended", seconds=20, what="it is seen")
-    refused = fresh.run("cluster.up", expect=6)
-    assert "the head's dashboard has ended" in refused.stderr
-    before = fresh.keeper("head")
-    fresh.run("cluster.up", "--recreate")
-    assert fresh.states() == {"head": "up", "cpu-0": "up"}
-    assert fresh.keeper("head") != before
-    assert not processes.alive(before)
 
 
 def test_a_job_can_be_submitted_the_moment_that_up_returns(fresh: Yard) -> None:

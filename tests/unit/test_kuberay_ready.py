@@ -161,8 +161,9 @@ def test_a_plan_only_says_what_is_wrong(yard: Yard) -> None:
 
 
 def test_cluster_up_ends_with_the_cause(yard: Yard) -> None:
-    broken(yard)
+    yard.put(RAY_CLUSTER, ray_cluster(group("gpu", 1)))
     yard.waiting.begin()
+    broken(yard)
     with pytest.raises(OutsideError) as caught:
         yard.after(0)
     assert caught.value.lines()[0].endswith("registry 192.0.2.10:5000 has no such image")
@@ -196,6 +197,16 @@ def test_the_operator_is_made_to_try_again_what_it_could_not_do(yard: Yard) -> N
     assert not yard.after(3).holds
     yard.put(RAY_CLUSTER, ray_cluster())
     assert yard.after(1) == no("KubeRay makes the head")
+
+
+def test_a_pod_that_waits_to_be_tried_again_is_made_anew(yard: Yard) -> None:
+    broken(yard)
+    crashed = pod("lab-gpu-worker-abc12", containers=(waiting("CrashLoopBackOff", "back-off 5m0s"),))
+    beside = pod("lab-gpu-worker-def34", containers=(running(), waiting("CrashLoopBackOff", name="sidecar")))
+    yard.put(POD, crashed, beside)
+    yard.waiting.begin()
+    assert sorted(yard.kube.deleted) == ["Pod lab-gpu-worker-abc12", "Pod lab-gpu-worker-x7k2p"]
+    assert yard.after(1) == no("gpu-def34 starts Ray")
 
 
 def test_events_before_this_command_say_nothing_about_pods_that_are_replaced(yard: Yard) -> None:

@@ -123,6 +123,7 @@ def test_a_node_inherits_neither_ray_settings_nor_ours_and_gets_the_path_of_the_
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         "RAY_JOB_STOP_WAIT_TIME_S": "8",
         "RAY_RUNTIME_ENV_URI_PIN_EXPIRATION_S": "604800",
+        "RUNTIME_ENV_RETRY_TIMES": "2",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_enable_worker_prestart": "1",
         "RAY_health_check_initial_delay_ms": "1000",

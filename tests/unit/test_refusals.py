@@ -44,7 +44,6 @@ def test_a_cluster_that_runs_no_images_has_none_to_verify(tmp_path: Path, backen
         "  -> Its nodes are not containers of ours. Name a cluster whose backend is compose or kuberay: "
         "invoke image.verify --backend compose",
     ]
-    assert not spec.runs_images
 
 
 def test_a_purge_that_is_refused_removes_nothing(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_status_lists_repositories_tags_and_sizes(capsys: pytest.CaptureFixture[
     ("site", "now", "following"),
     [
         (SITE, replace(UP, content=Content((), 0)), "invoke image.push -f lab"),
-        (replace(SITE, runs_images=False), UP, "invoke cluster.up -f compose"),
+        (replace(SITE, backend="local"), UP, "invoke cluster.up -f compose"),
         (SITE, replace(UP, state="down", content=None), "invoke registry.up -f lab"),
     ],
 )

@@ -12,6 +12,8 @@ PACKAGE_SECONDS = 7 * 24 * 3600
 # Five refused checks make a node dead, and only then are its tasks tried again; Ray's default takes 15 to 20 s. A check
 # that a busy node does not answer still counts only after 10 s (ray/common/ray_config_def.h, health_check_*).
 HEALTH_CHECK_MS = 1000
+# pip and uv try again by themselves what the network broke; Ray's default of 3 tells a wrong package after 54 s.
+RUNTIME_ENV_TRIES = 2
 # Ray gives its dashboard 60 s; on 2 cores with a load of 10 it was seen to take longer.
 DASHBOARD_SECONDS = 150
 
@@ -39,6 +41,7 @@ def settings() -> dict[str, str]:
         "RAY_DASHBOARD_STARTUP_TIMEOUT_S": str(DASHBOARD_SECONDS),
         "RAY_JOB_STOP_WAIT_TIME_S": str(JOB_STOP_SECONDS),
         "RAY_RUNTIME_ENV_URI_PIN_EXPIRATION_S": str(PACKAGE_SECONDS),
+        "RUNTIME_ENV_RETRY_TIMES": str(RUNTIME_ENV_TRIES),
         "RAY_USAGE_STATS_ENABLED": "0",
         # Workers start as soon as tasks wait, side by side: a no-op run takes 3.5 s instead of 5.7 s.
         "RAY_enable_worker_prestart": "1",

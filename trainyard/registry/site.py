@@ -35,7 +35,7 @@ def _now() -> datetime:
 class Site:
     """A registry, the engine that runs it, and how the caller named the cluster file: "" or " -f lab".
 
-    `runs_images` says whether the cluster of that file does.
+    `backend` is the one of that file: only some run images.
     """
 
     registry: Registry
@@ -43,7 +43,7 @@ class Site:
     environ: Mapping[str, str]
     source: Path | None = None
     flag: str = ""
-    runs_images: bool = True
+    backend: str = "compose"
     now: Callable[[], datetime] = _now
 
     @property
@@ -100,7 +100,7 @@ def find(
     spec = load_cluster(source, overrides=overrides).spec
     flag = f" -f {asked}" if asked else ""
     with docker_engine.engine(environ) as engine:
-        yield Site(settings.registry_of(spec), engine, environ, source=source, flag=flag, runs_images=spec.runs_images)
+        yield Site(settings.registry_of(spec), engine, environ, source=source, flag=flag, backend=spec.backend)
 
 
 @contextmanager

@@ -200,11 +200,6 @@ class ClusterSpec(Section):
             rules.check_auth(auth, existing.address, has_token=has_token)
         return auth
 
-    @property
-    def runs_images(self) -> bool:
-        """Whether its nodes are containers of ours."""
-        return self.backend not in ("local", "existing")
-
     def nodes(self) -> tuple[NodeSpec, ...]:
         """Return every node that `cluster.up` waits for, the head first."""
         head = NodeSpec("head", "head", self.head.cpus, self.head.memory, self.head.gpus)

@@ -69,7 +69,15 @@ def sent(bench: Workbench, sent: Sent, *, json: bool) -> None:
         return
     print(f"image {sent.built.name} is pushed: {pushed.reference}")
     print(f"also {pushed.tag} and {pushed.alias}; {_moved(pushed.layers_sent, pushed.layers_there, pushed.bytes_sent)}")
-    print_next("invoke image.verify" if bench.spec.runs_images else "invoke cluster.up -f compose")
+    print_next(f"invoke {after_push(bench.spec.backend)}")
+
+
+def after_push(backend: str) -> str:
+    """Return the command that uses an image that is in the registry."""
+    if backend == "compose":
+        return "image.verify"
+    # On Kubernetes, verifying needs the namespace that cluster.up makes; the others run no images.
+    return "cluster.up" if backend == "kuberay" else "cluster.up -f compose"
 
 
 def would_verify(spec: ClusterSpec, *, json: bool) -> None:

@@ -14,6 +14,7 @@ from trainyard.registry.status import RegistryStatus
 from trainyard.registry.up import CHECKS
 from trainyard.results.formats import size
 from trainyard.steps import PlannedStep, StepResult
+from trainyard.tasks.image_output import after_push
 from trainyard.tasks.output import as_said, print_json, print_next, print_table
 
 
@@ -109,7 +110,8 @@ def _next(site: Site, now: RegistryStatus) -> str:
         return f"registry.trust{site.flag}"
     if not now.content or not now.content.repositories:
         return f"image.push{site.flag}"
-    return f"image.verify{site.flag}" if site.runs_images else "cluster.up -f compose"
+    following = after_push(site.backend)
+    return following if " -f " in following else f"{following}{site.flag}"
 
 
 def _print_content(now: RegistryStatus) -> None:

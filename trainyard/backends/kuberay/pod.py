@@ -11,6 +11,9 @@ from trainyard.backends.kuberay import names
 from trainyard.spec.units import SIZES
 
 Pod = Mapping[str, Any]
+# What a container waits for while the kubelet lets time pass (kubernetes/pkg/kubelet/images/types.go).
+PULL_BACK_OFF = "ImagePullBackOff"
+CRASH_LOOP = "CrashLoopBackOff"
 # The units of Kubernetes quantities (apimachinery/pkg/api/resource/suffix.go) that are not ours.
 _UNITS = {
     "m": 1e-3,
@@ -103,6 +106,13 @@ def condition(found: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     """Return a condition of an object's status, {} if it has none of that kind."""
     conditions: Sequence[Mapping[str, Any]] = (found.get("status") or {}).get("conditions") or ()
     return next((one for one in conditions if one.get("type") == kind), {})
+
+
+def is_backing_off(pod: Pod) -> bool:
+    """Say whether its Ray does not run, and the kubelet waits, for up to five minutes, until it tries again."""
+    waits = any(one.waiting in (PULL_BACK_OFF, CRASH_LOOP) for one in containers(pod))
+    node = ray(pod)
+    return waits and not is_leaving(pod) and (node is None or node.running_since is None)
 
 
 def containers(pod: Pod) -> tuple[Container, ...]:

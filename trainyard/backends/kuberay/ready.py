@@ -23,7 +23,7 @@ from trainyard.backends.kuberay.objects import token
 from trainyard.backends.kuberay.site import Site
 from trainyard.errors import NotReadyError, OutsideError
 from trainyard.seams.kube.errors import GoneError
-from trainyard.seams.kube.types import RAY_CLUSTER
+from trainyard.seams.kube.types import POD, RAY_CLUSTER
 from trainyard.seams.ray_api import RefusedError
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
@@ -62,8 +62,11 @@ class Waiting:
         self._missed: float | None = None
 
     def begin(self) -> None:
-        """Have the operator try again what it could not do, and hold against it from now on what it cannot."""
+        """Have tried again at once what could not be done, and hold against all from now on what they cannot do."""
         seen = looking.look(self._site, self._spec)
+        for one in filter(pods.is_backing_off, seen.pods):
+            # KubeRay makes another, whose image is asked for now, and which starts now.
+            self._site.kube.delete(POD, pods.name(one), namespace=self._site.namespace, uid=pods.uid(one))
         self._known = frozenset(map(_key, seen.facts.events))
         self._began = True
         if seen.cluster is not None and cause_cluster.failure(seen.cluster):

@@ -11,7 +11,6 @@ from trainyard.backends.kuberay.causes.facts import Cause, Facts
 from trainyard.backends.kuberay.pod import Container, Ended, Pod
 from trainyard.errors import PrerequisiteError
 
-CRASH_LOOP = "CrashLoopBackOff"
 OUT_OF_MEMORY = "OOMKilled"
 # What it was not given: a Secret may be made a moment later, and the kubelet looks again every few seconds.
 _CONFIG = ("CreateContainerConfigError", "PreCreateHookError")
@@ -96,7 +95,7 @@ def _not_started(container: Container, image: str) -> Cause | None:
     if container.ready or (reason not in _START and (ended is None or ended.reason not in _START)):
         return None
     said = container.message or (ended.message if ended else "")
-    if container.waiting == CRASH_LOOP and ended:
+    if container.waiting == pods.CRASH_LOOP and ended:
         said = ended.message
     program = _NO_PROGRAM.search(said)
     if program:
@@ -141,7 +140,7 @@ def _ends_for_good(pod: Pod, container: Container) -> bool:
     """Say whether it ended and is not started again, or ended more often than chance."""
     if container.is_init and container.ended is not None and container.ended.code == 0:
         return False
-    if container.waiting == CRASH_LOOP or container.restarts >= TRIES:
+    if container.waiting == pods.CRASH_LOOP or container.restarts >= TRIES:
         return True
     return container.ended is not None and pods.phase(pod) == "Failed"
 

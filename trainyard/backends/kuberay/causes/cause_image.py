@@ -11,14 +11,21 @@ from dataclasses import dataclass
 
 from trainyard.backends.kuberay.causes import event
 from trainyard.backends.kuberay.causes.facts import Cause
-from trainyard.backends.kuberay.pod import Container
+from trainyard.backends.kuberay.pod import PULL_BACK_OFF, Container
 
 # What a container waits for (kubernetes/pkg/kubelet/images/types.go).
-BACK_OFF = "ImagePullBackOff"
 FIRST_ERROR = "ErrImagePull"
 INVALID = "InvalidImageName"
 NEVER = "ErrImageNeverPull"
-REASONS = (BACK_OFF, FIRST_ERROR, INVALID, NEVER, "RegistryUnavailable", "ErrImageInspect", "SignatureValidationFailed")
+REASONS = (
+    PULL_BACK_OFF,
+    FIRST_ERROR,
+    INVALID,
+    NEVER,
+    "RegistryUnavailable",
+    "ErrImageInspect",
+    "SignatureValidationFailed",
+)
 # The kubelet tries again some 10 s after a first failure, and says ImagePullBackOff from then on.
 FIRST_ERROR_SECONDS = 6.0
 # Long enough for all nodes to say the same.
