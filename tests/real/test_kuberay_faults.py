@@ -57,7 +57,8 @@ def faulty(kube: KubeBed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yard.run("cluster.up")
         yield yard
     finally:
-        yard.run("cluster.down", "--purge")
+        # KubeRay stays for the next ones (test_kuberay_gpus.py, which purges it): to bring it again takes 10 s of CPU.
+        yard.run("cluster.down")
 
 
 @pytest.fixture

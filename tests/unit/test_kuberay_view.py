@@ -44,6 +44,14 @@ def test_every_node_is_there_or_said_to_be_missing(tmp_path: Path) -> None:
     )
 
 
+def test_ray_knows_better_than_a_kubelet_that_was_just_started_again(tmp_path: Path) -> None:
+    seen = look(head(), pod(WORKER, containers=(running(),)), cluster=ray_cluster(group("gpu", 1)))
+    declared = view.declared(spec(tmp_path, "{name: gpu, count: 1, cpus: 2, gpus: 1}"), seen)
+    assert view.statuses(declared, seen.facts, frozenset({"head", "gpu-x7k2p"}))[1] == node("gpu-x7k2p", "up")
+    waits = node("gpu-x7k2p", "starting", "starts Ray")
+    assert view.statuses(declared, seen.facts, frozenset({"head"}))[1] == waits
+
+
 def test_a_cluster_that_is_not_there_is_down_with_what_the_file_says(tmp_path: Path) -> None:
     declared = view.declared(spec(tmp_path, "{name: gpu, count: 1, cpus: 2, gpus: 1}"), look())
     assert view.statuses(declared, Facts(pods=()), frozenset()) == (

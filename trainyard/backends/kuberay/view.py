@@ -155,9 +155,12 @@ def _state(pod: Object, facts: Facts, answering: frozenset[str], *, wanted: bool
     if not wanted:
         return "surplus", progress.phrase("leaves") if pods.is_leaving(pod) else ""
     word = progress.doing(pod, facts)
+    # A kubelet that was started again takes back for a second that a pod is ready; Ray knows better.
+    if word in ("", "starts") and names.node_name(pod) in answering:
+        return "up", ""
     if word:
         return "down" if word == "leaves" else "starting", progress.phrase(word)
-    return ("up", "") if names.node_name(pod) in answering else ("starting", NOT_IN_RAY)
+    return "starting", NOT_IN_RAY
 
 
 def _told(cluster: Object | None) -> dict[str, _Size]:
