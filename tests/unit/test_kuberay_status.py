@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from tests.unit.fake_kube import FakeKube, site
-from tests.unit.kube_pods import IMAGE, Object, ended, group, head, pod, ray_cluster, running, waiting
+from tests.unit.kube_pods import IMAGE, Object, condition, ended, group, head, pod, ray_cluster, running, waiting
 from trainyard.backends.contract import LogLine, Tools
 from trainyard.backends.kuberay import asking, log_lines, way_in
 from trainyard.backends.kuberay import site as sites
 from trainyard.errors import NotReadyError
 from trainyard.seams.kube.errors import GoneError
-from trainyard.seams.kube.types import POD, RAY_CLUSTER, SECRET
+from trainyard.seams.kube.types import NODE, POD, RAY_CLUSTER, SECRET
 from trainyard.seams.ray_api import RefusedError, UnreachableError
 from trainyard.spec import load_cluster
 from trainyard.spec.cluster import ClusterSpec
@@ -122,14 +122,29 @@ def test_a_run_gets_the_way_in_and_what_it_is_promised(kube: FakeKube, spec: Clu
     assert endpoint.simulated_gpus is False
 
 
-@pytest.mark.parametrize("pods", [(), (pod(WORKER, ready=True),), (head(ready=False),), (head(leaving=True),)])
+PULLS = waiting("ImagePullBackOff", "x: not found", name="ray-head")
+
+
+@pytest.mark.parametrize(
+    ("pods", "why"),
+    [
+        ((), ": waits for the KubeRay operator"),
+        ((pod(WORKER, ready=True),), ": waits for the KubeRay operator"),
+        (
+            (pod("lab-head-abcde", group="head", containers=(PULLS,)),),
+            ": waits for the KubeRay operator; head: cannot pull its image: registry 192.0.2.10:5000 has no such image",
+        ),
+    ],
+)
 def test_without_a_head_that_runs_there_is_no_way_in(
-    pods: tuple[Object, ...], kube: FakeKube, spec: ClusterSpec, tools: Tools
+    pods: tuple[Object, ...], why: str, kube: FakeKube, spec: ClusterSpec, tools: Tools
 ) -> None:
     made(kube, *pods)
+    for name in ("kube-1", "kube-2"):
+        kube.put(NODE, {"metadata": {"name": name}, "status": {"conditions": [condition("Ready", "True")]}})
     with pytest.raises(NotReadyError) as caught:
         asking.connect(spec, tools)
-    assert caught.value.lines() == ["cluster lab is not up", "  -> Make it: invoke cluster.up"]
+    assert caught.value.lines() == [f"cluster lab is not up{why}", "  -> Make it: invoke cluster.up"]
 
 
 def printing(texts: Mapping[bool, Sequence[str]]) -> Callable[..., list[tuple[str, str]]]:
@@ -261,7 +276,4 @@ def test_logs_of_a_cluster_that_has_said_nothing_say_why(
     monkeypatch.setattr(log_lines, "lines", lambda *_, **__: iter(()))
     with pytest.raises(NotReadyError) as caught:
         list(asking.logs(spec, tools, follow=False))
-    assert caught.value.lines() == [
-        "cluster lab has said nothing yet",
-        "  at gpu-x7k2p: waits for a Kubernetes node",
-    ]
+    assert caught.value.lines() == ["cluster lab has said nothing yet: gpu-x7k2p: waits for a Kubernetes node"]

@@ -60,7 +60,7 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
         seen = looking.without_events(where, spec)
         token = read.result()
     if seen.cluster is None or not _runs(seen.head):
-        raise NotReadyError(f"cluster {spec.name} is not up", hint=f"Make it: invoke cluster.up{tools.flag}")
+        raise _not_up(spec, tools, where)
     groups = view.made(seen)
     return Endpoint(
         cluster=spec.name,
@@ -85,7 +85,7 @@ def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
     """Return what the containers print and Ray's own log files say, from their ends on."""
     where = site.find(spec, tools)
     if not site.pods(where):
-        raise NotReadyError(f"cluster {spec.name} is not up", hint=f"Make it: invoke cluster.up{tools.flag}")
+        raise _not_up(spec, tools, where)
     found = log_lines.lines(where, objects.token(where), follow=follow)
     return found if follow else _or_why_none(found, where, spec)
 
@@ -96,10 +96,20 @@ def _or_why_none(found: Iterator[LogLine], where: Site, spec: ClusterSpec) -> It
     for line in found:
         yield line
     if line is None:
-        seen = looking.look(where, spec)
-        nodes = view.statuses(view.declared(spec, seen), seen.facts, frozenset())
-        why = "; ".join(view.problems(seen.facts, nodes, asked=False))
-        raise NotReadyError(f"cluster {spec.name} has said nothing yet", where=why or None)
+        raise NotReadyError(f"cluster {spec.name} has said nothing yet{_why(where, spec)}")
+
+
+def _not_up(spec: ClusterSpec, tools: Tools, where: Site) -> NotReadyError:
+    hint = f"Make it: invoke cluster.up{tools.flag}"
+    return NotReadyError(f"cluster {spec.name} is not up{_why(where, spec)}", hint=hint)
+
+
+def _why(where: Site, spec: ClusterSpec) -> str:
+    """Return what is wrong with the nodes, as cluster.status says it: `: head pulls the image`; "" if nothing is."""
+    seen = looking.look(where, spec)
+    nodes = view.statuses(view.declared(spec, seen), seen.facts, frozenset())
+    why = "; ".join(view.problems(seen.facts, nodes, asked=False))
+    return f": {why}" if why else ""
 
 
 def _answer(where: Site, token: str | None, seen: Look) -> tuple[frozenset[str], str]:
