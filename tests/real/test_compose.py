@@ -212,7 +212,9 @@ def test_workers_that_lost_their_head_are_made_anew(lab: Yard, engine: BedEngine
     after = ids(engine)
     assert set(lab.states().values()) == {"up"}
     assert after["head"] == before["head"]
-    assert after["cpu-0"] != before["cpu-0"]
+    # On a busy machine Ray ends them before `up` looks, and Docker starts them again: the same container, anew.
+    began = {node: inspected(engine, node)["State"]["StartedAt"] for node in NODES}
+    assert began["head"] < min(began["cpu-0"], began["cpu-1"])
 
 
 def test_another_head_is_made_only_when_that_is_meant(lab: Yard, engine: BedEngine) -> None:
