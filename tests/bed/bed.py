@@ -11,12 +11,14 @@ from typing import IO
 
 from tests.bed import images
 from tests.bed.engine import BedEngine
-from tests.bed.places import CACHE, locked, need
+from tests.bed.places import CACHE, RUN, locked, need
 
 PROGRAMS = ("dockerd", "docker", "docker-registry", "mmdebstrap", "ip")
 SHARED = BedEngine("shared", CACHE / "engine", 1)
-# It is there while the engine is one that a test run started.
+# It is there while the engine is one that ends with its last user.
 OURS = SHARED.directory / "started-by-tests"
+# What clusters that somebody plays with keep, each in a directory: they use the engine too.
+BY_HAND = RUN / "by-hand"
 
 
 @contextmanager
@@ -47,8 +49,16 @@ def start(*, kept: bool) -> None:
         images.ensure_all(SHARED)
 
 
+def leave() -> None:
+    """End the engine if nobody uses it any more."""
+    with (CACHE / "users").open("w") as users, locked("lock"):
+        _end(users)
+
+
 def _end(users: IO[str]) -> None:
     """End the engine unless somebody else uses it: only the last one gets the file for itself."""
+    if BY_HAND.is_dir() and any(BY_HAND.iterdir()):
+        return
     try:
         fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+
 from tests.bed import bed, hosts, kubernetes
+from tests.bed.bed import BY_HAND
 from tests.bed.kubernetes import KubeBed
-from tests.bed.places import RUN, run
 
 # Those that `publish` puts where the hosts can pull them.
 IMAGES = ("trainyard-bed/base:1", "trainyard-bed/ray:1", "trainyard-bed/ray-gpu:1")
@@ -12,15 +14,21 @@ IMAGES = ("trainyard-bed/base:1", "trainyard-bed/ray:1", "trainyard-bed/ray-gpu:
 
 def up(count: int, name: str) -> KubeBed:
     """Start a cluster of that many hosts, in place of the one of that name."""
-    bed.start(kept=True)
-    down(name)
-    home = RUN / "by-hand" / name
+    home = BY_HAND / name
+    _remove(name)
+    # As long as it is there, nobody ends the engine.
     home.mkdir(parents=True, mode=0o700)
+    bed.start(kept=False)
     return kubernetes.start(bed.SHARED, home, count=count, owner=hosts.by_hand(name))
 
 
 def down(name: str) -> None:
-    """Remove it; the engine goes on running, for it may serve others."""
+    """Remove it, and the engine if nobody else uses it."""
+    _remove(name)
+    bed.leave()
+
+
+def _remove(name: str) -> None:
     if bed.SHARED.pid is not None:
         hosts.remove_owned(bed.SHARED, hosts.by_hand(name))
-    run(["rm", "-rf", str(RUN / "by-hand" / name)])
+    shutil.rmtree(BY_HAND / name, ignore_errors=True)

@@ -15,6 +15,8 @@ from tests.bed.engine import BedEngine
 from tests.bed.hosts import LABEL
 from tests.bed.places import CACHE
 
+# The data of all such registries.
+KEPT = CACHE / "published"
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 
 
@@ -26,10 +28,9 @@ def publish(engine: BedEngine, address: str, *names: str, owner: str) -> None:
     port = address.rpartition(":")[2]
     container = container_of(address)
     if engine.docker("inspect", container, check=False).returncode != 0:
-        kept = CACHE / "published"
-        kept.mkdir(exist_ok=True)
+        KEPT.mkdir(exist_ok=True)
         named = ("--name", container, "--label", f"{LABEL}={owner}")
-        engine.docker("run", "-d", *named, "-p", f"{port}:5000", "-v", f"{kept}:/var/lib/registry", images.REGISTRY)
+        engine.docker("run", "-d", *named, "-p", f"{port}:5000", "-v", f"{KEPT}:/var/lib/registry", images.REGISTRY)
     _wait(f"http://{address}/v2/")
     for name in names:
         if not _holds(engine, address, name):

@@ -101,7 +101,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     config.addinivalue_line("markers", "docker: needs the Docker engine of the bed")
     config.addinivalue_line("markers", "kubernetes: needs hosts of the bed, and so its Docker engine too")
-    config.addinivalue_line("markers", "breaking: breaks its Kubernetes cluster for minutes, which gets one of its own")
+    config.addinivalue_line(
+        "markers", "breaking: breaks its Kubernetes cluster for minutes; in `make test`, one of its own"
+    )
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
 

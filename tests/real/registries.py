@@ -96,9 +96,10 @@ def registry(
     tls: KeyPair | None = None,
     users: Mapping[str, str] | None = None,
     disk: str | None = None,
+    data: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Iterator[BedRegistry]:
-    """Run a registry, with a certificate, with users, or with a disk that is soon full (such as "8m")."""
+    """Run a registry: with a certificate, users, a disk that is soon full (such as "8m"), or the data of others."""
     settings = {"REGISTRY_STORAGE_DELETE_ENABLED": "true", **(environ or {})}
     directory.mkdir(parents=True, exist_ok=True)
     if tls:
@@ -113,6 +114,7 @@ def registry(
     options = [f"--env={name}={value}" for name, value in settings.items()]
     options += [f"--publish={host}:{port}:5000", f"--volume={directory}:/its:ro", f"--name={found.name}"]
     options += [f"--tmpfs={DATA}:size={disk}"] if disk else []
+    options += [f"--volume={data}:{DATA}"] if data else []
     engine.docker("create", *options, IMAGE)
     try:
         found.start()

@@ -51,6 +51,13 @@ spec:
             image: {image}
             resources: {{requests: {{cpu: 100m, memory: 128Mi}}, limits: {{cpu: "1", memory: 1Gi}}}}
 """
+WIDE = """
+    command: [hostname]
+    matrix: {i: [0, 1]}
+    together: true
+    resources: {cpus: 1}
+    node: {group: burst}
+"""
 WHERE = """
     command: [sh, -c, "hostname; echo $PRICE > $TRAINYARD_OUTPUT/price"]
     resources: {cpus: 1}
@@ -135,6 +142,9 @@ def test_cartpole_trains_on_three_hosts_from_the_pushed_image_and_nothing_is_lef
             assert run_by == {pushed}
             verified = site.json("image.verify")
             assert verified["ok"]
+            assert sorted(one["host"] for one in verified["hosts"]) == ["host-1", "host-2", "host-3"]
+            assert {one["reference"] for one in verified["hosts"]} == {pushed}
+            assert len(kubernetes.objects(kube, "pods", "-n", "trainyard")) == len(hosts)
             assert site.json("smoke.run")["ok"]
 
             site.run("train.dispatch", "cartpole")
@@ -329,11 +339,12 @@ def test_a_run_gets_the_nodes_that_it_needs_and_they_go_when_it_is_over(other: Y
     kubernetes.write(kube, other, GROWS, namespace=SPACE)
     other.run("cluster.up")
     assert list(other.states()) == ["head"]
-    write_job(other, "wide", "command: [hostname]\nmatrix: {i: [0, 1]}\nresources: {cpus: 1}\nnode: {group: burst}\n")
+    # Both at once or none: one node after the other would not do.
+    write_job(other, "wide", WIDE)
     other.run("train.dispatch", "wide")
     tasks = other.json("train.status")["tasks"]
     nodes = {task["attempts"][0]["node"] for task in tasks}
-    assert nodes
+    assert len(nodes) == 2
     assert all(node.startswith("burst-") for node in nodes)
     report = (newest(other) / "report.html").read_text()
     assert all(node in report for node in nodes)

@@ -57,8 +57,7 @@ def faulty(kube: KubeBed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yard.run("cluster.up")
         yield yard
     finally:
-        # KubeRay stays for the next ones (test_kuberay_gpus.py, which purges it): to bring it again takes 10 s of CPU.
-        yard.run("cluster.down")
+        yard.run("cluster.down", "--purge")
 
 
 @pytest.fixture

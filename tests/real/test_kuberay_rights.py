@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,13 +12,19 @@ from tests.bed.kubernetes import KubeBed
 from tests.real import kube as kubernetes
 from tests.real.jobs import newest, write_job
 from tests.real.kube import RAY_IMAGE
-from tests.real.yard import Yard
+from tests.real.yard import Yard, wait_until
 
 pytestmark = pytest.mark.breaking
 SPACE = "mine"
 CLUSTER = {
     "head": {"cpus": 0, "memory": "1GiB"},
     "workers": [{"name": "cpu", "count": 1, "cpus": 1, "memory": "512MiB"}],
+}
+
+
+GROWS = {
+    "head": {"cpus": 0, "memory": "1GiB"},
+    "workers": [{"name": "burst", "min": 0, "max": 1, "cpus": 1, "memory": "512MiB", "idle_timeout": "5s"}],
 }
 
 
@@ -77,6 +84,47 @@ def test_a_namespace_is_enough_to_train_in(mine: Yard, kube: KubeBed) -> None:
     assert (newest(mine) / "logs" / "where.1.log").read_text() == f"{pod}\n"
     assert kubernetes.listed(mine)["mine"] == "up"
     assert {line.split()[0] for line in mine.run("cluster.logs", "--no-follow").stdout.splitlines()} == set(pods)
+    verified = mine.json("image.verify")
+    assert verified["ok"]
+    assert "you may not list the Kubernetes nodes" in verified["remark"]
+    theirs = {"service": f"{SPACE}/mine-head-svc", "token_secret": "mine"}
+    file = {"name": "theirs", "backend": "existing", "existing": theirs}
+    (mine.home / "clusters" / "theirs.yaml").write_text(json.dumps(file))
+    assert mine.json("cluster.status", "-f", "theirs")["state"] == "up"
+    (mine.home / "clusters" / "theirs.yaml").unlink()
+
+
+def test_a_worker_that_is_lost_comes_back(mine: Yard, kube: KubeBed) -> None:
+    (worker,) = (node for node in mine.states() if node != "head")
+    pod = kubernetes.pods(kube, "mine", namespace=SPACE)[worker]["metadata"]["name"]
+    kube.kubectl("delete", "pod", pod, "-n", SPACE, "--force", "--grace-period=0")
+    mine.run("cluster.up")
+    assert set(mine.states().values()) == {"up"}
+    assert worker not in mine.states()
+
+
+def test_a_second_cluster_there_grows_and_shrinks_beside_the_first(
+    mine: Yard, kube: KubeBed, config: Path, tmp_path: Path
+) -> None:
+    before = kubernetes.uids(kube, "mine", namespace=SPACE)
+    grows = kubernetes.yard(kube, tmp_path, "grows", kubeconfig=config)
+    kubernetes.write(kube, grows, GROWS, namespace=SPACE)
+    try:
+        grows.run("cluster.up")
+        assert list(grows.states()) == ["head"]
+        write_job(grows, "where", "command: [hostname]\nresources: {cpus: 1}\nnode: {group: burst}\n")
+        grows.run("train.dispatch", "where")
+        (task,) = grows.json("train.status")["tasks"]
+        assert task["attempts"][0]["node"].startswith("burst-")
+        wait_until(
+            lambda: list(kubernetes.pods(kube, "grows", namespace=SPACE)) == ["head"],
+            seconds=150,
+            what="the node that is idle is gone",
+        )
+    finally:
+        grows.run("cluster.down")
+    assert kubernetes.belongings(kube, "grows") == []
+    assert kubernetes.uids(kube, "mine", namespace=SPACE) == before
 
 
 def test_up_again_and_scale_need_no_more_rights(mine: Yard, kube: KubeBed) -> None:

@@ -366,6 +366,14 @@ def test_a_control_plane_that_takes_every_node_for_lost_gets_time_to_think_again
     assert [one.patience for one in causes(*found, nodes=lambda: lost("kube-2", "kube-3"))] == [60]
     assert [one.patience for one in causes(*found, nodes=lambda: {**lost("kube-2"), "kube-3": None})] == [10, 10]
     assert [one.patience for one in causes(found[0], nodes=lambda: lost("kube-2"))] == [10]
+    said = "0/2 nodes are available: 2 node(s) had untolerated taint {node.kubernetes.io/unreachable: }."
+    unplaced = pod(
+        "lab-gpu-worker-q1",
+        host="",
+        conditions=(condition("PodScheduled", "False", reason="Unschedulable", message=said),),
+    )
+    patience = {one.who: one.patience for one in causes(*found, unplaced, nodes=lambda: lost("kube-2", "kube-3"))}
+    assert patience == {("gpu-x7k2p", "gpu-abc12"): 60, ("gpu-q1",): 60}
 
 
 def test_a_kubernetes_node_that_is_gone_is_told_from_one_that_nobody_may_see() -> None:

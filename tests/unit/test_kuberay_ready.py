@@ -26,10 +26,11 @@ from tests.unit.kube_pods import (
 )
 from trainyard.backends.kuberay import look, lost, ready, stale, way_in
 from trainyard.backends.kuberay.causes import cause, cause_wait, progress
+from trainyard.backends.kuberay.causes.cause_host import ALL_LOST, LOST
 from trainyard.backends.kuberay.causes.facts import Cause, Facts
 from trainyard.backends.kuberay.causes.patience import Patience
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
-from trainyard.seams.kube.errors import GoneError
+from trainyard.seams.kube.errors import ForbiddenError, GoneError
 from trainyard.seams.kube.types import EVENT, NODE, POD, RAY_CLUSTER, Kind, Ran
 from trainyard.seams.ray_api import RefusedError, UnreachableError
 from trainyard.spec import load_cluster
@@ -209,6 +210,19 @@ def test_a_pod_that_waits_to_be_tried_again_is_made_anew(yard: Yard) -> None:
     assert yard.after(1) == no("gpu-def34 starts Ray")
 
 
+def test_who_may_not_remove_pods_waits_until_they_are_tried_again(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: Any, **__: Any) -> Any:
+        raise ForbiddenError(
+            "ops may not delete pods", verb="delete", kind="pods", namespace="team", user="ops", where=None, hint=None
+        )
+
+    broken(yard)
+    monkeypatch.setattr(yard.kube, "delete", forbidden)
+    yard.waiting.begin()
+    with pytest.raises(OutsideError, match="cannot have the image"):
+        yard.after(0)
+
+
 def test_events_before_this_command_say_nothing_about_pods_that_are_replaced(yard: Yard) -> None:
     cluster = ray_cluster()
     old = [
@@ -332,6 +346,18 @@ def test_progress_names_what_each_node_waits_for() -> None:
         "gpu-x7k2p, gpu-abc12 pull the image; gpu-k2x9v is being removed; cpu-q1 waits for the head; "
         "cpu-q2 ended and is started again"
     )
+
+
+def test_hosts_that_a_control_plane_takes_back_one_by_one_have_the_whole_minute() -> None:
+    clock = Clock()
+    patience = Patience(now=clock.now)
+    every = [Cause("none answers", "lost", about=ALL_LOST, who=(who,), patience=60) for who in "ab"]
+    last = Cause("does not answer", "lost", about=LOST, who=("b",), patience=10)
+    assert patience.over(every) is None
+    for clock.seconds in (20, 35, 59):
+        assert patience.over([last]) is None
+    clock.seconds = 61
+    assert patience.over([last]) == last
 
 
 def test_patience_is_kept_for_each_node_and_begins_anew() -> None:

@@ -122,17 +122,19 @@ def test_a_run_gets_the_way_in_and_what_it_is_promised(kube: FakeKube, spec: Clu
     assert endpoint.simulated_gpus is False
 
 
+MAKES = ": waits for the KubeRay operator; KubeRay makes"
 PULLS = waiting("ImagePullBackOff", "x: not found", name="ray-head")
 
 
 @pytest.mark.parametrize(
     ("pods", "why"),
     [
-        ((), ": waits for the KubeRay operator"),
-        ((pod(WORKER, ready=True),), ": waits for the KubeRay operator"),
+        ((), f"{MAKES} the head, 1 node of gpu"),
+        ((pod(WORKER, ready=True),), f"{MAKES} the head"),
+        ((head(leaving=True),), f"{MAKES} 1 node of gpu; head is being removed"),
         (
             (pod("lab-head-abcde", group="head", containers=(PULLS,)),),
-            ": waits for the KubeRay operator; head: cannot pull its image: registry 192.0.2.10:5000 has no such image",
+            f"{MAKES} 1 node of gpu; head cannot have the image {IMAGE}: registry 192.0.2.10:5000 has no such image",
         ),
     ],
 )
@@ -276,4 +278,4 @@ def test_logs_of_a_cluster_that_has_said_nothing_say_why(
     monkeypatch.setattr(log_lines, "lines", lambda *_, **__: iter(()))
     with pytest.raises(NotReadyError) as caught:
         list(asking.logs(spec, tools, follow=False))
-    assert caught.value.lines() == ["cluster lab has said nothing yet: gpu-x7k2p: waits for a Kubernetes node"]
+    assert caught.value.lines() == ["cluster lab has said nothing yet: gpu-x7k2p waits for a Kubernetes node"]

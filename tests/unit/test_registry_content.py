@@ -114,6 +114,7 @@ def test_status_lists_repositories_tags_and_sizes(capsys: pytest.CaptureFixture[
     [
         (SITE, replace(UP, content=Content((), 0)), "invoke image.push -f lab"),
         (replace(SITE, backend="local"), UP, "invoke cluster.up -f compose"),
+        (replace(SITE, backend="kuberay"), UP, "invoke cluster.up -f lab"),
         (SITE, replace(UP, state="down", content=None), "invoke registry.up -f lab"),
     ],
 )

@@ -50,8 +50,8 @@ class Need:
 class Task:
     """What `cluster.up` is going to do that not everybody may.
 
-    `login`: hand one over for the image; `no_login`: take one back; `replace`: workers whose head is gone, or pods that
-    wait long to be tried again; `grow`: the claim behind `outputs`.
+    `login`: hand one over for the image; `no_login`: take one back; `replace`: workers whose head is gone; `grow`: the
+    claim behind `outputs`.
     """
 
     namespace: bool = False

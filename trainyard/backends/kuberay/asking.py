@@ -13,6 +13,7 @@ from trainyard.backends.contract import ClusterStatus, LogLine, Tools
 from trainyard.backends.kuberay import log_lines, names, objects, site, view, way_in
 from trainyard.backends.kuberay import look as looking
 from trainyard.backends.kuberay import pod as pods
+from trainyard.backends.kuberay.causes import progress
 from trainyard.backends.kuberay.causes.facts import Object
 from trainyard.backends.kuberay.errands import gpu_checks
 from trainyard.backends.kuberay.look import Look
@@ -105,11 +106,11 @@ def _not_up(spec: ClusterSpec, tools: Tools, where: Site) -> NotReadyError:
 
 
 def _why(where: Site, spec: ClusterSpec) -> str:
-    """Return what is wrong with the nodes, as cluster.status says it: `: head pulls the image`; "" if nothing is."""
+    """Return what is wrong, or what the nodes do: `: head pulls the image; cpu-a, cpu-b wait for the head`."""
     seen = looking.look(where, spec)
-    nodes = view.statuses(view.declared(spec, seen), seen.facts, frozenset())
-    why = "; ".join(view.problems(seen.facts, nodes, asked=False))
-    return f": {why}" if why else ""
+    why = [*view.problems(seen.facts, ()), progress.text(seen.facts)]
+    said = "; ".join(one for one in why if one)
+    return f": {said}" if said else ""
 
 
 def _answer(where: Site, token: str | None, seen: Look) -> tuple[frozenset[str], str]:

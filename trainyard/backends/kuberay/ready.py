@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from trainyard.backends import words
@@ -22,7 +23,7 @@ from trainyard.backends.kuberay.look import Look
 from trainyard.backends.kuberay.objects import token
 from trainyard.backends.kuberay.site import Site
 from trainyard.errors import NotReadyError, OutsideError
-from trainyard.seams.kube.errors import GoneError
+from trainyard.seams.kube.errors import ForbiddenError, GoneError
 from trainyard.seams.kube.types import POD, RAY_CLUSTER
 from trainyard.seams.ray_api import RefusedError
 from trainyard.spec.cluster import ClusterSpec
@@ -64,9 +65,10 @@ class Waiting:
     def begin(self) -> None:
         """Have tried again at once what could not be done, and hold against all from now on what they cannot do."""
         seen = looking.look(self._site, self._spec)
-        for one in filter(pods.is_backing_off, seen.pods):
-            # KubeRay makes another, whose image is asked for now, and which starts now.
-            self._site.kube.delete(POD, pods.name(one), namespace=self._site.namespace, uid=pods.uid(one))
+        # KubeRay makes others, whose image is asked for now, and which start now; who may not do that waits.
+        with suppress(ForbiddenError):
+            for one in filter(pods.is_backing_off, seen.pods):
+                self._site.kube.delete(POD, pods.name(one), namespace=self._site.namespace, uid=pods.uid(one))
         self._known = frozenset(map(_key, seen.facts.events))
         self._began = True
         if seen.cluster is not None and cause_cluster.failure(seen.cluster):

@@ -155,7 +155,7 @@ def _state(pod: Object, facts: Facts, answering: frozenset[str], *, wanted: bool
     if not wanted:
         return "surplus", progress.phrase("leaves") if pods.is_leaving(pod) else ""
     word = progress.doing(pod, facts)
-    # A kubelet that was started again takes back for a second that a pod is ready; Ray knows better.
+    # What Ray calls alive runs tasks, whatever probes say: a kubelet that was started again calls its pods unready.
     if word in ("", "starts") and names.node_name(pod) in answering:
         return "up", ""
     if word:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -66,11 +65,8 @@ class Wanted:
             trial=self.is_new and bool(gpus) and not self.simulated,
             remove=self.tools.recreate and self.ray_cluster is not None,
             login=not self.chosen.kept and names.pull_secret(self.spec.name) in pull_secrets_of(self.documents),
-            replace=not self.is_new and self._replaces(self.there.pods.found or ()),
+            replace=not self.is_new and bool(lost.older_than_head(self.there.pods.found or ())),
         )
-
-    def _replaces(self, found: Sequence[Object]) -> bool:
-        return bool(lost.older_than_head(found)) or any(map(pods.is_backing_off, found))
 
 
 def wanted(spec: ClusterSpec, tools: Tools) -> Wanted:

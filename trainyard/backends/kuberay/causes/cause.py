@@ -82,7 +82,7 @@ def _of_pods(facts: Facts) -> Sequence[Cause]:
     judged = [one for one in facts.pods if pods.uid(one) not in facts.spare]
     ordered = sorted(judged, key=lambda one: not pods.is_head(one))
     found = [found for found in (of_pod(one, facts) for one in ordered) if found]
-    return cause_host.all_lost(found, {pods.host(one) for one in judged})
+    return cause_host.all_lost(found, {host for one in judged if (host := pods.host(one))})
 
 
 def _own(pod: Pod, facts: Facts) -> Cause | None:

@@ -67,7 +67,10 @@ def lost(pod: Pod, nodes: Mapping[str, Mapping[str, Any] | None]) -> Cause | Non
 
 
 def all_lost(causes: Sequence[Cause], hosts: AbstractSet[str]) -> Sequence[Cause]:
-    """Return the causes as one of all pods if every one of several Kubernetes nodes is lost, else as they are."""
+    """Return the causes as one of all pods if every one of several Kubernetes nodes is lost, else as they are.
+
+    A pod that found no room then did not look for it on nodes that answer.
+    """
     lost = {host for one in causes if one.about == LOST for host in one.hosts}
     if len(hosts) < 2 or lost != hosts:
         return causes
@@ -79,6 +82,8 @@ def all_lost(causes: Sequence[Cause], hosts: AbstractSet[str]) -> Sequence[Cause
             hint="Does the control plane reach them? kubectl get nodes",
             patience=ALL_LOST_SECONDS,
         )
+        if one.about == LOST
+        else replace(one, patience=max(one.patience, ALL_LOST_SECONDS))
         for one in causes
     ]
 

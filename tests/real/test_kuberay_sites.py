@@ -1,0 +1,156 @@
+"""What some sites ask of clusters on Kubernetes: restricted pods, registries with a password, finalizers of others."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.bed import publishing
+from tests.bed.engine import BedEngine
+from tests.bed.kubernetes import KubeBed
+from tests.real import kube as kubernetes
+from tests.real import registries
+from tests.real.jobs import newest, write_job
+from tests.real.kube import RAY_IMAGE
+from tests.real.yard import Yard
+
+SPACE = "site"
+HEAD = {"head": {"cpus": 1, "memory": "1GiB"}}
+# What an administrator has made in a namespace where the Pod Security Standard `restricted` is enforced.
+STRICT = """
+apiVersion: v1
+kind: Namespace
+metadata: {name: strict, labels: {pod-security.kubernetes.io/enforce: restricted}}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: trainer, namespace: strict}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, namespace: strict}
+data: {rate: "0.1"}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: keys, namespace: strict}
+stringData: {key: open sesame}
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: training}
+value: 1000
+"""
+# All that a file can say of pods, but for GPUs.
+SAID = {
+    **HEAD,
+    "kuberay": {
+        "security": {"restricted": True, "run_as_user": 12345, "run_as_group": 12345, "fs_group": 12345},
+        "service_account": "trainer",
+        "priority_class": "training",
+        "node_selector": {"kubernetes.io/hostname": "host-2"},
+        "tolerations": [{"key": "kept-for-training"}],
+        "shm_size": "256MiB",
+        "volumes": [
+            {"target": "/settings", "config_map": "settings", "read_only": True},
+            {"target": "/keys", "secret": "keys", "read_only": True},
+        ],
+        "labels": {"team": "robotics"},
+        "annotations": {"example.com/owner": "robotics"},
+        "storage": {"size": "1GiB", "access": "ReadWriteOnce"},
+    },
+}
+LOOK = """
+    command: [sh, -c, "id -u; cat /settings/rate; echo; cat /keys/key; echo; touch /outputs/mine; df -m /dev/shm"]
+"""
+
+
+@pytest.fixture(scope="module")
+def theirs(kube: KubeBed) -> Iterator[None]:
+    """Have an administrator's KubeRay there, and a namespace."""
+    kube.publish(RAY_IMAGE)
+    with kubernetes.operator(kube):
+        kube.kubectl("create", "namespace", SPACE)
+        yield
+        kube.kubectl("delete", "namespace", SPACE)
+
+
+@pytest.fixture
+def other(kube: KubeBed, theirs: None, tmp_path: Path) -> Iterator[Yard]:
+    """Give a place for a cluster; it is removed after the test."""
+    other = kubernetes.yard(kube, tmp_path, "other")
+    yield other
+    other.run("cluster.down")
+    assert kubernetes.belongings(kube, "other") == []
+
+
+def test_all_that_a_file_says_of_pods_is_admitted_where_restricted_is_enforced(
+    kube: KubeBed, theirs: None, tmp_path: Path
+) -> None:
+    kube.apply(STRICT)
+    kube.kubectl("taint", "node", "host-2", "kept-for-training=yes:NoSchedule")
+    strict = kubernetes.yard(kube, tmp_path, "strict")
+    kubernetes.write(kube, strict, SAID, namespace="strict")
+    try:
+        strict.run("cluster.up")
+        assert kubernetes.hosts_of(kube, "strict", namespace="strict") == {"head": "host-2"}
+        pod = kubernetes.pods(kube, "strict", namespace="strict")["head"]
+        assert pod["metadata"]["labels"]["team"] == pod["metadata"]["annotations"]["example.com/owner"] == "robotics"
+        assert (pod["spec"]["serviceAccountName"], pod["spec"]["priority"]) == ("trainer", 1000)
+        write_job(strict, "look", LOOK)
+        strict.run("train.dispatch", "look")
+        said = (newest(strict) / "logs" / "look.1.log").read_text().splitlines()
+        assert said[:3] == ["12345", "0.1", "open sesame"]
+        assert said[-1].split()[1] == "256"
+        assert not any(step["changed"] for step in strict.json("cluster.up")["steps"])
+    finally:
+        kube.kubectl("taint", "node", "host-2", "kept-for-training-")
+        strict.run("cluster.down")
+        kube.kubectl("delete", "priorityclass/training", "namespace/strict")
+    assert kubernetes.belongings(kube, "strict") == []
+
+
+def test_an_image_behind_a_password_is_pulled_with_a_secret_that_goes_with_the_cluster(
+    other: Yard, kube: KubeBed, engine: BedEngine, tmp_path: Path
+) -> None:
+    users = {registries.USER: registries.PASSWORD}
+    with registries.registry(
+        engine, tmp_path / "guarded", host=engine.bridge_ip, users=users, data=publishing.KEPT
+    ) as guarded:
+        kube.trust_registry(guarded.address)
+        login = {"username": registries.USER, "password_env": "SECRET"}
+        registry = {"registry": {"address": guarded.address, "insecure": True, **login}}
+        file = {**HEAD, **registry, "image": f"{guarded.address}/{RAY_IMAGE}"}
+        kubernetes.write(kube, other, file, namespace=SPACE)
+        other.environ["SECRET"] = registries.PASSWORD
+        other.run("cluster.up")
+        secret = kubernetes.one(kube, "secret", "other.pull", namespace=SPACE)
+        assert secret is not None
+        assert secret["type"] == "kubernetes.io/dockerconfigjson"
+        verified = other.json("image.verify")
+        assert [one["ok"] for one in verified["hosts"]] == [True, True, True]
+        assert not any(step["changed"] for step in other.json("cluster.up")["steps"])
+        other.environ["SECRET"] = "another"
+        refused = other.run("image.verify", expect=None)
+        assert refused.returncode in (3, 6), refused.stderr
+        assert "another" not in refused.stderr
+        assert guarded.address in refused.stderr
+
+
+def test_what_holds_a_cluster_is_named_and_down_goes_on_without_it(other: Yard, kube: KubeBed) -> None:
+    kubernetes.write(kube, other, HEAD, namespace=SPACE)
+    other.run("cluster.up")
+    hold = json.dumps({"metadata": {"finalizers": ["example.com/hold"]}})
+    kube.kubectl("patch", "rayclusters.ray.io/other", "-n", SPACE, "--type=merge", "-p", hold)
+    held = other.run("cluster.down", expect=7)
+    assert "example.com/hold" in held.stderr
+    command = next(line for line in held.stderr.splitlines() if "kubectl" in line)
+    shown = command[command.index("kubectl") :].partition("; then")[0]
+    freed = subprocess.run(["sh", "-c", shown], env={**os.environ, **kube.environ()}, capture_output=True, text=True)
+    assert freed.returncode == 0, (shown, freed.stderr)
+    assert "nothing is left" in other.run("cluster.down").stdout
