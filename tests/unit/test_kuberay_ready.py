@@ -204,9 +204,11 @@ def test_a_pod_that_waits_to_be_tried_again_is_made_anew(yard: Yard) -> None:
     broken(yard)
     crashed = pod("lab-gpu-worker-abc12", containers=(waiting("CrashLoopBackOff", "back-off 5m0s"),))
     beside = pod("lab-gpu-worker-def34", containers=(running(), waiting("CrashLoopBackOff", name="sidecar")))
-    yard.put(POD, crashed, beside)
+    failed = pod("lab-gpu-worker-aaa11", containers=(waiting("ErrImagePull", "connection refused"),))
+    yard.put(POD, crashed, beside, failed)
     yard.waiting.begin()
-    assert sorted(yard.kube.deleted) == ["Pod lab-gpu-worker-abc12", "Pod lab-gpu-worker-x7k2p"]
+    gone = ["Pod lab-gpu-worker-aaa11", "Pod lab-gpu-worker-abc12", "Pod lab-gpu-worker-x7k2p"]
+    assert sorted(yard.kube.deleted) == gone
     assert yard.after(1) == no("gpu-def34 starts Ray")
 
 

@@ -13,6 +13,8 @@ from trainyard.spec.units import SIZES
 Pod = Mapping[str, Any]
 # What a container waits for while the kubelet lets time pass (kubernetes/pkg/kubelet/images/types.go).
 PULL_BACK_OFF = "ImagePullBackOff"
+# What it waits for after a pull that failed, for a moment: the back-off comes next.
+PULL_ERROR = "ErrImagePull"
 CRASH_LOOP = "CrashLoopBackOff"
 # The units of Kubernetes quantities (apimachinery/pkg/api/resource/suffix.go) that are not ours.
 _UNITS = {
@@ -110,7 +112,7 @@ def condition(found: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 def is_backing_off(pod: Pod) -> bool:
     """Say whether its Ray does not run, and the kubelet waits, for up to five minutes, until it tries again."""
-    waits = any(one.waiting in (PULL_BACK_OFF, CRASH_LOOP) for one in containers(pod))
+    waits = any(one.waiting in (PULL_ERROR, PULL_BACK_OFF, CRASH_LOOP) for one in containers(pod))
     node = ray(pod)
     return waits and not is_leaving(pod) and (node is None or node.running_since is None)
 

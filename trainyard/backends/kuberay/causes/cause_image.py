@@ -11,15 +11,14 @@ from dataclasses import dataclass
 
 from trainyard.backends.kuberay.causes import event
 from trainyard.backends.kuberay.causes.facts import Cause
-from trainyard.backends.kuberay.pod import PULL_BACK_OFF, Container
+from trainyard.backends.kuberay.pod import PULL_BACK_OFF, PULL_ERROR, Container
 
 # What a container waits for (kubernetes/pkg/kubelet/images/types.go).
-FIRST_ERROR = "ErrImagePull"
 INVALID = "InvalidImageName"
 NEVER = "ErrImageNeverPull"
 REASONS = (
     PULL_BACK_OFF,
-    FIRST_ERROR,
+    PULL_ERROR,
     INVALID,
     NEVER,
     "RegistryUnavailable",
@@ -135,7 +134,7 @@ def cause(container: Container, image: str, events: Sequence[event.Event]) -> Ca
     said = _said(container, events)
     registry = registry_of(image)
     why, hint = _why(said, registry)
-    return _named(image, why, hint, said, patience=FIRST_ERROR_SECONDS if container.waiting == FIRST_ERROR else 0.0)
+    return _named(image, why, hint, said, patience=FIRST_ERROR_SECONDS if container.waiting == PULL_ERROR else 0.0)
 
 
 def registry_of(image: str) -> str:
