@@ -334,6 +334,15 @@ def test_a_runtime_that_containerd_does_not_know_is_named_with_the_host() -> Non
     assert code == 3
 
 
+def test_a_kubelet_that_pulled_without_the_secret_gets_time_to_pull_with_it() -> None:
+    one = pod(WORKER, init=(waiting("ImagePullBackOff", "x: 401 Unauthorized", name="wait-gcs-ready"),))
+    said = "Unable to retrieve some image pull secrets (lab.pull); attempting to pull the image may not succeed."
+    assert [found.patience for found in causes(one)] == [0]
+    assert [found.patience for found in causes(one, events=[event(one, "FailedToRetrieveImagePullSecret", said)])] == [
+        45
+    ]
+
+
 def test_events_of_an_earlier_pod_of_the_same_name_are_never_blamed() -> None:
     earlier = pod(WORKER)
     earlier["metadata"]["uid"] = "uid-of-another"

@@ -27,6 +27,9 @@ REASONS = (
 )
 # The kubelet tries again some 10 s after a first failure, and says ImagePullBackOff from then on.
 FIRST_ERROR_SECONDS = 6.0
+# A busy kubelet waits a second for a Secret and then pulls without it; it tries again 10 s later, and 20 s after that.
+WITHOUT_LOGIN = "FailedToRetrieveImagePullSecret"
+WITHOUT_LOGIN_SECONDS = 45.0
 # Long enough for all nodes to say the same.
 TOGETHER_SECONDS = 2.0
 
@@ -134,6 +137,8 @@ def cause(container: Container, image: str, events: Sequence[event.Event]) -> Ca
     said = _said(container, events)
     registry = registry_of(image)
     why, hint = _why(said, registry)
+    if event.newest(events, WITHOUT_LOGIN):
+        return _named(image, why, hint, said, patience=WITHOUT_LOGIN_SECONDS)
     return _named(image, why, hint, said, patience=FIRST_ERROR_SECONDS if container.waiting == PULL_ERROR else 0.0)
 
 
