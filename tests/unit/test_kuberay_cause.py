@@ -338,6 +338,8 @@ def test_a_kubelet_that_pulled_without_the_secret_gets_time_to_pull_with_it() ->
     one = pod(WORKER, init=(waiting("ImagePullBackOff", "x: 401 Unauthorized", name="wait-gcs-ready"),))
     said = "Unable to retrieve some image pull secrets (lab.pull); attempting to pull the image may not succeed."
     assert [found.patience for found in causes(one)] == [0]
+    one["spec"]["imagePullSecrets"] = [{"name": "lab.pull"}]
+    assert [found.patience for found in causes(one)] == [25]
     assert [found.patience for found in causes(one, events=[event(one, "FailedToRetrieveImagePullSecret", said)])] == [
         45
     ]

@@ -37,7 +37,7 @@ def cause(pod: Pod, container: Container, facts: Facts, events: Sequence[event.E
     """Return why a container does not run, None if nothing is wrong with it (yet)."""
     image = _image(pod, container)
     return (
-        cause_image.cause(container, image, events)
+        cause_image.cause(container, image, events, has_login=bool((pod.get("spec") or {}).get("imagePullSecrets")))
         or _not_given(container)
         or _not_started(container, image)
         or _out_of_memory(pod, container)

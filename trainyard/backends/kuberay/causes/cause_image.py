@@ -30,6 +30,8 @@ FIRST_ERROR_SECONDS = 6.0
 # A busy kubelet waits a second for a Secret and then pulls without it; it tries again 10 s later, and 20 s after that.
 WITHOUT_LOGIN = "FailedToRetrieveImagePullSecret"
 WITHOUT_LOGIN_SECONDS = 45.0
+# Seen once: refused (401), though the Secret was there before the pod. One more try tells.
+LOGIN_SECONDS = 25.0
 # Long enough for all nodes to say the same.
 TOGETHER_SECONDS = 2.0
 
@@ -122,10 +124,11 @@ _REFUSALS = (
 _WORDS = re.compile(r'^(?:Back-off pulling image "[^"]*"|Failed to pull image "[^"]*")(?:: )?')
 
 
-def cause(container: Container, image: str, events: Sequence[event.Event]) -> Cause | None:
+def cause(container: Container, image: str, events: Sequence[event.Event], *, has_login: bool) -> Cause | None:
     """Return why a container's image cannot be had, None if that is not what it waits for.
 
-    `events` are those of its pod: before Kubernetes 1.31 only they say why a pull failed.
+    `events` are those of its pod: before Kubernetes 1.31 only they say why a pull failed. `has_login`: its pod has
+    Secrets to pull with.
     """
     if container.waiting not in REASONS:
         return None
@@ -139,6 +142,8 @@ def cause(container: Container, image: str, events: Sequence[event.Event]) -> Ca
     why, hint = _why(said, registry)
     if event.newest(events, WITHOUT_LOGIN):
         return _named(image, why, hint, said, patience=WITHOUT_LOGIN_SECONDS)
+    if has_login and "login" in why:
+        return _named(image, why, hint, said, patience=LOGIN_SECONDS)
     return _named(image, why, hint, said, patience=FIRST_ERROR_SECONDS if container.waiting == PULL_ERROR else 0.0)
 
 
