@@ -96,6 +96,11 @@ def inspected(engine: BedEngine, node: str, name: str = "compose-lab") -> dict[s
     return found[0]
 
 
+def starts(engine: BedEngine) -> dict[str, str]:
+    """Return when each node's container was started last."""
+    return {node: inspected(engine, node)["State"]["StartedAt"] for node in NODES}
+
+
 def ids(engine: BedEngine, name: str = "compose-lab") -> dict[str, str]:
     """Return the id of each node's container."""
     listed = engine.docker(
@@ -208,12 +213,14 @@ def test_docker_starts_a_node_again_that_ends_by_itself(lab: Yard, engine: BedEn
 def test_workers_that_lost_their_head_are_made_anew(lab: Yard, engine: BedEngine) -> None:
     before = ids(engine)
     engine.docker("restart", "-t", "0", "trainyard-compose-lab-head")
+    # On a busy machine Ray ends them before `up` looks, and Docker starts them again: the same container, anew.
+    began = starts(engine)
+    older = [node for node in NODES if began[node] < began["head"]]
     lab.run("cluster.up")
-    after = ids(engine)
+    after, began = ids(engine), starts(engine)
     assert set(lab.states().values()) == {"up"}
     assert after["head"] == before["head"]
-    # On a busy machine Ray ends them before `up` looks, and Docker starts them again: the same container, anew.
-    began = {node: inspected(engine, node)["State"]["StartedAt"] for node in NODES}
+    assert all(after[node] != before[node] for node in older)
     assert began["head"] < min(began["cpu-0"], began["cpu-1"])
 
 

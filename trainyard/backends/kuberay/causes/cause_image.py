@@ -43,6 +43,7 @@ class _Refusal:
     pattern: str
     why: str
     hint: str
+    is_login: bool = False
 
 
 _TRUST = (
@@ -93,11 +94,13 @@ _REFUSALS = (
         "registry {registry} has no such image, or not for this login",
         "Is its name right? If it is a private one, name the login in the cluster file: registry.username with "
         "password_env, or kuberay.pull_secrets.",
+        is_login=True,
     ),
     _Refusal(
         r"\b401\b|\b403\b|[Uu]nauthorized|UNAUTHORIZED|no basic auth credentials|authentication required|[Ff]orbidden",
         "registry {registry} refuses the login, or asks for one",
         "Name it in the cluster file: registry.username with password_env, or kuberay.pull_secrets.",
+        is_login=True,
     ),
     _Refusal(
         r"no such host|server misbehaving|connection refused|connection reset|no route to host|i/o timeout|"
@@ -121,6 +124,7 @@ _REFUSALS = (
         "Look at its log, then repeat the command.",
     ),
 )
+_UNKNOWN = _Refusal("", "registry {registry} or the node refuses", "")
 _WORDS = re.compile(r'^(?:Back-off pulling image "[^"]*"|Failed to pull image "[^"]*")(?:: )?')
 
 
@@ -139,10 +143,11 @@ def cause(container: Container, image: str, events: Sequence[event.Event], *, ha
         return _named(image, "the node does not have it, and may not pull it", "Load it there.", container.message)
     said = _said(container, events)
     registry = registry_of(image)
-    why, hint = _why(said, registry)
+    refusal = next((one for one in _REFUSALS if re.search(one.pattern, said)), _UNKNOWN)
+    why, hint = refusal.why.format(registry=registry), refusal.hint.format(registry=registry) or None
     if event.newest(events, WITHOUT_LOGIN):
         return _named(image, why, hint, said, patience=WITHOUT_LOGIN_SECONDS)
-    if has_login and "login" in why:
+    if has_login and refusal.is_login:
         return _named(image, why, hint, said, patience=LOGIN_SECONDS)
     return _named(image, why, hint, said, patience=FIRST_ERROR_SECONDS if container.waiting == PULL_ERROR else 0.0)
 
@@ -151,13 +156,6 @@ def registry_of(image: str) -> str:
     """Return the registry that an image reference names, docker.io if it names none."""
     first, slash, _ = image.partition("/")
     return first if slash and ("." in first or ":" in first or first == "localhost") else "docker.io"
-
-
-def _why(said: str, registry: str) -> tuple[str, str | None]:
-    for refusal in _REFUSALS:
-        if re.search(refusal.pattern, said):
-            return refusal.why.format(registry=registry), refusal.hint.format(registry=registry)
-    return f"registry {registry} or the node refuses", None
 
 
 def _said(container: Container, events: Sequence[event.Event]) -> str:
