@@ -10,13 +10,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.bed import images
 from tests.bed.kubernetes import KubeBed
 from tests.real.yard import Yard, wait_until
 from trainyard.backends.kuberay import names
+from trainyard.paths import shipped
 
 RAY_IMAGE = "trainyard-bed/ray:1"
 GPU_IMAGE = "trainyard-bed/ray-gpu:1"
 OPERATOR = "kuberay-operator"
+# The namespace of an operator that an administrator has installed.
+ADMINISTRATORS = "administrators"
 # The second where kubectl remembers a kind that is gone.
 _UNKNOWN = ("the server doesn't have a resource type", "could not find the requested resource")
 # Every kind in which something of a cluster may be.
@@ -64,17 +68,32 @@ def write(kube: KubeBed, yard: Yard, sections: Mapping[str, Any], *, namespace: 
     return path
 
 
+def as_shipped(kube: KubeBed, site: Yard, kuberay: Mapping[str, Any]) -> None:
+    """Write the cluster file that we ship; of the bed are only registry, base and what is given."""
+    text = (shipped("clusters") / f"{site.cluster}.yaml").read_text()
+    assert f"\nname: {site.cluster} " in text
+    ours = {
+        "registry": {"address": kube.registry, "insecure": True},
+        "build": {"base": images.BASE, "network": "host"},
+        "kuberay": kuberay,
+    }
+    (site.home / "clusters").mkdir()
+    # JSON is YAML.
+    sections = "".join(f"{key}: {json.dumps(value)}\n" for key, value in ours.items())
+    (site.home / "clusters" / f"{site.cluster}.yaml").write_text(f"{text}\n{sections}")
+
+
 @contextmanager
 def operator(kube: KubeBed) -> Iterator[None]:
     """Have an administrator's own KubeRay operator there, and no longer afterwards."""
-    space = "administrators"
-    _helm(kube, "install", "theirs", str(kube.chart), "-n", space, "--create-namespace", "--wait", "--timeout=120s")
+    made = ("--create-namespace", "--wait", "--timeout=120s")
+    _helm(kube, "install", "theirs", str(kube.chart), "-n", ADMINISTRATORS, *made)
     try:
         yield
     finally:
-        _helm(kube, "uninstall", "theirs", "-n", space, "--wait")
+        _helm(kube, "uninstall", "theirs", "-n", ADMINISTRATORS, "--wait")
         kube.kubectl("delete", "-f", str(kube.chart / "crds"))
-        kube.kubectl("delete", "namespace", space)
+        kube.kubectl("delete", "namespace", ADMINISTRATORS)
 
 
 def general(kube: KubeBed) -> list[str]:

@@ -1,19 +1,27 @@
-"""A connection that can be cut: a TCP proxy in front of a dashboard, killed and started again at will."""
+"""A connection that can be cut, or slow: a TCP proxy, killed and started again at will."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import threading
+import time
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 
 class Proxy:
-    """Passes bytes between a fixed local port and a target, while it is up."""
+    """Passes bytes between a fixed local port and a target, while it is up.
 
-    def __init__(self, target: str) -> None:
+    `rate` is how many bytes a second one connection brings from there, None as many as it can; `brought` all so far.
+    """
+
+    def __init__(self, target: str, *, host: str = "127.0.0.1", rate: float | None = None) -> None:
         parts = urlsplit(target)
         self._target = (parts.hostname or "127.0.0.1", parts.port or 80)
+        self._host = host
+        self.rate = rate
+        self.brought = 0
         self._listener: socket.socket | None = None
         self._open: set[socket.socket] = set()
         self.port = 0
@@ -21,11 +29,11 @@ class Proxy:
 
     @property
     def address(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self._host}:{self.port}"
 
     def start(self) -> None:
         """Accept connections, on the same port as before."""
-        listener = socket.create_server(("127.0.0.1", self.port), reuse_port=False)
+        listener = socket.create_server((self._host, self.port), reuse_port=False)
         self.port = listener.getsockname()[1]
         self._listener = listener
         threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
@@ -56,13 +64,22 @@ class Proxy:
                 client.close()
                 continue
             self._open |= {client, server}
-            for one, other in ((client, server), (server, client)):
-                threading.Thread(target=self._pass_on, args=(one, other), daemon=True).start()
+            for one, other, passed in ((client, server, self._nothing), (server, client, self._wait)):
+                threading.Thread(target=self._pass_on, args=(one, other, passed), daemon=True).start()
 
-    def _pass_on(self, one: socket.socket, other: socket.socket) -> None:
+    def _nothing(self, length: int) -> None:
+        """Let what goes there go as it can."""
+
+    def _wait(self, length: int) -> None:
+        self.brought += length
+        if self.rate:
+            time.sleep(length / self.rate)
+
+    def _pass_on(self, one: socket.socket, other: socket.socket, passed: Callable[[int], None]) -> None:
         with contextlib.suppress(OSError):
             while chunk := one.recv(65536):
                 other.sendall(chunk)
+                passed(len(chunk))
         for each in (one, other):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)

@@ -61,11 +61,14 @@ spec:
 
 
 @pytest.fixture(scope="module")
-def theirs(kube: KubeBed) -> Iterator[KubeBed]:
+def theirs(kube: KubeBed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeBed]:
     kube.publish(RAY_IMAGE)
     kube.apply(MADE_BY_HAND.replace("IMAGE", f"{kube.registry}/{RAY_IMAGE}"))
+    lab = _ours(kube, tmp_path_factory.mktemp("theirs"))
     try:
         _wait_for_head(kube)
+        # A head answers before it knows its own node.
+        wait_until(lambda: lab.json("cluster.status")["state"] == "up", seconds=60, what="their Ray has a node")
         yield kube
     finally:
         kube.kubectl("delete", "namespace", NAMESPACE, "--wait=false")

@@ -18,7 +18,6 @@ from tests.real import kube as kubernetes
 from tests.real.jobs import newest, write_job
 from tests.real.kube import RAY_IMAGE
 from tests.real.yard import Yard, wait_until
-from trainyard.paths import shipped
 
 SPACE = "lab"
 # No task runs on the head.
@@ -126,7 +125,7 @@ def test_cartpole_trains_on_three_hosts_from_the_pushed_image_and_nothing_is_lef
     assert kubernetes.general(kube) == []
     site = kubernetes.yard(kube, tmp_path, "kuberay")
     with engine.trusting(kube.registry), kube.chart_repository() as charts:
-        as_shipped(kube, site, repository=charts)
+        kubernetes.as_shipped(kube, site, {"operator": {"repository": charts}})
         try:
             pushed = site.json("image.push")["reference"]
             documents = site.json("cluster.plan")["documents"]
@@ -356,19 +355,6 @@ def test_a_run_gets_the_nodes_that_it_needs_and_they_go_when_it_is_over(other: Y
     now = other.json("cluster.status")
     assert now["state"] == "up"
     assert {step["state"] for step in other.json("cluster.plan")["steps"]} == {"already"}
-
-
-def as_shipped(kube: KubeBed, site: Yard, *, repository: str) -> None:
-    """Write the cluster file that we ship; of the bed are only registry, base and where Helm finds the chart."""
-    text = (shipped("clusters") / "kuberay.yaml").read_text()
-    assert "\nname: kuberay " in text
-    ours = f"""
-registry: {{address: "{kube.registry}", insecure: true}}
-build: {{base: "{images.BASE}", network: host}}
-kuberay: {{operator: {{repository: "{repository}"}}}}
-"""
-    (site.home / "clusters").mkdir()
-    (site.home / "clusters" / "kuberay.yaml").write_text(text + ours)
 
 
 def everything(kube: KubeBed) -> dict[str, str]:

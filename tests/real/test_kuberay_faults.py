@@ -1,4 +1,7 @@
-"""What breaks while a cluster on Kubernetes works: pods, the way in, the API server, a registry, a whole host."""
+"""What breaks while a cluster on Kubernetes works: pods, the way in, the API server, a registry, a whole host.
+
+All of it for somebody who has one namespace and nothing else, with a second cluster there that must not notice.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.bed import publishing
 from tests.bed.kubernetes import KubeBed
 from tests.real import kube as kubernetes
 from tests.real.jobs import COUNTING, counted, events, newest, write_job
@@ -25,6 +27,7 @@ from tests.real.yard import Yard, wait_until
 pytestmark = pytest.mark.breaking
 SPACE = "faults"
 LINES = 600
+MEGABYTE = 1_000_000
 # Requests are small, so that a machine with two CPUs has room for everything.
 CLUSTER = """
 name: {{name}}
@@ -48,28 +51,51 @@ def cluster_file(kube: KubeBed, *, count: int = 2, image: str | None = None, spa
 
 
 @pytest.fixture(scope="module")
-def faulty(kube: KubeBed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    """Give a cluster with two workers; every test leaves it as good as it found it."""
+def config(kube: KubeBed) -> Iterator[Path]:
+    """Give a kubeconfig for one namespace; KubeRay is an administrator's."""
     kube.publish(RAY_IMAGE)
-    yard = kubernetes.yard(kube, tmp_path_factory.mktemp("faults"), "faulty")
+    with kubernetes.operator(kube):
+        yield kube.restricted(SPACE)
+        kube.kubectl("delete", "namespace", SPACE)
+
+
+@pytest.fixture(scope="module")
+def beside(kube: KubeBed, config: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    """Give another cluster in the same namespace, which is the same one at the end, and up."""
+    yard = kubernetes.yard(kube, tmp_path_factory.mktemp("beside"), "beside", kubeconfig=config)
+    yard.write_cluster(cluster_file(kube, count=0))
+    try:
+        yard.run("cluster.up")
+        before = kubernetes.uids(kube, "beside", namespace=SPACE)
+        yield yard
+        assert kubernetes.uids(kube, "beside", namespace=SPACE) == before
+        assert_good(yard, workers=0)
+    finally:
+        yard.run("cluster.down")
+
+
+@pytest.fixture(scope="module")
+def faulty(kube: KubeBed, config: Path, beside: Yard, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    """Give a cluster with two workers; every test leaves it as good as it found it."""
+    yard = kubernetes.yard(kube, tmp_path_factory.mktemp("faults"), "faulty", kubeconfig=config)
     yard.write_cluster(cluster_file(kube))
     try:
         yard.run("cluster.up")
         yield yard
     finally:
-        yard.run("cluster.down", "--purge")
+        yard.run("cluster.down")
+    assert kubernetes.belongings(kube, "faulty") == []
 
 
 @pytest.fixture
-def far(kube: KubeBed, faulty: Yard, tmp_path: Path) -> Iterator[tuple[Yard, Proxy]]:
+def far(kube: KubeBed, config: Path, faulty: Yard, tmp_path: Path) -> Iterator[tuple[Yard, Proxy]]:
     """Give another place to work in with the same cluster, and what its way to the API server goes through."""
     proxy = Proxy(kube.plane.url)
     proxy.start()
-    text = kube.kubeconfig.read_text().replace(kube.plane.url, f"https://127.0.0.1:{proxy.port}")
-    config = json.loads(text)
-    config["clusters"][0]["cluster"]["tls-server-name"] = "kubernetes"
+    through = json.loads(config.read_text().replace(kube.plane.url, proxy.address.replace("http", "https")))
+    through["clusters"][0]["cluster"]["tls-server-name"] = "kubernetes"
     path = tmp_path / "kubeconfig"
-    path.write_text(json.dumps(config))
+    path.write_text(json.dumps(through))
     path.chmod(0o600)
     yard = kubernetes.yard(kube, tmp_path, faulty.cluster, kubeconfig=path)
     yard.write_cluster(cluster_file(kube))
@@ -216,7 +242,7 @@ def test_an_operator_killed_in_a_run_costs_nothing(kube: KubeBed, faulty: Yard) 
     uids = kubernetes.uids(kube, "faulty", namespace=SPACE)
     following = faulty.start("train.dispatch", job, "--skip-smoke")
     run = started(faulty, before, following)
-    operator = ("-n", "kuberay-system", "-l", "app.kubernetes.io/name=kuberay-operator")
+    operator = ("-n", kubernetes.ADMINISTRATORS, "-l", f"app.kubernetes.io/name={kubernetes.OPERATOR}")
     kube.kubectl("delete", "pod", *operator, "--force", "--grace-period=0")
     faulty.run("cluster.up")
     code, output = end_of(following)
@@ -244,43 +270,51 @@ def test_a_killed_head_ends_the_run_clearly_and_up_repairs_the_cluster_with_its_
     faulty.run("smoke.run")
 
 
-def test_a_registry_that_is_gone_is_named_with_image_and_node_and_up_goes_on_once_it_is_back(
-    kube: KubeBed, faulty: Yard
+def test_a_registry_that_goes_with_layers_half_pulled_is_named_with_image_and_node_and_up_goes_on_once_it_is_back(
+    kube: KubeBed, config: Path, beside: Yard, tmp_path: Path
 ) -> None:
-    engine, container = kube.engine, publishing.container_of(kube.registry)
-    fresh = "trainyard-bed/fresh:1"
-    # A layer more makes it one that no node has.
-    engine.docker("run", "--name", "fresh", "--entrypoint", "touch", RAY_IMAGE, "/tmp/fresh")
-    engine.docker("commit", "--change", "ENTRYPOINT []", "fresh", fresh)
-    engine.docker("rm", "fresh")
-    kube.publish(fresh)
-    yard = Yard(faulty.home / "pull", cluster="pull", environ=faulty.environ)
-    yard.write_cluster(cluster_file(kube, count=1, image=f"{kube.registry}/{fresh}"))
+    slow = Proxy(f"http://{kube.registry}", host=kube.engine.bridge_ip, rate=MEGABYTE)
+    slow.start()
+    registry = slow.address.removeprefix("http://")
+    kube.trust_registry(registry)
+    fresh = with_layer(kube, megabytes=16)
+    yard = kubernetes.yard(kube, tmp_path, "pull", kubeconfig=config)
+    yard.write_cluster(cluster_file(kube, count=1, image=f"{registry}/{fresh}"))
     try:
         up = yard.start("cluster.up")
-        assert up.stdout is not None
-        shown = ""
-        for line in up.stdout:
-            shown += line
-            if "Write down where the cluster is" in line:
-                break
-        engine.docker("kill", container)
-        try:
-            code, rest = end_of(up)
-            said = time.time() - known_since(kube, "pull-")
-        finally:
-            engine.docker("start", container)
+        wait_until(lambda: slow.brought > 4 * MEGABYTE, seconds=120, what="a layer is on its way")
+        slow.cut()
+        code, output = end_of(up)
+        said = time.time() - known_since(kube, "pull-")
         print(f"a registry that is gone was said {said:.0f} s after Kubernetes knew it")
-        assert code == 6, shown + rest
-        assert_one_error(rest, f"{kube.registry}/trainyard-bed/fresh", f"registry {kube.registry} does not answer")
-        assert re.search(r"on host-\d", rest), rest
+        assert slow.brought < 12 * MEGABYTE
+        assert code == 6, output
+        assert_one_error(output, f"{registry}/{fresh.partition(':')[0]}", f"registry {registry} does not answer")
+        assert re.search(r"on host-\d", output), output
         assert said < 15, said
-        kube.publish(fresh)
+        slow.rate = None
+        slow.start()
         yard.run("cluster.up")
         assert_good(yard, workers=1)
     finally:
         yard.run("cluster.down")
-        engine.docker("rmi", "-f", fresh, check=False)
+        slow.cut()
+    assert kubernetes.belongings(kube, "pull") == []
+
+
+def with_layer(kube: KubeBed, *, megabytes: int) -> str:
+    """Publish Ray's image with a layer more, of which no host has anything; it is the same one each time."""
+    fresh = "trainyard-bed/fresh:1"
+    write = f"open('fresh', 'wb').write(random.Random(0).randbytes({megabytes * MEGABYTE}))"
+    script = f'cd && python3 -c "import random; {write}" && touch -d @0 fresh .'
+    kube.engine.docker("run", "--name", "fresh", "--entrypoint", "sh", RAY_IMAGE, "-c", script)
+    kube.engine.docker("commit", "--change", "ENTRYPOINT []", "fresh", fresh)
+    kube.engine.docker("rm", "fresh")
+    try:
+        kube.publish(fresh)
+    finally:
+        kube.engine.docker("rmi", "-f", fresh)
+    return fresh
 
 
 def known_since(kube: KubeBed, pods: str) -> float:
@@ -303,13 +337,17 @@ def cordoned(kube: KubeBed, host: str) -> Iterator[None]:
 
 
 def test_a_cordoned_host_gets_nothing_new_and_one_that_is_lost_then_is_named_until_it_is_back(
-    kube: KubeBed, faulty: Yard
+    kube: KubeBed, faulty: Yard, tmp_path: Path
 ) -> None:
+    # Who may see nodes is told more.
+    sees = kubernetes.yard(kube, tmp_path, "faulty")
+    sees.write_cluster(cluster_file(kube))
     where = kubernetes.hosts_of(kube, "faulty", namespace=SPACE)
     host = next(host for node, host in where.items() if node != "head" and host != where["head"])
     with cordoned(kube, host):
-        status = faulty.json("cluster.status")
-        assert (status["state"], status["seen"]) == ("up", "")
+        # Kubernetes may still think about the nodes of a test before.
+        wait_until(lambda: not faulty.json("cluster.status")["seen"], seconds=90, what="nothing is said about it")
+        assert faulty.json("cluster.status")["state"] == "up"
         second = Yard(faulty.home / "second", cluster="second", environ=faulty.environ)
         second.write_cluster(cluster_file(kube, count=1))
         try:
@@ -321,16 +359,25 @@ def test_a_cordoned_host_gets_nothing_new_and_one_that_is_lost_then_is_named_unt
         kube.stop_kubelet(machine)
         try:
             wait_until(lambda: host not in kube.ready(), seconds=120, what=f"Kubernetes knows that {host} is lost")
-            status = faulty.json("cluster.status")
+            status = sees.json("cluster.status")
             lost = [node for node in status["nodes"] if node["state"] != "up"]
             assert [(node["host"], node["seen"]) for node in lost] == [
                 (host, f"its Kubernetes node {host} does not answer")
             ]
             assert (status["state"], status["seen"]) == ("partial", f"{lost[0]['name']}: {lost[0]['seen']}")
-            refused = faulty.run("cluster.up", expect=6)
+            waits = faulty.start("cluster.up")
+            refused = sees.run("cluster.up", expect=6)
             assert_one_error(refused.stderr, f"ran on the Kubernetes node {host}, which does not answer any more")
-            refused = faulty.run("train.dispatch", counting_job(faulty, pause=0), expect=5)
+            refused = sees.run("train.dispatch", counting_job(sees, pause=0), expect=5)
             assert_one_error(refused.stderr, f"its Kubernetes node {host} does not answer", f"at {lost[0]['name']}, ")
+            # Nobody else can tell it from a control plane that errs, and to Ray the node is alive.
+            status = faulty.json("cluster.status")
+            doubt = f"{lost[0]['name']}: Kubernetes takes its node {host} for lost"
+            assert (status["state"], status["seen"]) == ("up", doubt)
+            faulty.run("train.dispatch", counting_job(faulty, pause=0))
+            code, output = end_of(waits)
+            assert code == 6, output
+            assert_one_error(output, f"is on the Kubernetes node {host}, which Kubernetes takes for lost")
         finally:
             kube.start_kubelet(machine)
         wait_until(lambda: len(kube.ready()) == 3, seconds=60, what="the host is back")

@@ -16,6 +16,7 @@ from tests.bed.kubernetes import KubeBed
 from tests.real import kube as kubernetes
 from tests.real.kube import RAY_IMAGE
 from tests.real.yard import Yard
+from trainyard.backends.kuberay import names
 
 NAME = "cut"
 pytestmark = pytest.mark.breaking
@@ -27,7 +28,7 @@ backend: kuberay
 image: {image}
 head: {{{{cpus: 1, memory: 1GiB}}}}
 workers:
-  - {{{{name: cpu, count: 1, cpus: 1, memory: 512MiB}}}}
+  - {{{{name: cpu, count: {count}, cpus: 1, memory: 512MiB}}}}
 kuberay:
   namespace: {space}
   requests: {{{{cpus: 0.1, memory: 256MiB}}}}
@@ -39,28 +40,60 @@ kuberay:
 @pytest.fixture
 def cut(kube: KubeBed, tmp_path: Path) -> Iterator[Yard]:
     """Give a place to work in with the file of a cluster, on a Kubernetes that knows no KubeRay."""
-    kube.publish(RAY_IMAGE)
-    yard = kubernetes.yard(kube, tmp_path, NAME)
-    chart = json.dumps(str(kube.chart))
-    yard.write_cluster(CLUSTER.format(image=f"{kube.registry}/{RAY_IMAGE}", space=SPACE, chart=chart))
-    yield yard
+    yield (yard := _yard(kube, tmp_path))
     yard.run("cluster.down", "--purge")
     assert kubernetes.belongings(kube, NAME) == []
 
 
+@pytest.fixture
+def cut_in_a_namespace(kube: KubeBed, tmp_path: Path) -> Iterator[Yard]:
+    """Give one as somebody who has one namespace and nothing else, with another cluster in it."""
+    with kubernetes.operator(kube):
+        config = kube.restricted(SPACE)
+        other = _yard(kube, tmp_path / "other", name="other", workers=0, config=config)
+        other.run("cluster.up")
+        before = kubernetes.uids(kube, "other", namespace=SPACE)
+        yield (yard := _yard(kube, tmp_path / "cut", config=config))
+        assert kubernetes.uids(kube, "other", namespace=SPACE) == before
+        for one in (yard, other):
+            one.run("cluster.down")
+            assert kubernetes.belongings(kube, one.cluster) == []
+        kube.kubectl("delete", "namespace", SPACE)
+
+
+def _yard(kube: KubeBed, home: Path, *, name: str = NAME, workers: int = 1, config: Path | None = None) -> Yard:
+    kube.publish(RAY_IMAGE)
+    yard = kubernetes.yard(kube, home, name, kubeconfig=config)
+    text = CLUSTER.format(
+        image=f"{kube.registry}/{RAY_IMAGE}", space=SPACE, chart=json.dumps(str(kube.chart)), count=workers
+    )
+    yard.write_cluster(text)
+    return yard
+
+
 def test_up_killed_as_each_step_begins_goes_on_to_one_good_cluster(kube: KubeBed, cut: Yard) -> None:
+    # Checks, record, CRDs, operator, namespace, token, claim, RayCluster, nodes.
+    _kill_as_each_step_begins(kube, cut, steps=11)
+    _assert_one_release(kube)
+
+
+def test_the_same_in_a_namespace_goes_on_to_one_good_cluster(kube: KubeBed, cut_in_a_namespace: Yard) -> None:
+    _kill_as_each_step_begins(kube, cut_in_a_namespace, steps=8)
+
+
+def _kill_as_each_step_begins(kube: KubeBed, yard: Yard, *, steps: int) -> None:
+    """Kill `up` as its first step begins, then as its second does, and so on, at least so many."""
     seen: set[str] = set()
-    steps = 0
+    killed = 0
     while True:
-        ended, code = _killed_after(cut, steps)
+        ended, code = _killed_after(yard, killed)
         _note(kube, seen)
         if code == 0:
             break
-        assert (len(ended), code) == (steps, -signal.SIGKILL), ended
-        steps += 1
-    # Checks, record, CRDs, operator, namespace, token, claim, RayCluster, nodes.
-    assert steps >= 11, ended
-    _assert_good(kube, cut, seen)
+        assert (len(ended), code) == (killed, -signal.SIGKILL), ended
+        killed += 1
+    assert killed >= steps, ended
+    _assert_good(kube, yard, seen)
 
 
 def test_up_killed_or_interrupted_in_the_middle_of_a_step_goes_on_to_one_good_cluster(kube: KubeBed, cut: Yard) -> None:
@@ -80,6 +113,14 @@ def test_up_killed_or_interrupted_in_the_middle_of_a_step_goes_on_to_one_good_cl
     _note(kube, seen)
     cut.run("cluster.up")
     _assert_good(kube, cut, seen)
+    _assert_one_release(kube)
+
+
+def _assert_one_release(kube: KubeBed) -> None:
+    releases = kubernetes.objects(kube, "secrets", "-A", "-l", "owner=helm")
+    status = [one["metadata"]["labels"]["status"] for one in releases]
+    assert status.count("deployed") == 1, status
+    assert not [one for one in status if one.startswith(("pending", "failed", "uninstalling"))], status
 
 
 def _killed_after(yard: Yard, steps: int) -> tuple[list[str], int]:
@@ -146,24 +187,18 @@ def _count(kube: KubeBed, *what: str) -> int:
 def _note(kube: KubeBed, seen: set[str]) -> None:
     """Write down what there is only one of: it must not be made again."""
     for kind in ("rayclusters", "secrets", "persistentvolumeclaims"):
-        for one in kubernetes.objects(kube, kind, "-n", SPACE):
+        for one in kubernetes.objects(kube, kind, "-n", SPACE, "-l", names.of_cluster(NAME)):
             seen.add(f"{kind}/{one['metadata']['name']}/{one['metadata']['uid']}")
 
 
 def _assert_good(kube: KubeBed, yard: Yard, seen: set[str]) -> None:
     states = yard.states()
     assert sorted(states.values()) == ["up", "up"], states
-    pods = kubernetes.objects(kube, "pods", "-n", SPACE)
+    pods = kubernetes.uids(kube, NAME, namespace=SPACE)
     assert len(pods) == 2
     # One token, one claim, one RayCluster, and each is the one that the first of all these commands made.
     assert sorted(one.split("/")[0] for one in seen) == ["persistentvolumeclaims", "rayclusters", "secrets"], seen
     operators = kubernetes.objects(kube, "deployments", "-A", "-l", "app.kubernetes.io/name=kuberay-operator")
     assert len(operators) == 1
-    releases = kubernetes.objects(kube, "secrets", "-A", "-l", "owner=helm")
-    status = [one["metadata"]["labels"]["status"] for one in releases]
-    assert status.count("deployed") == 1, status
-    assert not [one for one in status if one.startswith(("pending", "failed", "uninstalling"))], status
     yard.run("cluster.up")
-    assert {one["metadata"]["uid"] for one in kubernetes.objects(kube, "pods", "-n", SPACE)} == {
-        one["metadata"]["uid"] for one in pods
-    }
+    assert kubernetes.uids(kube, NAME, namespace=SPACE) == pods

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.bed import images
+from tests.bed.engine import BedEngine
 from tests.bed.kubernetes import KubeBed
 from tests.real import kube as kubernetes
 from tests.real.jobs import newest, write_job
@@ -124,6 +126,30 @@ def test_a_second_cluster_there_grows_and_shrinks_beside_the_first(
     finally:
         grows.run("cluster.down")
     assert kubernetes.belongings(kube, "grows") == []
+    assert kubernetes.uids(kube, "mine", namespace=SPACE) == before
+
+
+def test_cartpole_trains_there_from_the_file_that_we_ship(
+    mine: Yard, kube: KubeBed, engine: BedEngine, config: Path, tmp_path: Path
+) -> None:
+    kube.publish(images.BASE)
+    before = kubernetes.uids(kube, "mine", namespace=SPACE)
+    site = kubernetes.yard(kube, tmp_path, "kuberay", kubeconfig=config)
+    small = {"cpus": 0.1, "memory": "256MiB"}
+    kubernetes.as_shipped(kube, site, {"namespace": SPACE, "requests": small})
+    try:
+        with engine.trusting(kube.registry):
+            site.run("image.push")
+        site.run("cluster.up")
+        site.run("train.dispatch", "cartpole")
+        workers = {node for node in kubernetes.uids(kube, "kuberay", namespace=SPACE) if node != "head"}
+        tasks = site.json("train.status")["tasks"]
+        assert workers <= {task["attempts"][0]["node"] for task in tasks}
+        outputs = next(site.results.glob("cartpole-*")) / "outputs"
+        assert all(list((outputs / task["name"]).iterdir()) for task in tasks)
+    finally:
+        site.run("cluster.down")
+    assert kubernetes.belongings(kube, "kuberay") == []
     assert kubernetes.uids(kube, "mine", namespace=SPACE) == before
 
 

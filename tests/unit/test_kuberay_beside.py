@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from tests.unit.fake_kube import FakeKube
-from tests.unit.kube_pods import event, head, pod
+from tests.unit.kube_pods import condition, event, head, pod
 from trainyard.backends.kuberay import beside
+from trainyard.backends.kuberay.causes.facts import Host
 from trainyard.errors import OutsideError
-from trainyard.seams.kube.types import EVENT, NODE, Kind, Object
+from trainyard.seams.kube.types import EVENT, LEASE, NODE, Kind, Object
 
 WORKER = "lab-gpu-worker-x7k2p"
 
@@ -58,11 +59,23 @@ def test_events_that_may_not_be_seen_are_none(count: int) -> None:
 def test_hosts_are_those_of_the_pods() -> None:
     kube = FakeKube((NODE, {"metadata": {"name": "kube-1"}}), (NODE, {"metadata": {"name": "kube-3"}}))
     found = beside.hosts(kube, [head(), pod(WORKER), pod("unplaced", host="")])  # type: ignore[arg-type]
-    assert {name: one and one["metadata"]["name"] for name, one in found.items()} == {
+    assert {name: one and one.node["metadata"]["name"] for name, one in found.items()} == {
         "kube-1": "kube-1",
         "kube-2": None,
     }
     assert beside.hosts(FakeKube(forbidden=["nodes"]), [head()]) == {}  # type: ignore[arg-type]
+
+
+def test_leases_are_read_of_hosts_that_are_not_ready_where_they_may_be_seen() -> None:
+    ready: Object = {"metadata": {"name": "kube-1"}, "status": {"conditions": [condition("Ready", "True")]}}
+    silent: Object = {"metadata": {"name": "kube-2"}, "status": {"conditions": [condition("Ready", "Unknown")]}}
+    leases: list[Object] = [
+        {"metadata": {"name": name, "namespace": "kube-node-lease"}} for name in ("kube-1", "kube-2")
+    ]
+    for forbidden, lease in (((), leases[1]), (("leases",), None)):
+        kube = FakeKube((NODE, ready), (NODE, silent), *[(LEASE, one) for one in leases], forbidden=forbidden)
+        found = beside.hosts(kube, [head(), pod(WORKER)])  # type: ignore[arg-type]
+        assert found == {"kube-1": Host(ready), "kube-2": Host(silent, lease)}
 
 
 def test_pods_that_are_ready_need_no_explanation_unless_they_go() -> None:

@@ -24,7 +24,7 @@ from tests.unit.kube_pods import (
     waiting,
 )
 from trainyard.backends.kuberay.causes import cause
-from trainyard.backends.kuberay.causes.facts import Cause, Facts
+from trainyard.backends.kuberay.causes.facts import Cause, Facts, Host
 
 PLACE = "cluster lab, namespace team of context bed"
 WORKER = "lab-gpu-worker-x7k2p"
@@ -351,15 +351,17 @@ def test_events_of_an_earlier_pod_of_the_same_name_are_never_blamed() -> None:
     assert causes(pod(WORKER), events=[event(earlier, "FailedMount", "no such volume")]) == ()
 
 
-def lost(*hosts: str) -> dict[str, Object]:
-    """Return Kubernetes nodes that do not answer."""
-    silent = condition("Ready", "Unknown", message="Kubelet stopped posting.")
-    return {host: {"status": {"conditions": [silent]}} for host in hosts}
+def silent(*hosts: str, renewed: str | None = "02:03:00") -> dict[str, Host | None]:
+    """Return Kubernetes nodes that Kubernetes takes for lost since 02:04:00; when their leases were renewed."""
+    unknown = condition("Ready", "Unknown", message="Kubelet stopped posting.")
+    unknown["lastTransitionTime"] = "2026-01-02T02:04:00Z"
+    lease = {"spec": {"renewTime": f"2026-01-02T{renewed}.500000Z"}} if renewed else None
+    return {host: Host({"status": {"conditions": [unknown]}}, lease) for host in hosts}
 
 
 def test_a_machine_that_is_lost_is_the_cause_also_for_a_pod_that_is_being_removed() -> None:
     for leaving in (False, True):
-        lines, code = only(pod(WORKER, phase="Running", leaving=leaving), nodes=lambda: lost("kube-2"))
+        lines, code = only(pod(WORKER, phase="Running", leaving=leaving), nodes=lambda: silent("kube-2"))
         assert lines == [
             "gpu-x7k2p ran on the Kubernetes node kube-2, which does not answer any more",
             f"{AT}: Kubelet stopped posting.",
@@ -369,28 +371,66 @@ def test_a_machine_that_is_lost_is_the_cause_also_for_a_pod_that_is_being_remove
         assert code == 6
 
 
-def test_a_control_plane_that_takes_every_node_for_lost_gets_time_to_think_again() -> None:
+@pytest.mark.parametrize(
+    ("renewed", "seconds"), [("02:03:00", 10), ("02:03:44", 10), ("02:03:50", 60), ("02:04:01", 60), (None, 60)]
+)
+def test_a_control_plane_that_takes_a_host_for_lost_whose_kubelet_reports_gets_time_to_think_again(
+    renewed: str | None, seconds: int
+) -> None:
+    lost = pod(WORKER, phase="Running")
+    assert [one.patience for one in causes(lost, nodes=lambda: silent("kube-2", renewed=renewed))] == [seconds]
+
+
+def test_nothing_is_held_against_a_host_that_kubernetes_takes_for_lost_by_mistake() -> None:
+    now = silent("kube-2", "kube-3", renewed="02:04:00")
     found = [pod(WORKER, phase="Running"), pod("lab-gpu-worker-abc12", host="kube-3", phase="Running")]
-    lines, code = only(*found, nodes=lambda: lost("kube-2", "kube-3"))
-    assert lines[0] == "gpu-x7k2p, gpu-abc12 ran on Kubernetes nodes of which none answers any more"
-    assert code == 6
-    assert [one.patience for one in causes(*found, nodes=lambda: lost("kube-2", "kube-3"))] == [60]
-    assert [one.patience for one in causes(*found, nodes=lambda: {**lost("kube-2"), "kube-3": None})] == [10, 10]
-    assert [one.patience for one in causes(found[0], nodes=lambda: lost("kube-2"))] == [10]
     said = "0/2 nodes are available: 2 node(s) had untolerated taint {node.kubernetes.io/unreachable: }."
     unplaced = pod(
         "lab-gpu-worker-q1",
         host="",
         conditions=(condition("PodScheduled", "False", reason="Unschedulable", message=said),),
     )
-    patience = {one.who: one.patience for one in causes(*found, unplaced, nodes=lambda: lost("kube-2", "kube-3"))}
-    assert patience == {("gpu-x7k2p", "gpu-abc12"): 60, ("gpu-q1",): 60}
+    assert {one.patience for one in causes(*found, unplaced, nodes=lambda: now)} == {60}
+    lines, code = only(found[0], nodes=lambda: now)
+    assert lines[0] == (
+        "gpu-x7k2p is on the Kubernetes node kube-2, which Kubernetes takes for lost, though its kubelet reports"
+    )
+    assert code == 6
+
+
+def test_a_machine_that_calls_itself_not_ready_is_not_said_to_be_silent() -> None:
+    ready = condition("Ready", "False", message="container runtime is down")
+    nodes: dict[str, Host | None] = {"kube-2": Host({"status": {"conditions": [ready]}})}
+    lines, code = only(pod(WORKER, phase="Running"), nodes=lambda: nodes)
+    assert lines == [
+        "gpu-x7k2p is on the Kubernetes node kube-2, which is not ready",
+        f"{AT}: container runtime is down",
+        "  -> More about it: kubectl describe node kube-2",
+    ]
+    assert code == 6
 
 
 def test_a_kubernetes_node_that_is_gone_is_told_from_one_that_nobody_may_see() -> None:
     lines, _ = only(pod(WORKER, phase="Running"), nodes=lambda: {"kube-2": None})
     assert lines[1] == f'{AT}: nodes "kube-2" not found'
     assert causes(pod(WORKER, phase="Running"), nodes=dict) == ()
+
+
+def test_who_may_not_see_nodes_is_told_of_a_lost_one_by_the_events_of_its_pods() -> None:
+    unready = {**condition("Ready", "False"), "lastTransitionTime": "2026-01-02T03:05:00Z"}
+    one = pod(WORKER, phase="Running", conditions=(unready,), containers=(running(),))
+    said = event(one, "NodeNotReady", "Node is not ready", when="2026-01-02T03:04:59Z")
+    lines, code = only(one, events=[said])
+    assert lines == [
+        "gpu-x7k2p is on the Kubernetes node kube-2, which Kubernetes takes for lost",
+        f"{AT}: Node is not ready",
+        "  -> After an outage of its own it thinks again within a minute. Whoever may see nodes sees more: kubectl "
+        "describe node kube-2",
+    ]
+    assert code == 6
+    assert [found.patience for found in causes(one, events=[said])] == [60]
+    # It was ready again since, and is unready for another reason.
+    assert causes(one, events=[event(one, "NodeNotReady", "Node is not ready", when="2026-01-02T03:04:00Z")]) == ()
 
 
 def test_an_evicted_pod_is_said_with_why() -> None:

@@ -26,7 +26,6 @@ from tests.unit.kube_pods import (
 )
 from trainyard.backends.kuberay import look, lost, ready, stale, way_in
 from trainyard.backends.kuberay.causes import cause, cause_wait, progress
-from trainyard.backends.kuberay.causes.cause_host import ALL_LOST, LOST
 from trainyard.backends.kuberay.causes.facts import Cause, Facts
 from trainyard.backends.kuberay.causes.patience import Patience
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
@@ -348,18 +347,6 @@ def test_progress_names_what_each_node_waits_for() -> None:
         "gpu-x7k2p, gpu-abc12 pull the image; gpu-k2x9v is being removed; cpu-q1 waits for the head; "
         "cpu-q2 ended and is started again"
     )
-
-
-def test_hosts_that_a_control_plane_takes_back_one_by_one_have_the_whole_minute() -> None:
-    clock = Clock()
-    patience = Patience(now=clock.now)
-    every = [Cause("none answers", "lost", about=ALL_LOST, who=(who,), patience=60) for who in "ab"]
-    last = Cause("does not answer", "lost", about=LOST, who=("b",), patience=10)
-    assert patience.over(every) is None
-    for clock.seconds in (20, 35, 59):
-        assert patience.over([last]) is None
-    clock.seconds = 61
-    assert patience.over([last]) == last
 
 
 def test_patience_is_kept_for_each_node_and_begins_anew() -> None:

@@ -17,7 +17,7 @@ from trainyard.backends.kuberay import asking, log_lines, way_in
 from trainyard.backends.kuberay import site as sites
 from trainyard.errors import NotReadyError
 from trainyard.seams.kube.errors import GoneError
-from trainyard.seams.kube.types import NODE, POD, RAY_CLUSTER, SECRET
+from trainyard.seams.kube.types import LEASE, NODE, POD, RAY_CLUSTER, SECRET
 from trainyard.seams.ray_api import RefusedError, UnreachableError
 from trainyard.spec import load_cluster
 from trainyard.spec.cluster import ClusterSpec
@@ -111,6 +111,28 @@ def test_who_may_see_no_secret_sees_the_nodes(kube: FakeKube, ray: Answering, sp
     ray(error=UnreachableError("refused"))
     now = asking.status(spec, tools)
     assert ([one.state for one in now.nodes], now.token_command) == (["starting", "starting"], None)
+
+
+def test_a_node_that_ray_calls_alive_is_up_while_kubelet_or_control_plane_think_again(
+    kube: FakeKube, ray: Answering, spec: ClusterSpec, tools: Tools
+) -> None:
+    unready = pod(WORKER, phase="Running", containers=(running(restarts=1, last=ended("Error", 1)),))
+    made(kube, head(), unready)
+    kube.put(NODE, {"metadata": {"name": "kube-2"}, "status": {"conditions": [condition("Ready", "True")]}})
+    ray("head", "gpu-x7k2p")
+    assert (asking.status(spec, tools).state, asking.status(spec, tools).seen) == ("up", "")
+    unknown = {**condition("Ready", "Unknown"), "lastTransitionTime": "2026-01-02T02:04:00Z"}
+    kube.put(NODE, {"metadata": {"name": "kube-2"}, "status": {"conditions": [unknown]}})
+    lease = {"metadata": {"name": "kube-2", "namespace": "kube-node-lease"}}
+    kube.put(LEASE, {**lease, "spec": {"renewTime": "2026-01-02T02:04:01.500000Z"}})
+    doubt = "gpu-x7k2p: Kubernetes takes its node kube-2 for lost, though its kubelet reports"
+    for knows, state in (("gpu-x7k2p", "up"), ("", "starting")):
+        ray("head", knows)
+        now = asking.status(spec, tools)
+        assert ([one.state for one in now.nodes], now.seen) == (["up", state], doubt)
+    kube.put(LEASE, {**lease, "spec": {"renewTime": "2026-01-02T02:03:01.500000Z"}})
+    ray("head", "gpu-x7k2p")
+    assert [one.state for one in asking.status(spec, tools).nodes] == ["up", "down"]
 
 
 def test_a_run_gets_the_way_in_and_what_it_is_promised(kube: FakeKube, spec: ClusterSpec, tools: Tools) -> None:

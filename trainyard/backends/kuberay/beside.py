@@ -6,19 +6,23 @@ Only about those objects: namespaces have other people's events, and a large Kub
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.causes import event
+from trainyard.backends.kuberay.causes.facts import Host
 from trainyard.backends.kuberay.causes.facts import Object as Seen
 from trainyard.backends.kuberay.there import side_by_side
 from trainyard.errors import TrainyardError
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.errors import ForbiddenError
-from trainyard.seams.kube.types import EVENT, NODE, Object
+from trainyard.seams.kube.types import EVENT, LEASE, NODE, Object
 
 # A question names one object (kubernetes/pkg/registry/core/event, ToSelectableFields): for more, the namespace's events
 # are read at once.
 ONE_BY_ONE = 8
+# Where kubelets keep their leases (kubernetes/pkg/apis/core, NamespaceNodeLease).
+LEASES = "kube-node-lease"
 
 
 def events(kube: Kube, namespace: str, about: Iterable[Seen]) -> tuple[Object, ...]:
@@ -43,13 +47,25 @@ def unready(found: Iterable[Seen]) -> list[Seen]:
     return [one for one in found if pods.is_leaving(one) or not pods.is_ready(one)]
 
 
-def hosts(kube: Kube, found: Iterable[Seen]) -> dict[str, Object | None]:
+def hosts(kube: Kube, found: Iterable[Seen]) -> dict[str, Host | None]:
     """Return the Kubernetes nodes of some pods, None for one that is gone; {} where the user may not see them."""
     names: Sequence[str] = sorted({pods.host(one) for one in found if pods.host(one)})
     try:
-        return dict(zip(names, side_by_side(lambda name: kube.get(NODE, name), names), strict=True))
+        return dict(zip(names, side_by_side(lambda name: _host(kube, name), names), strict=True))
     except ForbiddenError:
         return {}
+
+
+def _host(kube: Kube, name: str) -> Host | None:
+    node = kube.get(NODE, name)
+    if node is None:
+        return None
+    if pods.condition(node, "Ready").get("status") == "True":
+        return Host(node)
+    # Not everybody who may see nodes may see these.
+    with suppress(ForbiddenError):
+        return Host(node, kube.get(LEASE, name, namespace=LEASES))
+    return Host(node)
 
 
 def words(kube: Kube, pod: Seen, container: str, *, namespace: str, former: bool, lines: int) -> str:

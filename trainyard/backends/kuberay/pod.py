@@ -110,11 +110,16 @@ def condition(found: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     return next((one for one in conditions if one.get("type") == kind), {})
 
 
+def runs_ray(pod: Pod) -> bool:
+    """Say whether its Ray runs, ready or not, and nobody deletes it."""
+    node = ray(pod)
+    return is_ready(pod) or (not is_leaving(pod) and node is not None and node.running_since is not None)
+
+
 def is_backing_off(pod: Pod) -> bool:
     """Say whether its Ray does not run, and the kubelet waits, for up to five minutes, until it tries again."""
     waits = any(one.waiting in (PULL_ERROR, PULL_BACK_OFF, CRASH_LOOP) for one in containers(pod))
-    node = ray(pod)
-    return waits and not is_leaving(pod) and (node is None or node.running_since is None)
+    return waits and not is_leaving(pod) and not runs_ray(pod)
 
 
 def containers(pod: Pod) -> tuple[Container, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 from trainyard.backends.contract import NodeState, NodeStatus
 from trainyard.backends.kuberay import counts, names
 from trainyard.backends.kuberay import pod as pods
-from trainyard.backends.kuberay.causes import cause, cause_cluster, cause_wait, progress
+from trainyard.backends.kuberay.causes import cause, cause_cluster, cause_host, cause_wait, progress
 from trainyard.backends.kuberay.causes.facts import Facts, Object
 from trainyard.backends.kuberay.look import Look
 from trainyard.endpoint import ExpectedNode
@@ -149,15 +149,18 @@ def _statuses(group: Group, facts: Facts, answering: frozenset[str]) -> Iterator
 
 def _state(pod: Object, facts: Facts, answering: frozenset[str], *, wanted: bool) -> tuple[NodeState, str]:
     wrong = cause.of_pod(pod, facts)
-    if wrong:
+    if wrong and wrong.about != cause_host.DOUBTED:
         # Every worker waits for its head for a while.
         return "starting" if wrong.about == cause_wait.ABOUT else "down", wrong.brief
     if not wanted:
         return "surplus", progress.phrase("leaves") if pods.is_leaving(pod) else ""
+    # What Ray calls alive runs tasks, whatever probes say: a kubelet that was started again calls its pods unready, and
+    # a control plane that was away takes their hosts for lost.
+    if pods.runs_ray(pod) and names.node_name(pod) in answering:
+        return "up", wrong.brief if wrong else ""
+    if wrong:
+        return "starting", wrong.brief
     word = progress.doing(pod, facts)
-    # What Ray calls alive runs tasks, whatever probes say: a kubelet that was started again calls its pods unready.
-    if word in ("", "starts") and names.node_name(pod) in answering:
-        return "up", ""
     if word:
         return "down" if word == "leaves" else "starting", progress.phrase(word)
     return "starting", NOT_IN_RAY

@@ -41,9 +41,10 @@ def of_pod(pod: Pod, facts: Facts) -> Cause | None:
     """Return why a pod is not ready, None if nothing is wrong with it (yet)."""
     if pods.is_ready(pod):
         return None
-    found = cause_host.lost(pod, facts.nodes())
+    events = event.of(facts.events, pods.uid(pod))
+    found = cause_host.lost(pod, facts.nodes(), events)
     if found is None and not pods.is_leaving(pod):
-        found = _own(pod, facts)
+        found = _own(pod, facts, events)
     if found is None:
         return None
     return replace(found, who=(facts.name(pod),), hosts=(pods.host(pod),) if pods.host(pod) else ())
@@ -82,12 +83,11 @@ def _of_pods(facts: Facts) -> Sequence[Cause]:
     judged = [one for one in facts.pods if pods.uid(one) not in facts.spare]
     ordered = sorted(judged, key=lambda one: not pods.is_head(one))
     found = [found for found in (of_pod(one, facts) for one in ordered) if found]
-    return cause_host.all_lost(found, {host for one in judged if (host := pods.host(one))})
+    return cause_host.doubted(found)
 
 
-def _own(pod: Pod, facts: Facts) -> Cause | None:
+def _own(pod: Pod, facts: Facts, events: Sequence[event.Event]) -> Cause | None:
     """Return what a pod itself says."""
-    events = event.of(facts.events, pods.uid(pod))
     return (
         cause_room.cause(pod, wait=facts.wait_for_machines)
         or cause_host.gave_up(pod)

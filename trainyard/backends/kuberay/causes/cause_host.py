@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import Any
 
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.causes import event
-from trainyard.backends.kuberay.causes.facts import Cause
+from trainyard.backends.kuberay.causes.facts import Cause, Host
 from trainyard.backends.kuberay.pod import Pod
 from trainyard.errors import OutsideError, PrerequisiteError
 
 # A kubelet that is started again reports within seconds.
 LOST_SECONDS = 10.0
-# A control plane that was away itself takes every node for lost at first, and takes that back within a minute.
-ALL_LOST_SECONDS = 60.0
-LOST = "lost host"
-ALL_LOST = "all hosts lost"
+# A control plane that was away takes nodes for lost that are not, and takes that back within a minute.
+DOUBTED_SECONDS = 60.0
+DOUBTED = "doubted host"
+# What Kubernetes tells the pods of a node that it takes for lost, as it calls them unready
+# (kubernetes/pkg/controller/util/node, MarkPodsNotReady); SAME: so many seconds apart is at once.
+NODE_NOT_READY = "NodeNotReady"
+SAME = 5.0
+# A kubelet renews its lease every 10 s (kubernetes/pkg/kubelet, nodeLeaseRenewIntervalFraction of 40 s).
+RENEWED_SECONDS = 15.0
 # KubeRay replaces a pod that failed; only one that stays is a cause.
 FAILED_SECONDS = 3.0
 # The kubelet tries again by itself, and its first try may come before what it needs.
@@ -34,58 +37,80 @@ _NO_RUNTIME = re.compile(r'no runtime for "(?P<name>[^"]+)" is configured')
 _HOST_PATH = re.compile(r"hostPath type check failed: (?P<path>\S+) is not (?P<kind>.+)")
 
 
-def lost(pod: Pod, nodes: Mapping[str, Mapping[str, Any] | None]) -> Cause | None:
+def lost(pod: Pod, nodes: Mapping[str, Host | None], events: Sequence[event.Event]) -> Cause | None:
     """Return that a pod's Kubernetes node does not answer, None if it does, or nobody says.
 
-    Who may not see nodes still sees that Kubernetes gave a pod up.
+    Who may not see nodes still sees what became of the pod: `events` are its.
     """
-    host = pods.host(pod)
-    if not host:
+    name = pods.host(pod)
+    if not name:
         return None
-    reason = (pod.get("status") or {}).get("reason")
-    node = nodes.get(host)
-    if node is not None:
-        ready = pods.condition(node, "Ready")
-        if ready.get("status") == "True":
-            return None
-        said = str(ready.get("message") or "")
-    elif host in nodes:
-        said = f'nodes "{host}" not found'
-    elif reason == "NodeLost":
-        said = str((pod.get("status") or {}).get("message") or "")
-    else:
+    host = nodes.get(name)
+    if host is not None:
+        return _unready(name, host)
+    if name in nodes:
+        return _lost(name, f'nodes "{name}" not found')
+    status = pod.get("status") or {}
+    if status.get("reason") == "NodeLost":
+        return _lost(name, str(status.get("message") or ""))
+    said = event.newest(events, NODE_NOT_READY)
+    if said is None or event.when(said) < pods.seconds(pods.condition(pod, "Ready").get("lastTransitionTime")) - SAME:
         return None
+    return _doubted(name, "for lost", event.message(said))
+
+
+def doubted(causes: Sequence[Cause]) -> Sequence[Cause]:
+    """Return the causes, all with more patience while Kubernetes takes a host for lost that is not.
+
+    A pod that found no room then did not look for it on that host.
+    """
+    if not any(one.about == DOUBTED for one in causes):
+        return causes
+    return [replace(one, patience=max(one.patience, DOUBTED_SECONDS)) for one in causes]
+
+
+def _unready(name: str, host: Host) -> Cause | None:
+    ready = pods.condition(host.node, "Ready")
+    said = str(ready.get("message") or "")
+    if ready.get("status") == "True":
+        return None
+    if ready.get("status") == "False":
+        return Cause(
+            what=f"is on the Kubernetes node {name}, which is not ready",
+            brief=f"its Kubernetes node {name} is not ready",
+            hint=f"More about it: kubectl describe node {name}",
+            said=said,
+            patience=LOST_SECONDS,
+        )
+    if host.lease is None:
+        return _lost(name, said, patience=DOUBTED_SECONDS)
+    renewed = pods.seconds((host.lease.get("spec") or {}).get("renewTime"))
+    if renewed < pods.seconds(ready.get("lastTransitionTime")) - RENEWED_SECONDS:
+        return _lost(name, said)
+    return _doubted(name, "for lost, though its kubelet reports", said)
+
+
+def _doubted(name: str, how: str, said: str) -> Cause:
     return Cause(
-        what=f"ran on the Kubernetes node {host}, which does not answer any more",
-        brief=f"its Kubernetes node {host} does not answer",
-        about=LOST if node is not None else "",
-        hint=f"Start that machine or its kubelet again; or give it up (kubectl delete node {host}), "
-        "and its Ray nodes are made anew elsewhere.",
+        what=f"is on the Kubernetes node {name}, which Kubernetes takes {how}",
+        brief=f"Kubernetes takes its node {name} {how}",
+        about=DOUBTED,
+        hint="After an outage of its own it thinks again within a minute. Whoever may see nodes sees more: "
+        f"kubectl describe node {name}",
         said=said,
-        patience=LOST_SECONDS,
+        patience=DOUBTED_SECONDS,
     )
 
 
-def all_lost(causes: Sequence[Cause], hosts: AbstractSet[str]) -> Sequence[Cause]:
-    """Return the causes as one of all pods if every one of several Kubernetes nodes is lost, else as they are.
-
-    A pod that found no room then did not look for it on nodes that answer.
-    """
-    lost = {host for one in causes if one.about == LOST for host in one.hosts}
-    if len(hosts) < 2 or lost != hosts:
-        return causes
-    return [
-        replace(
-            one,
-            what="ran on Kubernetes nodes of which none answers any more",
-            about=ALL_LOST,
-            hint="Does the control plane reach them? kubectl get nodes",
-            patience=ALL_LOST_SECONDS,
-        )
-        if one.about == LOST
-        else replace(one, patience=max(one.patience, ALL_LOST_SECONDS))
-        for one in causes
-    ]
+def _lost(name: str, said: str, *, patience: float = LOST_SECONDS) -> Cause:
+    return Cause(
+        what=f"ran on the Kubernetes node {name}, which does not answer any more",
+        brief=f"its Kubernetes node {name} does not answer",
+        hint=f"Start that machine or its kubelet again; or give it up (kubectl delete node {name}), "
+        "and its Ray nodes are made anew elsewhere.",
+        said=said,
+        patience=patience,
+    )
 
 
 def gave_up(pod: Pod) -> Cause | None:

@@ -12,7 +12,15 @@ from trainyard.errors import OutsideError, TrainyardError
 Object = Mapping[str, Any]
 
 
-def _no_nodes() -> Mapping[str, Object | None]:
+@dataclass(frozen=True)
+class Host:
+    """A Kubernetes node, and the lease by which its kubelet says that it lives; None where that cannot be seen."""
+
+    node: Object
+    lease: Object | None = None
+
+
+def _no_nodes() -> Mapping[str, Host | None]:
     return {}
 
 
@@ -48,7 +56,7 @@ class Facts:
     events: tuple[Object, ...] = ()
     owner: Object | None = None
     head: Object | None = None
-    nodes: Callable[[], Mapping[str, Object | None]] = _no_nodes
+    nodes: Callable[[], Mapping[str, Host | None]] = _no_nodes
     words: Callable[[Object, str, bool], str] = _no_words
     probe: Callable[[Object], str] = _no_probe
     resolves: Callable[[Object], bool] = _resolves

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 
 from trainyard.backends.kuberay.causes import cause
-from trainyard.backends.kuberay.causes.cause_host import ALL_LOST, ALL_LOST_SECONDS, LOST
 from trainyard.backends.kuberay.causes.facts import Cause
 
 # A name that was asked for too early is remembered as unknown for 5 s, by CoreDNS and by a cache on the node each.
@@ -21,8 +20,6 @@ class Patience:
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._since: dict[Key, float] = {}
-        # Since when every Kubernetes node was lost, the last time that it was so.
-        self._all_lost = float("-inf")
         # When it was hopeless for the first time; None: it was not.
         self._hopeless: dict[Key, float | None] = {}
 
@@ -30,18 +27,12 @@ class Patience:
         """Return the first cause that has lasted too long, for all nodes that have it; None if there is none."""
         now = self._now()
         self._since = {_key(one): self._since.get(_key(one), now) for one in causes}
-        self._all_lost = max(
-            (self._since[_key(one)] for one in causes if one.about == ALL_LOST), default=self._all_lost
-        )
         worn = next((one for one in causes if self._is_worn(one)), None) or self._lost(causes)
         if worn is None:
             return None
         return next(one for one in cause.merged(causes) if (one.what, one.kind) == (worn.what, worn.kind))
 
     def _is_worn(self, one: Cause) -> bool:
-        # A control plane that thinks again does so host by host.
-        if one.about == LOST and self._now() - self._all_lost < ALL_LOST_SECONDS:
-            return False
         return self._now() - self._since[_key(one)] >= one.patience
 
     def _lost(self, causes: Sequence[Cause]) -> Cause | None:
