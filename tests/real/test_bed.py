@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -18,7 +17,6 @@ from tests.bed.kubernetes import KubeBed
 from tests.real.yard import Done, wait_until
 
 BASE = "trainyard-bed/base:1"
-GPU_IMAGE = "trainyard-bed/ray-gpu:1"
 
 # One web server per host, each behind a Service of its own.
 SERVER = """
@@ -64,19 +62,6 @@ apiVersion: v1
 kind: ResourceQuota
 metadata: {name: small}
 spec: {hard: {pods: "1", limits.cpu: "1"}}
-"""
-
-GPU_POD = """
-apiVersion: v1
-kind: Pod
-metadata: {{name: {name}}}
-spec:
-  restartPolicy: Never
-  containers:
-    - name: smi
-      image: "{image}"
-      command: [sh, -c, "nvidia-smi -L; nvidia-smi --query-gpu=index,uuid,memory.total --format=csv,noheader"]
-      resources: {{limits: {{nvidia.com/gpu: {count}}}}}
 """
 
 
@@ -196,60 +181,6 @@ def test_a_user_of_one_namespace_works_there_and_nowhere_else(kube: KubeBed, spa
     assert kube.kubectl("--kubeconfig", config, "get", "pods").returncode == 0
 
 
-def test_gpus_are_allotted_and_a_pod_sees_its_own_only(kube: KubeBed, space: str) -> None:
-    host = kube.hosts[1]
-    kube.publish(GPU_IMAGE)
-    kube.fake_gpus(host, 3)
-    try:
-        for name, count in (("one", 1), ("two", 2)):
-            _apply(kube, space, GPU_POD.format(name=name, count=count, image=f"{kube.registry}/{GPU_IMAGE}"))
-            _succeeds(kube, space, name)
-            listed, asked = _smi(kube.kubectl("logs", "-n", space, name).stdout)
-            assert len(listed) == len(set(listed)) == count
-            assert asked == [f"{index}, {uuid}, 16384 MiB" for index, uuid in enumerate(listed)]
-        kube.stop_kubelet(host)
-        kube.start_kubelet(host)
-        # A kubelet that starts has none until the plugin registers again.
-        wait_until(lambda: kube.allocatable(host, "nvidia.com/gpu") == "0", seconds=60, what="the kubelet is new")
-        wait_until(lambda: kube.allocatable(host, "nvidia.com/gpu") == "3", seconds=60, what="the GPUs are back")
-    finally:
-        kube.no_gpus(host)
-    assert kube.allocatable(host, "nvidia.com/gpu") == "0"
-
-
-def test_a_cluster_goes_on_after_its_api_server_was_away(kube: KubeBed, servers: list[str]) -> None:
-    kube.stop_api()
-    try:
-        refused = kube.kubectl("get", "nodes", check=False)
-        assert refused.returncode == 1
-        assert "refused" in refused.stderr
-    finally:
-        kube.start_api()
-    wait_until(lambda: len(kube.ready()) == 3, seconds=60, what="three nodes are Ready")
-    wait_until(
-        lambda: "serving" in kube.kubectl("logs", servers[1], check=False).stdout, seconds=60, what="logs are shown"
-    )
-
-
-def test_the_operator_s_chart_installs_from_a_directory_and_from_a_repository(kube: KubeBed, space: str) -> None:
-    user = str(kube.restricted(space))
-    with kube.chart_repository() as url:
-        for source in ([str(kube.chart)], ["kuberay-operator", "--repo", url, "--version", "1.5.1"]):
-            options = ("--namespace", "operator", "--create-namespace", "--wait", "--timeout", "120s")
-            _helm(kube, "install", "operator", *source, *options)
-            try:
-                assert (
-                    kube.kubectl("--kubeconfig", user, "auth", "can-i", "create", "rayclusters.ray.io").stdout
-                    == "yes\n"
-                )
-                listed = json.loads(_helm(kube, "list", "--all-namespaces", "--output", "json").stdout)
-                assert [one["app_version"] for one in listed] == ["1.5.1"]
-            finally:
-                _helm(kube, "uninstall", "operator", "--namespace", "operator", "--wait")
-    kube.kubectl("delete", "-f", str(kube.chart / "crds"))
-    kube.kubectl("delete", "namespace", "operator")
-
-
 def test_a_bed_leaves_nothing_behind(engine: BedEngine, tmp_path: Path) -> None:
     with kubernetes.kube_bed(engine, tmp_path / "small", count=1, sizes=[Size(cpus=1, gibibytes=2)]) as small:
         small.publish(BASE)
@@ -314,24 +245,9 @@ def _ssh(kube: KubeBed, host: Host, script: str) -> Done:
     return done
 
 
-def _helm(kube: KubeBed, *arguments: str) -> Done:
-    done = subprocess.run(
-        ["helm", *arguments], env={**os.environ, **kube.environ()}, capture_output=True, text=True, timeout=200
-    )
-    assert done.returncode == 0, done.stderr
-    return done
-
-
 def _apply(kube: KubeBed, space: str, text: str) -> None:
     kube.kubectl("apply", "-n", space, "-f", "-", given=text)
 
 
 def _succeeds(kube: KubeBed, space: str, pod: str) -> None:
     kube.kubectl("wait", "-n", space, "--for=jsonpath={.status.phase}=Succeeded", f"pod/{pod}", "--timeout=120s")
-
-
-def _smi(said: str) -> tuple[list[str], list[str]]:
-    """Return the UUIDs that `nvidia-smi -L` listed, and the lines of the query after it."""
-    lines = said.splitlines()
-    listed = [line for line in lines if line.startswith("GPU ")]
-    return [line.rpartition("UUID: ")[2].rstrip(")") for line in listed], lines[len(listed) :]
