@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -87,13 +87,12 @@ def as_shipped(kube: KubeBed, site: Yard, kuberay: Mapping[str, Any]) -> None:
 def operator(kube: KubeBed) -> Iterator[None]:
     """Have an administrator's own KubeRay operator there, and no longer afterwards."""
     made = ("--create-namespace", "--wait", "--timeout=120s")
-    _helm(kube, "install", "theirs", str(kube.chart), "-n", ADMINISTRATORS, *made)
-    try:
+    with ExitStack() as removed:
+        removed.callback(kube.kubectl, "delete", "namespace", ADMINISTRATORS, "--ignore-not-found")
+        removed.callback(kube.kubectl, "delete", "-f", str(kube.chart / "crds"), "--ignore-not-found")
+        removed.callback(_helm, kube, "uninstall", "theirs", "-n", ADMINISTRATORS, "--wait", "--ignore-not-found")
+        _helm(kube, "install", "theirs", str(kube.chart), "-n", ADMINISTRATORS, *made)
         yield
-    finally:
-        _helm(kube, "uninstall", "theirs", "-n", ADMINISTRATORS, "--wait")
-        kube.kubectl("delete", "-f", str(kube.chart / "crds"))
-        kube.kubectl("delete", "namespace", ADMINISTRATORS)
 
 
 def general(kube: KubeBed) -> list[str]:

@@ -24,6 +24,7 @@ class Proxy:
         self.brought = 0
         self._listener: socket.socket | None = None
         self._open: set[socket.socket] = set()
+        self._changing = threading.Lock()
         self.port = 0
         self.connections = 0
 
@@ -40,16 +41,19 @@ class Proxy:
 
     def cut(self) -> None:
         """Drop every connection and accept no more."""
-        if self._listener:
+        with self._changing:
+            listener, self._listener = self._listener, None
+            cut = list(self._open)
+            self._open.clear()
+        if listener:
             # close() alone would leave the accept call waiting
             with contextlib.suppress(OSError):
-                self._listener.shutdown(socket.SHUT_RDWR)
-            self._listener.close()
-        for one in list(self._open):
+                listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+        for one in cut:
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
             one.close()
-        self._open.clear()
 
     def _accept(self, listener: socket.socket) -> None:
         while True:
@@ -63,7 +67,13 @@ class Proxy:
             except OSError:
                 client.close()
                 continue
-            self._open |= {client, server}
+            with self._changing:
+                if self._listener is not listener:
+                    # Cut meanwhile.
+                    client.close()
+                    server.close()
+                    return
+                self._open |= {client, server}
             for one, other, passed in ((client, server, self._nothing), (server, client, self._wait)):
                 threading.Thread(target=self._pass_on, args=(one, other, passed), daemon=True).start()
 

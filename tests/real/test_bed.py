@@ -17,6 +17,7 @@ from tests.bed.kubernetes import KubeBed
 from tests.real.yard import Done, wait_until
 
 BASE = "trainyard-bed/base:1"
+GPUS = "nvidia.com/gpu"
 
 # One web server per host, each behind a Service of its own.
 SERVER = """
@@ -179,6 +180,19 @@ def test_a_user_of_one_namespace_works_there_and_nowhere_else(kube: KubeBed, spa
     assert answers == asked
     assert Path(config).stat().st_mode & 0o777 == 0o600
     assert kube.kubectl("--kubeconfig", config, "get", "pods").returncode == 0
+
+
+def test_a_kubelet_that_starts_has_no_gpus_until_their_plugin_registers_again(kube: KubeBed) -> None:
+    host = kube.hosts[1]
+    kube.fake_gpus(host, 3)
+    try:
+        kube.stop_kubelet(host)
+        kube.start_kubelet(host)
+        wait_until(lambda: kube.allocatable(host, GPUS) == "0", seconds=60, what="the kubelet is new")
+        wait_until(lambda: kube.allocatable(host, GPUS) == "3", seconds=60, what="the GPUs are back")
+    finally:
+        kube.no_gpus(host)
+    assert kube.allocatable(host, GPUS) == "0"
 
 
 def test_a_bed_leaves_nothing_behind(engine: BedEngine, tmp_path: Path) -> None:

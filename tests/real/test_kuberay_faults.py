@@ -6,11 +6,12 @@ All of it for somebody who has one namespace and nothing else, with a second clu
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -55,8 +56,10 @@ def config(kube: KubeBed) -> Iterator[Path]:
     """Give a kubeconfig for one namespace; KubeRay is an administrator's."""
     kube.publish(RAY_IMAGE)
     with kubernetes.operator(kube):
-        yield kube.restricted(SPACE)
-        kube.kubectl("delete", "namespace", SPACE)
+        try:
+            yield kube.restricted(SPACE)
+        finally:
+            kube.kubectl("delete", "namespace", SPACE)
 
 
 @pytest.fixture(scope="module")
@@ -280,8 +283,8 @@ def test_a_registry_that_goes_with_layers_half_pulled_is_named_with_image_and_no
     fresh = with_layer(kube, megabytes=16)
     yard = kubernetes.yard(kube, tmp_path, "pull", kubeconfig=config)
     yard.write_cluster(cluster_file(kube, count=1, image=f"{registry}/{fresh}"))
+    up = yard.start("cluster.up")
     try:
-        up = yard.start("cluster.up")
         wait_until(lambda: slow.brought > 4 * MEGABYTE, seconds=120, what="a layer is on its way")
         slow.cut()
         code, output = end_of(up)
@@ -297,8 +300,9 @@ def test_a_registry_that_goes_with_layers_half_pulled_is_named_with_image_and_no
         yard.run("cluster.up")
         assert_good(yard, workers=1)
     finally:
-        yard.run("cluster.down")
+        up.kill()
         slow.cut()
+        yard.run("cluster.down")
     assert kubernetes.belongings(kube, "pull") == []
 
 
@@ -307,13 +311,14 @@ def with_layer(kube: KubeBed, *, megabytes: int) -> str:
     fresh = "trainyard-bed/fresh:1"
     write = f"open('fresh', 'wb').write(random.Random(0).randbytes({megabytes * MEGABYTE}))"
     script = f'cd && python3 -c "import random; {write}" && touch -d @0 fresh .'
-    kube.engine.docker("run", "--name", "fresh", "--entrypoint", "sh", RAY_IMAGE, "-c", script)
-    kube.engine.docker("commit", "--change", "ENTRYPOINT []", "fresh", fresh)
-    kube.engine.docker("rm", "fresh")
+    docker, name = kube.engine.docker, f"fresh-{os.getpid()}"
     try:
+        docker("run", "--name", name, "--entrypoint", "sh", RAY_IMAGE, "-c", script)
+        docker("commit", "--change", "ENTRYPOINT []", name, fresh)
         kube.publish(fresh)
     finally:
-        kube.engine.docker("rmi", "-f", fresh)
+        docker("rm", "-f", name, check=False)
+        docker("rmi", "-f", fresh, check=False)
     return fresh
 
 
@@ -325,6 +330,14 @@ def known_since(kube: KubeBed, pods: str) -> float:
         if one["reason"] == "Failed" and one["involvedObject"]["name"].startswith(pods)
     ]
     return datetime.fromisoformat(min(failed)).timestamp()
+
+
+@contextmanager
+def ending(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
+    try:
+        yield process
+    finally:
+        process.kill()
 
 
 @contextmanager
@@ -344,7 +357,7 @@ def test_a_cordoned_host_gets_nothing_new_and_one_that_is_lost_then_is_named_unt
     sees.write_cluster(cluster_file(kube))
     where = kubernetes.hosts_of(kube, "faulty", namespace=SPACE)
     host = next(host for node, host in where.items() if node != "head" and host != where["head"])
-    with cordoned(kube, host):
+    with ExitStack() as ended, cordoned(kube, host):
         # Kubernetes may still think about the nodes of a test before.
         wait_until(lambda: not faulty.json("cluster.status")["seen"], seconds=90, what="nothing is said about it")
         assert faulty.json("cluster.status")["state"] == "up"
@@ -365,19 +378,20 @@ def test_a_cordoned_host_gets_nothing_new_and_one_that_is_lost_then_is_named_unt
                 (host, f"its Kubernetes node {host} does not answer")
             ]
             assert (status["state"], status["seen"]) == ("partial", f"{lost[0]['name']}: {lost[0]['seen']}")
-            waits = faulty.start("cluster.up")
+            waits = ended.enter_context(ending(faulty.start("cluster.up")))
             refused = sees.run("cluster.up", expect=6)
             assert_one_error(refused.stderr, f"ran on the Kubernetes node {host}, which does not answer any more")
             refused = sees.run("train.dispatch", counting_job(sees, pause=0), expect=5)
             assert_one_error(refused.stderr, f"its Kubernetes node {host} does not answer", f"at {lost[0]['name']}, ")
             # Nobody else can tell it from a control plane that errs, and to Ray the node is alive.
             status = faulty.json("cluster.status")
-            doubt = f"{lost[0]['name']}: Kubernetes takes its node {host} for lost"
+            doubt = f"{lost[0]['name']}: Kubernetes calls its node {host} not ready"
             assert (status["state"], status["seen"]) == ("up", doubt)
+            assert f"\n{doubt}\n" in faulty.run("cluster.status").stdout
             faulty.run("train.dispatch", counting_job(faulty, pause=0))
             code, output = end_of(waits)
             assert code == 6, output
-            assert_one_error(output, f"is on the Kubernetes node {host}, which Kubernetes takes for lost")
+            assert_one_error(output, f"is on the Kubernetes node {host}, which Kubernetes calls not ready")
         finally:
             kube.start_kubelet(machine)
         wait_until(lambda: len(kube.ready()) == 3, seconds=60, what="the host is back")

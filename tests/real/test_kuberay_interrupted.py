@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -48,17 +49,20 @@ def cut(kube: KubeBed, tmp_path: Path) -> Iterator[Yard]:
 @pytest.fixture
 def cut_in_a_namespace(kube: KubeBed, tmp_path: Path) -> Iterator[Yard]:
     """Give one as somebody who has one namespace and nothing else, with another cluster in it."""
-    with kubernetes.operator(kube):
+    with ExitStack() as removed:
+        removed.enter_context(kubernetes.operator(kube))
         config = kube.restricted(SPACE)
+        removed.callback(kube.kubectl, "delete", "namespace", SPACE)
         other = _yard(kube, tmp_path / "other", name="other", workers=0, config=config)
+        removed.callback(other.run, "cluster.down")
         other.run("cluster.up")
         before = kubernetes.uids(kube, "other", namespace=SPACE)
-        yield (yard := _yard(kube, tmp_path / "cut", config=config))
+        yard = _yard(kube, tmp_path / "cut", config=config)
+        removed.callback(yard.run, "cluster.down")
+        yield yard
+        yard.run("cluster.down")
+        assert kubernetes.belongings(kube, NAME) == []
         assert kubernetes.uids(kube, "other", namespace=SPACE) == before
-        for one in (yard, other):
-            one.run("cluster.down")
-            assert kubernetes.belongings(kube, one.cluster) == []
-        kube.kubectl("delete", "namespace", SPACE)
 
 
 def _yard(kube: KubeBed, home: Path, *, name: str = NAME, workers: int = 1, config: Path | None = None) -> Yard:

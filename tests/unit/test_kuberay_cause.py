@@ -24,6 +24,7 @@ from tests.unit.kube_pods import (
     waiting,
 )
 from trainyard.backends.kuberay.causes import cause
+from trainyard.backends.kuberay.causes.cause_lost import DOUBTED
 from trainyard.backends.kuberay.causes.facts import Cause, Facts, Host
 
 PLACE = "cluster lab, namespace team of context bed"
@@ -378,7 +379,30 @@ def test_a_control_plane_that_takes_a_host_for_lost_whose_kubelet_reports_gets_t
     renewed: str | None, seconds: int
 ) -> None:
     lost = pod(WORKER, phase="Running")
-    assert [one.patience for one in causes(lost, nodes=lambda: silent("kube-2", renewed=renewed))] == [seconds]
+    (found,) = causes(lost, nodes=lambda: silent("kube-2", renewed=renewed))
+    assert (found.patience, found.about == DOUBTED) == (seconds, seconds == 60)
+    # One that goes is no other cause's reason to wait.
+    leaving = pod(WORKER, phase="Running", leaving=True)
+    assert len(causes(leaving, nodes=lambda: silent("kube-2", renewed=renewed))) == (seconds == 10)
+
+
+def test_leases_are_judged_by_the_clock_of_the_api_server_and_by_how_long_they_are_for() -> None:
+    (now,) = silent("kube-2", renewed="02:09:00").values()
+    assert now is not None and now.lease is not None
+    lost = pod(WORKER, phase="Running")
+    for spec, written, seconds in (
+        ({}, "02:03:00", 10),
+        ({}, "02:03:50", 60),
+        ({"leaseDurationSeconds": 120}, "02:03:20", 60),
+        ({"leaseDurationSeconds": 20}, "02:03:50", 10),
+    ):
+        # The host's clock goes wrong by minutes.
+        lease = {
+            "spec": {**now.lease["spec"], **spec},
+            "metadata": {"managedFields": [{"time": f"2026-01-02T{written}Z"}]},
+        }
+        (found,) = causes(lost, nodes=lambda lease=lease: {"kube-2": Host(now.node, lease)})
+        assert found.patience == seconds, (spec, written)
 
 
 def test_nothing_is_held_against_a_host_that_kubernetes_takes_for_lost_by_mistake() -> None:
@@ -393,7 +417,8 @@ def test_nothing_is_held_against_a_host_that_kubernetes_takes_for_lost_by_mistak
     assert {one.patience for one in causes(*found, unplaced, nodes=lambda: now)} == {60}
     lines, code = only(found[0], nodes=lambda: now)
     assert lines[0] == (
-        "gpu-x7k2p is on the Kubernetes node kube-2, which Kubernetes takes for lost, though its kubelet reports"
+        "gpu-x7k2p is on the Kubernetes node kube-2, which Kubernetes takes for lost, though its kubelet renews its "
+        "lease"
     )
     assert code == 6
 
@@ -416,20 +441,50 @@ def test_a_kubernetes_node_that_is_gone_is_told_from_one_that_nobody_may_see() -
     assert causes(pod(WORKER, phase="Running"), nodes=dict) == ()
 
 
+FLIPPED = "2026-01-02T03:05:00Z"
+
+
+def unready(*containers: Object, status: str = "False", leaving: bool = False) -> Object:
+    """Return a pod that Kubernetes called unready at FLIPPED."""
+    ready = {**condition("Ready", status), "lastTransitionTime": FLIPPED}
+    found = containers or (running(since="2026-01-02T03:00:00Z"),)
+    return pod(WORKER, phase="Running", conditions=(ready,), containers=found, leaving=leaving)
+
+
 def test_who_may_not_see_nodes_is_told_of_a_lost_one_by_the_events_of_its_pods() -> None:
-    unready = {**condition("Ready", "False"), "lastTransitionTime": "2026-01-02T03:05:00Z"}
-    one = pod(WORKER, phase="Running", conditions=(unready,), containers=(running(),))
+    one = unready()
     said = event(one, "NodeNotReady", "Node is not ready", when="2026-01-02T03:04:59Z")
     lines, code = only(one, events=[said])
     assert lines == [
-        "gpu-x7k2p is on the Kubernetes node kube-2, which Kubernetes takes for lost",
+        "gpu-x7k2p is on the Kubernetes node kube-2, which Kubernetes calls not ready",
         f"{AT}: Node is not ready",
-        "  -> After an outage of its own it thinks again within a minute. Whoever may see nodes sees more: kubectl "
-        "describe node kube-2",
+        "  -> Whoever runs this Kubernetes sees why: kubectl describe node kube-2",
     ]
     assert code == 6
-    assert [found.patience for found in causes(one, events=[said])] == [60]
-    # It was ready again since, and is unready for another reason.
+    (found,) = causes(one, events=[said])
+    assert (found.patience, found.brief) == (60, "Kubernetes calls its node kube-2 not ready")
+
+
+SINCE = "2026-01-02T03:06:00Z"
+
+
+@pytest.mark.parametrize(
+    ("one", "spoken"),
+    [
+        (unready(running(since=SINCE)), ()),
+        (unready(waiting("CrashLoopBackOff", last=ended("Error", 1, started=SINCE))), ()),
+        (unready(), ("BackOff",)),
+        (unready(status="True", leaving=True), ()),
+    ],
+)
+def test_a_host_whose_kubelet_has_spoken_since_is_not_lost(one: Object, spoken: tuple[str, ...]) -> None:
+    said = event(one, "NodeNotReady", "Node is not ready", when=FLIPPED)
+    later = [{**event(one, reason, "", when=SINCE), "source": {"component": "kubelet"}} for reason in spoken]
+    assert DOUBTED not in {found.about for found in causes(one, events=[said, *later])}
+
+
+def test_a_pod_that_is_unready_for_another_reason_now_is_not_on_a_lost_host() -> None:
+    one = unready()
     assert causes(one, events=[event(one, "NodeNotReady", "Node is not ready", when="2026-01-02T03:04:00Z")]) == ()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.fake_kube import FakeKube, named, site
+from tests.unit.kube_pods import pod
 from trainyard import steps
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import site as sites
@@ -15,7 +16,7 @@ from trainyard.backends.kuberay.removing import down, stuck
 from trainyard.backends.kuberay.site import Site
 from trainyard.errors import LeftoverError, PrerequisiteError
 from trainyard.progress import PlainProgress
-from trainyard.seams.kube.types import CLAIM, NODE, POD, RAY_CLUSTER, ROLE, SECRET, SERVICE, Object
+from trainyard.seams.kube.types import CLAIM, LEASE, NODE, POD, RAY_CLUSTER, ROLE, SECRET, SERVICE, Object
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Clock, Step
 
@@ -25,8 +26,8 @@ def made(name: str = "lab", *, ours: bool = True, kube: FakeKube | None = None) 
     kube = kube or FakeKube()
     mark = name if ours else ""
     owner = kube.put(RAY_CLUSTER, named(name, cluster=mark))
-    for pod in (f"{name}-head-a", f"{name}-gpu-worker-b"):
-        kube.put(POD, named(pod, ray=name, owner=owner, cluster=mark))
+    for made in (f"{name}-head-a", f"{name}-gpu-worker-b"):
+        kube.put(POD, named(made, ray=name, owner=owner, cluster=mark))
     kube.put(SERVICE, named(f"{name}-head-svc", ray=name, owner=owner))
     kube.put(ROLE, named(name, ray=name, owner=owner))
     kube.put(SECRET, named(name, cluster=mark))
@@ -159,21 +160,42 @@ def test_a_finalizer_that_nobody_knows_is_named_too() -> None:
     )
 
 
-def test_a_pod_on_a_node_that_does_not_answer_is_told_apart() -> None:
-    node = {"metadata": {"name": "b"}, "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
-    one = {**named("lab-gpu-worker-b"), "spec": {"nodeName": "b"}}
-    assert hanging("Pod", one, FakeKube((NODE, node))).lines() == [
-        "Pod lab-gpu-worker-b is to be removed, and its Kubernetes node b does not answer",
+@pytest.mark.parametrize(
+    ("renewed", "what", "hint"),
+    [
+        (
+            "02:03:00",
+            "its Kubernetes node b does not answer",
+            "Start that machine again, or, if it is off for good: kubectl --context lab -n team delete pod "
+            "lab-gpu-worker-b --force --grace-period=0; then repeat the same command.",
+        ),
+        (
+            "02:04:05",
+            "Kubernetes takes its node b for lost, though its kubelet renews its lease",
+            "Can that kubelet write what its node is like? kubectl describe node b, and its own log. Only its kubelet "
+            "can say that the pod is gone; then repeat the same command.",
+        ),
+    ],
+)
+def test_a_pod_on_a_node_that_does_not_answer_is_told_apart(renewed: str, what: str, hint: str) -> None:
+    ready = {"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-02T02:04:00Z"}
+    node = {"metadata": {"name": "b"}, "status": {"conditions": [ready]}}
+    lease = {
+        "metadata": {"name": "b", "namespace": "kube-node-lease"},
+        "spec": {"renewTime": f"2026-01-02T{renewed}.000000Z"},
+    }
+    one = pod("lab-gpu-worker-b", host="b", leaving=True)
+    assert hanging("Pod", one, FakeKube((NODE, node), (LEASE, lease))).lines() == [
+        f"Pod lab-gpu-worker-b is to be removed, and {what}",
         "  at namespace team",
-        "  -> Start that machine again, or, if it is off for good: kubectl --context lab -n team delete pod "
-        "lab-gpu-worker-b --force --grace-period=0; then repeat the same command.",
+        f"  -> {hint}",
     ]
 
 
 @pytest.mark.parametrize("forbidden", [(), ("nodes",)])
 def test_anything_else_is_to_be_looked_at(forbidden: tuple[str, ...]) -> None:
     node = {"metadata": {"name": "b"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
-    one = {**named("lab-gpu-worker-b"), "spec": {"nodeName": "b"}}
+    one = pod("lab-gpu-worker-b", host="b", leaving=True)
     kube = FakeKube((NODE, node), forbidden=forbidden)
     there: Site = site(kube)
     found = stuck.error(there, POD, [one, named("lab-head-a")])

@@ -125,7 +125,7 @@ def test_a_node_that_ray_calls_alive_is_up_while_kubelet_or_control_plane_think_
     kube.put(NODE, {"metadata": {"name": "kube-2"}, "status": {"conditions": [unknown]}})
     lease = {"metadata": {"name": "kube-2", "namespace": "kube-node-lease"}}
     kube.put(LEASE, {**lease, "spec": {"renewTime": "2026-01-02T02:04:01.500000Z"}})
-    doubt = "gpu-x7k2p: Kubernetes takes its node kube-2 for lost, though its kubelet reports"
+    doubt = "gpu-x7k2p: Kubernetes takes its node kube-2 for lost, though its kubelet renews its lease"
     for knows, state in (("gpu-x7k2p", "up"), ("", "starting")):
         ray("head", knows)
         now = asking.status(spec, tools)

@@ -70,6 +70,14 @@ def test_a_list_names_commands_as_the_user_types_them(
     assert capsys.readouterr().out.splitlines()[-1] == "gone: `trainyard cluster.down --set name=gone` removes it"
 
 
+def test_what_is_seen_of_a_cluster_is_printed_also_when_it_is_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = ClusterStatus("lab", "kuberay", "up", (), seen="gpu-a: Kubernetes calls its node b not ready")
+    cluster_output.status(cluster(tmp_path), now, json=False)
+    assert "gpu-a: Kubernetes calls its node b not ready" in capsys.readouterr().out.splitlines()
+
+
 def test_a_dashboard_behind_a_tunnel_is_open_before_the_next_command_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

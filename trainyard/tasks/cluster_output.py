@@ -100,7 +100,7 @@ def status(cluster: Cluster, now: ClusterStatus, *, json: bool) -> None:
         for node in now.nodes
     ]
     print_table(("node", "group", "host", "state", "cpus", "gpus"), rows)
-    if now.state != "up" and now.seen:
+    if now.seen:
         print(now.seen)
     if now.remark:
         print(f"note: {now.remark}", file=sys.stderr)

@@ -9,7 +9,7 @@ from typing import Any
 from trainyard.backends.contract import NodeState, NodeStatus
 from trainyard.backends.kuberay import counts, names
 from trainyard.backends.kuberay import pod as pods
-from trainyard.backends.kuberay.causes import cause, cause_cluster, cause_host, cause_wait, progress
+from trainyard.backends.kuberay.causes import cause, cause_cluster, cause_lost, cause_wait, progress
 from trainyard.backends.kuberay.causes.facts import Facts, Object
 from trainyard.backends.kuberay.look import Look
 from trainyard.endpoint import ExpectedNode
@@ -149,7 +149,7 @@ def _statuses(group: Group, facts: Facts, answering: frozenset[str]) -> Iterator
 
 def _state(pod: Object, facts: Facts, answering: frozenset[str], *, wanted: bool) -> tuple[NodeState, str]:
     wrong = cause.of_pod(pod, facts)
-    if wrong and wrong.about != cause_host.DOUBTED:
+    if wrong and wrong.about not in cause_lost.UNSURE:
         # Every worker waits for its head for a while.
         return "starting" if wrong.about == cause_wait.ABOUT else "down", wrong.brief
     if not wanted:

@@ -15,6 +15,7 @@ from trainyard.backends.kuberay.causes import (
     cause_cluster,
     cause_container,
     cause_host,
+    cause_lost,
     cause_refused,
     cause_room,
     cause_wait,
@@ -42,8 +43,11 @@ def of_pod(pod: Pod, facts: Facts) -> Cause | None:
     if pods.is_ready(pod):
         return None
     events = event.of(facts.events, pods.uid(pod))
-    found = cause_host.lost(pod, facts.nodes(), events)
-    if found is None and not pods.is_leaving(pod):
+    found = cause_lost.cause(pod, facts.nodes(), events)
+    if pods.is_leaving(pod):
+        # It goes as any other, unless nobody is there who could end it.
+        found = None if found and found.about in cause_lost.UNSURE else found
+    elif found is None:
         found = _own(pod, facts, events)
     if found is None:
         return None
@@ -83,7 +87,7 @@ def _of_pods(facts: Facts) -> Sequence[Cause]:
     judged = [one for one in facts.pods if pods.uid(one) not in facts.spare]
     ordered = sorted(judged, key=lambda one: not pods.is_head(one))
     found = [found for found in (of_pod(one, facts) for one in ordered) if found]
-    return cause_host.doubted(found)
+    return cause_lost.patient(found)
 
 
 def _own(pod: Pod, facts: Facts, events: Sequence[event.Event]) -> Cause | None:

@@ -34,6 +34,11 @@ def message(event: Event) -> str:
     return str(event.get("message") or "")
 
 
+def is_of_kubelet(event: Event) -> bool:
+    """Say whether a kubelet has written it."""
+    return "kubelet" in ((event.get("source") or {}).get("component"), event.get("reportingComponent"))
+
+
 def newest(events: Sequence[Event], *reasons: str) -> Event | None:
     """Return the newest of some reasons, None if there is none."""
     found = [one for one in events if reason(one) in reasons]

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trainyard.backends import words
+from trainyard.backends.kuberay import beside
+from trainyard.backends.kuberay.causes import cause_lost
+from trainyard.backends.kuberay.causes.facts import Cause
 from trainyard.backends.kuberay.site import Site
-from trainyard.errors import LeftoverError, PrerequisiteError
-from trainyard.seams.kube.types import NODE, Kind, Object
+from trainyard.errors import LeftoverError
+from trainyard.seams.kube.types import POD, Kind, Object
 
 # Who puts a finalizer there, and what makes it go.
 FINALIZERS = {
@@ -34,13 +37,15 @@ def error(site: Site, kind: Kind, left: Sequence[Object]) -> LeftoverError:
     elif held:
         what = f"{described} is to be removed, and {_finalizers(held)} it"
         hint = f"{FINALIZERS.get(held[0], OTHERS)} If it is gone for good: {_let_go(site, kind, first)}"
-    elif node := _silent_node(site, kind, first):
-        what = f"{described} is to be removed, and its Kubernetes node {node} does not answer"
+    elif silent := _silent_node(site, kind, first):
+        what = f"{described} is to be removed, and {silent.brief}"
         hint = (
             "Start that machine again, or, if it is off for good: "
             f"kubectl{_where(site, kind, first)} delete pod {name} --force --grace-period=0; "
             "then repeat the same command."
         )
+        if silent.about in cause_lost.UNSURE:
+            hint = f"{silent.hint} Only its kubelet can say that the pod is gone; then repeat the same command."
     else:
         what = f"{described} is to be removed, and is still there"
         hint = f"Why: kubectl{_where(site, kind, first)} describe {kind.plural} {name}; then repeat the same command."
@@ -82,16 +87,8 @@ def _namespace(site: Site, one: Object) -> str:
     return str(one["metadata"].get("namespace") or site.namespace)
 
 
-def _silent_node(site: Site, kind: Kind, one: Object) -> str | None:
-    """Return the pod's Kubernetes node if its kubelet does not answer: only that one can say that a pod is gone."""
-    name = (one.get("spec") or {}).get("nodeName") if kind.name == "Pod" else None
-    if not name:
+def _silent_node(site: Site, kind: Kind, one: Object) -> Cause | None:
+    """Return what is wrong with the pod's Kubernetes node: only its kubelet can say that a pod is gone."""
+    if kind != POD:
         return None
-    try:
-        node = site.kube.get(NODE, name)
-    except PrerequisiteError:
-        # Only this namespace may be asked about.
-        return None
-    conditions = ((node or {}).get("status") or {}).get("conditions") or ()
-    ready = next((one["status"] for one in conditions if one["type"] == "Ready"), "Unknown")
-    return None if ready == "True" else str(name)
+    return cause_lost.cause(one, beside.hosts(site.kube, [one]), beside.events(site.kube, _namespace(site, one), [one]))
