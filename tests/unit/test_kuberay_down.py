@@ -26,8 +26,8 @@ def made(name: str = "lab", *, ours: bool = True, kube: FakeKube | None = None) 
     kube = kube or FakeKube()
     mark = name if ours else ""
     owner = kube.put(RAY_CLUSTER, named(name, cluster=mark))
-    for made in (f"{name}-head-a", f"{name}-gpu-worker-b"):
-        kube.put(POD, named(made, ray=name, owner=owner, cluster=mark))
+    for one in (f"{name}-head-a", f"{name}-gpu-worker-b"):
+        kube.put(POD, named(one, ray=name, owner=owner, cluster=mark))
     kube.put(SERVICE, named(f"{name}-head-svc", ray=name, owner=owner))
     kube.put(ROLE, named(name, ray=name, owner=owner))
     kube.put(SECRET, named(name, cluster=mark))
