@@ -202,8 +202,7 @@ def test_a_wrong_password_is_told_without_the_password() -> None:
     assert caught.value.lines() == [
         "registry reg:5000 refuses the login of ray from $SECRET",
         '  at ask whether a registry is there: 401 Unauthorized: {"errors": [{"code": "UNAUTHORIZED"}]}',
-        "  -> Check username and password of `registry:` in the cluster file, or log in again: docker login reg:5000 "
-        "(what was pushed so far stays; nothing runs it)",
+        "  -> Check username and password of `registry:` in the cluster file, or log in again: docker login reg:5000",
     ]
     assert "sesame" not in repr(SECRET)
 

@@ -74,10 +74,7 @@ _RENEW = (
 )
 _TRUST_HERE = "Name its CA in the cluster file: registry.ca_file"
 _TRUST_DOCKER = "Make Docker trust it, on every host that pushes or pulls: invoke registry.trust"
-_LOGIN = (
-    "Check username and password of `registry:` in the cluster file, or log in again: docker login {registry} "
-    "(what was pushed so far stays; nothing runs it)"
-)
+_LOGIN = "Check username and password of `registry:` in the cluster file, or log in again: docker login {registry}"
 
 # Another push alone mends nothing: Docker asks whether a layer is there, not whether it is whole.
 MEND = (
