@@ -76,7 +76,7 @@ def nodes(gate: Gate, alive: Sequence[Node], *, seconds: float) -> Iterator[Chec
         if name not in lacking:
             yield Check("nodes", name, True, "alive", seconds)
         else:
-            hint = f"`invoke cluster.up{gate.flag}` starts what is missing."
+            hint = f"`invoke cluster.up{gate.flag}` starts what is missing, or says why it cannot."
             detail = f"not in the cluster after {seconds:.0f} s; there are {', '.join(sorted(names))}"
             yield Check("nodes", name, False, detail, seconds, hint=hint)
     least = gate.needs.get("min_nodes")

@@ -66,6 +66,7 @@ def _end(users: IO[str]) -> None:
     if OURS.exists():
         SHARED.clear()
         SHARED.stop()
+        SHARED.withdraw()
         OURS.unlink()
 
 

@@ -133,6 +133,15 @@ class BedEngine:
         except psutil.NoSuchProcess:
             return
 
+    def withdraw(self) -> None:
+        """Take away what it leaves on the machine once it has ended, but for its data: mounts and its bridge."""
+        ours = (f"{self.directory}/", f"{self.data}/")
+        mounted = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+        for path in reversed([one for one in mounted if one.startswith(ours)]):
+            run(["umount", path])
+        if Path("/sys/class/net", self._bridge).exists():
+            run(["ip", "link", "delete", self._bridge])
+
     def restart(self) -> None:
         """Stop and start it, as `systemctl restart docker` would."""
         self.stop()

@@ -22,6 +22,7 @@ from tests.unit.kube_pods import (
     pod,
     ray_cluster,
     running,
+    stopped,
     waiting,
 )
 from trainyard.backends.kuberay import look, lost, ready, stale, way_in
@@ -259,10 +260,20 @@ def test_a_head_that_wants_another_token_is_told_from_a_silent_one(yard: Yard) -
     with pytest.raises(OutsideError) as caught:
         yard.after(3)
     assert caught.value.lines() == [
-        "head wants another token than the cluster's Secret has: it was changed while the head ran",
+        "head wants another token than the cluster's Secret has: it was changed or made anew while the head ran",
         "  at cluster lab, namespace team of context lab: the cluster refused our token: Forbidden",
         "  -> To give the one in Secret lab to every node, which ends all that runs: invoke cluster.up --recreate",
     ]
+
+
+def test_ray_is_asked_also_while_an_old_refusal_of_kubernetes_still_stands_there(yard: Yard) -> None:
+    all_ready(yard)
+    stale = condition("ReplicaFailure", "True", reason="FailedCreateWorkerPod", message="exceeded quota: small")
+    yard.put(RAY_CLUSTER, ray_cluster(group("gpu", 1), conditions=(*READY, stale), workers_ready=1))
+    yard.trouble = RefusedError("the cluster refused our token: Forbidden")
+    assert yard.after(0) == no("the head wants another token")
+    yard.trouble, yard.alive = None, ["head", "gpu-x7k2p"]
+    assert yard.after(0).holds
 
 
 def test_a_dashboard_that_stays_silent_is_not_ready(yard: Yard) -> None:
@@ -347,6 +358,22 @@ def test_progress_names_what_each_node_waits_for() -> None:
         "gpu-x7k2p, gpu-abc12 pull the image; gpu-k2x9v is being removed; cpu-q1 waits for the head; "
         "cpu-q2 ended and is started again"
     )
+
+
+def test_a_worker_never_goes_back_to_being_made() -> None:
+    init = stopped(ended("Completed", 0), name="wait-gcs-ready")
+    moments = [
+        pod("lab-cpu-worker-q1", group="cpu"),
+        pod("lab-cpu-worker-q1", group="cpu", init=(running("wait-gcs-ready"),)),
+        pod("lab-cpu-worker-q1", group="cpu", init=(init,)),
+        pod("lab-cpu-worker-q1", group="cpu", init=(init,), containers=(running(),)),
+    ]
+    assert [progress.text(Facts(pods=(one,))).partition(" ")[2] for one in moments] == [
+        "is being made",
+        "waits for the head",
+        "starts Ray",
+        "starts Ray",
+    ]
 
 
 def test_patience_is_kept_for_each_node_and_begins_anew() -> None:

@@ -94,7 +94,8 @@ class Waiting:
         )
         causes = cause.of_cluster(facts)
         missing = unready(seen.cluster, facts)
-        if not missing and not causes:
+        if not missing:
+            # What Kubernetes once refused may still stand there; all that was asked for runs.
             missing, causes = self._ask_ray(seen)
         if not missing:
             return YES

@@ -16,7 +16,7 @@ REFUSED_SECONDS = 3.0
 def other_token(error: RefusedError, site: Site) -> Cause:
     """Return that the head was started with another token than the cluster's Secret has now."""
     return Cause(
-        what="wants another token than the cluster's Secret has: it was changed while the head ran",
+        what="wants another token than the cluster's Secret has: it was changed or made anew while the head ran",
         brief="wants another token",
         who=("head",),
         hint=f"To give the one in Secret {names.token_secret(site.name)} to every node, which ends all that runs: "

@@ -48,6 +48,9 @@ def doing(pod: Pod, facts: Facts) -> str:
         return "again"
     if any(one.running_since and not one.is_init for one in containers):
         return "starts"
+    # What comes before it has ended: the kubelet is about to start Ray.
+    if any(one.ended for one in containers if one.is_init):
+        return "starts"
     return "pulls" if _pulls(pod, facts) else "made"
 
 
