@@ -179,8 +179,8 @@ class BedEngine:
         if self.pid is not None:
             self.clear()
         self.stop()
+        self.withdraw()
         run(["rm", "-rf", str(self.data), str(self.directory)])
-        run(["ip", "link", "delete", self._bridge])
 
     def _trust(self, change: Callable[[list[str]], list[str]]) -> None:
         with locked("daemon.json"):

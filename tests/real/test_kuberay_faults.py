@@ -333,14 +333,6 @@ def known_since(kube: KubeBed, pods: str) -> float:
 
 
 @contextmanager
-def ending(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
-    try:
-        yield process
-    finally:
-        process.kill()
-
-
-@contextmanager
 def cordoned(kube: KubeBed, host: str) -> Iterator[None]:
     kube.kubectl("cordon", host)
     try:
@@ -378,7 +370,8 @@ def test_a_cordoned_host_gets_nothing_new_and_one_that_is_lost_then_is_named_unt
                 (host, f"its Kubernetes node {host} does not answer")
             ]
             assert (status["state"], status["seen"]) == ("partial", f"{lost[0]['name']}: {lost[0]['seen']}")
-            waits = ended.enter_context(ending(faulty.start("cluster.up")))
+            waits = faulty.start("cluster.up")
+            ended.callback(waits.kill)
             refused = sees.run("cluster.up", expect=6)
             assert_one_error(refused.stderr, f"ran on the Kubernetes node {host}, which does not answer any more")
             refused = sees.run("train.dispatch", counting_job(sees, pause=0), expect=5)

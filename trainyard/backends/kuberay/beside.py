@@ -6,13 +6,12 @@ Only about those objects: namespaces have other people's events, and a large Kub
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.causes import event
 from trainyard.backends.kuberay.causes.facts import Host
 from trainyard.backends.kuberay.causes.facts import Object as Seen
-from trainyard.backends.kuberay.there import side_by_side
+from trainyard.backends.kuberay.there import seen, side_by_side
 from trainyard.errors import TrainyardError
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.errors import ForbiddenError
@@ -63,9 +62,7 @@ def _host(kube: Kube, name: str) -> Host | None:
     if pods.condition(node, "Ready").get("status") == "True":
         return Host(node)
     # Not everybody who may see nodes may see these.
-    with suppress(ForbiddenError):
-        return Host(node, kube.get(LEASE, name, namespace=LEASES))
-    return Host(node)
+    return Host(node, seen(lambda: kube.get(LEASE, name, namespace=LEASES)).found)
 
 
 def words(kube: Kube, pod: Seen, container: str, *, namespace: str, former: bool, lines: int) -> str:

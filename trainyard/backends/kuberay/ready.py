@@ -92,9 +92,10 @@ class Waiting:
             fresh=tuple(one for one in seen.facts.events if _key(one) not in self._known),
             spare=counts.spare(seen.cluster, seen.pods),
         )
-        causes = cause.of_cluster(facts)
         missing = unready(seen.cluster, facts)
-        if not missing:
+        if missing:
+            causes = cause.of_cluster(facts)
+        else:
             # What Kubernetes once refused may still stand there; all that was asked for runs.
             missing, causes = self._ask_ray(seen)
         if not missing:

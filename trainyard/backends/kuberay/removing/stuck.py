@@ -39,13 +39,7 @@ def error(site: Site, kind: Kind, left: Sequence[Object]) -> LeftoverError:
         hint = f"{FINALIZERS.get(held[0], OTHERS)} If it is gone for good: {_let_go(site, kind, first)}"
     elif silent := _silent_node(site, kind, first):
         what = f"{described} is to be removed, and {silent.brief}"
-        hint = (
-            "Start that machine again, or, if it is off for good: "
-            f"kubectl{_where(site, kind, first)} delete pod {name} --force --grace-period=0; "
-            "then repeat the same command."
-        )
-        if silent.about in cause_lost.UNSURE:
-            hint = f"{silent.hint} Only its kubelet can say that the pod is gone; then repeat the same command."
+        hint = f"{_listen(site, kind, first, silent)}; then repeat the same command."
     else:
         what = f"{described} is to be removed, and is still there"
         hint = f"Why: kubectl{_where(site, kind, first)} describe {kind.plural} {name}; then repeat the same command."
@@ -85,6 +79,17 @@ def _where(site: Site, kind: Kind, one: Object) -> str:
 
 def _namespace(site: Site, one: Object) -> str:
     return str(one["metadata"].get("namespace") or site.namespace)
+
+
+def _listen(site: Site, kind: Kind, one: Object, silent: Cause) -> str:
+    """Return what makes its kubelet say that a pod is gone, or what does without."""
+    if silent.about in cause_lost.UNSURE:
+        return f"{silent.hint} Only its kubelet can say that the pod is gone"
+    name = one["metadata"]["name"]
+    return (
+        "Start that machine again, or, if it is off for good: "
+        f"kubectl{_where(site, kind, one)} delete pod {name} --force --grace-period=0"
+    )
 
 
 def _silent_node(site: Site, kind: Kind, one: Object) -> Cause | None:
