@@ -20,7 +20,7 @@ from trainyard.endpoint import Endpoint
 from trainyard.errors import OutsideError, TrainyardError
 from trainyard.results import state as states
 from trainyard.results import store
-from trainyard.results.state import RunState
+from trainyard.results.state import RunState, Task
 from trainyard.results.store import RunDirectory
 from trainyard.seams.ray_api import RayApi
 
@@ -133,22 +133,27 @@ def fetch(run: RunDirectory, connect: Connect, *, screen: Screen, checkpoints: b
             for task in state.tasks.values():
                 if task.checkpoint:
                     _fetch_checkpoint(ray, run, node_id, task.name, task.checkpoint, screen)
-        unfetched = fetcher.wait()
-    return outcome_of(run, Followed(state, "left", unfetched), now=time.time())
+        failures = fetcher.wait()
+    return outcome_of(run, Followed(state, "left", failures), now=time.time())
+
+
+def unfetched(run: RunDirectory, state: RunState) -> tuple[Task, ...]:
+    """Return the tasks whose outputs are not all at home."""
+    return tuple(task for task in state.tasks.values() if task.output and not run.outputs(task.name).exists())
 
 
 def _complete(run: RunDirectory, state: RunState, connect: Connect, screen: Screen) -> Outcome:
     """Fetch what an earlier follower of a run that has ended did not bring home; the cluster may be gone."""
-    missing = [task for task in state.tasks.values() if task.output and not run.outputs(task.name).exists()]
-    unfetched: tuple[OutsideError, ...] = ()
+    missing = unfetched(run, state)
+    failures: tuple[OutsideError, ...] = ()
     if missing or not run.report.exists():
         try:
             endpoint = connect(run)
             with RayApi(endpoint.address, endpoint.token, refused=endpoint.refused) as ray:
-                unfetched = runs.bring_home(Fetcher(ray, run, note=screen.note), run, state)
+                failures = runs.bring_home(Fetcher(ray, run, note=screen.note), run, state)
         except TrainyardError as error:
             screen.note(f"outputs of {len(missing)} tasks are not here: {error.what}")
-    return outcome_of(run, Followed(state, "ended", unfetched), now=time.time())
+    return outcome_of(run, Followed(state, "ended", failures), now=time.time())
 
 
 def _fetch_checkpoint(
