@@ -8,7 +8,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,7 @@ backend: kuberay
 image: {image}
 head: {{{{cpus: 1, memory: 1GiB}}}}
 workers:
-  - {{{{name: cpu, count: {count}, cpus: 1, memory: 512MiB}}}}
+  - {{{{name: cpu, count: 1, cpus: 1, memory: 512MiB}}}}
 kuberay:
   namespace: {space}
   requests: {{{{cpus: 0.1, memory: 256MiB}}}}
@@ -41,63 +40,13 @@ kuberay:
 @pytest.fixture
 def cut(kube: KubeBed, tmp_path: Path) -> Iterator[Yard]:
     """Give a place to work in with the file of a cluster, on a Kubernetes that knows no KubeRay."""
-    yield (yard := _yard(kube, tmp_path))
+    kube.publish(RAY_IMAGE)
+    yard = kubernetes.yard(kube, tmp_path, NAME)
+    image = f"{kube.registry}/{RAY_IMAGE}"
+    yard.write_cluster(CLUSTER.format(image=image, space=SPACE, chart=json.dumps(str(kube.chart))))
+    yield yard
     yard.run("cluster.down", "--purge")
     assert kubernetes.belongings(kube, NAME) == []
-
-
-@pytest.fixture
-def cut_in_a_namespace(kube: KubeBed, tmp_path: Path) -> Iterator[Yard]:
-    """Give one as somebody who has one namespace and nothing else, with another cluster in it."""
-    with ExitStack() as removed:
-        removed.enter_context(kubernetes.operator(kube))
-        config = kube.restricted(SPACE)
-        removed.callback(kube.kubectl, "delete", "namespace", SPACE)
-        other = _yard(kube, tmp_path / "other", name="other", workers=0, config=config)
-        removed.callback(other.run, "cluster.down")
-        other.run("cluster.up")
-        before = kubernetes.uids(kube, "other", namespace=SPACE)
-        yard = _yard(kube, tmp_path / "cut", config=config)
-        removed.callback(yard.run, "cluster.down")
-        yield yard
-        yard.run("cluster.down")
-        assert kubernetes.belongings(kube, NAME) == []
-        assert kubernetes.uids(kube, "other", namespace=SPACE) == before
-
-
-def _yard(kube: KubeBed, home: Path, *, name: str = NAME, workers: int = 1, config: Path | None = None) -> Yard:
-    kube.publish(RAY_IMAGE)
-    yard = kubernetes.yard(kube, home, name, kubeconfig=config)
-    text = CLUSTER.format(
-        image=f"{kube.registry}/{RAY_IMAGE}", space=SPACE, chart=json.dumps(str(kube.chart)), count=workers
-    )
-    yard.write_cluster(text)
-    return yard
-
-
-def test_up_killed_as_each_step_begins_goes_on_to_one_good_cluster(kube: KubeBed, cut: Yard) -> None:
-    # Checks, record, CRDs, operator, namespace, token, claim, RayCluster, nodes.
-    _kill_as_each_step_begins(kube, cut, steps=11)
-    _assert_one_release(kube)
-
-
-def test_the_same_in_a_namespace_goes_on_to_one_good_cluster(kube: KubeBed, cut_in_a_namespace: Yard) -> None:
-    _kill_as_each_step_begins(kube, cut_in_a_namespace, steps=8)
-
-
-def _kill_as_each_step_begins(kube: KubeBed, yard: Yard, *, steps: int) -> None:
-    """Kill `up` as its first step begins, then as its second does, and so on, at least so many."""
-    seen: set[str] = set()
-    killed = 0
-    while True:
-        ended, code = _killed_after(yard, killed)
-        _note(kube, seen)
-        if code == 0:
-            break
-        assert (len(ended), code) == (killed, -signal.SIGKILL), ended
-        killed += 1
-    assert killed >= steps, ended
-    _assert_good(kube, yard, seen)
 
 
 def test_up_killed_or_interrupted_in_the_middle_of_a_step_goes_on_to_one_good_cluster(kube: KubeBed, cut: Yard) -> None:
@@ -125,20 +74,6 @@ def _assert_one_release(kube: KubeBed) -> None:
     status = [one["metadata"]["labels"]["status"] for one in releases]
     assert status.count("deployed") == 1, status
     assert not [one for one in status if one.startswith(("pending", "failed", "uninstalling"))], status
-
-
-def _killed_after(yard: Yard, steps: int) -> tuple[list[str], int]:
-    """Kill `up`, and what it started, when so many steps have ended: the next one begins. Return their titles."""
-    up = _start(yard)
-    assert up.stdout is not None
-    ended: list[str] = []
-    with up:
-        while len(ended) < steps and (line := up.stdout.readline()):
-            if line.startswith("  ok  "):
-                ended.append(line)
-        if len(ended) == steps:
-            _kill(up, signal.SIGKILL)
-    return ended, up.returncode
 
 
 def _ended_when(yard: Yard, came: Callable[[], bool], number: signal.Signals) -> tuple[int, str]:
