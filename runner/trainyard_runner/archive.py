@@ -1,23 +1,29 @@
 """Directories as tar archives in parts: read on a worker node, sent piece by piece, put together on the head.
 
 Nothing is followed outside: a symbolic link is kept as a link if it stays inside the archive, and left out otherwise.
-Sockets, pipes and devices are left out.
+Sockets, pipes and devices are left out. All of it by descriptor (`tree`): any depth, any length of path.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
-import io
+import itertools
 import os
 import posixpath
 import stat
 import tarfile
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from trainyard_runner.tree import Cursor
+
 PART = 1024 * 1024
+LONGEST_PATH = 64 * 1024
 _BLOCK = 512
+_KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 
 class ChangedError(Exception):
@@ -25,16 +31,36 @@ class ChangedError(Exception):
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A file, directory or link as it was found."""
+class LeftOut:
+    """What does not travel, and why; `is_lost` if it is a file or directory that could not be read or written."""
 
     name: str
-    path: str
+    reason: str
+    is_lost: bool
+
+    def __str__(self) -> str:
+        return f"{ascii(self.name)[1:-1][:200]}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file, directory or link as it was found: `inside` the directory `root`, `name` in the archive."""
+
+    name: str
+    root: str
+    inside: str
     mode: int
     size: int
     mtime_ns: int
     inode: int
     target: str | None = None
+    # What is sent of it: a sparse file's holes are not. Other than the rest, it may change without a write.
+    data_bytes: int = field(default=0, compare=False)
+
+    @property
+    def path(self) -> str:
+        """Return the full path; it may be too long for the system."""
+        return posixpath.join(self.root, self.inside)
 
     @property
     def is_file(self) -> bool:
@@ -45,66 +71,92 @@ class Entry:
 Entries = dict[str, Entry]
 
 
-def scan(root: str, prefix: str = "") -> tuple[Entries, list[str]]:
-    """Return everything below `root`, named relative to it and below `prefix`, and the names that are left out."""
+def scan(root: str, prefix: str = "") -> tuple[Entries, list[LeftOut]]:
+    """Return everything below `root`, named relative to it and below `prefix`, and what is left out.
+
+    A directory that cannot be read is left out with everything in it. A root that is a link is not followed.
+    """
     found: Entries = {}
-    left_out: list[str] = []
-    waiting = [(root, prefix)]
-    while waiting:
-        directory, name = waiting.pop()
+    left_out: list[LeftOut] = []
+    with contextlib.ExitStack() as stack:
         try:
-            listing = sorted(os.scandir(directory), key=lambda item: item.name)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        for item in listing:
-            entry = _entry(item.path, f"{name}/{item.name}" if name else item.name, root=root)
-            if entry is None:
-                left_out.append(f"{name}/{item.name}" if name else item.name)
+            cursor = stack.enter_context(Cursor(root))
+        except OSError as error:
+            return {}, _lost(prefix or ".", error)
+        waiting = [""]
+        while waiting:
+            inside = waiting.pop()
+            try:
+                listing = sorted(item.name for item in os.scandir(cursor.to(inside)))
+            except OSError as error:
+                name = posixpath.join(prefix, inside)
+                found.pop(name, None)
+                left_out += _lost(name or ".", error)
                 continue
-            found[entry.name] = entry
-            if stat.S_ISDIR(entry.mode):
-                waiting.append((item.path, entry.name))
+            for item in listing:
+                below = posixpath.join(inside, item)
+                entry = _entry(cursor.descriptor, posixpath.join(prefix, below), root=root, inside=below)
+                if isinstance(entry, LeftOut):
+                    left_out.append(entry)
+                elif entry is not None:
+                    found[entry.name] = entry
+                    if stat.S_ISDIR(entry.mode):
+                        waiting.append(below)
     return found, left_out
 
 
-def scan_one(path: str, name: str) -> tuple[Entries, list[str]]:
-    """Return what a declared path is: a file, a link, or a directory with everything below it."""
-    if not os.path.lexists(path):
-        return {}, []
-    entry = _entry(path, name, root=str(Path(path).parent))
+def scan_one(path: str, name: str) -> tuple[Entries, list[LeftOut]]:
+    """Return what a declared path is: a file, a link, or a directory with everything below it.
+
+    What is there and cannot be brought back is lost, whatever it is.
+    """
+    parent, base = posixpath.split(path)
+    try:
+        with Cursor(parent) as cursor:
+            entry = _entry(cursor.descriptor, name, root=parent, inside=base)
+    except OSError as error:
+        return {}, _lost(name, error)
     if entry is None:
-        return {}, [name]
+        return {}, []
+    if isinstance(entry, LeftOut):
+        return {}, [replace(entry, is_lost=True)]
     if not stat.S_ISDIR(entry.mode):
         return {name: entry}, []
     found, left_out = scan(path, name)
     return {name: entry, **found}, left_out
 
 
-def parts(entries: Iterable[Entry]) -> Iterator[bytes]:
+def parts(entries: Iterable[Entry], left_out: list[LeftOut] | None = None) -> Iterator[bytes]:
     """Return a tar archive of the entries in parts, without the end mark.
 
-    Raises ChangedError when a file is not what the scan saw.
+    Without `left_out`, raises ChangedError when a file is not what the scan saw. With it, a file is sent as it is by
+    now, and one that cannot be read is added there; what is missing of one that shrinks while it is read is zeros.
     """
     pending = bytearray()
-    for entry in entries:
-        pending += _header(entry)
-        if entry.is_file:
-            for chunk in _content(entry):
-                pending += chunk
+    for root, group in itertools.groupby(entries, key=lambda entry: entry.root):
+        with contextlib.ExitStack() as stack:
+            try:
+                cursor = stack.enter_context(Cursor(root))
+            except OSError as error:
+                _missed(root, error, left_out)
+                continue
+            for piece in (piece for entry in group for piece in _pieces(entry, cursor, left_out)):
+                pending += piece
                 if len(pending) >= PART:
                     yield bytes(pending)
                     pending.clear()
-            pending += bytes(-entry.size % _BLOCK)
     if pending:
         yield bytes(pending)
 
 
-def unpack(pieces: Iterable[bytes], directory: Path) -> None:
-    """Write an archive that arrives in parts below a directory."""
-    with tarfile.open(fileobj=_Reader(pieces), mode="r|") as archive:
-        # These archives are the task's own files, on their way back to it.
-        archive.extraction_filter = lambda member, _path: member
-        archive.extractall(directory)  # noqa: S202
+def stays_inside(name: str, target: str) -> bool:
+    """Tell whether a link of that name ends inside, whatever else is a link or becomes one.
+
+    So it does if it goes up only first, and no further than the top.
+    """
+    steps = [step for step in target.split("/") if step not in {"", "."}]
+    ups = next((number for number, step in enumerate(steps) if step != ".."), len(steps))
+    return not target.startswith("/") and ups <= name.count("/") and ".." not in steps[ups:]
 
 
 class Incoming:
@@ -144,85 +196,154 @@ class Incoming:
         self._part.unlink(missing_ok=True)
 
 
-def _entry(path: str, name: str, *, root: str) -> Entry | None:
+def _entry(directory: int, name: str, *, root: str, inside: str) -> Entry | LeftOut | None:
+    base = posixpath.basename(inside)
     try:
-        found = os.lstat(path)
-        target = _inside(str(Path(path).readlink()), name, root=root) if stat.S_ISLNK(found.st_mode) else None
+        found = os.stat(base, dir_fd=directory, follow_symlinks=False)
+        target = os.readlink(base, dir_fd=directory) if stat.S_ISLNK(found.st_mode) else None
     except FileNotFoundError:
         return None
-    if stat.S_ISLNK(found.st_mode) and target is None:
-        return None
-    if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode) or target):
-        return None
+    except OSError as error:
+        return _lost(name, error)[0]
+    if len(name) > LONGEST_PATH:
+        return LeftOut(name, f"its path is longer than {LONGEST_PATH} characters", is_lost=True)
+    if (kind := _KINDS.get(stat.S_IFMT(found.st_mode))) is not None:
+        return LeftOut(name, kind, is_lost=False)
+    if target is not None:
+        top = posixpath.normpath(root) + "/"
+        if target.startswith(top):
+            target = posixpath.relpath(target, posixpath.dirname(top + inside))
+        if not stays_inside(inside, target):
+            return LeftOut(name, f"a link that leads outside ({ascii(target)[1:-1][:200]})", is_lost=False)
     size = found.st_size if stat.S_ISREG(found.st_mode) else 0
-    return Entry(name, path, found.st_mode, size, found.st_mtime_ns, found.st_ino, target)
+    data_bytes = min(size, found.st_blocks * 512)
+    return Entry(name, root, inside, found.st_mode, size, found.st_mtime_ns, found.st_ino, target, data_bytes)
 
 
-def _inside(target: str, name: str, *, root: str) -> str | None:
-    """Return a link's target if it stays inside the archive; a target with the full path becomes relative."""
-    if target.startswith(root.rstrip("/") + "/"):
-        target = posixpath.relpath(target, posixpath.dirname(posixpath.join(root, name)))
-    joined = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
-    return None if target.startswith("/") or joined == ".." or joined.startswith("../") else target
+def _lost(name: str, error: OSError) -> list[LeftOut]:
+    if isinstance(error, FileNotFoundError):  # gone by itself
+        return []
+    is_replaced = error.errno in {errno.ENOTDIR, errno.ELOOP}
+    reason = "a link or file took its place" if is_replaced else f"it cannot be read: {error.strerror}"
+    return [LeftOut(name, reason, is_lost=True)]
 
 
-def _header(entry: Entry) -> bytes:
+def _missed(name: str, error: OSError, left_out: list[LeftOut] | None) -> None:
+    if left_out is None:
+        raise ChangedError(name) from error
+    left_out += _lost(name, error)
+
+
+def _pieces(entry: Entry, cursor: Cursor, left_out: list[LeftOut] | None) -> Iterator[bytes]:
+    if not entry.is_file:
+        yield _header(entry, entry.mode, entry.mtime_ns, 0)
+        return
+    directory, base = posixpath.split(entry.inside)
+    try:
+        # What was a file a moment ago may be a link or a pipe by now.
+        descriptor = os.open(base, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=cursor.to(directory))
+    except OSError as error:
+        _missed(entry.name, error, left_out)
+        return
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or (left_out is None and _changed(entry, descriptor)):
+            _missed(entry.name, OSError(errno.ENOTDIR, ""), left_out)
+            return
+        is_whole = yield from _file(entry, descriptor, found)
+        if left_out is None and (not is_whole or _changed(entry, descriptor)):
+            raise ChangedError(entry.name)
+        if left_out is not None and not is_whole:
+            left_out.append(LeftOut(entry.name, "it shrank while it was read: its end is zeros", is_lost=True))
+    finally:
+        os.close(descriptor)
+
+
+def _changed(entry: Entry, descriptor: int) -> bool:
+    found = os.fstat(descriptor)
+    return (found.st_size, found.st_mtime_ns) != (entry.size, entry.mtime_ns)
+
+
+def _file(entry: Entry, descriptor: int, found: os.stat_result) -> Generator[bytes, None, bool]:
+    """Yield a file's header and content; return whether all of it could be read."""
+    size, is_whole = found.st_size, True
+    segments = _segments(descriptor, size) if found.st_blocks * 512 < size else [(0, size)]
+    sent = sum(length for _, length in segments)
+    if sent < size:
+        extents = [len(segments) + 1, *(number for segment in segments for number in segment), size, 0]
+        sparse_map = "".join(f"{number}\n" for number in extents).encode()
+        sparse_map += bytes(-len(sparse_map) % _BLOCK)
+        yield _sparse_header(entry.name, size)
+        yield _header(entry, found.st_mode, found.st_mtime_ns, len(sparse_map) + sent)
+        yield sparse_map
+    else:
+        yield _header(entry, found.st_mode, found.st_mtime_ns, size)
+    for offset, length in segments:
+        end = offset + length
+        while offset < end:
+            wanted = min(end - offset, PART)
+            chunk = b""
+            if is_whole:
+                with contextlib.suppress(OSError):
+                    chunk = os.pread(descriptor, wanted, offset)
+            is_whole = is_whole and bool(chunk)
+            yield chunk or bytes(wanted)
+            offset += len(chunk) or wanted
+    yield bytes(-sent % _BLOCK)
+    return is_whole
+
+
+def _segments(descriptor: int, size: int) -> list[tuple[int, int]]:
+    """Return where a file has data, each as (offset, length)."""
+    found, at = [], 0
+    while at < size and hasattr(os, "SEEK_DATA"):
+        try:
+            start = min(size, os.lseek(descriptor, at, os.SEEK_DATA))
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # there is only a hole
+                break
+            return [(0, size)]
+        at = min(size, os.lseek(descriptor, start, os.SEEK_HOLE))
+        found.append((start, at - start))
+    return found
+
+
+def _header(entry: Entry, mode: int, mtime_ns: int, size: int) -> bytes:
     member = tarfile.TarInfo(entry.name)
-    member.mode = stat.S_IMODE(entry.mode)
-    member.mtime = entry.mtime_ns // 1_000_000_000
-    member.size = entry.size
-    if stat.S_ISDIR(entry.mode):
+    member.mode = stat.S_IMODE(mode)
+    member.mtime = mtime_ns // 1_000_000_000
+    member.size = size
+    if stat.S_ISDIR(mode):
         member.type = tarfile.DIRTYPE
     elif entry.target is not None:
         member.type, member.linkname = tarfile.SYMTYPE, entry.target
     return member.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
 
 
-def _content(entry: Entry) -> Iterator[bytes]:
-    left = entry.size
-    try:
-        # O_NOFOLLOW: what was a file a moment ago may be a link by now.
-        descriptor = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            while left:
-                chunk = os.read(descriptor, min(left, PART))
-                if not chunk:
-                    raise ChangedError(entry.name)
-                left -= len(chunk)
-                yield chunk
-            after = os.fstat(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise ChangedError(entry.name) from error
-    if (after.st_size, after.st_mtime_ns) != (entry.size, entry.mtime_ns):
-        raise ChangedError(entry.name)
+def _sparse_header(name: str, size: int) -> bytes:
+    """Return what says that a sparse file follows: an extended header, GNU's sparse format 1.0."""
+    fields = {"major": "1", "minor": "0", "name": name, "realsize": str(size)}
+    records = b"".join(
+        _record(f"GNU.sparse.{key}={value}\n".encode("utf-8", "surrogateescape")) for key, value in fields.items()
+    )
+    member = tarfile.TarInfo("././@PaxHeader")
+    member.type, member.size = tarfile.XHDTYPE, len(records)
+    return member.tobuf(tarfile.USTAR_FORMAT) + records + bytes(-len(records) % _BLOCK)
+
+
+def _record(content: bytes) -> bytes:
+    """Put a record's length before it; the length counts its own digits."""
+    length = len(content) + 2
+    while len(f"{length} ") + len(content) != length:
+        length += 1
+    return f"{length} ".encode() + content
 
 
 def _members(path: Path, wanted: set[str]) -> Iterator[bytes]:
-    with tarfile.open(path) as archive:
+    """Return members of an archive as they stand in it."""
+    with tarfile.open(path) as archive, path.open("rb") as file:
         for member in archive:
             if member.name in wanted:
-                yield member.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
-                content = archive.extractfile(member)
-                while content and (chunk := content.read(PART)):
-                    yield chunk
-                yield bytes(-member.size % _BLOCK)
-
-
-class _Reader(io.RawIOBase):
-    """What `tarfile` wants to read from, over parts."""
-
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self._pieces = iter(pieces)
-        self._rest = b""
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Return up to `size` bytes, fewer only at the end."""
-        while len(self._rest) < size:
-            piece = next(self._pieces, b"")
-            if not piece:
-                break
-            self._rest += piece
-        result, self._rest = self._rest[:size], self._rest[size:]
-        return result
+                file.seek(member.offset)
+                while block := file.read(min(PART, archive.offset - file.tell())):
+                    yield block

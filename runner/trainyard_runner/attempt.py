@@ -19,6 +19,7 @@ from trainyard_runner.checkpoint import CheckpointWatch, Message
 from trainyard_runner.child import Child
 from trainyard_runner.output import OutputBuffer
 from trainyard_runner.stopping import StopWatch
+from trainyard_runner.unpack import unpack
 from trainyard_runner.workspace import Order, Workspace, attempt_id, environment
 
 Batch = list[Message]
@@ -50,7 +51,7 @@ class Attempt:
         try:
             self._place.link_files(self._package, self._order["outputs"])
             if restored is not None:
-                archive.unpack(restored, self._place.checkpoint)
+                self._note("not restored of the checkpoint", unpack(restored, self._place.checkpoint))
             if self._order["together"]:
                 yield [("ready", None)]
                 if (asked := stop.wait_for_others(self._order["attempt"])) is not None:
@@ -142,26 +143,22 @@ class Attempt:
             found, outside = self._declared(declared)
             entries.update(found)
             left_out += outside
-        left_out = [name for name in left_out if not self._is_input(name)]
-        if left_out:
-            names = ", ".join(left_out[:5]) + (" …" if len(left_out) > 5 else "")
-            self._pending.append(
-                ("note", f"not brought back, being neither files nor links that stay inside the outputs: {names}")
-            )
-        if not entries:
-            return
-        try:
-            for part in archive.parts(entries.values()):
+        if entries:
+            for part in archive.parts(entries.values(), left_out):
                 yield [("output-part", part)]
             yield [("output-archive", None)]
-        except archive.ChangedError as error:
-            self._pending += [("output-dropped", None), ("note", f"outputs not brought back: {error} was not readable")]
+        self._note("not brought back", [item for item in left_out if not self._is_input(item.name)])
 
-    def _declared(self, declared: str) -> tuple[archive.Entries, list[str]]:
+    def _note(self, what: str, left_out: list[archive.LeftOut]) -> None:
+        if left_out:
+            listed = "; ".join(map(str, left_out[:5])) + (f"; and {len(left_out) - 5} more" * (len(left_out) > 5))
+            self._pending.append(("note", f"{what}: {listed}"))
+
+    def _declared(self, declared: str) -> tuple[archive.Entries, list[archive.LeftOut]]:
         name = declared.strip("/")
         path = self._place.directory / name
         if path.parent.resolve() != self._place.directory.resolve() / Path(name).parent:
-            return {}, [name]
+            return {}, [archive.LeftOut(name, "a link that leads outside", is_lost=True)]
         return archive.scan_one(str(path), name)
 
     def _is_input(self, name: str) -> bool:

@@ -22,7 +22,7 @@ from typing import Any
 # Started by path and isolated (-I): the package must be found by hand.
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from trainyard_runner import proctree
+from trainyard_runner import proctree, tree
 
 LENGTH = struct.Struct("!I")
 LEFTOVER_GRACE = 1.0
@@ -113,7 +113,8 @@ class Guard:
         """The worker is gone, or somebody ends this guard: leave nothing behind."""
         proctree.end(self._tree, grace=LEFTOVER_GRACE)
         if self._scratch:
-            _remove(self._scratch)
+            with contextlib.suppress(OSError):
+                tree.remove(self._scratch)
         os._exit(0)
 
     def _drain(self) -> None:
@@ -180,20 +181,6 @@ def _find(program: str, path: str) -> str:
         raise FileNotFoundError(2, "no such program on the node")
     where = "in the task's directory" if "/" in program else f"on the node's PATH ({path})"
     raise FileNotFoundError(2, f"no such program {where}")
-
-
-def _remove(root: str) -> None:
-    """Remove an attempt's directories, which its worker can no longer do (`shutil` costs 10 ms to import)."""
-    for directory, below, files in os.walk(root, topdown=False):
-        for name in files:
-            with contextlib.suppress(OSError):
-                Path(directory, name).unlink()
-        for name in below:
-            with contextlib.suppress(OSError):
-                path = Path(directory, name)
-                path.unlink() if path.is_symlink() else path.rmdir()
-    with contextlib.suppress(OSError):
-        Path(root).rmdir()
 
 
 def main() -> None:

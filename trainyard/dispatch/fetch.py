@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import shutil
 import tarfile
 import tempfile
 import time
@@ -12,9 +12,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, cast
 
-from trainyard_runner import names
+from trainyard_runner import names, tree
+from trainyard_runner.archive import LeftOut
+from trainyard_runner.unpack import unpack
 
-from trainyard.dispatch.extract import extract
 from trainyard.errors import OutsideError
 from trainyard.results.state import RunState, Task
 from trainyard.results.store import RunDirectory
@@ -66,7 +67,7 @@ class Fetcher:
         """Start nothing more."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _finished(self, task: str, done: Future[list[str]]) -> None:
+    def _finished(self, task: str, done: Future[list[LeftOut]]) -> None:
         if done.cancelled():
             return
         error = done.exception()
@@ -81,7 +82,7 @@ class Fetcher:
 
 def fetch_archive(
     ray: RayApi, run: RunDirectory, node_id: str, archive: Mapping[str, Any], *, target: Path
-) -> list[str]:
+) -> list[LeftOut]:
     """Fetch one archive into a directory that does not exist yet; return what its safety left out.
 
     Raises OutsideError when it cannot be had, or is not what the runner wrote.
@@ -100,19 +101,20 @@ def fetch_archive(
     ) from last
 
 
-def _fetch_once(ray: RayApi, node_id: str, filename: str, archive: Mapping[str, Any], target: Path) -> list[str]:
+def _fetch_once(ray: RayApi, node_id: str, filename: str, archive: Mapping[str, Any], target: Path) -> list[LeftOut]:
     target.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f".{target.name[:40]}.", dir=target.parent))
     try:
         with ray.file(node_id, filename) as chunks:
             stream = _Hashed(chunks)
-            left_out = extract(cast("IO[bytes]", stream), part)
+            left_out = unpack(cast("IO[bytes]", stream), part)
             stream.drain()
         _check(stream, archive, filename)
         part.chmod(0o755)
         part.rename(target)
     except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            tree.remove(str(part))
         raise
     return left_out
 

@@ -8,8 +8,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-
-from trainyard.dispatch.extract import extract
+from trainyard_runner.unpack import unpack as extract
 
 
 def member(name: str, *, kind: bytes = tarfile.REGTYPE, link: str = "", mode: int = 0o644) -> tarfile.TarInfo:
@@ -27,7 +26,7 @@ def unpack(tmp_path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> tuple[Pat
     packed.seek(0)
     target = tmp_path / "target"
     target.mkdir()
-    return target, extract(packed, target)
+    return target, [str(item) for item in extract(packed, target)]
 
 
 def everything_below(root: Path) -> set[str]:
@@ -42,10 +41,9 @@ def test_files_directories_links_and_modes_come_back(tmp_path: Path) -> None:
         (member("runs/a/model.bin"), b"\x00\xff"),
         (member("run.sh", mode=0o4777), b"#!"),
         (member("latest", kind=tarfile.SYMTYPE, link="runs/a"), b""),
-        (member("same", kind=tarfile.LNKTYPE, link="run.sh"), b""),
     )
     assert left_out == []
-    assert everything_below(target) == {"empty", "runs", "runs/a", "runs/a/model.bin", "run.sh", "latest", "same"}
+    assert everything_below(target) == {"empty", "runs", "runs/a", "runs/a/model.bin", "run.sh", "latest"}
     assert (target / "latest" / "model.bin").read_bytes() == b"\x00\xff"
     assert (target / "run.sh").stat().st_mode & 0o7777 == 0o755
 
@@ -60,14 +58,7 @@ HOSTILE = {
         "a link that leads outside (/etc/passwd)",
     ),
     "a link upwards": (member("link", kind=tarfile.SYMTYPE, link="../x"), "a link that leads outside (../x)"),
-    "a hard link outside": (
-        member("link", kind=tarfile.LNKTYPE, link="../secret"),
-        "a hard link to something else than a file before it",
-    ),
-    "a hard link to an absolute path": (
-        member("link", kind=tarfile.LNKTYPE, link="/etc/passwd"),
-        "a hard link to something else than a file before it",
-    ),
+    "a hard link": (member("link", kind=tarfile.LNKTYPE, link="good"), "a hard link"),
 }
 
 
@@ -89,7 +80,7 @@ def test_a_file_behind_a_link_is_not_written_through_it(tmp_path: Path) -> None:
     )
     assert list(outside.iterdir()) == []
     assert (target / "door" / "evil").read_bytes() == b"x"
-    assert left_out == ["door: File exists"]
+    assert left_out == [f"door: a link that leads outside ({outside})"]
 
 
 def test_a_link_that_leaves_through_another_link_is_left_out(tmp_path: Path) -> None:
@@ -104,16 +95,19 @@ def test_a_link_that_leaves_through_another_link_is_left_out(tmp_path: Path) -> 
     assert not os.path.lexists(target / "out")
 
 
-def test_a_link_cannot_be_made_inside_a_linked_directory_outside(tmp_path: Path) -> None:
+def test_a_link_is_not_made_behind_another_link(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
-    _, left_out = unpack(
-        tmp_path,
-        (member("door", kind=tarfile.SYMTYPE, link="../outside"), b""),
-        (member("door/link", kind=tarfile.SYMTYPE, link="x"), b""),
-    )
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "door").symlink_to(outside)
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        archive.addfile(member("door/link", kind=tarfile.SYMTYPE, link="x"))
+    content.seek(0)
+    assert extract(content, target) == []
     assert list(outside.iterdir()) == []
-    assert len(left_out) == 2
+    assert (target / "door" / "link").readlink() == Path("x")
 
 
 def test_a_broken_archive_is_an_error(tmp_path: Path) -> None:
