@@ -80,7 +80,7 @@ def test_a_failed_task_brings_its_outputs_home_and_follows_no_link_outside(yard:
     assert "outside" not in names
     assert "runs/old.txt" not in names
     notes = [event["text"] for event in events(run) if event["event"] == "note"]
-    assert notes == ["failing: not brought back, being neither files nor links that stay inside the outputs: outside"]
+    assert notes == ["failing: not brought back: outside: a link that leads outside (/etc/hostname)"]
 
 
 def test_a_command_that_does_not_exist_says_where_it_was_looked_for(yard: Yard) -> None:
