@@ -29,6 +29,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/uv pip install -q --python $(BIN)/python --compile-bytecode --require-hashes -r requirements.lock
 	@$(BIN)/uv pip install -q --python $(BIN)/python --no-deps -e .
 	@$(BIN)/python -m compileall -q trainyard runner
+	@echo "next: . $(BIN)/activate"
 	@touch $@
 
 # The cluster is removed in any case, also after an error or Ctrl-C; the exit code is the first failure's.

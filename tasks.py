@@ -1,5 +1,9 @@
 """Invoke finds the tasks here; they live in trainyard/tasks/."""
 
-from trainyard.tasks import namespace
+from trainyard.early import end_quietly
+
+end_quietly()
+
+from trainyard.tasks import namespace  # noqa: E402 - these imports are what Ctrl-C may meet
 
 __all__ = ["namespace"]

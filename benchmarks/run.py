@@ -26,6 +26,7 @@ NOOP = "command: ['true']\n"
 MANY = f"""\
 command: ['true']
 matrix: {{i: {list(range(TASKS))}}}
+env: {{I: "{{i}}"}}
 resources: {{cpus: 0.5, gpus: 0.5}}
 """
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from invoke.program import Program
-
-from trainyard import __version__
-from trainyard.tasks import namespace
-from trainyard.tasks.executor import TrainyardExecutor
+from trainyard import __version__, early
 
 
 def main() -> None:
     """Run the command line."""
+    early.end_quietly()
+    from invoke.program import Program
+
+    from trainyard.tasks import namespace
+    from trainyard.tasks.executor import TrainyardExecutor
+
     Program(name="trainyard", version=__version__, namespace=namespace, executor_class=TrainyardExecutor).run()

@@ -55,13 +55,29 @@ def job_directory(asked: str, *, directory: Path) -> Path:
     for path in candidates:
         if path.is_dir():
             return path
-    raise _no_such("job directory", asked, known=_job_names(directory), flag="JOB_DIR")
+    raise _no_such("job directory", asked, known=job_names(directory), flag="JOB_DIR")
 
 
 def cluster_names(directory: Path) -> tuple[str, ...]:
     """Return the bare names that `-f` accepts here."""
     folders = (directory / "clusters", shipped("clusters"))
     return tuple(sorted({path.stem for folder in folders for path in folder.glob("*.yaml")}))
+
+
+def job_names(directory: Path) -> tuple[str, ...]:
+    """Return the bare names that `train.dispatch` accepts here."""
+    return _parents("jobs", "job.yaml", directory)
+
+
+def image_names(directory: Path) -> tuple[str, ...]:
+    """Return the bare names that `image.build` accepts here."""
+    return _parents("images", "image.yaml", directory)
+
+
+def example_job(directory: Path) -> str:
+    """Return a job to try: one of the user's own, else the one that we ship."""
+    own = sorted(path.parent.name for path in directory.glob("jobs/*/job.yaml"))
+    return f"jobs/{own[0] if own else 'cartpole'}"
 
 
 def state_home(environ: Mapping[str, str]) -> Path:
@@ -100,9 +116,9 @@ def _ours(directory: Path) -> Path:
     return next((one for one in (directory, *directory.parents) if one.name == "trainyard"), directory)
 
 
-def _job_names(directory: Path) -> tuple[str, ...]:
-    folders = (directory / "jobs", shipped("jobs"))
-    return tuple(sorted({path.parent.name for folder in folders for path in folder.glob("*/job.yaml")}))
+def _parents(kind: str, file: str, directory: Path) -> tuple[str, ...]:
+    folders = (directory / kind, shipped(kind))
+    return tuple(sorted({path.parent.name for folder in folders for path in folder.glob(f"*/{file}")}))
 
 
 def _no_such(kind: str, name: str, *, known: tuple[str, ...], flag: str) -> RequestError:

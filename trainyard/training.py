@@ -85,11 +85,14 @@ def dispatch(ready: Ready, *, command: Sequence[str], wait: bool, skip_smoke: bo
     )
 
 
-def standings() -> list[Standing]:
-    """Return how every run of this machine stands, the newest first; a cluster that is away is asked once."""
+def standings(file: str | None = None) -> list[Standing]:
+    """Return how every run of this machine stands, the newest first; a cluster that is away is asked once.
+
+    With `file`, only the runs of the cluster that `-f` means.
+    """
     away: dict[str, str] = {}
     found: list[Standing] = []
-    for run in store.runs(results()):
+    for run in store.runs(results(), cluster=_cluster_name(file)):
         cluster = str(run.record()["cluster"])
         if cluster in away:
             found.append(Standing(run, states.load(run), unsure=away[cluster]))
@@ -128,9 +131,31 @@ def fetch(run: RunDirectory, *, checkpoints: bool, screen: Screen) -> Outcome:
     return looking.fetch(run, connect, screen=screen, checkpoints=checkpoints)
 
 
-def find_run(asked: str | None) -> RunDirectory:
-    """Return the run that was asked for, or the newest one."""
-    return store.find(results(), asked)
+def find_run(asked: str | None, file: str | None = None) -> RunDirectory:
+    """Return the run that was asked for, or the newest one; with `file`, of the cluster that `-f` means."""
+    return store.find(results(), asked, cluster=_cluster_name(file))
+
+
+def run_to_stop(asked: str | None, file: str | None) -> RunDirectory:
+    """Return the run that was asked for, else the only one that goes on, else the newest.
+
+    Raises RequestError if several go on.
+    """
+    return find_run(asked or the_open_run(standings(file)), file)
+
+
+def the_open_run(found: Sequence[Standing]) -> str | None:
+    """Return the only run that goes on, None if there is none. Raises RequestError if there are several."""
+    open_runs = [one for one in found if not one.state.ended]
+    # Whether one goes on whose cluster does not answer, nobody knows.
+    names = [one.run.name for one in open_runs if not one.unsure] or [one.run.name for one in open_runs]
+    if len(names) > 1:
+        raise RequestError(
+            f"{len(names)} runs go on",
+            problems=(Problem("RUN", f"one of: {', '.join(names)}"),),
+            hint=f"Name the one to end: invoke train.stop {names[0]}",
+        )
+    return names[0] if names else None
 
 
 def connect(run: RunDirectory) -> Endpoint:
@@ -147,6 +172,10 @@ def connect(run: RunDirectory) -> Endpoint:
 def results() -> Path:
     """Return the directory of all runs."""
     return paths.results_home(os.environ, directory=Path.cwd())
+
+
+def _cluster_name(file: str | None) -> str | None:
+    return None if file is None else lifecycle.find(file, os.environ, directory=Path.cwd()).spec.name
 
 
 def _as_typed(error: RequestError) -> RequestError:

@@ -49,6 +49,11 @@ JOBS = (
         "train/job.yaml:1: command.1: names {sed}, but the matrix has seed, got \"{sed}\"; did you mean 'seed'?",
     ),
     job(
+        "a key of the matrix that nothing names",
+        'matrix: {seed: [0, 1], lr: [0.1]}\ncommand: [python, "{seed}"]\n',
+        "train/job.yaml:1: matrix.lr: is used nowhere: write {lr} into command or env",
+    ),
+    job(
         "a placeholder without a matrix",
         'command: [sh, -c, "echo ${HOME}"]\n',
         'train/job.yaml:1: command.2: names {HOME}, but there is no matrix, got "echo ${HOME}"; write '

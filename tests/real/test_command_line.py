@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.real.yard import Yard
 
 ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = [str(Path(sys.executable).with_name(name)) for name in ("invoke", "trainyard")]
+# What stands for Ctrl-C at a certain import.
+INTERRUPTED = """
+import os, signal, sys
+class Ctrl:
+    def find_spec(self, name, *_):
+        if name == {name!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Ctrl())
+sys.argv = ["trainyard", "cluster.show"]
+from trainyard.main import main
+main()
+"""
 HEAVY = {"ray", "docker", "kubernetes", "boto3", "torch", "pydantic", "httpx", "rich"}
 
 
@@ -22,7 +39,38 @@ def test_the_list_of_tasks_imports_nothing_heavy() -> None:
     assert imported & HEAVY == set()
 
 
-def test_help_explains_every_flag(fresh: Yard) -> None:
-    shown = fresh.run("--help", "train.dispatch").stdout
-    for words in ("Directory that holds job.yaml", "Cluster file", "Set one value", "leave as soon as", "smoke gate"):
-        assert words in shown
+@pytest.mark.parametrize("words", [("--help", "train.dispatch"), ("train.dispatch", "--help")])
+def test_help_explains_every_flag(fresh: Yard, words: tuple[str, ...]) -> None:
+    shown = fresh.run(*words).stdout
+    for part in ("Directory that holds job.yaml", "Cluster file", "Set one value", "leave as soon as", "smoke gate"):
+        assert part in shown
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("words", [["--list"], ["cluster.show"], ["cluster.show", "-f", "no-such"]])
+def test_a_reader_who_leaves_early_is_no_error(program: str, words: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    errors = writing if "no-such" in words else subprocess.PIPE
+    done = subprocess.run(
+        [program, *words], cwd=ROOT, stdout=writing, stderr=errors, text=True, timeout=60, check=False
+    )
+    os.close(writing)
+    assert done.returncode in (0, -signal.SIGPIPE)
+    assert "Error" not in (done.stderr or "")
+
+
+@pytest.mark.parametrize("module", ["invoke.program", "trainyard.tasks.train", "trainyard.lifecycle"])
+def test_ctrl_c_while_modules_are_imported_ends_without_a_traceback(module: str) -> None:
+    code = INTERRUPTED.format(name=module)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    # Before a command began it is the signal that ends the process, which a shell calls 130 too.
+    assert (done.returncode, done.stderr) in ((-signal.SIGINT, ""), (130, "error: interrupted\n"))
+
+
+def test_a_shell_is_told_what_may_follow(fresh: Yard) -> None:
+    fresh.write_cluster("name: {name}\nbackend: local\n", name="lab")
+    assert "lab" in fresh.run("--complete", "--", "trainyard", "cluster.up", "-f").stdout.splitlines()
+    assert "complete -F" in fresh.run("--print-completion-script", "bash").stdout

@@ -56,6 +56,7 @@ def test_nodes_share_the_machines_gpus_and_a_missing_one_stops_every_run(fresh: 
         """
         command: [sh, -c, "echo gpu $CUDA_VISIBLE_DEVICES; sleep 2"]
         matrix: {i: [0, 1]}
+        env: {I: "{i}"}
         resources: {gpus: 1}
         """,
     )

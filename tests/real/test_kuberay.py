@@ -53,6 +53,7 @@ spec:
 WIDE = """
     command: [hostname]
     matrix: {i: [0, 1]}
+    env: {I: "{i}"}
     together: true
     resources: {cpus: 1}
     node: {group: burst}
@@ -201,7 +202,7 @@ def test_up_again_changes_nothing(lab: Yard, second: Yard, kube: KubeBed) -> Non
 
 
 def test_a_job_runs_on_each_worker_with_the_environment_of_the_file(lab: Yard, kube: KubeBed) -> None:
-    write_job(lab, "where", WHERE + "    matrix: {i: [0, 1]}")
+    write_job(lab, "where", WHERE + "    matrix: {i: [0, 1]}\n    env: {I: '{i}'}")
     lab.run("train.dispatch", "where")
     run = newest(lab)
     nodes = {task["attempts"][0]["node"] for task in lab.json("train.status")["tasks"]}

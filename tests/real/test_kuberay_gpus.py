@@ -28,6 +28,7 @@ ONE_MORE = {
 EACH = """
     command: [sh, -c, "echo $(hostname) GPU $CUDA_VISIBLE_DEVICES; sleep 3"]
     matrix: {i: [0, 1, 2, 3]}
+    env: {I: "{i}"}
     resources: {cpus: 0.5, gpus: 1}
     """
 

@@ -45,7 +45,7 @@ def environments(yard: Yard) -> list[dict[str, str]]:
         command: [python3, say.py]
         matrix: {n: [0, 1, 2, 3]}
         resources: {cpus: 0.5, gpus: 1}
-        env: {COLOUR: red}
+        env: {COLOUR: red, N: "{n}"}
         """
     write_job(yard, "environment", job, say=SAY_ENVIRONMENT)
     yard.run("train.dispatch", "environment", "--skip-smoke")
@@ -94,6 +94,7 @@ def test_tasks_that_run_together_start_together_and_are_tried_again_together(yar
     job = """
         command: [python3, partner.py]
         matrix: {rank: [0, 1, 2]}
+        env: {RANK: "{rank}"}
         resources: {cpus: 1, gpus: 1}
         together: true
         retries: 1

@@ -14,7 +14,7 @@ from trainyard import errors
 from trainyard.errors import Problem, RequestError
 from trainyard.tasks import namespace
 from trainyard.tasks.executor import TrainyardExecutor
-from trainyard.tasks.parsing import refuse_with_exit_2
+from trainyard.tasks.parsing import extend_invoke
 
 
 def run(body: Callable[[], None], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
@@ -87,7 +87,7 @@ def test_a_file_before_the_task_is_refused_and_not_taken_for_invokes_own(capsys:
 
 
 def test_an_unknown_flag_exits_2_and_not_1(capsys: pytest.CaptureFixture[str]) -> None:
-    refuse_with_exit_2()
+    extend_invoke()
 
     @task
     def thing(_c: Context) -> None:
@@ -97,4 +97,4 @@ def test_an_unknown_flag_exits_2_and_not_1(capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(SystemExit) as caught:
         program.run(["t", "thing", "--bogus"])
     assert caught.value.code == 2
-    assert capsys.readouterr().err == "error: No idea what '--bogus' is!\n  -> invoke --list, invoke --help TASK\n"
+    assert capsys.readouterr().err == "error: thing has no flag --bogus\n  -> invoke --help thing\n"

@@ -67,7 +67,7 @@ def test_a_job_fits_if_one_node_could_ever_run_each_task(fitting: JobSpec) -> No
             "(there are: head, gpu-0, gpu-1, burst-0, burst-1, burst-2)",
         ),
         (
-            job(node=Placement(group="gpus"), matrix={"seed": (0, 1)}),
+            job(node=Placement(group="gpus"), matrix={"seed": (0, 1)}, env={"SEED": "{seed}"}),
             "node.group: no group is called 'gpus'; did you mean 'gpu'? (there are: burst, gpu, head) [2 of 2 tasks]",
         ),
     ],
@@ -110,7 +110,11 @@ def test_nothing_is_said_about_a_cluster_that_somebody_else_runs() -> None:
 def test_the_plan_tells_the_runner_everything(tmp_path: Path) -> None:
     (tmp_path / "a.whl").write_text("w")
     packed = pack(listing(tmp_path))
-    spec = job(matrix={"seed": (0, 1)}, runtime_env=RuntimeEnv(wheels=("dist/a.whl",), uv=("gymnasium",)))
+    spec = job(
+        matrix={"seed": (0, 1)},
+        env={"SEED": "{seed}"},
+        runtime_env=RuntimeEnv(wheels=("dist/a.whl",), uv=("gymnasium",)),
+    )
     endpoint = Endpoint(
         "lab", "http://127.0.0.1:1", "secret", simulated_gpus=True, expected=(ExpectedNode("head", "head", 1),)
     )

@@ -20,7 +20,7 @@ NOW = datetime.datetime(2026, 11, 21, 9, 0, tzinfo=datetime.timezone.utc)
 def test_the_record_names_job_cluster_versions_and_tasks_but_no_secret(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("x")
     (tmp_path / "a.pyc").write_text("x")
-    job = JobSpec.model_validate({"name": "job", "command": ["true"], "matrix": {"seed": (0, 1)}})
+    job = JobSpec.model_validate({"name": "job", "command": ["echo", "{seed}"], "matrix": {"seed": (0, 1)}})
     prepared = prepare(CLUSTER, job, tmp_path)
     record = record_of(
         prepared,

@@ -53,6 +53,15 @@ def test_what_is_not_found_is_explained(home: Path, asked: str, message: str) ->
     assert str(caught.value) == message.format(home=home)
 
 
+def test_runs_of_one_cluster_are_found_among_all(home: Path) -> None:
+    store.create(home, {"run": "zebra-0", "cluster": "other", "started": "2025"}, cluster="", job="")
+    assert [run.name for run in store.runs(home, cluster="other")] == ["zebra-0"]
+    assert store.find(home, None, cluster="other").name == "zebra-0"
+    assert store.find(home, "zebra", cluster="other").name == "zebra-0"
+    with pytest.raises(RequestError, match="there are no runs yet on cluster third"):
+        store.find(home, None, cluster="third")
+
+
 def test_without_any_run_the_first_command_is_named(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="there are no runs yet"):
         store.find(tmp_path / "nothing", None)

@@ -129,11 +129,13 @@ tasks:
 
 def test_names_that_would_be_the_same_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="two tasks of the job train would have the same name"):
-        tasks_of(tmp_path, 'command: [a.py]\nmatrix: {a: ["1,b=2", "1"], b: ["3", "2,b=3"]}\n')
+        tasks_of(tmp_path, 'command: [a.py, "{a}{b}"]\nmatrix: {a: ["1,b=2", "1"], b: ["3", "2,b=3"]}\n')
 
 
 def test_ten_thousand_tasks_have_their_own_names(tmp_path: Path) -> None:
-    tasks = tasks_of(tmp_path, f"command: [a.py, '{{a}}']\nmatrix: {{a: {list(range(100))}, b: {list(range(100))}}}\n")
+    tasks = tasks_of(
+        tmp_path, f"command: [a.py, '{{a}}{{b}}']\nmatrix: {{a: {list(range(100))}, b: {list(range(100))}}}\n"
+    )
 
     assert len({task.name for task in tasks}) == 10_000
 

@@ -29,7 +29,7 @@ kuberay:
 """
 
 JOB = """\
-command: [python, train.py, "--seed", "{seed}", "{{x}}", "a, b", "[", "~", "0x1", "1e3"]
+command: [python, train.py, "--seed", "{seed}{lr-x}", "{{x}}", "a, b", "[", "~", "0x1", "1e3"]
 matrix: {seed: [0, 1.0, true, "1", no, 1e-7], "lr-x": ["a: b"]}
 resources: {gpus: 0.5, memory: 500MB}
 timeout: 36h

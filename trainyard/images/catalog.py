@@ -30,12 +30,6 @@ def find(name: str, *, directory: Path, base: str | None = None) -> Image:
     return Image(found.resolve().name, found, file, base or filled(file.base))
 
 
-def names(directory: Path) -> tuple[str, ...]:
-    """Return the names that can be built here."""
-    folders = (directory / "images", paths.shipped("images"))
-    return tuple(sorted({path.parent.name for folder in folders for path in folder.glob(f"*/{IMAGE_FILE_NAME}")}))
-
-
 def is_reference(text: str, *, directory: Path) -> bool:
     """Say whether `image:` means an image that others built: REGISTRY/NAME:TAG, not a directory."""
     return any(mark in text for mark in "/:@") and not (directory / text / IMAGE_FILE_NAME).is_file()
@@ -68,7 +62,7 @@ def _check_name(found: Path) -> None:
 
 
 def _no_such(name: str, directory: Path) -> RequestError:
-    known = names(directory)
+    known = paths.image_names(directory)
     listed = ", ".join(known) if known else "none"
     message = f"{name!r} is neither a directory with an {IMAGE_FILE_NAME} nor one of: {listed}"
     return RequestError(f"no such image: {name}", problems=(Problem("IMAGE", message + did_you_mean(name, known)),))

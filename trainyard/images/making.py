@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trainyard import steps, versions
+from trainyard import paths, steps, versions
 from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.images import build, catalog, lint
 from trainyard.images.access import access
@@ -107,7 +107,7 @@ def plan_send(bench: Workbench, *, skip_lint: bool = False) -> list[PlannedStep]
 def listed(bench: Workbench) -> list[Listed]:
     """Return every image that can be built here, with what the engine has of it."""
     found = docker_images.references(bench.engine, label=LABEL_IMAGE)
-    return [_listed(bench, name, found) for name in catalog.names(bench.directory)]
+    return [_listed(bench, name, found) for name in paths.image_names(bench.directory)]
 
 
 def _registry(bench: Workbench) -> Registry:

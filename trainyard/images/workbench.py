@@ -60,7 +60,7 @@ class Workbench:
             raise RequestError(
                 f"{self.reference} is built by others: there is nothing to build",
                 problems=(Problem(str(self.source), f"image: {self.reference} is a full reference"),),
-                hint=f"Name a directory of images/: {', '.join(catalog.names(self.directory))}",
+                hint=f"Name a directory of images/: {', '.join(paths.image_names(self.directory))}",
             )
         image = self.image
         return build.building(

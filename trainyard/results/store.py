@@ -85,22 +85,25 @@ def discard(run: RunDirectory) -> None:
     shutil.rmtree(run.path)
 
 
-def runs(home: Path) -> tuple[RunDirectory, ...]:
-    """Return every run, the newest first."""
+def runs(home: Path, *, cluster: str | None = None) -> tuple[RunDirectory, ...]:
+    """Return every run, or those of a cluster, the newest first."""
     found = [RunDirectory(path.parent) for path in home.glob("*/run.json")]
+    if cluster is not None:
+        found = [run for run in found if run.record()["cluster"] == cluster]
     return tuple(sorted(found, key=lambda run: (_started(run), run.name), reverse=True))
 
 
-def find(home: Path, asked: str | None) -> RunDirectory:
-    """Return the run that was asked for by name or by an unambiguous beginning; the newest if none was.
+def find(home: Path, asked: str | None, *, cluster: str | None = None) -> RunDirectory:
+    """Return the run that was asked for by name or by an unambiguous beginning; the newest (of a cluster) if none was.
 
     Raises RequestError with the nearest names.
     """
-    known = runs(home)
+    known = runs(home, cluster=cluster)
     if asked is None:
         if not known:
+            on = "" if cluster is None else f" on cluster {cluster}"
             raise RequestError(
-                "there are no runs yet", where=str(home), hint="Start one: invoke train.dispatch JOB_DIR"
+                f"there are no runs yet{on}", where=str(home), hint="Start one: invoke train.dispatch JOB_DIR"
             )
         return known[0]
     wanted = Path(asked).name

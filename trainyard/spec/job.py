@@ -10,7 +10,7 @@ from pydantic import model_validator as validates
 
 from trainyard.spec import job_rules as rules
 from trainyard.spec.fields import Duration, Filled, Listed, Section, Size, Text, Variables, check_unique
-from trainyard.spec.placeholders import check_placeholders
+from trainyard.spec.placeholders import check_placeholders, check_used
 
 Scalar = Annotated[rules.Scalar, BeforeValidator(rules.check_scalar)]
 Matrix = Annotated[
@@ -221,6 +221,11 @@ class JobSpec(Section):
     def _check_outputs(cls, outputs: tuple[str, ...]) -> tuple[str, ...]:
         check_unique(outputs)
         return outputs
+
+    @validates(mode="after")
+    def _check_use(self) -> JobSpec:
+        check_used(self.matrix, (*(self.command or ()), *self.env.values()))
+        return self
 
 
 def _directory(info: ValidationInfo) -> Path | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from trainyard.spec.complaints import Complaint, complain
 from trainyard.suggest import did_you_mean
@@ -16,6 +16,16 @@ def fill(text: str, values: Mapping[str, str]) -> str:
     if "{" not in text and "}" not in text:
         return text
     return _MARK.sub(lambda found: values[found[1]] if found[1] else found[0][0], text)
+
+
+def check_used(keys: Collection[str], texts: Iterable[str]) -> None:
+    """Complain about every key of the matrix that no text names: its tasks would all do the same."""
+    named = {found[1] for text in texts for found in _MARK.finditer(text)}
+    complain(
+        Complaint(("matrix", key), f"is used nowhere: write {{{key}}} into command or env", root=True)
+        for key in keys
+        if key not in named
+    )
 
 
 def check_placeholders(texts: Mapping[str, str] | Mapping[int, str], known: Collection[str]) -> None:

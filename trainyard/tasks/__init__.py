@@ -9,9 +9,9 @@ from __future__ import annotations
 from invoke.collection import Collection
 
 from trainyard.tasks import cluster, image, registry, smoke, train
-from trainyard.tasks.parsing import refuse_with_exit_2
+from trainyard.tasks.parsing import extend_invoke
 
-refuse_with_exit_2()
+extend_invoke()
 namespace = Collection()
 for _module in (cluster, image, registry, smoke, train):
     namespace.add_collection(Collection.from_module(_module, name=_module.__name__.rsplit(".", 1)[-1]))

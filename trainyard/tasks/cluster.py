@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from invoke.context import Context
-from invoke.tasks import task
+
+from trainyard.tasks.command import task
 
 if TYPE_CHECKING:
     from trainyard.lifecycle import Cluster

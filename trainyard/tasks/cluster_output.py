@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json as json_module
+import shlex
 import sys
 import threading
 import webbrowser
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from trainyard.backends import recreate
@@ -128,7 +130,10 @@ def listed(found: Listing, *, json: bool) -> None:
             print(as_typed(f"{one.name}: {one.problem}", program=sys.argv[0]))
     for remark in found.remarks:
         print(remark)
-    print_next("invoke cluster.status -f NAME")
+    files = [one.file for one in found.clusters if one.file and one.state in ("up", "partial")]
+    files += [one.file for one in found.clusters if one.file]
+    if files:
+        print_next(f"invoke cluster.status -f {shlex.quote(Path(files[0]).stem)}")
 
 
 def opened(cluster: Cluster, now: ClusterStatus, *, json: bool, browse: bool) -> None:

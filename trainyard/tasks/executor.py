@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from invoke.exceptions import Exit, ParseError, UnexpectedExit
 from invoke.executor import Executor
 
+from trainyard import early
 from trainyard.errors import TrainyardError
 from trainyard.tasks.output import as_said, remember
 
@@ -24,20 +25,28 @@ class TrainyardExecutor(Executor):
 
     def execute(self, *tasks: Any) -> Any:
         """Run the tasks; print an error as its parts, never a traceback without --debug."""
+        early.begin()
         signal.signal(signal.SIGTERM, _interrupt)
         remember(tasks, self.collection)
         try:
-            return super().execute(*tasks)
-        except (Exit, ParseError, UnexpectedExit):
+            return self._execute(*tasks)
+        except BrokenPipeError:
+            # Whoever read our output has gone (`... | head`); Python would complain once more at exit.
+            for stream in (sys.stdout, sys.stderr):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            raise Exit(code=0) from None
+
+    def _execute(self, *tasks: Any) -> Any:
+        try:
+            found = super().execute(*tasks)
+            sys.stdout.flush()
+            return found
+        except (Exit, ParseError, UnexpectedExit, BrokenPipeError):
             raise
         except TrainyardError as error:
             _leave(error.lines(), code=error.exit_code)
         except KeyboardInterrupt:
             _leave(["interrupted"], code=INTERRUPTED)
-        except BrokenPipeError:
-            # Whoever read our output has gone (`... | head`); Python would complain once more at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise Exit(code=0) from None
         except Exception as error:
             _leave(
                 [

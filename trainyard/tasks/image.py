@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from invoke.context import Context
-from invoke.tasks import Task, task
 
 from trainyard.tasks.cluster import BACKEND, JSON, SET
+from trainyard.tasks.command import task
 
 if TYPE_CHECKING:
     from trainyard.images.workbench import Workbench
@@ -31,18 +30,7 @@ HELP = {
 }
 
 
-class ImageTask(Task[Any]):
-    """A task whose --base has no letter: -b is --backend, as in every other task."""
-
-    def arg_opts(self, name: str, default: str, taken_names: set[str]) -> dict[str, Any]:
-        """Return what Invoke makes of a parameter, without a letter for --base."""
-        return super().arg_opts(name, default, taken_names | set(name) if name == "base" else taken_names)
-
-
-image_task = partial(task, klass=ImageTask)
-
-
-@image_task(
+@task(
     positional=["image"],
     iterable=["set_"],
     help={**HELP, "cache": "With --no-cache: run every stage again."},
@@ -70,7 +58,7 @@ def build(
         output.made(bench, making.make(bench, progress.for_stream(), no_cache=not cache), json=json)
 
 
-@image_task(positional=["image"], iterable=["set_"], help=HELP)
+@task(positional=["image"], iterable=["set_"], help=HELP)
 def lint(
     context: Context,
     image: str = "",
@@ -89,7 +77,7 @@ def lint(
         output.checked(bench, making.check(bench, on_progress=output.looking), json=json)
 
 
-@image_task(
+@task(
     positional=["image"],
     iterable=["set_"],
     help={**HELP, "skip_lint": "Push it as it is, without looking at it first."},
@@ -117,7 +105,7 @@ def push(
         output.sent(bench, making.send(bench, progress.for_stream(), skip_lint=skip_lint), json=json)
 
 
-@image_task(positional=["image"], iterable=["set_"], help=HELP)
+@task(positional=["image"], iterable=["set_"], help=HELP)
 def verify(
     context: Context,
     image: str = "",
@@ -142,7 +130,7 @@ def verify(
     output.verified(found, json=json)
 
 
-@image_task(name="list", iterable=["set_"], help={"file": FILE, "set": SET, "backend": BACKEND, "json": JSON})
+@task(name="list", iterable=["set_"], help={"file": FILE, "set": SET, "backend": BACKEND, "json": JSON})
 def list_(
     context: Context, file: str | None = None, set_: list[str] | None = None, backend: str = "", json: bool = False
 ) -> None:

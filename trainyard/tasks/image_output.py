@@ -122,7 +122,8 @@ def listed(found: Sequence[Listed], *, json: bool) -> None:
     for one in found:
         if one.problem:
             print(f"image {one.name} cannot be built: {one.problem}", file=sys.stderr)
-    print_next("invoke image.build NAME")
+    for one in [one for one in found if one.image][:1]:
+        print_next(f"invoke image.build {one.name}")
 
 
 def _row(one: Listed) -> tuple[str, ...]:

@@ -65,4 +65,4 @@ def as_typed(text: str, *, program: str) -> str:
     """Return the text with our commands named as this user types them: `invoke ...`, or `trainyard ...`."""
     if Path(program).name != "trainyard":
         return text
-    return re.sub(r"\binvoke (?=(?:-\S+ )*(?:cluster|image|registry|smoke|train)\.|--)", "trainyard ", text)
+    return re.sub(r"\binvoke (?=(?:-\S+ )*(?:[a-z]+\.[a-z]|init\b|TASK\b)|--)", "trainyard ", text)

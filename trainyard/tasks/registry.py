@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from invoke.context import Context
-from invoke.tasks import task
 
 from trainyard.tasks.cluster import JSON, SET
+from trainyard.tasks.command import task
 
 if TYPE_CHECKING:
     from trainyard.registry.site import Site

@@ -79,6 +79,8 @@ def _missing(task: str, known: set[str], own: set[str], given: Line) -> Iterator
     for name, value in ((each, value) for each in _FLAGS for value in given.values.get(each, ())):
         if name == "set_" and name in known:
             yield from (f"--set {shlex.quote(one)}" for one in _set(value, given.task, task))
+        elif name == "file" and "set_" not in known:
+            continue  # a choice among runs: a run's own name says all, and `--set cluster.name=...` may have been typed
         elif name in known and _FLAGS[name] not in own:
             yield f"{_FLAGS[name]} {shlex.quote(value)}".strip()
         elif name in _VALUES and task.startswith(_OF_CLUSTERS):

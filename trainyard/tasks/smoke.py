@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 from invoke.context import Context
-from invoke.tasks import task
 
 from trainyard.tasks.cluster import HELP
+from trainyard.tasks.command import task
 
 
 @task(iterable=["set_"], help=HELP)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
+from trainyard import paths
 from trainyard.endpoint import Endpoint
 from trainyard.smoke import Smoked
 from trainyard.tasks.output import console, print_json, print_next, print_table
@@ -40,7 +42,7 @@ def tested(smoked: Smoked, *, typed: Typed, json: bool) -> None:
     if smoked.error is not None:
         raise smoked.error
     if not json:
-        print_next(f"invoke train.dispatch jobs/cartpole{typed.train}")
+        print_next(f"invoke train.dispatch {paths.example_job(Path.cwd())}{typed.train}")
 
 
 def _cells(smoked: Smoked, node: str, names: list[str]) -> Iterator[str]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 
 from invoke.context import Context
-from invoke.tasks import task
+
+from trainyard.tasks.command import task
 
 RUN = "Run name or an unambiguous beginning of it (default: the newest run)."
+FILE = "Only runs of the cluster of this file, or of a bare name of clusters/ (default: of every cluster)."
 JSON = "Print one JSON document on stdout; everything else goes to stderr."
 
 
@@ -47,28 +49,29 @@ def dispatch(
     output.ended(outcome, json=json)
 
 
-@task(name="list", help={"json": JSON})
-def list_(context: Context, json: bool = False) -> None:
+@task(name="list", help={"file": FILE, "json": JSON})
+def list_(context: Context, file: str | None = None, json: bool = False) -> None:
     """List the runs of this machine, the newest first."""
     from trainyard import training
     from trainyard.tasks import train_output as output
 
-    output.listed(training.standings(), json=json)
+    output.listed(training.standings(file), json=json)
 
 
-@task(positional=["run"], help={"run": RUN, "json": JSON})
-def status(context: Context, run: str = "", json: bool = False) -> None:
+@task(positional=["run"], help={"run": RUN, "file": FILE, "json": JSON})
+def status(context: Context, run: str = "", file: str | None = None, json: bool = False) -> None:
     """Say how a run stands."""
     from trainyard import training
     from trainyard.tasks import train_output as output
 
-    output.standing(training.standing(training.find_run(run or None)), json=json)
+    output.standing(training.standing(training.find_run(run or None, file)), json=json)
 
 
 @task(
     positional=["run"],
     help={
         "run": RUN,
+        "file": FILE,
         "task": "Only what this task prints.",
         "all": "Everything from the beginning, also what was shown here before.",
         "follow": "With --no-follow: only what has been printed so far.",
@@ -76,42 +79,52 @@ def status(context: Context, run: str = "", json: bool = False) -> None:
     },
 )
 def logs(
-    context: Context, run: str = "", task: str = "", all: bool = False, follow: bool = True, json: bool = False
+    context: Context,
+    run: str = "",
+    file: str | None = None,
+    task: str = "",
+    all: bool = False,
+    follow: bool = True,
+    json: bool = False,
 ) -> None:
     """Follow a run from where this machine stopped; print all of one that has ended. Ctrl-C only stops looking."""
     from trainyard import training
     from trainyard.tasks import train_output as output
 
-    found = training.find_run(run or None)
+    found = training.find_run(run or None, file)
     screen = output.screen(json=json, only=task or None)
     outcome = training.logs(found, screen=screen, task=task or None, everything=all, follow=follow)
     output.ended(outcome, json=json)
 
 
-@task(positional=["run"], help={"run": RUN, "json": JSON})
-def stop(context: Context, run: str = "", json: bool = False) -> None:
-    """End a run, and wait until it has ended."""
+@task(positional=["run"], help={"run": RUN, "file": FILE, "json": JSON})
+def stop(context: Context, run: str = "", file: str | None = None, json: bool = False) -> None:
+    """End a run, and wait until it has ended; where several go on, RUN says which."""
     from trainyard import training
     from trainyard.tasks import train_output as output
 
-    output.stopped(training.stop(training.find_run(run or None), screen=output.screen(json=json)), json=json)
+    output.stopped(training.stop(training.run_to_stop(run or None, file), screen=output.Notes()), json=json)
 
 
-@task(positional=["run"], help={"run": RUN, "checkpoints": "The tasks' last checkpoints too.", "json": JSON})
-def fetch(context: Context, run: str = "", checkpoints: bool = False, json: bool = False) -> None:
+@task(
+    positional=["run"], help={"run": RUN, "file": FILE, "checkpoints": "The tasks' last checkpoints too.", "json": JSON}
+)
+def fetch(
+    context: Context, run: str = "", file: str | None = None, checkpoints: bool = False, json: bool = False
+) -> None:
     """Bring home outputs that are not here yet."""
     from trainyard import training
     from trainyard.tasks import train_output as output
 
-    found = training.find_run(run or None)
+    found = training.find_run(run or None, file)
     output.fetched(training.fetch(found, checkpoints=checkpoints, screen=output.screen(json=json)), json=json)
 
 
-@task(positional=["run"], help={"run": RUN, "json": JSON})
-def report(context: Context, run: str = "", json: bool = False) -> None:
+@task(positional=["run"], help={"run": RUN, "file": FILE, "json": JSON})
+def report(context: Context, run: str = "", file: str | None = None, json: bool = False) -> None:
     """Write a run's report anew: one HTML page that needs nothing else."""
     from trainyard import training
     from trainyard.results.report import write_report
     from trainyard.tasks import train_output as output
 
-    output.reported(write_report(training.find_run(run or None).path), json=json)
+    output.reported(write_report(training.find_run(run or None, file).path), json=json)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from trainyard.dispatch.follow import Silent
 from trainyard.dispatch.looking import Standing
 from trainyard.dispatch.outcome import Outcome
 from trainyard.dispatch.prepare import Prepared, described
@@ -24,6 +25,14 @@ RunScreen = PlainScreen | TerminalScreen
 def screen(*, json: bool = False, only: str | None = None) -> RunScreen:
     """Return what shows a run as it goes: stdout, unless a document is to stand there."""
     return for_stream(sys.stderr if json else sys.stdout, only=only)
+
+
+class Notes(Silent):
+    """Shows of a run only what is no part of it: who stops a run does not ask for what it printed."""
+
+    def note(self, text: str) -> None:
+        """Print a note."""
+        print(f"-- {text}", file=sys.stderr)
 
 
 def sending(prepared: Prepared) -> None:

@@ -1,0 +1,156 @@
+"""The words of a command line: what may be left out, what is wrong, what was meant. Every task is walked."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from invoke.program import Program
+
+from trainyard.errors import RequestError
+from trainyard.tasks import completion, namespace
+from trainyard.tasks.grammar import checked, task_to_explain
+
+CONTEXTS = {str(context.name): context for context in namespace.to_contexts()}
+CORE = Program().initial_context
+
+
+def refusal(*given: str) -> str:
+    with pytest.raises(RequestError) as caught:
+        checked(given, CONTEXTS, CORE)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("train.logs", "train.logs"),
+        ("train.logs run-1", "train.logs --run run-1"),
+        ("train.logs --all run-1", "train.logs --all --run run-1"),
+        ("train.logs --task a run-1 --all", "train.logs --task a --run run-1 --all"),
+        ("train.logs --task=a run-1", "train.logs --task=a --run run-1"),
+        ("train.logs --run run-1", "train.logs --run run-1"),
+        ("train.logs --no-follow run-1 --dry", "train.logs --no-follow --run run-1 --dry"),
+        ("train.status run-1 train.logs run-2", "train.status --run run-1 train.logs --run run-2"),
+        ("train.status train.logs", "train.status train.logs"),
+        ("image.build -f lab", "image.build -f lab"),
+        ("image.build -f lab schola --base x", "image.build -f lab --image schola --base x"),
+        ("image.push schola -flab --json", "image.push --image schola -f lab --json"),
+        ("train.dispatch jobs/a -f lab -f b", "train.dispatch jobs/a -f lab -f b"),
+        ("cluster.status -jf lab", "cluster.status -j -f lab"),
+        ("cluster.scale gpu=3 cpu=1 -f lab", "cluster.scale --sizes gpu=3 --sizes cpu=1 -f lab"),
+        ("cluster.scale -f lab --sizes gpu=3 cpu=1", "cluster.scale -f lab --sizes gpu=3 --sizes cpu=1"),
+    ],
+)
+def test_a_run_without_its_flag_gets_it(given: str, meant: str) -> None:
+    assert checked(given.split(), CONTEXTS, CORE) == meant.split()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("cluster.sttus", "no task is called 'cluster.sttus'; did you mean 'cluster.status'?\n  -> invoke --list"),
+        ("cluster up", "no task is called 'cluster'; did you mean 'cluster.up'?\n  -> invoke --list"),
+        (
+            "cluster.show --jsn",
+            "cluster.show has no flag --jsn; did you mean '--json'?\n  -> invoke --help cluster.show",
+        ),
+        (
+            "train.logs --no-folow",
+            "train.logs has no flag --no-folow; did you mean '--no-follow'?\n  -> invoke --help train.logs",
+        ),
+        (
+            "cluster.status extra",
+            "cluster.status takes no 'extra', and no task is called 'extra'\n  -> invoke --help cluster.status",
+        ),
+        (
+            "train.logs --run a b",
+            "train.logs takes no 'b', and no task is called 'b'\n  -> invoke --help train.logs",
+        ),
+        ("train.dispatch -f lab", "train.dispatch needs JOB_DIR\n  -> invoke --help train.dispatch"),
+        ("cluster.up -f a -f b", "-f is given twice\n  -> invoke --help cluster.up"),
+        ("--json cluster.up", "--json stands before the task\n  -> Put it behind: invoke TASK --json"),
+    ],
+)
+def test_what_is_wrong_is_said_with_what_was_meant(given: str, said: str) -> None:
+    assert refusal(*given.split()) == said
+
+
+def test_an_empty_run_is_not_the_newest_run() -> None:
+    empty = "RUN is empty: a variable that is not set?\n  -> invoke --help train.stop"
+    assert refusal("train.stop", "") == empty
+
+
+@pytest.mark.parametrize("task", sorted(CONTEXTS))
+def test_every_flag_that_needs_a_value_is_refused_without_one_in_every_task(task: str) -> None:
+    context = CONTEXTS[task]
+    given = [task, *("x" for one in context.positional_args if one.default is None)]
+    valued = [flag for flag in context.flags if context.flags[flag].takes_value]
+    for flag in valued:
+        said = f"{flag} needs a value\n  -> invoke --help {task}"
+        assert refusal(*given, flag) == said
+        assert refusal(*given, flag, "--dry") == said
+        assert refusal(*given, f"{flag}=").startswith(f"{flag} is empty")
+        assert refusal(*given, flag, "").startswith(f"{flag} is empty")
+
+
+def test_a_letter_means_one_flag_in_all_tasks_and_none_of_invokes_own() -> None:
+    meanings = defaultdict(set)
+    for context in [*CONTEXTS.values(), CORE]:
+        for name, argument in context.args.items():
+            for letter in (one for one in argument.names if len(one) == 1):
+                meanings[letter].add(name)
+    # Before a task, -f is Invoke's own configuration file, and refused.
+    assert meanings.pop("f") == {"file", "config"}
+    assert {letter: names for letter, names in meanings.items() if len(names) > 1} == {}
+
+
+@pytest.mark.parametrize("task", sorted(CONTEXTS))
+@pytest.mark.parametrize("asked", ["--help", "-h"])
+def test_help_behind_any_task_explains_it(task: str, asked: str) -> None:
+    assert task_to_explain([task, asked], CONTEXTS) == task
+
+
+def test_help_without_a_task_before_it_is_invokes() -> None:
+    assert task_to_explain(["--help", "train.list"], CONTEXTS) is None
+    assert task_to_explain(["train.list"], CONTEXTS) is None
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("clusters/lab.yaml", "jobs/walk/job.yaml", "results/walk-1/run.json", "results/walk-2/run.json"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TRAINYARD_RESULTS", raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("invoke train.lo", ["train.logs"]),
+        ("trainyard train.logs", ["walk-1", "walk-2"]),
+        ("invoke train.logs wa", ["walk-1", "walk-2"]),
+        ("invoke train.logs --run", ["walk-1", "walk-2"]),
+        ("invoke train.stop --", ["--run", "--file", "--json"]),
+        ("invoke train.stop --js", ["--json"]),
+        ("invoke train.dispatch w", ["walk"]),
+        ("invoke cluster.up -f la", ["lab"]),
+        ("invoke cluster.up --file = la", ["lab"]),
+        ("invoke image.build sch", ["schola"]),
+        ("invoke cluster.up --set x", []),
+        ("invoke 'unfinished", []),
+    ],
+)
+def test_tasks_flags_and_names_are_completed(here: Path, typed: str, offered: list[str]) -> None:
+    assert completion.candidates(typed, CONTEXTS) == offered
+
+
+def test_what_stands_complete_is_followed_by_what_may_come_next(here: Path) -> None:
+    assert completion.candidates("invoke", CONTEXTS) == list(CONTEXTS)
+    assert "--json" in completion.candidates("invoke train.logs walk-1", CONTEXTS)
+    assert "lab" in completion.candidates("invoke cluster.up -f", CONTEXTS)
+    assert {"-f", "--file", "--no-follow"} <= set(completion.candidates("invoke train.logs -", CONTEXTS))
