@@ -49,7 +49,8 @@ class RecordedRun:
             "skip_smoke": False,
             "simulated_gpus": False,
         }
-        self.directory = store.create(home, known | record, cluster=CLUSTER, job=JOB)
+        job_file = JOB.replace("[0, 1, 2, 3]", str(list(range(len(tasks)))))
+        self.directory = store.create(home, known | record, cluster=CLUSTER, job=job_file)
         self._events: list[dict[str, Any]] = []
 
     @property
@@ -106,6 +107,25 @@ def started(run: RecordedRun, *, at: float = 0.0) -> None:
     detail = "412 MB/s to cpu-1"
     run.event(at + 0.8, "check", name="transfer", node="cpu-0", ok=True, detail=detail, seconds=0.2, skipped=False)
     run.event(at + 0.8, "check", name="gpus", node=None, ok=True, detail="no GPUs declared", seconds=0.0, skipped=True)
+    machine: dict[str, Any] = {
+        "cpu": "AMD EPYC 9654",
+        "cores": 8,
+        "memory": 32 * 2**30,
+        "system": "Debian GNU/Linux 12",
+    }
+    for name in ("head", "cpu-0", "cpu-1"):
+        packages = {"numpy": "2.1.3", "gymnasium": "1.2.0"}
+        run.event(
+            at + 0.4,
+            "node",
+            name=name,
+            group=None,
+            gpus=[],
+            python="3.11.9",
+            ray="2.60.0",
+            packages=packages,
+            **machine,
+        )
     run.event(at + 0.9, "gate", ok=True, seconds=0.9)
 
 

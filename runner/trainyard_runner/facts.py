@@ -16,6 +16,8 @@ from typing import Any
 
 import ray
 
+from trainyard_runner import machine
+
 # Prints {"version", "count", "wrong": [GPUs whose product of two matrices is not the known one]}.
 _TORCH = """
 import json, torch
@@ -43,6 +45,7 @@ def gather(question: dict[str, Any]) -> dict[str, Any]:
         "shm": _space("/dev/shm"),  # noqa: S108
         "assigned": gpus,
         "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        "machine": machine.describe(),
     }
     if question["gpus"]:
         found["nvidia_smi"] = _nvidia_smi(question["timeout"])
@@ -84,20 +87,19 @@ def _nvidia_smi(timeout: float) -> dict[str, Any]:
         return {"error": f"nvidia-smi did not answer within {timeout:.0f} s"}
     if answer.returncode != 0:
         return {"error": f"nvidia-smi: {(answer.stdout + answer.stderr).strip()[:200]}"}
-    return {"count": count_gpus(answer.stdout, visible=_visible_on_node())}
+    models = gpu_models(answer.stdout, visible=_visible_on_node())
+    return {"count": len(models), "models": models}
 
 
-def count_gpus(listing: str, *, visible: str | None) -> int:
-    """Count the GPUs that `nvidia-smi -L` lists, as far as a node may use them.
+def gpu_models(listing: str, *, visible: str | None) -> list[str]:
+    """Return the models of the GPUs that `nvidia-smi -L` lists, as far as a node may use them.
 
     nvidia-smi shows every GPU of the machine; two nodes on one machine have their own ones each. `visible` is the
     node's CUDA_VISIBLE_DEVICES: indices or UUIDs, None for all.
     """
-    listed = re.findall(r"^GPU (\d+): .*?\(UUID: ([^)]+)\)", listing, re.MULTILINE)
-    if visible is None:
-        return len(listed)
-    wanted = [one.strip() for one in visible.split(",")]
-    return sum(index in wanted or uuid in wanted for index, uuid in listed)
+    listed = re.findall(r"^GPU (\d+): (.*?) \(UUID: ([^)]+)\)", listing, re.MULTILINE)
+    allowed = None if visible is None else {name.strip() for name in visible.split(",")}
+    return [model for index, model, uuid in listed if allowed is None or {index, uuid} & allowed]
 
 
 def _visible_on_node() -> str | None:

@@ -30,7 +30,7 @@ class StopAskedError(Exception):
 
 
 class SmokeGate:
-    """Climbs the rungs; `record` writes each check as it is known."""
+    """Climbs the rungs; `record` writes each check as it is known, `describe` what a node is made of."""
 
     def __init__(
         self,
@@ -38,6 +38,7 @@ class SmokeGate:
         runner: shipped.Package,
         *,
         record: Callable[[Check], None],
+        describe: Callable[[dict[str, Any]], None],
         note: Callable[[str], None],
         stop_asked: Callable[[], bool],
     ) -> None:
@@ -45,6 +46,7 @@ class SmokeGate:
         self._gate: Gate = plan.gate
         self._runner = runner
         self._write = record
+        self._describe = describe
         self._note = note
         self._stop_asked = stop_asked
         self._checks: list[Check] = []
@@ -56,6 +58,8 @@ class SmokeGate:
         answers, blobs = self._ask(alive)
         answers = self._on_each_gpu(answers)
         alive = [answer.node for answer in answers]
+        for answer, facts in rungs.with_facts(answers):
+            self._describe(_node_fields(answer.node, facts))
         head = rungs.Head(ray.__version__, platform.python_version())
         self._record(rungs.task(answers, self._gate))
         self._record(rungs.versions(answers, head, self._gate))
@@ -187,6 +191,12 @@ def _answer(node: nodes.Node, reply: Any, seconds: float, *, isolated: bool) -> 
     if "problem" in said:
         return Answer(node, None, seconds, problem=said["problem"])
     return Answer(node, said, seconds, isolated=isolated)
+
+
+def _node_fields(node: nodes.Node, facts: dict[str, Any]) -> dict[str, Any]:
+    versions = {"python": facts["python"], "ray": facts["ray"]}
+    gpus = facts.get("nvidia_smi", {}).get("models", [])
+    return {"name": node.name, "group": node.group, "gpus": gpus, **versions, **facts["machine"]}
 
 
 def _together(said: Sequence[dict[str, Any]], answer: Answer) -> tuple[dict[str, Any], ...]:

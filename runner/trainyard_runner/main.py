@@ -115,7 +115,15 @@ def _pass_gate(the_plan: plan.Plan, stream: EventStream, stopping: Stopping, run
         stream.write("note", text=text)
         stream.flush()
 
-    failed = SmokeGate(the_plan, runner, record=record, note=note, stop_asked=stopping.asked).pass_through()
+    gate = SmokeGate(
+        the_plan,
+        runner,
+        record=record,
+        describe=lambda node: stream.write("node", **node),
+        note=note,
+        stop_asked=stopping.asked,
+    )
+    failed = gate.pass_through()
     stream.write("gate", ok=failed is None, seconds=round(time.monotonic() - began, 3))
     stream.flush()
     _say("gate " + ("passed" if failed is None else f"failed: {failed.name}: {failed.detail}"))

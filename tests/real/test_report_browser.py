@@ -92,7 +92,8 @@ def test_a_click_on_a_name_hides_its_curve_and_another_scalar_is_drawn_when_chos
     page.run("document.querySelector('#all').click()")
     before = page.run("document.querySelector('#plot path.curve').getAttribute('d')")
     page.run(
-        "document.querySelector('#tag').value = '1'; document.querySelector('#tag').dispatchEvent(new Event('change'))"
+        "(tag => { tag.value = 'rollout/return'; tag.dispatchEvent(new Event('change')); })"
+        "(document.querySelector('#tag'))"
     )
     assert page.run("document.querySelector('#plot path.curve').getAttribute('d')") != before
     assert page.errors == []

@@ -53,9 +53,13 @@ class Page(HTMLParser):
     @property
     def drawing(self) -> dict[str, Any]:
         """Return what the plot draws."""
-        found = re.search(r'<script type="application/json" id="drawing">(.*?)</script>', self.source, re.DOTALL)
+        return dict(self.data("drawing"))
+
+    def data(self, name: str) -> Any:
+        """Return what is in the page for its script."""
+        found = re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', self.source, re.DOTALL)
         assert found
-        return dict(json.loads(found[1]))
+        return json.loads(found[1])
 
     def with_class(self, name: str) -> list[dict[str, str | None]]:
         """Return the attributes of every element of a class."""
@@ -97,7 +101,9 @@ def test_a_page_asks_for_nothing(tmp_path: Path) -> None:
     assert "url(#hatch)" in page.source
     assert not re.search(r"@import|url\((?!#)", page.source)
     (policy,) = (one["content"] or "" for _, one in page.elements if "http-equiv" in one)
-    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-")
+    assert policy.startswith(
+        "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; media-src 'self'; script-src 'sha256-"
+    )
 
 
 def test_the_timeline_shows_every_attempt_and_tells_the_kinds_apart_by_shape(tmp_path: Path) -> None:
@@ -115,25 +121,106 @@ def test_a_restored_attempt_says_which_checkpoint_it_continued(tmp_path: Path) -
     assert "seed=1, attempt 2 on cpu-0 succeeded after 5.0 s continued from the last checkpoint of attempt 1" in words
 
 
-def test_failures_come_with_their_last_lines_and_their_log(tmp_path: Path) -> None:
+def test_failures_come_first_with_their_last_lines_and_their_log_and_what_was_tried_again_is_folded(
+    tmp_path: Path,
+) -> None:
     page = report(eventful(tmp_path))
-    assert "seed=2 attempt 1 on cpu-0: exit code 1 (a later attempt succeeded)" in page.words
+    shown = page.words[page.words.index("What went wrong") : page.words.index("Learning curves")]
+    assert shown.startswith(
+        "What went wrong 1 task timeout seed=3 attempt 1 on head: longer than 6 s iteration 20 iteration 40 "
+        "the whole log 2 attempts after which the task was tried again lost seed=1 attempt 1 on cpu-1: node cpu-1 died"
+    )
     assert "ValueError: bad <shape>" in page.text
-    assert "seed=3 attempt 1 on head: longer than 6 s iteration 20 iteration 40" in page.words
+    folds = [attributes for tag, attributes in page.elements if tag == "details"]
+    assert ["open" in fold for fold in folds] == [True, False, False, False, True, True]
     assert any(attributes.get("href") == "logs/seed%3D2.1.log" for _, attributes in page.elements)
 
 
 def test_a_task_is_shown_with_what_it_took_and_where_its_curve_ended(tmp_path: Path) -> None:
     words = report(eventful(tmp_path)).words
     assert "Exit eval/mean_return Log" in words
-    assert re.search(r"seed=1 2 attempts succeeded cpu-0 10\.4 s 4\.5 s 150\.0 MiB 0 4\d\d", words)
+    assert re.search(r"seed=1 2 attempts 1 succeeded cpu-0 10\.4 s 4\.5 s 150\.0 MiB 0 4\d\d", words)
 
 
 def test_the_curves_of_all_tasks_are_in_one_plot(tmp_path: Path) -> None:
     drawing = report(eventful(tmp_path)).drawing
     assert drawing["tags"] == ["eval/mean_return", "rollout/return", "train/gradient_norm"]
-    assert drawing["first"] == 0
+    assert drawing["telling"] == [0, 1, 2]
     assert [one["name"] for one in drawing["series"]] == ["seed=0", "seed=1", "seed=2", "seed=4"]
+
+
+def test_a_curve_comes_with_its_steps_values_and_seconds_and_the_task_s_values_of_the_matrix(tmp_path: Path) -> None:
+    drawing = report(eventful(tmp_path)).drawing
+    assert (drawing["keys"], drawing["averaged"]) == (["seed"], [])
+    assert [series["values"] for series in drawing["series"]] == [["0"], ["1"], ["2"], ["4"]]
+    steps, values, seconds = (drawing["lists"][index] for index in drawing["series"][0]["curves"]["0"])
+    assert steps[:2] == [0, 9000]
+    assert len(steps) == len(values) == len(seconds)
+    # Curves of one file share their steps.
+    assert drawing["series"][0]["curves"]["1"][0] == drawing["series"][0]["curves"]["0"][0]
+
+
+def test_the_keys_of_the_matrix_are_columns(tmp_path: Path) -> None:
+    words = report(eventful(tmp_path)).words
+    assert "Task seed State Node" in words
+    assert "seed=4 4 succeeded head" in words
+
+
+def test_a_job_without_a_matrix_has_no_columns_for_it(tmp_path: Path) -> None:
+    run = eventful(tmp_path)
+    (run.path / "job.yaml").write_text("tasks: [{name: a, command: [a.py]}]\n")
+    page = report(run)
+    assert "Task State Node" in page.words
+    assert page.drawing["keys"] == ["task"]
+
+
+def test_the_nodes_are_shown_with_what_they_are_made_of_equal_ones_together(tmp_path: Path) -> None:
+    words = report(eventful(tmp_path)).words
+    assert (
+        "Nodes cpu-0, cpu-1, head CPU AMD EPYC 9654, 8 cores Memory 32.0 GiB System Debian GNU/Linux 12 "
+        "Versions Python 3.11.9, Ray 2.60.0, numpy 2.1.3, gymnasium 1.2.0" in words
+    )
+
+
+def test_small_images_are_inside_the_page_and_other_media_beside_it(tmp_path: Path) -> None:
+    run = eventful(tmp_path)
+    outputs = run.directory.outputs("seed=0")
+    (outputs / "frames").mkdir()
+    for name, size in (("frames/2.png", 9), ("frames/10.PNG", 9), ("large.jpg", 300_000), ("replay.mp4", 9)):
+        (outputs / name).write_bytes(b"x" * size)
+    (outputs / "elsewhere.png").symlink_to("/etc/passwd")
+    page = report(run)
+    sources = [attributes["src"] for tag, attributes in page.elements if tag in ("img", "video")]
+    assert sources == [
+        "data:image/png;base64,eHh4eHh4eHh4",
+        "data:image/png;base64,eHh4eHh4eHh4",
+        "outputs/seed%3D0/large.jpg",
+        "outputs/seed%3D0/replay.mp4",
+    ]
+
+
+def test_the_number_of_images_is_bounded_and_every_task_has_its_share(tmp_path: Path) -> None:
+    run = eventful(tmp_path)
+    for task, count in (("seed=0", 200), ("seed=1", 3)):
+        for index in range(count):
+            (run.directory.outputs(task) / f"{index}.png").write_bytes(b"x")
+    page = report(run)
+    links = [attributes.get("href") or "" for tag, attributes in page.elements if tag == "a"]
+    images = list(dict.fromkeys(link for link in links if link.endswith(".png")))
+    assert len(images) == 48 + 3
+    assert images[0] == "outputs/seed%3D0/152.png"
+    assert "152 more images and videos are in outputs." in page.words
+
+
+def test_the_ends_of_the_logs_are_in_the_page_bad_ones_first(tmp_path: Path) -> None:
+    run = eventful(tmp_path)
+    run.directory.log("seed=0", 1).write_bytes(b"early\n" + b"a line \xff\n" * 40_000)
+    logs = report(run).data("log-tails")
+    assert [log["name"] for log in logs] == ["seed=2 · attempt 1", "seed=3", "seed=0"]
+    long = logs[-1]
+    assert long["text"].endswith("a line \ufffd\n")
+    assert 190_000 < len(long["text"]) <= 200 * 1024
+    assert long["left_out"] + len(long["text"]) == 360_006
 
 
 @pytest.mark.parametrize(
@@ -149,7 +236,7 @@ def test_the_plot_begins_with_the_scalar_that_matters_most(tmp_path: Path, tags:
     run = RecordedRun(tmp_path, "t")
     run.curve("t", *tags, steps=3)
     drawing = report(run).drawing
-    assert drawing["tags"][drawing["first"]] == first
+    assert drawing["tags"][drawing["telling"][0]] == first
 
 
 def test_smoke_results_are_a_table(tmp_path: Path) -> None:
@@ -242,7 +329,8 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
         (run.path / name).write_text(HOSTILE)
     page = report(run)
     scripts = [attributes for tag, attributes in page.elements if tag == "script"]
-    assert scripts == [{"type": "application/json", "id": "drawing"}, {}]
+    data = [{"type": "application/json", "id": name} for name in ("drawing", "log-tails")]
+    assert scripts == [*data, {}]
     assert not [one for tag, one in page.elements if tag in ("img", "b", "iframe") and one]
     assert not [one for _, one in page.elements if any(name.startswith("on") for name in one)]
     assert page.text.count(HOSTILE) >= 10
@@ -290,7 +378,7 @@ def test_ten_thousand_tasks_make_a_small_page_in_little_memory(tmp_path: Path) -
     tracemalloc.stop()
     assert len(page.source) < 1_500_000
     assert peak < 100 * 2**20
-    assert "What went wrong 100 attempts The first 60 of 100. By reason: 100 × exit code 1" in page.words
+    assert "What went wrong 100 tasks The first 60 of 100. By reason: 100 × exit code 1" in page.words
     assert "397 of 10,000 tasks: the first ones, and those that failed" in page.words
     assert "cpu-3 2,500 attempts, up to " in page.words
     assert "Tasks 10,000" in page.words

@@ -25,10 +25,17 @@ def written(directory: Path, values: dict[int, float], *, tag: str = "return", s
     return path if second is None else path.rename(directory / f"events.out.tfevents.{second}.host")
 
 
-def curves(directory: Path, *, points: int = 100, tags: int = 10) -> dict[str, dict[str, list[tuple[float, float]]]]:
-    """Read a directory into plain lists."""
-    found = read_directory(directory, points=points, tags=tags)
-    return {place: {tag: curve.points() for tag, curve in by_tag.items()} for place, by_tag in found.items()}
+def curves(
+    directory: Path, *, points: int = 100, tags: int = 10, by_attempt: bool = False
+) -> dict[str, dict[str, list[tuple[float, float]]]]:
+    """Read a directory into plain lists of (step, value)."""
+    found = read_directory(directory, points=points, tags=tags, by_attempt=by_attempt)
+    return {place: {tag: plain(curve) for tag, curve in by_tag.items()} for place, by_tag in found.items()}
+
+
+def plain(curve: Curve) -> list[tuple[float, float]]:
+    """Return (step, value) without the times."""
+    return [(step, value) for step, value, _ in curve.points()]
 
 
 def test_what_tensorboardx_wrote_is_read_back(tmp_path: Path) -> None:
@@ -81,6 +88,20 @@ def test_subdirectories_are_curves_of_their_own(tmp_path: Path) -> None:
     assert curves(tmp_path) == {"PPO_1": {"return": [(0, 1.0)]}, "PPO_2": {"return": [(0, 2.0)]}}
 
 
+def test_attempts_with_directories_of_their_own_continue_each_other(tmp_path: Path) -> None:
+    written(tmp_path / "attempt-9" / "PPO_1", {0: 1.0, 10: 2.0, 20: 3.0}, second=900)
+    written(tmp_path / "attempt-10" / "PPO_1", {10: 30.0, 30: 40.0}, second=100)
+    assert curves(tmp_path, by_attempt=True) == {"PPO_1": {"return": [(0, 1.0), (10, 30.0), (30, 40.0)]}}
+
+
+def test_a_point_knows_when_it_was_written(tmp_path: Path) -> None:
+    with SummaryWriter(str(tmp_path)) as writer:
+        for step in range(3):
+            writer.add_scalar("return", 1.0, step, walltime=1000.5 + step)
+    (curve,) = read_directory(tmp_path, points=10, tags=1)[""].values()
+    assert [time for _, _, time in curve.points()] == [1000.5, 1001.5, 1002.5]
+
+
 def test_numbers_that_are_not_finite_are_left_out(tmp_path: Path) -> None:
     written(tmp_path, {0: 1.0, 1: float("nan"), 2: float("inf"), 3: 4.0})
     assert curves(tmp_path) == {"": {"return": [(0, 1.0), (3, 4.0)]}}
@@ -103,7 +124,7 @@ def test_only_so_many_tags_are_read(tmp_path: Path) -> None:
 )
 def test_a_scalar_may_be_a_tensor_as_tensorflow_2_writes_it(tmp_path: Path, tensor: TensorProto, value: float) -> None:
     path = record(tmp_path, Summary.Value(tag="loss", tensor=tensor, metadata=plugin("scalars")))
-    assert list(read_file(path)) == [("loss", 4.0, value)]
+    assert [(tag, step, number) for tag, step, number, _ in read_file(path)] == [("loss", 4.0, value)]
 
 
 @pytest.mark.parametrize(
@@ -127,14 +148,14 @@ def test_what_is_not_one_number_is_passed_over(tmp_path: Path, entry: Summary.Va
 def test_a_large_record_is_passed_over_and_what_follows_is_read(tmp_path: Path) -> None:
     image = Summary.Value(tag="frame", image=Summary.Image(encoded_image_string=b"x" * 1_000_000))
     path = record(tmp_path, image, Summary.Value(tag="loss", simple_value=2.0))
-    assert list(read_file(path)) == [("loss", 4.0, 2.0)]
+    assert list(read_file(path)) == [("loss", 4.0, 2.0, 1.0)]
 
 
 def test_a_long_curve_keeps_a_bounded_number_of_points_and_its_last() -> None:
     curve = Curve(100)
     for step in range(100_001):
         curve.add(step, step * 2.0)
-    kept = curve.points()
+    kept = plain(curve)
     assert 50 <= len(kept) <= 101
     assert kept[0] == (0, 0.0)
     assert kept[-1] == (100_000, 200_000.0)

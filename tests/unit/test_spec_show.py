@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from trainyard import versions
 from trainyard.errors import RequestError
 from trainyard.spec import as_json, as_yaml, load_cluster, load_job
 
 CLUSTER = """\
 name: lab
-backend: existing
+backend: kuberay
 image: "ray:2.60.0"
 head: {cpus: 2, memory: 4GiB}
 workers:
@@ -19,7 +18,6 @@ workers:
   - {name: burst, max: 5, idle_timeout: 90s}
 env: {A: "no", B: "1", C: "two\\nlines \\u00e9 \\U0001F600 \\e", D: "", E: "- x: #y", F: "yes please"}
 registry: {address: "192.0.2.10:32000", username: ops, password_env: REGISTRY_PASSWORD}
-existing: {address: "http://127.0.0.1:8265", token_env: RAY_TOKEN}
 kuberay:
   groups: {head: {node_selector: {pool: "1"}}, gpu: {tolerations: [{key: gpu}], spread: none}}
   operator: {values: {image: null, args: [[], {}, {a: [1, "x"]}], "on": 0.5}}
@@ -46,9 +44,17 @@ tasks:
 """
 
 
-def test_a_shown_cluster_loads_again_to_the_same(tmp_path: Path) -> None:
+EXISTING = """\
+name: lab
+backend: existing
+existing: {address: "http://127.0.0.1:8265", token_env: RAY_TOKEN}
+"""
+
+
+@pytest.mark.parametrize("text", [CLUSTER, EXISTING])
+def test_a_shown_cluster_loads_again_to_the_same(text: str, tmp_path: Path) -> None:
     first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
-    first.write_text(CLUSTER)
+    first.write_text(text)
     spec = load_cluster(first).spec
     second.write_text(as_yaml(spec))
 
@@ -84,35 +90,18 @@ def test_defaults_are_marked(tmp_path: Path) -> None:
         "  network: default  # default\n"
         "local:\n"
         "  simulated_gpus: false  # default\n"
-        "compose:\n"
-        "  mounts: []  # default\n"
-        "  outputs: /outputs  # default\n"
-        "  simulated_gpus: false  # default\n"
-        "kuberay:\n"
-        "  node_selector: {}  # default\n"
-        "  tolerations: []  # default\n"
-        "  namespace: trainyard  # default\n"
-        "  operator:\n"
-        "    install: true  # default\n"
-        "    chart: kuberay-operator  # default\n"
-        '    repository: "https://ray-project.github.io/kuberay-helm/"  # default\n'
-        f'    version: "{versions.KUBERAY}"  # default\n'
-        "    namespace: kuberay-system  # default\n"
-        "    release: kuberay-operator  # default\n"
-        "    values: {}  # default\n"
-        "  groups: {}  # default\n"
-        "  gpu_resource: nvidia.com/gpu  # default\n"
-        "  simulated_gpus: false  # default\n"
-        "  requests: {}  # default\n"
-        "  volumes: []  # default\n"
-        "  outputs: /outputs  # default\n"
-        "  security:\n"
-        "    restricted: false  # default\n"
-        "  pull_secrets: []  # default\n"
-        "  labels: {}  # default\n"
-        "  annotations: {}  # default\n"
         "auth: token  # default\n"
     )
+
+
+def test_only_the_own_backend_has_a_section(tmp_path: Path) -> None:
+    path = tmp_path / "lab.yaml"
+    path.write_text(EXISTING + "kuberay: {namespace: mine}\ncompose: {simulated_gpus: true}\n")
+
+    shown = as_yaml(load_cluster(path).spec)
+
+    assert "existing:\n" in shown
+    assert not {"local:", "compose:", "kuberay:"} & set(shown.split())
 
 
 def test_the_json_form_names_the_defaults(tmp_path: Path) -> None:

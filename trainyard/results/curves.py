@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from trainyard.results.formats import clean
+from trainyard.results.job_file import JobFile
 from trainyard.results.scalars import Curve, read_directory
 from trainyard.results.store import RunDirectory
 
@@ -31,70 +33,104 @@ _PREFERRED = [
 
 @dataclass(frozen=True)
 class Series:
-    """What one task wrote into one directory: curves by tag."""
+    """What one task wrote into one directory: curves by tag. `place` is that directory below its outputs."""
 
     task: str
-    name: str
+    place: str
+    parameters: Mapping[str, str]
     curves: dict[str, Curve]
+
+    @property
+    def name(self) -> str:
+        """Return what tells it apart from the others."""
+        known = [*self.parameters.values()] if "run" in self.parameters else [self.task]
+        return " · ".join([*known, self.place] if self.place else known)
 
 
 @dataclass(frozen=True)
 class Curves:
-    """All curves of a run, and what had to be left out."""
+    """All curves of a page, and what had to be left out."""
 
     series: tuple[Series, ...]
     tags: tuple[str, ...]
-    shown_first: str | None
     tasks_left_out: int
     tags_left_out: int
 
+    @property
+    def shown_first(self) -> str | None:
+        """Return the tag that most likely matters most."""
+        return min(self.tags, key=_preference, default=None)
+
+    def telling(self, count: int) -> list[str]:
+        """Return the tags that most likely matter most."""
+        return sorted(self.tags, key=_preference)[:count]
+
     def final(self, task: str) -> float | None:
         """Return where the curve that is shown first ended for a task."""
-        for one in self.series:
-            if one.task == task and self.shown_first in one.curves:
-                return one.curves[self.shown_first].last()
-        return None
+        return next(iter(finals([one for one in self.series if one.task == task], self.shown_first)), None)
 
-    def drawing(self) -> dict[str, object]:
-        """Return what the page's script draws: per series, tag number to [steps, values]."""
+    def drawing(self, keys: Sequence[str], *, averaged: Sequence[str] = ()) -> dict[str, Any]:
+        """Return what the page's script draws.
+
+        A series has the values of the `keys`, and by tag number three numbers: where in `lists` its steps, its values
+        and its seconds since `began` are; curves of one task mostly share their steps. `averaged` are the keys over
+        which the page shows means at first.
+        """
         number = {tag: index for index, tag in enumerate(self.tags)}
-        total = sum(1 for one in self.series for tag in one.curves if tag in number)
-        points = max(50, _POINTS_OF_ALL // max(total, 1))
+        drawn = [(one, {tag: one.curves[tag] for tag in self.tags if tag in one.curves}) for one in self.series]
+        most = max(50, _POINTS_OF_ALL // max(sum(len(curves) for _, curves in drawn), 1))
+        began = min((curve.times[0] for _, curves in drawn for curve in curves.values()), default=0.0)
+        lists: dict[tuple[float, ...], int] = {}
+        series = [
+            {
+                "name": clean(one.name),
+                "place": clean(one.place),
+                "values": [clean(one.parameters.get(key, "")) for key in keys],
+                "curves": {
+                    number[tag]: [lists.setdefault(column, len(lists)) for column in _columns(curve, most, began)]
+                    for tag, curve in curves.items()
+                },
+            }
+            for one, curves in drawn
+        ]
         return {
             "tags": [clean(tag) for tag in self.tags],
-            "first": number.get(self.shown_first or ""),
-            "series": [
-                {
-                    "name": clean(one.name),
-                    "curves": {number[tag]: _thinned(one.curves[tag], points) for tag in one.curves if tag in number},
-                }
-                for one in self.series
-            ],
+            "telling": [number[tag] for tag in self.telling(len(self.tags))],
+            "keys": [clean(key) for key in keys],
+            "averaged": [clean(key) for key in averaged],
+            "began": began,
+            "lists": list(lists),
+            "series": series,
         }
 
 
-def gather(run: RunDirectory, tasks: Iterable[str]) -> Curves:
-    """Read the event files among the outputs of a run's tasks, in the order of tasks, up to a bound."""
+def read(run: RunDirectory, tasks: Iterable[str], job: JobFile, *, most: int = MOST_SERIES) -> tuple[list[Series], int]:
+    """Read the event files among the outputs of a run's tasks, in the order of tasks; return how many are left out."""
     series: list[Series] = []
     left_out = 0
     for task in tasks:
         directory = run.outputs(task)
         if not directory.is_dir():
             continue
-        if len(series) >= MOST_SERIES:
+        if len(series) >= most:
             left_out += 1
             continue
-        for place, curves in read_directory(directory, points=_POINTS_OF_ONE, tags=2 * MOST_TAGS).items():
-            series.append(Series(task, f"{task} · {place}" if place else task, curves))
+        found = read_directory(directory, points=_POINTS_OF_ONE, tags=2 * MOST_TAGS, by_attempt=job.by_attempt)
+        series += [Series(task, place, job.parameters.get(task, {}), curves) for place, curves in found.items()]
+    return series, left_out
+
+
+def chosen(series: Sequence[Series], left_out: int) -> Curves:
+    """Return the series with the scalars that most of them have, up to a bound."""
     known = Counter(tag for one in series for tag in one.curves)
     common = [tag for tag, _ in known.most_common(MOST_TAGS)]
-    return Curves(
-        tuple(series),
-        tuple(sorted(common)),
-        min(common, key=_preference, default=None),
-        left_out,
-        len(known) - len(common),
-    )
+    return Curves(tuple(series), tuple(sorted(common)), left_out, len(known) - len(common))
+
+
+def finals(series: Iterable[Series], tag: str | None) -> list[float]:
+    """Return the last values of a scalar."""
+    last = [one.curves[tag].last() for one in series if tag in one.curves]
+    return [value for value in last if value is not None]
 
 
 def _preference(tag: str) -> tuple[int, str]:
@@ -102,8 +138,12 @@ def _preference(tag: str) -> tuple[int, str]:
     return rank, tag
 
 
-def _thinned(curve: Curve, most: int) -> list[list[float]]:
+def _columns(curve: Curve, most: int, began: float) -> list[tuple[float, ...]]:
     points = curve.points()
     every = -(-len(points) // most)
     kept = points[:-1:every] + points[-1:]
-    return [[round(step, 3) for step, _ in kept], [float(f"{value:.5g}") for _, value in kept]]
+    return [
+        tuple(round(step, 3) for step, _, _ in kept),
+        tuple(float(f"{value:.5g}") for _, value, _ in kept),
+        tuple(round(time - began, 1) for _, _, time in kept),
+    ]

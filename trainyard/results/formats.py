@@ -55,3 +55,8 @@ def utc(moment: float) -> str:
 def clock(moment: float) -> str:
     """Return a moment for readers without the script."""
     return datetime.datetime.fromtimestamp(moment, datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def natural(name: str) -> list[str]:
+    """Return what sorts names with their numbers as numbers."""
+    return [part.zfill(12) if part.isdigit() else part for part in re.split(r"([0-9]+)", name)]

@@ -1,45 +1,34 @@
-"""results/RUN/report.html: one page about a run, which opens offline and loads nothing."""
+"""results/RUN/report.html: one page about a run, which opens offline and loads nothing but large media beside it."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jinja2
-from markupsafe import Markup
-
-from trainyard.results import curves, formats, story, tables, timeline
+from trainyard.results import curves, formats, job_file, log_tails, media, rendering, story, tables, timeline
+from trainyard.results.job_file import JobFile
 from trainyard.results.story import Story
 
-_PAGE = Path(__file__).with_name("page")
-_SCRIPTS = ("page.js", "curves.js")
 
-
-def write_report(run_dir: Path) -> Path:
+def write_report(run_dir: Path, *, watched: bool = False) -> Path:
     """Write the report of a run from what is in its directory, whatever is missing there; return its path.
 
-    Raises RequestError when the directory is no run's.
+    A page that is `watched` loads itself again every few seconds. Raises RequestError when the directory is no run's.
     """
     told = story.read(run_dir)
-    page = _environment().get_template("page.html.j2").stream(_values(told))
-    path = told.run.report
-    part = path.with_name(f".{path.name}")
-    with part.open("wb") as file:
-        page.dump(file, encoding="utf-8", errors="replace")
-    part.replace(path)
-    return path
+    rendering.write_page(told.run.report, "report.html.j2", _values(told) | {"watched": watched})
+    return told.run.report
 
 
 def _values(told: Story) -> dict[str, Any]:
     """Return all that the page shows."""
     state = told.state
-    gathered = curves.gather(told.run, state.tasks)
-    rows, rows_left_out = tables.tasks(told, final=gathered.final)
+    job = job_file.read(told.run, list(state.tasks))
+    gathered = curves.chosen(*curves.read(told.run, state.tasks, job))
+    rows, rows_left_out = tables.tasks(told, job, final=gathered.final)
     checks, checks_left_out = tables.checks(told)
-    script = "\n".join((_PAGE / name).read_text(encoding="utf-8") for name in _SCRIPTS)
+    failed, retried = tables.failures(told)
     return {
         "story": told,
         "state": state,
@@ -48,19 +37,26 @@ def _values(told: Story) -> dict[str, Any]:
         "unfinished": not state.ended,
         "figures": _figures(told),
         "facts": _facts(told.record),
-        "failures": tables.failures(told),
+        "failed": failed,
+        "retried": retried,
         "curves": gathered,
-        "drawing": gathered.drawing(),
+        "drawing": gathered.drawing(job.keys),
+        "keys": _columns(job),
         "rows": rows,
         "rows_left_out": rows_left_out,
         "timeline": timeline.build(told),
+        "gallery": media.gather(told.run, state.tasks),
+        "logs": log_tails.gather(told),
         "checks": checks,
         "checks_left_out": checks_left_out,
+        "machines": tables.machines(told),
         "files": [(name, text) for name in ("job.yaml", "cluster.yaml") if (text := story.resolved(told, name))],
-        "style": Markup((_PAGE / "page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
-        "script": Markup(script),  # noqa: S704 - our own file
-        "policy": _policy(script),
     }
+
+
+def _columns(job: JobFile) -> tuple[str, ...]:
+    """Return the keys of the matrix; a job without one has only the name of each task."""
+    return () if job.keys == ("task",) else job.keys
 
 
 def _figures(told: Story) -> list[tuple[str, str]]:
@@ -111,34 +107,3 @@ def _revision(git: Mapping[str, Any] | None) -> str | None:
     if not git or not git.get("revision"):
         return None
     return f"{git['revision'][:12]}{', with changes that were not committed' if git.get('dirty') else ''}"
-
-
-def _policy(script: str) -> str:
-    """Return a content security policy: nothing is loaded, and no script runs but ours, whatever a log contains."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
-
-
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_PAGE),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        finalize=_cleaned,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        duration=formats.duration,
-        size=formats.size,
-        number=formats.number,
-        utc=formats.utc,
-        clock=formats.clock,
-        thousands=lambda count: f"{count:,}",
-    )
-    return environment
-
-
-def _cleaned(value: object) -> object:
-    """Take out of everything that is put into the page what terminals and broken encodings leave in texts."""
-    return formats.clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value

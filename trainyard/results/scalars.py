@@ -20,6 +20,8 @@ from tensorboardX.crc32c import crc32c
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.proto.summary_pb2 import Summary
 
+from trainyard.results.formats import natural
+
 EVENT_FILES = "*.tfevents.*"
 _HEADER = struct.Struct("<QI")
 _CHECKSUM_BYTES = 4
@@ -29,6 +31,8 @@ _LARGEST = 64 * 1024
 _PACKED = {1: "f", 2: "d", 3: "i", 9: "q"}
 _UNPACKED = {1: "float_val", 2: "double_val", 3: "int_val", 9: "int64_val"}
 
+Point = tuple[float, float, float]
+
 
 @dataclass
 class Curve:
@@ -37,11 +41,12 @@ class Curve:
     limit: int
     steps: array[float] = field(default_factory=lambda: array("d"))
     values: array[float] = field(default_factory=lambda: array("d"))
+    times: array[float] = field(default_factory=lambda: array("d"))
     seen: int = 0
     _every: int = 1
-    _last: tuple[float, float] | None = None
+    _last: Point | None = None
 
-    def add(self, step: float, value: float) -> None:
+    def add(self, step: float, value: float, time: float = 0.0) -> None:
         """Take in one more point.
 
         A step that does not grow means that a later attempt began again there: what it repeats replaces what was.
@@ -51,15 +56,16 @@ class Curve:
         if self.seen % self._every == 0:
             self.steps.append(step)
             self.values.append(value)
+            self.times.append(time)
         self.seen += 1
-        self._last = (step, value)
+        self._last = (step, value, time)
         if len(self.steps) >= self.limit:
-            self.steps, self.values = self.steps[::2], self.values[::2]
+            self.steps, self.values, self.times = self.steps[::2], self.values[::2], self.times[::2]
             self._every *= 2
 
-    def points(self) -> list[tuple[float, float]]:
-        """Return (step, value) in order."""
-        kept = list(zip(self.steps, self.values, strict=True))
+    def points(self) -> list[Point]:
+        """Return (step, value, seconds since 1970) in order."""
+        kept = list(zip(self.steps, self.values, self.times, strict=True))
         if self._last is not None and (not kept or kept[-1] != self._last):
             kept.append(self._last)
         return kept
@@ -72,31 +78,32 @@ class Curve:
         keep = len(self.steps)
         while keep and self.steps[keep - 1] >= step:
             keep -= 1
-        del self.steps[keep:], self.values[keep:]
-        self._last = (self.steps[-1], self.values[-1]) if keep else None
+        del self.steps[keep:], self.values[keep:], self.times[keep:]
+        self._last = (self.steps[-1], self.values[-1], self.times[-1]) if keep else None
 
 
-def read_directory(directory: Path, *, points: int, tags: int) -> dict[str, dict[str, Curve]]:
+def read_directory(directory: Path, *, points: int, tags: int, by_attempt: bool = False) -> dict[str, dict[str, Curve]]:
     """Return the curves below a directory, by subdirectory ("" for its top) and tag.
 
     Files of one subdirectory are one story, in the order in which they were begun: a resumed training's files continue
-    each other. Of every subdirectory at most so many tags are read.
+    each other; with `by_attempt` also those of the same subdirectory below attempt-1/, attempt-2/ and so on. Of every
+    subdirectory at most so many tags are read.
     """
     found: dict[str, dict[str, Curve]] = {}
     for path in sorted(directory.rglob(EVENT_FILES), key=_begun):
         if not path.is_file() or path.is_symlink():
             continue
-        parent = path.parent.relative_to(directory).as_posix()
-        curves = found.setdefault("" if parent == "." else parent, {})
-        for tag, step, value in read_file(path):
+        parts = path.parent.relative_to(directory).parts
+        curves = found.setdefault("/".join(parts[1:] if by_attempt else parts), {})
+        for tag, step, value, time in read_file(path):
             if tag not in curves and len(curves) >= tags:
                 continue
-            curves.setdefault(tag, Curve(points)).add(step, value)
+            curves.setdefault(tag, Curve(points)).add(step, value, time)
     return {subdirectory: curves for subdirectory, curves in found.items() if curves}
 
 
-def read_file(path: Path) -> Iterator[tuple[str, float, float]]:
-    """Yield (tag, step, value) of every finite scalar in an event file.
+def read_file(path: Path) -> Iterator[tuple[str, float, float, float]]:
+    """Yield (tag, step, value, seconds since 1970) of every finite scalar in an event file.
 
     A record that was cut off or damaged ends the file, without an error: its writer may be at work, or was killed.
     """
@@ -109,7 +116,7 @@ def read_file(path: Path) -> Iterator[tuple[str, float, float]]:
             for entry in event.summary.value:
                 value = _scalar(entry)
                 if value is not None and math.isfinite(value):
-                    yield entry.tag, float(event.step), value
+                    yield entry.tag, float(event.step), value, event.wall_time
 
 
 def _records(file: BinaryIO, *, size: int) -> Iterator[bytes]:
@@ -151,7 +158,7 @@ def _scalar(entry: Summary.Value) -> float | None:
     return float(unpacked[0]) if len(unpacked) == 1 else None
 
 
-def _begun(path: Path) -> tuple[str, int, str]:
+def _begun(path: Path) -> tuple[list[str], int, str]:
     """Sort event files by directory and by the second in their name (events.out.tfevents.SECOND.HOST...)."""
     second = path.name.partition(".tfevents.")[2].split(".")[0]
-    return (str(path.parent), int(second) if second.isdigit() else 0, path.name)
+    return natural(str(path.parent)), int(second) if second.isdigit() else 0, path.name

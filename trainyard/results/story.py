@@ -48,6 +48,7 @@ class Story:
     saved: dict[Key, Saved] = field(default_factory=dict)
     restored: dict[Key, Saved] = field(default_factory=dict)
     gpus: dict[Key, str] = field(default_factory=dict)
+    nodes: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     _newest: dict[str, Saved] = field(default_factory=dict)  # by task
 
@@ -64,6 +65,8 @@ class Story:
         kind = event["event"]
         if kind == "note" and len(self.notes) < _NOTES:
             self.notes.append(str(event.get("text", "")))
+        elif kind == "node":
+            self.nodes[str(event.get("name", ""))] = event
         if kind not in ("attempt-started", "attempt-ended", "checkpoint"):
             return
         key = (event["task"], event["attempt"])

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from trainyard.results import timeline
-from trainyard.results.state import Attempt, Task
+from trainyard.results import formats, timeline
+from trainyard.results.job_file import JobFile
+from trainyard.results.state import ENDED, Attempt, Task
 from trainyard.results.story import Key, Story, Use
 
 _MOST_TASKS = 300
 _MOST_TROUBLED = 700
 _MOST_FAILURES = 60
 _MOST_CHECKS = 400
+_MOST_MACHINES = 24
 _UNKNOWN = Use(None, None)
 
 
@@ -33,14 +35,16 @@ class Row:
     log: str | None
     final: float | None = None
     restored: bool = False
+    began: float | None = None  # so that its seconds can be counted on; None: it does not run
 
 
 @dataclass(frozen=True)
 class TaskRows:
-    """A task, and its attempts if there was more than one."""
+    """A task with its values of the matrix, and its attempts if there was more than one."""
 
     whole: Row
     attempts: tuple[Row, ...]
+    values: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,6 @@ class Failure:
     reason: str
     tail: str
     log: str | None
-    recovered: bool
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,14 @@ class Failures:
     shown: tuple[Failure, ...]
     total: int
     reasons: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Machines:
+    """Nodes that are made of the same."""
+
+    names: tuple[str, ...]
+    facts: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -78,7 +89,7 @@ class Check:
     seconds: float | None
 
 
-def tasks(story: Story, *, final: Callable[[str], float | None]) -> tuple[list[TaskRows], int]:
+def tasks(story: Story, job: JobFile, *, final: Callable[[str], float | None]) -> tuple[list[TaskRows], int]:
     """Return rows of the first tasks and of those that had trouble, and how many tasks are left out."""
     rows: list[TaskRows] = []
     troubled = 0
@@ -88,24 +99,28 @@ def tasks(story: Story, *, final: Callable[[str], float | None]) -> tuple[list[T
             if not in_trouble or troubled >= _MOST_TROUBLED:
                 continue
             troubled += 1
-        rows.append(_task(story, task, final(task.name)))
+        rows.append(_task(story, task, job, final(task.name)))
     return rows, len(story.state.tasks) - len(rows)
 
 
-def failures(story: Story) -> Failures:
-    """Return the attempts that went wrong."""
-    shown: list[Failure] = []
-    reasons: Counter[str] = Counter()
+def failures(story: Story) -> tuple[Failures, Failures]:
+    """Return what went wrong for good, and the attempts after which their task was tried again."""
+    final: list[tuple[Task, Attempt]] = []
+    retried: list[tuple[Task, Attempt]] = []
     for task in story.state.tasks.values():
         for attempt in task.attempts:
-            kind = timeline.kind(attempt)
-            if kind in ("succeeded", "running", "stopped"):
-                continue
-            failure = _failure(story, task, attempt, kind)
-            reasons[failure.reason] += 1
-            if len(shown) < _MOST_FAILURES:
-                shown.append(failure)
-    return Failures(tuple(shown), sum(reasons.values()), tuple(reasons.most_common(10)))
+            if timeline.kind(attempt) not in ("succeeded", "running", "stopped"):
+                is_final = attempt is task.attempts[-1] and task.state in ENDED
+                (final if is_final else retried).append((task, attempt))
+    return _failures(story, final), _failures(story, retried)
+
+
+def machines(story: Story) -> list[Machines]:
+    """Return what the nodes are made of; equal ones together."""
+    found: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for name in sorted(story.nodes, key=formats.natural):
+        found.setdefault(tuple(_machine(story.nodes[name])), []).append(name)
+    return [Machines(tuple(names), facts) for facts, names in list(found.items())[:_MOST_MACHINES]]
 
 
 def checks(story: Story) -> tuple[list[Check], int]:
@@ -115,7 +130,27 @@ def checks(story: Story) -> tuple[list[Check], int]:
     return found[:_MOST_CHECKS], max(0, len(found) - _MOST_CHECKS)
 
 
-def _task(story: Story, task: Task, final: float | None) -> TaskRows:
+def _machine(node: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    cores, memory, gpus = node.get("cores"), node.get("memory"), Counter(node.get("gpus") or ())
+    yield "CPU", f"{node.get('cpu') or 'unknown'}{f', {cores} cores' if cores else ''}"
+    if memory:
+        yield "Memory", formats.size(memory)
+    if gpus:
+        listed = ", ".join(f"{count} × {model}" for model, count in gpus.items())
+        yield "GPUs", f"{listed}{f', driver {driver}' if (driver := node.get('driver')) else ''}"
+    if node.get("system"):
+        yield "System", str(node["system"])
+    versions = {"Python": node.get("python"), "Ray": node.get("ray"), **(node.get("packages") or {})}
+    yield "Versions", ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+
+
+def _failures(story: Story, found: Sequence[tuple[Task, Attempt]]) -> Failures:
+    reasons = Counter(_reason(attempt) for _, attempt in found)
+    shown = tuple(_failure(story, task, attempt) for task, attempt in found[:_MOST_FAILURES])
+    return Failures(shown, len(found), tuple(reasons.most_common(10)))
+
+
+def _task(story: Story, task: Task, job: JobFile, final: float | None) -> TaskRows:
     parts = tuple(_attempt(story, task, attempt) for attempt in task.attempts)
     last = parts[-1] if parts else None
     times = [part.seconds for part in parts if part.seconds is not None]
@@ -131,8 +166,10 @@ def _task(story: Story, task: Task, final: float | None) -> TaskRows:
         last.log if last else None,
         final,
         last.restored if last and len(parts) == 1 else False,
+        last.began - sum(times[:-1]) if last and last.began else None,
     )
-    return TaskRows(whole, parts if len(parts) > 1 else ())
+    values = job.parameters.get(task.name, {})
+    return TaskRows(whole, parts if len(parts) > 1 else (), tuple(values.get(key, "") for key in job.keys))
 
 
 def _attempt(story: Story, task: Task, attempt: Attempt) -> Row:
@@ -148,22 +185,25 @@ def _attempt(story: Story, task: Task, attempt: Attempt) -> Row:
         use.memory,
         _log(story, task, attempt),
         restored=key in story.restored,
+        began=attempt.started if attempt.outcome is None and attempt.seconds is None else None,
     )
 
 
-def _failure(story: Story, task: Task, attempt: Attempt, kind: str) -> Failure:
-    reason = attempt.reason or (kind if attempt.exit_code is None else f"exit code {attempt.exit_code}")
-    tail = "\n".join(line.rstrip("\r\n") for line in attempt.tail)
+def _failure(story: Story, task: Task, attempt: Attempt) -> Failure:
     return Failure(
         task.name,
         attempt.number,
         story.where(task.name, attempt),
-        kind,
-        reason,
-        tail,
+        timeline.kind(attempt),
+        _reason(attempt),
+        "\n".join(line.rstrip("\r\n") for line in attempt.tail),
         _log(story, task, attempt),
-        recovered=task.state == "succeeded",
     )
+
+
+def _reason(attempt: Attempt) -> str:
+    kind = timeline.kind(attempt)
+    return attempt.reason or (kind if attempt.exit_code is None else f"exit code {attempt.exit_code}")
 
 
 def _log(story: Story, task: Task, attempt: Attempt) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -232,5 +231,4 @@ def _tick(seconds: int) -> str:
 
 def _natural(name: str) -> tuple[bool, list[str]]:
     """Sort names with their numbers as numbers, the head first."""
-    parts = re.split(r"([0-9]+)", name)
-    return name != "head", [part.zfill(12) if part.isdigit() else part for part in parts]
+    return name != "head", formats.natural(name)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel
 
-from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.cluster import Backend, ClusterSpec
 from trainyard.spec.fields import HIDDEN, SECRET_NAME
 from trainyard.spec.job import JobSpec
 from trainyard.spec.scalars import plain_value
@@ -38,8 +38,14 @@ def as_json(spec: ClusterSpec | JobSpec) -> dict[str, Any]:
 
 
 def as_yaml(spec: ClusterSpec | JobSpec) -> str:
-    """Return the resolved file as YAML, every default marked; it loads again to the same spec."""
+    """Return the resolved file as YAML, every default marked; it loads again to the same spec.
+
+    Of a cluster's backends only its own has a section.
+    """
     values = _values(spec)
+    if isinstance(spec, ClusterSpec):
+        backends = set(get_args(get_args(Backend)[0]))
+        values = {key: value for key, value in values.items() if key not in backends - {spec.backend}}
     head = [f"# job: {values.pop('name')}"] if isinstance(spec, JobSpec) else []
     return "\n".join([*head, *_mapping(values, (), default_paths(spec))]) + "\n"
 

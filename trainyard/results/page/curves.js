@@ -1,188 +1,115 @@
-/* The plot of all learning curves: one scalar at a time, values under the pointer, names that switch curves off and on. */
-"use strict";
+/* The learning curves: one scalar large, others small; over steps or time, each task's own or means over keys of the matrix. */
 
 (() => {
   const drawing = JSON.parse(document.getElementById("drawing").textContent);
   const plot = document.getElementById("plot");
   if (!plot) return;
-  const tagList = document.getElementById("tag");
-  const smoothing = document.getElementById("smoothing");
-  const legend = document.getElementById("legend");
-  const hidden = new Set();
-  const DASHES = ["", "7 3", "2 3", "8 3 2 3"];
-  const MARGIN = {left: 54, right: 14, top: 10, bottom: 30};
-  const MOST_IN_TIP = 12;
-  let view = null;
+  const [tagList, across, smoothing, logX, logY, legend, charts, more] =
+    ["tag", "across", "smoothing", "log-x", "log-y", "legend", "charts", "more"].map((id) => document.getElementById(id));
+  const SMALL_CHARTS = 6;
+  const hidden = new Set();  // names
+  let groups = [], view = null, width = 0;
 
-  drawing.tags.forEach((tag, index) => tagList.add(new Option(tag, index, false, index === drawing.first)));
-  plot.classList.toggle("many", drawing.series.length > 12);
+  drawing.tags.forEach((tag, index) => tagList.add(new Option(tag, tag, false, index === drawing.telling[0])));
 
-  function svg(name, attributes, ...children) {
-    const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-    element.append(...children);
-    return element;
+  /* Keys with several values can be averaged over. */
+  const averages = drawing.keys.map((key, at) => ({key, at})).filter(({at}) => new Set(drawing.series.map(({values}) => values[at])).size > 1);
+  for (const average of averages) {
+    const box = average.box = html("input", "");
+    Object.assign(box, {type: "checkbox", id: `average-${average.key}`, checked: drawing.averaged.includes(average.key)});
+    box.addEventListener("change", regroup);
+    document.getElementById("averages").append(html("label", "", box, ` mean over ${average.key}`));
   }
 
-  function html(name, className, ...children) {
-    const element = document.createElement(name);
-    element.className = className;
-    element.append(...children);
-    return element;
-  }
-
-  function stroke(index) {
-    const colour = index < 32 ? `var(--c${index % 8})` : `hsl(${(index * 137.5) % 360} 55% 52%)`;
-    return {stroke: colour, "stroke-dasharray": DASHES[Math.floor(index / 8) % 4]};
-  }
-
-  function swatch(index) {
-    return svg("svg", {class: "swatch", viewBox: "0 0 22 8", "aria-hidden": "true"}, svg("path", {d: "M0 4H22", ...stroke(index)}));
-  }
-
-  /* As TensorBoard does it: an exponential mean that is not pulled towards zero at its beginning. */
-  function smooth(values, weight) {
-    let mean = 0, known = 0;
-    return values.map((value) => {
-      mean = mean * weight + (1 - weight) * value;
-      known = known * weight + (1 - weight);
-      return mean / known;
-    });
-  }
-
-  function ticks(low, high, wanted) {
-    const rough = (high - low) / wanted;
-    const power = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].map((factor) => factor * power).find((candidate) => candidate >= rough);
-    const found = [];
-    for (let index = Math.ceil(low / step); index * step <= high * (1 + 1e-9) + 1e-12; index++) found.push(index * step);
-    return found;
-  }
-
-  function short(value) {
-    const size = Math.abs(value);
-    if (size >= 1e15 || (size > 0 && size < 1e-3)) return value.toExponential(1);
-    for (const [unit, name] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e4, "k"]]) {
-      if (size >= unit) return `${+(value / (unit === 1e4 ? 1e3 : unit)).toPrecision(3)}${name}`;
-    }
-    return String(+value.toPrecision(4));
-  }
-
-  function shown() {
-    const tag = tagList.value, weight = Number(smoothing.value), found = [];
+  function regroup() {
+    const over = averages.filter(({box}) => box.checked).map(({at}) => at), found = new Map();
     drawing.series.forEach((series, index) => {
-      const curve = series.curves[tag];
-      if (curve && !hidden.has(index)) found.push({index, name: series.name, steps: curve[0], values: smooth(curve[1], weight)});
+      const rest = drawing.keys.map((key, at) => (over.includes(at) ? null : key === "run" || key === "task" ? series.values[at] : `${key}=${series.values[at]}`));
+      const parts = [rest.filter((part) => part !== null).join(",") || `mean over ${drawing.keys.join(", ")}`, ...(series.place ? [series.place] : [])];
+      const name = over.length ? parts.join(" · ") : series.name;
+      const key = over.length ? name : index;
+      if (!found.has(key)) found.set(key, {name, index: found.size, members: []});
+      found.get(key).members.push(series);
     });
-    return found;
+    groups = [...found.values()];
+    plot.classList.toggle("many", groups.length > 12);
+    charts.classList.toggle("many", groups.length > 12);
+    legend.replaceChildren(...groups.map(legendButton));
+    update();
   }
 
-  function range(lists, padding) {
-    let low = Infinity, high = -Infinity;
-    for (const list of lists) for (const value of list) { if (value < low) low = value; if (value > high) high = value; }
-    if (low > high) return [0, 1];
-    if (low === high) return [low - 1, high + 1];
-    return [low - (high - low) * padding, high + (high - low) * padding];
+  function legendButton(group) {
+    const count = group.members.length, button = html("button", "", swatch(group.index), count > 1 ? `${group.name} (${count})` : group.name);
+    button.type = "button";
+    button.dataset.name = group.name;
+    button.addEventListener("click", () => { hidden.has(group.name) ? hidden.delete(group.name) : hidden.add(group.name); update(); });
+    button.addEventListener("dblclick", () => { for (const {name} of groups) hidden.add(name); hidden.delete(group.name); update(); });
+    return button;
+  }
+
+  function member(series, tag) {
+    const curve = series.curves[tag];
+    if (!curve) return null;
+    const [steps, values, times] = curve.map((list) => drawing.lists[list]);
+    const xs = {step: () => steps, seconds: () => times.map((time) => time - times[0]), clock: () => times.map((time) => drawing.began + time)}[across.value]();
+    return {xs, ys: smooth(values, Number(smoothing.value))};
+  }
+
+  function curvesOf(tag) {
+    const shown = groups.filter(({name}) => !hidden.has(name)).map(({name, index, members}) => {
+      const known = members.map((series) => member(series, tag)).filter(Boolean);
+      return {name, index, known, ...(known.length > 1 ? averaged(known) : known[0])};
+    });
+    return shown.filter(({known}) => known.length);
+  }
+
+  function options(place, height) {
+    return {width: place.clientWidth, height, across: across.value, logX: logX.checked && across.value !== "clock", logY: logY.checked};
   }
 
   function draw() {
-    const width = plot.clientWidth, height = width < 520 ? 250 : 340;
-    const curves = shown();
-    const [left, right] = range(curves.map((curve) => curve.steps), 0);
-    const [low, high] = range(curves.map((curve) => curve.values), 0.05);
-    const inner = {width: width - MARGIN.left - MARGIN.right, height: height - MARGIN.top - MARGIN.bottom};
-    const x = (step) => MARGIN.left + (step - left) / (right - left) * inner.width;
-    const y = (value) => MARGIN.top + (high - value) / (high - low) * inner.height;
-    const picture = svg("svg", {viewBox: `0 0 ${width} ${height}`, height});
-    for (const value of ticks(low, high, 5)) {
-      picture.append(svg("line", {class: "grid", x1: MARGIN.left, x2: width - MARGIN.right, y1: y(value), y2: y(value)}));
-      picture.append(svg("text", {x: MARGIN.left - 8, y: y(value) + 4, "text-anchor": "end"}, short(value)));
-    }
-    for (const step of ticks(left, right, Math.max(2, Math.floor(width / 130)))) {
-      picture.append(svg("text", {x: x(step), y: height - MARGIN.bottom + 17, "text-anchor": "middle"}, short(step)));
-    }
-    picture.append(svg("text", {x: width - MARGIN.right, y: height - 1, "text-anchor": "end"}, "step"));
-    for (const curve of curves) {
-      const points = curve.steps.map((step, at) => `${x(step).toFixed(1)} ${y(curve.values[at]).toFixed(1)}`);
-      curve.path = points.length > 1
-        ? svg("path", {class: "curve", d: `M${points.join("L")}`, ...stroke(curve.index)})
-        : svg("circle", {class: "curve", cx: x(curve.steps[0]), cy: y(curve.values[0]), r: 3, ...stroke(curve.index)});
-      picture.append(curve.path);
-    }
-    const cursor = svg("line", {class: "cursor", y1: MARGIN.top, y2: height - MARGIN.bottom, visibility: "hidden"});
-    picture.append(cursor);
-    const tip = html("div", "tip");
-    tip.hidden = true;
-    plot.replaceChildren(picture, tip);
-    view = {curves, x, y, left, right, inner, width, cursor, tip};
+    width = plot.clientWidth;
+    const curves = curvesOf(drawing.tags.indexOf(tagList.value)), together = tellApart(curves), remarks = [];
+    view = drawChart(plot, curves, options(plot, width < 520 ? 250 : 340));
+    for (const names of together.slice(0, 3)) remarks.push(`The same curve, drawn as alternating dashes: ${names.slice(0, 8).join(", ")}${names.length > 8 ? ` and ${names.length - 8} more` : ""}.`);
+    if (curves.some(({spread}) => spread)) remarks.push("The band is one standard deviation to each side.");
+    if (logY.checked && curves.some(({ys}) => ys.some((value) => value <= 0))) remarks.push("Values of zero and below are not seen on a logarithmic axis.");
+    document.getElementById("remarks").textContent = remarks.join(" ");
   }
 
-  function nearest(steps, wanted) {
-    let low = 0, high = steps.length - 1;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (steps[middle] < wanted) low = middle + 1; else high = middle;
-    }
-    return low > 0 && wanted - steps[low - 1] < steps[low] - wanted ? low - 1 : low;
-  }
-
-  function point(clientX, clientY) {
-    const {curves, x, y, left, right, inner, width, cursor, tip} = view;
-    const box = plot.getBoundingClientRect();
-    const step = left + Math.min(1, Math.max(0, (clientX - box.left - MARGIN.left) / inner.width)) * (right - left);
-    const found = curves
-      .filter((curve) => step >= curve.steps[0] - (right - left) * 0.02 && step <= curve.steps.at(-1) + (right - left) * 0.02)
-      .map((curve) => {
-        const at = nearest(curve.steps, step);
-        return {curve, step: curve.steps[at], value: curve.values[at], distance: Math.abs(y(curve.values[at]) - (clientY - box.top))};
-      });
-    if (!found.length) return leave();
-    const near = found.reduce((best, one) => (one.distance < best.distance ? one : best));
-    for (const curve of curves) curve.path.classList.toggle("near", curve === near.curve);
-    cursor.parentNode.append(near.curve.path);  // above all others
-    const closest = found.sort((one, other) => one.distance - other.distance).slice(0, MOST_IN_TIP);
-    closest.sort((one, other) => other.value - one.value);
-    const lines = closest.map((one) => html("div", one === near ? "near" : "", swatch(one.curve.index), html("span", "name", one.curve.name), html("span", "", short(one.value))));
-    if (found.length > closest.length) lines.push(html("div", "muted", `and ${found.length - closest.length} more`));
-    tip.replaceChildren(html("b", "", `step ${near.step.toLocaleString()}`), ...lines);
-    tip.hidden = false;
-    const at = x(near.step);
-    cursor.setAttribute("x1", at);
-    cursor.setAttribute("x2", at);
-    cursor.setAttribute("visibility", "visible");
-    tip.style.left = at < width / 2 ? `${at + 14}px` : "";
-    tip.style.right = at < width / 2 ? "" : `${width - at + 14}px`;
-  }
-
-  function leave() {
-    view.tip.hidden = true;
-    view.cursor.setAttribute("visibility", "hidden");
-    for (const curve of view.curves) curve.path.classList.remove("near");
-  }
-
-  function names() {
-    legend.replaceChildren(...drawing.series.map((series, index) => {
-      const button = html("button", "", swatch(index), series.name);
-      button.type = "button";
-      button.addEventListener("click", () => { hidden.has(index) ? hidden.delete(index) : hidden.add(index); update(); });
-      button.addEventListener("dblclick", () => { drawing.series.forEach((_, other) => hidden.add(other)); hidden.delete(index); update(); });
+  function drawSmall() {
+    const others = drawing.telling.filter((tag) => drawing.tags[tag] !== tagList.value);
+    const shown = more.ariaPressed === "true" ? others.slice(0, SMALL_CHARTS) : others;
+    more.hidden = others.length <= SMALL_CHARTS;
+    more.textContent = more.ariaPressed === "true" ? `all ${others.length + 1} scalars` : "fewer scalars";
+    const buttons = shown.map((tag) => {
+      const button = html("button", "chart", html("span", "", drawing.tags[tag]), html("div", "plot"));
+      Object.assign(button, {type: "button", title: `show ${drawing.tags[tag]} large`});
+      button.addEventListener("click", () => { tagList.value = drawing.tags[tag]; update(); plot.scrollIntoView({block: "nearest"}); });
       return button;
-    }));
+    });
+    charts.replaceChildren(...buttons);
+    shown.forEach((tag, at) => {
+      const curves = curvesOf(tag);
+      tellApart(curves);
+      drawChart(buttons[at].lastChild, curves, {...options(buttons[at].lastChild, 120), small: true});
+    });
   }
 
   function update() {
-    [...legend.children].forEach((button, index) => button.setAttribute("aria-pressed", String(!hidden.has(index))));
+    for (const button of legend.children) button.ariaPressed = String(!hidden.has(button.dataset.name));
+    logX.disabled = across.value === "clock";
     draw();
+    drawSmall();
   }
 
-  tagList.addEventListener("change", draw);
-  smoothing.addEventListener("input", draw);
+  for (const control of [tagList, across, logX, logY]) control.addEventListener("change", update);
+  smoothing.addEventListener("input", update);
+  more.addEventListener("click", () => { more.ariaPressed = String(more.ariaPressed !== "true"); drawSmall(); });
   document.getElementById("all").addEventListener("click", () => { hidden.clear(); update(); });
-  document.getElementById("none").addEventListener("click", () => { drawing.series.forEach((_, index) => hidden.add(index)); update(); });
-  plot.addEventListener("pointermove", (event) => point(event.clientX, event.clientY));
-  plot.addEventListener("pointerdown", (event) => point(event.clientX, event.clientY));
-  plot.addEventListener("pointerleave", leave);
-  new ResizeObserver(() => { if (view && plot.clientWidth !== view.width) draw(); }).observe(plot);
-  names();
-  update();
+  document.getElementById("none").addEventListener("click", () => { for (const {name} of groups) hidden.add(name); update(); });
+  for (const event of ["pointermove", "pointerdown"]) plot.addEventListener(event, ({clientX, clientY}) => view.point(clientX, clientY));
+  plot.addEventListener("pointerleave", () => view.leave());
+  new ResizeObserver(() => { if (plot.clientWidth !== width) update(); }).observe(plot);
+  regroup();
 })();
