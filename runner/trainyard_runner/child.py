@@ -6,10 +6,12 @@ import contextlib
 import fcntl
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from trainyard_runner import proctree
 from trainyard_runner.guard import LENGTH
 
 _PIPE_BYTES = 1024 * 1024
+# A node that goes down may end a guard before its worker: who outlives its guard by this was not on such a node.
+_GOING_DOWN = 2.0
 _guard: GuardLink | None = None
 
 
@@ -64,9 +68,9 @@ class GuardLink:
 
 
 def connected_guard() -> GuardLink:
-    """Return this worker's guard; start it the first time, and again if the last command was not seen to its end."""
+    """Return this worker's guard; start it the first time, and again if it is gone, which is all it says unasked."""
     global _guard
-    if _guard is None:
+    if _guard is None or select.select([_guard.socket], [], [], 0)[0]:
         _guard = GuardLink()
     return _guard
 
@@ -97,7 +101,7 @@ class Child:
             answer = None
         finally:
             os.close(theirs)
-        if answer is None:
+        if answer is None or "guard" in answer:
             answer = {"refused": "the guard process of this worker is gone"}
             self.abandon()
         self.refused: str | None = answer.get("refused")
@@ -109,12 +113,13 @@ class Child:
             self.guard.send({"stop": grace})
 
     def ended(self) -> dict[str, Any]:
-        """Return the guard's last word; when the guard itself was killed, end its tree as well as can be."""
+        """Return the guard's last word; when it was killed, and its parent too, end its tree as well as can be."""
         message = self.guard.receive()
-        if message is not None:
+        if message is not None and "guard" not in message:
             return message
         self.abandon()
-        return {"exit": None, "cpu_seconds": None, "max_rss": None, "left": False}
+        time.sleep(_GOING_DOWN)
+        return message or {"exit": None, "left": False}
 
     def files_open_for_writing(self, below: Path) -> set[str]:
         """Return which files below a directory the command's processes have open for writing."""

@@ -4,6 +4,9 @@ One guard belongs to one Ray worker process and outlives it. It is a program of 
 put under no parent that Ray knows, because Ray ends only direct children and only when a worker exits in good order
 (ray#26118, ray#34125). It is a subreaper: whatever the command starts, in whichever session, stays below it, and is
 ended when the command ended, when the worker asks, and when the worker is gone (the socket closes).
+
+A task can kill its guard: it is the task's parent. So the guard has a parent of its own, a subreaper too, which does
+nothing until the guard is gone; then it ends what the guard left, and tells the worker. A guard ends with its parent.
 """
 
 from __future__ import annotations
@@ -183,6 +186,22 @@ def _find(program: str, path: str) -> str:
     raise FileNotFoundError(2, f"no such program {where}")
 
 
+def _outlive(guard: int, control: socket.socket) -> None:
+    """Wait for the guard's end, end what it left, then say so to the worker, if that is still there."""
+    os.waitpid(guard, 0)
+    is_clean = proctree.end(_orphans, grace=LEFTOVER_GRACE)
+    body = json.dumps({"guard": "killed", "exit": None, "left": not is_clean}).encode()
+    with contextlib.suppress(OSError):
+        control.sendall(LENGTH.pack(len(body)) + body)
+
+
+def _orphans() -> list[int]:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    return proctree.descendants(os.getpid())
+
+
 def main() -> None:
     """Leave the worker's process tree, then serve it."""
     if os.fork():
@@ -193,6 +212,12 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     # A command that held it would hide the guard's death from the worker.
     control.set_inheritable(False)
+    if is_reaper and (guard := os.fork()):
+        _outlive(guard, control)
+        return
+    if is_reaper:
+        proctree.become_subreaper()
+        proctree.end_with_parent()
     Guard(control, is_reaper=is_reaper).serve()
 
 

@@ -21,6 +21,7 @@ class AttemptRecord:
     task: str
     attempt: int
     node: str | None = None
+    node_id: str | None = None
     ended: dict[str, Any] | None = None
     printed: int = 0
     is_ready: bool = False
@@ -81,7 +82,7 @@ class Records:
 
     def _started(self, record: AttemptRecord, place: dict[str, Any]) -> None:
         record.is_started, record.began = True, time.monotonic()
-        node_id = place["node_id"]
+        node_id = record.node_id = place["node_id"]
         record.node = self._node_name(node_id) if node_id else None
         self._stream.write(
             "attempt-started",

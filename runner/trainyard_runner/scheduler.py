@@ -79,6 +79,16 @@ class Scheduler:
             now = nodes.alive()
             if now != self._nodes:
                 self._nodes = now
+            self._give_up_dead_nodes()
+
+    def _give_up_dead_nodes(self) -> None:
+        """End attempts on nodes that Ray calls dead: its call to a worker that stands still returns minutes later."""
+        alive = {node.node_id for node in self._nodes}
+        for generator, live in list(self._live.items()):
+            node_id = live.record.node_id
+            if node_id is not None and node_id not in alive and not ray.wait([generator], timeout=0)[0]:
+                del self._live[generator]
+                self._end(live, losses.Ending("lost", f"node {live.record.node} died"))
 
     def _submit(self) -> None:
         if time.monotonic() < self._pause_until:

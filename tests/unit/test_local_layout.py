@@ -126,6 +126,8 @@ def test_a_node_inherits_neither_ray_settings_nor_ours_and_gets_the_path_of_the_
         "RUNTIME_ENV_RETRY_TIMES": "2",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_enable_worker_prestart": "1",
+        "RAY_grpc_client_keepalive_time_ms": "10000",
+        "RAY_grpc_client_keepalive_timeout_ms": "15000",
         "RAY_health_check_initial_delay_ms": "1000",
         "RAY_health_check_period_ms": "1000",
         "TRAINYARD_NODE": "0a1b/head/",

@@ -96,6 +96,8 @@ def _adopt_orphans() -> None:
 
 
 def _ask(signum: int, frame: object) -> None:
+    # Whoever ends a node asks twice: the second must not interrupt what the first began.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise _AskedToEndError
 
 
