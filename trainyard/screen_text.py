@@ -107,6 +107,12 @@ def _task_ended(event: Event, state: RunState) -> Iterator[str]:
     yield f"[{event['task']}] {event['state']} ({done}/{len(state.tasks)})"
 
 
+def _waiting(event: Event, state: RunState) -> Iterator[str]:
+    # Once: when tasks wait for the same again, only numbers differ.
+    if not event["again"]:
+        yield f"-- {event['text']}"
+
+
 def _note(event: Event, state: RunState) -> Iterator[str]:
     yield f"-- {event['text']}"
 
@@ -116,5 +122,6 @@ _SAY = {
     "attempt-started": _attempt_started,
     "attempt-ended": _attempt_ended,
     "task-ended": _task_ended,
+    "waiting": _waiting,
     "note": _note,
 }

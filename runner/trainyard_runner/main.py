@@ -21,6 +21,7 @@ from trainyard_runner.rungs import Check
 from trainyard_runner.scheduler import Scheduler
 from trainyard_runner.stream import EventStream
 from trainyard_runner.submitting import Submitter
+from trainyard_runner.watch import Watch
 
 _LAST_WORDS = 0.7
 SMOKE_FAILED, BUG = 5, 70
@@ -146,7 +147,8 @@ def _scheduler(the_plan: plan.Plan, directory: Path, stream: EventStream, runner
         job = (the_plan.package, [ray.put(b"".join(blobs))])
     records = Records(directory, stream, node_name=node_name)
     submitter = Submitter(the_plan, records, runner=runner, job=job)
-    return Scheduler(the_plan, submitter=submitter, records=records, stream=stream, say=_say)
+    watch = Watch(the_plan, directory.parent.parent, stream)
+    return Scheduler(the_plan, submitter=submitter, records=records, stream=stream, watch=watch, say=_say)
 
 
 def _all(state: str, the_plan: plan.Plan) -> dict[str, int]:

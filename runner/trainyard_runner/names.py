@@ -27,6 +27,11 @@ def run_directory(run: str) -> str:
     return f"trainyard/{run}"
 
 
+def holdings(run: str) -> str:
+    """Return where a run says while it goes on what it holds, below the same directory."""
+    return f"trainyard/holdings/{run}.json"
+
+
 def output_archive(task: str, attempt: int) -> str:
     """Return where an attempt's outputs are, below the run's directory."""
     return f"outputs/{file_stem(task)}.{attempt}.tar"

@@ -24,9 +24,9 @@ def room(tasks: Sequence[Task], gate: Gate, alive: Sequence[Node], *, together: 
             detail = f"task {task.name!r} is to run on node {task.node_name}, and there are {there}"
             return Check("room", None, False, detail, hint=_NAMES_CHANGE if gate.names_change else _HINT)
         if not nodes.slots(task, places):
-            detail = f"task {task.name!r} asks for {describe(task)}; the largest node has {_largest(places)}"
+            detail = f"task {task.name!r} asks for {describe(task)}; {largest(task, places)}"
             return Check("room", None, False, detail, hint=_HINT)
-    if together and not _fits_together(tasks, places):
+    if together and not fits_together(tasks, places):
         detail = f"{len(tasks)} tasks that run together do not fit on {len(places)} nodes at once"
         return Check("room", None, False, detail, hint=_HINT)
     return Check("room", None, True, f"{len(tasks)} task{'s' if len(tasks) != 1 else ''} fit")
@@ -34,16 +34,30 @@ def room(tasks: Sequence[Task], gate: Gate, alive: Sequence[Node], *, together: 
 
 def describe(task: Task) -> str:
     """Return what a task asks for, in words."""
-    asked = [f"{task.cpus:g} CPUs"]
-    asked += [f"{task.gpus:g} GPUs"] if task.gpus else []
-    asked += [f"{task.memory / 2**30:.1f} GiB"] if task.memory else []
+    asked = [amount("CPU", task.cpus)] if task.cpus or not (task.gpus or task.memory) else []
+    asked += [amount("GPU", task.gpus)] if task.gpus else []
+    asked += [amount("memory", task.memory)] if task.memory else []
     asked += [f"node {task.node_name}"] if task.node_name else []
     asked += [f"a node of group {task.node_group}"] if task.node_group else []
     return ", ".join(asked)
 
 
-def _fits_together(tasks: Sequence[Task], places: Sequence[Node]) -> bool:
-    """Place the largest first, each on the first node with room: what Ray's PACK finds, this finds."""
+def amount(resource: str, value: float) -> str:
+    """Return an amount of one of Ray's resources, in words."""
+    if resource == "memory":
+        return f"{round(value / 2**30, 2):g} GiB"
+    return f"{value:g} {resource}{'s' * (value != 1)}"
+
+
+def largest(task: Task, places: Sequence[Node]) -> str:
+    """Say what the largest node has of what a task asks for."""
+    names = ["CPU", "GPU", *(["memory"] if task.memory else [])]
+    most = {name: max((node.resources.get(name, 0) for node in places), default=0) for name in names}
+    return f"the largest node has {', '.join(amount(name, value) for name, value in most.items())}"
+
+
+def fits_together(tasks: Sequence[Task], places: Sequence[Node]) -> bool:
+    """Say whether all fit at once. Place the largest first, each on the first node with room, as Ray's PACK does."""
     free = [dict(node.resources) for node in places]
     for task in sorted(tasks, key=lambda task: (-task.gpus, -task.cpus)):
         for node, left in zip(places, free, strict=True):
@@ -55,9 +69,3 @@ def _fits_together(tasks: Sequence[Task], places: Sequence[Node]) -> bool:
         else:
             return False
     return True
-
-
-def _largest(places: Sequence[Node]) -> str:
-    cpus = max((node.resources.get("CPU", 0) for node in places), default=0)
-    gpus = max((node.gpus for node in places), default=0)
-    return f"{cpus:g} CPUs, {gpus:g} GPUs"

@@ -10,16 +10,16 @@ from typing import Any
 import ray
 from ray.util.placement_group import PlacementGroup
 
-from trainyard_runner import losses, nodes, stuck, submitting
+from trainyard_runner import losses, nodes, room, stuck, submitting
 from trainyard_runner.outcomes import in_words
 from trainyard_runner.plan import Plan, Task
 from trainyard_runner.records import Records
 from trainyard_runner.requests import NodeMissingError
-from trainyard_runner.room import describe
 from trainyard_runner.stopping import StopBoard
 from trainyard_runner.stream import EventStream
 from trainyard_runner.submitting import Live, Submitter
 from trainyard_runner.units import State, Unit
+from trainyard_runner.watch import Watch
 
 _LEAST_WINDOW = 16
 _LOOK_AT_NODES = 5.0
@@ -30,12 +30,20 @@ class Scheduler:
     """One run's tasks, from the first to the last."""
 
     def __init__(
-        self, plan: Plan, *, submitter: Submitter, records: Records, stream: EventStream, say: Callable[[str], None]
+        self,
+        plan: Plan,
+        *,
+        submitter: Submitter,
+        records: Records,
+        stream: EventStream,
+        watch: Watch,
+        say: Callable[[str], None],
     ) -> None:
         self._plan = plan
         self._submitter = submitter
         self._records = records
         self._stream = stream
+        self._watch = watch
         self._say = say
         self._board = StopBoard(plan.run)
         units = [Unit(plan.tasks)] if plan.together and plan.tasks else [Unit((task,)) for task in plan.tasks]
@@ -52,7 +60,6 @@ class Scheduler:
         self._progress_at = time.monotonic()
         self._is_stopping = False
         self._missing_since: dict[str, float] = {}
-        self._noted: set[str] = set()
         self.counts: dict[State, int] = {"succeeded": 0, "failed": 0, "stopped": 0}
 
     def run(self, stop_asked: Callable[[], float | None]) -> None:
@@ -63,10 +70,13 @@ class Scheduler:
                 self._submit()
                 self._receive(0.1)
                 self._fail_what_cannot_run()
+                idle = time.monotonic() - self._progress_at
+                self._watch.look(self._lines.values(), self._live.values(), self._nodes, ended=self.counts, idle=idle)
             if (left := stop_asked()) is not None:
                 self._stop_all(left)
         finally:
             self._board.clear()
+            self._watch.close()
             if self._gang is not None:
                 submitting.release(self._gang)
 
@@ -213,9 +223,10 @@ class Scheduler:
         for name, state in unit.states().items():
             self._finish(name, state, unit.attempt)
 
-    def _finish(self, task: str, state: State, attempts: int) -> None:
+    def _finish(self, task: str, state: State, attempts: int, *, reason: str | None = None) -> None:
         self.counts[state] += 1
-        self._stream.write("task-ended", task=task, state=state, attempts=attempts)
+        why = {"reason": reason} if reason else {}
+        self._stream.write("task-ended", task=task, state=state, attempts=attempts, **why)
 
     def _stop_rest(self, unit: Unit, reason: str) -> None:
         rest = {generator: live for generator, live in self._live.items() if live.unit is unit}
@@ -259,22 +270,14 @@ class Scheduler:
         for shape, task in shapes.items():
             if nodes.slots(task, self._nodes):
                 continue
-            if idle < stuck.patience(task, self._plan.gate, self._nodes):
-                self._note_waiting(task)
-                continue
-            self._give_up(shape, f"no node of the cluster has what it asks for any more ({describe(task)})")
-
-    def _note_waiting(self, task: Task) -> None:
-        """Say once for what a task waits."""
-        said = stuck.said(task, self._plan.gate, self._nodes)
-        if said not in self._noted:
-            self._noted.add(said)
-            self._stream.write("note", text=f"{task.name} waits for {said}")
+            if idle >= stuck.patience(task, self._plan.gate, self._nodes):
+                there = room.largest(task, self._nodes)
+                self._give_up(shape, f"no node of the cluster has what it asks for ({room.describe(task)}); {there}")
 
     def _give_up(self, shape: tuple[Any, ...], reason: str) -> None:
         for unit in list(self._lines.get(shape, ())):
             for task in unit.tasks:
-                self._finish(task.name, "failed", unit.attempt)
+                self._finish(task.name, "failed", unit.attempt, reason=reason)
         self._lines[shape] = deque()
         self._stream.write("note", text=f"given up: {reason}")
         for generator, live in list(self._live.items()):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from trainyard_runner import members, nodes
 from trainyard_runner.nodes import Node
 from trainyard_runner.plan import Gate, Task
-from trainyard_runner.room import describe
+from trainyard_runner.room import largest
 
 LEAST = 60.0
 # It may be made anew on a host that has to pull the image first: 20 GB at 50 Mbit/s.
@@ -25,8 +25,10 @@ def without_growth(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
     return MADE_ANEW if nodes.slots(task, members.made_anew(gate, alive)) else LEAST
 
 
-def said(task: Task, gate: Gate, alive: Sequence[Node]) -> str:
-    """Return what a task waits for: whoever adds the node may not be able to."""
+def missing(task: Task, gate: Gate, alive: Sequence[Node]) -> str:
+    """Say why there is no node for a task: whoever adds it may not be able to."""
     if nodes.slots(task, members.later(gate, alive)):
-        return f"a node with {describe(task)}; Ray's autoscaler has not added one yet"
-    return f"a node with {describe(task)}; one that was lost has not been made anew yet"
+        return "Ray's autoscaler has not added a node with that yet"
+    if nodes.slots(task, members.made_anew(gate, alive)):
+        return "the node that was lost has not been made anew yet"
+    return f"no node has that; {largest(task, alive)}"

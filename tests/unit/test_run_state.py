@@ -173,3 +173,29 @@ def test_every_document_says_whether_it_is_unsure() -> None:
     sure = outcome_of(RUN, Followed(state_after(), "left"), now=0.0)
     unsure = outcome_of(RUN, Followed(state_after(), "left"), now=0.0, unsure="cluster unreachable")
     assert (sure.document["unsure"], unsure.document["unsure"]) == (None, "cluster unreachable")
+
+
+def waits(*, again: bool = False) -> tuple[str, dict[str, Any]]:
+    return "waiting", {"tasks": 1, "needs": ["1 CPU"], "holders": ["x-1"], "again": again, "text": "1 task waits"}
+
+
+def test_what_is_waited_for_holds_until_something_starts_or_all_has_ended() -> None:
+    waiting = {"tasks": 1, "needs": ["1 CPU"], "holders": ["x-1"], "text": "1 task waits"}
+    assert state_after(started("a"), waits()).document(now=101.0)["waiting"] == waiting
+    assert state_after(waits(), started("a")).document(now=101.0)["waiting"] is None
+    assert state_after(waits(), run_ended("stopped", 1)).document(now=101.0)["waiting"] is None
+
+
+def test_a_running_attempt_has_the_seconds_until_now_or_until_its_cluster_was_last_heard() -> None:
+    state = state_after(started("a"))
+    assert state.document(now=107.5)["tasks"][0]["attempts"][0]["seconds"] == 7.5
+    assert state.document(now=107.5, unsure="no answer")["tasks"][0]["attempts"][0]["seconds"] == 0.0
+
+
+def test_a_task_that_no_node_began_never_ran_and_says_why_if_that_is_known() -> None:
+    given_up = ("task-ended", {"task": "a", "state": "failed", "attempts": 0, "reason": "no node has it"})
+    nowhere = [("attempt-started", {"task": "b", "attempt": 1, "node": None}), ended("b", "stopped", reason="stopped")]
+    tasks = state_after(given_up, *nowhere, run_ended("stopped", 1)).tasks
+    assert [task.reason for task in tasks.values()] == ["never ran: no node has it", "never ran: stopped"]
+    assert state_after(run_ended("stopped", 1)).tasks["a"].reason == "never ran"
+    assert state_after(ended("a", "failed", reason="exit code 1")).tasks["a"].reason == "exit code 1"

@@ -114,9 +114,7 @@ def test_a_lost_node_of_a_fixed_group_is_waited_for_as_long_as_it_may_take_to_ma
     only = gate(ExpectedNode("gpu-a", "gpu", 2, 1))
     assert stuck.patience(gpu_task(), only, [HEAD]) == stuck.MADE_ANEW
     assert stuck.without_growth(gpu_task(node_group="gpu"), only, [HEAD]) == stuck.MADE_ANEW
-    assert stuck.said(gpu_task(), only, [HEAD]) == (
-        "a node with 1 CPUs, 1 GPUs; one that was lost has not been made anew yet"
-    )
+    assert stuck.missing(gpu_task(), only, [HEAD]) == "the node that was lost has not been made anew yet"
     # Too large for what comes back, another group, or a name that nobody will have again.
     assert stuck.patience(gpu_task(gpus=2), TWO, there) == stuck.LEAST
     assert stuck.patience(gpu_task(node_group="cpu"), TWO, there) == stuck.LEAST
@@ -131,6 +129,4 @@ def test_nobody_makes_a_node_anew_where_names_stay_or_none_is_missing() -> None:
 def test_an_autoscaler_is_waited_for_without_end() -> None:
     task = gpu_task(gpus=0, cpus=2, node_group="burst")
     assert stuck.patience(task, GROWING, [HEAD, node("burst-a")]) == math.inf
-    assert stuck.said(task, GROWING, [HEAD]) == (
-        "a node with 2 CPUs, a node of group burst; Ray's autoscaler has not added one yet"
-    )
+    assert stuck.missing(task, GROWING, [HEAD]) == "Ray's autoscaler has not added a node with that yet"

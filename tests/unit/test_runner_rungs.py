@@ -205,7 +205,7 @@ def test_a_task_that_some_node_can_hold_fits(task: Task) -> None:
 @pytest.mark.parametrize(
     ("task", "asked"),
     [
-        (asks(gpus=3), "1 CPUs, 3 GPUs"),
+        (asks(gpus=3), "1 CPU, 3 GPUs"),
         (asks(cpus=5), "5 CPUs"),
         (asks(cpus=5, node_name="gpu-0"), "5 CPUs, node gpu-0"),
         (asks(cpus=3, node_group="cpu"), "3 CPUs, a node of group cpu"),
@@ -215,6 +215,12 @@ def test_a_task_that_no_node_can_hold_says_what_it_asks_for(task: Task, asked: s
     check = room([task], Gate(), [HEAD, GPU_0], together=False)
     assert check is not None
     assert check.detail == f"task 't' asks for {asked}; the largest node has 4 CPUs, 2 GPUs"
+
+
+def test_memory_that_no_node_has_is_shown_beside_what_the_largest_has() -> None:
+    check = room([asks(memory=32 * GIB)], Gate(), [HEAD, GPU_0], together=False)
+    assert check is not None
+    assert check.detail == "task 't' asks for 1 CPU, 32 GiB; the largest node has 4 CPUs, 2 GPUs, 8 GiB"
 
 
 def test_nodes_that_an_autoscaler_may_add_are_room_too() -> None:

@@ -123,3 +123,14 @@ def test_a_terminal_has_a_bar_that_makes_way_for_lines() -> None:
 def test_the_end_of_an_attempt_is_a_sentence(outcome: str, node: str | None, reason: str | None, shown: str) -> None:
     event = {"event": "attempt-ended", "task": "a", "attempt": 1, "node": node, "outcome": outcome, "reason": reason}
     assert list(said(event, run_of_two())) == [shown]
+
+
+def test_what_is_waited_for_is_printed_once_and_not_again_when_only_numbers_differ() -> None:
+    stream = io.StringIO()
+    screen = PlainScreen(stream)
+    for again in (False, True):
+        screen.event(
+            {"event": "waiting", "again": again, "text": "1 task waits for 1 CPU"},
+            RunState(run="r", cluster="c", job=None),
+        )
+    assert stream.getvalue() == "-- 1 task waits for 1 CPU\n"

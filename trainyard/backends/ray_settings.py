@@ -35,7 +35,8 @@ def node_arguments(plan: NodePlan) -> list[str]:
 
 def variables(plan: NodePlan, *, token_file: str) -> dict[str, str]:
     """Return Ray's settings that are environment variables: who may ask, and what makes it quick."""
-    return {**_auth(plan, token_file), **settings()}
+    # Without an autoscaler of any kind Ray's dashboard says only then what its nodes have free (/nodes?view=summary).
+    return {**_auth(plan, token_file), **settings(), "RAY_enable_autoscaler_v2": "1"}
 
 
 def settings() -> dict[str, str]:

@@ -39,6 +39,15 @@ class Task:
     state: State = "waiting"
     attempts: list[Attempt] = field(default_factory=list)
     checkpoint: Mapping[str, Any] | None = None
+    ended_because: str | None = None  # where that is not the reason of its last attempt
+
+    @property
+    def reason(self) -> str | None:
+        """Return why it has ended, if that is worth a word; one that no node has begun never ran."""
+        reason = self.ended_because or (self.attempts[-1].reason if self.attempts else None)
+        if (self.state in ENDED or self.ended_because) and not any(attempt.node for attempt in self.attempts):
+            return f"never ran: {reason}" if reason else "never ran"
+        return reason
 
     @property
     def output(self) -> Mapping[str, Any] | None:
@@ -64,6 +73,7 @@ class RunState:
         self.hint: str | None = None
         self.gate: Mapping[str, Any] | None = None
         self.checks: list[Mapping[str, Any]] = []
+        self.waiting_for: Mapping[str, Any] | None = None
         self.counts: Counter[State] = Counter({"waiting": len(self.tasks)})
 
     @property
@@ -91,6 +101,17 @@ class RunState:
         self.counts[state] += 1
         task.state = state
 
+    @property
+    def waiting(self) -> Mapping[str, Any] | None:
+        """Return for what tasks wait, as far as it was said since anything started."""
+        return self.waiting_for if self.counts["waiting"] and not self.ended else None
+
+    def seconds_of(self, attempt: Attempt, *, now: float) -> float | None:
+        """Return how long an attempt took, or has taken until now; None if nobody knows."""
+        if attempt.seconds is None and attempt.outcome is None and not self.ended:
+            return round(max(0.0, now - attempt.started), 3)
+        return attempt.seconds
+
     def seconds_until(self, end: float, *, began: float) -> float:
         """Return how long the run took if it ended then; `began` counts if it never said that it started."""
         return max(0.0, end - (self.started or began))
@@ -100,6 +121,8 @@ class RunState:
 
         `unsure` says why the run may have gone on since: its cluster did not answer.
         """
+        # Of a cluster that does not answer it is known until it last said something.
+        now = now if unsure is None or self.heard is None else self.heard
         running = now - self.started if self.started else 0.0
         return {
             "run": self.run,
@@ -111,7 +134,8 @@ class RunState:
             "error": self.error,
             "unsure": unsure,
             "checks": [_check_document(check) for check in self.checks],
-            "tasks": [_task_document(task) for task in self.tasks.values()],
+            "waiting": self.waiting and {key: self.waiting[key] for key in ("tasks", "needs", "holders", "text")},
+            "tasks": [_task_document(self, task, now=now) for task in self.tasks.values()],
         }
 
 
@@ -140,6 +164,7 @@ def _attempt_started(run: RunState, event: Mapping[str, Any]) -> None:
     task = run.task(event["task"])
     task.attempts.append(Attempt(event["attempt"], event.get("node"), event["time"]))
     run.move(task, "running")
+    run.waiting_for = None
 
 
 def _attempt_ended(run: RunState, event: Mapping[str, Any]) -> None:
@@ -155,7 +180,12 @@ def _attempt_ended(run: RunState, event: Mapping[str, Any]) -> None:
     run.move(task, "waiting")
 
 
+def _waiting(run: RunState, event: Mapping[str, Any]) -> None:
+    run.waiting_for = event
+
+
 def _task_ended(run: RunState, event: Mapping[str, Any]) -> None:
+    run.task(event["task"]).ended_because = event.get("reason")
     run.move(run.task(event["task"]), event["state"])
 
 
@@ -177,6 +207,8 @@ def _run_ended(run: RunState, event: Mapping[str, Any]) -> None:
                 task.attempts[-1].outcome, task.attempts[-1].reason = "lost", "the run's runner is gone"
         if lost and task.attempts and task.state not in ENDED:
             run.move(task, "failed")
+        elif lost and not task.attempts:
+            task.ended_because = "the run's runner is gone"
         elif not lost and task.state not in ENDED:
             run.move(task, "stopped")
 
@@ -187,21 +219,23 @@ _TAKE = {
     "gate": _gate,
     "attempt-started": _attempt_started,
     "attempt-ended": _attempt_ended,
+    "waiting": _waiting,
     "task-ended": _task_ended,
     "checkpoint": _checkpoint,
     "run-ended": _run_ended,
 }
 
 
-def _task_document(task: Task) -> dict[str, Any]:
+def _task_document(run: RunState, task: Task, *, now: float) -> dict[str, Any]:
     return {
         "name": task.name,
         "state": task.state,
+        "reason": task.reason,
         "attempts": [
             {
                 "node": attempt.node,
                 "exit_code": attempt.exit_code,
-                "seconds": attempt.seconds,
+                "seconds": run.seconds_of(attempt, now=now),
                 "reason": attempt.reason,
                 "outcome": attempt.outcome,
             }

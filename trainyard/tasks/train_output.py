@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,7 +79,9 @@ def standing(found: Standing, *, json: bool) -> None:
     if json:
         print_json(found.document())
         return
-    _print_tasks(found.state)
+    _print_tasks(found.state, now=time.time() if found.unsure is None else found.state.heard or 0.0)
+    if found.state.waiting:
+        print(found.state.waiting["text"])
     print(_summary(found.state) + (f"; unknown since then ({found.unsure})" if found.unsure else ""))
     _print_next(found.run, found.state)
 
@@ -125,27 +128,28 @@ def _print_next(run: RunDirectory, state: RunState) -> None:
 
 
 def _print_result(outcome: Outcome) -> None:
-    _print_tasks(outcome.state)
+    _print_tasks(outcome.state, now=time.time())
     for line in _last_lines(outcome.state):
         print(line)
     print(_summary(outcome.state))
 
 
-def _print_tasks(state: RunState) -> None:
+def _print_tasks(state: RunState, *, now: float) -> None:
     tasks = list(state.tasks.values())
     if len(tasks) > _ROWS:
         # Thousands of good rows would hide the bad ones.
         tasks = [task for task in tasks if task.state != "succeeded"][:_ROWS]
     if tasks:
         columns = ["task", "state", "attempts", "node", "seconds", "exit", "reason"]
-        print_table(columns, [_row(task) for task in tasks])
+        print_table(columns, [_row(state, task, now=now) for task in tasks])
 
 
-def _row(task: Task) -> list[str]:
-    last = task.attempts[-1] if task.attempts else Attempt(0, None, 0.0)
-    seconds = "" if last.seconds is None else f"{last.seconds:.1f}"
+def _row(state: RunState, task: Task, *, now: float) -> list[str]:
+    last = task.attempts[-1] if task.attempts else Attempt(0, None, 0.0, outcome="none")
+    taken = state.seconds_of(last, now=now)
+    seconds = "" if taken is None else f"{taken:.1f}"
     code = "" if last.exit_code is None else str(last.exit_code)
-    return [task.name, task.state, str(len(task.attempts)), last.node or "", seconds, code, last.reason or ""]
+    return [task.name, task.state, str(len(task.attempts)), last.node or "", seconds, code, task.reason or ""]
 
 
 def _last_lines(state: RunState) -> Iterator[str]:
@@ -156,7 +160,7 @@ def _last_lines(state: RunState) -> Iterator[str]:
         if task.state != "failed" or shown == _TAILS:
             continue
         shown += 1
-        why = (task.attempts[-1].reason or "no reason known") if task.attempts else "never started"
+        why = task.reason or "no reason known"
         if not tail:
             # It printed nothing, or so many failed that their last lines are only in the logs.
             yield f"{task.name} failed: {why}"

@@ -1,0 +1,72 @@
+"""What waits says for what: which run holds it, on a cluster that three runs share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.real.jobs import events, newest, write_job
+from tests.real.yard import Yard, wait_until
+
+SLEEP = "command: [sleep, '600']\nmatrix: {{n: {n}}}\nresources: {resources}\n"
+
+
+def start(yard: Yard, job: str, *, n: list[int], resources: str) -> str:
+    write_job(yard, job, SLEEP.format(n=n, resources=resources) + "env: {N: '{n}'}\n")
+    yard.run("train.dispatch", job, "--no-wait", "--skip-smoke")
+    return newest(yard).name
+
+
+def waiting(yard: Yard, run: str) -> str | None:
+    found: dict[str, Any] | None = yard.json("train.status", run)["waiting"]
+    return str(found["text"]) if found else None
+
+
+@pytest.fixture(scope="module")
+def runs(yard: Yard) -> Iterator[dict[str, str]]:
+    """Start one run that holds all CPUs, one that waits for them, and one that waits for memory that it holds."""
+    started = {"holder": start(yard, "holder", n=[0, 1, 2, 3, 4, 5], resources="{cpus: 1}")}
+    wait_until(
+        lambda: all(task["state"] == "running" for task in yard.json("train.status", started["holder"])["tasks"]),
+        seconds=60,
+        what="all tasks of the holder run",
+    )
+    started["second"] = start(yard, "second", n=[0, 1], resources="{cpus: 2}")
+    started["memory"] = start(yard, "memory", n=[0, 1, 2, 3], resources="{cpus: 0, memory: 768MiB}")
+    yield started
+    for run in started.values():
+        yard.run("train.stop", run)
+
+
+def test_a_run_names_who_holds_the_cpus_it_waits_for(yard: Yard, runs: dict[str, str]) -> None:
+    wait_until(lambda: waiting(yard, runs["second"]) is not None, seconds=60, what="the second run says what it lacks")
+    text = f"2 tasks wait for 2 CPUs each: 6 of 6 CPUs in use, 6 by run {runs['holder']} (6 tasks)"
+    assert waiting(yard, runs["second"]) == text
+    assert yard.json("train.status", runs["second"])["waiting"]["holders"] == [runs["holder"]]
+    assert text in yard.run("train.status", runs["second"]).stdout
+    followed = yard.run("train.logs", runs["second"], "--no-follow", "--all").stdout
+    assert followed.count(f"-- {text}\n") == 1
+
+
+def test_memory_that_lacks_is_said_with_what_the_nodes_have(yard: Yard, runs: dict[str, str]) -> None:
+    text = "1 task waits for 0.75 GiB: 2.25 of 3 GiB in use, 2.25 by this run (3 tasks), at most 0.25 free on one node"
+    wait_until(lambda: waiting(yard, runs["memory"]) == text, seconds=60, what=text)
+
+
+def test_running_tasks_show_their_seconds(yard: Yard, runs: dict[str, str]) -> None:
+    (task, *_) = yard.json("train.status", runs["holder"])["tasks"]
+    (attempt,) = task["attempts"]
+    assert task["state"] == "running" and attempt["seconds"] > 0 and attempt["exit_code"] is None
+    row = next(line for line in yard.run("train.status", runs["holder"]).stdout.splitlines() if "n=0" in line)
+    assert float(row.split()[4]) >= attempt["seconds"]
+
+
+def test_a_task_that_never_ran_says_so(yard: Yard, runs: dict[str, str]) -> None:
+    yard.run("train.stop", runs["second"])
+    assert [task["reason"] for task in yard.json("train.status", runs["second"])["tasks"]] == [
+        "never ran: the run was stopped",
+        "never ran: the run was stopped",
+    ]
+    assert any(event["event"] == "waiting" for event in events(yard.results / runs["second"]))

@@ -1,0 +1,94 @@
+"""For what tasks wait, in words: who holds it, or what no node has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from trainyard_runner.nodes import Node
+from trainyard_runner.plan import ExpectedNode, Gate, Task
+from trainyard_runner.waiting import Cluster, Holding, Line, explain
+
+GIB = 2**30
+HEAD = Node("1", "head", None, "192.0.2.1", {"CPU": 4, "memory": 16 * GIB})
+GPU = Node("2", "gpu-0", "gpu", "192.0.2.2", {"CPU": 4, "GPU": 2, "memory": 16 * GIB})
+BUSY = {"1": {"CPU": 1.0, "memory": 16.0 * GIB}, "2": {"CPU": 0.0, "GPU": 1.0, "memory": 8.0 * GIB}}
+
+
+def task(**asks: Any) -> Task:
+    return Task(0, "t", ("true",), {}, **asks)
+
+
+def held(run: str, node: str, **amounts: float) -> Holding:
+    return Holding(run, {node: {"CPU": 0, "GPU": 0, "memory": 0, "tasks": 1, **amounts}})
+
+
+def waits(count: int, *unit: Task, holdings: tuple[Holding, ...] = (), free: Any = BUSY) -> str | None:
+    found = explain(Line(count, unit), Gate(), Cluster([HEAD, GPU], free, holdings), run="mine-1")
+    return found.text if found else None
+
+
+def test_who_holds_the_cpus_is_named_this_run_and_others_without_a_name_too() -> None:
+    holdings = (held("mine-1", "gpu-0", CPU=1), held("cartpole-1", "head", CPU=3, tasks=3))
+    assert waits(12, task(cpus=2), holdings=holdings) == (
+        "12 tasks wait for 2 CPUs each: 7 of 8 CPUs in use, 1 by this run (1 task), 3 by run cartpole-1 (3 tasks), "
+        "3 by others, at most 1 free on one node"
+    )
+
+
+@pytest.mark.parametrize(
+    ("asks", "text"),
+    [
+        # Only what lacks is said, and only of nodes where the task may run.
+        ({"gpus": 2, "cpus": 0}, "2 GPUs: 1 of 2 GPUs in use, 1 by others, at most 1 free on one node"),
+        ({"node_group": "gpu"}, "1 CPU, a node of group gpu: 4 of 4 CPUs in use, 4 by others"),
+        (
+            {"memory": 12 * GIB, "cpus": 0, "gpus": 1},
+            "1 GPU, 12 GiB: 8 of 16 GiB in use, 8 by others, at most 8 free on one node",
+        ),
+        ({"memory": 32 * GIB}, "1 CPU, 32 GiB: no node has that; the largest node has 4 CPUs, 2 GPUs, 16 GiB"),
+        ({"node_name": "gpu-7"}, "1 CPU, node gpu-7: no node has that; the largest node has 4 CPUs, 2 GPUs"),
+    ],
+)
+def test_a_task_says_what_lacks_for_it(asks: dict[str, Any], text: str) -> None:
+    assert waits(1, task(**asks)) == f"1 task waits for {text}"
+
+
+def test_a_task_that_has_room_waits_for_nobody() -> None:
+    assert waits(3, task(cpus=1)) is None
+
+
+def test_what_is_free_but_not_on_one_node_is_said_for_each_resource() -> None:
+    other = replace(GPU, node_id="3", name="gpu-1")
+    free = {"2": {"CPU": 4.0}, "3": {"GPU": 2.0}}
+    found = explain(Line(1, (task(gpus=1),)), Gate(), Cluster([GPU, other], free, ()), run="mine-1")
+    assert found is not None
+    assert found.text == (
+        "1 task waits for 1 CPU, 1 GPU: 4 of 8 CPUs in use, 4 by others, at most 4 free on one node; "
+        "2 of 4 GPUs in use, 2 by others, at most 2 free on one node"
+    )
+
+
+def test_a_gang_waits_for_all_that_it_needs_at_once() -> None:
+    assert waits(2, task(cpus=1), task(cpus=1)) == (
+        "2 tasks that run together wait for 2 CPUs in all: 7 of 8 CPUs in use, 7 by others, at most 1 free on one node"
+    )
+
+
+def test_a_node_that_an_autoscaler_adds_is_waited_for_by_name_of_who_adds_it() -> None:
+    gate = Gate(nodes=(ExpectedNode("big-0", "big", 64, 8, optional=True),))
+    found = explain(Line(1, (task(cpus=64),)), gate, Cluster([HEAD], BUSY, ()), run="mine-1")
+    assert found is not None
+    assert found.text == "1 task waits for 64 CPUs: Ray's autoscaler has not added a node with that yet"
+
+
+def test_the_same_wait_is_told_from_another_by_what_is_needed_and_who_holds_it() -> None:
+    holdings = [held("cartpole-1", "gpu-0", CPU=4), held("idle-1", "head")]
+    found = explain(Line(1, (task(node_group="gpu"),)), Gate(), Cluster([HEAD, GPU], BUSY, holdings), run="mine-1")
+    assert found is not None
+    assert (found.needs, found.holders) == ("1 CPU, a node of group gpu", ("cartpole-1",))
+    fewer = replace(GPU, resources={**GPU.resources, "CPU": 8})
+    again = explain(Line(9, (task(node_group="gpu"),)), Gate(), Cluster([HEAD, fewer], BUSY, holdings), run="mine-1")
+    assert again is not None
+    assert (again.needs, again.holders) == (found.needs, found.holders)
