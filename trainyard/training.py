@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from trainyard.errors import Problem, RequestError
 from trainyard.lifecycle import Cluster
 from trainyard.results import state as states
 from trainyard.results import store
+from trainyard.results.run_filter import RunFilter, run_filter
 from trainyard.results.store import RunDirectory
 from trainyard.spec import load_cluster, load_job
 from trainyard.spec.overrides import FLAG
@@ -85,7 +87,7 @@ def dispatch(ready: Ready, *, command: Sequence[str], wait: bool, skip_smoke: bo
     )
 
 
-def standings(file: str | None = None) -> list[Standing]:
+def standings(file: str | None = None, only: RunFilter = RunFilter()) -> list[Standing]:  # noqa: B008
     """Return how every run of this machine stands, the newest first; a cluster that is away is asked once.
 
     With `file`, only the runs of the cluster that `-f` means.
@@ -93,6 +95,8 @@ def standings(file: str | None = None) -> list[Standing]:
     away: dict[str, str] = {}
     found: list[Standing] = []
     for run in store.runs(results(), cluster=_cluster_name(file)):
+        if not only.takes(run.record()):
+            continue
         cluster = str(run.record()["cluster"])
         if cluster in away:
             found.append(Standing(run, states.load(run), unsure=away[cluster]))
@@ -100,7 +104,13 @@ def standings(file: str | None = None) -> list[Standing]:
         found.append(looking.standing(run, connect))
         if found[-1].unsure:
             away[cluster] = found[-1].unsure
-    return [replace(one, unsure=None) if one.state.ended else one for one in found]
+    found = [replace(one, unsure=None) if one.state.ended else one for one in found]
+    return [one for one in found if only.state in (None, one.state.state)]
+
+
+def filtered(file: str | None, *, job: str, state: str, since: str) -> list[Standing]:
+    """Return the same of the runs that flags mean. Raises RequestError."""
+    return standings(file, run_filter(job=job, state=state, since=since, now=time.time()))
 
 
 def standing(run: RunDirectory) -> Standing:

@@ -31,6 +31,14 @@ def duration(seconds: float | None) -> str:
     return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24} d {hours % 24:02d} h"
 
 
+def age(seconds: float) -> str:
+    """Return how long ago something was, in one unit: "40 s ago", "5 min ago", "3 h ago", "2 d ago"."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size:.0f} {unit} ago"
+    return f"{max(0.0, seconds):.0f} s ago"
+
+
 def size(count: float | None) -> str:
     """Return bytes as "512 B", "4.2 KiB", "1.5 GiB"."""
     if count is None:

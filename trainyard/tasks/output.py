@@ -33,15 +33,31 @@ def console() -> Console:
     return Console(highlight=False, width=None if sys.stdout.isatty() else 200)
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None) -> None:
-    """Print rows under their columns; aligned plain text in a pipe."""
+def print_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    title: str | None = None,
+    may_shorten: Sequence[str] | None = None,
+) -> None:
+    """Print rows under their columns; aligned plain text in a pipe.
+
+    With `may_shorten`, a narrow terminal shortens these columns and no other, and every row keeps to one line.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*columns, title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    if may_shorten is not None:
+        table.padding = (0, 0)
+    for column in columns:
+        table.add_column(column, no_wrap=may_shorten is not None and column not in may_shorten)
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        cells = [Text(cell) for cell in row]
+        for cell in cells if may_shorten is not None else ():
+            cell.no_wrap, cell.overflow = True, "ellipsis"
+        table.add_row(*cells)
     console().print(table)
 
 

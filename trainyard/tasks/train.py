@@ -49,13 +49,24 @@ def dispatch(
     output.ended(outcome, json=json)
 
 
-@task(name="list", help={"file": FILE, "json": JSON})
-def list_(context: Context, file: str | None = None, json: bool = False) -> None:
+@task(
+    name="list",
+    help={
+        "file": FILE,
+        "job": "Only runs of this job.",
+        "state": "Only runs in this state: waiting, running, succeeded, failed, stopped.",
+        "since": "Only runs that were dispatched at most so long ago: 90s, 5m, 2h, 7d.",
+        "json": JSON,
+    },
+)
+def list_(
+    context: Context, file: str | None = None, job: str = "", state: str = "", since: str = "", json: bool = False
+) -> None:
     """List the runs of this machine, the newest first."""
     from trainyard import training
     from trainyard.tasks import train_output as output
 
-    output.listed(training.standings(file), json=json)
+    output.listed(training.filtered(file, job=job, state=state, since=since), json=json)
 
 
 @task(positional=["run"], help={"run": RUN, "file": FILE, "json": JSON})

@@ -11,6 +11,8 @@ from trainyard.dispatch.follow import Silent
 from trainyard.dispatch.looking import Standing
 from trainyard.dispatch.outcome import Outcome
 from trainyard.dispatch.prepare import Prepared, described
+from trainyard.results.formats import age
+from trainyard.results.run_filter import started
 from trainyard.results.state import Attempt, RunState, Task
 from trainyard.results.store import RunDirectory
 from trainyard.screen import PlainScreen, TerminalScreen, for_stream
@@ -93,11 +95,23 @@ def listed(found: list[Standing], *, json: bool) -> None:
         return
     rows = []
     for one in found:
-        counts, seconds = one.state.counts, one.state.seconds
-        state = f"unknown ({one.unsure})" if one.unsure else one.state.state
-        took = "" if seconds is None else f"{seconds:.1f} s"
-        rows.append([one.run.name, state, one.state.cluster, f"{counts['succeeded']}/{len(one.state.tasks)}", took])
-    print_table(["run", "state", "cluster", "succeeded", "took"], rows)
+        counts, seconds, record = one.state.counts, one.state.seconds, one.run.record()
+        began = started(record)
+        rows.append(
+            [
+                one.run.name,
+                "unknown" if one.unsure else one.state.state,
+                f"{counts['succeeded']}/{len(one.state.tasks)}",
+                one.state.cluster,
+                "" if began is None else age(time.time() - began),
+                "" if seconds is None else f"{seconds:.1f} s",
+                str(record.get("user") or ""),
+            ]
+        )
+    columns = ["run", "state", "done", "cluster", "started", "took", "user"]
+    print_table(columns, rows, may_shorten=("cluster", "user"))
+    for cluster, why in {one.state.cluster: one.unsure for one in found if one.unsure}.items():
+        print(f"unknown, on cluster {cluster}: {why}")
     if found:
         print_next(f"invoke train.status {found[0].run.name}")
 
@@ -184,6 +198,8 @@ def _short(one: Standing) -> dict[str, object]:
         "unsure": one.unsure,
         "cluster": state.cluster,
         "job": state.job,
+        "started": one.run.record().get("started"),
+        "user": one.run.record().get("user"),
         "seconds": state.seconds,
         "counts": counts,
     }
