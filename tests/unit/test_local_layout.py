@@ -125,6 +125,7 @@ def test_a_node_inherits_neither_ray_settings_nor_ours_and_gets_the_path_of_the_
         "RAY_RUNTIME_ENV_URI_PIN_EXPIRATION_S": "604800",
         "RUNTIME_ENV_RETRY_TIMES": "2",
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_enable_autoscaler_v2": "1",
         "RAY_enable_worker_prestart": "1",
         "RAY_grpc_client_keepalive_time_ms": "10000",
         "RAY_grpc_client_keepalive_timeout_ms": "15000",
