@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
+from trainyard.printable import visible
 from trainyard.steps import Progress, StepResult
 
 COUNTING_EVERY = 10.0
@@ -62,7 +63,7 @@ class PlainProgress:
         self._print(f"  FAILED  {title} ({seconds:.1f} s)")
 
     def _print(self, line: str) -> None:
-        self._stream.write(line + "\n")
+        self._stream.write(visible(line) + "\n")
         self._stream.flush()
 
 
@@ -75,25 +76,29 @@ class TerminalProgress:
 
     def started(self, title: str) -> None:
         """Start the spinner."""
-        self._status = self._console.status(escape(title))
+        self._status = self._console.status(_text(title))
         self._status.start()
 
     def saw(self, title: str, seen: str) -> None:
         """Show what is waited for beside the spinner."""
         if self._status:
-            self._status.update(f"{escape(title)} [dim]{escape(seen)}[/dim]")
+            self._status.update(f"{_text(title)} [dim]{_text(seen)}[/dim]")
 
     def finished(self, result: StepResult) -> None:
         """Replace the spinner by a tick."""
         self._stop()
-        self._console.print(f"[green]✓[/green] {escape(result.title)} [dim]{_ending(result)}[/dim]")
+        self._console.print(f"[green]✓[/green] {_text(result.title)} [dim]{_ending(result)}[/dim]")
 
     def failed(self, title: str, seconds: float) -> None:
         """Replace the spinner by a cross."""
         self._stop()
-        self._console.print(f"[red]✗[/red] {escape(title)} [dim]{seconds:.1f} s[/dim]")
+        self._console.print(f"[red]✗[/red] {_text(title)} [dim]{seconds:.1f} s[/dim]")
 
     def _stop(self) -> None:
         if self._status:
             self._status.stop()
         self._status = None
+
+
+def _text(foreign: str) -> str:
+    return escape(visible(foreign))

@@ -9,7 +9,8 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from trainyard.results.journal import Event
+from trainyard.printable import visible
+from trainyard.results.event import Event
 from trainyard.results.state import RunState
 from trainyard.screen_text import LineKeeper, plain, said
 
@@ -35,14 +36,14 @@ class PlainScreen:
         if event["event"] in ("attempt-ended", "task-ended"):
             self._print(prefixed(event["task"], plain(self._keeper.rest(event["task"]))))
         for line in said(event, state):
-            self._print(line + "\n")
+            self._print(visible(line) + "\n")
 
     def tick(self, state: RunState) -> None:
         """Nothing moves in a pipe."""
 
     def note(self, text: str) -> None:
         """Print a note."""
-        self._print(f"-- {text}\n")
+        self._print(f"-- {visible(text)}\n")
 
     def close(self) -> None:
         """Nothing to take down."""
@@ -88,7 +89,7 @@ class TerminalScreen:
             rest = plain(self._keeper.rest(event["task"]), colours=True)
             self._print(prefixed(event["task"], rest, colour=True))
         for line in said(event, state):
-            self._print(line + "\n")
+            self._print(visible(line) + "\n")
         if event["event"] == "run-ended":
             self._erase()
         else:
@@ -111,7 +112,7 @@ class TerminalScreen:
 
     def note(self, text: str) -> None:
         """Print a note."""
-        self._print(f"\x1b[2m-- {text}\x1b[0m\n")
+        self._print(f"\x1b[2m-- {visible(text)}\x1b[0m\n")
 
     def close(self) -> None:
         """Take the bar away."""
@@ -140,6 +141,7 @@ def prefixed(task: str, text: str, *, colour: bool = False) -> str:
     """Return lines with a task's name before each."""
     if not text:
         return ""
+    task = visible(task)
     prefix = f"[{task}] "
     if colour:
         prefix = f"\x1b[{_COLOURS[zlib.crc32(task.encode()) % len(_COLOURS)]}m[{task}]\x1b[0m "

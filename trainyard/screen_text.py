@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 from trainyard_runner.outcomes import in_words
 
-from trainyard.results.journal import Event
+from trainyard.printable import ESCAPES
+from trainyard.results.event import Event
 from trainyard.results.state import RunState
 
 # A task may print without ever ending a line; it is shown in pieces of this size then.
 _LONGEST_LINE = 64 * 1024
 
-# Anything that moves the cursor or does worse; colours (SGR) may stay on a terminal.
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_]?)")
+# Colours (SGR) may stay on a terminal.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _CONTROLS_BUT_ESCAPE = re.compile("[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
@@ -51,11 +51,11 @@ def plain(text: bytes, *, colours: bool = False) -> str:
         shown = _REDRAWN.sub("", shown.replace("\r\n", "\n"))
     if colours:
         if "\x1b" in shown:
-            shown = _ESCAPES.sub(lambda found: found[0] if _COLOUR.fullmatch(found[0]) else "", shown)
+            shown = ESCAPES.sub(lambda found: found[0] if _COLOUR.fullmatch(found[0]) else "", shown)
             shown = shown.replace("\n", "\x1b[0m\n")
         return _CONTROLS_BUT_ESCAPE.sub("", shown)
     if "\x1b" in shown:
-        shown = _ESCAPES.sub("", shown)
+        shown = ESCAPES.sub("", shown)
     return _CONTROLS.sub("", shown)
 
 

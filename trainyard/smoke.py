@@ -17,7 +17,8 @@ from trainyard.dispatch.interrupts import Interrupts
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, OutsideError, SmokeError, TrainyardError
 from trainyard.results import store
-from trainyard.results.journal import Event, Journal
+from trainyard.results.event import Event
+from trainyard.results.journal import Journal
 from trainyard.results.state import RunState
 from trainyard.seams.ray_api import RayApi, RefusedError
 from trainyard.steps import Progress

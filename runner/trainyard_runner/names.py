@@ -12,9 +12,10 @@ _LONGEST = 100
 def file_stem(task: str) -> str:
     """Return a file name for a task: readable, and different for different tasks."""
     stem = _UNSAFE.sub("_", task)[:_LONGEST]
-    if stem and stem == task:
+    # "." and ".." lead elsewhere, and what begins with a dot is hidden.
+    if stem == task and not stem.startswith(".") and stem:
         return stem
-    return f"{stem}-{hashlib.sha256(task.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
+    return f"{stem.lstrip('.')}-{hashlib.sha256(task.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
 
 
 def segment(number: int) -> str:

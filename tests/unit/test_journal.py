@@ -34,7 +34,7 @@ STREAM = [
     line(2, "attempt-started", task="b", attempt=1),
     output(3, "two\n", at=4),
     output(4, "b\n", at=0, task="b"),
-    line(5, "run-ended", state="succeeded"),
+    line(5, "run-ended", state="succeeded", exit=0, seconds=1.0),
 ]
 
 

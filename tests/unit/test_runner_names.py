@@ -11,11 +11,14 @@ def test_a_safe_name_stays_as_it_is(task: str) -> None:
     assert names.file_stem(task) == task
 
 
-@pytest.mark.parametrize("task", ["a/b", "../up", "a b", "größe", "x" * 101, "", "a\nb", "\udc80"])
+@pytest.mark.parametrize(
+    "task", ["a/b", "../up", "a b", "größe", "x" * 101, "", "a\nb", "\udc80", ".", "..", ".hidden"]
+)
 def test_any_other_name_becomes_safe_and_keeps_a_mark_of_its_own(task: str) -> None:
     stem = names.file_stem(task)
     assert stem != task
     assert "/" not in stem
+    assert not stem.startswith(".")
     assert len(stem) <= 109
 
 

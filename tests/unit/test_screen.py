@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import re
+from pathlib import Path
 
 import pytest
 
+import trainyard
 from trainyard.results.state import RunState
 from trainyard.screen import PlainScreen, TerminalScreen, prefixed
 from trainyard.screen_text import LineKeeper, plain, said
@@ -134,3 +137,17 @@ def test_what_is_waited_for_is_printed_once_and_not_again_when_only_numbers_diff
             RunState(run="r", cluster="c", job=None),
         )
     assert stream.getvalue() == "-- 1 task waits for 1 CPU\n"
+
+
+def test_nothing_is_printed_past_what_shows_escapes() -> None:
+    code = {path: path.read_text() for path in Path(trainyard.__file__).parent.rglob("*.py")}
+    printing = {path.name for path, text in code.items() if re.search(r"^ *print\(", text, re.MULTILINE)}
+    # the keeper's own log, and names for the shell to complete
+    assert printing == {"output.py", "keeper.py", "parsing.py"}
+
+
+def test_a_terminal_shows_the_escapes_of_names_and_notes() -> None:
+    stream = io.StringIO()
+    TerminalScreen(stream).note("a\x1b[2Jb")
+    assert stream.getvalue() == "\x1b[2m-- a\\u001b[2Jb\x1b[0m\n"
+    assert prefixed("a\x9b\ud800", "x\n") == "[a\\u009b\\ud800] x\n"

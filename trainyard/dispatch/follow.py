@@ -14,9 +14,10 @@ from typing import Literal, Protocol
 from trainyard.dispatch.fetch import Fetcher
 from trainyard.dispatch.reader import StreamReader
 from trainyard.errors import OutsideError
-from trainyard.results.journal import Event, Journal, Output
+from trainyard.results.event import Event
+from trainyard.results.journal import Journal, Output
 from trainyard.results.state import RunState
-from trainyard.seams.ray_api import RayApi, RefusedError
+from trainyard.seams.ray_api import NotRayError, RayApi, RefusedError
 from trainyard.seams.ray_types import Job
 
 # Without any answer for so long, the cluster is given up (design: a clear error within 30 s).
@@ -167,7 +168,7 @@ class Follower:
         self._asked = time.monotonic()
         try:
             job = self._watch.ray.job(self._watch.run)
-        except RefusedError:
+        except (RefusedError, NotRayError):
             raise
         except OutsideError as error:
             self._unanswered(error)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
-from trainyard_runner import names
+from trainyard_runner import names, stream
 
 from trainyard.errors import OutsideError
 from trainyard.seams.ray_api import FileMissingError, RayApi
@@ -25,6 +25,9 @@ _SOON, _LATE = 0.1, 0.5
 _SILENCE = 15.0
 # So many lines are asked for again when few were new the last time; a wrong guess only costs one more question.
 _FEW = 8
+# What a task prints comes in pieces of 256 KiB, six times as long as JSON; a segment ends after its last whole line.
+_LONGEST_LINE = 16 * 1024 * 1024
+_LONGEST_SEGMENT = stream.ROLL_AT + _LONGEST_LINE
 _SEQ = re.compile(rb'\{"seq": ?([0-9]+)')
 
 
@@ -41,24 +44,30 @@ class StreamReader:
         self._last_seq = -1
         self._guess: int | None = None
         self._batches: queue.Queue[list[bytes]] = queue.Queue(_BATCHES)
+        self._malformed: OutsideError | None = None
         self._stopped = threading.Event()
         self.problem: OutsideError | None = None
         self.last_contact = time.monotonic()
-        # When the last question was asked whose answer was that there is nothing new.
-        self.nothing_new_at = 0.0
+        # When the last question was asked that was answered to the end of all there was.
+        self._all_read_at = 0.0
         self._thread = threading.Thread(target=self._read, name=f"stream of {run}", daemon=True)
         self._thread.start()
 
     def lines(self, *, wait: float) -> list[bytes]:
-        """Return the next batch of lines, or nothing if none came in time (in seconds)."""
+        """Return the next batch of lines, or nothing if none came in time (in seconds).
+
+        Raises OutsideError when what came is no stream.
+        """
         try:
             return self._batches.get(timeout=wait)
         except queue.Empty:
+            if self._malformed:
+                raise self._malformed from None
             return []
 
     def has_read_all_of(self, moment: float) -> bool:
         """Say whether everything that was written before a moment has been taken."""
-        return self.nothing_new_at > moment and self._batches.empty()
+        return self._all_read_at > moment and self._batches.empty()
 
     def close(self) -> None:
         """Stop reading."""
@@ -74,13 +83,20 @@ class StreamReader:
             except FileMissingError:
                 # The runner has not written it yet.
                 self._contact()
+            except (ValueError, TypeError, LookupError, RecursionError) as error:
+                self._malformed = OutsideError(
+                    f"the run's stream is malformed: {error}",
+                    where=f"{self._ray.address}, node {self._node_id}, {self._directory}",
+                    hint="Does the address lead to the cluster that the run is on?",
+                )
+                return
             except OutsideError as error:
                 self.problem = error
                 pause = min(_LATE, pause * 2)
                 self._stopped.wait(pause)
                 continue
-            if not news:
-                self.nothing_new_at = asked
+            if not news or not self._behind():
+                self._all_read_at = asked
             pause = _SOON if news else min(_LATE, pause * 1.3)
             if not news or not self._behind():
                 self._stopped.wait(pause)
@@ -111,12 +127,15 @@ class StreamReader:
         return news
 
     def _whole_lines(self, chunks: Iterator[bytes], *, skip: int) -> Iterator[list[bytes]]:
-        rest = b""
+        rest, read = b"", 0
         for chunk in chunks:
             self._contact()
             skipped = min(skip, len(chunk))
             skip -= skipped
+            read += len(chunk)
             rest += chunk[skipped:]
+            if read > _LONGEST_SEGMENT or len(rest) > _LONGEST_LINE:
+                raise ValueError("it has no end where the runner's would have one")
             end = rest.rfind(b"\n") + 1
             if end:
                 yield rest[:end].splitlines(keepends=True)

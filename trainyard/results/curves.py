@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainyard.results.formats import clean
+from trainyard.printable import clean
 from trainyard.results.job_file import JobFile
 from trainyard.results.scalars import Curve, read_directory
 from trainyard.results.store import RunDirectory

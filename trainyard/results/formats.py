@@ -1,19 +1,9 @@
-"""Numbers and foreign text as people read them."""
+"""Numbers as people read them."""
 
 from __future__ import annotations
 
 import datetime
 import re
-
-# Colours and cursor movements of terminals; then what has no place in a page: control characters, halves of surrogate
-# pairs (bytes that were not UTF-8), and the characters that make text run backwards.
-_TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-
-
-def clean(text: str) -> str:
-    """Return text that somebody else wrote, safe to show: no terminal codes, nothing invisible, valid Unicode."""
-    return _UNPRINTABLE.sub("\ufffd", _TERMINAL.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
 
 
 def duration(seconds: float | None) -> str:

@@ -6,17 +6,15 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from trainyard.errors import OutsideError
+from trainyard.results import event as events
 from trainyard.results import store
+from trainyard.results.event import Event
 from trainyard.results.logs import Logs
 from trainyard.results.store import RunDirectory
-
-Event = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -52,9 +50,13 @@ class Journal:
     def apply(self, line: bytes) -> Output | Event | None:
         """Record one line of the stream; return what is new, or None if it was known.
 
-        Raises OutsideError when a line between is missing.
+        Raises OutsideError when a line between is missing, or it is no event.
         """
-        event: dict[str, Any] = json.loads(line)
+        event = events.parse(
+            line,
+            where=f"the stream of run {self._run.name}",
+            hint="Does the cluster's address lead to the cluster that the run is on?",
+        )
         seq = event["seq"]
         if seq < self._next:
             return None
@@ -98,7 +100,7 @@ class Journal:
 
     def _record(self, line: bytes) -> None:
         if self.recording:
-            os.write(self._events, line)
+            os.write(self._events, line.strip() + b"\n")
 
     def _count(self, event: Event) -> None:
         self._next = event["seq"] + 1

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from trainyard.printable import clean
 from trainyard.results import story, timeline
-from trainyard.results.formats import clean
 from trainyard.results.story import Story
 
 MOST_LOGS = 400

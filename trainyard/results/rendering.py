@@ -11,6 +11,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from trainyard.printable import clean
 from trainyard.results import formats
 
 _PAGE = Path(__file__).with_name("page")
@@ -62,4 +63,4 @@ def _environment() -> jinja2.Environment:
 
 def _cleaned(value: object) -> object:
     """Take out of everything that is put into the page what terminals and broken encodings leave in texts."""
-    return formats.clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -194,7 +194,8 @@ def _checkpoint(run: RunState, event: Mapping[str, Any]) -> None:
 
 
 def _run_ended(run: RunState, event: Mapping[str, Any]) -> None:
-    run.state, run.exit, run.seconds = event["state"], event["exit"], event["seconds"]
+    run.state, run.seconds = event["state"], event["seconds"]
+    run.exit = 0 if run.state == "succeeded" and not event["exit"] else event["exit"] or 1
     run.error, run.hint = event.get("error"), event.get("hint")
     end = (run.started or event["time"]) + event["seconds"]
     # Nobody stopped the tasks of a run whose runner is gone: they are lost with it, or never began.

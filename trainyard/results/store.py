@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 from trainyard_runner.names import file_stem
 
 from trainyard.errors import Problem, RequestError
+from trainyard.results.event import parse
 from trainyard.suggest import did_you_mean
 
 
@@ -56,8 +58,16 @@ class RunDirectory:
 
     def record(self) -> dict[str, Any]:
         """Return run.json: who ran what, where, with which versions."""
-        found = json.loads((self.path / "run.json").read_text(encoding="utf-8"))
-        return dict(found)
+        path = self.path / "run.json"
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            fits = all(isinstance(text, str) for text in (record.get("cluster", ""), *record.get("tasks", ())))
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            fits = False
+        if not fits:
+            hint = f"If nobody needs it: rm -r {shlex.quote(str(self.path))}"
+            raise RequestError("not the record of a run", where=str(path), hint=hint)
+        return {"cluster": "", **record}
 
 
 def run_name(job: str, *, now: datetime.datetime, entropy: bytes) -> str:
@@ -126,7 +136,7 @@ def events(run: RunDirectory) -> Iterator[dict[str, Any]]:
         for line in lines:
             if not line.endswith(b"\n"):
                 return
-            yield json.loads(line)
+            yield parse(line, where=str(run.events), hint="Another program has changed this file.")
 
 
 def fetched_checkpoint(run: RunDirectory, task: str) -> int | None:

@@ -7,16 +7,18 @@ nowhere else; redirects are not followed, so that it cannot be carried to anothe
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
 
 from trainyard.errors import OutsideError
-from trainyard.seams.ray_types import Job, Node, Version, job_from, node_from
+from trainyard.seams.ray_types import Job, Node, Version, job_from, nodes_from, version_from
+from trainyard.seams.within import within
 
 # Ray's own limit for a package in the GCS (ray/_private/runtime_env/packaging.py, GCS_STORAGE_MAX_SIZE).
 PACKAGE_LIMIT = 500 * 1024 * 1024
@@ -27,17 +29,26 @@ CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 20.0
 # Whoever follows a run asks again soon, and must notice a dead cluster in time.
 STATUS_SECONDS = 6.0
-# The dashboard reads a whole package before it answers.
-UPLOAD_SECONDS = 600.0
+# A part of a package at 20 KB/s; the dashboard reads all of it before it answers.
+UPLOAD_SECONDS = 3600.0
 # Ray's log service cuts a download off after `timeout` seconds (default 30), however far it came.
 DOWNLOAD_SECONDS = 86_400
+# A thousand nodes are 3 MiB.
+ANSWER_LIMIT = 16 * 1024 * 1024
+# Who sends a file at less than this, in bytes a second, does not mean to send it.
+SLOWEST = 1024
 
+Result = TypeVar("Result")
 
 NOT_ITS_TOKEN = "Is it the token of this cluster? The file of an existing one says where it is read from."  # noqa: S105
 
 
 class UnreachableError(OutsideError):
     """Nobody answers at the address, or the connection broke."""
+
+
+class NotRayError(OutsideError):
+    """Somebody answers at the address who is not Ray's dashboard."""
 
 
 class RefusedError(OutsideError):
@@ -59,6 +70,7 @@ class RayApi:
     ) -> None:
         self.address = address.rstrip("/")
         self._refused = refused or NOT_ITS_TOKEN
+        self._seconds = answer_seconds
         # identity: log files come raw, and packed zips are not worth packing twice
         headers = {"Accept-Encoding": "identity"}
         if token:
@@ -66,7 +78,6 @@ class RayApi:
         self._http = httpx.Client(
             base_url=self.address,
             headers=headers,
-            timeout=httpx.Timeout(answer_seconds, connect=CONNECT_SECONDS),
             # A proxy from the environment must not get loopback traffic: tunnels end there.
             trust_env=not _is_loopback(self.address),
         )
@@ -85,49 +96,46 @@ class RayApi:
 
     def version(self) -> Version:
         """Ask who is there; needs the token, so the answer proves that jobs may be submitted."""
-        found = self._json("GET", "/api/version")
-        return Version(ray=str(found["ray_version"]), session=str(found.get("session_name", "")))
+        return self._ask("GET", "/api/version", version_from)
 
     def nodes(self) -> tuple[Node, ...]:
         """Return every node that Ray remembers, dead ones too, the head first."""
-        found = self._json("GET", "/api/v0/nodes", params={"limit": 1000, "detail": 1})
-        rows = cast("list[dict[str, Any]]", found["data"]["result"]["result"])
-        return tuple(sorted((node_from(row) for row in rows), key=lambda node: (not node.is_head, node.name)))
+        found = self._ask("GET", "/api/v0/nodes", nodes_from, params={"limit": 1000, "detail": 1})
+        return tuple(sorted(found, key=lambda node: (not node.is_head, node.name)))
 
     def submit(self, entrypoint: str, *, submission_id: str, metadata: Mapping[str, str]) -> None:
         """Start a job with an empty runtime environment (1.2 s; with a working_dir it is 4.2 s)."""
         body = {"entrypoint": entrypoint, "submission_id": submission_id, "metadata": dict(metadata)}
-        self._json("POST", "/api/jobs/", content=json.dumps(body), headers={"Content-Type": "application/json"})
+        headers = {"Content-Type": "application/json"}
+        self._ask(
+            "POST", "/api/jobs/", lambda found: str(found["submission_id"]), content=json.dumps(body), headers=headers
+        )
 
     def job(self, submission_id: str) -> Job | None:
         """Return the job, or None if the cluster does not know it."""
-        timeout = httpx.Timeout(STATUS_SECONDS, connect=CONNECT_SECONDS)
-        answer = self._send("GET", f"/api/jobs/{submission_id}", accept=(404,), timeout=timeout)
-        return None if answer.status_code == 404 else job_from(answer.json())
-
-    def jobs(self) -> tuple[Job, ...]:
-        """Return every job that was submitted over REST."""
-        found = cast("list[dict[str, Any]]", self._json("GET", "/api/jobs/"))
-        return tuple(job_from(row) for row in found if row.get("submission_id"))
+        path = f"/api/jobs/{submission_id}"
+        body = self._found(path, seconds=STATUS_SECONDS)
+        return None if body is None else self._read(path, body, job_from)
 
     def stop(self, submission_id: str) -> None:
         """Ask Ray to end the job: SIGTERM, and SIGKILL some seconds later."""
-        self._json("POST", f"/api/jobs/{submission_id}/stop")
+        self._ask("POST", f"/api/jobs/{submission_id}/stop", lambda found: bool(found["stopped"]))
 
     def job_log(self, submission_id: str) -> str:
-        """Return what the job's own process wrote, or "" if Ray has lost it."""
-        answer = self._send("GET", f"/api/jobs/{submission_id}/logs", accept=(404, 500))
-        return str(answer.json().get("logs", "")) if answer.status_code == 200 else ""
+        """Return what the job's own process wrote. Raises OutsideError, also if Ray has lost it."""
+        return self._ask("GET", f"/api/jobs/{submission_id}/logs", lambda found: str(found["logs"]))
 
     def has_package(self, name: str) -> bool:
         """Say whether the cluster holds the package; this also keeps it there for a while (Ray pins it)."""
-        return self._send("GET", f"/api/packages/gcs/{name}", accept=(404,)).status_code == 200
+        body = self._found(f"/api/packages/gcs/{name}")
+        if body:
+            raise self._stranger(f"/api/packages/gcs/{name} gave {_start(body)}")
+        return body is not None
 
     def put_package(self, name: str, chunks: Iterable[bytes], *, size: int) -> None:
         """Upload a package, streamed."""
         headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
-        timeout = httpx.Timeout(UPLOAD_SECONDS, connect=CONNECT_SECONDS)
-        self._send("PUT", f"/api/packages/gcs/{name}", content=chunks, headers=headers, timeout=timeout)
+        self._send("PUT", f"/api/packages/gcs/{name}", content=chunks, headers=headers, seconds=UPLOAD_SECONDS)
 
     @contextmanager
     def file(
@@ -139,52 +147,99 @@ class RayApi:
         notice that a client left while the file is quiet, and after 100 such streams answers nobody any more (seen
         with Ray 2.60).
 
-        Raises FileMissingError; UnreachableError when nothing comes for `silence` seconds.
+        Raises FileMissingError; UnreachableError when nothing, or next to nothing, comes for `silence` seconds.
         """
         lines = "-1" if last_lines is None else str(last_lines)
         params = {"node_id": node_id, "filename": filename, "lines": lines, "timeout": str(DOWNLOAD_SECONDS)}
-        with self._open("/api/v0/logs/file", params, silence=silence) as answer:
-            yield answer.iter_raw()
+        with self._open("GET", "/api/v0/logs/file", seconds=silence, params=params) as answer:
+            if answer.status_code != 200:
+                self._refuse(answer, self._body(answer, silence))
+            yield self._brisk(answer.iter_raw(), silence)
+
+    def _ask(self, method: str, path: str, read: Callable[[Any], Result], **request: Any) -> Result:
+        """Return what `read` makes of the answer."""
+        return self._read(path, self._send(method, path, **request)[1], read)
+
+    def _read(self, path: str, body: bytes, read: Callable[[Any], Result]) -> Result:
+        try:
+            return read(json.loads(body))
+        # What is no JSON, has another shape, or other types in it; RecursionError: 10,000 lists inside each other.
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            raise self._stranger(f"{path} gave {_start(body)}") from error
+
+    def _found(self, path: str, **request: Any) -> bytes | None:
+        """Return the answer, or None if Ray says that there is no such thing: any server may say 404."""
+        status, body = self._send("GET", path, accept=(404,), **request)
+        if status == 404 and b"does not exist" not in body:
+            raise self._stranger(f"{path} gave 404")
+        return None if status == 404 else body
+
+    def _send(
+        self, method: str, path: str, *, seconds: float | None = None, accept: tuple[int, ...] = (), **request: Any
+    ) -> tuple[int, bytes]:
+        seconds = seconds or self._seconds
+        with self._open(method, path, seconds=seconds, **request) as answer:
+            body = self._body(answer, seconds)
+            if answer.status_code != 200 and answer.status_code not in accept:
+                self._refuse(answer, body)
+            return answer.status_code, body
 
     @contextmanager
-    def _open(self, path: str, params: Mapping[str, str], *, silence: float) -> Iterator[httpx.Response]:
-        timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS, read=silence)
+    def _open(self, method: str, path: str, *, seconds: float, **request: Any) -> Iterator[httpx.Response]:
+        """Send a request; its answer begins within `seconds`."""
+        sent = self._http.build_request(
+            method, path, timeout=httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds)), **request
+        )
         try:
-            with self._http.stream("GET", path, params=dict(params), timeout=timeout) as answer:
-                if answer.status_code != 200:
-                    answer.read()
-                    self._refuse(answer)
+            answer = within(seconds, lambda: self._http.send(sent, stream=True))
+            with closing(answer):
                 yield answer
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, TimeoutError) as error:
             raise self._unreachable(error) from error
 
-    def _json(self, method: str, path: str, **request: Any) -> Any:
-        return self._send(method, path, **request).json()
+    def _body(self, answer: httpx.Response, seconds: float) -> bytes:
+        """Return the whole of a short answer, within its time and size."""
+        give_up = time.monotonic() + seconds
+        body = bytearray()
+        for chunk in answer.iter_raw():
+            body += chunk
+            if len(body) > ANSWER_LIMIT:
+                raise self._stranger(f"more than {ANSWER_LIMIT >> 20} MiB of answer")
+            if time.monotonic() > give_up:
+                raise TimeoutError(f"the answer took longer than {seconds:g} s")
+        return bytes(body)
 
-    def _send(self, method: str, path: str, *, accept: tuple[int, ...] = (), **request: Any) -> httpx.Response:
-        try:
-            answer = self._http.request(method, path, **request)
-        except httpx.HTTPError as error:
-            raise self._unreachable(error) from error
-        if answer.status_code != 200 and answer.status_code not in accept:
-            self._refuse(answer)
-        return answer
+    def _brisk(self, chunks: Iterator[bytes], silence: float) -> Iterator[bytes]:
+        """Pass chunks on, but not from who sends a byte now and then for ever; what the reader takes is not counted."""
+        waited, size, asked = 0.0, 0, time.monotonic()
+        for chunk in chunks:
+            waited += time.monotonic() - asked
+            size += len(chunk)
+            if waited > silence:
+                if size < SLOWEST * waited:
+                    raise TimeoutError(f"{size} bytes in {waited:.1f} s")
+                waited, size = 0.0, 0
+            yield chunk
+            asked = time.monotonic()
 
-    def _refuse(self, answer: httpx.Response) -> None:
+    def _refuse(self, answer: httpx.Response, body: bytes) -> NoReturn:
+        said = _last_line(body.decode("utf-8", "replace"))
         if answer.status_code in (401, 403):
-            raise RefusedError(
-                f"the cluster refused our token: {_last_line(answer.text)}",
-                where=self.address,
-                hint=self._refused,
-            )
-        if "A file is not found at" in answer.text:
-            raise FileMissingError(_last_line(answer.text), where=self.address)
+            raise RefusedError(f"the cluster refused our token: {said}", where=self.address, hint=self._refused)
+        if b"A file is not found at" in body:
+            raise FileMissingError(said, where=self.address)
         raise OutsideError(
-            f"Ray answered {answer.status_code}: {_last_line(answer.text)}",
+            f"Ray answered {answer.status_code}: {said}",
             where=f"{answer.request.method} {answer.request.url.copy_with(query=None)}",
         )
 
-    def _unreachable(self, error: httpx.HTTPError) -> UnreachableError:
+    def _stranger(self, said: str) -> NotRayError:
+        return NotRayError(
+            f"what answers at {self.address} is not Ray's dashboard: {said}",
+            hint="Does another program listen there? The cluster file says the address, or the backend has chosen it.",
+        )
+
+    def _unreachable(self, error: Exception) -> UnreachableError:
         return UnreachableError(
             f"no answer from Ray's dashboard: {str(error) or type(error).__name__}",
             where=self.address,
@@ -195,6 +250,10 @@ class RayApi:
 def _is_loopback(address: str) -> bool:
     host = urlsplit(address).hostname or ""
     return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _start(body: bytes) -> str:
+    return repr(body[:40].decode("utf-8", "replace")) if body.strip() else "nothing"
 
 
 def _last_line(text: str) -> str:

@@ -63,32 +63,56 @@ class Job:
         return self.status in ENDED_STATES
 
 
+def version_from(found: Any) -> Version:
+    """Read /api/version. Raises TypeError, LookupError, AttributeError where it is another answer, as all below."""
+    return Version(ray=_text(found["ray_version"]), session=_text(found.get("session_name") or ""))
+
+
+def nodes_from(found: Any) -> tuple[Node, ...]:
+    """Read /api/v0/nodes."""
+    return tuple(node_from(row) for row in found["data"]["result"]["result"])
+
+
 def node_from(row: Mapping[str, Any]) -> Node:
     """Read one row of /api/v0/nodes."""
     resources = row.get("resources_total") or {}
     return Node(
-        node_id=str(row["node_id"]),
-        name=str(row.get("node_name") or row.get("node_ip") or row["node_id"]),
-        ip=str(row.get("node_ip", "")),
+        node_id=_text(row["node_id"]),
+        name=_text(row.get("node_name") or row.get("node_ip") or row["node_id"]),
+        ip=_text(row.get("node_ip") or ""),
         is_head=bool(row.get("is_head_node")),
         alive=row.get("state") == "ALIVE",
-        cpus=float(resources.get("CPU", 0)),
-        gpus=float(resources.get("GPU", 0)),
-        labels={str(key): str(value) for key, value in (row.get("labels") or {}).items()},
-        state_message=row.get("state_message"),
-        started=row["start_time_ms"] / 1000 if row.get("start_time_ms") else None,
+        cpus=_number(resources.get("CPU", 0)),
+        gpus=_number(resources.get("GPU", 0)),
+        labels={_text(key): _text(value) for key, value in (row.get("labels") or {}).items()},
+        state_message=_text(row.get("state_message") or "") or None,
+        # Ray counts in milliseconds.
+        started=_number(row.get("start_time_ms") or 0) / 1000 or None,
     )
 
 
 def job_from(row: Mapping[str, Any]) -> Job:
     """Read one job of /api/jobs/."""
     return Job(
-        submission_id=str(row.get("submission_id") or ""),
-        status=str(row["status"]),
-        message=str(row.get("message") or ""),
-        node_id=row.get("driver_node_id"),
-        exit_code=row.get("driver_exit_code"),
-        metadata=row.get("metadata") or {},
+        submission_id=_text(row.get("submission_id") or ""),
+        status=_text(row["status"]),
+        message=_text(row.get("message") or ""),
+        node_id=_text(row.get("driver_node_id") or "") or None,
+        exit_code=None if row.get("driver_exit_code") is None else int(_number(row["driver_exit_code"])),
+        metadata={_text(key): _text(value) for key, value in (row.get("metadata") or {}).items()},
         # Ray counts in milliseconds (JobDetails.end_time).
-        end=row["end_time"] / 1000 if row.get("end_time") else None,
+        end=_number(row.get("end_time") or 0) / 1000 or None,
     )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _number(value: object) -> float:
+    # NaN and what no machine has
+    if not isinstance(value, (int, float)) or not -1e15 < value < 1e15:
+        raise TypeError(f"{value!r} is no number")
+    return value

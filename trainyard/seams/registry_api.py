@@ -164,9 +164,15 @@ class RegistryApi:
         following: str | httpx.URL | None = f"{path}?n={PAGE}"
         while following is not None:
             answer = self._send("GET", following, doing=doing, accept=(404,))
-            yield answer.json() if answer.status_code == 200 else {}
+            yield self._object(answer, doing) if answer.status_code == 200 else {}
             target = answer.links.get("next", {}).get("url")
             following = answer.url.join(target) if target else None
+
+    def _object(self, answer: httpx.Response, doing: str) -> dict[str, Any]:
+        with suppress(ValueError, RecursionError):
+            if isinstance(found := answer.json(), dict):
+                return found
+        raise self._refused(answer, doing, before=f"{NOT_A_REGISTRY}: ")
 
     def _send(
         self, method: str, path: str | httpx.URL, *, doing: str, accept: tuple[int, ...] = (), **request: Any

@@ -21,12 +21,12 @@ from trainyard.lifecycle import Cluster
 from trainyard.listing import Listing
 from trainyard.spec import as_json, as_yaml
 from trainyard.steps import PlannedStep, StepResult
-from trainyard.tasks.output import as_typed, print_json, print_next, print_table
+from trainyard.tasks.output import as_typed, print_json, print_next, print_table, say
 
 
 def begun(cluster: Cluster) -> None:
     """Say which cluster is meant, and by which file: `-f` may have been left out."""
-    print(f"cluster {cluster.spec.name} ({cluster.spec.backend}), as {cluster.loaded.source} says", file=sys.stderr)
+    say(f"cluster {cluster.spec.name} ({cluster.spec.backend}), as {cluster.loaded.source} says", file=sys.stderr)
 
 
 def made(cluster: Cluster, results: Sequence[StepResult], endpoint: Endpoint, *, json: bool) -> None:
@@ -34,7 +34,7 @@ def made(cluster: Cluster, results: Sequence[StepResult], endpoint: Endpoint, *,
     if json:
         print_json({"name": cluster.spec.name, "state": "up", "address": endpoint.address, "steps": _steps(results)})
         return
-    print(f"cluster {cluster.spec.name} is up: {_way_in(endpoint.address, endpoint.tunnel, cluster)}")
+    say(f"cluster {cluster.spec.name} is up: {_way_in(endpoint.address, endpoint.tunnel, cluster)}")
     _warn(results)
     print_next(f"invoke smoke.run{cluster.flag}")
 
@@ -43,7 +43,7 @@ def resized(cluster: Cluster, differences: Sequence[str]) -> None:
     """Say that the file still has other sizes: the next cluster.up without them goes back."""
     for difference in differences:
         source = cluster.loaded.source
-        print(f"note: {difference}; write it into {source} to keep it, or cluster.up goes back", file=sys.stderr)
+        say(f"note: {difference}; write it into {source} to keep it, or cluster.up goes back", file=sys.stderr)
 
 
 def removed(cluster: Cluster, results: Sequence[StepResult], *, json: bool, purge: bool = False) -> None:
@@ -52,10 +52,10 @@ def removed(cluster: Cluster, results: Sequence[StepResult], *, json: bool, purg
         print_json({"name": cluster.spec.name, "state": "down", "steps": _steps(results)})
         return
     ours = cluster.spec.backend != "existing"
-    print(f"cluster {cluster.spec.name} is gone, nothing is left" if ours else "nothing was removed")
+    say(f"cluster {cluster.spec.name} is gone, nothing is left" if ours else "nothing was removed")
     if cluster.spec.backend == "kuberay" and not purge:
         removal = as_typed(f"invoke cluster.down{cluster.flag} --purge", program=sys.argv[0])
-        print(f"note: namespace and KubeRay operator stay; those that Trainyard made go by {removal}", file=sys.stderr)
+        say(f"note: namespace and KubeRay operator stay; those that Trainyard made go by {removal}", file=sys.stderr)
     print_next(f"invoke cluster.up{cluster.flag}")
 
 
@@ -76,7 +76,7 @@ def planned(
         print_json({"name": cluster.spec.name, "steps": steps, "documents": list(documents)})
         return
     for step in plan:
-        print(f"  {step.state:<7}  {step.title}" + (f"  ({step.seen})" if step.seen else ""))
+        say(f"  {step.state:<7}  {step.title}" + (f"  ({step.seen})" if step.seen else ""))
     done = all(step.state == "already" for step in plan)
     up = up or " --recreate" * recreate.is_needed(plan)
     print_next(f"invoke cluster.status{cluster.flag}" if done else f"invoke cluster.up{cluster.flag}{up}")
@@ -89,7 +89,7 @@ def status(cluster: Cluster, now: ClusterStatus, *, json: bool) -> None:
         return
     simulated = " (simulated)" if now.simulated_gpus else ""
     way_in = f": {_way_in(now.address, now.tunnel, cluster)}" if now.address else ""
-    print(f"cluster {now.name} ({now.backend}) is {now.state}{way_in}")
+    say(f"cluster {now.name} ({now.backend}) is {now.state}{way_in}")
     rows = [
         (
             node.name,
@@ -103,9 +103,9 @@ def status(cluster: Cluster, now: ClusterStatus, *, json: bool) -> None:
     ]
     print_table(("node", "group", "host", "state", "cpus", "gpus"), rows)
     if now.seen:
-        print(now.seen)
+        say(now.seen)
     if now.remark:
-        print(f"note: {now.remark}", file=sys.stderr)
+        say(f"note: {now.remark}", file=sys.stderr)
     print_next(f"invoke {'smoke.run' if now.state == 'up' else 'cluster.up'}{cluster.flag}")
 
 
@@ -114,7 +114,7 @@ def shown(cluster: Cluster, *, json: bool) -> None:
     if json:
         print_json(as_json(cluster.spec))
         return
-    print(as_yaml(cluster.spec), end="")
+    say(as_yaml(cluster.spec).rstrip())
     print_next(f"invoke cluster.plan{cluster.flag}")
 
 
@@ -127,9 +127,9 @@ def listed(found: Listing, *, json: bool) -> None:
     print_table(("cluster", "backend", "state", "address", "file"), rows)
     for one in found.clusters:
         if one.problem:
-            print(as_typed(f"{one.name}: {one.problem}", program=sys.argv[0]))
+            say(as_typed(f"{one.name}: {one.problem}", program=sys.argv[0]))
     for remark in found.remarks:
-        print(remark)
+        say(remark)
     files = [one.file for one in found.clusters if one.file and one.state in ("up", "partial")]
     files += [one.file for one in found.clusters if one.file]
     if files:
@@ -146,11 +146,11 @@ def opened(cluster: Cluster, now: ClusterStatus, *, json: bool, browse: bool) ->
         found = {"address": now.address, "token_file": token_file, "token_command": now.token_command}
         print_json({"name": now.name, **found})
         return
-    print(f"dashboard: {now.address}")
+    say(f"dashboard: {now.address}")
     if token_file:
-        print(f"It asks for a token: paste the content of {token_file}")
+        say(f"It asks for a token: paste the content of {token_file}")
     if now.token_command:
-        print(f"It asks for a token: paste what this prints: {now.token_command}")
+        say(f"It asks for a token: paste what this prints: {now.token_command}")
     if browse and sys.stdout.isatty():
         webbrowser.open(now.address)
     if now.tunnel is None or not browse:
@@ -159,7 +159,7 @@ def opened(cluster: Cluster, now: ClusterStatus, *, json: bool, browse: bool) ->
 
 def held(cluster: Cluster, now: ClusterStatus) -> None:
     """Stay until Ctrl-C: the tunnel that the dashboard's address needs ends with this process."""
-    print(f"It leads through a tunnel to {now.tunnel}, which is open until Ctrl-C.", file=sys.stderr)
+    say(f"It leads through a tunnel to {now.tunnel}, which is open until Ctrl-C.", file=sys.stderr)
     sys.stdout.flush()
     with suppress(KeyboardInterrupt):
         threading.Event().wait()
@@ -170,13 +170,13 @@ def logged(lines: Iterable[LogLine], *, json: bool) -> None:
     """Print log lines as they come; with `json`, one document a line, since there may be no end."""
     for line in lines:
         text = json_module.dumps(asdict(line)) if json else f"{line.node} {line.file} | {line.text}"
-        print(text, flush=True)
+        say(text, flush=True)
 
 
 def _warn(results: Sequence[StepResult]) -> None:
     for result in results:
         if result.seen and result.title.startswith("Check "):
-            print(f"warning: {result.seen}", file=sys.stderr)
+            say(f"warning: {result.seen}", file=sys.stderr)
 
 
 def _steps(results: Sequence[StepResult]) -> list[dict[str, Any]]:

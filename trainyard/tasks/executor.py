@@ -14,7 +14,7 @@ from invoke.executor import Executor
 
 from trainyard import early
 from trainyard.errors import TrainyardError
-from trainyard.tasks.output import as_said, remember
+from trainyard.tasks.output import as_said, remember, say
 
 BUG = 70
 INTERRUPTED = 130
@@ -66,5 +66,5 @@ def _leave(lines: list[str], *, code: int) -> NoReturn:
     if "--debug" in sys.argv or "-d" in sys.argv:
         traceback.print_exc()
     message = "\n".join([f"error: {lines[0]}", *lines[1:]])
-    print(as_said(message), file=sys.stderr)
+    say(as_said(message), file=sys.stderr)
     raise Exit(code=code)

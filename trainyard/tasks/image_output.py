@@ -16,7 +16,7 @@ from trainyard.results.formats import size
 from trainyard.seams.docker_images import ImageFacts
 from trainyard.spec import ClusterSpec
 from trainyard.steps import PlannedStep, StepResult
-from trainyard.tasks.output import print_json, print_next, print_table
+from trainyard.tasks.output import print_json, print_next, print_table, say
 
 
 def planned(bench: Workbench, plan: Sequence[PlannedStep], *, command: str, json: bool) -> None:
@@ -25,7 +25,7 @@ def planned(bench: Workbench, plan: Sequence[PlannedStep], *, command: str, json
         print_json({"image": _name(bench), "steps": [asdict(step) for step in plan]})
         return
     for step in plan:
-        print(f"  {step.state:<7}  {step.title}" + (f"  ({step.seen})" if step.seen else ""))
+        say(f"  {step.state:<7}  {step.title}" + (f"  ({step.seen})" if step.seen else ""))
     print_next(f"invoke {command}")
 
 
@@ -35,15 +35,15 @@ def made(bench: Workbench, made: Made, *, json: bool) -> None:
     if json:
         print_json({**_built_document(made), "steps": _steps(made.results)})
         return
-    print(f"image {built.name} is built: {built.reference_local} ({size(made.facts.size)}), also {built.alias_local}")
+    say(f"image {built.name} is built: {built.reference_local} ({size(made.facts.size)}), also {built.alias_local}")
     if bench.asked.base:
-        print(f"--base counts for this build; for clusters on it: build: {{base: {bench.asked.base}}} in their file")
+        say(f"--base counts for this build; for clusters on it: build: {{base: {bench.asked.base}}} in their file")
     print_next("invoke image.lint")
 
 
 def looking(text: str) -> None:
     """Print what a check is at."""
-    print(f"  ... {text}", file=sys.stderr)
+    say(f"  ... {text}", file=sys.stderr)
 
 
 def checked(bench: Workbench, report: LintReport, *, json: bool) -> None:
@@ -67,8 +67,8 @@ def sent(bench: Workbench, sent: Sent, *, json: bool) -> None:
     if json:
         print_json({"image": sent.built.name, **asdict(pushed), "steps": _steps(sent.results)})
         return
-    print(f"image {sent.built.name} is pushed: {pushed.reference}")
-    print(f"also {pushed.tag} and {pushed.alias}; {_moved(pushed.layers_sent, pushed.layers_there, pushed.bytes_sent)}")
+    say(f"image {sent.built.name} is pushed: {pushed.reference}")
+    say(f"also {pushed.tag} and {pushed.alias}; {_moved(pushed.layers_sent, pushed.layers_there, pushed.bytes_sent)}")
     print_next(f"invoke {after_push(bench.spec.backend)}")
 
 
@@ -86,7 +86,7 @@ def would_verify(spec: ClusterSpec, *, json: bool) -> None:
     if json:
         print_json({"cluster": spec.name, "steps": [asdict(step) for step in steps]})
         return
-    print(f"  would    {steps[0].title}  ({steps[0].seen})")
+    say(f"  would    {steps[0].title}  ({steps[0].seen})")
 
 
 def verified(found: Verified, *, json: bool) -> None:
@@ -107,7 +107,7 @@ def verified(found: Verified, *, json: bool) -> None:
         rows = [(one.host, f"{one.seconds:.1f}", "ok" if one.ok else "FAILED", one.result) for one in found.hosts]
         print_table(("host", "seconds", "result", "detail"), rows)
         if found.remark:
-            print(found.remark)
+            say(found.remark)
     found.check()
     if not json:
         print_next("invoke cluster.up")
@@ -121,7 +121,7 @@ def listed(found: Sequence[Listed], *, json: bool) -> None:
     print_table(("image", "state", "content", "size", "built", "base", "directory"), [_row(one) for one in found])
     for one in found:
         if one.problem:
-            print(f"image {one.name} cannot be built: {one.problem}", file=sys.stderr)
+            say(f"image {one.name} cannot be built: {one.problem}", file=sys.stderr)
     for one in [one for one in found if one.image][:1]:
         print_next(f"invoke image.build {one.name}")
 

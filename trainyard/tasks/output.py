@@ -8,10 +8,11 @@ import sys
 from collections.abc import Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from invoke.collection import Collection
 
+from trainyard.printable import visible
 from trainyard.tasks.said import Line, completed, line_of
 
 if TYPE_CHECKING:
@@ -20,10 +21,14 @@ if TYPE_CHECKING:
 _typed: ContextVar[tuple[Line, Collection]] = ContextVar("typed", default=(Line(), Collection()))
 
 
+def say(text: object, *, file: TextIO | None = None, flush: bool = False) -> None:
+    """Print lines; what clusters, tasks and files of others put into them is shown, and not obeyed by a terminal."""
+    print(visible(str(text)), file=file or sys.stdout, flush=flush)
+
+
 def print_json(document: object) -> None:
     """Print one JSON document on stdout, and nothing else there."""
-    json.dump(document, sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
+    say(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 def console() -> Console:
@@ -54,7 +59,7 @@ def print_table(
     for column in columns:
         table.add_column(column, no_wrap=may_shorten is not None and column not in may_shorten)
     for row in rows:
-        cells = [Text(cell) for cell in row]
+        cells = [Text(visible(cell)) for cell in row]
         for cell in cells if may_shorten is not None else ():
             cell.no_wrap, cell.overflow = True, "ellipsis"
         table.add_row(*cells)
@@ -63,7 +68,7 @@ def print_table(
 
 def print_next(command: str) -> None:
     """Print the next command to type, as the last line."""
-    print(f"next: {as_said(command)}", file=sys.stderr)
+    say(f"next: {as_said(command)}", file=sys.stderr)
 
 
 def remember(contexts: Sequence[object], tasks: Collection) -> None:

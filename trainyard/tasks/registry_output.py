@@ -15,28 +15,28 @@ from trainyard.registry.up import CHECKS
 from trainyard.results.formats import size
 from trainyard.steps import PlannedStep, StepResult
 from trainyard.tasks.image_output import after_push
-from trainyard.tasks.output import as_said, print_json, print_next, print_table
+from trainyard.tasks.output import as_said, print_json, print_next, print_table, say
 
 
 def begun(site: Site) -> None:
     """Say which registry is meant, by which file, and on whose Docker."""
     where = "" if site.engine.is_here else f", on the Docker of {site.engine.host}"
-    print(f"registry {site.address}, as {site.source} says{where}", file=sys.stderr)
+    say(f"registry {site.address}, as {site.source} says{where}", file=sys.stderr)
 
 
 def made(site: Site, results: Sequence[StepResult], *, json: bool) -> None:
     """Print where the registry answers, how, and what the user should know about it."""
     warnings = [one for result in results if result.title in CHECKS and result.seen for one in result.seen.split("; ")]
     for warning in warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        say(f"warning: {warning}", file=sys.stderr)
     ca = settings.ca_file(site.registry, site.environ)
     if json:
         facts = {"address": site.address, "state": "up", "container": site.name, "volume": site.name}
         print_json({**facts, "ca_file": str(ca) if ca else None, "warnings": warnings, "steps": _steps(results)})
         return
-    print(f"registry {site.address} is up: {_how(site)}; its images are in the volume {site.name}")
+    say(f"registry {site.address} is up: {_how(site)}; its images are in the volume {site.name}")
     if ca:
-        print(f"its CA: {ca}")
+        say(f"its CA: {ca}")
     if site.place.is_loopback:
         print_next(f"invoke image.push{site.flag}")
     else:
@@ -49,7 +49,7 @@ def planned(site: Site, plan: Sequence[PlannedStep], *, json: bool) -> None:
         print_json({"address": site.address, "steps": [asdict(step) for step in plan]})
         return
     for step in plan:
-        print(f"  {step.state:<7}  {step.title}" + (f"  ({step.seen})" if step.seen else ""))
+        say(f"  {step.state:<7}  {step.title}" + (f"  ({step.seen})" if step.seen else ""))
     print_next(f"invoke registry.status{site.flag}")
 
 
@@ -62,15 +62,15 @@ def removed(
         print_json({**facts, "steps": _steps(results)})
         return
     if kept:
-        print(f"registry {site.address} is gone; its images are kept in the volume {kept}")
+        say(f"registry {site.address} is gone; its images are kept in the volume {kept}")
         purge = f"to remove them too: invoke registry.down{site.flag} --purge"
-        print(as_said(purge))
+        say(as_said(purge))
     else:
-        print(f"registry {site.address} is gone, nothing of it is left")
+        say(f"registry {site.address} is gone, nothing of it is left")
     if here and not kept:
         names = counted(len(here), "name")
-        print(f"Docker keeps what was built or pulled here, {names}: docker images '{site.address}/*'")
-        print("to remove what no container uses: docker image prune --all --filter label=io.trainyard.image")
+        say(f"Docker keeps what was built or pulled here, {names}: docker images '{site.address}/*'")
+        say("to remove what no container uses: docker image prune --all --filter label=io.trainyard.image")
     print_next(f"invoke registry.up{site.flag}")
 
 
@@ -79,17 +79,17 @@ def status(site: Site, now: RegistryStatus, *, json: bool) -> None:
     if json:
         print_json(_document(now))
         return
-    print(f"registry {now.address} is {now.state}" + (f" ({_how(site)})" if now.state == "up" else ""))
+    say(f"registry {now.address} is {now.state}" + (f" ({_how(site)})" if now.state == "up" else ""))
     if now.content is None:
-        print(f"it does not {'list what it holds' if now.state == 'up' else 'answer'}: {now.seen}")
+        say(f"it does not {'list what it holds' if now.state == 'up' else 'answer'}: {now.seen}")
     else:
         _print_content(now)
     if now.state != "up" and now.volume:
-        print(f"its images are kept in the volume {now.volume}")
+        say(f"its images are kept in the volume {now.volume}")
     if now.others:
-        print(f"other registries of this Docker: {', '.join(now.others)}")
+        say(f"other registries of this Docker: {', '.join(now.others)}")
     if now.trusted is False:
-        print("Docker here does not trust it yet")
+        say("Docker here does not trust it yet")
     print_next(f"invoke {_next(site, now)}")
 
 
@@ -99,7 +99,7 @@ def trusted(site: Site, results: Sequence[StepResult], *, json: bool) -> None:
         print_json({"address": site.address, "trusted": True, "steps": _steps(results)})
         return
     whose = "this host's Docker" if site.engine.is_here else f"the Docker of {site.engine.host}"
-    print(f"{whose} pulls from {site.address}")
+    say(f"{whose} pulls from {site.address}")
     print_next(f"invoke image.push{site.flag}")
 
 
@@ -117,7 +117,7 @@ def _next(site: Site, now: RegistryStatus) -> str:
 def _print_content(now: RegistryStatus) -> None:
     content = now.content
     if content is None or not content.repositories:
-        print("it holds nothing yet")
+        say("it holds nothing yet")
         return
     rows = [
         (repository.name, tag.name, size(tag.size), tag.problem or (tag.digest or "")[:19])
@@ -126,7 +126,7 @@ def _print_content(now: RegistryStatus) -> None:
     ]
     print_table(("repository", "tag", "size", "digest"), rows)
     free = f"; {size(now.disk_free)} of disk are free" if now.disk_free is not None else ""
-    print(f"together {size(content.size)}, as layers are shared{free}")
+    say(f"together {size(content.size)}, as layers are shared{free}")
 
 
 def _document(now: RegistryStatus) -> dict[str, Any]:

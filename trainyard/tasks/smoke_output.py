@@ -9,7 +9,7 @@ from pathlib import Path
 from trainyard import paths
 from trainyard.endpoint import Endpoint
 from trainyard.smoke import Smoked
-from trainyard.tasks.output import console, print_json, print_next, print_table
+from trainyard.tasks.output import print_json, print_next, print_table, say
 from trainyard.typed import Typed
 
 _RATE = re.compile(r"(\d+) MB/s")
@@ -23,7 +23,7 @@ def planned(endpoint: Endpoint, *, json: bool) -> None:
     if json:
         print_json({"cluster": endpoint.cluster, "would": ["dashboard", *_COLUMNS]})
     else:
-        print(f"would test on {endpoint.cluster}: dashboard, {', '.join(_COLUMNS)}")
+        say(f"would test on {endpoint.cluster}: dashboard, {', '.join(_COLUMNS)}")
 
 
 def tested(smoked: Smoked, *, typed: Typed, json: bool) -> None:
@@ -37,8 +37,8 @@ def tested(smoked: Smoked, *, typed: Typed, json: bool) -> None:
         if nodes:
             print_table(["node", *seen], [[node, *_cells(smoked, node, seen)] for node in nodes])
         for line in (*_whole(smoked), *_untested(smoked), *_failed(smoked)):
-            console().print(line, markup=False, soft_wrap=True)
-        print(_summary(smoked))
+            say(line)
+        say(_summary(smoked))
     if smoked.error is not None:
         raise smoked.error
     if not json:

@@ -17,7 +17,7 @@ from trainyard.results.state import Attempt, RunState, Task
 from trainyard.results.store import RunDirectory
 from trainyard.screen import PlainScreen, TerminalScreen, for_stream
 from trainyard.screen_text import plain
-from trainyard.tasks.output import print_json, print_next, print_table
+from trainyard.tasks.output import print_json, print_next, print_table, say
 
 _ROWS = 50
 _TAILS = 5
@@ -35,12 +35,12 @@ class Notes(Silent):
 
     def note(self, text: str) -> None:
         """Print a note."""
-        print(f"-- {text}", file=sys.stderr)
+        say(f"-- {text}", file=sys.stderr)
 
 
 def sending(prepared: Prepared) -> None:
     """Say what is sent, before it is."""
-    print("\n".join(described(prepared)), file=sys.stderr)
+    say("\n".join(described(prepared)), file=sys.stderr)
 
 
 def ended(outcome: Outcome, *, json: bool) -> None:
@@ -58,7 +58,7 @@ def stopped(outcome: Outcome, *, json: bool) -> None:
     if json:
         print_json(outcome.document)
     else:
-        print(f"run {outcome.run.name}: {outcome.state.state}")
+        say(f"run {outcome.run.name}: {outcome.state.state}")
     if not outcome.state.ended:
         outcome.check()
 
@@ -71,7 +71,7 @@ def fetched(outcome: Outcome, *, json: bool) -> None:
     if json:
         print_json({"run": outcome.run.name, "directories": here})
     else:
-        print("\n".join(here[:_ROWS]) or f"run {outcome.run.name} left nothing")
+        say("\n".join(here[:_ROWS]) or f"run {outcome.run.name} left nothing")
     if not outcome.state.ended or outcome.state.exit == 0:
         outcome.check()
 
@@ -83,8 +83,8 @@ def standing(found: Standing, *, json: bool) -> None:
         return
     _print_tasks(found.state, now=time.time() if found.unsure is None else found.state.heard or 0.0)
     if found.state.waiting:
-        print(found.state.waiting["text"])
-    print(_summary(found.state) + (f"; unknown since then ({found.unsure})" if found.unsure else ""))
+        say(found.state.waiting["text"])
+    say(_summary(found.state) + (f"; unknown since then ({found.unsure})" if found.unsure else ""))
     _print_next(found.run, found.state)
 
 
@@ -111,7 +111,7 @@ def listed(found: list[Standing], *, json: bool) -> None:
     columns = ["run", "state", "done", "cluster", "started", "took", "user"]
     print_table(columns, rows, may_shorten=("cluster", "user"))
     for cluster, why in {one.state.cluster: one.unsure for one in found if one.unsure}.items():
-        print(f"unknown, on cluster {cluster}: {why}")
+        say(f"unknown, on cluster {cluster}: {why}")
     if found:
         print_next(f"invoke train.status {found[0].run.name}")
 
@@ -121,7 +121,7 @@ def reported(path: Path, *, json: bool) -> None:
     if json:
         print_json({"report": str(path)})
     else:
-        print(path)
+        say(path)
 
 
 def outcome_next(outcome: Outcome) -> None:
@@ -129,10 +129,10 @@ def outcome_next(outcome: Outcome) -> None:
     if not outcome.state.ended:
         # With an error nobody knows whether it goes on; the error says what to do.
         if outcome.error is None:
-            print(f"run {outcome.run.name} goes on", file=sys.stderr)
+            say(f"run {outcome.run.name} goes on", file=sys.stderr)
             print_next(f"invoke train.logs {outcome.run.name}")
     elif outcome.run.report.exists():
-        print(f"results: {outcome.run.path}\nreport: {outcome.run.report}", file=sys.stderr)
+        say(f"results: {outcome.run.path}\nreport: {outcome.run.report}", file=sys.stderr)
         _print_next(outcome.run, outcome.state)
 
 
@@ -144,8 +144,8 @@ def _print_next(run: RunDirectory, state: RunState) -> None:
 def _print_result(outcome: Outcome) -> None:
     _print_tasks(outcome.state, now=time.time())
     for line in _last_lines(outcome.state):
-        print(line)
-    print(_summary(outcome.state))
+        say(line)
+    say(_summary(outcome.state))
 
 
 def _print_tasks(state: RunState, *, now: float) -> None:

@@ -16,6 +16,8 @@ from trainyard.seams.kube.refusals import Doing
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
+# 500 pods are some 10 MiB; more is cut off, and is then no JSON.
+ANSWER_LIMIT = 64 * 1024 * 1024
 # Admission webhooks may take this long (admissionregistration/v1, timeoutSeconds), and CRDs are megabytes.
 CHANGE_SECONDS = 30.0
 # A server that has too much to do says when to come again; it is believed up to this.
@@ -44,8 +46,11 @@ class Answer:
     body: bytes
 
     def json(self) -> Any:
-        """Return it, parsed."""
-        return json.loads(self.body)
+        """Return it, parsed; None if it is no JSON."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            return None
 
 
 class Transport:
@@ -76,7 +81,7 @@ class Transport:
         for left in range(TRIES, 0, -1):
             try:
                 response = self._call(session, method, path, params, body, content_type, seconds)
-                answer = Answer(response.status, response.data)
+                answer = Answer(response.status, response.read(ANSWER_LIMIT))
             except _failures() as error:
                 # A connection that was kept, and that the server or a proxy has closed meanwhile.
                 if may_be_stale and refusals.is_broken(error):

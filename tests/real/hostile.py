@@ -1,0 +1,77 @@
+"""What plays Ray's dashboard and means no good: any body, without an end, or a byte now and then."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+RUN = "job-20261122-101112-abcd"
+NODE = {"node_id": "n1", "node_name": "head", "node_ip": "127.0.0.1", "is_head_node": True, "state": "ALIVE"}
+HONEST: dict[str, object] = {
+    "/": "",
+    "/api/version": {"ray_version": "2.60.0", "session_name": "s"},
+    "/api/v0/nodes": {"data": {"result": {"result": [NODE]}}},
+    "/api/packages": "",
+    f"/api/jobs/{RUN}": {"submission_id": RUN, "status": "RUNNING", "driver_node_id": "n1"},
+}
+
+
+class Dashboard(ThreadingHTTPServer):
+    """Answers each path with what stands under its longest beginning: text, or an object as JSON.
+
+    What begins with `endless` is repeated for ever; `pause` is the time between two bytes, in seconds.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, answers: dict[str, object], *, endless: str = "-", pause: float = 0.0) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answers, self.endless, self.pause = answers, endless, pause
+        self.address = f"http://127.0.0.1:{self.server_address[1]}"
+        self.sent = 0
+
+    def body(self, path: str) -> bytes:
+        found = self.answers[max((known for known in self.answers if path.startswith(known)), key=len, default="/")]
+        return (found if isinstance(found, str) else json.dumps(found)).encode()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Dashboard
+
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        path = urlsplit(self.path).path
+        body = self.server.body(path)
+        head = b"HTTP/1.0 200 OK\r\n\r\n"
+        with suppress(ConnectionError):
+            self._send(head + body)
+            while path.startswith(self.server.endless):
+                self._send(body * (1 + 65_536 // len(body)))
+
+    do_POST = do_PUT = do_GET
+
+    def _send(self, whole: bytes) -> None:
+        for piece in [whole[at : at + 1] for at in range(len(whole))] if self.server.pause else [whole]:
+            self.wfile.write(piece)
+            self.server.sent += len(piece)
+            time.sleep(self.server.pause)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def dashboard(answers: dict[str, object], *, endless: str = "-", pause: float = 0.0) -> Iterator[Dashboard]:
+    """Run a dashboard."""
+    server = Dashboard(answers, endless=endless, pause=pause)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()

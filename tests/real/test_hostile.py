@@ -1,0 +1,193 @@
+"""Nothing that a cluster says is trusted: not its size, its time, its shape, its names, its characters."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from invoke.program import Program
+
+from tests.real.hostile import HONEST, RUN, Dashboard, dashboard
+from trainyard.results import store
+from trainyard.seams.ray_api import RayApi, UnreachableError
+from trainyard.tasks import namespace
+from trainyard.tasks.executor import TrainyardExecutor
+
+ESCAPE = "\x1b]0;title\x07\x1b[2J\x9b1A\u202e"
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Give the command line in this process (its start would take longer than all that is tested here)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("TRAINYARD_CLUSTER", "lab")
+    job = tmp_path / "jobs" / "job"
+    job.mkdir(parents=True)
+    (job / "job.yaml").write_text("command: ['true']\n")
+
+    def run(server: Dashboard, *arguments: str) -> tuple[int, str]:
+        cluster = f"name: lab\nbackend: existing\nauth: none\nexisting: {{address: '{server.address}'}}\n"
+        (tmp_path / "clusters").mkdir(exist_ok=True)
+        (tmp_path / "clusters" / "lab.yaml").write_text(cluster)
+        if not (tmp_path / "results" / RUN).exists():
+            record = {"run": RUN, "cluster": "lab", "job": "job", "tasks": ["a"], "started": "2026-11-22"}
+            store.create(tmp_path / "results", record, cluster=cluster, job="")
+        monkeypatch.setattr("sys.argv", ["trainyard", *arguments])
+        code = 0
+        try:
+            # Not main(): until a command begins, SIGPIPE ends the process, and this one serves the dashboard too.
+            Program(name="trainyard", namespace=namespace, executor_class=TrainyardExecutor).run()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+    return run
+
+
+def events(*events: dict[str, Any]) -> dict[str, object]:
+    """Return the answers of a cluster whose run has this stream."""
+    lines = [json.dumps({"seq": number, "time": 1.0, **event}) + "\n" for number, event in enumerate(events)]
+    return HONEST | {"/api/v0/logs/file": "".join(lines)}
+
+
+STARTED = {"event": "run-started", "node_id": "n1"}
+COMMANDS = [
+    "cluster.status",
+    "cluster.up",
+    "cluster.logs",
+    "smoke.run",
+    "train.dispatch job",
+    "train.logs",
+    "train.stop",
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("body", ["<html>\n", "[]\n", '{"submission_id": 5, "ray_version": 5}\n'])
+def test_who_is_not_rays_dashboard_is_called_so(run: Run, command: str, body: str) -> None:
+    with dashboard({"/": body}) as server:
+        code, said = run(server, *command.split())
+    assert (code, f"what answers at {server.address} is not Ray's dashboard" in said) == (6, True), said
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["", "5", "[" * 100_000, '{"data": {"result": {"result": [{"node_id": "n", "resources_total": {"CPU": NaN}}]}}}'],
+)
+def test_no_answer_is_a_bug_of_ours(run: Run, body: str) -> None:
+    with dashboard({"/": body}) as server:
+        assert run(server, "cluster.status")[0] == 6
+
+
+@pytest.mark.parametrize("command", ["cluster.status", "train.dispatch job", "train.logs"])
+def test_an_answer_without_an_end_is_left(run: Run, command: str) -> None:
+    with dashboard({"/": "x"}, endless="/") as server:
+        code, _ = run(server, *command.split())
+    assert (code, server.sent < 200_000_000) == (6, True)
+
+
+@pytest.mark.parametrize("path", ["/api/version", "/api/v0/logs/file"])
+def test_a_byte_now_and_then_does_not_hold_anybody(path: str) -> None:
+    began = time.monotonic()
+    answers: dict[str, object] = {"/": " " * 1000}
+    with (
+        dashboard(answers, pause=0.02) as server,
+        RayApi(server.address, None, answer_seconds=0.3) as ray,
+        pytest.raises(UnreachableError),
+    ):
+        if path == "/api/version":
+            ray.version()
+        else:
+            with ray.file("n1", "stream", silence=0.6) as chunks:
+                b"".join(chunks)
+    assert time.monotonic() - began < 6
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"event": "output", "task": "a", "attempt": "/../../../EVIL", "at": 0, "text": "x"},
+        {"event": "output", "task": "a", "attempt": 1, "at": 0, "text": "\ud800"},
+        {"event": "task-ended", "task": ["a"], "state": "failed"},
+        {"event": "attempt-ended", "task": "a", "attempt": 1, "outcome": "failed", "output": {"file": 5}},
+        {"event": "run-ended", "state": "succeeded", "exit": 0, "seconds": float("inf")},
+        {"event": 5},
+        {"seq": "x", "event": "note"},
+    ],
+)
+def test_a_malformed_stream_is_an_error_of_the_cluster(run: Run, tmp_path: Path, event: dict[str, Any]) -> None:
+    before = sorted(tmp_path.parent.rglob("EVIL*"))
+    with dashboard(events(STARTED, event)) as server:
+        code, said = run(server, "train.logs")
+    assert (code, sorted(tmp_path.parent.rglob("EVIL*"))) == (6, before), said
+
+
+@pytest.mark.parametrize("line", ["{}\n", "x\n", '{"seq": 0}\n' * 2, "x"])
+def test_what_is_no_stream_ends_with_an_error(run: Run, line: str) -> None:
+    with dashboard(HONEST | {"/api/v0/logs/file": line}, endless="/api/v0/logs" if line == "x" else "-") as server:
+        code, said = run(server, "train.logs")
+    assert (code, "stream" in said) == (6, True), said
+
+
+def test_names_lead_nowhere_and_escapes_are_shown(run: Run, tmp_path: Path) -> None:
+    name = f"../..{ESCAPE}"
+    attempt = {"task": name, "attempt": 1, "node": ESCAPE}
+    stream = events(
+        STARTED,
+        {"event": "note", "text": ESCAPE},
+        {"event": "attempt-started", **attempt},
+        {"event": "output", "at": 0, "text": f"{ESCAPE[:-1]}\n", **attempt},
+        {"event": "attempt-ended", "outcome": "failed", "reason": ESCAPE, "tail": [ESCAPE[:-1]], **attempt},
+        {"event": "task-ended", "task": name, "state": "failed"},
+        {"event": "attempt-started", "task": "..", "attempt": 1},
+        {"event": "output", "task": "..", "attempt": 1, "at": 0, "text": "x\n"},
+        {"event": "run-ended", "state": "failed", "exit": 1, "seconds": 1.0, "error": ESCAPE, "hint": ESCAPE},
+    )
+    with dashboard(stream) as server:
+        followed = run(server, "train.logs")
+        told = [run(server, command)[1] for command in ("train.status", "train.list", "train.report")]
+        as_json = run(server, "train.status", "--json")[1]
+    assert followed[0] == 1
+    assert "\\u001b[2J" in followed[1]
+    for said in (followed[1], *told, as_json):
+        assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(said)
+    assert json.loads(as_json)["tasks"][1]["name"] == name
+    assert {path.parent for path in tmp_path.rglob("*.log")} == {tmp_path / "results" / RUN / "logs"}
+
+
+def test_a_run_that_failed_is_no_success_whatever_its_exit_code(run: Run) -> None:
+    with dashboard(events(STARTED, {"event": "run-ended", "state": "failed", "exit": 0, "seconds": 1.0})) as server:
+        assert [run(server, "train.logs")[0] for _ in range(2)] == [1, 1]
+
+
+def test_a_record_that_is_none_is_named(run: Run, tmp_path: Path) -> None:
+    with dashboard(HONEST) as server:
+        run(server, "train.list")
+        (tmp_path / "results" / RUN / "run.json").write_text('{"cluster": []}')
+        code, said = run(server, "train.status")
+    assert (code, "not the record of a run" in said) == (2, True)
+
+
+@pytest.mark.parametrize("endless", ["-", "/"])
+def test_who_is_no_kubernetes_is_an_error_of_the_outside(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endless: str
+) -> None:
+    (tmp_path / "clusters").mkdir()
+    (tmp_path / "clusters" / "k.yaml").write_text("name: k\nbackend: kuberay\nimage: ray:1\n")
+    with dashboard({"/": "<html>"}, endless=endless) as server:
+        lab = {"contexts": [{"name": "k", "context": {"cluster": "k", "user": "k"}}], "current-context": "k"}
+        lab |= {
+            "clusters": [{"name": "k", "cluster": {"server": server.address}}],
+            "users": [{"name": "k", "user": {}}],
+        }
+        (tmp_path / "kubeconfig").write_text(json.dumps(lab))
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+        code, said = run(server, "cluster.status", "-f", "k")
+    assert (code, "Kubernetes API" in said) == (6, True), said

@@ -1,0 +1,74 @@
+"""One event of a run, as its stream or events.jsonl says it: checked before anybody relies on it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from trainyard.errors import OutsideError
+
+Event = Mapping[str, Any]
+_NONE = type(None)
+
+# What JSON has for each field, whichever event it is in; fields that are not here are nobody's yet.
+_TYPES: dict[str, tuple[type, ...]] = {
+    name: types
+    for types, names in (
+        ((str,), "event task text state outcome file sha256 name detail"),
+        ((str, _NONE), "node node_id error reason hint"),
+        ((int,), "seq attempt at exit bytes files"),
+        ((int, float, _NONE), "time seconds exit_code cpu_seconds max_rss"),
+        ((bool,), "ok skipped"),
+        ((list,), "gpus tail needs holders"),
+        ((dict, _NONE), "output"),
+    )
+    for name in names.split()
+}
+_REQUIRED = {
+    "output": ("task", "attempt", "at", "text"),
+    "attempt-started": ("task", "attempt"),
+    "attempt-ended": ("task", "attempt", "outcome"),
+    "task-ended": ("task", "state"),
+    "checkpoint": ("task", "attempt"),
+    "check": ("name", "ok", "detail"),
+    "gate": ("ok", "seconds"),
+    "note": ("text",),
+    "waiting": ("text",),
+    "run-ended": ("state", "exit", "seconds"),
+}
+
+
+def parse(line: bytes, *, where: str, hint: str) -> dict[str, Any]:
+    """Return an event. Raises OutsideError when the line is none."""
+    try:
+        event: dict[str, Any] = json.loads(line)
+        _check(event, ("seq", "time", "event"))
+        _check(event, _REQUIRED.get(event["event"], ()))
+        if event.get("output"):
+            _check(event["output"], ("file", "bytes", "sha256"))
+        if event.get("state", "failed") not in ("succeeded", "failed", "stopped"):
+            raise ValueError(f"state is {event['state'][:80]!r}")
+    # AttributeError: no object; RecursionError: 10,000 lists inside each other
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise OutsideError(f"not an event of Trainyard's runner: {error}", where=where, hint=hint) from error
+    return event
+
+
+def _check(fields: dict[str, Any], required: tuple[str, ...]) -> None:
+    for name in required:
+        if fields.get(name) is None:
+            raise ValueError(f"{name} is missing")
+    for name, value in fields.items():
+        if name in _TYPES and not (type(value) in _TYPES[name] and _is_sound(value)):
+            raise ValueError(f"{name} is {repr(value)[:80]}")
+
+
+def _is_sound(value: object) -> bool:
+    if isinstance(value, str):
+        # Bytes that are no UTF-8 travel as halves of surrogate pairs; nothing stands for the other halves.
+        value.encode("utf-8", "surrogateescape")
+    if isinstance(value, list):
+        return all(isinstance(item, str) and _is_sound(item) for item in value)
+    # Seconds, Unix seconds, bytes, counts: beyond it is no date. NaN is in no interval.
+    return not isinstance(value, (int, float)) or -1e9 < value < 1e11

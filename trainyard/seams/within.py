@@ -1,0 +1,28 @@
+"""A deadline for calls that have none: HTTP libraries count the silence between two bytes, never the whole."""
+
+from __future__ import annotations
+
+import builtins
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, TimeoutError
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+
+def within(seconds: float, call: Callable[[], Result]) -> Result:
+    """Return what a call returns, or raises. Raises TimeoutError when it takes longer: it then ends for nobody."""
+    future: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="within", daemon=True).start()
+    try:
+        return future.result(timeout=seconds)
+    except TimeoutError:  # of its own kind before Python 3.11
+        raise builtins.TimeoutError(f"not done within {seconds:g} s") from None
