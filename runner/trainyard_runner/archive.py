@@ -213,7 +213,7 @@ def _entry(directory: int, name: str, *, root: str, inside: str) -> Entry | Left
         top = posixpath.normpath(root) + "/"
         if target.startswith(top):
             target = posixpath.relpath(target, posixpath.dirname(top + inside))
-        if not stays_inside(inside, target):
+        if not stays_inside(name, target):
             return LeftOut(name, f"a link that leads outside ({ascii(target)[1:-1][:200]})", is_lost=False)
     size = found.st_size if stat.S_ISREG(found.st_mode) else 0
     data_bytes = min(size, found.st_blocks * 512)
@@ -236,7 +236,7 @@ def _missed(name: str, error: OSError, left_out: list[LeftOut] | None) -> None:
 
 def _pieces(entry: Entry, cursor: Cursor, left_out: list[LeftOut] | None) -> Iterator[bytes]:
     if not entry.is_file:
-        yield _header(entry, entry.mode, entry.mtime_ns, 0)
+        yield _header(entry.name, entry.mode, entry.mtime_ns, target=entry.target)
         return
     directory, base = posixpath.split(entry.inside)
     try:
@@ -268,75 +268,73 @@ def _file(entry: Entry, descriptor: int, found: os.stat_result) -> Generator[byt
     """Yield a file's header and content; return whether all of it could be read."""
     size, is_whole = found.st_size, True
     segments = _segments(descriptor, size) if found.st_blocks * 512 < size else [(0, size)]
-    sent = sum(length for _, length in segments)
-    if sent < size:
-        extents = [len(segments) + 1, *(number for segment in segments for number in segment), size, 0]
-        sparse_map = "".join(f"{number}\n" for number in extents).encode()
-        sparse_map += bytes(-len(sparse_map) % _BLOCK)
-        yield _sparse_header(entry.name, size)
-        yield _header(entry, found.st_mode, found.st_mtime_ns, len(sparse_map) + sent)
-        yield sparse_map
+    if segments == [(0, size)]:
+        yield _header(entry.name, found.st_mode, found.st_mtime_ns, size=size)
     else:
-        yield _header(entry, found.st_mode, found.st_mtime_ns, size)
+        yield _sparse_header(entry.name, found, segments)
     for offset, length in segments:
         end = offset + length
         while offset < end:
-            wanted = min(end - offset, PART)
             chunk = b""
-            if is_whole:
-                with contextlib.suppress(OSError):
-                    chunk = os.pread(descriptor, wanted, offset)
+            with contextlib.suppress(OSError):
+                chunk = os.pread(descriptor, min(end - offset, PART), offset)
             is_whole = is_whole and bool(chunk)
-            yield chunk or bytes(wanted)
-            offset += len(chunk) or wanted
-    yield bytes(-sent % _BLOCK)
+            yield chunk or bytes(min(end - offset, PART))
+            offset += len(chunk) or PART
+    yield bytes(-sum(length for _, length in segments) % _BLOCK)
     return is_whole
 
 
 def _segments(descriptor: int, size: int) -> list[tuple[int, int]]:
     """Return where a file has data, each as (offset, length)."""
-    found, at = [], 0
-    while at < size and hasattr(os, "SEEK_DATA"):
+    found: list[tuple[int, int]] = []
+    at = 0
+    while at < size:
         try:
             start = min(size, os.lseek(descriptor, at, os.SEEK_DATA))
+            at = min(size, os.lseek(descriptor, start, os.SEEK_HOLE))
         except OSError as error:
-            if error.errno == errno.ENXIO:  # there is only a hole
-                break
-            return [(0, size)]
-        at = min(size, os.lseek(descriptor, start, os.SEEK_HOLE))
+            return found if error.errno == errno.ENXIO else [(0, size)]  # only a hole follows; cannot be asked
         found.append((start, at - start))
     return found
 
 
-def _header(entry: Entry, mode: int, mtime_ns: int, size: int) -> bytes:
-    member = tarfile.TarInfo(entry.name)
+def _header(name: str, mode: int, mtime_ns: int, *, size: int = 0, target: str | None = None) -> bytes:
+    member = tarfile.TarInfo(name)
     member.mode = stat.S_IMODE(mode)
     member.mtime = mtime_ns // 1_000_000_000
     member.size = size
     if stat.S_ISDIR(mode):
         member.type = tarfile.DIRTYPE
-    elif entry.target is not None:
-        member.type, member.linkname = tarfile.SYMTYPE, entry.target
+    elif target is not None:
+        member.type, member.linkname = tarfile.SYMTYPE, target
     return member.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
 
 
-def _sparse_header(name: str, size: int) -> bytes:
-    """Return what says that a sparse file follows: an extended header, GNU's sparse format 1.0."""
-    fields = {"major": "1", "minor": "0", "name": name, "realsize": str(size)}
-    records = b"".join(
-        _record(f"GNU.sparse.{key}={value}\n".encode("utf-8", "surrogateescape")) for key, value in fields.items()
-    )
-    member = tarfile.TarInfo("././@PaxHeader")
-    member.type, member.size = tarfile.XHDTYPE, len(records)
-    return member.tobuf(tarfile.USTAR_FORMAT) + records + bytes(-len(records) % _BLOCK)
+def _sparse_header(name: str, found: os.stat_result, segments: list[tuple[int, int]]) -> bytes:
+    """Return all that stands before the data of a sparse file in GNU's format 1.0, which `tarfile` reads.
+
+    That is an extended header, a header under another name, and where the data belongs.
+    """
+    fields = {"major": "1", "minor": "0", "name": name, "realsize": str(found.st_size)}
+    records = b"".join(_record(f"GNU.sparse.{key}={value}\n") for key, value in fields.items())
+    extended = tarfile.TarInfo("././@PaxHeader")
+    extended.type, extended.size = tarfile.XHDTYPE, len(records)
+    extents = [*segments, (found.st_size, 0)]
+    places = "".join([f"{len(extents)}\n", *(f"{offset}\n{length}\n" for offset, length in extents)]).encode()
+    places += bytes(-len(places) % _BLOCK)
+    sent = len(places) + sum(length for _, length in segments)
+    header = _header("GNUSparseFile.0", found.st_mode, found.st_mtime_ns, size=sent)
+    return extended.tobuf(tarfile.USTAR_FORMAT) + records + bytes(-len(records) % _BLOCK) + header + places
 
 
-def _record(content: bytes) -> bytes:
-    """Put a record's length before it; the length counts its own digits."""
+def _record(text: str) -> bytes:
+    """Return a record of an extended header: its length, which counts its own digits, and its text."""
+    content = text.encode("utf-8", "surrogateescape")
     length = len(content) + 2
-    while len(f"{length} ") + len(content) != length:
+    while len(str(length)) + 1 + len(content) != length:
         length += 1
-    return f"{length} ".encode() + content
+    return b"%d %s" % (length, content)
 
 
 def _members(path: Path, wanted: set[str]) -> Iterator[bytes]:

@@ -42,8 +42,9 @@ class Cursor:
         """
         names = path.split("/") if path else []
         if names != self._names:
-            pairs = enumerate(zip(names, self._names))  # noqa: B905 - the shorter one ends it
-            common = next((level for level, (to, at) in pairs if to != at), min(len(names), len(self._names)))
+            common = min(len(names), len(self._names))
+            while names[:common] != self._names[:common]:
+                common -= 1
             if common < len(self._names) - common:
                 self._restart(common)
             while len(self._names) > common:

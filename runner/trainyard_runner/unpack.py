@@ -8,8 +8,8 @@ import io
 import os
 import secrets
 import tarfile
-from collections.abc import Iterable, Iterator
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterable
+from pathlib import Path
 from typing import IO, Any
 
 from trainyard_runner import tree
@@ -23,40 +23,32 @@ def unpack(source: IO[bytes] | Iterable[bytes], directory: Path) -> list[LeftOut
     Raises tarfile.TarError for a damaged archive, and OSError for a full disk.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    left_out = []
     stream: Any = source if hasattr(source, "read") else _Pieces(source)
-    with tree.Cursor(str(directory)) as cursor, tarfile.open(fileobj=stream, mode="r|", bufsize=PART) as archive:
-        placing = _Placing(archive, cursor)
-        for member in _members(archive):
-            try:
-                reason = _objection(member)
-                if reason is None:
-                    placing.place(member)
-            except (OSError, ValueError, OverflowError) as error:
-                if getattr(error, "errno", None) in {errno.ENOSPC, errno.EDQUOT}:
-                    raise
-                reason = getattr(error, "strerror", None) or str(error)
-            if reason:
-                left_out.append(LeftOut(member.name, reason, is_lost=member.isreg() or member.isdir()))
-    return left_out
+    try:
+        with tree.Cursor(str(directory)) as cursor, tarfile.open(fileobj=stream, mode="r|", bufsize=PART) as archive:
+            placing = _Placing(archive, cursor)
+            return [left_out for member in archive if (left_out := _extract(member, placing))]
+    except (ValueError, LookupError) as error:  # `tarfile` does not check numbers in extended headers
+        raise tarfile.ReadError(f"a damaged header: {error}") from error
 
 
-def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    while True:
-        try:
-            member = archive.next()
-        except (ValueError, OverflowError, LookupError) as error:  # numbers in extended headers
-            raise tarfile.ReadError(f"a damaged header: {error}") from error
-        if member is None:
-            return
-        yield member
+def _extract(member: tarfile.TarInfo, placing: _Placing) -> LeftOut | None:
+    steps = [step for step in member.name.split("/") if step not in {"", "."}]
+    try:
+        reason = _objection(member, steps)
+        if reason is None:
+            placing.place(member, steps)
+    except (OSError, ValueError, OverflowError) as error:
+        if getattr(error, "errno", None) in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        reason = getattr(error, "strerror", None) or str(error)
+    return LeftOut(member.name, reason, is_lost=member.isreg() or member.isdir()) if reason else None
 
 
-def _objection(member: tarfile.TarInfo) -> str | None:
-    path = PurePosixPath(member.name)
-    if path.is_absolute():
+def _objection(member: tarfile.TarInfo, steps: list[str]) -> str | None:
+    if member.name.startswith("/"):
         return "an absolute path"
-    if ".." in path.parts:
+    if ".." in steps:
         return "a path that leads upwards"
     if "\0" in member.name:
         return "a name with a NUL character"
@@ -64,12 +56,11 @@ def _objection(member: tarfile.TarInfo) -> str | None:
         return f"its path is longer than {LONGEST_PATH} characters"
     if member.islnk():
         return "a hard link"
-    if member.issym():
-        is_inside = stays_inside(str(path), member.linkname)
-        return None if is_inside else f"a link that leads outside ({ascii(member.linkname)[1:-1][:200]})"
-    if not (member.isreg() or member.isdir()):
+    if member.issym() and not stays_inside("/".join(steps), member.linkname):
+        return f"a link that leads outside ({ascii(member.linkname)[1:-1][:200]})"
+    if not (member.isreg() or member.isdir() or member.issym()):
         return "a device or pipe"
-    return None
+    return None if steps or member.isdir() else "a file without a name"
 
 
 class _Placing:
@@ -80,20 +71,19 @@ class _Placing:
         self._cursor = cursor
         self._part = f".part-{secrets.token_hex(8)}"
 
-    def place(self, member: tarfile.TarInfo) -> None:
-        path = PurePosixPath(member.name)
+    def place(self, member: tarfile.TarInfo, steps: list[str]) -> None:
         if member.isdir():
-            directory = self._cursor.to("/".join(path.parts), make=True)
-            if path.parts:
+            directory = self._cursor.to("/".join(steps), make=True)
+            if steps:
                 os.fchmod(directory, (member.mode & 0o755) | 0o700)
             return
-        directory = self._cursor.to("/".join(path.parts[:-1]), make=True)
+        directory = self._cursor.to("/".join(steps[:-1]), make=True)
         try:
             if member.issym():
                 os.symlink(member.linkname, self._part, dir_fd=self._cursor.root)
             else:
                 self._write(member)
-            self._rename(path.name, directory)
+            self._rename(steps[-1], directory)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(self._part, dir_fd=self._cursor.root)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 from pathlib import Path
 
@@ -10,9 +11,17 @@ import pytest
 from trainyard_runner import archive
 from trainyard_runner.unpack import unpack
 
+from tests.unit.trees import few_descriptors, make_deep, read_deep
 
-def members(entries: archive.Entries) -> dict[str, tarfile.TarInfo]:
-    content = b"".join(archive.parts(entries.values())) + bytes(1024)
+
+def there_and_back(source: Path, target: Path) -> list[archive.LeftOut]:
+    entries, left_out = archive.scan(str(source))
+    pieces = list(archive.parts(entries.values(), left_out))
+    return left_out + unpack([*pieces, bytes(1024)], target)
+
+
+def members(entries: archive.Entries, left_out: list[archive.LeftOut] | None = None) -> dict[str, tarfile.TarInfo]:
+    content = b"".join(archive.parts(entries.values(), left_out)) + bytes(1024)
     with tarfile.open(fileobj=io.BytesIO(content)) as tar:
         return {member.name: member for member in tar}
 
@@ -23,7 +32,7 @@ def test_a_directory_comes_back_as_it_was(tmp_path: Path) -> None:
     (source / "deep" / "größe.bin").write_bytes(bytes(range(256)) * 9000)
     (source / "none").write_bytes(b"")
     (source / "run.sh").write_text("#!/bin/sh")
-    (source / "run.sh").chmod(0o755)
+    (source / "run.sh").chmod(0o4755)
     (source / "latest").symlink_to("deep")
     entries, left_out = archive.scan(str(source))
     target.mkdir()
@@ -31,7 +40,7 @@ def test_a_directory_comes_back_as_it_was(tmp_path: Path) -> None:
     assert left_out == []
     assert (target / "deep" / "größe.bin").read_bytes() == bytes(range(256)) * 9000
     assert (target / "deep" / "empty").is_dir()
-    assert (target / "run.sh").stat().st_mode & 0o777 == 0o755
+    assert (target / "run.sh").stat().st_mode & 0o7777 == 0o755
     assert (target / "latest").readlink() == Path("deep")
     assert (target / "none").read_bytes() == b""
 
@@ -82,6 +91,105 @@ def test_a_file_that_was_exchanged_for_a_link_is_not_followed(tmp_path: Path) ->
     file.symlink_to("/etc/hostname")
     with pytest.raises(archive.ChangedError):
         list(archive.parts(entries.values()))
+
+
+def test_a_tree_deeper_than_any_path_or_limit_comes_back(tmp_path: Path) -> None:
+    leaf = make_deep(tmp_path / "a", name="level" * 8)
+    with few_descriptors():
+        assert there_and_back(tmp_path / "a", tmp_path / "b") == []
+    assert read_deep(tmp_path / "b", leaf) == "leaf"
+
+
+def test_names_of_any_bytes_and_any_length_come_back(tmp_path: Path) -> None:
+    source = tmp_path / "a"
+    source.mkdir()
+    names = ["new\nline", os.fsdecode(b"\xff\xfe"), " ", "-rf", "\\", "größe", "n" * 255]
+    for name in names:
+        (source / name).write_text(name, errors="surrogateescape")
+    assert there_and_back(source, tmp_path / "b") == []
+    assert sorted(os.listdir(tmp_path / "b")) == sorted(names)
+
+
+@pytest.mark.parametrize("name", ["sparse", os.fsdecode(b"\xff\n") + "s" * 200])
+def test_a_sparse_file_stays_sparse(tmp_path: Path, name: str) -> None:
+    source = tmp_path / "a"
+    source.mkdir()
+    with (source / name).open("wb") as file:
+        for at in (0, 1 << 30, 3 << 30):
+            file.seek(at)
+            file.write(b"data")
+        file.truncate(1 << 40)
+    (source / "t").write_text("after it")
+    entries, _ = archive.scan(str(source))
+    assert entries[name].size == 1 << 40
+    assert entries[name].data_bytes < 1 << 20
+    assert sum(map(len, archive.parts(entries.values()))) < 1 << 20
+    assert there_and_back(source, tmp_path / "b") == []
+    back = tmp_path / "b" / name
+    assert back.stat().st_size == 1 << 40
+    assert back.stat().st_blocks * 512 < 1 << 20
+    with back.open("rb") as file:
+        file.seek((3 << 30) - 2)
+        assert file.read(8) == b"\0\0data\0\0"
+    assert (tmp_path / "b" / "t").read_text() == "after it"
+
+
+def test_a_file_that_shrinks_while_it_is_read_costs_only_itself(tmp_path: Path) -> None:
+    source = tmp_path / "a"
+    source.mkdir()
+    (source / "big").write_bytes(b"x" * 3 * archive.PART)
+    (source / "small").write_text("whole")
+    left_out: list[archive.LeftOut] = []
+    sending = archive.parts(archive.scan(str(source))[0].values(), left_out)
+    first = next(sending)
+    (source / "big").write_bytes(b"x" * 10)
+    unpack([first, *sending, bytes(1024)], tmp_path / "b")
+    assert (tmp_path / "b" / "small").read_text() == "whole"
+    assert (tmp_path / "b" / "big").stat().st_size == 3 * archive.PART
+    assert [item.name for item in left_out] == ["big"]
+
+
+def test_a_file_that_became_a_pipe_a_link_or_nothing_costs_only_itself(tmp_path: Path) -> None:
+    for name in ("gone", "link", "pipe", "whole"):
+        (tmp_path / name).write_text(name)
+    entries, left_out = archive.scan(str(tmp_path))
+    for name in ("gone", "link", "pipe"):
+        (tmp_path / name).unlink()
+    (tmp_path / "link").symlink_to("/etc/hostname")
+    os.mkfifo(tmp_path / "pipe")
+    assert list(members(entries, left_out)) == ["whole"]
+    assert [item.name for item in left_out] == ["link", "pipe"]
+
+
+def test_a_root_that_became_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "output").symlink_to("/etc")
+    lost = archive.LeftOut("out", "a link or file took its place", is_lost=True)
+    assert archive.scan(str(tmp_path / "output"), "out") == ({}, [lost])
+    assert archive.scan(str(tmp_path / "absent")) == ({}, [])
+
+
+def test_what_is_neither_file_nor_link_is_left_out_and_not_lost(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert archive.scan(str(tmp_path))[1] == [archive.LeftOut("pipe", "a pipe", is_lost=False)]
+    assert archive.scan_one(str(tmp_path / "pipe"), "pipe")[1] == [archive.LeftOut("pipe", "a pipe", is_lost=True)]
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root reads everything; tests/real runs this as another user")
+def test_an_unreadable_file_or_directory_costs_only_itself(tmp_path: Path) -> None:
+    source = tmp_path / "a"
+    for name in ("locked", "listed", "open"):
+        (source / name).mkdir(parents=True)
+        (source / name / "file").write_text(name)
+    (source / "secret").write_text("s")
+    (source / "secret").chmod(0)
+    (source / "locked").chmod(0)
+    (source / "listed").chmod(0o400)
+    reason = "it cannot be read: Permission denied"
+    left_out = there_and_back(source, tmp_path / "b")
+    assert left_out == [archive.LeftOut(name, reason, is_lost=True) for name in ("locked", "listed/file", "secret")]
+    assert sorted(path.name for path in (tmp_path / "b").rglob("*")) == ["file", "listed", "open"]
+    source.chmod(0)
+    assert archive.scan(str(source), "a") == ({}, [archive.LeftOut("a", reason, is_lost=True)])
 
 
 def test_an_arriving_archive_appears_when_it_is_whole(tmp_path: Path) -> None:

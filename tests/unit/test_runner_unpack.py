@@ -110,6 +110,47 @@ def test_a_link_is_not_made_behind_another_link(tmp_path: Path) -> None:
     assert (target / "door" / "link").readlink() == Path("x")
 
 
+def test_an_archive_goes_over_what_is_there_file_by_file(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    (target / "was-directory" / "deep").mkdir(parents=True)
+    (target / "locked").mkdir(mode=0)
+    for name in ("was-file", "other", "again"):
+        (target / name).write_text("old")
+    (target / "was-link").symlink_to("other")
+    before = (target / "again").open()
+    new = [member("was-directory"), member("locked/a"), member("was-file/a"), member("was-link"), member("again")]
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        for info in new:
+            info.size = 3
+            archive.addfile(info, io.BytesIO(b"new"))
+    assert extract([content.getvalue()], target) == []
+    assert {name: (target / name).read_text() for name in (info.name for info in new)} == {
+        info.name: "new" for info in new
+    }
+    assert (target / "other").read_text() == before.read() == "old"
+    assert everything_below(target) == {info.name for info in new} | {"locked", "was-file", "other"}
+
+
+def test_a_directory_is_usable_whatever_its_mode_was(tmp_path: Path) -> None:
+    target, left_out = unpack(
+        tmp_path, (member("d", kind=tarfile.DIRTYPE, mode=0o2000), b""), (member("d/f", mode=0), b"x")
+    )
+    assert left_out == []
+    assert (target / "d").stat().st_mode & 0o7777 == 0o700
+    assert (target / "d" / "f").read_text() == "x"
+
+
+def test_a_member_that_cannot_be_written_costs_only_itself(tmp_path: Path) -> None:
+    target, left_out = unpack(tmp_path, (member("n" * 300), b"x"), (member("whole"), b"x"))
+    assert left_out == ["n" * 200 + ": File name too long"]
+    assert everything_below(target) == {"whole"}
+
+
 def test_a_broken_archive_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(tarfile.TarError):
         extract(io.BytesIO(b"not a tar" * 100), tmp_path)
+    sparse = tarfile.TarInfo("sparse")
+    sparse.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "no number"}
+    with pytest.raises(tarfile.TarError):
+        extract(io.BytesIO(sparse.tobuf(tarfile.PAX_FORMAT) + bytes(2048)), tmp_path)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime
 import json
 import shlex
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainyard_runner import tree
 from trainyard_runner.names import file_stem
 
 from trainyard.errors import Problem, RequestError
@@ -92,7 +92,7 @@ def create(home: Path, record: Mapping[str, Any], *, cluster: str, job: str) -> 
 
 def discard(run: RunDirectory) -> None:
     """Remove the directory of a run that never began."""
-    shutil.rmtree(run.path)
+    tree.remove(str(run.path))
 
 
 def runs(home: Path, *, cluster: str | None = None) -> tuple[RunDirectory, ...]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import stat
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from trainyard_runner import tree
+
 from trainyard.backends import private_files
 from trainyard.backends.local.layout import NodePlan, Ports
-from trainyard.errors import OutsideError
+from trainyard.errors import LeftoverError, OutsideError
 from trainyard.seams.processes import ProcessId
 
 # Short, since the path of a UNIX socket has at most 107 bytes (unix(7)) and Ray's own part takes 64 of them.
@@ -141,13 +142,23 @@ def read_nodes(files: ClusterFiles) -> dict[str, NodeRecord]:
 
 
 def forget_node(files: ClusterFiles, name: str) -> None:
-    """Remove what is written about a node, and its temporary directory."""
-    shutil.rmtree(files.node_temp(name), ignore_errors=True)
+    """Remove what is written about a node, and its temporary directory. Raises LeftoverError."""
+    _remove(files.node_temp(name))
     files.node_record(name).unlink(missing_ok=True)
     files.node_log(name).unlink(missing_ok=True)
 
 
 def forget_cluster(files: ClusterFiles) -> None:
-    """Remove everything that is written about a cluster."""
-    shutil.rmtree(files.temp, ignore_errors=True)
-    shutil.rmtree(files.state, ignore_errors=True)
+    """Remove everything that is written about a cluster. Raises LeftoverError."""
+    _remove(files.temp)
+    _remove(files.state)
+
+
+def _remove(directory: Path) -> None:
+    try:
+        tree.remove(str(directory))
+    except OSError as error:
+        raise LeftoverError(
+            f"not all of {directory} can be removed: {error.filename}: {error.strerror}",
+            hint="Repeat the same command once the cause is gone: a file of another user, something mounted there?",
+        ) from error
