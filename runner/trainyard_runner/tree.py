@@ -85,6 +85,19 @@ class Cursor:
         self.descriptor = opened
 
 
+def files(root: str) -> Iterator[str]:
+    """Yield the files below a directory that can be opened by their path; links are none of them."""
+    waiting = [""]
+    while waiting:
+        inside = waiting.pop()
+        with contextlib.suppress(OSError), os.scandir(f"{root}/{inside}") as items:
+            for item in items:
+                if item.is_dir(follow_symlinks=False):
+                    waiting.append(f"{inside}{item.name}/")
+                elif item.is_file(follow_symlinks=False) and os.access(item.path, os.R_OK):
+                    yield f"{inside}{item.name}"
+
+
 def remove(path: str, *, dir_fd: int | None = None) -> None:
     """Remove a file, a link, or a directory with all that is in it, locked or not; nothing there is fine.
 

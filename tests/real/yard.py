@@ -43,6 +43,8 @@ class Yard:
     home: Path
     cluster: str = "yard"
     environ: dict[str, str] = field(default_factory=dict)
+    # What runs commands as somebody else.
+    prefix: tuple[str, ...] = ()
 
     @property
     def state(self) -> Path:
@@ -77,7 +79,7 @@ class Yard:
 
     def command(self, *arguments: str) -> list[str]:
         """Return the command line for `invoke ARGUMENTS`, as the installed console command."""
-        return [str(Path(sys.executable).with_name("trainyard")), *arguments]
+        return [*self.prefix, str(Path(sys.executable).with_name("trainyard")), *arguments]
 
     def run(self, *arguments: str, expect: int | None = 0, seconds: float = 240.0) -> Done:
         """Run a command; fail the test with all its output unless it exits as expected (None: any)."""

@@ -93,11 +93,11 @@ def test_a_file_that_was_exchanged_for_a_link_is_not_followed(tmp_path: Path) ->
         list(archive.parts(entries.values()))
 
 
-def test_a_tree_deeper_than_any_path_or_limit_comes_back(tmp_path: Path) -> None:
-    leaf = make_deep(tmp_path / "a", name="level" * 8)
+def test_a_tree_deeper_than_any_path_or_limit_comes_back(deep_path: Path) -> None:
+    leaf = make_deep(deep_path / "a", name="level" * 8)
     with few_descriptors():
-        assert there_and_back(tmp_path / "a", tmp_path / "b") == []
-    assert read_deep(tmp_path / "b", leaf) == "leaf"
+        assert there_and_back(deep_path / "a", deep_path / "b") == []
+    assert read_deep(deep_path / "b", leaf) == "leaf"
 
 
 def test_names_of_any_bytes_and_any_length_come_back(tmp_path: Path) -> None:

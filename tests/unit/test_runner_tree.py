@@ -11,11 +11,11 @@ from trainyard_runner import tree
 from tests.unit.trees import few_descriptors, make_deep
 
 
-def test_a_tree_deeper_than_any_path_or_limit_is_removed(tmp_path: Path) -> None:
-    make_deep(tmp_path / "a", name="n" * 200)
+def test_a_tree_deeper_than_any_path_or_limit_is_removed(deep_path: Path) -> None:
+    make_deep(deep_path / "a", name="n" * 200)
     with few_descriptors():
-        tree.remove(str(tmp_path / "a"))
-    assert not (tmp_path / "a").exists()
+        tree.remove(str(deep_path / "a"))
+    assert not (deep_path / "a").exists()
 
 
 def test_what_links_lead_to_stays(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
+from trainyard_runner import tree
+
 from trainyard.results.formats import natural
 from trainyard.results.store import RunDirectory
 
@@ -55,7 +57,7 @@ def gather(run: RunDirectory, tasks: Iterable[str]) -> Gallery:
     room = _ALL_INSIDE
     for task, name in chosen:
         path = run.outputs(task) / name
-        link = quote(path.relative_to(run.path).as_posix())
+        link = quote(os.fsencode(path.relative_to(run.path)))
         inside = _inside(path, room)
         room -= len(inside or "")
         kind: Literal["image", "video"] = "video" if path.suffix.lower() in _VIDEOS else "image"
@@ -64,11 +66,7 @@ def gather(run: RunDirectory, tasks: Iterable[str]) -> Gallery:
 
 
 def _files(directory: Path) -> Iterator[str]:
-    for parent, _, names in os.walk(directory):
-        for name in names:
-            path = Path(parent, name)
-            if path.suffix.lower() in (*_IMAGES, *_VIDEOS) and path.is_file() and not path.is_symlink():
-                yield path.relative_to(directory).as_posix()
+    return (name for name in tree.files(str(directory)) if Path(name).suffix.lower() in (*_IMAGES, *_VIDEOS))
 
 
 def _inside(path: Path, room: int) -> str | None:

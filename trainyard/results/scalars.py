@@ -12,6 +12,7 @@ import struct
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,6 +20,7 @@ from google.protobuf.message import DecodeError
 from tensorboardX.crc32c import crc32c
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.proto.summary_pb2 import Summary
+from trainyard_runner import tree
 
 from trainyard.results.formats import natural
 
@@ -90,9 +92,8 @@ def read_directory(directory: Path, *, points: int, tags: int, by_attempt: bool 
     subdirectory at most so many tags are read.
     """
     found: dict[str, dict[str, Curve]] = {}
-    for path in sorted(directory.rglob(EVENT_FILES), key=_begun):
-        if not path.is_file() or path.is_symlink():
-            continue
+    event_files = (directory / name for name in tree.files(str(directory)) if fnmatch(Path(name).name, EVENT_FILES))
+    for path in sorted(event_files, key=_begun):
         parts = path.parent.relative_to(directory).parts
         curves = found.setdefault("/".join(parts[1:] if by_attempt else parts), {})
         for tag, step, value, time in read_file(path):
@@ -161,4 +162,4 @@ def _scalar(entry: Summary.Value) -> float | None:
 def _begun(path: Path) -> tuple[list[str], int, str]:
     """Sort event files by directory and by the second in their name (events.out.tfevents.SECOND.HOST...)."""
     second = path.name.partition(".tfevents.")[2].split(".")[0]
-    return natural(str(path.parent)), int(second) if second.isdigit() else 0, path.name
+    return natural(str(path.parent)), int(second) if second.isdecimal() else 0, path.name

@@ -1,0 +1,204 @@
+"""Tasks that leave or do what breaks whoever is not prepared: `python3 hostile_tasks.py NAME` is one of them.
+
+It is the program of a job too: standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+# How to find daemons that were not ended: nobody else sleeps this long.
+SLEEP = "864237"
+OUTPUT = Path(os.environ.get("TRAINYARD_OUTPUT", "."))
+CHECKPOINT = Path(os.environ.get("TRAINYARD_CHECKPOINT", "."))
+
+
+def dive(root: Path, name: str, levels: int) -> None:
+    """Make directories in one another, each with a file."""
+    os.chdir(root)
+    for _ in range(levels):
+        os.mkdir(name)
+        os.chdir(name)
+    Path("leaf.png").write_text("leaf")
+
+
+def deep() -> None:
+    dive(OUTPUT, "level", 1500)
+
+
+def too_long() -> None:
+    dive(OUTPUT, "n" * 250, 40)
+
+
+def locked_directory() -> None:
+    (OUTPUT / "locked" / "more").mkdir(parents=True)
+    (OUTPUT / "locked" / "file").touch()
+    (OUTPUT / "beside").touch()
+    (OUTPUT / "locked" / "more").chmod(0)
+    (OUTPUT / "locked").chmod(0)
+
+
+def unreadable_file() -> None:
+    (OUTPUT / "secret").touch()
+    (OUTPUT / "secret").chmod(0)
+    (OUTPUT / "beside").touch()
+
+
+def locked_output() -> None:
+    Path("runs").mkdir()
+    Path("runs", "file").touch()
+    (OUTPUT / "file").touch()
+    OUTPUT.chmod(0)
+
+
+def output_is_a_link() -> None:
+    OUTPUT.rmdir()
+    OUTPUT.symlink_to("/etc")
+
+
+def declared_is_a_link() -> None:
+    Path("runs").symlink_to("/etc")
+    (OUTPUT / "beside").touch()
+
+
+def links() -> None:
+    for name, target in {
+        "absolute": "/etc/hostname",
+        "up": "../../../../etc",
+        "round": "deep/../../outside",
+        "loop": "loop",
+        "nowhere": "nothing",
+        "inside": "deep/file",
+        "back": str(OUTPUT / "deep"),
+    }.items():
+        (OUTPUT / name).symlink_to(target)
+    (OUTPUT / "deep").mkdir()
+    (OUTPUT / "deep" / "file").touch()
+
+
+def pipes() -> None:
+    os.mkfifo(OUTPUT / "pipe")
+    os.chdir(OUTPUT)
+    socket.socket(socket.AF_UNIX).bind("socket")
+    Path("beside").touch()
+
+
+def sparse() -> None:
+    with (OUTPUT / "sparse").open("wb") as file:
+        file.seek(1 << 30)
+        file.write(b"data")
+        file.truncate(1 << 40)
+
+
+def odd_names() -> None:
+    for name in (
+        b"\xff\xfe",
+        b"new\nline",
+        b" ",
+        b"-rf",
+        b"n" * 255,
+        "größe".encode(),
+        b"\x1b[31m.tfevents.",
+        b"\xff.png",
+    ):
+        Path(os.fsdecode(os.path.join(os.fsencode(OUTPUT), name))).touch()
+
+
+def many_files() -> None:
+    for number in range(10_000):
+        (OUTPUT / str(number)).touch()
+
+
+def binary() -> None:
+    sys.stdout.buffer.write(bytes(range(256)) * 4096)
+
+
+def one_line() -> None:
+    sys.stdout.write("x" * 200_000)
+
+
+def daemons() -> None:
+    """Leave processes in sessions of their own, with nothing in their environment."""
+    for _ in range(3):
+        subprocess.run(["env", "-i", "setsid", "sh", "-c", f"sleep {SLEEP} &"], check=True)
+
+
+def keeps_writing() -> None:
+    """Leave a process that changes its output until it is ended."""
+    program = "import sys\nwhile True:\n    for size in (9_000_000, 10): open(sys.argv[1], 'wb').write(bytes(size))"
+    subprocess.Popen([sys.executable, "-c", program, str(OUTPUT / "changing"), SLEEP])
+    (OUTPUT / "beside").touch()
+    time.sleep(2)
+
+
+def read_only() -> None:
+    (OUTPUT / "a" / "b").mkdir(parents=True)
+    (OUTPUT / "a" / "b" / "file").touch()
+    for path in (OUTPUT / "a" / "b" / "file", OUTPUT / "a" / "b", OUTPUT / "a", OUTPUT):
+        path.chmod(0o444 if path.is_file() else 0o555)
+
+
+def modes() -> None:
+    (OUTPUT / "first").touch()
+    (OUTPUT / "first").chmod(0o6777)
+    os.link(OUTPUT / "first", OUTPUT / "second")
+
+
+def removes_itself() -> None:
+    shutil.rmtree(OUTPUT)
+    shutil.rmtree(os.getcwd())
+
+
+def crash() -> None:
+    (OUTPUT / "before").touch()
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def deaf() -> None:
+    """Do not hear that the time is over."""
+    (OUTPUT / "before").touch()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(float(SLEEP))
+
+
+def silent() -> None:
+    sys.stdout.flush()
+    for descriptor in (0, 1, 2):
+        os.close(descriptor)
+    (OUTPUT / "after").touch()
+
+
+def checkpoint() -> None:
+    """Leave a deep checkpoint in the first attempt; find it in the second."""
+    if os.environ["TRAINYARD_ATTEMPT"] == "1":
+        dive(CHECKPOINT, "level", 1500)
+        raise SystemExit(1)
+    os.chdir(CHECKPOINT)
+    for _ in range(1500):
+        os.chdir("level")
+    (OUTPUT / "found").write_text(Path("leaf.png").read_text())
+
+
+def litters() -> None:
+    """Leave in the job's own directory what nobody asked for."""
+    dive(Path.cwd(), "n" * 250, 40)
+    os.chmod("..", 0)
+    (OUTPUT / "beside").touch()
+
+
+TASKS: tuple[Callable[[], None], ...] = (
+    *(deep, too_long, locked_directory, unreadable_file, locked_output, output_is_a_link, declared_is_a_link, links),
+    *(pipes, sparse, odd_names, many_files, binary, one_line, daemons, keeps_writing, read_only, modes),
+    *(removes_itself, crash, deaf, silent, checkpoint, litters),
+)
+
+if __name__ == "__main__":
+    {task.__name__: task for task in TASKS}[sys.argv[1]]()

@@ -1,0 +1,165 @@
+"""24 hostile tasks of one run: each ends as it should, costs no other anything, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trainyard_runner import archive, tree
+
+from tests.real import hostile_tasks
+from tests.real.jobs import newest, running, write_job
+from tests.real.other_user import CHECKOUT, NOBODY, as_nobody
+from tests.real.yard import HEAD_AND_WORKER, Yard
+
+JOB = """
+resources: {cpus: 0.25}
+tasks:
+"""
+FAILS = {"crash": "killed by SIGSEGV", "deaf": "it ran longer than its timeout of 2 s"}
+# What comes home of each besides directories; of the others, nothing.
+HOME = {
+    "deep": {"level/" * 1500 + "leaf.png"},
+    "too_long": {("n" * 250 + "/") * 40 + "leaf.png"},
+    "locked_directory": {"beside"},
+    "unreadable_file": {"beside"},
+    "locked_output": {"runs/file"},
+    "declared_is_a_link": {"beside"},
+    "links": {"loop", "nowhere", "inside", "back", "deep/file"},
+    "pipes": {"beside"},
+    "sparse": {"sparse"},
+    "odd_names": {
+        os.fsdecode(b"\xff\xfe"),
+        "new\nline",
+        " ",
+        "-rf",
+        "n" * 255,
+        "größe",
+        "\x1b[31m.tfevents.",
+        os.fsdecode(b"\xff.png"),
+    },
+    "many_files": {str(number) for number in range(10_000)},
+    "keeps_writing": {"beside", "changing"},
+    "read_only": {"a/b/file"},
+    "modes": {"first", "second"},
+    "crash": {"before"},
+    "deaf": {"before"},
+    "silent": {"after"},
+    "checkpoint": {"found"},
+    "litters": {"beside"},
+}
+ONLY_ROOT = {"locked_directory": {"locked/file"}, "unreadable_file": {"secret"}, "locked_output": {"file"}}
+
+
+@dataclass(frozen=True)
+class Ran:
+    """The run, and the user who ran it."""
+
+    run: Path
+    is_root: bool
+    document: dict[str, Any]
+
+    def brought(self, task: str) -> archive.Entries:
+        return archive.scan(str(self.run / "outputs" / task))[0]
+
+
+@pytest.fixture(scope="module", params=["root", "an ordinary user"])
+def ran(request: pytest.FixtureRequest) -> Iterator[Ran]:
+    """Run the job: on the shared cluster as root, which its removal shows, and on one of an ordinary user's own."""
+    is_root = request.param == "root"
+    if is_root:
+        if os.getuid() != 0:
+            pytest.skip("needs root")
+        yard = request.getfixturevalue("yard")
+        yield dispatch(yard, is_root=True)
+        tree.remove(str(newest(yard)))  # pytest could not
+        return
+    with home_of(NOBODY if os.getuid() == 0 else os.getuid()) as home:
+        yard = Yard(home, cluster="hostile", environ={"HOME": str(home)}, prefix=as_nobody())
+        yard.write_cluster(HEAD_AND_WORKER)
+        try:
+            yard.run("cluster.up")
+            yield dispatch(yard, is_root=False)
+        finally:
+            yard.run("cluster.down")
+        assert yard.leftovers() == []
+        assert list(Path("/tmp").glob(f"trainyard-*/{yard.temp.name}")) == []
+
+
+def dispatch(yard: Yard, *, is_root: bool) -> Ran:
+    tasks = "".join(map(task_of_job, (task.__name__ for task in hostile_tasks.TASKS)))
+    write_job(yard, "hostile", JOB + tasks, hostile=Path(hostile_tasks.__file__).read_text())
+    document = yard.json("train.dispatch", "hostile", "--skip-smoke", expect=1)
+    return Ran(newest(yard), is_root, document)
+
+
+@contextmanager
+def home_of(user: int) -> Iterator[Path]:
+    """Give a directory of somebody's that may hold what pytest cannot remove."""
+    home = Path(tempfile.mkdtemp(prefix="hostile-", dir="/tmp"))
+    home.chmod(0o755)
+    os.chown(home, user, -1)
+    try:
+        yield home
+    finally:
+        tree.remove(str(home))
+
+
+def task_of_job(name: str) -> str:
+    more = {"deaf": "timeout: 2s", "checkpoint": "retries: 1"}.get(name, "retries: 0")
+    return f"  - {{name: {name}, command: [python3, hostile.py, {name}], outputs: [runs/], {more}}}\n"
+
+
+def test_each_task_ends_in_the_right_state(ran: Ran) -> None:
+    assert len(ran.document["tasks"]) == 24
+    ended = {task["name"]: (task["state"], task["attempts"][-1]["reason"]) for task in ran.document["tasks"]}
+    assert {name: reason for name, (state, reason) in ended.items() if state != "succeeded"} == FAILS
+    attempts = {task["name"]: len(task["attempts"]) for task in ran.document["tasks"]}
+    assert {name: count for name, count in attempts.items() if count > 1} == {"checkpoint": 2}
+
+
+def test_all_that_can_be_read_comes_home_and_nothing_else(ran: Ran) -> None:
+    for task in hostile_tasks.TASKS:
+        name = task.__name__
+        expected = HOME.get(name, set()) | (ONLY_ROOT.get(name, set()) if ran.is_root else set())
+        assert {path for path, entry in ran.brought(name).items() if not stat.S_ISDIR(entry.mode)} == expected, name
+
+
+def test_holes_modes_and_content_are_as_they_should_be_at_home(ran: Ran) -> None:
+    sparse = ran.brought("sparse")["sparse"]
+    assert sparse.size == 1 << 40
+    assert sparse.data_bytes < 1 << 20
+    assert {oct(stat.S_IMODE(entry.mode)) for entry in ran.brought("modes").values()} == {"0o755"}
+    assert (ran.run / "outputs" / "checkpoint" / "found").read_text() == "leaf"
+    assert (ran.run / "logs" / "binary.1.log").read_bytes() == bytes(range(256)) * 4096
+    assert (ran.run / "logs" / "one_line.1.log").stat().st_size == 200_000
+
+
+def test_what_was_left_out_is_said(ran: Ran) -> None:
+    events = (ran.run / "events.jsonl").read_text()
+    for said in ("output_is_a_link: not brought back", "up: a link that leads outside", "pipe: a pipe"):
+        assert said in events
+    assert ("secret: it cannot be read: Permission denied" in events) is not ran.is_root
+
+
+def test_no_process_is_left(ran: Ran) -> None:
+    assert running(hostile_tasks.SLEEP) == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="whoever runs the tests is an ordinary user")
+def test_an_ordinary_user_is_refused_what_root_is_not() -> None:
+    units = [f"tests/unit/test_runner_{name}.py" for name in ("archive", "unpack", "tree")]
+    with home_of(NOBODY) as home:
+        pytest_there = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={home}/pytest"]
+        done = subprocess.run([*as_nobody(), *pytest_there, *units], cwd=CHECKOUT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert "skipped" not in done.stdout
