@@ -55,6 +55,25 @@ def test_memory_that_lacks_is_said_with_what_the_nodes_have(yard: Yard, runs: di
     wait_until(lambda: waiting(yard, runs["memory"]) == text, seconds=60, what=text)
 
 
+def test_the_status_of_a_cluster_shows_what_is_free_and_the_runs_that_go_on(yard: Yard, runs: dict[str, str]) -> None:
+    wait_until(lambda: waiting(yard, runs["memory"]) is not None, seconds=60, what="the memory run says what it lacks")
+    found = yard.json("cluster.status")
+    gib = 2**30
+    assert found["used"] == {"cpus": 6.0, "gpus": 0.0, "memory": round(2.25 * gib)}
+    assert found["free"] == {"cpus": 0.0, "gpus": 4.0, "memory": round(0.75 * gib)}
+    gpu_0 = next(node for node in found["nodes"] if node["name"] == "gpu-0")
+    assert gpu_0["free"] == {"cpus": 0.0, "gpus": 2.0, "memory": round(0.25 * gib)}
+    shown = {run["run"]: (run["job"], run["running"], run["waiting"]) for run in found["runs"]}
+    assert shown == {
+        runs["holder"]: ("holder", 6, 0),
+        runs["second"]: ("second", 0, 2),
+        runs["memory"]: ("memory", 3, 1),
+    }
+    printed = yard.run("cluster.status").stdout
+    assert "0 CPUs, 2 GPUs, 256.0 MiB" in printed
+    assert all(run in printed for run in runs.values())
+
+
 def test_running_tasks_show_their_seconds(yard: Yard, runs: dict[str, str]) -> None:
     (task, *_) = yard.json("train.status", runs["holder"])["tasks"]
     (attempt,) = task["attempts"]

@@ -74,7 +74,7 @@ def test_what_is_seen_of_a_cluster_is_printed_also_when_it_is_up(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = ClusterStatus("lab", "kuberay", "up", (), seen="gpu-a: Kubernetes calls its node b not ready")
-    cluster_output.status(cluster(tmp_path), now, json=False)
+    cluster_output.status(cluster(tmp_path), now, None, json=False)
     assert "gpu-a: Kubernetes calls its node b not ready" in capsys.readouterr().out.splitlines()
 
 

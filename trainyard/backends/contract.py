@@ -55,7 +55,7 @@ class NodeStatus:
 class ClusterStatus:
     """A cluster, as it is now. `tunnel` is as in Endpoint; `remark` is worth a line however it is.
 
-    `token_file` holds the dashboard's token, or `token_command` prints it, where it is kept with the cluster.
+    `token` is the dashboard's; `token_file` holds it, or `token_command` prints it, where it is kept with the cluster.
     """
 
     name: str
@@ -69,6 +69,7 @@ class ClusterStatus:
     tunnel: str | None = None
     token_command: str | None = None
     remark: str = ""
+    token: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

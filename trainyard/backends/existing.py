@@ -70,6 +70,7 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
     except (NotReadyError, existing_service.MissingServiceError) as error:
         return ClusterStatus(spec.name, "existing", "down", (), seen=error.what)
     now = ClusterStatus(spec.name, "existing", "down", (), address=endpoint.address, tunnel=endpoint.tunnel)
+    now = replace(now, token=endpoint.token)
     try:
         found = tuple(_node_status(node) for node in _nodes(endpoint))
     except UnreachableError as error:

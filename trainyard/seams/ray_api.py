@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from trainyard.errors import OutsideError
-from trainyard.seams.ray_types import Job, Node, Version, job_from, nodes_from, version_from
+from trainyard.seams.ray_types import Amounts, Job, Node, Version, job_from, nodes_from, usage_from, version_from
 from trainyard.seams.within import within
 
 # Ray's own limit for a package in the GCS (ray/_private/runtime_env/packaging.py, GCS_STORAGE_MAX_SIZE).
@@ -116,6 +116,14 @@ class RayApi:
         path = f"/api/jobs/{submission_id}"
         body = self._found(path, seconds=STATUS_SECONDS)
         return None if body is None else self._read(path, body, job_from)
+
+    def jobs(self) -> tuple[Job, ...]:
+        """Return every job that Ray remembers, drivers that nobody submitted too."""
+        return self._ask("GET", "/api/jobs/", lambda found: tuple(job_from(row) for row in found))
+
+    def usage(self) -> dict[str, tuple[Amounts, Amounts]]:
+        """Return what of each node is used, and what is free, by the nodes' names."""
+        return self._ask("GET", "/nodes", usage_from, params={"view": "summary"})
 
     def stop(self, submission_id: str) -> None:
         """Ask Ray to end the job: SIGTERM, and SIGKILL some seconds later."""

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 # Ray's job states (ray/dashboard/modules/job/common.py, JobStatus).
 ENDED_STATES = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
+
+# ray/autoscaler/_private/util.py, parse_usage and format_memory
+_USAGE = re.compile(
+    r"^([\d.]+\w*)/([\d.]+\w*) (CPU|GPU|memory)(?: \(([\d.]+\w*) used of ([\d.]+\w*) reserved.*)?$", re.M
+)
+_UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """Of what Ray hands out; memory in bytes."""
+
+    cpus: float
+    gpus: float
+    memory: int
 
 
 @dataclass(frozen=True)
@@ -44,9 +60,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Job:
-    """One submitted job. `node_id` is where its own process runs, once Ray has placed it.
+    """One job: submitted, or a driver that connected by itself (`submission_id` is "", `driver` its number).
 
-    `end` is when Ray noticed that it had ended, in Unix seconds.
+    `node_id` is where a submitted job's own process runs, once Ray has placed it. `start` and `end` are when Ray
+    noticed, in Unix seconds.
     """
 
     submission_id: str
@@ -56,6 +73,8 @@ class Job:
     exit_code: int | None
     metadata: Mapping[str, str]
     end: float | None = None
+    start: float | None = None
+    driver: str = ""
 
     @property
     def ended(self) -> bool:
@@ -102,7 +121,36 @@ def job_from(row: Mapping[str, Any]) -> Job:
         metadata={_text(key): _text(value) for key, value in (row.get("metadata") or {}).items()},
         # Ray counts in milliseconds (JobDetails.end_time).
         end=_number(row.get("end_time") or 0) / 1000 or None,
+        start=_number(row.get("start_time") or 0) / 1000 or None,
+        driver=_text(row.get("job_id") or ""),
     )
+
+
+def usage_from(found: Any) -> dict[str, tuple[Amounts, Amounts]]:
+    """Read /nodes?view=summary: what of each node is used, and what is free; a node it says nothing of is left out."""
+    said = found["data"]["nodeLogicalResources"]
+    raylets = [row["raylet"] for row in found["data"]["summary"]]
+    return {_text(one["nodeName"]): _used_and_free(said[one["nodeId"]]) for one in raylets if one["nodeId"] in said}
+
+
+def _used_and_free(text: str) -> tuple[Amounts, Amounts]:
+    """Read lines such as "1.0/2.0 CPU" and "0B/1.00GiB memory (0B used of 1.00GiB reserved in placement groups)"."""
+    used, free = {}, {}
+    for line in _USAGE.finditer(text):
+        taken, total, idle_used, reserved = (_amount(line[group] or "0") for group in (1, 2, 4, 5))
+        # What is reserved and idle is free to nobody else; Ray counts it as not used.
+        used[line[3]] = taken + reserved - idle_used
+        free[line[3]] = max(0.0, total - used[line[3]])
+    return _amounts(used), _amounts(free)
+
+
+def _amounts(found: Mapping[str, float]) -> Amounts:
+    return Amounts(round(found.get("CPU", 0.0), 4), round(found.get("GPU", 0.0), 4), round(found.get("memory", 0.0)))
+
+
+def _amount(written: str) -> float:
+    value, unit = written.rstrip("KMGTiB"), written.lstrip("0123456789.")
+    return float(value) * _UNITS[unit]
 
 
 def _text(value: object) -> str:

@@ -88,12 +88,13 @@ def down(
 def status(
     context: Context, file: str | None = None, set_: list[str] | None = None, backend: str = "", json: bool = False
 ) -> None:
-    """Ask every node how it is."""
-    from trainyard import lifecycle
+    """Ask every node how it is, and what is in use."""
+    from trainyard import lifecycle, usage
     from trainyard.tasks import cluster_output as output
 
     cluster = _find(file, set_, backend)
-    output.status(cluster, lifecycle.status(cluster), json=json)
+    now = lifecycle.status(cluster)
+    output.status(cluster, now, usage.ask(now), json=json)
 
 
 @task(positional=["sizes"], iterable=["sizes", "set_"], help={**HELP, "sizes": SIZES})

@@ -19,9 +19,11 @@ from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError
 from trainyard.lifecycle import Cluster
 from trainyard.listing import Listing
+from trainyard.results.formats import duration, size
 from trainyard.spec import as_json, as_yaml
 from trainyard.steps import PlannedStep, StepResult
 from trainyard.tasks.output import as_typed, print_json, print_next, print_table, say
+from trainyard.usage import RunNow, Usage, total
 
 
 def begun(cluster: Cluster) -> None:
@@ -82,10 +84,10 @@ def planned(
     print_next(f"invoke cluster.status{cluster.flag}" if done else f"invoke cluster.up{cluster.flag}{up}")
 
 
-def status(cluster: Cluster, now: ClusterStatus, *, json: bool) -> None:
-    """Print the nodes."""
+def status(cluster: Cluster, now: ClusterStatus, usage: Usage | None, *, json: bool) -> None:
+    """Print the nodes, and what is in use by which runs."""
     if json:
-        print_json(_status_document(now))
+        print_json(_status_document(now, usage))
         return
     simulated = " (simulated)" if now.simulated_gpus else ""
     way_in = f": {_way_in(now.address, now.tunnel, cluster)}" if now.address else ""
@@ -98,10 +100,13 @@ def status(cluster: Cluster, now: ClusterStatus, *, json: bool) -> None:
             node.state,
             _shown(node.cpus),
             f"{node.gpus}{simulated if node.gpus else ''}",
+            *([_free(usage, node.name)] if usage and usage.nodes else []),
         )
         for node in now.nodes
     ]
-    print_table(("node", "group", "host", "state", "cpus", "gpus"), rows)
+    print_table(("node", "group", "host", "state", "cpus", "gpus", *(["free"] if usage and usage.nodes else [])), rows)
+    if usage and usage.runs:
+        print_table(("run", "job", "user", "running", "waiting", "for"), [_run_row(run) for run in usage.runs])
     if now.seen:
         say(now.seen)
     if now.remark:
@@ -183,19 +188,41 @@ def _steps(results: Sequence[StepResult]) -> list[dict[str, Any]]:
     return [{**asdict(result), "seconds": round(result.seconds, 3)} for result in results]
 
 
-def _status_document(now: ClusterStatus) -> dict[str, Any]:
+def _status_document(now: ClusterStatus, usage: Usage | None) -> dict[str, Any]:
     """Return the shape of design.md, section 11; fields are added, never renamed."""
     return {
         "name": now.name,
         "backend": now.backend,
         "state": now.state,
-        "nodes": [asdict(node) for node in now.nodes],
+        "nodes": [{**asdict(node), **_amounts(usage, [node.name])} for node in now.nodes],
         "address": now.address,
         "simulated_gpus": now.simulated_gpus,
         "seen": now.seen,
         "tunnel": now.tunnel,
         "remark": now.remark,
+        **_amounts(usage, [node.name for node in now.nodes]),
+        "runs": usage and [asdict(run) for run in usage.runs],
     }
+
+
+def _amounts(usage: Usage | None, nodes: Sequence[str]) -> dict[str, Any]:
+    """Return what of some nodes is used and free in all; null where no node says so."""
+    known = [usage.nodes[name] for name in nodes if name in usage.nodes] if usage else []
+    used, free = (total(amounts) for amounts in zip(*known, strict=True)) if known else (None, None)
+    return {"used": used and asdict(used), "free": free and asdict(free)}
+
+
+def _free(usage: Usage, node: str) -> str:
+    if node not in usage.nodes:
+        return "?"
+    free = usage.nodes[node][1]
+    gpus = f"{free.gpus:g} GPU{'s' * (free.gpus != 1)}, " if sum(one.gpus for one in usage.nodes[node]) else ""
+    return f"{free.cpus:g} CPU{'s' * (free.cpus != 1)}, {gpus}{size(free.memory)}"
+
+
+def _run_row(run: RunNow) -> tuple[str, ...]:
+    counts = ("?" if count is None else str(count) for count in (run.running, run.waiting))
+    return (run.run, run.job or "", run.user or "", *counts, duration(run.seconds))
 
 
 def _way_in(address: str, tunnel: str | None, cluster: Cluster) -> str:

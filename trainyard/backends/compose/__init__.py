@@ -51,6 +51,7 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
         simulated_gpus=_simulated(containers),
         tunnel=engine.ssh,
         seen="; ".join(_seen(spec, engine, nodes, seen)),
+        token=token,
     )
 
 

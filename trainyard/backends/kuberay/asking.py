@@ -50,6 +50,7 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
         tunnel=way_in.tunnel(where) if runs else None,
         seen="; ".join([*view.problems(seen.facts, nodes, asked=not said), *([said] if said else [])]),
         remark=site.moved(spec, tools),
+        token=token,
     )
 
 

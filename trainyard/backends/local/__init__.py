@@ -80,6 +80,7 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
         token_file=files.token if record and record.auth == "token" else None,
         simulated_gpus=bool(record and record.simulated_gpus),
         seen=seen,
+        token=records.read_token(files) if record and record.auth == "token" else None,
     )
 
 

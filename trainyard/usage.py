@@ -1,0 +1,84 @@
+"""What is in use on a cluster that answers, and which runs go on there."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from trainyard_runner import names
+
+from trainyard.backends.answering import ANSWER_SECONDS
+from trainyard.backends.contract import ClusterStatus
+from trainyard.errors import OutsideError
+from trainyard.seams.ray_api import RayApi
+from trainyard.seams.ray_types import Amounts, Job
+
+# A table of more helps nobody.
+_MOST_RUNS = 50
+
+
+@dataclass(frozen=True)
+class RunNow:
+    """A run, or another Ray job (`job` is None), that goes on; what it has not said is None."""
+
+    run: str
+    job: str | None
+    user: str | None
+    running: int | None
+    waiting: int | None
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What is in use and what is free, by the name of each node, and who uses it."""
+
+    nodes: Mapping[str, tuple[Amounts, Amounts]]
+    runs: tuple[RunNow, ...]
+
+
+def ask(now: ClusterStatus) -> Usage | None:
+    """Ask a cluster of which nodes answer what is in use there; None if it does not say."""
+    if now.address is None or not any(node.state == "up" for node in now.nodes):
+        return None
+    try:
+        with RayApi(now.address, now.token, answer_seconds=ANSWER_SECONDS) as ray, ThreadPoolExecutor(8) as threads:
+            nodes = threads.submit(ray.usage)
+            going = [job for job in ray.jobs() if not job.ended]
+            runs = tuple(threads.map(lambda job: _run(ray, job), going[:_MOST_RUNS]))
+            return Usage(nodes.result(), runs)
+    except OutsideError:
+        return None
+
+
+def total(amounts: Iterable[Amounts]) -> Amounts:
+    """Return amounts of several nodes in all."""
+    cpus, gpus, memory = zip(*((one.cpus, one.gpus, one.memory) for one in amounts), strict=True)
+    return Amounts(round(sum(cpus), 4), round(sum(gpus), 4), sum(memory))
+
+
+def _run(ray: RayApi, job: Job) -> RunNow:
+    running, waiting = _tasks(ray, job)
+    return RunNow(
+        job.submission_id or f"Ray job {job.driver}",
+        job.metadata.get("trainyard_job"),
+        job.metadata.get("trainyard_by"),
+        running,
+        waiting,
+        round(max(0.0, time.time() - job.start), 1) if job.start else None,
+    )
+
+
+def _tasks(ray: RayApi, job: Job) -> tuple[int | None, int | None]:
+    """Return how many tasks of a run are running, and how many wait, as its runner wrote down a moment ago."""
+    if "trainyard_run" not in job.metadata or job.node_id is None:
+        return None, None
+    try:
+        with ray.file(job.node_id, names.holdings(job.submission_id)) as chunks:
+            tasks = json.loads(b"".join(chunks))["tasks"]
+        return int(tasks["running"]), int(tasks["waiting"])
+    except (OutsideError, ValueError, TypeError, LookupError):
+        return None, None
