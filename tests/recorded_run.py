@@ -88,6 +88,13 @@ class RecordedRun:
                     value = 500 / (1 + math.exp(-(index - steps / 2) / (steps / 9))) + chance.gauss(0, 18)
                     writer.add_scalar(tag, min(500.0, max(9.0, value)), index * 9_000)
 
+    def lines(self, task: str, **values: list[float]) -> None:
+        """Write curves by tag, their values at steps 0, 1, 2 and so on, one a second."""
+        with SummaryWriter(str(self.directory.outputs(task))) as writer:
+            for tag, line in values.items():
+                for step, value in enumerate(line):
+                    writer.add_scalar(tag, value, step, walltime=BEGAN + 1 + step)
+
     def write(self) -> Path:
         """Write the events, in the order of their times; return the directory."""
         ordered = sorted(self._events, key=lambda event: float(event["time"]))

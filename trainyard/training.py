@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -21,14 +22,17 @@ from trainyard.dispatch.prepare import Prepared, prepare
 from trainyard.endpoint import Endpoint
 from trainyard.errors import Problem, RequestError
 from trainyard.lifecycle import Cluster
+from trainyard.results import compare as comparing
 from trainyard.results import state as states
 from trainyard.results import store
+from trainyard.results.compare import Comparison
 from trainyard.results.run_filter import RunFilter, run_filter
 from trainyard.results.store import RunDirectory
 from trainyard.spec import load_cluster, load_job
 from trainyard.spec.overrides import FLAG
 from trainyard.suggest import did_you_mean
 from trainyard.typed import CLUSTER_PREFIX, Typed
+from trainyard.watching import ReportScreen
 
 Loaded = TypeVar("Loaded")
 
@@ -129,6 +133,19 @@ def logs(run: RunDirectory, *, screen: Screen, task: str | None, everything: boo
     if follow:
         return looking.logs(run, connect, screen=screen, everything=everything)
     return looking.logs_so_far(run, connect, screen=screen)
+
+
+def watch(run: RunDirectory, *, screen: ReportScreen) -> Outcome:
+    """Keep a run's report fresh until it has ended."""
+    with closing(screen):
+        return looking.watch(run, connect, screen=screen)
+
+
+def compare(asked: Sequence[str], *, tags: Sequence[str]) -> Comparison:
+    """Compare runs by name. Raises RequestError unless there are two of them at least."""
+    if len(asked) < 2:
+        raise RequestError("there is nothing to compare with", hint="Name two runs or more; see: invoke train.list")
+    return comparing.compare([find_run(name) for name in asked], results(), tags=tags)
 
 
 def stop(run: RunDirectory, *, screen: Screen) -> Outcome:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.real import chromium
 from tests.real.chromium import Page
+from tests.real.yard import wait_until
 from tests.recorded_run import RecordedRun, ended, eventful, smooth
 from trainyard.results.report import write_report
 
@@ -110,6 +111,122 @@ def test_a_table_is_sorted_by_a_click_on_its_heading(page: Page, report: Path) -
     assert page.run(first) == ["seed=1", "seed=2", "seed=0", "seed=3", "seed=4", "seed=5"]
 
 
+def matrix_run(home: Path) -> RecordedRun:
+    """Build a run of two keys, lr and seed, whose seeds 0 and 1 of lr=0.1 went the same way."""
+    values = {"lr=0.1": ([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]), "lr=0.01": ([10.0, 100.0, 1000.0], [30.0, 300.0, 3000.0])}
+    run = RecordedRun(home, *(f"{lr},seed={seed}" for lr in values for seed in range(2)))
+    (run.path / "job.yaml").write_text("matrix:\n  lr: [0.1, 0.01]\n  seed: [0, 1]\n")
+    for lr, lines in values.items():
+        for seed, line in enumerate(lines):
+            run.lines(f"{lr},seed={seed}", score=line, loss=line[::-1])
+    return run
+
+
+def test_a_mean_over_seeds_has_a_band_and_its_value_and_spread_under_the_pointer(page: Page, tmp_path: Path) -> None:
+    page.open(write_report(matrix_run(tmp_path).write()))
+    page.run(CHOOSE.format(id="average-seed", set="checked = true"))
+    assert page.run("[...document.querySelectorAll('#legend button')].map(one => one.innerText)") == [
+        "lr=0.1 (2)",
+        "lr=0.01 (2)",
+    ]
+    assert page.run("document.querySelectorAll('#plot .band').length") == 2
+    page.run("document.querySelector('#plot').scrollIntoView({block: 'center'})")
+    x, y = page.run("(({x, y, width}) => [x + width - 16, y + 15])($('#plot'))".replace("$", BOX))
+    page.move(x, y)
+    assert "lr=0.01\n2000 ± 1414 (2)" in page.run("document.querySelector('.tip').innerText")
+    assert page.errors == []
+
+
+def test_curves_that_coincide_are_drawn_in_turn_and_named(page: Page, tmp_path: Path) -> None:
+    page.open(write_report(matrix_run(tmp_path).write()))
+    dashes = page.run("[...document.querySelectorAll('#plot .curve')].map(one => one.getAttribute('stroke-dasharray'))")
+    assert dashes == ["9 9", "9 9", "", ""]
+    said = "The same curve, drawn as alternating dashes: lr=0.1,seed=0, lr=0.1,seed=1."
+    assert page.run("document.querySelector('#remarks').innerText") == said
+
+
+def test_axes_are_logarithmic_or_time(page: Page, tmp_path: Path) -> None:
+    page.open(write_report(matrix_run(tmp_path).write()))
+    labels = "[...document.querySelectorAll('#plot text')].map(one => one.textContent)"
+    page.run(CHOOSE.format(id="log-y", set="checked = true"))
+    assert {"10", "100", "1000"} <= set(page.run(labels))
+    page.run(CHOOSE.format(id="across", set="value = 'seconds'"))
+    assert {"0 s", "2 s", "since its start"} <= set(page.run(labels))
+    page.run(CHOOSE.format(id="across", set="value = 'clock'"))
+    assert "wall time" in page.run(labels)
+
+
+def test_other_scalars_are_small_charts_and_a_click_makes_one_large(page: Page, tmp_path: Path) -> None:
+    page.open(write_report(matrix_run(tmp_path).write()))
+    assert page.run("[...document.querySelectorAll('.chart')].map(one => one.innerText.trim())")[0].startswith("loss")
+    page.run("document.querySelector('.chart').click()")
+    assert page.run("document.querySelector('#tag').value") == "loss"
+    assert page.run("document.querySelector('.chart').innerText").startswith("score")
+
+
+def test_all_logs_are_searched_and_a_line_that_was_found_is_shown_in_its_log(page: Page, tmp_path: Path) -> None:
+    run = eventful(tmp_path)
+    run.directory.log("seed=0", 1).write_text("".join(f"line {number} of <b>many</b>\n" for number in range(3000)))
+    page.open(write_report(run.write()))
+    page.run(CHOOSE.format(id="search", set="value = 'LINE 88'"))
+    assert page.run("document.querySelector('#found').innerText") == "12 lines in 2 logs"
+    page.run("[...document.querySelectorAll('#hits button')].at(-1).click()")
+    assert page.run("document.querySelector('#log').value") == "logs/seed%3D0.1.log"
+    shown = "(lines => [...lines.querySelectorAll('mark')].at(-1).offsetTop - lines.offsetTop - lines.scrollTop)"
+    assert 0 < page.run(f"{shown}(document.querySelector('#lines'))") < 400
+    assert page.errors == []
+
+
+def test_media_beside_the_page_are_loaded_and_nothing_else(page: Page, tmp_path: Path) -> None:
+    run = eventful(tmp_path)
+    picture = page.screenshot(tmp_path / "picture.png")
+    (run.directory.outputs("seed=0") / "small.png").write_bytes(picture)
+    (run.directory.outputs("seed=0") / "large.png").write_bytes(picture + b"\0" * 300_000)
+    report = write_report(run.write())
+    page.open(report)
+    page.run("document.querySelector('.gallery').scrollIntoView()")
+    loaded = "Promise.all([...document.images].map(image => image.decode())).then(() => document.images.length)"
+    assert page.run(loaded) == 2
+    beside = (run.directory.outputs("seed=0") / "large.png").as_uri().replace("=", "%3D")
+    assert [url for url in page.requests if not url.startswith("data:")] == [report.as_uri(), beside]
+    assert page.errors == []
+
+
+def test_a_watched_page_loads_itself_again_and_keeps_what_the_reader_chose(page: Page, tmp_path: Path) -> None:
+    run = matrix_run(tmp_path)
+    run.event(0.0, "run-started")
+    run.event(1.0, "attempt-started", task="lr=0.1,seed=0", attempt=1, node="n", node_id="x", gpus=[])
+    run.directory.log("lr=0.1,seed=0", 1).write_text("a line\n" * 500)
+    page.open(write_report(run.write(), watched=True), height=600)
+    for choice in (
+        {"id": "tag", "set": "value = 'loss'"},
+        {"id": "log-y", "set": "checked = true"},
+        {"id": "average-seed", "set": "checked = true"},
+        {"id": "search", "set": "value = 'line'"},
+    ):
+        page.run(CHOOSE.format(**choice))
+    page.run("document.querySelector('#legend button').click()")
+    heading = "[...document.querySelectorAll('#tasks thead button')].find(one => one.innerText === 'lr')"
+    page.run(f"{heading}.click()")
+    page.run("document.querySelector('#tasks th[aria-sort] button').click()")
+    page.run("scrollTo(0, 700)")
+    chosen = "[...document.querySelectorAll('input[id], select[id]')].map(one => [one.id, one.value, one.checked])"
+    before = page.run(chosen)
+    page.run("window.isOld = true")
+    write_report(run.path, watched=True)
+    wait_until(lambda: page.run("!window.isOld"), seconds=20, what="the page is loaded again")
+    assert page.run(chosen) == before
+    assert page.run("document.querySelector('#legend button').ariaPressed") == "false"
+    assert page.run("document.querySelector('#task-table th[aria-sort]').ariaSort") == "descending"
+    assert page.run("scrollY") == 700
+    assert "h" in page.run("document.querySelector('[data-began]').innerText")
+    write_report(run.path)
+    page.run("window.isOld = true; location.reload()")
+    wait_until(lambda: page.run("!window.isOld"), seconds=20, what="the page is loaded again")
+    assert page.run("document.querySelector('#refresh')") is None
+    assert page.errors == []
+
+
 def test_hostile_text_does_nothing(page: Page, tmp_path: Path) -> None:
     run = RecordedRun(tmp_path, HOSTILE, job=HOSTILE)
     run.event(0.0, "run-started")
@@ -134,6 +251,12 @@ def test_a_hundred_curves_and_a_run_without_any_are_good_pages(page: Page, tmp_p
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
     assert page.errors == []
 
+
+CHOOSE = """(one => {{
+  one.{set};
+  one.dispatchEvent(new Event("input"));
+  one.dispatchEvent(new Event("change"));
+}})(document.getElementById("{id}"))"""
 
 BOX = "(selector => document.querySelector(selector).getBoundingClientRect())"
 

@@ -124,6 +124,34 @@ def test_an_unknown_run_or_task_names_the_nearest(yard: Yard, green: Dispatched)
     assert yard.json("train.status", name[:-1])["run"] == name
 
 
+def test_a_watched_run_prints_where_its_page_is_and_leaves_it_whole(yard: Yard) -> None:
+    job = write_job(yard, "watched", "command: [python3, train.py]\n", train="import time; time.sleep(2)")
+    yard.run("train.dispatch", job, "--no-wait", "--skip-smoke")
+    run = newest(yard)
+    done = yard.run("train.watch", run.name)
+    assert done.stdout.splitlines()[0] == str(run / "report.html")
+    assert f"run {run.name} succeeded" in done.stdout
+    page = (run / "report.html").read_text()
+    assert "The run goes on" not in page
+    assert 'id="refresh"' not in page
+
+
+def test_runs_are_compared_in_a_table_and_on_a_page(yard: Yard, green: Dispatched, again: Dispatched) -> None:
+    done = yard.run("train.compare", green.run.name, again.run.name)
+    assert green.run.name in done.stdout and again.run.name in done.stdout
+    assert Path(done.stdout.splitlines()[-1]).parent == yard.results
+    document = yard.json("train.compare", green.run.name, again.run.name)
+    assert [run["state"] for run in document["runs"]] == ["succeeded", "succeeded"]
+    assert document["differences"] == {}
+
+
+def test_the_nodes_say_what_they_are_made_of(yard: Yard, green: Dispatched) -> None:
+    nodes = {event["name"]: event for event in events(green.run) if event["event"] == "node"}
+    assert nodes.keys() == {"head", "gpu-0", "gpu-1"}
+    assert nodes["head"]["cpu"] and nodes["head"]["cores"] and nodes["head"]["memory"]
+    assert nodes["gpu-0"]["packages"]["numpy"]
+
+
 def test_outputs_that_are_missing_here_are_fetched_again(yard: Yard, green: Dispatched) -> None:
     shutil.rmtree(green.run / "outputs" / "seed=0")
     yard.run("train.fetch", green.run.name)

@@ -68,9 +68,16 @@ def logs(run: RunDirectory, connect: Connect, *, screen: Screen, everything: boo
             replay(run, screen)
         elif state.started:
             screen.note("going on where this machine stopped looking; `--all` shows everything")
-        endpoint = connect(run)
-        with RayApi(endpoint.address, endpoint.token, refused=endpoint.refused) as ray:
-            return follow(ray, run, endpoint, screen=screen, interruption=interrupts, stop=False)
+        return _follow(run, connect, screen, interrupts)
+
+
+def watch(run: RunDirectory, connect: Connect, *, screen: Screen) -> Outcome:
+    """Go on following a run without a word of what was before; an interruption leaves it alone."""
+    state = states.load(run)
+    if state.ended:
+        return _complete(run, state, connect, screen)
+    with Interrupts(held=True) as interrupts:
+        return _follow(run, connect, screen, interrupts)
 
 
 def logs_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> Outcome:
@@ -140,6 +147,12 @@ def fetch(run: RunDirectory, connect: Connect, *, screen: Screen, checkpoints: b
 def unfetched(run: RunDirectory, state: RunState) -> tuple[Task, ...]:
     """Return the tasks whose outputs are not all at home."""
     return tuple(task for task in state.tasks.values() if task.output and not run.outputs(task.name).exists())
+
+
+def _follow(run: RunDirectory, connect: Connect, screen: Screen, interrupts: Interrupts) -> Outcome:
+    endpoint = connect(run)
+    with RayApi(endpoint.address, endpoint.token, refused=endpoint.refused) as ray:
+        return follow(ray, run, endpoint, screen=screen, interruption=interrupts, stop=False)
 
 
 def _complete(run: RunDirectory, state: RunState, connect: Connect, screen: Screen) -> Outcome:

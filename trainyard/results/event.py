@@ -16,12 +16,12 @@ _TYPES: dict[str, tuple[type, ...]] = {
     name: types
     for types, names in (
         ((str,), "event task text state outcome file sha256 name detail"),
-        ((str, _NONE), "node node_id error reason hint"),
+        ((str, _NONE), "node node_id error reason hint group cpu system driver python ray"),
         ((int,), "seq attempt at exit bytes files"),
-        ((int, float, _NONE), "time seconds exit_code cpu_seconds max_rss"),
+        ((int, float, _NONE), "time seconds exit_code cpu_seconds max_rss cores memory"),
         ((bool,), "ok skipped"),
         ((list,), "gpus tail needs holders"),
-        ((dict, _NONE), "output"),
+        ((dict, _NONE), "output packages"),
     )
     for name in names.split()
 }
@@ -32,6 +32,7 @@ _REQUIRED = {
     "task-ended": ("task", "state"),
     "checkpoint": ("task", "attempt"),
     "check": ("name", "ok", "detail"),
+    "node": ("name",),
     "gate": ("ok", "seconds"),
     "note": ("text",),
     "waiting": ("text",),

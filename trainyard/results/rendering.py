@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ def write_page(path: Path, template: str, values: Mapping[str, Any]) -> None:
         "policy": _policy(script),
     }
     page = _environment().get_template(template).stream({**values, **ours})
-    part = path.with_name(f".{path.name}")
+    # Another command may write the same page.
+    part = path.with_name(f".{os.getpid()}.html")
     with part.open("wb") as file:
         page.dump(file, encoding="utf-8", errors="replace")
     part.replace(path)

@@ -32,7 +32,7 @@ def _values(told: Story) -> dict[str, Any]:
     return {
         "story": told,
         "state": state,
-        "version": (told.record.get("versions") or {}).get("trainyard", ""),
+        "version": told.version,
         "smoke_skipped": bool(told.record.get("skip_smoke")),
         "unfinished": not state.ended,
         "figures": _figures(told),

@@ -52,6 +52,11 @@ class Story:
     notes: list[str] = field(default_factory=list)
     _newest: dict[str, Saved] = field(default_factory=dict)  # by task
 
+    @property
+    def version(self) -> str:
+        """Return which Trainyard dispatched it."""
+        return str((self.record.get("versions") or {}).get("trainyard", ""))
+
     def ended_at(self, attempt: Attempt) -> float:
         """Return when an attempt ended; of one that goes on, what is known so far."""
         if attempt.seconds is None:

@@ -139,3 +139,34 @@ def report(context: Context, run: str = "", file: str | None = None, json: bool 
     from trainyard.tasks import train_output as output
 
     output.reported(write_report(training.find_run(run or None, file).path), json=json)
+
+
+@task(
+    positional=["run"],
+    help={"run": RUN, "file": FILE, "browser": "With --no-browser: only keep the page fresh.", "json": JSON},
+)
+def watch(context: Context, run: str = "", file: str | None = None, browser: bool = True, json: bool = False) -> None:
+    """Keep a run's report fresh, and open in a browser, until the run has ended. Ctrl-C only stops watching."""
+    from trainyard import training
+    from trainyard.tasks import train_output as output
+
+    found = training.find_run(run or None, file)
+    screen = output.report_screen(found, json=json, browse=browser)
+    output.ended(training.watch(found, screen=screen), json=json)
+
+
+@task(
+    positional=["runs"],
+    iterable=["runs", "tag"],
+    help={
+        "runs": "Run names or unambiguous beginnings of them, two or more.",
+        "tag": "Compare by this scalar; repeatable (default: the three that most likely matter most).",
+        "json": JSON,
+    },
+)
+def compare(context: Context, runs: list[str], tag: list[str], json: bool = False) -> None:
+    """Compare runs: their curves on one page, how they ended and what differs in their job files as a table."""
+    from trainyard import training
+    from trainyard.tasks import train_output as output
+
+    output.compared(training.compare(runs, tags=tag), json=json)

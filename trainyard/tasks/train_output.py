@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from trainyard.dispatch.follow import Silent
 from trainyard.dispatch.looking import Standing
 from trainyard.dispatch.outcome import Outcome
 from trainyard.dispatch.prepare import Prepared, described
+from trainyard.results import formats
+from trainyard.results.compare import Comparison, Final
 from trainyard.results.formats import age
 from trainyard.results.run_filter import started
 from trainyard.results.state import Attempt, RunState, Task
@@ -18,6 +22,7 @@ from trainyard.results.store import RunDirectory
 from trainyard.screen import PlainScreen, TerminalScreen, for_stream
 from trainyard.screen_text import plain
 from trainyard.tasks.output import print_json, print_next, print_table, say
+from trainyard.watching import ReportScreen
 
 _ROWS = 50
 _TAILS = 5
@@ -122,6 +127,44 @@ def reported(path: Path, *, json: bool) -> None:
         print_json({"report": str(path)})
     else:
         say(path)
+
+
+def report_screen(run: RunDirectory, *, json: bool, browse: bool) -> ReportScreen:
+    """Write a run's report, say where it is, open it where there is a browser; return what keeps it fresh."""
+    made = ReportScreen(run, note=lambda text: say(f"-- {text}", file=sys.stderr))
+    say(run.report, file=sys.stderr if json else sys.stdout, flush=True)
+    # Without a display, a browser would be one that takes this terminal.
+    has_display = sys.platform == "darwin" or not os.environ.keys().isdisjoint(("DISPLAY", "WAYLAND_DISPLAY"))
+    if browse and has_display and sys.stdout.isatty():
+        webbrowser.open(run.report.resolve().as_uri())
+    return made
+
+
+def compared(comparison: Comparison, *, json: bool) -> None:
+    """Print runs side by side, and what differs between them."""
+    if json:
+        print_json(comparison.document())
+        return
+    rows = []
+    for number, one in enumerate(comparison.runs, 1):
+        done = f"{one.state.counts['succeeded']}/{len(one.state.tasks)}"
+        took = "" if one.state.seconds is None else f"{one.state.seconds:.1f}"
+        finals = [_final(one.finals.get(tag)) for tag in comparison.tags]
+        rows.append([str(number), one.run.name, one.state.state, done, took, *finals])
+    print_table(["", "run", "state", "succeeded", "seconds", *comparison.tags], rows)
+    if comparison.differences:
+        numbers = [str(number) for number in range(1, len(comparison.runs) + 1)]
+        print_table(["differs", *numbers], [[name, *values] for name, values in comparison.differences.items()])
+    if comparison.tasks_left_out:
+        say(f"The curves of {comparison.tasks_left_out} more tasks were not read.")
+    say(comparison.page)
+
+
+def _final(final: Final | None) -> str:
+    if final is None:
+        return ""
+    mean = formats.number(final.mean)
+    return mean if final.spread is None else f"{mean} ± {formats.number(final.spread)} ({final.count})"
 
 
 def outcome_next(outcome: Outcome) -> None:

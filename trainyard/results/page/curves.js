@@ -24,8 +24,8 @@
   function regroup() {
     const over = averages.filter(({box}) => box.checked).map(({at}) => at), found = new Map();
     drawing.series.forEach((series, index) => {
-      const rest = drawing.keys.map((key, at) => (over.includes(at) ? null : key === "run" || key === "task" ? series.values[at] : `${key}=${series.values[at]}`));
-      const parts = [rest.filter((part) => part !== null).join(",") || `mean over ${drawing.keys.join(", ")}`, ...(series.place ? [series.place] : [])];
+      const rest = drawing.keys.flatMap((key, at) => (over.includes(at) || !series.values[at] ? [] : key === "run" || key === "task" ? [series.values[at]] : [`${key}=${series.values[at]}`]));
+      const parts = [rest.join(",") || `mean over ${drawing.keys.join(", ")}`, ...(series.place ? [series.place] : [])];
       const name = over.length ? parts.join(" · ") : series.name;
       const key = over.length ? name : index;
       if (!found.has(key)) found.set(key, {name, index: found.size, members: []});

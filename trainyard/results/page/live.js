@@ -54,8 +54,10 @@
 
   const refresh = document.getElementById("refresh"), opened = Date.now();
   if (!refresh) return;
-  setInterval(() => {
+  function tick() {
     for (const cell of document.querySelectorAll("[data-began]")) cell.textContent = duration(Math.max(0, Date.now() / 1000 - cell.dataset.began));
     if (refresh.checked && !isBusy() && Date.now() > opened + RELOAD_EVERY) location.reload();
-  }, 1000);
+  }
+  tick();
+  setInterval(tick, 1000);
 })();

@@ -1,0 +1,53 @@
+"""A run's report, written anew while the run goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from trainyard.results.journal import Event
+from trainyard.results.report import write_report
+from trainyard.results.state import RunState
+from trainyard.results.store import RunDirectory
+
+# As often as the page loads itself again (page/live.js).
+EVERY_SECONDS = 10.0
+# At most a sixth of the time goes into writing: thousands of curves take seconds, and the run is to be followed.
+_SHARE = 5
+
+
+class ReportScreen:
+    """What follows a run shows it here: nothing is printed but notes, and the page is written when there is news."""
+
+    def __init__(
+        self, run: RunDirectory, *, note: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.note = note
+        self._run = run
+        self._clock = clock
+        self._is_old = False
+        self._write()
+
+    def output(self, task: str, text: bytes) -> None:
+        """Take in that a task printed something."""
+        self._is_old = True
+
+    def event(self, event: Event, state: RunState) -> None:
+        """Take in that something happened."""
+        self._is_old = True
+
+    def tick(self, state: RunState) -> None:
+        """Write the page, if it is time and there is news."""
+        if self._is_old and self._clock() >= self._due:
+            self._write()
+
+    def close(self) -> None:
+        """Leave a page that nobody keeps fresh any more."""
+        write_report(self._run.path)
+
+    def _write(self) -> None:
+        self._is_old = False
+        began = self._clock()
+        write_report(self._run.path, watched=True)
+        took = self._clock() - began
+        self._due = began + took + max(EVERY_SECONDS, _SHARE * took)
