@@ -390,4 +390,5 @@ def test_the_number_of_curves_is_bounded(tmp_path: Path) -> None:
         run.curve(f"t={index}", steps=5)
     page = report(run)
     assert len(page.drawing["series"]) == 150
+    assert [page.drawing["series"][index]["name"] for index in (0, 75, 149)] == ["t=0", "t=100", "t=198"]
     assert "The curves of 50 more tasks are not shown." in page.words

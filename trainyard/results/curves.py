@@ -105,19 +105,21 @@ class Curves:
 
 
 def read(run: RunDirectory, tasks: Iterable[str], job: JobFile, *, most: int = MOST_SERIES) -> tuple[list[Series], int]:
-    """Read the event files among the outputs of a run's tasks, in the order of tasks; return how many are left out."""
+    """Read the event files among the outputs of a run's tasks, in the order of tasks; return how many are left out.
+
+    Of many tasks those are read that are evenly spread: the first ones would have one value of the matrix's first key.
+    """
+    known = [task for task in tasks if run.outputs(task).is_dir()]
+    count = min(len(known), most)
     series: list[Series] = []
-    left_out = 0
-    for task in tasks:
-        directory = run.outputs(task)
-        if not directory.is_dir():
-            continue
+    for index in range(count):
         if len(series) >= most:
-            left_out += 1
-            continue
+            return series, len(known) - index
+        task = known[index * len(known) // count]
+        directory, parameters = run.outputs(task), job.parameters.get(task, {})
         found = read_directory(directory, points=_POINTS_OF_ONE, tags=2 * MOST_TAGS, by_attempt=job.by_attempt)
-        series += [Series(task, place, job.parameters.get(task, {}), curves) for place, curves in found.items()]
-    return series, left_out
+        series += [Series(task, place, parameters, curves) for place, curves in found.items()]
+    return series, len(known) - count
 
 
 def chosen(series: Sequence[Series], left_out: int) -> Curves:
