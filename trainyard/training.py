@@ -26,6 +26,7 @@ from trainyard.results import compare as comparing
 from trainyard.results import state as states
 from trainyard.results import store
 from trainyard.results.compare import Comparison
+from trainyard.results.report import write_report
 from trainyard.results.run_filter import RunFilter, run_filter
 from trainyard.results.store import RunDirectory
 from trainyard.spec import load_cluster, load_job
@@ -156,6 +157,12 @@ def stop(run: RunDirectory, *, screen: Screen) -> Outcome:
 def fetch(run: RunDirectory, *, checkpoints: bool, screen: Screen) -> Outcome:
     """Bring home what is not here yet."""
     return looking.fetch(run, connect, screen=screen, checkpoints=checkpoints)
+
+
+def report(run: RunDirectory, *, screen: Screen) -> Path:
+    """Write a run's report anew; of one that goes on, with what it has left by now."""
+    looking.fetch_so_far(run, connect, screen=screen)
+    return write_report(run.path)
 
 
 def find_run(asked: str | None, file: str | None = None) -> RunDirectory:

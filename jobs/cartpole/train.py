@@ -62,7 +62,7 @@ def main() -> None:
     if state.iteration:
         say(f"continues after iteration {state.iteration} ({state.steps:,} steps)")
     with SummaryWriter(str(output)) as writer:
-        for row in state.curve:  # so that the event file of this attempt, too, tells the whole story
+        for row in state.curve:  # a lost attempt's event file may end before its checkpoint: this one has all of it
             write_scalars(writer, row)
         train(state, options, writer, checkpoint)
     report(state, options, output)

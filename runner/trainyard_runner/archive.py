@@ -192,7 +192,8 @@ class Incoming:
 
     def abandon(self) -> None:
         """Forget what has arrived."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # a full disk: what was not written yet does not matter any more
+            self._file.close()
         self._part.unlink(missing_ok=True)
 
 

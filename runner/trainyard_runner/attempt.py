@@ -10,16 +10,18 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from trainyard_runner import archive
+from trainyard_runner import archive, outputs
+from trainyard_runner.archive import Entries, LeftOut
 from trainyard_runner.checkpoint import CheckpointWatch, Message
 from trainyard_runner.child import Child
 from trainyard_runner.output import OutputBuffer
+from trainyard_runner.outputs import OutputWatch
 from trainyard_runner.stopping import StopWatch
-from trainyard_runner.unpack import unpack
+from trainyard_runner.transfers import Transfers
 from trainyard_runner.workspace import Order, Workspace, attempt_id, environment
 
 Batch = list[Message]
@@ -45,23 +47,31 @@ class Attempt:
         self._verdict: tuple[str, str] | None = None
         self._memory_kills = 0
 
-    def run(self, restored: Iterator[bytes] | None) -> Iterator[Batch]:
-        """Yield what happens, until the attempt is over and its directories are gone."""
+    def run(self, fetch: Callable[[list[Any]], Iterator[bytes]]) -> Iterator[Batch]:
+        """Yield what happens, until the attempt is over and its directories are gone.
+
+        `fetch` gets the parts that the order refers to.
+        """
         stop = StopWatch(attempt_id(self._order), self._order["run"])
         try:
+            if not_restored := self._place.restore(self._order, fetch):
+                self._pending.append(("note", f"not restored: {outputs.in_words(not_restored)}"))
             self._place.link_files(self._package, self._order["outputs"])
-            if restored is not None:
-                self._note("not restored of the checkpoint", unpack(restored, self._place.checkpoint))
             if self._order["together"]:
                 yield [("ready", None)]
                 if (asked := stop.wait_for_others(self._order["attempt"])) is not None:
                     yield [*self._flush(), ("ended", {**NOTHING_RAN, "outcome": "stopped", "reason": asked.reason})]
                     return
-            watch = CheckpointWatch(self._place.checkpoint, self._files_open_for_writing)
-            yield from self._run_command(watch, stop)
-            yield from self._leave_behind(watch)
-            self._pending.append(("ended", self._ending()))
-            yield self._flush()
+            kept = OutputWatch(
+                self._outputs, every=self._order["every"], limit=self._order["limit"], held=self._order["held"]
+            )
+            checkpoint = CheckpointWatch(
+                self._place.checkpoint, self._files_open_for_writing, limit=self._order["limit"]
+            )
+            transfers = Transfers(checkpoint, kept)
+            yield from self._run_command(transfers, stop)
+            yield from ([*self._flush(), *parts] for parts in transfers.last())
+            yield [*self._flush(), *self._ending(kept.left_out)]
         finally:
             stop.close()
             if self._child is not None:
@@ -72,7 +82,7 @@ class Attempt:
                 self._child.close()
             self._place.remove()
 
-    def _run_command(self, watch: CheckpointWatch, stop: StopWatch) -> Iterator[Batch]:
+    def _run_command(self, transfers: Transfers, stop: StopWatch) -> Iterator[Batch]:
         self._memory_kills = _kernel_memory_kills()
         self._began = time.monotonic()
         child = self._child = Child(
@@ -89,7 +99,7 @@ class Attempt:
         for descriptor in (child.output, child.guard.socket.fileno()):
             poll.register(descriptor, select.POLLIN)
         while not self._final:
-            ready = dict(poll.poll(self._wait_ms(watch)))
+            ready = dict(poll.poll(self._wait_ms(transfers)))
             if child.output in ready and not self._buffer.read(child.output, _READ):
                 poll.unregister(child.output)
             if child.guard.socket.fileno() in ready:
@@ -101,8 +111,8 @@ class Attempt:
             if self._buffer.due() or self._pending:
                 self._pending += self._buffer.take()
                 yield self._flush()
-            if self._verdict is None and time.monotonic() >= watch.due():
-                yield from ([message] for message in watch.look())
+            if parts := transfers.step(begin=self._verdict is None):
+                yield parts
         # All writers are dead by now; somebody who escaped and still holds the pipe is not waited for.
         while self._buffer.read(child.output, _READ):
             if self._buffer.full():
@@ -122,10 +132,10 @@ class Attempt:
             self._verdict = ("timeout", f"it ran longer than its timeout of {timeout:g} s")
             child.stop(self._order["grace"])
 
-    def _wait_ms(self, watch: CheckpointWatch) -> int:
+    def _wait_ms(self, transfers: Transfers) -> int:
         """Return how long to sleep when nothing happens."""
         now = time.monotonic()
-        until = [now + 0.2, max(watch.due(), self._began + _QUICK)]
+        until = [now + 0.2, max(transfers.due(), self._began + _QUICK)]
         if self._pending or self._buffer:
             until.append(now + _QUICK)
         if self._order["timeout"] is not None and self._verdict is None:
@@ -135,30 +145,20 @@ class Attempt:
     def _files_open_for_writing(self) -> set[str]:
         return self._child.files_open_for_writing(self._place.checkpoint) if self._child else set()
 
-    def _leave_behind(self, watch: CheckpointWatch) -> Iterator[Batch]:
-        """Send the last checkpoint and what the task left in its output directories."""
-        yield from ([message] for message in watch.last())
+    def _outputs(self) -> tuple[Entries, list[LeftOut]]:
+        """Look at what the task has left in its output directories."""
         entries, left_out = archive.scan(str(self._place.output))
         for declared in self._order["outputs"]:
             found, outside = self._declared(declared)
             entries.update(found)
             left_out += outside
-        if entries:
-            for part in archive.parts(entries.values(), left_out):
-                yield [("output-part", part)]
-            yield [("output-archive", None)]
-        self._note("not brought back", [item for item in left_out if not self._is_input(item.name)])
+        return entries, [item for item in left_out if not self._is_input(item.name)]
 
-    def _note(self, what: str, left_out: list[archive.LeftOut]) -> None:
-        if left_out:
-            listed = "; ".join(map(str, left_out[:5])) + (f"; and {len(left_out) - 5} more" * (len(left_out) > 5))
-            self._pending.append(("note", f"{what}: {listed}"))
-
-    def _declared(self, declared: str) -> tuple[archive.Entries, list[archive.LeftOut]]:
+    def _declared(self, declared: str) -> tuple[Entries, list[LeftOut]]:
         name = declared.strip("/")
         path = self._place.directory / name
         if path.parent.resolve() != self._place.directory.resolve() / Path(name).parent:
-            return {}, [archive.LeftOut(name, "a link that leads outside", is_lost=True)]
+            return {}, [LeftOut(name, "a link that leads outside", is_lost=True)]
         return archive.scan_one(str(path), name)
 
     def _is_input(self, name: str) -> bool:
@@ -166,7 +166,13 @@ class Attempt:
         path = self._place.directory / name
         return self._package is not None and path.is_symlink() and path.readlink().is_relative_to(self._package)
 
-    def _ending(self) -> dict[str, Any]:
+    def _ending(self, left_out: list[LeftOut]) -> Batch:
+        """Return the last words: what could not be brought back, and how the command ended."""
+        notes: Batch = [("note", f"not brought back: {outputs.in_words(left_out)}")] if left_out else []
+        lost = [str(item) for item in left_out if item.is_lost]
+        return [*notes, ("ended", {**self._verdict_in_full(), "lost_outputs": lost[: outputs.NAMED]})]
+
+    def _verdict_in_full(self) -> dict[str, Any]:
         status: int | None = self._final.get("exit")
         outcome, reason = self._verdict or _verdict(status, memory_kills=_kernel_memory_kills() - self._memory_kills)
         if self._final.get("left"):

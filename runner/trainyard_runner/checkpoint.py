@@ -13,25 +13,32 @@ from pathlib import Path
 from typing import Any
 
 from trainyard_runner import archive
+from trainyard_runner.outputs import TICK_NS, data_bytes
 
 Message = tuple[str, Any]
 QUIET = 0.3
 RESTLESS = 2.0
-# A write within the kernel's clock tick of an earlier one does not show in the time of change.
-_TICK_NS = 10_000_000
 _TRIES = 5
 _OFTEN = 0.15
+_GIB = 1024**3
 
 
 class CheckpointWatch:
     """One attempt's checkpoint directory. `writing` says which of its files (full paths) are open for writing."""
 
     def __init__(
-        self, directory: Path, writing: Callable[[], set[str]], *, clock: Callable[[], float] = time.monotonic
+        self,
+        directory: Path,
+        writing: Callable[[], set[str]],
+        *,
+        limit: int,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._directory = directory
         self._writing = writing
         self._clock = clock
+        self._limit = limit
+        self._said_too_large = False
         self._taken = archive.scan(str(directory))[0]
         self._kept = {entry.name for entry in self._taken.values() if entry.is_file}
         self._skipped: set[str] = set()
@@ -81,12 +88,15 @@ class CheckpointWatch:
         for _ in range(_TRIES):
             now, _ = archive.scan(str(self._directory))
             open_files = self._writing()
-            recent = time.time_ns() - _TICK_NS
+            recent = time.time_ns() - TICK_NS
             unsettled = {e.name for e in now.values() if e.is_file and (e.path in open_files or e.mtime_ns > recent)}
             if (yield from self._send(now, skip=unsettled, strict=False)):
                 return
 
     def _send(self, now: archive.Entries, *, skip: set[str], strict: bool) -> Generator[Message, None, bool]:
+        if (size := data_bytes(now)) > self._limit:
+            yield from self._say_too_large(size)
+            return False
         chosen = [entry for entry in now.values() if entry.name not in skip]
         files = [entry for entry in chosen if entry.is_file]
         try:
@@ -103,3 +113,9 @@ class CheckpointWatch:
         size = sum(entry.size for entry in files)
         yield ("checkpoint", {"bytes": size, "files": len(files) + len(carry), "carry": carry})
         return True
+
+    def _say_too_large(self, size: int) -> Iterator[Message]:
+        if not self._said_too_large:
+            self._said_too_large = True
+            limit = f"the job's outputs_limit of {self._limit / _GIB:.3g} GiB"
+            yield ("note", f"a checkpoint of {size / _GIB:.3g} GiB is not kept, being larger than {limit}")

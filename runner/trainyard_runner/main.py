@@ -83,7 +83,6 @@ def _run(
         together=the_plan.together,
         cluster=the_plan.cluster,
     )
-    stream.flush()
     try:
         failed = _pass_gate(the_plan, stream, stopping, runner)
     except StopAskedError:
@@ -92,13 +91,18 @@ def _run(
         where = f" on {failed.node}" if failed.node else ""
         error = f"smoke test failed: {failed.name}{where}: {failed.detail}"
         return {"exit": SMOKE_FAILED, "counts": _all("stopped", the_plan), "error": error, "hint": failed.hint}
-    scheduler = _scheduler(the_plan, directory, stream, runner)
+    scheduler, records = _scheduler(the_plan, directory, stream, runner)
     scheduler.run(stopping.left)
     counts = scheduler.counts
     if stopping.asked() and counts["stopped"]:
         return {"state": "stopped", "exit": 1, "counts": counts, "error": "stopped"}
     if counts["failed"] or counts["stopped"]:
         error = f"{counts['failed']} of {len(the_plan.tasks)} tasks failed"
+        return {"state": "failed", "exit": 1, "counts": counts, "error": error}
+    if lost := {task: lines[0] for task, lines in records.lost_outputs.items() if lines}:
+        tasks = f"{len(lost)} of {len(the_plan.tasks)} tasks"
+        task, line = next(iter(lost.items()))
+        error = f"outputs of {tasks} could not be brought back: {task}: {line}"
         return {"state": "failed", "exit": 1, "counts": counts, "error": error}
     return {"state": "succeeded", "exit": 0, "counts": counts}
 
@@ -110,11 +114,9 @@ def _pass_gate(the_plan: plan.Plan, stream: EventStream, stopping: Stopping, run
 
     def record(check: Check) -> None:
         stream.write("check", **check.event())
-        stream.flush()
 
     def note(text: str) -> None:
         stream.write("note", text=text)
-        stream.flush()
 
     gate = SmokeGate(
         the_plan,
@@ -126,12 +128,13 @@ def _pass_gate(the_plan: plan.Plan, stream: EventStream, stopping: Stopping, run
     )
     failed = gate.pass_through()
     stream.write("gate", ok=failed is None, seconds=round(time.monotonic() - began, 3))
-    stream.flush()
     _say("gate " + ("passed" if failed is None else f"failed: {failed.name}: {failed.detail}"))
     return failed
 
 
-def _scheduler(the_plan: plan.Plan, directory: Path, stream: EventStream, runner: shipped.Package) -> Scheduler:
+def _scheduler(
+    the_plan: plan.Plan, directory: Path, stream: EventStream, runner: shipped.Package
+) -> tuple[Scheduler, Records]:
     known: dict[str, str] = {}
 
     def node_name(node_id: str) -> str:
@@ -145,10 +148,11 @@ def _scheduler(the_plan: plan.Plan, directory: Path, stream: EventStream, runner
         if not all(blobs):
             raise RuntimeError("the uploaded job is no longer on the cluster")
         job = (the_plan.package, [ray.put(b"".join(blobs))])
-    records = Records(directory, stream, node_name=node_name)
+    here = node_name(ray.get_runtime_context().get_node_id())
+    records = Records(directory, stream, node=here, node_name=node_name, each_attempt=the_plan.outputs_each_attempt)
     submitter = Submitter(the_plan, records, runner=runner, job=job)
     watch = Watch(the_plan, directory.parent.parent, stream)
-    return Scheduler(the_plan, submitter=submitter, records=records, stream=stream, watch=watch, say=_say)
+    return Scheduler(the_plan, submitter=submitter, records=records, stream=stream, watch=watch, say=_say), records
 
 
 def _all(state: str, the_plan: plan.Plan) -> dict[str, int]:

@@ -33,9 +33,9 @@ def holdings(run: str) -> str:
     return f"trainyard/holdings/{run}.json"
 
 
-def output_archive(task: str, attempt: int) -> str:
-    """Return where an attempt's outputs are, below the run's directory."""
-    return f"outputs/{file_stem(task)}.{attempt}.tar"
+def output_archive(task: str, number: int) -> str:
+    """Return where one of the archives of a task's outputs is, below the run's directory."""
+    return f"outputs/{file_stem(task)}.{number}.tar"
 
 
 def checkpoint_archive(task: str) -> str:

@@ -1,4 +1,4 @@
-"""The first lines of an attempt on its node: where it is, which GPUs it got, its checkpoint from before."""
+"""The first lines of an attempt on its node: where it is, which GPUs it got, what the attempt before left."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def attempt(order: Order, package: Path | None) -> Iterator[Batch]:
     gpus = [str(gpu) for gpu in ray.get_gpu_ids()] if order["gpus"] else []
     order = {**order, "ray_address": worker.gcs_client.address}
     run = Attempt(order, home=home, package=package, gpus=gpus, node=node)
-    yield from run.run(_parts(order["checkpoint"]) if order["checkpoint"] else None)
+    yield from run.run(_parts)
 
 
 def _parts(references: list[Any]) -> Iterator[bytes]:
-    """Fetch a checkpoint part by part, so that it is never in memory as a whole."""
+    """Fetch an archive part by part, so that it is never in memory as a whole."""
     for reference in references:
         yield ray.get(reference)

@@ -73,6 +73,12 @@ class Plan:
     tasks: tuple[Task, ...]
     gate: Gate
     stop_grace: float = 5.0
+    outputs_each_attempt: bool = False
+    outputs_limit: int = 20 * 1024**3  # bytes of one task
+    outputs_every: float = 30.0  # seconds
+
+
+_CHOICES = ("stop_grace", "outputs_each_attempt", "outputs_limit", "outputs_every")
 
 
 def read(text: bytes) -> Plan:
@@ -90,7 +96,7 @@ def read(text: bytes) -> Plan:
         together=bool(raw.get("together")),
         tasks=tuple(_task(index, task) for index, task in enumerate(raw["tasks"])),
         gate=_gate(raw.get("gate") or {}),
-        stop_grace=float(raw.get("stop_grace", 5.0)),
+        **{name: raw[name] for name in _CHOICES if raw.get(name) is not None},
     )
 
 

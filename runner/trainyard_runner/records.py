@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,19 @@ from trainyard_runner import names
 from trainyard_runner.archive import PART, Incoming
 from trainyard_runner.losses import Ending
 from trainyard_runner.stream import EventStream
+
+# What a broken attempt may still say is how it ended.
+_KEPT = ("output", "checkpoint-part", "checkpoint", "checkpoint-dropped", "outputs-part", "outputs")
+
+
+@dataclass(frozen=True)
+class OutputArchive:
+    """One of the archives that make up what a task has left; `removed` names go before it is unpacked."""
+
+    path: Path
+    bytes: int
+    whole: bool
+    removed: list[str]
 
 
 @dataclass
@@ -30,15 +44,29 @@ class AttemptRecord:
     output: dict[str, Any] | None = None
     tail: str = ""
     began: float = 0.0
+    # Why what it sends cannot be kept.
+    failure: str | None = None
 
 
 class Records:
     """Turns an attempt's messages into events and files."""
 
-    def __init__(self, directory: Path, stream: EventStream, *, node_name: Callable[[str], str]) -> None:
+    def __init__(
+        self, directory: Path, stream: EventStream, *, node: str, node_name: Callable[[str], str], each_attempt: bool
+    ) -> None:
+        """Keep records of a run in `directory`, which is on `node`.
+
+        `each_attempt`: what an attempt leaves does not go on to the next one.
+        """
         self._directory = directory
         self._stream = stream
+        self._node = node
         self._node_name = node_name
+        self._each_attempt = each_attempt
+        self._archives: dict[tuple[str, int], list[OutputArchive]] = {}
+        self._numbers: Counter[str] = Counter()
+        # By task: what its last attempt left and could not be brought back.
+        self.lost_outputs: dict[str, list[str]] = {}
         self._handlers: dict[str, Callable[[AttemptRecord, Any], None]] = {
             "ready": self._ready,
             "started": self._started,
@@ -47,24 +75,29 @@ class Records:
             "checkpoint-part": lambda record, part: self._part(record, self._checkpoint(record), part),
             "checkpoint-dropped": lambda record, _: self._drop(record, self._checkpoint(record)),
             "checkpoint": self._checkpoint_arrived,
-            "output-part": lambda record, part: self._part(record, self._archive(record), part),
-            "output-dropped": lambda record, _: self._drop(record, self._archive(record)),
-            "output-archive": self._output_arrived,
+            "outputs-part": lambda record, part: self._part(record, self._next_archive(record), part),
+            "outputs": self._outputs_arrived,
             "ended": self._ended,
         }
 
     def apply(self, record: AttemptRecord, batch: list[tuple[str, Any]]) -> None:
-        """Keep what an attempt sent."""
+        """Keep what an attempt sent; if that fails, what came before stays, and `failure` says why."""
         for kind, content in batch:
-            self._handlers[kind](record, content)
+            if record.failure and kind in _KEPT:
+                continue
+            try:
+                self._handlers[kind](record, content)
+            except OSError as error:
+                record.failure = f"{(error.strerror or str(error)).lower()}, node {self._node}"
+                self._drop_all(record)
 
     def end(self, record: AttemptRecord, ending: Ending) -> None:
         """Write how an attempt ended; what its node could not say any more is null."""
-        for path in list(record.incoming):
-            self._drop(record, path)
+        self._drop_all(record)
         if not record.is_started:
             self._started(record, {"node_id": None, "gpus": []})
         seconds = round(time.monotonic() - record.began, 3)
+        self.lost_outputs[record.task] = (record.ended or {}).get("lost_outputs") or []
         said = record.ended or {"exit_code": None, "seconds": seconds, "cpu_seconds": None, "max_rss": None}
         fields = {**said, "tail": said.get("tail") or [*ending.tail] or record.tail.splitlines()[-20:]}
         fields |= {"outcome": ending.outcome, "reason": ending.reason, "output": record.output}
@@ -73,9 +106,12 @@ class Records:
     def checkpoint_parts(self, task: str) -> Iterator[bytes]:
         """Return the parts of a task's newest checkpoint; none if there is no checkpoint."""
         path = self._directory / names.checkpoint_archive(task)
-        if path.exists():
-            with path.open("rb") as file:
-                yield from iter(lambda: file.read(4 * PART), b"")
+        return _read(path) if path.exists() else iter(())
+
+    def outputs(self, task: str) -> list[tuple[OutputArchive, Iterator[bytes]]]:
+        """Return what the next attempt of a task finds: archives in order, each with its parts."""
+        archives = [] if self._each_attempt else self._archives.get((task, 0), [])
+        return [(archive, _read(archive.path)) for archive in archives]
 
     def _ready(self, record: AttemptRecord, _: Any) -> None:
         record.is_ready = True
@@ -110,15 +146,36 @@ class Records:
             "checkpoint", task=record.task, attempt=record.attempt, bytes=said["bytes"], files=said["files"]
         )
 
-    def _output_arrived(self, record: AttemptRecord, _: Any) -> None:
-        path = self._archive(record)
-        archive = self._opened(record, path)
-        digest = archive.finish()
-        del record.incoming[path]
-        record.output = {"file": path, "bytes": archive.bytes, "sha256": digest}
+    def _outputs_arrived(self, record: AttemptRecord, said: dict[str, Any]) -> None:
+        file = self._next_archive(record)
+        incoming = self._opened(record, file)
+        digest = incoming.finish()
+        del record.incoming[file]
+        self._numbers[record.task] += 1
+        record.output = {"file": file, "bytes": incoming.bytes, "sha256": digest}
+        self._stream.write(
+            "outputs",
+            task=record.task,
+            attempt=record.attempt,
+            number=self._numbers[record.task],
+            each_attempt=self._each_attempt,
+            **record.output,
+            **said,
+        )
+        series = (record.task, record.attempt if self._each_attempt else 0)
+        known = self._archives.setdefault(series, [])
+        if said["whole"]:
+            for archive in known:
+                archive.path.unlink(missing_ok=True)
+            known.clear()
+        known.append(OutputArchive(self._directory / file, incoming.bytes, said["whole"], said["removed"]))
 
     def _part(self, record: AttemptRecord, path: str, part: bytes) -> None:
         self._opened(record, path).write(part)
+
+    def _drop_all(self, record: AttemptRecord) -> None:
+        for path in list(record.incoming):
+            self._drop(record, path)
 
     def _drop(self, record: AttemptRecord, path: str) -> None:
         if path in record.incoming:
@@ -132,5 +189,10 @@ class Records:
     def _checkpoint(self, record: AttemptRecord) -> str:
         return names.checkpoint_archive(record.task)
 
-    def _archive(self, record: AttemptRecord) -> str:
-        return names.output_archive(record.task, record.attempt)
+    def _next_archive(self, record: AttemptRecord) -> str:
+        return names.output_archive(record.task, self._numbers[record.task] + 1)
+
+
+def _read(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        yield from iter(lambda: file.read(4 * PART), b"")

@@ -147,7 +147,6 @@ class Scheduler:
     def _receive(self, timeout: float) -> None:
         """Take what has arrived, from every attempt that has something."""
         if not self._live:
-            self._stream.flush()
             time.sleep(0.02)
             return
         waiting = list(self._live)
@@ -156,7 +155,6 @@ class Scheduler:
             ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0)
         for generator in ready:
             self._take(generator, self._live[generator])
-        self._stream.flush()
 
     def _take(self, generator: Any, live: Live) -> None:
         try:
@@ -176,10 +174,17 @@ class Scheduler:
             else:
                 self._end(live, self._explain(live, error))
         else:
-            live.checkpoint.clear()
+            live.held.clear()
             if not live.record.is_started:
                 self._progress_at = time.monotonic()
+            had_failure = live.record.failure is not None
             self._records.apply(live.record, batch)
+            if live.record.failure and not had_failure:
+                self._board.stop(
+                    [f"{self._plan.run}:{live.task.name}:{live.unit.attempt}"],
+                    live.record.failure,
+                    grace=self._plan.stop_grace,
+                )
             if live.record.is_ready and not live.record.is_started:
                 self._let_go(live.unit)
 
@@ -204,6 +209,8 @@ class Scheduler:
     def _end(self, live: Live, ending: losses.Ending) -> None:
         unit, task = live.unit, live.task
         self._progress_at = time.monotonic()
+        if live.record.failure:
+            ending = losses.Ending("failed", live.record.failure, is_final=True)
         self._records.end(live.record, ending)
         self._say(f"{task.name}: attempt {unit.attempt} {in_words(ending.outcome)}" + _after(ending.reason))
         had_culprit = unit.culprit is not None

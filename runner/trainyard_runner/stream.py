@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +12,12 @@ from typing import Any
 from trainyard_runner import names
 
 ROLL_AT = 8 * 1024 * 1024
+# Room on the disk that is set aside: when it is full, how tasks ended can still be written.
+RESERVE = 4 * 1024 * 1024
 
 
 class EventStream:
-    """Writes events in order; `flush` makes them visible to whoever follows.
+    """Writes events in order, each at once and whole or not at all.
 
     Every event has `seq` (0, 1, 2, ... without a gap over all segments) and `time`. The last line of a full segment is
     the event "continues", which names the next one.
@@ -28,34 +31,57 @@ class EventStream:
         self._number = 0
         self._size = 0
         directory.mkdir(parents=True, exist_ok=True)
-        self._file = (directory / names.segment(0)).open("wb")
+        self._reserve = directory / ".reserve"
+        self._reserve.write_bytes(bytes(RESERVE))
+        self._file = (directory / names.segment(0)).open("wb", buffering=0)
 
     def write(self, event: str, **fields: Any) -> None:
-        """Append one event."""
+        """Append one event.
+
+        Raises OSError when the disk is full: for what a task printed, and for the rest once the reserve is used up.
+        """
+        try:
+            self._write(event, fields)
+        except OSError:
+            # Half of it is for what other tasks print.
+            self._shrink_reserve(RESERVE // 2 if event == "output" else 0)
+            if event == "output":
+                raise
+            self._write(event, fields)
+
+    def close(self) -> None:
+        """Close the last segment."""
+        self._file.close()
+        self._reserve.unlink(missing_ok=True)
+
+    def _write(self, event: str, fields: dict[str, Any]) -> None:
         if self._size >= self._roll_at:
             self._roll()
         self._append(event, fields)
-
-    def flush(self) -> None:
-        """Hand what was written to the operating system."""
-        self._file.flush()
-
-    def close(self) -> None:
-        """Flush and close the last segment."""
-        self._file.close()
 
     def _append(self, event: str, fields: dict[str, Any]) -> None:
         line = {"seq": self._seq, "time": round(self._clock(), 4), "event": event, **fields}
         # ASCII only: lone surrogates, which stand for bytes that are not UTF-8, have no other spelling in a file.
         encoded = json.dumps(line, separators=(",", ":")).encode() + b"\n"
-        self._file.write(encoded)
+        try:
+            written = 0
+            while written < len(encoded):
+                written += self._file.write(encoded[written:])
+        except OSError:
+            self._file.truncate(self._size)
+            self._file.seek(self._size)
+            raise
         self._seq += 1
         self._size += len(encoded)
 
     def _roll(self) -> None:
         following = names.segment(self._number + 1)
         # The next segment exists before it is announced, so that a follower never asks for a missing file.
-        opened = (self._directory / following).open("wb")
+        opened = (self._directory / following).open("wb", buffering=0)
         self._append("continues", {"next": following})
         self._file.close()
         self._file, self._number, self._size = opened, self._number + 1, 0
+
+    def _shrink_reserve(self, size: int) -> None:
+        if self._reserve.stat().st_size > size:
+            os.truncate(self._reserve, size)

@@ -26,7 +26,8 @@ class Live:
     unit: Unit
     task: Task
     record: AttemptRecord
-    checkpoint: list[Any] = field(default_factory=list)
+    # What the attempt before left, held until the new one has it.
+    held: list[Any] = field(default_factory=list)
 
 
 class Submitter:
@@ -73,7 +74,8 @@ class Submitter:
 
     def _start(self, unit: Unit, task: Task, function: Any, *, master: str | None) -> tuple[Any, Live]:
         record = AttemptRecord(task.name, unit.attempt)
-        parts = [ray.put(part) for part in self._records.checkpoint_parts(task.name)] if unit.attempt > 1 else []
+        checkpoint = [ray.put(part) for part in self._records.checkpoint_parts(task.name)]
+        outputs = [(archive, [ray.put(part) for part in parts]) for archive, parts in self._records.outputs(task.name)]
         order = {
             "run": self._plan.run,
             "task": task.name,
@@ -89,9 +91,14 @@ class Submitter:
             "grace": self._plan.stop_grace,
             "master": master,
             "together": len(unit.tasks) > 1,
-            "checkpoint": parts,
+            "every": self._plan.outputs_every,
+            "limit": self._plan.outputs_limit,
+            "held": sum(archive.bytes for archive, _ in outputs if not archive.whole) if outputs else None,
+            "checkpoint": checkpoint,
+            "restored": [{"removed": archive.removed, "parts": parts} for archive, parts in outputs],
         }
-        return function.remote(order, *self._packages), Live(unit, task, record, checkpoint=parts)
+        held = [*checkpoint, *(part for _, parts in outputs for part in parts)]
+        return function.remote(order, *self._packages), Live(unit, task, record, held)
 
     def _shaped(self, task: Task, nodes: Sequence[Node], turn: int) -> Any:
         """Return the remote function for tasks of this shape; they share it while the nodes stay the same."""

@@ -6,10 +6,13 @@ import contextlib
 import os
 import shutil
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from trainyard_runner import names, tree
+from trainyard_runner import names, outputs, tree
+from trainyard_runner.archive import LeftOut
+from trainyard_runner.unpack import unpack
 
 Order = dict[str, Any]
 
@@ -28,13 +31,30 @@ class Workspace:
         for directory in (self.directory, self.output, self.checkpoint):
             directory.mkdir()
 
-    def link_files(self, package: Path | None, outputs: list[str]) -> None:
-        """Put the job's files into the task's directory, as links; parents of declared outputs are real directories."""
-        real = {PurePosixPath(output) for output in outputs}
+    def restore(self, order: Order, fetch: Callable[[list[Any]], Iterator[bytes]]) -> list[LeftOut]:
+        """Put back what the attempt before left: its checkpoint, its outputs, the declared ones in their places.
+
+        Returns what could not be put back.
+        """
+        left_out = unpack(fetch(order["checkpoint"]), self.checkpoint) if order["checkpoint"] else []
+        for before in order["restored"]:
+            left_out += outputs.apply(fetch(before["parts"]), self.output, removed=before["removed"])
+        for declared in order["outputs"] if order["restored"] else ():
+            if os.path.lexists(self.output / declared):
+                (self.directory / declared).parent.mkdir(parents=True, exist_ok=True)
+                (self.output / declared).rename(self.directory / declared)
+        return left_out
+
+    def link_files(self, package: Path | None, declared: list[str]) -> None:
+        """Put the job's files into the task's directory, as links, around what was restored.
+
+        Declared outputs and their parents are real directories.
+        """
+        real = {PurePosixPath(output) for output in declared}
         real |= {parent for output in real for parent in output.parents}
         if package is not None:
             _link(package, self.directory, real=real, below=PurePosixPath())
-        for output in outputs:
+        for output in declared:
             (self.directory / output).parent.mkdir(parents=True, exist_ok=True)
 
     def remove(self) -> None:
@@ -78,15 +98,18 @@ def attempt_id(order: Order) -> str:
 def _link(source: Path, target: Path, *, real: set[PurePosixPath], below: PurePosixPath) -> None:
     """Link what is in `source` into `target`; directories in `real` are made, and their content is linked.
 
-    A file that is itself declared as an output is copied, so that the task does not write into the job's files.
+    A file that is itself declared as an output is copied, so that the task does not write into the job's files. What
+    the attempt before left stays.
     """
     with os.scandir(source) as items:
         for item in items:
-            name = below / item.name
-            if name not in real:
-                (target / item.name).symlink_to(item.path)
-            elif item.is_dir(follow_symlinks=False):
-                (target / item.name).mkdir()
-                _link(Path(item.path), target / item.name, real=real, below=name)
+            name, path = below / item.name, target / item.name
+            if name in real and item.is_dir(follow_symlinks=False):
+                path.mkdir(exist_ok=True)
+                _link(Path(item.path), path, real=real, below=name)
+            elif os.path.lexists(path):
+                continue
+            elif name in real:
+                shutil.copy2(item.path, path, follow_symlinks=False)
             else:
-                shutil.copy2(item.path, target / item.name, follow_symlinks=False)
+                path.symlink_to(item.path)

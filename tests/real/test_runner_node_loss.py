@@ -28,11 +28,15 @@ local: {{simulated_gpus: true}}
 TRAINING = """
     import os, pathlib, sys, time
     checkpoint = pathlib.Path(os.environ["TRAINYARD_CHECKPOINT"])
+    metrics = pathlib.Path(os.environ["TRAINYARD_OUTPUT"]) / "metrics.csv"
     step = checkpoint / "step"
     if step.exists():
         whole = (checkpoint / "model" / "weights").read_text() == step.read_text() * 100_000
         print("resumed at", step.read_text(), "whole:", whole, flush=True)
+        with metrics.open("a") as file:
+            file.write("after\\n")
         raise SystemExit(0)
+    metrics.write_text("before\\n")
     (checkpoint / "model").mkdir()
     (checkpoint / "model" / "weights").write_text("7" * 100_000)
     step.write_text("7")
@@ -107,9 +111,10 @@ def frozen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frozen]:
             psutil.Process(pid).kill()
 
 
-def test_kill_9_of_a_node_continues_elsewhere_from_the_checkpoint(frozen: Frozen) -> None:
+def test_kill_9_of_a_node_continues_elsewhere_from_the_checkpoint_with_the_outputs(frozen: Frozen) -> None:
     yard = frozen.yard
-    write_job(yard, "survivor", "command: [python3, train.py]\nresources: {cpus: 1, gpus: 1}\n", train=TRAINING)
+    job = "command: [python3, train.py]\nresources: {cpus: 1, gpus: 1}\noutputs_every: 1s\n"
+    write_job(yard, "survivor", job, train=TRAINING)
     command = yard.start("train.dispatch", "survivor", "--skip-smoke")
     try:
         wait_until(lambda: printed(yard, "survivor.1.log") == "written\n", seconds=120, what="a checkpoint is written")
@@ -120,6 +125,7 @@ def test_kill_9_of_a_node_continues_elsewhere_from_the_checkpoint(frozen: Frozen
     finally:
         command.kill()
     assert (run / "logs" / "survivor.2.log").read_text() == "resumed at 7 whole: True\n"
+    assert (run / "outputs" / "survivor" / "metrics.csv").read_text() == "before\nafter\n"
     ended = [event for event in events(run) if event["event"] == "attempt-ended"]
     assert [one["outcome"] for one in ended] == ["lost", "succeeded"]
     assert ended[0]["node"] != ended[1]["node"]

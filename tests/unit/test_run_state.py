@@ -98,10 +98,20 @@ def test_what_has_not_ended_when_the_run_ends_was_stopped() -> None:
     assert [task.state for task in state.tasks.values()] == ["stopped", "stopped"]
 
 
-def test_the_output_of_the_last_attempt_that_left_one_counts() -> None:
-    output = {"file": "outputs/a.1.tar", "bytes": 1, "sha256": "x"}
-    state = state_after(started("a"), ended("a", "failed", output=output), started("a", 2), ended("a", "lost", 2))
-    assert state.tasks["a"].output == output
+def archived(number: int, *, whole: bool = False, attempt: int = 1, each: bool = False) -> tuple[str, dict[str, Any]]:
+    return "outputs", {"task": "a", "attempt": attempt, "number": number, "whole": whole, "each_attempt": each}
+
+
+def test_a_whole_archive_replaces_those_before_it() -> None:
+    state = state_after(archived(1, whole=True), archived(2), archived(3, whole=True), archived(4, attempt=2))
+    assert [archive["number"] for archive in state.tasks["a"].archives] == [3, 4]
+
+
+def test_a_whole_archive_of_one_attempt_leaves_those_of_another_where_each_has_its_own() -> None:
+    state = state_after(
+        archived(1, whole=True, each=True), archived(2, each=True), archived(3, whole=True, attempt=2, each=True)
+    )
+    assert [archive["number"] for archive in state.tasks["a"].archives] == [1, 2, 3]
 
 
 def test_an_event_of_a_later_version_changes_nothing() -> None:

@@ -13,11 +13,11 @@ from trainyard_runner.checkpoint import CheckpointWatch, Message
 class Scene:
     """A checkpoint directory, a clock, and which files are open for writing."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, limit: int = 10**9) -> None:
         self.directory = directory
         self.now = 0.0
         self.open: set[str] = set()
-        self.watch = CheckpointWatch(directory, lambda: self.open, clock=lambda: self.now)
+        self.watch = CheckpointWatch(directory, lambda: self.open, limit=limit, clock=lambda: self.now)
 
     def write(self, name: str, text: str) -> None:
         (self.directory / name).write_text(text)
@@ -110,3 +110,11 @@ def test_what_was_restored_is_not_sent_again(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     assert scene.look(1.0) is None
     assert list(scene.watch.last()) == []
+
+
+def test_a_checkpoint_beyond_the_limit_is_not_sent_and_that_is_said_once(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, limit=10_000)
+    scene.write("model", "x" * 20_000)
+    messages = [*scene.watch.last(), *scene.watch.last()]
+    assert [kind for kind, _ in messages] == ["note"]
+    assert "outputs_limit" in messages[0][1]

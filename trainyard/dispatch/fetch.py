@@ -1,22 +1,25 @@
-"""Bring home what tasks left behind: streamed, checked against its sha256, unpacked safely, whole or not at all."""
+"""Bring home what tasks left behind, also while they run: archive after archive, each checked against its sha256."""
 
 from __future__ import annotations
 
-import contextlib
+import fcntl
 import hashlib
-import tarfile
+import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, TextIO
 
-from trainyard_runner import names, tree
+from trainyard_runner import names, outputs, tree
 from trainyard_runner.archive import LeftOut
 from trainyard_runner.unpack import unpack
 
 from trainyard.errors import OutsideError
+from trainyard.results import store
 from trainyard.results.state import RunState, Task
 from trainyard.results.store import RunDirectory
 from trainyard.seams.ray_api import FileMissingError, RayApi, RefusedError
@@ -27,140 +30,173 @@ _AT_ONCE = 2
 _WORTH_A_LINE = 50_000_000
 
 Note = Callable[[str], None]
+Archive = Mapping[str, Any]
 
 
 class Fetcher:
-    """Fetches in the background while a run is followed."""
+    """Fetches in the background while a run is followed: the archives of one task in order, two tasks at once."""
 
     def __init__(self, ray: RayApi, run: RunDirectory, *, note: Note) -> None:
         self._ray = ray
         self._run = run
         self._note = note
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="fetch")
-        self._failed: list[OutsideError] = []
-        self._begun: set[str] = set()
+        self._lock = threading.Lock()
+        self._busy: set[str] = set()
+        self._failed: dict[str, OutsideError] = {}
 
     def fetch(self, node_id: str, task: Task) -> None:
-        """Begin to fetch a task's outputs, if it left any that are not here yet."""
-        archive = task.output
-        if archive is None or task.name in self._begun or self._run.outputs(task.name).exists():
-            return
-        self._begun.add(task.name)
-        if archive["bytes"] >= _WORTH_A_LINE:
-            self._note(f"{task.name}: fetching {archive['bytes'] / 1e6:.0f} MB of outputs")
-        future = self._pool.submit(
-            fetch_archive, self._ray, self._run, node_id, archive, target=self._run.outputs(task.name)
-        )
-        future.add_done_callback(lambda done: self._finished(task.name, done))
+        """Begin to fetch what a task has left and is not here yet."""
+        with self._lock:
+            if task.name not in self._busy and missing_archives(self._run, task):
+                self._busy.add(task.name)
+                self._pool.submit(self._bring, node_id, task)
 
     def missing(self, node_id: str, state: RunState) -> None:
-        """Begin to fetch whatever ended tasks left and is not here yet."""
+        """Begin to fetch whatever tasks have left and is not here yet."""
         for task in state.tasks.values():
             self.fetch(node_id, task)
 
     def wait(self) -> tuple[OutsideError, ...]:
         """Wait for everything; return what could not be fetched."""
         self._pool.shutdown(wait=True)
-        return tuple(self._failed)
+        return tuple(self._failed.values())
 
     def abandon(self) -> None:
         """Start nothing more."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _finished(self, task: str, done: Future[list[LeftOut]]) -> None:
-        if done.cancelled():
-            return
-        error = done.exception()
-        if isinstance(error, OutsideError):
-            self._failed.append(error)
-        elif error is not None:
-            self._failed.append(OutsideError(f"outputs of {task} could not be stored: {error}"))
-        else:
-            for left_out in done.result():
-                self._note(f"{task}: left out of its outputs: {left_out}")
+    def _bring(self, node_id: str, task: Task) -> None:
+        """Fetch one archive after the other, until none is missing or one cannot be had."""
+        while archive := self._next(task):
+            try:
+                self._fetch(node_id, task.name, archive)
+            except Exception as error:  # it costs this task's outputs, and is said at the end
+                what = f"outputs of {task.name} could not be stored: {error}"
+                with self._lock:
+                    self._failed[task.name] = error if isinstance(error, OutsideError) else OutsideError(what)
+                    # One that was replaced meanwhile is gone; what replaced it is fetched next.
+                    if archive in missing_archives(self._run, task):
+                        self._busy.discard(task.name)
+                        return
+
+    def _next(self, task: Task) -> Archive | None:
+        with self._lock:
+            if missing := missing_archives(self._run, task):
+                return missing[0]
+            self._failed.pop(task.name, None)
+            self._busy.discard(task.name)
+            return None
+
+    def _fetch(self, node_id: str, task: str, archive: Archive) -> None:
+        if archive["bytes"] >= _WORTH_A_LINE:
+            self._note(f"{task}: fetching {archive['bytes'] / 1e6:.0f} MB of outputs")
+        for left_out in apply_archive(self._ray, self._run, node_id, task, archive):
+            self._note(f"{task}: left out of its outputs: {left_out}")
 
 
-def fetch_archive(
-    ray: RayApi, run: RunDirectory, node_id: str, archive: Mapping[str, Any], *, target: Path
-) -> list[LeftOut]:
-    """Fetch one archive into a directory that does not exist yet; return what its safety left out.
+def missing_archives(run: RunDirectory, task: Task) -> list[Archive]:
+    """Return the archives of a task's outputs that are not here yet, in order."""
+    here = store.fetched_outputs(run, task.name) if task.archives else 0
+    return [archive for archive in tuple(task.archives) if archive["number"] > here]
+
+
+def apply_archive(ray: RayApi, run: RunDirectory, node_id: str, task: str, archive: Archive) -> list[LeftOut]:
+    """Bring a task's outputs here from one archive to the next; return what could not be written.
 
     Raises OutsideError when it cannot be had, or is not what the runner wrote.
     """
-    filename = f"{names.run_directory(run.name)}/{archive['file']}"
-    for again in range(_TRIES):
-        try:
-            return _fetch_once(ray, node_id, filename, archive, target)
-        except (FileMissingError, RefusedError):
-            raise
-        except (OutsideError, tarfile.TarError) as error:
-            last = error
-            time.sleep(min(4.0, 0.5 * 2**again))
-    raise OutsideError(
-        f"outputs could not be fetched: {last}", where=filename, hint=f"Try again: invoke train.fetch {run.name}"
-    ) from last
+    place = run.outputs(task)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with store.outputs_number(run, task).open("a+", encoding="utf-8") as number:
+        fcntl.flock(number, fcntl.LOCK_EX)  # another command may bring the same home
+        if archive["number"] <= store.fetched_outputs(run, task):
+            return []
+        target = place / f"attempt-{archive['attempt']:d}" if archive["each_attempt"] else place
+        with _spooled(ray, run, node_id, archive, at=place) as spool:
+            if archive["whole"]:
+                left_out = _unpacked(spool, target, beside=place)
+            else:
+                left_out = outputs.apply(_pieces(spool), target, removed=archive["removed"])
+        _rewrite(number, str(archive["number"]))
+    return left_out
 
 
-def _fetch_once(ray: RayApi, node_id: str, filename: str, archive: Mapping[str, Any], target: Path) -> list[LeftOut]:
+def fetch_fresh(ray: RayApi, run: RunDirectory, node_id: str, archive: Archive, *, target: Path) -> list[LeftOut]:
+    """Fetch one archive into a directory that does not exist yet; return what could not be written.
+
+    Raises OutsideError when it cannot be had, or is not what the runner wrote.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=f".{target.name[:40]}.", dir=target.parent))
+    with _spooled(ray, run, node_id, archive, at=target) as spool:
+        return _unpacked(spool, target, beside=target)
+
+
+def _unpacked(spool: Path, target: Path, *, beside: Path) -> list[LeftOut]:
+    """Put what is in an archive in the place of what is there."""
+    part = Path(tempfile.mkdtemp(prefix=f".{beside.name[:40]}.", dir=beside.parent))
     try:
-        with ray.file(node_id, filename) as chunks:
-            stream = _Hashed(chunks)
-            left_out = unpack(cast("IO[bytes]", stream), part)
-            stream.drain()
-        _check(stream, archive, filename)
+        left_out = unpack(_pieces(spool), part)
         part.chmod(0o755)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        tree.remove(str(target))
         part.rename(target)
     except BaseException:
-        with contextlib.suppress(OSError):
-            tree.remove(str(part))
+        tree.remove(str(part))
         raise
     return left_out
 
 
-def _check(stream: _Hashed, archive: Mapping[str, Any], filename: str) -> None:
+@contextmanager
+def _spooled(ray: RayApi, run: RunDirectory, node_id: str, archive: Archive, *, at: Path) -> Iterator[Path]:
+    """Have an archive in a file of ours for a while, whole and checked: what is here is only touched then."""
+    filename = f"{names.run_directory(run.name)}/{archive['file']}"
+    spool = at.with_name(f".{at.name}.tar")
+    try:
+        for again in range(_TRIES):
+            try:
+                _download(ray, node_id, filename, archive, spool)
+                break
+            except (FileMissingError, RefusedError):
+                raise
+            except OutsideError as error:
+                last = error
+                time.sleep(min(4.0, 0.5 * 2**again))
+        else:
+            raise OutsideError(
+                f"outputs could not be fetched: {last}",
+                where=filename,
+                hint=f"Try again: invoke train.fetch {run.name}",
+            ) from last
+        yield spool
+    finally:
+        spool.unlink(missing_ok=True)
+
+
+def _download(ray: RayApi, node_id: str, filename: str, archive: Archive, spool: Path) -> None:
+    digest, size = hashlib.sha256(), 0
+    with ray.file(node_id, filename) as chunks, spool.open("wb") as file:
+        for chunk in chunks:
+            file.write(chunk)
+            digest.update(chunk)
+            size += len(chunk)
+            if size > archive.get("bytes", size):
+                break
     # A checkpoint is replaced while the run goes on: nobody says its hash beforehand.
-    if "sha256" in archive and (stream.size, stream.sha256) != (archive["bytes"], archive["sha256"]):
+    if "sha256" in archive and (size, digest.hexdigest()) != (archive["bytes"], archive["sha256"]):
         raise OutsideError(
-            f"outputs arrived damaged: {stream.size} of {archive['bytes']} bytes, sha256 {stream.sha256[:12]} "
+            f"outputs arrived damaged: {size} of {archive['bytes']} bytes, sha256 {digest.hexdigest()[:12]} "
             f"instead of {archive['sha256'][:12]}",
             where=filename,
         )
 
 
-class _Hashed:
-    """Chunks as a file that can only be read on, hashed on the way."""
+def _pieces(spool: Path) -> Iterator[bytes]:
+    with spool.open("rb") as file:
+        yield from iter(lambda: file.read(_BLOCK), b"")
 
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks = chunks
-        self._digest = hashlib.sha256()
-        self._ready = bytearray()
-        self.size = 0
 
-    @property
-    def sha256(self) -> str:
-        return self._digest.hexdigest()
-
-    def read(self, count: int) -> bytes:
-        """Return that many bytes; fewer only at the end."""
-        while len(self._ready) < count and self._more():
-            pass
-        found = bytes(self._ready[:count])
-        del self._ready[:count]
-        return found
-
-    def drain(self) -> None:
-        """Read to the end: a tar stream may stop before its padding does."""
-        self._ready.clear()
-        while self._more():
-            self._ready.clear()
-
-    def _more(self) -> bool:
-        chunk = next(self._chunks, None)
-        if chunk is None:
-            return False
-        self._digest.update(chunk)
-        self.size += len(chunk)
-        self._ready += chunk
-        return True
+def _rewrite(file: TextIO, text: str) -> None:
+    os.ftruncate(file.fileno(), 0)
+    file.write(text)
+    file.flush()

@@ -160,7 +160,7 @@ class Follower:
         watch = self._watch
         watch.state.apply(event)
         watch.screen.event(event, watch.state)
-        if event["event"] == "task-ended" and self._node_id and watch.fetcher and watch.journal.recording:
+        if event["event"] == "outputs" and self._node_id and watch.fetcher and watch.journal.recording:
             watch.fetcher.fetch(self._node_id, watch.state.task(event["task"]))
 
     def _ask(self) -> None:

@@ -11,7 +11,7 @@ from trainyard_runner import names
 
 from trainyard.dispatch import run as runs
 from trainyard.dispatch.dispatching import follow
-from trainyard.dispatch.fetch import Fetcher, fetch_archive
+from trainyard.dispatch.fetch import Fetcher, fetch_fresh, missing_archives
 from trainyard.dispatch.follow import STOP_WITHIN, Screen
 from trainyard.dispatch.interrupts import Already, Interrupts
 from trainyard.dispatch.outcome import Outcome, outcome_of
@@ -22,9 +22,10 @@ from trainyard.results import state as states
 from trainyard.results import store
 from trainyard.results.state import RunState, Task
 from trainyard.results.store import RunDirectory
-from trainyard.seams.ray_api import RayApi
+from trainyard.seams.ray_api import FileMissingError, RayApi
 
 _BLOCK = 1024 * 1024
+_ROUNDS = 3
 
 # Where a run's cluster answers now; raises when there is none.
 Connect = Callable[[RunDirectory], Endpoint]
@@ -129,24 +130,28 @@ def fetch(run: RunDirectory, connect: Connect, *, screen: Screen, checkpoints: b
 
     A checkpoint that is newer than the one fetched before takes its place, and the older one is kept beside it.
     """
-    found = standing(run, connect)
-    state = found.state
-    endpoint = connect(run)
-    with RayApi(endpoint.address, endpoint.token, refused=endpoint.refused) as ray:
-        fetcher = Fetcher(ray, run, note=screen.note)
-        node_id = state.node_id or ""
-        fetcher.missing(node_id, state)
-        if checkpoints:
-            for task in state.tasks.values():
-                if task.checkpoint:
-                    _fetch_checkpoint(ray, run, node_id, task.name, task.checkpoint, screen)
-        failures = fetcher.wait()
+    failures: tuple[OutsideError, ...] = ()
+    for _ in range(_ROUNDS):
+        state = standing(run, connect).state
+        endpoint = connect(run)
+        with RayApi(endpoint.address, endpoint.token, refused=endpoint.refused) as ray:
+            fetcher = Fetcher(ray, run, note=screen.note)
+            node_id = state.node_id or ""
+            fetcher.missing(node_id, state)
+            if checkpoints:
+                for task in state.tasks.values():
+                    if task.checkpoint:
+                        _fetch_checkpoint(ray, run, node_id, task.name, task.checkpoint, screen)
+            failures = fetcher.wait()
+        # While a run goes on, an archive may have been replaced since we heard of it.
+        if state.ended or not any(isinstance(failure, FileMissingError) for failure in failures):
+            break
     return outcome_of(run, Followed(state, "left", failures), now=time.time())
 
 
 def unfetched(run: RunDirectory, state: RunState) -> tuple[Task, ...]:
     """Return the tasks whose outputs are not all at home."""
-    return tuple(task for task in state.tasks.values() if task.output and not run.outputs(task.name).exists())
+    return tuple(task for task in state.tasks.values() if missing_archives(run, task))
 
 
 def _follow(run: RunDirectory, connect: Connect, screen: Screen, interrupts: Interrupts) -> Outcome:
@@ -177,9 +182,19 @@ def _fetch_checkpoint(
     arrived = run.checkpoint(task).with_name(f".{run.checkpoint(task).name}.{checkpoint['seq']}")
     if not arrived.exists():
         archive = {"file": names.checkpoint_archive(task)}
-        for left_out in fetch_archive(ray, run, node_id, archive, target=arrived):
+        for left_out in fetch_fresh(ray, run, node_id, archive, target=arrived):
             screen.note(f"{task}: left out of its checkpoint: {left_out}")
     store.keep_checkpoint(run, task, arrived, seq=checkpoint["seq"])
+
+
+def fetch_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> None:
+    """Bring home what a run that goes on has left by now, if its cluster answers."""
+    if states.load(run).ended:
+        return
+    try:
+        fetch(run, connect, screen=screen, checkpoints=False)
+    except TrainyardError as error:
+        screen.note(f"there may be more: {error.what}")
 
 
 def _replay_log(run: RunDirectory, task: str, attempt: int, *, screen: Screen) -> None:

@@ -14,6 +14,7 @@ from trainyard.versions import RUNNER_PROTOCOL
 
 # How long a task has between SIGTERM and SIGKILL, in seconds. Ray gives the runner itself RAY_JOB_STOP_WAIT_TIME_S.
 STOP_GRACE = 5
+_OUTPUTS = ("outputs_each_attempt", "outputs_limit", "outputs_every")
 
 
 def build(
@@ -47,6 +48,7 @@ def build(
             "names_change": endpoint.names_change,
         },
         "stop_grace": STOP_GRACE,
+        **({name: getattr(job, name) for name in _OUTPUTS} if job else {}),
     }
     return json.dumps(document, separators=(",", ":")).encode()
 

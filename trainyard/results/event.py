@@ -17,20 +17,23 @@ _TYPES: dict[str, tuple[type, ...]] = {
     for types, names in (
         ((str,), "event task text state outcome file sha256 name detail"),
         ((str, _NONE), "node node_id error reason hint group cpu system driver python ray"),
-        ((int,), "seq attempt at exit bytes files"),
+        ((int,), "seq attempt at exit bytes files number"),
         ((int, float, _NONE), "time seconds exit_code cpu_seconds max_rss cores memory"),
-        ((bool,), "ok skipped"),
-        ((list,), "gpus tail needs holders"),
+        ((bool,), "ok skipped whole each_attempt"),
+        ((list,), "gpus tail needs holders removed left_out lost_outputs"),
         ((dict, _NONE), "output packages"),
     )
     for name in names.split()
 }
+# Beyond 1e11 is no date, and nobody waits so many seconds; sizes may be larger.
+_MOST = {"bytes": 1e16, "max_rss": 1e16, "memory": 1e16}
 _REQUIRED = {
     "output": ("task", "attempt", "at", "text"),
     "attempt-started": ("task", "attempt"),
     "attempt-ended": ("task", "attempt", "outcome"),
     "task-ended": ("task", "state"),
     "checkpoint": ("task", "attempt"),
+    "outputs": ("task", "attempt", "number", "file", "bytes", "sha256", "whole", "removed", "each_attempt"),
     "check": ("name", "ok", "detail"),
     "node": ("name",),
     "gate": ("ok", "seconds"),
@@ -61,15 +64,15 @@ def _check(fields: dict[str, Any], required: tuple[str, ...]) -> None:
         if fields.get(name) is None:
             raise ValueError(f"{name} is missing")
     for name, value in fields.items():
-        if name in _TYPES and not (type(value) in _TYPES[name] and _is_sound(value)):
+        if name in _TYPES and not (type(value) in _TYPES[name] and _is_sound(value, below=_MOST.get(name, 1e11))):
             raise ValueError(f"{name} is {repr(value)[:80]}")
 
 
-def _is_sound(value: object) -> bool:
+def _is_sound(value: object, *, below: float = 1e11) -> bool:
     if isinstance(value, str):
         # Bytes that are no UTF-8 travel as halves of surrogate pairs; nothing stands for the other halves.
         value.encode("utf-8", "surrogateescape")
     if isinstance(value, list):
         return all(isinstance(item, str) and _is_sound(item) for item in value)
-    # Seconds, Unix seconds, bytes, counts: beyond it is no date. NaN is in no interval.
-    return not isinstance(value, (int, float)) or -1e9 < value < 1e11
+    # NaN is in no interval.
+    return not isinstance(value, (int, float)) or -1e9 < value < below

@@ -28,7 +28,6 @@ class Attempt:
     seconds: float | None = None
     reason: str | None = None
     tail: tuple[str, ...] = ()
-    output: Mapping[str, Any] | None = None
 
 
 @dataclass
@@ -40,6 +39,8 @@ class Task:
     attempts: list[Attempt] = field(default_factory=list)
     checkpoint: Mapping[str, Any] | None = None
     ended_because: str | None = None  # where that is not the reason of its last attempt
+    # What it left, as archives on the cluster: the events "outputs" since the last whole one (of each attempt).
+    archives: list[Mapping[str, Any]] = field(default_factory=list)
 
     @property
     def reason(self) -> str | None:
@@ -48,11 +49,6 @@ class Task:
         if (self.state in ENDED or self.ended_because) and not any(attempt.node for attempt in self.attempts):
             return f"never ran: {reason}" if reason else "never ran"
         return reason
-
-    @property
-    def output(self) -> Mapping[str, Any] | None:
-        """Return the archive of the last attempt that left one: {file, bytes, sha256}."""
-        return next((one.output for one in reversed(self.attempts) if one.output), None)
 
 
 class RunState:
@@ -174,7 +170,6 @@ def _attempt_ended(run: RunState, event: Mapping[str, Any]) -> None:
     attempt = task.attempts[-1]
     attempt.outcome, attempt.exit_code = event["outcome"], event.get("exit_code")
     attempt.seconds, attempt.reason = event.get("seconds"), event.get("reason")
-    attempt.output = event.get("output")
     if attempt.outcome != "succeeded" and run.counts["failed"] < TAILS_KEPT:
         attempt.tail = tuple(event.get("tail") or ())
     run.move(task, "waiting")
@@ -191,6 +186,14 @@ def _task_ended(run: RunState, event: Mapping[str, Any]) -> None:
 
 def _checkpoint(run: RunState, event: Mapping[str, Any]) -> None:
     run.task(event["task"]).checkpoint = event
+
+
+def _outputs(run: RunState, event: Mapping[str, Any]) -> None:
+    task = run.task(event["task"])
+    if event["whole"]:
+        of_others = [kept for kept in task.archives if event["each_attempt"] and kept["attempt"] != event["attempt"]]
+        task.archives = of_others
+    task.archives.append(event)
 
 
 def _run_ended(run: RunState, event: Mapping[str, Any]) -> None:
@@ -223,6 +226,7 @@ _TAKE = {
     "waiting": _waiting,
     "task-ended": _task_ended,
     "checkpoint": _checkpoint,
+    "outputs": _outputs,
     "run-ended": _run_ended,
 }
 

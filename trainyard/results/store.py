@@ -139,6 +139,19 @@ def events(run: RunDirectory) -> Iterator[dict[str, Any]]:
             yield parse(line, where=str(run.events), hint="Another program has changed this file.")
 
 
+def fetched_outputs(run: RunDirectory, task: str) -> int:
+    """Return the number of the last of a task's output archives that is here; 0 if none is."""
+    path = outputs_number(run, task)
+    text = path.read_text(encoding="utf-8") if path.exists() and run.outputs(task).exists() else ""
+    return int(text or 0)
+
+
+def outputs_number(run: RunDirectory, task: str) -> Path:
+    """Return the file that holds the number of the last output archive that is here; it is also their lock."""
+    place = run.outputs(task)
+    return place.with_name(f".{place.name}.fetched")
+
+
 def fetched_checkpoint(run: RunDirectory, task: str) -> int | None:
     """Return the number of the checkpoint that was fetched last; None if there is none."""
     path = _checkpoint_number(run, task)

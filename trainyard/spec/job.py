@@ -181,7 +181,16 @@ class JobSpec(Section):
     runtime_env: RuntimeEnv = Field(default=RuntimeEnv(), description="What Ray installs or sets for the tasks.")
     node: Placement | None = Field(default=None, description="Where tasks have to run.")
     outputs: Listed[Output] = Field(
-        default=(), description="What comes back when a task ends, besides $TRAINYARD_OUTPUT: relative paths."
+        default=(), description="What comes back besides $TRAINYARD_OUTPUT: relative paths."
+    )
+    outputs_each_attempt: bool = Field(
+        default=False, description="true: every attempt starts with empty outputs, and they come back one by one."
+    )
+    outputs_limit: Size = Field(
+        default=20 * 1024**3, ge=1, description="How much may come back of one task; what does not fit is left out."
+    )
+    outputs_every: Duration = Field(
+        default=30.0, description="How often what has changed comes back while a task runs."
     )
     smoke: SmokeNeeds = Field(default=SmokeNeeds(), description="What must hold before this job may start.")
 

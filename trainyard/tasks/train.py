@@ -135,10 +135,10 @@ def fetch(
 def report(context: Context, run: str = "", file: str | None = None, json: bool = False) -> None:
     """Write a run's report anew: one HTML page that needs nothing else."""
     from trainyard import training
-    from trainyard.results.report import write_report
     from trainyard.tasks import train_output as output
 
-    output.reported(write_report(training.find_run(run or None, file).path), json=json)
+    found = training.find_run(run or None, file)
+    output.reported(training.report(found, screen=output.screen(json=json)), json=json)
 
 
 @task(

@@ -1,0 +1,153 @@
+"""Sends what a task leaves behind to the head, while it runs and when it ended: what changed, as one archive at a time.
+
+The head keeps a task's archives in order. A whole one replaces all before it, so that they never take much more than
+three times what the task holds; the next attempt, and whoever follows the run, apply them one after the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from trainyard_runner import archive, tree, unpack
+from trainyard_runner.archive import Entries, Entry, LeftOut
+
+Message = tuple[str, Any]
+# A write within the kernel's clock tick of an earlier one does not show in the time of change.
+TICK_NS = 10_000_000
+_MOST_REMOVED = 1000
+_HEADERS = 1024  # bytes of an entry in an archive, beside its data
+NAMED = 5
+_GIB = 1024**3
+
+
+class OutputWatch:
+    """One attempt's outputs, looked at by `scan`.
+
+    `held` is how many bytes the head has of changes since the last whole archive, which together are what is found now;
+    None: it has nothing yet.
+    """
+
+    def __init__(
+        self,
+        scan: Callable[[], tuple[Entries, list[LeftOut]]],
+        *,
+        every: float,
+        limit: int,
+        held: int | None,
+        clock: Callable[[], float] = time.monotonic,
+        wall_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._wall_ns = wall_ns
+        self._scan = scan
+        self._every = every
+        self._limit = limit
+        self._held = held
+        self._clock = clock
+        self._sent: Entries = {} if held is None else scan()[0]
+        self._again: set[str] = set()  # sent, but perhaps not as it is now
+        self._next = clock() + every
+        self.left_out: list[LeftOut] = []
+
+    def due(self) -> float:
+        """Return when to look again, on the clock's scale."""
+        return self._next
+
+    def look(self) -> Iterator[Message]:
+        """Send what changed since the last time; nothing if nothing did."""
+        began, began_ns = self._clock(), self._wall_ns()
+        entries, left_out = self._scan()
+        entries = within(entries, self._limit, left_out)
+        unsettled = {e.name for e in entries.values() if began_ns - TICK_NS < e.mtime_ns <= self._wall_ns()}
+        yield from self._send(entries, left_out, unsettled)
+        self.left_out = left_out
+        # What takes long is done less often: looking and sending is at most a third of the time.
+        self._next = self._clock() + max(self._every, 2 * (self._clock() - began))
+
+    def last(self) -> Iterator[Message]:
+        """Send what is new at the end; nobody writes any more."""
+        yield from self.look()
+
+    def _send(self, entries: Entries, left_out: list[LeftOut], unsettled: set[str]) -> Iterator[Message]:
+        lost = {item.name for item in left_out if item.is_lost}
+        removed = [name for name, entry in self._sent.items() if _is_gone(entry, entries.get(name), lost)]
+        changed = [e for e in entries.values() if e.name in self._again or self._sent.get(e.name) != e]
+        if not changed and not removed:
+            return
+        whole = self._held is None or (self._is_much(entries, removed) and not lost)
+        unread: list[LeftOut] = []
+        size = 0
+        for part in archive.parts(sorted(entries.values() if whole else changed, key=_order), unread):
+            size += len(part)
+            yield ("outputs-part", part)
+        left_out += unread
+        if not size and not removed:
+            return
+        bad = {item.name for item in unread}
+        whole = self._held is None or (whole and not bad)
+        self._held = 0 if whole else (self._held or 0) + size
+        kept = {name: entry for name, entry in self._sent.items() if name not in removed}
+        self._sent = {**kept, **{name: entry for name, entry in entries.items() if name not in bad}}
+        self._again = unsettled | bad
+        files = sum(1 for entry in changed if entry.is_file and entry.name not in bad)
+        lines = [str(item) for item in left_out if item.is_lost][:NAMED]
+        yield ("outputs", {"files": files, "whole": whole, "removed": removed, "left_out": lines})
+
+    def _is_much(self, entries: Entries, removed: list[str]) -> bool:
+        """Tell whether what the head holds should be replaced, rather than added to."""
+        return (self._held or 0) > 2 * (data_bytes(entries) + _HEADERS * len(entries)) or len(removed) > _MOST_REMOVED
+
+
+def apply(pieces: Iterable[bytes], directory: Path, *, removed: Iterable[str]) -> list[LeftOut]:
+    """Bring a directory from one archive to the next; return what could not be written."""
+    with tree.Cursor(str(directory)) as cursor:
+        for name in removed:
+            parent, _, last = name.rpartition("/")
+            if last and not {"", ".", ".."} & set(name.split("/")):
+                with contextlib.suppress(OSError):  # it may be gone already
+                    tree.remove(last, dir_fd=cursor.to(parent))
+    return unpack.unpack(pieces, directory)
+
+
+def data_bytes(entries: Entries) -> int:
+    """Return how many bytes are sent of what was found."""
+    return sum(entry.data_bytes for entry in entries.values())
+
+
+def within(entries: Entries, limit: int, left_out: list[LeftOut]) -> Entries:
+    """Return what fits into the limit, the smallest files first; the rest is appended to `left_out`."""
+    total = data_bytes(entries)
+    if total <= limit:
+        return entries
+    reason = f"{total / _GIB:.3g} GiB of outputs are more than the job's outputs_limit of {limit / _GIB:.3g} GiB"
+    kept, size = {}, 0
+    for entry in sorted(entries.values(), key=lambda entry: (_order(entry)[0], entry.data_bytes, entry.name)):
+        if size + entry.data_bytes > limit:
+            left_out.append(LeftOut(entry.name, reason, is_lost=True))
+        else:
+            size += entry.data_bytes
+            kept[entry.name] = entry
+    return kept
+
+
+def in_words(left_out: list[LeftOut]) -> str:
+    """Return what was left out and why, in one line."""
+    named = "; ".join(map(str, left_out[:NAMED]))
+    more = len(left_out) - NAMED
+    return named + (f"; and {more} more" if more > 0 else "")
+
+
+def _is_gone(before: Entry, now: Entry | None, lost: set[str]) -> bool:
+    if now is not None:
+        return stat.S_IFMT(before.mode) != stat.S_IFMT(now.mode)
+    path = PurePosixPath(before.name)
+    return not (before.name in lost or any(str(parent) in lost for parent in path.parents))
+
+
+def _order(entry: Entry) -> tuple[bool, str]:
+    """Curves first: whoever looks at a run looks at them."""
+    return ("tfevents" not in entry.name, entry.name)

@@ -1,0 +1,146 @@
+"""What tasks leave comes home, of every attempt and while they run; what cannot is said, and costs only itself."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.bed.places import need
+from tests.real.jobs import events, newest, write_job
+from tests.real.yard import Yard, wait_until
+from trainyard.backends.local.records import ClusterFiles
+
+# Appends a row to what it finds; the first attempt fails.
+APPENDING = """
+    import os, pathlib
+    attempt = os.environ["TRAINYARD_ATTEMPT"]
+    out = pathlib.Path(os.environ["TRAINYARD_OUTPUT"])
+    pathlib.Path("runs").mkdir(exist_ok=True)
+    for path in (out / "metrics.csv", pathlib.Path("runs/log.txt")):
+        with path.open("a") as file:
+            file.write(f"attempt {attempt}\\n")
+    (out / f"only-{attempt}").touch()
+    (out / "only-1").unlink() if attempt == "2" and (out / "only-1").exists() else None
+    raise SystemExit(attempt == "1")
+    """
+
+LIVE = """
+    import os, pathlib, time
+    out = pathlib.Path(os.environ["TRAINYARD_OUTPUT"])
+    for row in range(600):
+        with (out / "metrics.csv").open("a") as file:
+            file.write(f"row {row}\\n")
+        time.sleep(0.1)
+    """
+
+LARGE = """
+    import os, pathlib
+    out = pathlib.Path(os.environ["TRAINYARD_OUTPUT"])
+    (out / "metrics.csv").write_text("1\\n")
+    if os.environ["TRAINYARD_TASK"] == "n=0":
+        (out / "large.bin").write_bytes(os.urandom(2_000_000))
+    """
+
+HOGS = """
+    import os, pathlib, sys, time
+    out = pathlib.Path(os.environ["TRAINYARD_OUTPUT"])
+    print("begins", flush=True)
+    if sys.argv[1] == "prints":
+        sys.stdout.write("x" * 60_000_000)
+    elif sys.argv[1] == "leaves":
+        (out / "large.bin").write_bytes(os.urandom(60_000_000))
+    else:
+        time.sleep(4)
+        (out / "small.txt").write_text("kept")
+    print("ends", flush=True)
+    """
+
+
+def outputs(run: Path, task: str) -> dict[str, str]:
+    """Return the text files of a task at home."""
+    place = run / "outputs" / task
+    return {str(path.relative_to(place)): path.read_text() for path in sorted(place.rglob("*")) if path.is_file()}
+
+
+def test_the_next_attempt_goes_on_with_what_the_last_one_left(yard: Yard) -> None:
+    write_job(yard, "goes-on", "command: [python3, go.py]\noutputs: [runs/]\nretries: 1\n", go=APPENDING)
+    yard.run("train.dispatch", "goes-on", "--skip-smoke")
+    both = "attempt 1\nattempt 2\n"
+    assert outputs(newest(yard), "goes-on") == {"metrics.csv": both, "runs/log.txt": both, "only-2": ""}
+
+
+def test_each_attempt_may_have_outputs_of_its_own(yard: Yard) -> None:
+    job = "command: [python3, go.py]\noutputs: [runs/]\noutputs_each_attempt: true\nretries: 1\n"
+    write_job(yard, "begins-anew", job, go=APPENDING)
+    yard.run("train.dispatch", "begins-anew", "--skip-smoke")
+    assert outputs(newest(yard), "begins-anew") == {
+        f"attempt-{attempt}/{name}": text
+        for attempt in (1, 2)
+        for name, text in {
+            "metrics.csv": f"attempt {attempt}\n",
+            "runs/log.txt": f"attempt {attempt}\n",
+            f"only-{attempt}": "",
+        }.items()
+    }
+
+
+def test_outputs_come_home_while_the_task_runs(yard: Yard) -> None:
+    write_job(yard, "live", "command: [python3, live.py]\noutputs_every: 1s\n", live=LIVE)
+    yard.run("train.dispatch", "live", "--skip-smoke", "--no-wait")
+    run = newest(yard)
+
+    def rows() -> int:
+        yard.run("train.fetch", run.name)
+        return len(outputs(run, "live").get("metrics.csv", "").splitlines())
+
+    wait_until(lambda: rows() > 0, seconds=60, what="the first rows are here")
+    before = rows()
+    wait_until(lambda: rows() > before, seconds=60, what="more rows are here")
+    yard.run("train.report", run.name)
+    yard.run("train.stop", run.name, expect=None)
+    assert outputs(run, "live")["metrics.csv"].startswith("row 0\nrow 1\n")
+
+
+def test_what_cannot_be_brought_back_costs_only_itself_and_the_exit_code(yard: Yard) -> None:
+    job = 'command: [python3, large.py, "{n}"]\nmatrix: {n: [0, 1]}\noutputs_limit: 1MB\n'
+    write_job(yard, "large", job, large=LARGE)
+    done = yard.run("train.dispatch", "large", "--skip-smoke", expect=1)
+    run = newest(yard)
+    reason = "large.bin: 0.00186 GiB of outputs are more than the job's outputs_limit of 0.000931 GiB"
+    assert f"outputs of 1 of 2 tasks could not be brought back: n=0: {reason}" in done.stderr
+    assert f"n=0: not brought back: {reason}" in done.stdout
+    assert outputs(run, "n=0") == outputs(run, "n=1") == {"metrics.csv": "1\n"}
+    assert {task["state"] for task in yard.json("train.status", run.name)["tasks"]} == {"succeeded"}
+
+
+@pytest.fixture
+def small_disk(yard: Yard) -> Iterator[None]:
+    """Give the head 24 MB for the records of runs."""
+    need(["mount", "umount"])
+    place = ClusterFiles(yard.state).node_temp("head") / "session_latest" / "logs" / "trainyard"
+    place.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(place)], check=True)
+    yield
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+@pytest.mark.parametrize("what", ["prints", "leaves"])
+def test_a_full_disk_on_the_head_ends_the_task_that_filled_it(yard: Yard, small_disk: None, what: str) -> None:
+    job = f"""
+        command: [python3, hog.py, "{{what}}"]
+        matrix: {{what: [{what}, neither]}}
+        retries: 2
+        """
+    write_job(yard, "hogs", job, hog=HOGS)
+    yard.run("train.dispatch", "hogs", "--skip-smoke", expect=1)
+    run = newest(yard)
+    ended = [event for event in events(run) if event["event"] == "attempt-ended"]
+    assert {(one["task"], one["attempt"], one["outcome"], one["reason"]) for one in ended} == {
+        (f"what={what}", 1, "failed", "no space left on device, node head"),
+        ("what=neither", 1, "succeeded", None),
+    }
+    assert (run / "logs" / "what=neither.1.log").read_text() == "begins\nends\n"
+    assert outputs(run, "what=neither") == {"small.txt": "kept"}
