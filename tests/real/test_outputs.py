@@ -28,9 +28,9 @@ APPENDING = """
     """
 
 LIVE = """
-    import os, pathlib, time
+    import itertools, os, pathlib, time
     out = pathlib.Path(os.environ["TRAINYARD_OUTPUT"])
-    for row in range(600):
+    for row in itertools.count():
         with (out / "metrics.csv").open("a") as file:
             file.write(f"row {row}\\n")
         time.sleep(0.1)
