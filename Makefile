@@ -34,7 +34,7 @@ $(READY): requirements.lock pyproject.toml
 
 # The cluster is removed in any case, also after an error or Ctrl-C; the exit code is the first failure's.
 demo: $(READY)  ## a Ray cluster on this machine, proven, trained on, removed
-	@set -e; trap 'code=$$?; trap - EXIT; $(DEMO) cluster.down $(DEMO_CLUSTER) || exit $$?; exit $$code' EXIT; \
+	@set -e; trap 'code=$$?; trap - EXIT; $(DEMO) cluster.down --end-runs $(DEMO_CLUSTER) || exit $$?; exit $$code' EXIT; \
 	$(DEMO) cluster.up $(DEMO_CLUSTER); \
 	$(DEMO) smoke.run $(DEMO_CLUSTER); \
 	$(DEMO) train.dispatch jobs/cartpole $(DEMO_CLUSTER)

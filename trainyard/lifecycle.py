@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from trainyard import lock, paths, steps
-from trainyard.backends import BACKENDS
+from trainyard.backends import BACKENDS, private_files
 from trainyard.backends.contract import Backend, ClusterStatus, LogLine, Tools
 from trainyard.endpoint import Endpoint, ExpectedNode
 from trainyard.errors import RequestError
 from trainyard.spec import ClusterSpec, LoadedCluster, load_cluster
 from trainyard.steps import PlannedStep, Progress, Step, StepResult
 from trainyard.typed import Typed
+
+# Beside what a backend writes down about a cluster.
+_MADE_FROM = "made-from"
 
 
 @dataclass(frozen=True)
@@ -59,16 +62,26 @@ def find(
     return Cluster(loaded, Tools(state, environ, source=source, typed=typed, directory=directory))
 
 
-def up(cluster: Cluster, progress: Progress, *, recreate: bool = False) -> list[StepResult]:
-    """Make the cluster match its file; safe to repeat, also after it was interrupted."""
+def up(
+    cluster: Cluster,
+    progress: Progress,
+    *,
+    recreate: bool = False,
+    before_disruption: Callable[[], None] | None = None,
+) -> list[StepResult]:
+    """Make the cluster match its file; safe to repeat, also after it was interrupted.
+
+    `before_disruption` is called before nodes end on which tasks may run.
+    """
     tools = replace(cluster.tools, recreate=recreate)
-    with _alone(cluster, progress):
+    with _alone(cluster, progress), _file_noted(cluster, progress):
         _refuse_other_backend(cluster)
-        return steps.run(cluster.backend.up_steps(cluster.spec, tools), progress)
+        return steps.run(cluster.backend.up_steps(cluster.spec, tools), progress, before_disruption=before_disruption)
 
 
 def plan_up(cluster: Cluster, *, recreate: bool = False) -> list[PlannedStep]:
     """Say what `up` would change; change nothing."""
+    _refuse_other_file(cluster)
     _refuse_other_backend(cluster)
     return steps.plan(cluster.backend.up_steps(cluster.spec, replace(cluster.tools, recreate=recreate)))
 
@@ -78,13 +91,19 @@ def documents(cluster: Cluster, *, recreate: bool = False) -> list[dict[str, Any
     return cluster.backend.documents(cluster.spec, replace(cluster.tools, recreate=recreate))
 
 
-def down(cluster: Cluster, progress: Progress, *, purge: bool = False) -> list[StepResult]:
+def down(
+    cluster: Cluster,
+    progress: Progress,
+    *,
+    purge: bool = False,
+    before_disruption: Callable[[], None] | None = None,
+) -> list[StepResult]:
     """Remove the cluster, as it was made and not as its file is now; prove that nothing is left.
 
     With `purge`, also what was made for clusters in general, unless others need it: then nothing at all is removed.
     """
     with _alone(cluster, progress):
-        return steps.run(_down_steps(cluster, purge=purge), progress)
+        return steps.run(_down_steps(cluster, purge=purge), progress, before_disruption=before_disruption)
 
 
 def plan_down(cluster: Cluster, *, purge: bool = False) -> list[PlannedStep]:
@@ -94,12 +113,19 @@ def plan_down(cluster: Cluster, *, purge: bool = False) -> list[PlannedStep]:
 
 def status(cluster: Cluster) -> ClusterStatus:
     """Ask how the cluster is."""
+    _refuse_other_file(cluster)
     return cluster.backend.status(cluster.spec, cluster.tools)
 
 
 def connect(cluster: Cluster) -> Endpoint:
     """Return the way in. Raises NotReadyError when there is none."""
+    _refuse_other_file(cluster)
     return replace(cluster.backend.connect(cluster.spec, cluster.tools), flag=cluster.flag)
+
+
+def connect_as_made(cluster: Cluster) -> Endpoint:
+    """Return the way into what there is, whatever the file says by now. Raises NotReadyError when there is none."""
+    return replace(_maker(cluster).connect(cluster.spec, cluster.tools), flag=cluster.flag)
 
 
 def differences(cluster: Cluster, endpoint: Endpoint) -> list[str]:
@@ -122,6 +148,7 @@ def differences(cluster: Cluster, endpoint: Endpoint) -> list[str]:
 
 def logs(cluster: Cluster, *, follow: bool) -> Iterator[LogLine]:
     """Return what the nodes' own log files say."""
+    _refuse_other_file(cluster)
     return cluster.backend.logs(cluster.spec, cluster.tools, follow=follow)
 
 
@@ -160,6 +187,9 @@ def _as_declared(spec: ClusterSpec, there: Sequence[ExpectedNode]) -> dict[str, 
 
 
 def _down_steps(cluster: Cluster, *, purge: bool) -> list[Step]:
+    # Who names the cluster on the command line means it, whichever file is here (`cluster.list` prints such commands).
+    if not any(one.partition("=")[0].strip() == "name" for one in cluster.tools.typed.overrides):
+        _refuse_other_file(cluster)
     maker = _maker(cluster)
     besides = maker.purge_steps(cluster.spec, cluster.tools) if purge else []
     removing = maker.down_steps(cluster.spec, cluster.tools)
@@ -173,6 +203,51 @@ def _maker(cluster: Cluster) -> Backend:
     """Return the backend that made the cluster, which need not be the one its file names by now."""
     recorded = recorded_backend(cluster.tools.state)
     return BACKENDS[recorded] if recorded else cluster.backend
+
+
+@contextmanager
+def _file_noted(cluster: Cluster, progress: Progress) -> Iterator[None]:
+    """Write down which file the cluster is made from, once there is something of it."""
+    _refuse_other_file(cluster)
+    state, source = cluster.tools.state, cluster.tools.source
+    before = made_from(state)
+    if source and before and not before.exists():
+        progress.finished(StepResult(f"Take the cluster over: {before}, which it was made from, is gone", True, 0.0))
+    try:
+        yield
+    finally:
+        if source and state.exists():
+            private_files.write(state / _MADE_FROM, str(_origin(source)))
+
+
+def _refuse_other_file(cluster: Cluster) -> None:
+    """Raise RequestError if the cluster was made from the file of another checkout, unless one of the two is gone."""
+    before, source = made_from(cluster.tools.state), cluster.tools.source
+    if before is None or source is None or not before.exists() or not source.exists():
+        return
+    if before.parent == _origin(source).parent:
+        return
+    name = cluster.spec.name
+    raise RequestError(
+        f"cluster {name} was made from {before}, not from this file",
+        where=str(source),
+        hint=f"Give yours another name (`name:` in the file). For that cluster: invoke cluster.status -f {before}",
+    )
+
+
+def made_from(state: Path) -> Path | None:
+    """Return the file that the cluster of a state directory was made from, None if that is not known."""
+    try:
+        return Path((state / _MADE_FROM).read_text())
+    except FileNotFoundError:
+        return None
+
+
+def _origin(source: Path) -> Path:
+    """Return a cluster file as written down; of the one that was recorded with a run, the file that it was."""
+    record = source.resolve().parent / "run.json"
+    found = json.loads(record.read_text()).get("cluster_file") if record.is_file() else None
+    return Path(found) if found else source.resolve()
 
 
 def _refuse_other_backend(cluster: Cluster) -> None:

@@ -55,7 +55,7 @@ def list_clusters(environ: Mapping[str, str], *, directory: Path) -> Listing:
     for record in sorted((paths.state_home(environ) / "clusters").glob("*/cluster.json")):
         name = record.parent.name
         if name not in known:
-            found[name] = _recorded(name, lifecycle.recorded_backend(record.parent) or "?")
+            found[name] = _recorded(record.parent)
     return Listing((*found.values(), *elsewhere), tuple(kubernetes.remarks()))
 
 
@@ -133,10 +133,13 @@ def _listed(cluster: Cluster, kubernetes: _Kubernetes) -> ListedCluster:
     return ListedCluster(now.name, now.backend, now.state, file, address, place=place)
 
 
-def _recorded(name: str, backend: str) -> ListedCluster:
+def _recorded(state: Path) -> ListedCluster:
+    name, backend = state.name, lifecycle.recorded_backend(state) or "?"
+    file = lifecycle.made_from(state)
     removal = f"invoke cluster.down --set name={name} --backend {backend}"
-    problem = f"made from a file that is not here, or is another's now; `{removal}` removes it"
-    return ListedCluster(name, backend, "recorded", "", problem=problem)
+    where = file or "a file that is not here, or is another's now"
+    problem = f"made from {where}; `{removal}` removes it"
+    return ListedCluster(name, backend, "recorded", str(file or ""), problem=problem)
 
 
 def _of_others(one: Found, broken: Collection[str] = ()) -> ListedCluster:

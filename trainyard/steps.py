@@ -38,7 +38,8 @@ class Step:
     `done` only reads. `do` makes it so, may be repeated, and is called only if `done` said no.
     `deadline` is how long `done` may take to hold after `do`, in seconds. `after` names the step without which
     `done` cannot be asked yet: a plan prints it instead of asking. `cleanup` takes back what only the step itself
-    needed; it is called when the step breaks, is interrupted, or holds after `do`.
+    needed; it is called when the step breaks, is interrupted, or holds after `do`. `disruptive`: `do` ends or replaces
+    nodes on which tasks may run.
     """
 
     title: str
@@ -48,6 +49,7 @@ class Step:
     every: float = 0.2
     after: str | None = None
     cleanup: Callable[[], None] | None = None
+    disruptive: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class PlannedStep:
     title: str
     state: PlannedState
     seen: str = ""
+    disruptive: bool = False
 
 
 class Progress(Protocol):
@@ -94,14 +97,25 @@ class Clock:
 
 
 def run(
-    steps: Sequence[Step], progress: Progress, *, dry: bool = False, clock: Clock | None = None
+    steps: Sequence[Step],
+    progress: Progress,
+    *,
+    clock: Clock | None = None,
+    before_disruption: Callable[[], None] | None = None,
 ) -> list[StepResult]:
     """Make every step hold, in order; stop at the first that cannot.
 
+    `before_disruption` is called once, before the first disruptive step that does not hold yet; it may refuse.
     Raises NotReadyError when a deadline passes, and whatever the step's own calls raise.
     """
     clock = clock or Clock()
-    return [_run_one(step, progress, clock) for step in steps]
+    results = []
+    for step in steps:
+        if step.disruptive and before_disruption and not step.done().holds:
+            before_disruption()
+            before_disruption = None
+        results.append(_run_one(step, progress, clock))
+    return results
 
 
 def plan(steps: Sequence[Step]) -> list[PlannedStep]:
@@ -114,12 +128,12 @@ def _planned(steps: Sequence[Step]) -> Iterator[PlannedStep]:
     for step in steps:
         if step.after in missing:
             missing.add(step.title)
-            yield PlannedStep(step.title, "after", seen=f"after: {step.after}")
+            yield PlannedStep(step.title, "after", f"after: {step.after}", step.disruptive)
             continue
         answer = step.done()
         if not answer.holds:
             missing.add(step.title)
-        yield PlannedStep(step.title, "already" if answer.holds else "would", seen=answer.seen)
+        yield PlannedStep(step.title, "already" if answer.holds else "would", answer.seen, step.disruptive)
 
 
 def _run_one(step: Step, progress: Progress, clock: Clock) -> StepResult:

@@ -111,4 +111,4 @@ def pytest_configure(config: pytest.Config) -> None:
 def _remove(yard: Yard) -> None:
     """Remove every cluster with a file there; a test whose cluster cannot be removed has failed."""
     for file in sorted((yard.home / "clusters").glob("*.yaml")):
-        yard.run("cluster.down", "-f", str(file))
+        yard.run("cluster.down", "-f", str(file), "--end-runs")

@@ -66,7 +66,7 @@ def lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         lab.run("cluster.up")
         yield lab
     finally:
-        lab.run("cluster.down")
+        lab.run("cluster.down", "--end-runs")
     assert left_of(engine, "compose-lab") == []
 
 
@@ -76,7 +76,7 @@ def other(engine: BedEngine, tmp_path: Path) -> Iterator[Yard]:
     other = Yard(tmp_path, cluster="compose-other", environ=engine.environ())
     yield other
     for file in sorted((other.home / "clusters").glob("*.yaml")):
-        other.run("cluster.down", "-f", str(file))
+        other.run("cluster.down", "-f", str(file), "--end-runs")
 
 
 def left_of(engine: BedEngine, name: str) -> list[str]:
@@ -267,6 +267,8 @@ def test_what_cannot_be_made_is_refused_before_anything_is_removed(lab: Yard, en
 
 def test_fewer_workers_leave_the_others_alone(lab: Yard, engine: BedEngine) -> None:
     before = ids(engine)
+    planned = lab.json("cluster.plan", "--set", "workers.0.count=1")["steps"]
+    assert [step["title"] for step in planned if step["disruptive"]] == ["Remove cpu-1"]
     lab.run("cluster.up", "--set", "workers.0.count=1")
     assert ids(engine) == {name: before[name] for name in ("head", "cpu-0")}
     # To Ray the one that went is still alive.

@@ -55,7 +55,7 @@ def far(image: str, docker_host: DockerHost, tmp_path_factory: pytest.TempPathFa
         assert f"ok  Pull the image {image} (done" in made.stderr
         yield far
     finally:
-        far.run("cluster.down")
+        far.run("cluster.down", "--end-runs")
     label = ("--filter", "label=io.trainyard.cluster=compose-far")
     for listed in (("ps", "-aq"), ("network", "ls", "-q"), ("volume", "ls", "-q")):
         assert docker_host.docker(*listed, *label).stdout == ""

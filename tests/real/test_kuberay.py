@@ -75,7 +75,7 @@ def lab(kube: KubeBed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yar
         lab.run("cluster.up")
         yield lab
     finally:
-        lab.run("cluster.down", "--purge")
+        lab.run("cluster.down", "--end-runs", "--purge")
     assert not lab.state.exists()
     assert kubernetes.belongings(kube, "lab") == []
     assert kubernetes.general(kube) == []
@@ -92,7 +92,7 @@ def second(kube: KubeBed, lab: Yard, tmp_path_factory: pytest.TempPathFactory) -
         second.run("cluster.up")
         yield second
     finally:
-        second.run("cluster.down")
+        second.run("cluster.down", "--end-runs")
     assert kubernetes.belongings(kube, "second") == []
 
 
@@ -115,7 +115,7 @@ def other(kube: KubeBed, lab: Yard, tmp_path: Path) -> Iterator[Yard]:
     other = kubernetes.yard(kube, tmp_path, "other")
     yield other
     for file in sorted((other.home / "clusters").glob("*.yaml")):
-        other.run("cluster.down", "-f", str(file))
+        other.run("cluster.down", "-f", str(file), "--end-runs")
     assert kubernetes.belongings(kube, "other") == []
 
 
@@ -157,7 +157,7 @@ def test_cartpole_trains_on_three_hosts_from_the_pushed_image_and_nothing_is_lef
                 assert list((run / "outputs" / task["name"]).iterdir())
             assert kubernetes.general(kube) != []
         finally:
-            site.run("cluster.down", "--purge")
+            site.run("cluster.down", "--end-runs", "--purge")
     assert kubernetes.belongings(kube, "kuberay") == []
     assert kubernetes.general(kube) == []
     assert kubernetes.one(kube, "namespace", "trainyard") is None

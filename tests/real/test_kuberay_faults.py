@@ -74,7 +74,7 @@ def beside(kube: KubeBed, config: Path, tmp_path_factory: pytest.TempPathFactory
         assert kubernetes.uids(kube, "beside", namespace=SPACE) == before
         assert_good(yard, workers=0)
     finally:
-        yard.run("cluster.down")
+        yard.run("cluster.down", "--end-runs")
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def faulty(kube: KubeBed, config: Path, beside: Yard, tmp_path_factory: pytest.T
         yard.run("cluster.up")
         yield yard
     finally:
-        yard.run("cluster.down")
+        yard.run("cluster.down", "--end-runs")
     assert kubernetes.belongings(kube, "faulty") == []
 
 
@@ -359,7 +359,7 @@ def test_a_cordoned_host_gets_nothing_new_and_one_that_is_lost_then_is_named_unt
             second.run("cluster.up")
             assert host not in kubernetes.hosts_of(kube, "second", namespace=SPACE).values()
         finally:
-            second.run("cluster.down")
+            second.run("cluster.down", "--end-runs")
         machine = kube.host(host)
         kube.stop_kubelet(machine)
         try:

@@ -54,7 +54,7 @@ def lab(kube: KubeBed, machines: list[Host], tmp_path_factory: pytest.TempPathFa
         lab.run("cluster.up")
         yield lab
     finally:
-        lab.run("cluster.down", "--purge")
+        lab.run("cluster.down", "--end-runs", "--purge")
     assert kubernetes.general(kube) == []
 
 

@@ -63,7 +63,7 @@ def mine(kube: KubeBed, config: Path, theirs: None, tmp_path_factory: pytest.Tem
         yard.run("cluster.up")
         yield yard
     finally:
-        yard.run("cluster.down")
+        yard.run("cluster.down", "--end-runs")
     assert kubernetes.belongings(kube, "mine") == []
     assert kubernetes.general(kube) == before
     assert not yard.state.exists()
@@ -124,7 +124,7 @@ def test_a_second_cluster_there_grows_and_shrinks_beside_the_first(
             what="the node that is idle is gone",
         )
     finally:
-        grows.run("cluster.down")
+        grows.run("cluster.down", "--end-runs")
     assert kubernetes.belongings(kube, "grows") == []
     assert kubernetes.uids(kube, "mine", namespace=SPACE) == before
 
@@ -148,7 +148,7 @@ def test_cartpole_trains_there_from_the_file_that_we_ship(
         outputs = next(site.results.glob("cartpole-*")) / "outputs"
         assert all(list((outputs / task["name"]).iterdir()) for task in tasks)
     finally:
-        site.run("cluster.down")
+        site.run("cluster.down", "--end-runs")
     assert kubernetes.belongings(kube, "kuberay") == []
     assert kubernetes.uids(kube, "mine", namespace=SPACE) == before
 

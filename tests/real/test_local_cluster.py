@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import psutil
 import pytest
 
+from tests.real.jobs import newest, running, write_job
 from tests.real.yard import HEAD_AND_TWO_WORKERS, HEAD_AND_WORKER, Yard, wait_until
 from trainyard.seams import processes
 
@@ -122,14 +124,14 @@ def test_two_commands_at_once_make_one_cluster(fresh: Yard) -> None:
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    """Give a cluster with one worker that tests break; each leaves it whole."""
+    """Give a cluster with one worker that tests break; each leaves it whole, but for the last."""
     pair = Yard(tmp_path_factory.mktemp("pair"), cluster="pair")
     pair.write_cluster(HEAD_AND_WORKER)
     try:
         pair.run("cluster.up")
         yield pair
     finally:
-        pair.run("cluster.down")
+        pair.run("cluster.down", "--end-runs")
 
 
 def test_a_killed_raylet_makes_the_cluster_partial_and_up_repairs_it(pair: Yard) -> None:
@@ -160,6 +162,52 @@ def test_a_dead_dashboard_is_said_at_once_and_recreate_makes_everything_anew(pai
     assert pair.states() == {"head": "up", "cpu-0": "up"}
     assert pair.keeper("head") != before
     assert not processes.alive(before)
+
+
+def test_runs_end_with_their_nodes_only_if_that_is_said_and_what_they_left_is_fetched_first(pair: Yard) -> None:
+    leaves = "import os, pathlib, sys, time\npathlib.Path(os.environ['TRAINYARD_OUTPUT'], 'x').write_text('made')\n"
+    write_job(pair, "quick", "command: [python3, task.py]\n", task=leaves)
+    write_job(pair, "slow", "command: [python3, task.py, '4006']\n", task=f"{leaves}time.sleep(float(sys.argv[1]))")
+    pair.run("train.dispatch", "quick", "--no-wait")
+    quick = newest(pair)
+    wait_until(lambda: pair.json("train.status", quick.name)["state"] == "succeeded", seconds=120, what="it ended")
+    pair.run("train.dispatch", "slow", "--no-wait")
+    slow = newest(pair)
+    wait_until(lambda: bool(running("4006")), seconds=120, what="the task runs")
+    theirs = {"entrypoint": "sleep 4007", "submission_id": "theirs"}
+    answer = httpx.post(
+        f"{pair.address()}/api/jobs/", json=theirs, headers={"Authorization": f"Bearer {pair.token()}"}, timeout=30
+    )
+    assert answer.status_code == 200, answer.text
+
+    for change in (["cluster.scale", "cpu=0"], ["cluster.up", "--recreate"], ["cluster.down"]):
+        refused = pair.run(*change, expect=2)
+        assert "error: 2 runs go on on cluster pair, and would end\n" in refused.stderr
+        assert f"  - {slow.name}: job slow, by " in refused.stderr
+        assert "  - theirs: submitted by other means, " in refused.stderr
+        assert refused.stderr.endswith(f"brought here first: trainyard {' '.join(change)} --end-runs\n")
+    assert pair.states() == {"head": "up", "cpu-0": "up"}
+    assert running("4006")
+    planned = pair.json("cluster.plan", "--set", "workers.0.count=0")
+    assert [step["title"] for step in planned["steps"] if step["disruptive"]] == ["Remove cpu-0"]
+    assert {run["run"] for run in planned["ends"]} == {slow.name, "theirs"}
+
+    pair.run("cluster.down", "--end-runs")
+    assert pair.leftovers() == []
+    assert [(run / "outputs" / run.name.split("-")[0] / "x").read_text() for run in (quick, slow)] == ["made", "made"]
+    assert pair.json("train.status", slow.name)["state"] == "stopped"
+    assert (slow / "report.html").exists()
+    assert not running("4006")
+
+
+def test_another_checkout_with_a_cluster_of_that_name_is_told_whose_it_is(yard: Yard, tmp_path: Path) -> None:
+    second = Yard(tmp_path, environ={"XDG_STATE_HOME": str(yard.home / "state")})
+    second.write_cluster(HEAD_AND_WORKER)
+    write_job(second, "quick", "command: ['true']\n")
+    for command in (["cluster.up"], ["train.dispatch", "quick"], ["cluster.down"]):
+        refused = second.run(*command, expect=2)
+        assert f"cluster yard was made from {yard.home}/clusters/yard.yaml, not from this file" in refused.stderr
+    assert "would" in second.run("--dry", "cluster.down", "--set", "name=yard").stdout
 
 
 def test_down_ends_what_the_killed_keeper_of_a_head_leaves(fresh: Yard) -> None:

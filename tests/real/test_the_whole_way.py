@@ -54,7 +54,7 @@ def test_cartpole_trains_in_containers_from_the_pushed_image(site: Yard, engine:
         assert run_by_nodes == [pushed["reference"]] * 3
         assert len(_left(site, engine)) == 7, "three nodes, their network and volume, a registry and its volume"
     finally:
-        site.run("cluster.down")
+        site.run("cluster.down", "--end-runs")
         site.run("registry.down", "--purge")
     assert _left(site, engine) == []
     assert not Path(site.state).exists()

@@ -56,6 +56,7 @@ def test_everything_of_a_cluster_goes_and_the_second_time_there_is_nothing_to_do
         "Leave nothing else with the cluster's label",
         "Remove what was written down",
     ]
+    assert [step.title for step in down_of(kube, tmp_path) if step.disruptive] == planned[:1]
     run(down_of(kube, tmp_path))
     assert (kube.objects, (tmp_path / "state").exists()) == ({}, False)
     # What KubeRay made goes with its RayCluster, not by us.

@@ -160,6 +160,23 @@ def test_what_kuberay_carries_out_is_changed_and_said_in_the_title() -> None:
     assert kube.changed == ["apply RayCluster lab"]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "ends"),
+    [
+        ({"count": 1}, {"count": 2}, False),
+        ({"count": 2}, {"count": 1}, True),
+        ({"min": 0, "max": 3}, {"min": 1, "max": 4}, False),
+        ({"min": 0, "max": 3}, {"min": 0, "max": 2}, True),
+    ],
+)
+def test_only_a_group_that_gets_smaller_ends_nodes(before: dict[str, int], after: dict[str, int], ends: bool) -> None:
+    kube = FakeKube(
+        (RAY_CLUSTER, live(spec(workers=[{"name": "gpu", **before}]))), (CRD, crd(definitions.RAY_CLUSTERS))
+    )
+    wanted = asked(kube, spec(workers=[{"name": "gpu", **after}]))
+    assert ray_cluster.step(wanted, ray_cluster.differences(wanted), after=None).disruptive == ends
+
+
 def test_what_kuberay_ignores_needs_recreate() -> None:
     kube = with_cluster()
     other = spec(head={"memory": "4GiB"})
@@ -308,6 +325,7 @@ def test_recreate_removes_the_cluster_that_is_there_and_no_later_one() -> None:
     kube = with_cluster()
     step = removal.step(fake_site(kube), asked(kube, recreate=True).there, recreate=True)
     assert step
+    assert step.disruptive
     run(step)
 
     assert kube.deleted == ["RayCluster lab"]

@@ -163,3 +163,32 @@ def test_what_a_step_needed_only_meanwhile_is_taken_back_once_it_holds() -> None
     assert taken == ["back"]
     run([step], Recorder())
     assert taken == ["back"]
+
+
+def test_before_the_first_step_that_ends_nodes_somebody_may_refuse_and_is_asked_once() -> None:
+    hall, yard, asked = Lamp(), Lamp(), list[int]()
+    disruptive = [replace(_lamp_step(lamp), disruptive=True) for lamp in (Lamp(lit=True), yard, Lamp())]
+    run([_lamp_step(hall), *disruptive], Recorder(), before_disruption=lambda: asked.append(hall.switched))
+    assert asked == [1]
+
+    def refuse() -> None:
+        raise OutsideError("somebody reads there")
+
+    dark = Lamp()
+    with pytest.raises(OutsideError, match="somebody reads there"):
+        run([replace(_lamp_step(dark), disruptive=True)], Recorder(), before_disruption=refuse)
+    assert dark.switched == 0
+
+
+def test_nobody_is_asked_where_nothing_that_ends_nodes_is_to_be_done() -> None:
+    def refuse() -> None:
+        raise AssertionError("asked for nothing")
+
+    lit = replace(_lamp_step(Lamp(lit=True)), disruptive=True)
+    run([lit, _lamp_step(Lamp())], Recorder(), before_disruption=refuse)
+
+
+def test_a_plan_says_which_steps_end_nodes() -> None:
+    dark = replace(_lamp_step(Lamp(), title="Light the yard"), disruptive=True)
+    after = replace(_lamp_step(Lamp(), after="Light the yard"), disruptive=True)
+    assert [step.disruptive for step in plan([_lamp_step(Lamp()), dark, after])] == [False, True, True]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import platform
 import shlex
 import time
 from collections.abc import Callable, Iterator
@@ -49,12 +51,15 @@ def upload(ray: RayApi, cargo: Cargo, *, shown: Upload) -> None:
 def submit(ray: RayApi, run: str, plan: bytes, *, runner: str, job: str) -> None:
     """Submit one Ray job that runs the plan; `runner` is the name of the uploaded runner package."""
     plan_name = blob_name(plan)
+    # Whoever would end it is told whose it is.
+    by = f"{getpass.getuser()}@{platform.node()}"
+    metadata = {"trainyard_run": run, "trainyard_job": job, "trainyard_by": by}
     ray.put_package(plan_name, [plan], size=len(plan))
     command = "exec " + shlex.join(bootstrap.argv(run, runner=runner, plan=plan_name))
     give_up = time.monotonic() + _SUBMIT_SECONDS
     while True:
         try:
-            return ray.submit(command, submission_id=run, metadata={"trainyard_run": run, "trainyard_job": job})
+            return ray.submit(command, submission_id=run, metadata=metadata)
         except UnreachableError:
             # The answer was lost; the request may have arrived. Sending it twice is refused by its submission id.
             if ray.job(run):

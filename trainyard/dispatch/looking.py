@@ -20,6 +20,7 @@ from trainyard.endpoint import Endpoint
 from trainyard.errors import OutsideError, TrainyardError
 from trainyard.results import state as states
 from trainyard.results import store
+from trainyard.results.journal import Journal
 from trainyard.results.state import RunState, Task
 from trainyard.results.store import RunDirectory
 from trainyard.seams.ray_api import FileMissingError, RayApi
@@ -46,15 +47,15 @@ class Standing:
 
 def standing(run: RunDirectory, connect: Connect) -> Standing:
     """Return how a run stands now, asking its cluster if it has not ended by what is known here."""
-    if states.load(run).ended:
-        return Standing(run, states.load(run))
+    state = states.load(run)
+    if state.ended:
+        return Standing(run, state)
     try:
         endpoint = connect(run)
         with RayApi(endpoint.address, endpoint.token, refused=endpoint.refused) as ray:
-            runs.catch_up(ray, run)
+            return Standing(run, runs.catch_up(ray, run))
     except TrainyardError as error:
         return Standing(run, states.load(run), unsure=f"cluster unreachable: {error.what}")
-    return Standing(run, states.load(run))
 
 
 def logs(run: RunDirectory, connect: Connect, *, screen: Screen, everything: bool) -> Outcome:
@@ -160,11 +161,27 @@ def _follow(run: RunDirectory, connect: Connect, screen: Screen, interrupts: Int
         return follow(ray, run, endpoint, screen=screen, interruption=interrupts, stop=False)
 
 
+def is_at_home(ray: RayApi, run: RunDirectory) -> bool:
+    """Say whether all that a run of this cluster left is here, its report too; first take in what it said by now."""
+    state = states.load(run)
+    state = state if state.ended else runs.catch_up(ray, run)
+    return not unfetched(run, state) and (run.report.exists() or not state.ended)
+
+
+def bring_home(ray: RayApi, run: RunDirectory, *, note: Callable[[str], None]) -> tuple[OutsideError, ...]:
+    """Fetch what a run left, unless another command does so right now; return what could not be fetched."""
+    journal = Journal(run)
+    try:
+        return runs.bring_home(Fetcher(ray, run, note=note), run, states.load(run)) if journal.recording else ()
+    finally:
+        journal.close()
+
+
 def _complete(run: RunDirectory, state: RunState, connect: Connect, screen: Screen) -> Outcome:
     """Fetch what an earlier follower of a run that has ended did not bring home; the cluster may be gone."""
     missing = unfetched(run, state)
     failures: tuple[OutsideError, ...] = ()
-    if missing or not run.report.exists():
+    if not store.read_only.get() and (missing or not run.report.exists()):
         try:
             endpoint = connect(run)
             with RayApi(endpoint.address, endpoint.token, refused=endpoint.refused) as ray:

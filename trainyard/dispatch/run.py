@@ -14,6 +14,7 @@ from trainyard.dispatch.package import sized
 from trainyard.dispatch.sending import runner_package
 from trainyard.errors import OutsideError
 from trainyard.results import state as states
+from trainyard.results import store
 from trainyard.results.journal import Journal
 from trainyard.results.report import write_report
 from trainyard.results.state import RunState
@@ -68,7 +69,7 @@ def follow_to_end(
     journal = Journal(run)
     state = states.load(run)
     fetcher = Fetcher(ray, run, note=screen.note)
-    if not journal.recording:
+    if not journal.recording and not store.read_only.get():
         screen.note("another command records this run; this one only shows it")
     try:
         watch = Watch(
@@ -91,16 +92,17 @@ def follow_to_end(
         journal.close()
 
 
-def catch_up(ray: RayApi, run: RunDirectory) -> None:
+def catch_up(ray: RayApi, run: RunDirectory) -> RunState:
     """Take in what a run has said by now, unless another command does so; show and fetch nothing.
 
     Raises OutsideError when the cluster does not answer at once.
     """
     journal = Journal(run)
     try:
-        if journal.recording:
-            watch = Watch(ray, run.name, journal, states.load(run), None, Silent(), Never(), False, catch_up=True)
-            Follower(watch).follow()
+        state = states.load(run)
+        if journal.recording or store.read_only.get():
+            Follower(Watch(ray, run.name, journal, state, None, Silent(), Never(), False, catch_up=True)).follow()
+        return state
     finally:
         journal.close()
 

@@ -31,13 +31,14 @@ class Journal:
 
     Events go to events.jsonl, output to logs/. Both are written at once and in the stream's order, so that after a
     crash the last event says where to go on: `segment` is the file of the stream to read again from its beginning.
-    Only one process records a run; another one gets `recording` False, sees the same and writes nothing.
+    Only one process records a run; another one gets `recording` False, sees the same and writes nothing. So does who
+    only reads; no file is made for it.
     """
 
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
-        self._lock = os.open(run.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self.recording = _locked(self._lock)
+        self._descriptors: list[int] = []
+        self.recording = not store.read_only.get() and self._lock()
         if self.recording:
             _cut_torn_line(run.events)
         self.segment = 0
@@ -45,7 +46,8 @@ class Journal:
         for event in store.events(run):
             self._count(event)
         self._logs = Logs(run, recording=self.recording)
-        self._events = os.open(run.events, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        if self.recording:
+            self._events = self._open(run.events, os.O_WRONLY | os.O_APPEND, 0o644)
 
     def apply(self, line: bytes) -> Output | Event | None:
         """Record one line of the stream; return what is new, or None if it was known.
@@ -95,8 +97,15 @@ class Journal:
     def close(self) -> None:
         """Close every file and let another process record."""
         self._logs.close()
-        os.close(self._events)
-        os.close(self._lock)
+        for descriptor in reversed(self._descriptors):
+            os.close(descriptor)
+
+    def _open(self, path: Path, flags: int, mode: int) -> int:
+        self._descriptors.append(os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, mode))
+        return self._descriptors[-1]
+
+    def _lock(self) -> bool:
+        return _locked(self._open(self._run.path / ".lock", os.O_RDWR, 0o600))
 
     def _record(self, line: bytes) -> None:
         if self.recording:

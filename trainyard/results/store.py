@@ -6,6 +6,7 @@ import datetime
 import json
 import shlex
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from trainyard_runner.names import file_stem
 from trainyard.errors import Problem, RequestError
 from trainyard.results.event import parse
 from trainyard.suggest import did_you_mean
+
+# Whether nothing may be written to results/: what a run says meanwhile is shown and not recorded (--dry).
+read_only: ContextVar[bool] = ContextVar("read_only", default=False)
 
 
 @dataclass(frozen=True)

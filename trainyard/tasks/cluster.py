@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,11 +20,15 @@ SET = "Set one value of the file: PATH=VALUE, such as workers.0.count=2; may be 
 BACKEND = "Use another backend than the file names."
 JSON = "Print one JSON document."
 PURGE = "Also the KubeRay operator, its CRDs and the namespace, if Trainyard made them and nobody else needs them."
+END_RUNS = "End the runs that go on, if nodes have to go; without it, they are named and nothing is done."
 SIZES = "GROUP=N: so many nodes; of a group that grows and shrinks, at least so many. Several may be given."
 HELP = {"file": FILE, "set": SET, "backend": BACKEND, "json": JSON}
 
 
-@task(iterable=["set_"], help={**HELP, "recreate": "Make every node anew, the head too; ends all that runs."})
+@task(
+    iterable=["set_"],
+    help={**HELP, "recreate": "Make every node anew, the head too; ends all that runs.", "end_runs": END_RUNS},
+)
 def up(
     context: Context,
     file: str | None = None,
@@ -30,6 +36,7 @@ def up(
     backend: str = "",
     json: bool = False,
     recreate: bool = False,
+    end_runs: bool = False,
 ) -> None:
     """Make the cluster match its file."""
     from trainyard import lifecycle, progress
@@ -40,7 +47,8 @@ def up(
         output.planned(cluster, lifecycle.plan_up(cluster, recreate=recreate), json=json, up=" --recreate" * recreate)
         return
     output.begun(cluster)
-    results = lifecycle.up(cluster, progress.for_stream(), recreate=recreate)
+    check = _check(cluster, f"cluster.up{cluster.flag}{' --recreate' * recreate}", end_runs=end_runs)
+    results = lifecycle.up(cluster, progress.for_stream(), recreate=recreate, before_disruption=check)
     output.made(cluster, results, lifecycle.connect(cluster), json=json)
 
 
@@ -63,7 +71,7 @@ def plan(
     output.planned(cluster, steps, json=json, up=" --recreate" * recreate, documents=documents)
 
 
-@task(iterable=["set_"], help={**HELP, "purge": PURGE})
+@task(iterable=["set_"], help={**HELP, "purge": PURGE, "end_runs": END_RUNS})
 def down(
     context: Context,
     file: str | None = None,
@@ -71,6 +79,7 @@ def down(
     backend: str = "",
     json: bool = False,
     purge: bool = False,
+    end_runs: bool = False,
 ) -> None:
     """Remove the cluster, and prove that nothing is left."""
     from trainyard import lifecycle, progress
@@ -78,10 +87,13 @@ def down(
 
     cluster = _find(file, set_, backend)
     if context.config.run.dry:
-        output.planned(cluster, lifecycle.plan_down(cluster, purge=purge), json=json)
+        steps = lifecycle.plan_down(cluster, purge=purge)
+        output.planned(cluster, steps, json=json, up=" --purge" * purge, command="cluster.down")
         return
     output.begun(cluster)
-    output.removed(cluster, lifecycle.down(cluster, progress.for_stream(), purge=purge), json=json, purge=purge)
+    check = _check(cluster, f"cluster.down{cluster.flag}{' --purge' * purge}", end_runs=end_runs)
+    results = lifecycle.down(cluster, progress.for_stream(), purge=purge, before_disruption=check)
+    output.removed(cluster, results, json=json, purge=purge)
 
 
 @task(iterable=["set_"], help=HELP)
@@ -97,7 +109,7 @@ def status(
     output.status(cluster, now, usage.ask(now), json=json)
 
 
-@task(positional=["sizes"], iterable=["sizes", "set_"], help={**HELP, "sizes": SIZES})
+@task(positional=["sizes"], iterable=["sizes", "set_"], help={**HELP, "sizes": SIZES, "end_runs": END_RUNS})
 def scale(
     context: Context,
     sizes: list[str] | None = None,
@@ -105,6 +117,7 @@ def scale(
     set_: list[str] | None = None,
     backend: str = "",
     json: bool = False,
+    end_runs: bool = False,
 ) -> None:
     """Give groups another number of nodes than the file says, as cluster.up would: cluster.scale gpu=3."""
     from trainyard import lifecycle, progress, scaling
@@ -116,7 +129,9 @@ def scale(
         output.planned(wanted, lifecycle.plan_up(wanted), json=json)
         return
     output.begun(wanted)
-    output.made(wanted, lifecycle.up(wanted, progress.for_stream()), lifecycle.connect(wanted), json=json)
+    check = _check(wanted, f"cluster.scale {shlex.join(sizes or [])}{cluster.flag}", end_runs=end_runs)
+    results = lifecycle.up(wanted, progress.for_stream(), before_disruption=check)
+    output.made(wanted, results, lifecycle.connect(wanted), json=json)
     output.resized(wanted, scaling.differences(cluster.spec, wanted.spec))
 
 
@@ -175,3 +190,12 @@ def _find(file: str | None, set_: list[str] | None, backend: str) -> Cluster:
     from trainyard import lifecycle
 
     return lifecycle.find(file, os.environ, directory=Path.cwd(), overrides=set_ or (), backend=backend or None)
+
+
+def _check(cluster: Cluster, command: str, *, end_runs: bool) -> Callable[[], None]:
+    """Return what asks for runs before nodes end; `command` is what was typed."""
+    from trainyard import ending, paths, progress
+    from trainyard.tasks import cluster_output as output
+
+    change = ending.Change(cluster, command, paths.results_home(os.environ, directory=Path.cwd()), end_runs)
+    return ending.check(change, progress.for_stream(), note=output.note)

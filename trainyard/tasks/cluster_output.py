@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from trainyard import ending
 from trainyard.backends import recreate
 from trainyard.backends.contract import ClusterStatus, LogLine
 from trainyard.endpoint import Endpoint
@@ -68,20 +69,31 @@ def planned(
     json: bool,
     up: str = "",
     documents: Sequence[Mapping[str, Any]] = (),
+    command: str = "cluster.up",
 ) -> None:
     """Print what would be done; `up` is what the next cluster.up needs besides, where the plan does not say it.
 
     `documents` are what Kubernetes would get.
     """
+    ends = ending.would_end(cluster, plan)
     if json:
         steps = [asdict(step) for step in plan]
-        print_json({"name": cluster.spec.name, "steps": steps, "documents": list(documents)})
+        runs = [{"run": run.where, "about": run.message} for run in ends]
+        print_json({"name": cluster.spec.name, "steps": steps, "ends": runs, "documents": list(documents)})
         return
     for step in plan:
         say(f"  {step.state:<7}  {step.title}" + (f"  ({step.seen})" if step.seen else ""))
+        if step.disruptive and step.state != "already":
+            for run in ends:
+                say(f"           ends {run}")
     done = all(step.state == "already" for step in plan)
-    up = up or " --recreate" * recreate.is_needed(plan)
-    print_next(f"invoke cluster.status{cluster.flag}" if done else f"invoke cluster.up{cluster.flag}{up}")
+    up = (up or " --recreate" * recreate.is_needed(plan)) + " --end-runs" * bool(ends)
+    print_next(f"invoke cluster.status{cluster.flag}" if done else f"invoke {command}{cluster.flag}{up}")
+
+
+def note(text: str) -> None:
+    """Print a line that is worth reading and no error."""
+    say(f"note: {text}", file=sys.stderr)
 
 
 def status(cluster: Cluster, now: ClusterStatus, usage: Usage | None, *, json: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
 import traceback
 from types import FrameType
 from typing import Any, NoReturn
@@ -14,6 +15,7 @@ from invoke.executor import Executor
 
 from trainyard import early
 from trainyard.errors import TrainyardError
+from trainyard.tasks.dry import only_said
 from trainyard.tasks.output import as_said, remember, say
 
 BUG = 70
@@ -38,7 +40,7 @@ class TrainyardExecutor(Executor):
 
     def _execute(self, *tasks: Any) -> Any:
         try:
-            found = super().execute(*tasks)
+            found = self._execute_dry(*tasks) if self.config.run.dry else super().execute(*tasks)
             sys.stdout.flush()
             return found
         except (Exit, ParseError, UnexpectedExit, BrokenPipeError):
@@ -55,6 +57,16 @@ class TrainyardExecutor(Executor):
                 ],
                 code=BUG,
             )
+
+    def _execute_dry(self, *tasks: Any) -> Any:
+        """Run the tasks that change nothing; say what the others would do. What tools cache is removed again."""
+        from trainyard.results import store
+
+        store.read_only.set(True)
+        left = [one for one in tasks if not only_said(one, self.collection)]
+        with tempfile.TemporaryDirectory(prefix="trainyard-dry-") as cache:
+            os.environ["XDG_CACHE_HOME"] = cache
+            return super().execute(*left) if left else {}
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from trainyard.backends import words
 from trainyard.backends.compose import found, host, labels
@@ -36,7 +37,7 @@ def down_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
         return [one.name for one in docker_volumes.volumes(engine, label)]
 
     return [
-        _step("container", containers, lambda one: docker_containers.remove(engine, one)),
+        replace(_step("container", containers, lambda one: docker_containers.remove(engine, one)), disruptive=True),
         _step("network", networks, lambda one: docker_volumes.remove_network(engine, one)),
         _step("volume", volumes, lambda one: docker_volumes.remove_volume(engine, one)),
         Step(

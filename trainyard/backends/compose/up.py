@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trainyard.backends import plans, private_files, recreate, words
-from trainyard.backends.compose import gpus, host, image, trial, view
+from trainyard.backends.compose import found, gpus, host, image, trial, view
 from trainyard.backends.compose.start import start
 from trainyard.backends.compose.wanted import Wanted, refusal, unwanted, wanted
 from trainyard.backends.contract import Tools
@@ -39,7 +39,14 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     ]
     remove = f"Remove {words.named(tuple(surplus))}"
     if surplus:
-        steps.append(Step(remove, done=lambda: _are_gone(asked, surplus), do=lambda: _remove(asked, surplus)))
+        steps.append(
+            Step(
+                remove,
+                done=lambda: _are_gone(asked, surplus),
+                do=lambda: _remove(asked, surplus),
+                disruptive=any(container.state in found.RUNNING for container in surplus.values()),
+            )
+        )
     begin = f"Start {_to_start(asked)}"
     after = remove if surplus else None
     steps.append(Step(begin, done=lambda: _are_started(asked), do=lambda: start(asked), after=after))

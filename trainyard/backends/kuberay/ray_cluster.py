@@ -77,7 +77,8 @@ def step(asked: Wanted, changes: Sequence[Change], *, after: str | None) -> Step
         _apply(asked)
         sent.append(True)
 
-    return Step(_title(asked, changes), done=done, do=apply, after=after)
+    disruptive = any(each.ends_nodes for each in changes)
+    return Step(_title(asked, changes), done=done, do=apply, after=after, disruptive=disruptive)
 
 
 def maker(ray_cluster: Object) -> str:

@@ -32,6 +32,7 @@ def down_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
             f"End {counted(len(recorded), 'node')}" if recorded else "End what still runs",
             done=lambda: _nothing_runs(files),
             do=lambda: nodes.end_cluster(files),
+            disruptive=True,
         ),
         Step(
             "Remove the token, the logs and the temporary files",

@@ -45,7 +45,12 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     remove = f"Remove {words.named(tuple(unwanted))}"
     if unwanted:
         steps.append(
-            Step(remove, done=lambda: _are_gone(wanted, unwanted), do=lambda: nodes.end(wanted.files, unwanted))
+            Step(
+                remove,
+                done=lambda: _are_gone(wanted, unwanted),
+                do=lambda: nodes.end(wanted.files, unwanted),
+                disruptive=bool(nodes.running(unwanted)),
+            )
         )
     start = f"Start {_to_start(wanted)}"
     steps.append(

@@ -35,6 +35,13 @@ class Change:
     applied: bool = False
     group: str | None = None
 
+    @property
+    def ends_nodes(self) -> bool:
+        """Say whether KubeRay ends nodes for it: the group gets smaller."""
+        if not self.path.endswith((".count", ".max")) or self.new is None:
+            return False
+        return self.old is None or not self.old.isdecimal() or int(self.old) > int(self.new)
+
     def __str__(self) -> str:
         """Return it as people read it."""
         return self.said or f"{self.path}: {self.old or 'none'} now, {self.new or 'none'} wanted"

@@ -76,7 +76,7 @@ def _ray_cluster(there: Site) -> Step:
         wait(there, RAY_CLUSTER, found)
 
     title = f"Remove the RayCluster {there.name}" if found() else "Leave no RayCluster"
-    return Step(title, done=lambda: _none(found()), do=remove)
+    return Step(title, done=lambda: _none(found()), do=remove, disruptive=True)
 
 
 def _of_sort(there: Site, sort: Sort, now: Sequence[Object]) -> Step:

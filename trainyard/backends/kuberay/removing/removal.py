@@ -32,7 +32,7 @@ def step(where: Site, there: There, *, recreate: bool) -> Step | None:
         return None
     going = Going(where, uid)
     title = "Remove the cluster that is there" if recreate else "Wait until the former cluster is gone"
-    return Step(title, done=going.done, do=going.begin, deadline=GONE_SECONDS * 2, every=0.5)
+    return Step(title, done=going.done, do=going.begin, deadline=GONE_SECONDS * 2, every=0.5, disruptive=recreate)
 
 
 def owners(one: Object, name: str) -> list[str]:

@@ -1,0 +1,83 @@
+"""`--dry` changes nothing anywhere: every command, beside a run that goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.real.jobs import newest, running, write_job
+from tests.real.yard import Yard, wait_until
+from trainyard.seams.ray_api import RayApi
+from trainyard.tasks import namespace
+
+# What a command needs to be given, and the flags with which it would do its worst, or not wait for ever.
+VALUES = {"job_dir": "sleeping", "sizes": "gpu=1"}
+FLAGS = {"recreate": "--recreate", "end_runs": "--end-runs", "all": "--all", "follow": "--no-follow"}
+DAEMONS = ("raylet", "gcs_server", "trainyard")
+
+
+@dataclass(frozen=True)
+class World:
+    """All that a command could change: processes, files, and what the cluster says of itself."""
+
+    processes: frozenset[int]
+    files: frozenset[tuple[str, int, int, int]]
+    jobs: frozenset[tuple[str, str]]
+    nodes: frozenset[tuple[str, bool]]
+
+
+@pytest.fixture
+def sleeping(yard: Yard) -> Iterator[Path]:
+    """Give the directory of a run that goes on, and whose cluster knows more of it than was recorded here."""
+    write_job(yard, "sleeping", "command: [sleep, '4005']\noutputs: [out/]\n")
+    yard.run("train.dispatch", "sleeping", "--no-wait")
+    wait_until(lambda: bool(running("4005")), seconds=120, what="the task runs")
+    yield newest(yard)
+    yard.run("train.stop", newest(yard).name)
+
+
+def test_no_command_changes_anything_with_dry(yard: Yard, sleeping: Path, tmp_path: Path) -> None:
+    careful = Yard(yard.home, environ={"HOME": str(tmp_path), "DOCKER_HOST": f"unix://{tmp_path}/no-docker"})
+    before = world(yard, tmp_path)
+
+    def said_by(name: str) -> str:
+        command = careful.run("--dry", *words(name), expect=None)
+        # Without Docker, who asks it first cannot go on.
+        allowed = (0, 3) if name.startswith(("image.", "registry.")) else (0,)
+        assert command.returncode in allowed, f"{name} exited {command.returncode}\n{command.stderr}"
+        return command.stdout
+
+    with ThreadPoolExecutor(2) as pool:
+        said = dict(zip(namespace.task_names, pool.map(said_by, namespace.task_names), strict=True))
+    assert said["train.stop"].startswith("would: End a run")
+    assert f"(run {sleeping.name})" in said["train.stop"]
+    assert f"ends {sleeping.name}: job sleeping" in said["cluster.down"]
+    assert f"run {sleeping.name} running" in said["train.status"]
+    assert world(yard, tmp_path) == before
+
+
+def words(name: str) -> list[str]:
+    """Return a command line for a task: all that it must be given, and what makes it worse."""
+    arguments = {one.attr_name or one.name: one for one in namespace[name].get_arguments()}
+    needed = [key for key, one in arguments.items() if one.positional and (one.default is None or key in VALUES)]
+    return [name, *(VALUES.get(key, "x") for key in needed), *(FLAGS[key] for key in arguments if key in FLAGS)]
+
+
+def world(yard: Yard, home: Path) -> World:
+    """Return what there is now."""
+    with RayApi(yard.address(), yard.token()) as ray:
+        jobs = frozenset((job.submission_id, job.status) for job in ray.jobs())
+        nodes = frozenset((node.node_id, node.alive) for node in ray.nodes())
+    daemons = {one.pid for one in yard.processes() if one.name().startswith(DAEMONS)}
+    paths = [path for directory in (yard.home, home) for path in directory.rglob("*")]
+    files = frozenset(_status(path) for path in paths if path.suffix != ".log")
+    return World(frozenset(daemons | set(running("4005"))), files, jobs, nodes)
+
+
+def _status(path: Path) -> tuple[str, int, int, int]:
+    found = path.lstat()
+    return str(path), found.st_mode, found.st_size, found.st_mtime_ns

@@ -1,0 +1,69 @@
+"""A cluster's name is one cluster on this machine: a second checkout with a file of that name is told whose it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from trainyard import lifecycle
+from trainyard.errors import NotReadyError, RequestError
+from trainyard.lifecycle import Cluster
+
+
+def cluster(home: Path, checkout: str, *, overrides: tuple[str, ...] = ()) -> Cluster:
+    """Return the cluster lab of a checkout."""
+    (home / checkout / "clusters").mkdir(parents=True, exist_ok=True)
+    (home / checkout / "clusters" / "lab.yaml").write_text("{name: lab, backend: local}")
+    return lifecycle.find("lab", {"HOME": str(home)}, directory=home / checkout, overrides=overrides)
+
+
+def made(home: Path, checkout: str) -> Cluster:
+    """Return the cluster of a checkout as if `cluster.up` had made it."""
+    found = cluster(home, checkout)
+    found.tools.state.mkdir(parents=True)
+    (found.tools.state / "made-from").write_text(str(found.loaded.source))
+    return found
+
+
+def test_a_second_checkout_is_told_whose_the_cluster_is_and_not_connected_to_it(tmp_path: Path) -> None:
+    first = made(tmp_path, "first").loaded.source
+    second = cluster(tmp_path, "second")
+    for command in (lifecycle.connect, lifecycle.status, lifecycle.plan_up, lifecycle.plan_down):
+        with pytest.raises(RequestError) as caught:
+            command(second)
+        assert caught.value.lines() == [
+            f"cluster lab was made from {first}, not from this file",
+            f"  at {tmp_path}/second/clusters/lab.yaml",
+            f"  -> Give yours another name (`name:` in the file). For that cluster: invoke cluster.status -f {first}",
+        ]
+
+
+def test_another_file_of_the_same_directory_means_the_same_cluster(tmp_path: Path) -> None:
+    made(tmp_path, "first")
+    (tmp_path / "first" / "clusters" / "larger.yaml").write_text("{name: lab, backend: local, head: {cpus: 2}}")
+    larger = lifecycle.find("larger", {"HOME": str(tmp_path)}, directory=tmp_path / "first")
+    assert lifecycle.status(larger).state == "down"
+
+
+def test_a_checkout_that_was_moved_keeps_its_cluster(tmp_path: Path) -> None:
+    made(tmp_path, "first")
+    (tmp_path / "first").rename(tmp_path / "moved")
+    assert lifecycle.status(cluster(tmp_path, "moved")).state == "down"
+
+
+def test_who_names_a_cluster_on_the_command_line_may_remove_it_from_anywhere(tmp_path: Path) -> None:
+    made(tmp_path, "first")
+    assert lifecycle.plan_down(cluster(tmp_path, "second", overrides=("name=lab",)))
+
+
+def test_the_file_that_was_recorded_with_a_run_stands_for_the_one_it_was(tmp_path: Path) -> None:
+    first = made(tmp_path, "first").loaded.source
+    run = tmp_path / "elsewhere" / "run"
+    run.mkdir(parents=True)
+    (run / "cluster.yaml").write_text("{name: lab, backend: local}")
+    (run / "run.json").write_text(json.dumps({"cluster_file": str(first)}))
+    recorded = lifecycle.find(str(run / "cluster.yaml"), {"HOME": str(tmp_path)}, directory=tmp_path)
+    with pytest.raises(NotReadyError, match="is not up"):
+        lifecycle.connect(recorded)
