@@ -18,6 +18,7 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from trainyard_runner import sparse
 from trainyard_runner.tree import Cursor
 
 PART = 1024 * 1024
@@ -129,8 +130,9 @@ def scan_one(path: str, name: str) -> tuple[Entries, list[LeftOut]]:
 def parts(entries: Iterable[Entry], left_out: list[LeftOut] | None = None) -> Iterator[bytes]:
     """Return a tar archive of the entries in parts, without the end mark.
 
-    Without `left_out`, raises ChangedError when a file is not what the scan saw. With it, a file is sent as it is by
-    now, and one that cannot be read is added there; what is missing of one that shrinks while it is read is zeros.
+    Without `left_out`, raises ChangedError when a file is not what the scan saw; one that is locked is missing then.
+    With it, a file is sent as it is by now, and one that cannot be read is added there; what is missing of one that
+    shrinks while it is read is zeros.
     """
     pending = bytearray()
     for root, group in itertools.groupby(entries, key=lambda entry: entry.root):
@@ -230,9 +232,10 @@ def _lost(name: str, error: OSError) -> list[LeftOut]:
 
 
 def _missed(name: str, error: OSError, left_out: list[LeftOut] | None) -> None:
-    if left_out is None:
+    if left_out is not None:
+        left_out += _lost(name, error)
+    elif not isinstance(error, PermissionError):  # which is no change: it costs that file
         raise ChangedError(name) from error
-    left_out += _lost(name, error)
 
 
 def _pieces(entry: Entry, cursor: Cursor, left_out: list[LeftOut] | None) -> Iterator[bytes]:
@@ -268,11 +271,14 @@ def _changed(entry: Entry, descriptor: int) -> bool:
 def _file(entry: Entry, descriptor: int, found: os.stat_result) -> Generator[bytes, None, bool]:
     """Yield a file's header and content; return whether all of it could be read."""
     size, is_whole = found.st_size, True
-    segments = _segments(descriptor, size) if found.st_blocks * 512 < size else [(0, size)]
+    segments = sparse.segments(descriptor, size) if found.st_blocks * 512 < size else [(0, size)]
+    sent = sum(length for _, length in segments)
     if segments == [(0, size)]:
         yield _header(entry.name, found.st_mode, found.st_mtime_ns, size=size)
     else:
-        yield _sparse_header(entry.name, found, segments)
+        extents = sparse.extents(segments, size)
+        yield sparse.extended_header(entry.name, size)
+        yield _header("GNUSparseFile.0", found.st_mode, found.st_mtime_ns, size=len(extents) + sent) + extents
     for offset, length in segments:
         end = offset + length
         while offset < end:
@@ -282,22 +288,8 @@ def _file(entry: Entry, descriptor: int, found: os.stat_result) -> Generator[byt
             is_whole = is_whole and bool(chunk)
             yield chunk or bytes(min(end - offset, PART))
             offset += len(chunk) or PART
-    yield bytes(-sum(length for _, length in segments) % _BLOCK)
+    yield bytes(-sent % _BLOCK)
     return is_whole
-
-
-def _segments(descriptor: int, size: int) -> list[tuple[int, int]]:
-    """Return where a file has data, each as (offset, length)."""
-    found: list[tuple[int, int]] = []
-    at = 0
-    while at < size:
-        try:
-            start = min(size, os.lseek(descriptor, at, os.SEEK_DATA))
-            at = min(size, os.lseek(descriptor, start, os.SEEK_HOLE))
-        except OSError as error:
-            return found if error.errno == errno.ENXIO else [(0, size)]  # only a hole follows; cannot be asked
-        found.append((start, at - start))
-    return found
 
 
 def _header(name: str, mode: int, mtime_ns: int, *, size: int = 0, target: str | None = None) -> bytes:
@@ -310,32 +302,6 @@ def _header(name: str, mode: int, mtime_ns: int, *, size: int = 0, target: str |
     elif target is not None:
         member.type, member.linkname = tarfile.SYMTYPE, target
     return member.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
-
-
-def _sparse_header(name: str, found: os.stat_result, segments: list[tuple[int, int]]) -> bytes:
-    """Return all that stands before the data of a sparse file in GNU's format 1.0, which `tarfile` reads.
-
-    That is an extended header, a header under another name, and where the data belongs.
-    """
-    fields = {"major": "1", "minor": "0", "name": name, "realsize": str(found.st_size)}
-    records = b"".join(_record(f"GNU.sparse.{key}={value}\n") for key, value in fields.items())
-    extended = tarfile.TarInfo("././@PaxHeader")
-    extended.type, extended.size = tarfile.XHDTYPE, len(records)
-    extents = [*segments, (found.st_size, 0)]
-    places = "".join([f"{len(extents)}\n", *(f"{offset}\n{length}\n" for offset, length in extents)]).encode()
-    places += bytes(-len(places) % _BLOCK)
-    sent = len(places) + sum(length for _, length in segments)
-    header = _header("GNUSparseFile.0", found.st_mode, found.st_mtime_ns, size=sent)
-    return extended.tobuf(tarfile.USTAR_FORMAT) + records + bytes(-len(records) % _BLOCK) + header + places
-
-
-def _record(text: str) -> bytes:
-    """Return a record of an extended header: its length, which counts its own digits, and its text."""
-    content = text.encode("utf-8", "surrogateescape")
-    length = len(content) + 2
-    while len(str(length)) + 1 + len(content) != length:
-        length += 1
-    return b"%d %s" % (length, content)
 
 
 def _members(path: Path, wanted: set[str]) -> Iterator[bytes]:

@@ -121,8 +121,10 @@ def binary() -> None:
     sys.stdout.buffer.write(bytes(range(256)) * 4096)
 
 
-def one_line() -> None:
-    sys.stdout.write("x" * 200_000)
+def kills_its_guard() -> None:
+    (OUTPUT / "before").touch()
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(float(SLEEP))
 
 
 def daemons() -> None:
@@ -177,8 +179,9 @@ def silent() -> None:
 
 
 def checkpoint() -> None:
-    """Leave a deep checkpoint in the first attempt; find it in the second."""
+    """Leave a deep checkpoint and a locked file in the first attempt; find it in the second."""
     if os.environ["TRAINYARD_ATTEMPT"] == "1":
+        (CHECKPOINT / "locked").touch(mode=0)
         dive(CHECKPOINT, "level", 1500)
         raise SystemExit(1)
     os.chdir(CHECKPOINT)
@@ -196,7 +199,7 @@ def litters() -> None:
 
 TASKS: tuple[Callable[[], None], ...] = (
     *(deep, too_long, locked_directory, unreadable_file, locked_output, output_is_a_link, declared_is_a_link, links),
-    *(pipes, sparse, odd_names, many_files, binary, one_line, daemons, keeps_writing, read_only, modes),
+    *(pipes, sparse, odd_names, many_files, binary, kills_its_guard, daemons, keeps_writing, read_only, modes),
     *(removes_itself, crash, deaf, silent, checkpoint, litters),
 )
 

@@ -188,6 +188,8 @@ def test_an_unreadable_file_or_directory_costs_only_itself(tmp_path: Path) -> No
     left_out = there_and_back(source, tmp_path / "b")
     assert left_out == [archive.LeftOut(name, reason, is_lost=True) for name in ("locked", "listed/file", "secret")]
     assert sorted(path.name for path in (tmp_path / "b").rglob("*")) == ["file", "listed", "open"]
+    entries = archive.scan(str(source))[0]
+    assert set(members(entries)) == set(entries) - {"secret"}  # as checkpoints are sent
     source.chmod(0)
     assert archive.scan(str(source), "a") == ({}, [archive.LeftOut("a", reason, is_lost=True)])
 
