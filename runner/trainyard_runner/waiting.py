@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from trainyard_runner import nodes, room, stuck
 from trainyard_runner.nodes import Node
 from trainyard_runner.plan import Gate, Task
 
-RESOURCES = ("CPU", "GPU", "memory")
+# Ray's resources, and what a task calls them.
+RESOURCES = {"CPU": "cpus", "GPU": "gpus", "memory": "memory"}
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def explain(line: Line, gate: Gate, cluster: Cluster, *, run: str) -> Reason | N
     free = [replace(node, resources=dict(cluster.free.get(node.node_id, {}))) for node in places]
     if room.fits_together(line.unit, free):
         return None
-    asked = [name for name in RESOURCES if any(_asks(task)[name] for task in line.unit)]
+    asked = [name for name, field in RESOURCES.items() if any(getattr(task, field) for task in line.unit)]
     short = [name for name in asked if not room.fits_together([_only(task, name) for task in line.unit], free)]
     held = {name: _held(name, places, cluster.holdings) for name in short or asked}
     holders = dict.fromkeys(holding.run for found in held.values() for holding, _, _ in found)
@@ -110,19 +112,11 @@ def _tasks(count: int) -> str:
     return f"{count} task{'s' * (count != 1)}"
 
 
-def _asks(task: Task) -> dict[str, float]:
-    return {"CPU": task.cpus, "GPU": task.gpus, "memory": float(task.memory or 0)}
-
-
 def _only(task: Task, name: str) -> Task:
-    keep = {"CPU": task.cpus, "GPU": 0.0} if name == "CPU" else {"CPU": 0.0, "GPU": task.gpus if name == "GPU" else 0.0}
-    return replace(task, cpus=keep["CPU"], gpus=keep["GPU"], memory=task.memory if name == "memory" else None)
+    others: dict[str, Any] = {field: 0 for key, field in RESOURCES.items() if key != name}
+    return replace(task, **others)
 
 
 def _sum(unit: Sequence[Task]) -> Task:
-    if len(unit) == 1:
-        return unit[0]
-    memory = sum(task.memory or 0 for task in unit)
-    return replace(
-        unit[0], cpus=sum(task.cpus for task in unit), gpus=sum(task.gpus for task in unit), memory=memory or None
-    )
+    amounts: dict[str, Any] = {field: sum(getattr(task, field) or 0 for task in unit) for field in RESOURCES.values()}
+    return replace(unit[0], **amounts)

@@ -125,6 +125,7 @@ def _held(running: Iterable[tuple[str | None, Task]]) -> dict[str, dict[str, flo
     held: dict[str, dict[str, float]] = {}
     for node, task in running:
         here = held.setdefault(node or "", dict.fromkeys([*waiting.RESOURCES, "tasks"], 0.0))
-        for name, value in (("CPU", task.cpus), ("GPU", task.gpus), ("memory", task.memory or 0), ("tasks", 1)):
-            here[name] = round(here[name] + value, 4)
+        here["tasks"] += 1
+        for name, field in waiting.RESOURCES.items():
+            here[name] = round(here[name] + (getattr(task, field) or 0), 4)
     return held
