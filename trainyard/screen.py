@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import zlib
+from collections.abc import Callable
 from typing import TextIO
 
 from rich.console import Console
@@ -14,6 +15,9 @@ from trainyard.results.event import Event
 from trainyard.results.state import RunState
 from trainyard.screen_text import LineKeeper, plain, said
 
+# What names commands as they are typed here: `invoke ...` or `trainyard ...`.
+Reword = Callable[[str], str]
+
 _COLOURS = (36, 33, 35, 32, 34, 96, 93, 95)
 _DRAW_EVERY = 0.1
 
@@ -21,8 +25,9 @@ _DRAW_EVERY = 0.1
 class PlainScreen:
     """Plain lines for a pipe or CI: the same facts, no control characters."""
 
-    def __init__(self, stream: TextIO, *, only: str | None = None) -> None:
+    def __init__(self, stream: TextIO, *, only: str | None = None, reword: Reword = str) -> None:
         self._stream = stream
+        self._reword = reword
         self._only = only
         self._keeper = LineKeeper()
 
@@ -36,14 +41,14 @@ class PlainScreen:
         if event["event"] in ("attempt-ended", "task-ended"):
             self._print(prefixed(event["task"], plain(self._keeper.rest(event["task"]))))
         for line in said(event, state):
-            self._print(visible(line) + "\n")
+            self._print(visible(self._reword(line)) + "\n")
 
     def tick(self, state: RunState) -> None:
         """Nothing moves in a pipe."""
 
     def note(self, text: str) -> None:
         """Print a note."""
-        self._print(f"-- {visible(text)}\n")
+        self._print(f"-- {visible(self._reword(text))}\n")
 
     def close(self) -> None:
         """Nothing to take down."""
@@ -61,8 +66,9 @@ class TerminalScreen:
     comes by the megabyte.
     """
 
-    def __init__(self, stream: TextIO, *, only: str | None = None) -> None:
+    def __init__(self, stream: TextIO, *, only: str | None = None, reword: Reword = str) -> None:
         self._stream = stream
+        self._reword = reword
         self._only = only
         self._keeper = LineKeeper()
         self._console = Console(file=stream, highlight=False)
@@ -89,7 +95,7 @@ class TerminalScreen:
             rest = plain(self._keeper.rest(event["task"]), colours=True)
             self._print(prefixed(event["task"], rest, colour=True))
         for line in said(event, state):
-            self._print(visible(line) + "\n")
+            self._print(visible(self._reword(line)) + "\n")
         if event["event"] == "run-ended":
             self._erase()
         else:
@@ -112,7 +118,7 @@ class TerminalScreen:
 
     def note(self, text: str) -> None:
         """Print a note."""
-        self._print(f"\x1b[2m-- {visible(text)}\x1b[0m\n")
+        self._print(f"\x1b[2m-- {visible(self._reword(text))}\x1b[0m\n")
 
     def close(self) -> None:
         """Take the bar away."""
@@ -132,9 +138,10 @@ class TerminalScreen:
             self._shown = False
 
 
-def for_stream(stream: TextIO, *, only: str | None = None) -> PlainScreen | TerminalScreen:
+def for_stream(stream: TextIO, *, only: str | None = None, reword: Reword = str) -> PlainScreen | TerminalScreen:
     """Return the screen that suits a stream; `only` shows the output of one task and no other's."""
-    return TerminalScreen(stream, only=only) if stream.isatty() else PlainScreen(stream, only=only)
+    kind = TerminalScreen if stream.isatty() else PlainScreen
+    return kind(stream, only=only, reword=reword)
 
 
 def prefixed(task: str, text: str, *, colour: bool = False) -> str:

@@ -95,3 +95,10 @@ def test_a_dashboard_behind_a_tunnel_is_open_before_the_next_command_is_named(
         "  at head: ended",
         "  -> What is wrong with it: invoke cluster.status",
     ]
+
+
+def test_the_command_after_a_list_of_clusters_is_about_one_that_is_up(capsys: pytest.CaptureFixture[str]) -> None:
+    states = {"away": "unknown", "idle": "down", "lab": "up"}
+    found = [ListedCluster(name, "local", state, f"clusters/{name}.yaml") for name, state in states.items()]
+    cluster_output.listed(Listing((*found, ListedCluster("old", "local", "up", ""))), json=False)
+    assert capsys.readouterr().err == "next: invoke cluster.status -f lab\n"

@@ -151,3 +151,11 @@ def test_a_terminal_shows_the_escapes_of_names_and_notes() -> None:
     TerminalScreen(stream).note("a\x1b[2Jb")
     assert stream.getvalue() == "\x1b[2m-- a\\u001b[2Jb\x1b[0m\n"
     assert prefixed("a\x9b\ud800", "x\n") == "[a\\u009b\\ud800] x\n"
+
+
+def test_a_note_names_commands_as_they_are_typed_and_leaves_output_alone() -> None:
+    stream = io.StringIO()
+    screen = PlainScreen(stream, reword=lambda text: text.replace("invoke", "trainyard"))
+    screen.note("see `invoke cluster.up`")
+    screen.output("a", b"invoke me\n")
+    assert stream.getvalue() == "-- see `trainyard cluster.up`\n[a] invoke me\n"

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from invoke.collection import Collection
 
-from trainyard.tasks import cluster, image, registry, smoke, train
+from trainyard.tasks import cluster, image, init, registry, smoke, train
 from trainyard.tasks.parsing import extend_invoke
 
 extend_invoke()
 namespace = Collection()
 for _module in (cluster, image, registry, smoke, train):
     namespace.add_collection(Collection.from_module(_module, name=_module.__name__.rsplit(".", 1)[-1]))
+namespace.add_task(init.init)

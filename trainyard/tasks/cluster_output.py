@@ -23,8 +23,11 @@ from trainyard.listing import Listing
 from trainyard.results.formats import duration, size
 from trainyard.spec import as_json, as_yaml
 from trainyard.steps import PlannedStep, StepResult
-from trainyard.tasks.output import as_typed, print_json, print_next, print_table, say
+from trainyard.tasks.output import as_said, print_json, print_next, print_table, say
 from trainyard.usage import RunNow, Usage, total
+
+# Of which clusters in a list the next command is likeliest to be about.
+_NEXT = {"up": 0, "partial": 1, "down": 2}
 
 
 def begun(cluster: Cluster) -> None:
@@ -57,7 +60,7 @@ def removed(cluster: Cluster, results: Sequence[StepResult], *, json: bool, purg
     ours = cluster.spec.backend != "existing"
     say(f"cluster {cluster.spec.name} is gone, nothing is left" if ours else "nothing was removed")
     if cluster.spec.backend == "kuberay" and not purge:
-        removal = as_typed(f"invoke cluster.down{cluster.flag} --purge", program=sys.argv[0])
+        removal = as_said(f"invoke cluster.down{cluster.flag} --purge")
         say(f"note: namespace and KubeRay operator stay; those that Trainyard made go by {removal}", file=sys.stderr)
     print_next(f"invoke cluster.up{cluster.flag}")
 
@@ -121,9 +124,9 @@ def status(cluster: Cluster, now: ClusterStatus, usage: Usage | None, *, json: b
         columns = ("run", "job", "user", "running", "waiting", "for")
         print_table(columns, [_run_row(run) for run in usage.runs], may_shorten=("job", "user"))
     if now.seen:
-        say(now.seen)
+        say(as_said(now.seen))
     if now.remark:
-        say(f"note: {now.remark}", file=sys.stderr)
+        say(as_said(f"note: {now.remark}"), file=sys.stderr)
     print_next(f"invoke {'smoke.run' if now.state == 'up' else 'cluster.up'}{cluster.flag}")
 
 
@@ -145,13 +148,12 @@ def listed(found: Listing, *, json: bool) -> None:
     print_table(("cluster", "backend", "state", "address", "file"), rows)
     for one in found.clusters:
         if one.problem:
-            say(as_typed(f"{one.name}: {one.problem}", program=sys.argv[0]))
+            say(as_said(f"{one.name}: {one.problem}"))
     for remark in found.remarks:
         say(remark)
-    files = [one.file for one in found.clusters if one.file and one.state in ("up", "partial")]
-    files += [one.file for one in found.clusters if one.file]
-    if files:
-        print_next(f"invoke cluster.status -f {shlex.quote(Path(files[0]).stem)}")
+    with_file = sorted((one for one in found.clusters if one.file), key=lambda one: _NEXT.get(one.state, len(_NEXT)))
+    for one in with_file[:1]:
+        print_next(f"invoke cluster.status -f {shlex.quote(Path(one.file).stem)}")
 
 
 def opened(cluster: Cluster, now: ClusterStatus, *, json: bool, browse: bool) -> None:
@@ -194,7 +196,7 @@ def logged(lines: Iterable[LogLine], *, json: bool) -> None:
 def _warn(results: Sequence[StepResult]) -> None:
     for result in results:
         if result.seen and result.title.startswith("Check "):
-            say(f"warning: {result.seen}", file=sys.stderr)
+            say(as_said(f"warning: {result.seen}"), file=sys.stderr)
 
 
 def _steps(results: Sequence[StepResult]) -> list[dict[str, Any]]:
@@ -242,7 +244,7 @@ def _way_in(address: str, tunnel: str | None, cluster: Cluster) -> str:
     """Return the address, or who opens it: one that ends with this command is of no use to anybody."""
     if tunnel is None:
         return address
-    return f"on {tunnel}; `{as_typed(f'invoke cluster.open{cluster.flag}', program=sys.argv[0])}` leads there"
+    return f"on {tunnel}; `{as_said(f'invoke cluster.open{cluster.flag}')}` leads there"
 
 
 def _shown(value: int | None) -> str:

@@ -7,6 +7,7 @@ import signal
 import sys
 import tempfile
 import traceback
+import warnings
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -29,6 +30,7 @@ class TrainyardExecutor(Executor):
         """Run the tasks; print an error as its parts, never a traceback without --debug."""
         early.begin()
         signal.signal(signal.SIGTERM, _interrupt)
+        warnings.showwarning = _warn  # type: ignore[assignment]
         remember(tasks, self.collection)
         try:
             return self._execute(*tasks)
@@ -72,6 +74,11 @@ class TrainyardExecutor(Executor):
 def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
     """Treat SIGTERM as Ctrl-C: a CI system that ends us wants the same clean-up."""
     raise KeyboardInterrupt
+
+
+def _warn(message: Warning | str, *_where: object) -> None:
+    """Print a warning without the line of code that it comes from."""
+    say(f"warning: {message}", file=sys.stderr)
 
 
 def _leave(lines: list[str], *, code: int) -> NoReturn:

@@ -68,6 +68,8 @@ def print_table(
 
 def print_next(command: str) -> None:
     """Print the next command to type, as the last line."""
+    # Where both streams go to one file, too.
+    sys.stdout.flush()
     say(f"next: {as_said(command)}", file=sys.stderr)
 
 

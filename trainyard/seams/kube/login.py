@@ -6,8 +6,10 @@ import logging
 import os
 import ssl
 import threading
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,7 @@ def context(made: Any, access: Access) -> ssl.SSLContext:
     if not made.verify_ssl:
         tls.check_hostname = False
         tls.verify_mode = ssl.CERT_NONE
+        _warn_once(access)
     try:
         tls.load_verify_locations(cafile=made.ssl_ca_cert or certifi.where())
         if made.cert_file:
@@ -74,6 +77,16 @@ def context(made: Any, access: Access) -> ssl.SSLContext:
             hint="`kubectl config view --raw` shows the CA, and the user's certificate and key.",
         ) from error
     return tls
+
+
+@cache
+def _warn_once(access: Access) -> None:
+    """Say in our words, once, what urllib3 says of each request."""
+    from urllib3.exceptions import InsecureRequestWarning
+
+    warnings.simplefilter("ignore", InsecureRequestWarning)
+    unchecked = f"the certificate of {access.server} is not checked: its kubeconfig says insecure-skip-tls-verify"
+    warnings.warn(unchecked, stacklevel=1)
 
 
 @contextmanager

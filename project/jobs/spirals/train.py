@@ -1,0 +1,106 @@
+"""Teach a small network to tell two spirals apart: numpy only, a few seconds on one CPU.
+
+What makes it a job of Trainyard: its arguments come from the matrix of job.yaml, what it writes into
+$TRAINYARD_OUTPUT comes home, and what it writes into $TRAINYARD_CHECKPOINT is there again if it is tried once more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from tensorboardX import SummaryWriter
+
+OUTPUT = Path(os.environ.get("TRAINYARD_OUTPUT", "output"))
+CHECKPOINT = Path(os.environ.get("TRAINYARD_CHECKPOINT", "checkpoint")) / "network.npz"
+LAYERS = (2, 32, 32, 1)
+GOOD = 0.95
+
+
+def spirals(random: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return points on two spirals, and which of both each is on."""
+    label = random.integers(0, 2, count)
+    turn = random.uniform(0.5, 3.0, count) * np.pi
+    angle = turn + label * np.pi
+    points = np.stack([np.cos(angle), np.sin(angle)], axis=1) * turn[:, None] / (3 * np.pi)
+    return points + random.normal(0, 0.01, points.shape), label[:, None].astype(float)
+
+
+def forward(network: list[np.ndarray], points: np.ndarray) -> list[np.ndarray]:
+    """Return what each layer makes of the points; the last one says how likely the second spiral is."""
+    seen = [points]
+    for weights, bias in zip(network[0::2], network[1::2], strict=True):
+        seen.append(np.tanh(seen[-1] @ weights + bias))
+    seen[-1] = (seen[-1] + 1) / 2
+    return seen
+
+
+def gradients(network: list[np.ndarray], seen: list[np.ndarray], label: np.ndarray) -> list[np.ndarray]:
+    """Return how the squared error changes with each array of the network."""
+    found: list[np.ndarray] = []
+    slope = 2 * (seen[-1] - label) / len(label) * 2 * seen[-1] * (1 - seen[-1])
+    for layer in range(len(network) - 2, -1, -2):
+        before = seen[layer // 2]
+        found = [before.T @ slope, slope.sum(axis=0), *found]
+        slope = (slope @ network[layer].T) * (1 - before**2)
+    return found
+
+
+def save(step: int, **kinds: list[np.ndarray]) -> None:
+    """Write a checkpoint, whole or not at all."""
+    CHECKPOINT.parent.mkdir(parents=True, exist_ok=True)
+    part = CHECKPOINT.with_name("part.npz")
+    np.savez(part, step=step, **{f"{kind}{i}": array for kind in kinds for i, array in enumerate(kinds[kind])})
+    part.rename(CHECKPOINT)
+
+
+def main() -> int:
+    """Train, and say with the exit code whether it was good enough."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rate", type=float, default=0.01)
+    parser.add_argument("--steps", type=int, default=600)
+    asked = parser.parse_args()
+
+    random = np.random.default_rng(asked.seed)
+    network = [
+        array
+        for size, next_size in pairwise(LAYERS)
+        for array in (random.normal(0, 1 / np.sqrt(size), (size, next_size)) * 2, np.zeros(next_size))
+    ]
+    points, label = spirals(random, 600)
+    mean, spread = [np.zeros_like(array) for array in network], [np.zeros_like(array) for array in network]
+    first, accuracy = 1, 0.0
+    if CHECKPOINT.exists():
+        saved = np.load(CHECKPOINT)
+        first = int(saved["step"]) + 1
+        network, mean, spread = ([saved[f"{kind}{i}"] for i in range(len(network))] for kind in "nms")
+        print(f"going on after step {first - 1}", flush=True)
+
+    curves = SummaryWriter(str(OUTPUT / "tensorboard"))
+    for step in range(first, asked.steps + 1):
+        seen = forward(network, points)
+        # Adam (Kingma and Ba, 2015).
+        for i, change in enumerate(gradients(network, seen, label)):
+            mean[i] = 0.9 * mean[i] + 0.1 * change
+            spread[i] = 0.999 * spread[i] + 0.001 * change**2
+            network[i] -= asked.rate * (mean[i] / (1 - 0.9**step)) / (np.sqrt(spread[i] / (1 - 0.999**step)) + 1e-8)
+        if step % 20 == 0:
+            accuracy = float(((seen[-1] > 0.5) == label).mean())
+            curves.add_scalar("accuracy", accuracy, step)
+            curves.add_scalar("loss", float(((seen[-1] - label) ** 2).mean()), step)
+        if step % 100 == 0:
+            print(f"step {step:,}: {accuracy:.1%} right", flush=True)
+            save(step, n=network, m=mean, s=spread)
+    curves.close()
+    (OUTPUT / "result.json").write_text(json.dumps({"seed": asked.seed, "accuracy": accuracy}) + "\n")
+    return 0 if accuracy >= GOOD else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
