@@ -1,4 +1,4 @@
-"""Runs in a Ray job: half-GPU tasks that run `true`, by Ray alone; prints seconds per task as the last line.
+"""Runs in a Ray job: half-GPU tasks that run `true`, by Ray alone; prints seconds per task.
 
     python bare_tasks.py COUNT [stream]
 
@@ -37,7 +37,7 @@ def main(count: int, *, streaming: bool) -> None:
     else:
         plain = ray.remote(**options)(run)
         times = ray.get([plain.remote() for _ in range(count)])
-    print((max(end for _, end in times) - min(began for began, _ in times)) / count)
+    print(f"seconds per task: {(max(end for _, end in times) - min(began for began, _ in times)) / count:.5f}")
 
 
 if __name__ == "__main__":

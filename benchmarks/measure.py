@@ -38,7 +38,13 @@ def in_turns(ours: Callable[[], float], theirs: Callable[[], float], *, rounds: 
 def seconds_of(command: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> float:
     """Run a command to its end and return its wall time; its failure ends the benchmark."""
     began = time.perf_counter()
+    output_of(command, env=env, cwd=cwd)
+    return time.perf_counter() - began
+
+
+def output_of(command: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> str:
+    """Run a command to its end and return what it printed; its failure ends the benchmark."""
     ended = subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
     if ended.returncode != 0:
         raise SystemExit(f"{' '.join(command)} exited {ended.returncode}:\n{ended.stdout}{ended.stderr}")
-    return time.perf_counter() - began
+    return ended.stdout

@@ -6,6 +6,7 @@ reads them in `records`. Ray holds the generator back when the runner is slow, a
 
 from __future__ import annotations
 
+import functools
 import os
 import select
 import signal
@@ -45,7 +46,8 @@ class Attempt:
         self._child: Child | None = None
         self._final: dict[str, Any] = {}
         self._verdict: tuple[str, str] | None = None
-        self._memory_kills = 0
+        # What the node's kernel had killed when the command was no longer a quick one.
+        self._memory_kills: int | None = None
 
     def run(self, fetch: Callable[[list[Any]], Iterator[bytes]]) -> Iterator[Batch]:
         """Yield what happens, until the attempt is over and its directories are gone.
@@ -83,12 +85,11 @@ class Attempt:
             self._place.remove()
 
     def _run_command(self, transfers: Transfers, stop: StopWatch) -> Iterator[Batch]:
-        self._memory_kills = _kernel_memory_kills()
         self._began = time.monotonic()
         child = self._child = Child(
             self._order["command"],
             directory=self._place.directory,
-            environment=environment(self._order, self._place, inherited=dict(os.environ), gpus=self._gpus),
+            environment=environment(self._order, self._place, inherited=_inherited(), gpus=self._gpus),
             scratch=self._place.root,
             mark=f"TRAINYARD_ATTEMPT_ID={attempt_id(self._order)}",
         )
@@ -107,6 +108,8 @@ class Attempt:
                 break
             if time.monotonic() - self._began < _QUICK and not self._buffer.full():
                 continue
+            if self._memory_kills is None:
+                self._memory_kills = _kernel_memory_kills()
             self._end_if_asked(child, stop)
             if self._buffer.due() or self._pending:
                 self._pending += self._buffer.take()
@@ -174,7 +177,8 @@ class Attempt:
 
     def _verdict_in_full(self) -> dict[str, Any]:
         status: int | None = self._final.get("exit")
-        outcome, reason = self._verdict or _verdict(status, memory_kills=_kernel_memory_kills() - self._memory_kills)
+        memory_kills = 0 if self._memory_kills is None else _kernel_memory_kills() - self._memory_kills
+        outcome, reason = self._verdict or _verdict(status, memory_kills=memory_kills)
         if self._final.get("left"):
             reason = f"{reason or 'ended'}; some of its processes could not be ended"
         return {
@@ -190,6 +194,12 @@ class Attempt:
     def _flush(self) -> Batch:
         batch, self._pending = self._pending, []
         return batch
+
+
+@functools.cache
+def _inherited() -> dict[str, str]:
+    """Return this worker's environment, which Ray sets once; to read it takes a tenth of a quick attempt."""
+    return dict(os.environ)
 
 
 def _verdict(status: int | None, *, memory_kills: int) -> tuple[str, str | None]:

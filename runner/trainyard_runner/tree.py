@@ -127,6 +127,9 @@ def _empty(path: str, dir_fd: int | None, errors: list[OSError]) -> None:
         while waiting:
             if waiting[-1]:
                 name = waiting[-1].pop()
+                with contextlib.suppress(OSError):
+                    os.rmdir(name, dir_fd=cursor.descriptor)
+                    continue
                 with _noted(errors):
                     _unlock(name, cursor.descriptor)
                     cursor.enter(name)
