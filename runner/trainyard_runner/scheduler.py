@@ -161,18 +161,11 @@ class Scheduler:
             batch = ray.get(next(generator))
         except StopIteration:
             del self._live[generator]
-            said = live.record.ended
-            if said is None:
-                culprit = live.unit.culprit
-                self._end(live, losses.unsaid(node=live.record.node, is_stopping=self._is_stopping, culprit=culprit))
-            else:
-                self._end(live, losses.Ending(said["outcome"], said["reason"]))
+            culprit = live.unit.culprit
+            self._end(live, losses.unsaid(node=live.record.node, is_stopping=self._is_stopping, culprit=culprit))
         except Exception as error:  # Ray's errors have no common base for tasks that failed on a node
             del self._live[generator]
-            if live.record.ended is not None:
-                self._end(live, losses.Ending(live.record.ended["outcome"], live.record.ended["reason"]))
-            else:
-                self._end(live, self._explain(live, error))
+            self._end(live, self._explain(live, error))
         else:
             live.held.clear()
             if not live.record.is_started:
@@ -207,6 +200,9 @@ class Scheduler:
         return ending
 
     def _end(self, live: Live, ending: losses.Ending) -> None:
+        """End an attempt as its worker said, or else as it looks from here."""
+        if (said := live.record.ended) is not None:
+            ending = losses.Ending(said["outcome"], said["reason"])
         unit, task = live.unit, live.task
         self._progress_at = time.monotonic()
         if live.record.failure:

@@ -19,7 +19,7 @@ import pytest
 
 from tests.bed.kubernetes import KubeBed
 from tests.real import kube as kubernetes
-from tests.real.jobs import COUNTING, counted, events, newest, write_job
+from tests.real.jobs import COUNTING, counted, events, newest, running, write_job
 from tests.real.kube import RAY_IMAGE
 from tests.real.proxy import Proxy
 from tests.real.test_runner_node_loss import TRAINING, printed
@@ -49,6 +49,20 @@ def cluster_file(kube: KubeBed, *, count: int = 2, image: str | None = None, spa
     return CLUSTER.format(
         image=image or f"{kube.registry}/{RAY_IMAGE}", count=count, space=space, chart=json.dumps(str(kube.chart))
     )
+
+
+# Runs for a minute at first, and not at all from a checkpoint.
+A_MINUTE = """
+    import os, pathlib, time
+    checkpoint = pathlib.Path(os.environ["TRAINYARD_CHECKPOINT"], "began")
+    if checkpoint.exists():
+        print("resumed", flush=True)
+        raise SystemExit(0)
+    checkpoint.touch()
+    print("began", flush=True)
+    for _ in range(1200):
+        time.sleep(0.05)
+    """
 
 
 @pytest.fixture(scope="module")
@@ -186,6 +200,45 @@ def test_a_worker_pod_killed_in_training_costs_no_retry_and_the_run_goes_on_from
     assert [one["outcome"] for one in ended] == ["lost", "succeeded"]
     assert ended[0]["node"] != ended[1]["node"]
     wait_until(lambda: set(faulty.states().values()) == {"up"}, seconds=60, what="KubeRay has made another worker")
+
+
+def test_a_frozen_host_is_lost_to_a_run_and_ends_its_task_when_it_thaws(kube: KubeBed, faulty: Yard) -> None:
+    job = "command: [python3, wait.py, '7301.5']\nmatrix: {task: [0, 1]}\nresources: {cpus: 1}\n"
+    write_job(faulty, "frozen", job, wait=A_MINUTE)
+    command = faulty.start("train.dispatch", "frozen", "--skip-smoke")
+    where = kubernetes.hosts_of(kube, "faulty", namespace=SPACE)
+    try:
+        wait_until(lambda: len(list(faulty.results.glob("frozen-*/logs/*.1.log"))) == 2, seconds=180, what="tasks run")
+        time.sleep(3)  # their checkpoints travel
+        started = [event for event in events(newest(faulty)) if event["event"] == "attempt-started"]
+        # One task runs on each worker; the first host is the API server's.
+        vital = (where["head"], kube.plane.host.name)
+        task, host = next((one["task"], where[one["node"]]) for one in started if where[one["node"]] not in vital)
+        began = time.monotonic()
+        with paused(kube, host):
+            code, output = end_of(command)
+            print(f"a run on a frozen host was over after {time.monotonic() - began:.1f} s")
+    finally:
+        command.kill()
+    assert code == 0, output
+    ended = [event for event in events(newest(faulty)) if event["event"] == "attempt-ended" and event["task"] == task]
+    assert [one["outcome"] for one in ended] == ["lost", "succeeded"]
+    assert (newest(faulty) / "logs" / f"{task}.2.log").read_text() == "resumed\n"
+    wait_until(lambda: not running("7301.5"), seconds=30, what="the task that thawed has ended")
+    wait_until(lambda: len(kube.ready()) == len(kube.hosts), seconds=60, what="every host is ready")
+    faulty.run("cluster.up")
+    assert_good(faulty)
+
+
+@contextmanager
+def paused(kube: KubeBed, host: str) -> Iterator[None]:
+    """Have a whole host stand still, with its connections open."""
+    container = kube.host(host).container
+    kube.engine.docker("pause", container)
+    try:
+        yield
+    finally:
+        kube.engine.docker("unpause", container)
 
 
 def test_a_port_forward_cut_while_a_log_is_followed_costs_no_line_and_repeats_none(far: tuple[Yard, Proxy]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Iterator
@@ -107,7 +108,7 @@ def frozen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frozen]:
         command.kill()
     finally:
         yard.run("cluster.down")
-        for pid in running("7101.5"):
+        for pid in (*running("7101.5"), *running("7102.5")):
             psutil.Process(pid).kill()
 
 
@@ -136,7 +137,7 @@ def test_a_frozen_node_is_lost_and_what_thaws_ends_its_own(frozen: Frozen) -> No
     yard, run = frozen.yard, frozen.run
     wait_until(lambda: "attempt 2" in printed(yard, "freezing.2.log"), seconds=180, what="the run goes on elsewhere")
     assert started(run, attempt=2)["node"] != frozen.node
-    assert yard.states()[frozen.node] != "up"
+    assert yard.json("cluster.status")["seen"] == f"{frozen.node}: it runs, and is not in Ray (yet, or any more)"
     elsewhere = set(running("7101.5")) - {process.pid for process in frozen.processes}
     for process in frozen.processes:
         process.resume()
@@ -150,6 +151,17 @@ def test_a_frozen_node_is_lost_and_what_thaws_ends_its_own(frozen: Frozen) -> No
     assert (first[0], first[-1]) == ("attempt-started", "attempt-ended")
     yard.run("cluster.up")
     assert set(yard.states().values()) == {"up"}
+
+
+def test_what_a_task_hid_that_killed_both_its_guards_at_once_ends_with_its_cluster(frozen: Frozen) -> None:
+    kill = "env -i setsid sleep 7102.5 & sleep 0.5; kill -9 $PPID $(cut -d' ' -f4 /proc/$PPID/stat)"
+    write_job(frozen.yard, "killer", f"command: [sh, -c, {json.dumps(kill)}]\n")
+    frozen.yard.run("train.dispatch", "killer", "--skip-smoke", expect=1)
+    assert [event["outcome"] for event in events(newest(frozen.yard)) if event["event"] == "attempt-ended"] == [
+        "failed"
+    ]
+    frozen.yard.run("cluster.down")
+    assert running("7102.5") == []
 
 
 def started(run: Path, *, attempt: int) -> dict[str, Any]:

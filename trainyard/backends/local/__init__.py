@@ -71,7 +71,8 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
         group = wanted[name].group if name in wanted else recorded[name].group
         cpus = recorded[name].cpus if name in recorded else wanted[name].cpus
         gpus = recorded[name].gpus if name in recorded else wanted[name].gpus
-        found.append(NodeStatus(name, group, LOOPBACK, state, cpus, gpus))
+        why = "it runs, and is not in Ray (yet, or any more)" if state == "starting" else ""
+        found.append(NodeStatus(name, group, LOOPBACK, state, cpus, gpus, seen=why))
     return ClusterStatus(
         name=spec.name,
         backend="local",
@@ -80,7 +81,7 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
         address=view.address(record.ports) if record else None,
         token_file=files.token if record and record.auth == "token" else None,
         simulated_gpus=bool(record and record.simulated_gpus),
-        seen=seen,
+        seen=seen or "; ".join(f"{node.name}: {node.seen}" for node in found if node.seen),
         token=records.read_token(files) if record and record.auth == "token" else None,
     )
 
