@@ -203,7 +203,7 @@ def test_a_worker_pod_killed_in_training_costs_no_retry_and_the_run_goes_on_from
 
 
 def test_a_frozen_host_is_lost_to_a_run_and_ends_its_task_when_it_thaws(kube: KubeBed, faulty: Yard) -> None:
-    job = "command: [python3, wait.py, '7301.5']\nmatrix: {task: [0, 1]}\nresources: {cpus: 1}\n"
+    job = "command: [python3, wait.py, '7301.5', '{task}']\nmatrix: {task: [0, 1]}\nresources: {cpus: 1}\n"
     write_job(faulty, "frozen", job, wait=A_MINUTE)
     command = faulty.start("train.dispatch", "frozen", "--skip-smoke")
     where = kubernetes.hosts_of(kube, "faulty", namespace=SPACE)
