@@ -16,6 +16,7 @@ from trainyard.endpoint import Endpoint
 from trainyard.errors import OutsideError, Problem, RequestError, TrainyardError
 from trainyard.lifecycle import Cluster
 from trainyard.lock import WAIT_SECONDS
+from trainyard.results import state as states
 from trainyard.results.store import RunDirectory
 from trainyard.seams.ray_api import RayApi
 from trainyard.seams.ray_types import Job
@@ -129,7 +130,7 @@ def _bring_home(
 ) -> None:
     """Fetch what runs left that were dispatched here; name those whose outputs only others can fetch."""
     ours = [run for job in jobs if (run := _here(change.results, job.submission_id))]
-    left = [run for run in ours if not looking.is_at_home(ray, run)]
+    left = [run for run in ours if _is_readable(run, note) and not looking.is_at_home(ray, run)]
     if left:
         run_steps([_fetch(ray, left, change, note)], progress)
     here = {run.name for run in ours}
@@ -137,6 +138,16 @@ def _bring_home(
     others = [job.submission_id for job in runs if job.submission_id not in here]
     if others:
         note(f"dispatched elsewhere, what nobody fetched there ends with the head: {named(others)}")
+
+
+def _is_readable(run: RunDirectory, note: Callable[[str], None]) -> bool:
+    """Say whether a run's record is whole; one that is damaged keeps nobody from the rest."""
+    try:
+        states.load(run)
+    except TrainyardError as error:
+        note(f"not fetched: run {run.name}, whose record here is damaged ({error.what})")
+        return False
+    return True
 
 
 def _fetch(ray: RayApi, left: Sequence[RunDirectory], change: Change, note: Callable[[str], None]) -> Step:

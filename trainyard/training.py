@@ -20,7 +20,7 @@ from trainyard.dispatch.looking import Standing
 from trainyard.dispatch.outcome import Outcome
 from trainyard.dispatch.prepare import Prepared, prepare
 from trainyard.endpoint import Endpoint
-from trainyard.errors import Problem, RequestError
+from trainyard.errors import Problem, RequestError, TrainyardError
 from trainyard.lifecycle import Cluster
 from trainyard.results import compare as comparing
 from trainyard.results import state as states
@@ -28,6 +28,7 @@ from trainyard.results import store
 from trainyard.results.compare import Comparison
 from trainyard.results.report import write_report
 from trainyard.results.run_filter import RunFilter, run_filter
+from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
 from trainyard.spec import load_cluster, load_job
 from trainyard.spec.overrides import FLAG
@@ -100,11 +101,18 @@ def standings(file: str | None = None, only: RunFilter = RunFilter()) -> list[St
     away: dict[str, str] = {}
     found: list[Standing] = []
     for run in store.runs(results(), cluster=_cluster_name(file)):
-        if not only.takes(run.record()):
+        record = store.described(run)
+        cluster = str(record.get("cluster", "?"))
+        if record and not only.takes(record):
             continue
-        cluster = str(run.record()["cluster"])
+        try:
+            state = states.load(run)
+        except TrainyardError as error:
+            why = f"run {run.name} is damaged: {error.what}"
+            found.append(Standing(run, RunState(run=run.name, cluster=cluster, job=None), unsure=why))
+            continue
         if cluster in away:
-            found.append(Standing(run, states.load(run), unsure=away[cluster]))
+            found.append(Standing(run, state, unsure=away[cluster]))
             continue
         found.append(looking.standing(run, connect))
         if found[-1].unsure:

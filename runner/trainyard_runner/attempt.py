@@ -162,7 +162,10 @@ class Attempt:
         path = self._place.directory / name
         if path.parent.resolve() != self._place.directory.resolve() / Path(name).parent:
             return {}, [LeftOut(name, "a link that leads outside", is_lost=True)]
-        return archive.scan_one(str(path), name)
+        found, left_out = archive.scan_one(str(path), name)
+        if not found and not left_out:
+            return {}, [LeftOut(name, "it does not exist", is_lost=False)]
+        return found, left_out
 
     def _is_input(self, name: str) -> bool:
         """Tell whether it is one of the job's own files, which were linked into the task's directory."""

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from trainyard_runner import archive
-from trainyard_runner.outputs import TICK_NS, data_bytes
+from trainyard_runner.outputs import TICK_NS, data_bytes, sized
 
 Message = tuple[str, Any]
 QUIET = 0.3
 RESTLESS = 2.0
 _TRIES = 5
 _OFTEN = 0.15
-_GIB = 1024**3
 
 
 class CheckpointWatch:
@@ -117,5 +116,5 @@ class CheckpointWatch:
     def _say_too_large(self, size: int) -> Iterator[Message]:
         if not self._said_too_large:
             self._said_too_large = True
-            limit = f"the job's outputs_limit of {self._limit / _GIB:.3g} GiB"
-            yield ("note", f"a checkpoint of {size / _GIB:.3g} GiB is not kept, being larger than {limit}")
+            limit = f"the job's outputs_limit of {sized(self._limit)}"
+            yield ("note", f"a checkpoint of {sized(size)} is not kept, being larger than {limit}")

@@ -123,7 +123,7 @@ def within(entries: Entries, limit: int, left_out: list[LeftOut]) -> Entries:
     total = data_bytes(entries)
     if total <= limit:
         return entries
-    reason = f"{total / _GIB:.3g} GiB of outputs are more than the job's outputs_limit of {limit / _GIB:.3g} GiB"
+    reason = f"{sized(total)} of outputs are more than the job's outputs_limit of {sized(limit)}"
     kept, size = {}, 0
     for entry in sorted(entries.values(), key=lambda entry: (_order(entry)[0], entry.data_bytes, entry.name)):
         if size + entry.data_bytes > limit:
@@ -132,6 +132,11 @@ def within(entries: Entries, limit: int, left_out: list[LeftOut]) -> Entries:
             size += entry.data_bytes
             kept[entry.name] = entry
     return kept
+
+
+def sized(count: int) -> str:
+    """Return bytes in the larger of two units that leaves a digit before the point."""
+    return f"{count / _GIB:.3g} GiB" if count >= _GIB else f"{count / 1024**2:.3g} MiB"
 
 
 def in_words(left_out: list[LeftOut]) -> str:

@@ -109,7 +109,7 @@ def test_what_cannot_be_brought_back_costs_only_itself_and_the_exit_code(yard: Y
     write_job(yard, "large", job, large=LARGE)
     done = yard.run("train.dispatch", "large", "--skip-smoke", expect=1)
     run = newest(yard)
-    reason = "large.bin: 0.00186 GiB of outputs are more than the job's outputs_limit of 0.000931 GiB"
+    reason = "large.bin: 1.91 MiB of outputs are more than the job's outputs_limit of 0.954 MiB"
     assert f"outputs of 1 of 2 tasks could not be brought back: n=0: {reason}" in done.stderr
     assert f"n=0: not brought back: {reason}" in done.stdout
     assert outputs(run, "n=0") == outputs(run, "n=1") == {"metrics.csv": "1\n"}

@@ -88,6 +88,19 @@ def test_an_interrupted_dispatch_stops_its_run_and_leaves_no_process(yard: Yard,
     wait_until(lambda: not running(mark), seconds=10, what="no task process is left")
 
 
+def test_two_interrupts_at_once_leave_and_stop_the_run_all_the_same(yard: Yard) -> None:
+    job, before = counting_job(yard, pause=5, mark="4031"), runs(yard)
+    operator = yard.start("train.dispatch", job)
+    run = started(yard, before)
+    for _ in range(2):
+        operator.send_signal(signal.SIGINT)
+        time.sleep(0.02)
+    code, output = end_of(operator)
+    assert code == 130, output
+    wait_until(lambda: yard.json("train.status", run.name)["state"] == "stopped", seconds=30, what="the run has ended")
+    assert not running("4031")
+
+
 def test_a_run_without_waiting_is_seen_left_alone_and_stopped(yard: Yard) -> None:
     job = counting_job(yard, pause=5, mark="4002")
     done = yard.run("train.dispatch", job, "--no-wait")

@@ -171,7 +171,7 @@ def test_what_does_not_fit_into_the_limit_is_left_out_the_largest_first(tmp_path
     said = scene.sync()
     assert scene.at_home() == {"metrics.csv": "1\n"}
     assert said and said["left_out"] == [
-        "large.bin: 0.000186 GiB of outputs are more than the job's outputs_limit of 9.31e-05 GiB"
+        "large.bin: 0.191 MiB of outputs are more than the job's outputs_limit of 0.0954 MiB"
     ]
     assert scene.watch.left_out[0].is_lost
 

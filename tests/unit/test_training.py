@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from trainyard import training
+from trainyard.dispatch.follow import Silent
 from trainyard.dispatch.looking import Standing
 from trainyard.errors import RequestError
+from trainyard.results import store
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
 
@@ -44,3 +46,33 @@ def test_of_several_runs_that_go_on_none_is_chosen() -> None:
     assert str(caught.value) == (
         "2 runs go on\n  - RUN: one of: a-2, a-1\n  -> Name the one to end: invoke train.stop a-2"
     )
+
+
+def test_a_damaged_run_is_named_and_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("good-1", "events-1", "record-1"):
+        run = ended_run(tmp_path, name)
+    (run.path / "run.json").write_text('{"x": [')
+    (tmp_path / "results" / "events-1" / "events.jsonl").write_text("[]\n")
+    found = {one.run.name: one.unsure for one in training.standings()}
+    assert found == {
+        "good-1": None,
+        "events-1": "run events-1 is damaged: not an event of Trainyard's runner: it is no JSON object",
+        "record-1": "run record-1 is damaged: not the record of a run",
+    }
+    assert training.find_run("good-1").name == "good-1"
+
+
+def test_what_is_all_at_home_needs_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = training.fetch(ended_run(tmp_path, "good-1"), checkpoints=False, screen=Silent())
+    assert (outcome.error, outcome.state.state) == (None, "succeeded")
+
+
+def ended_run(home: Path, name: str) -> RunDirectory:
+    """Return a run that has ended, on a cluster that is gone."""
+    run = store.create(home / "results", {"run": name, "cluster": "lab", "tasks": []}, cluster="", job="")
+    run.events.write_text(
+        '{"seq": 0, "time": 1.0, "event": "run-ended", "state": "succeeded", "exit": 0, "seconds": 1.0, "counts": {}}\n'
+    )
+    return run

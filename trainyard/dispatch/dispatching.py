@@ -6,6 +6,7 @@ import datetime
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,6 +56,9 @@ def dispatch(
             outcome = follow(ray, started, endpoint, screen=screen, interruption=interrupts, stop=True)
             return interrupted(outcome) if interrupts.asked else outcome
         except KeyboardInterrupt:
+            # The first interruption may not have come as far as Ray.
+            with suppress(OutsideError):
+                ray.stop(started.name)
             raise InterruptedRunError(
                 "left at once; the run was told to stop and may still be ending",
                 hint=f"See: invoke train.status {started.name}",

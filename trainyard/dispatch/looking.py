@@ -131,6 +131,10 @@ def fetch(run: RunDirectory, connect: Connect, *, screen: Screen, checkpoints: b
 
     A checkpoint that is newer than the one fetched before takes its place, and the older one is kept beside it.
     """
+    known = states.load(run)
+    if known.ended and not checkpoints and not unfetched(run, known):
+        # All of it is here: the cluster may be gone.
+        return outcome_of(run, Followed(known, "left"), now=time.time())
     failures: tuple[OutsideError, ...] = ()
     for _ in range(_ROUNDS):
         state = standing(run, connect).state

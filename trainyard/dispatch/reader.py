@@ -90,6 +90,11 @@ class StreamReader:
                     hint="Does the address lead to the cluster that the run is on?",
                 )
                 return
+            except RuntimeError:
+                # Whoever followed has left, and closed the connection meanwhile.
+                if not self._stopped.is_set():
+                    raise
+                return
             except OutsideError as error:
                 self.problem = error
                 pause = min(_LATE, pause * 2)

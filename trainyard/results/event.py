@@ -47,6 +47,8 @@ def parse(line: bytes, *, where: str, hint: str) -> dict[str, Any]:
     """Return an event. Raises OutsideError when the line is none."""
     try:
         event: dict[str, Any] = json.loads(line)
+        if not isinstance(event, dict):
+            raise ValueError("it is no JSON object")
         _check(event, ("seq", "time", "event"))
         _check(event, _REQUIRED.get(event["event"], ()))
         if event.get("output"):

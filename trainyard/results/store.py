@@ -103,8 +103,16 @@ def runs(home: Path, *, cluster: str | None = None) -> tuple[RunDirectory, ...]:
     """Return every run, or those of a cluster, the newest first."""
     found = [RunDirectory(path.parent) for path in home.glob("*/run.json")]
     if cluster is not None:
-        found = [run for run in found if run.record()["cluster"] == cluster]
-    return tuple(sorted(found, key=lambda run: (_started(run), run.name), reverse=True))
+        found = [run for run in found if described(run).get("cluster") == cluster]
+    return tuple(sorted(found, key=lambda run: (str(described(run).get("started", "")), run.name), reverse=True))
+
+
+def described(run: RunDirectory) -> dict[str, Any]:
+    """Return a run's record; {} of one that is damaged, which must not keep others from being found."""
+    try:
+        return run.record()
+    except RequestError:
+        return {}
 
 
 def find(home: Path, asked: str | None, *, cluster: str | None = None) -> RunDirectory:
@@ -174,10 +182,6 @@ def keep_checkpoint(run: RunDirectory, task: str, arrived: Path, *, seq: int) ->
 def _checkpoint_number(run: RunDirectory, task: str) -> Path:
     place = run.checkpoint(task)
     return place.with_name(f".{place.name}.fetched")
-
-
-def _started(run: RunDirectory) -> str:
-    return str(run.record().get("started", ""))
 
 
 def _meant(asked: str, known: list[RunDirectory] | tuple[RunDirectory, ...], *, several: bool) -> Problem:

@@ -13,7 +13,7 @@ from trainyard.dispatch.follow import Silent
 from trainyard.dispatch.looking import Standing
 from trainyard.dispatch.outcome import Outcome
 from trainyard.dispatch.prepare import Prepared, described
-from trainyard.results import formats
+from trainyard.results import formats, store
 from trainyard.results.compare import Comparison, Final
 from trainyard.results.formats import age
 from trainyard.results.run_filter import started
@@ -76,7 +76,8 @@ def fetched(outcome: Outcome, *, json: bool) -> None:
     if json:
         print_json({"run": outcome.run.name, "directories": here})
     else:
-        say("\n".join(here[:_ROWS]) or f"run {outcome.run.name} left nothing")
+        nothing = "left nothing" if outcome.state.ended else "has left nothing yet"
+        say("\n".join(here[:_ROWS]) or f"run {outcome.run.name} {nothing}")
     if not outcome.state.ended or outcome.state.exit == 0:
         outcome.check()
 
@@ -100,7 +101,7 @@ def listed(found: list[Standing], *, json: bool) -> None:
         return
     rows = []
     for one in found:
-        counts, seconds, record = one.state.counts, one.state.seconds, one.run.record()
+        counts, seconds, record = one.state.counts, one.state.seconds, store.described(one.run)
         began = started(record)
         rows.append(
             [
