@@ -11,7 +11,7 @@ from trainyard.lifecycle import Cluster
 from trainyard.seams.ray_types import Amounts, usage_from
 from trainyard.spec import load_cluster
 from trainyard.tasks import cluster_output
-from trainyard.usage import RunNow, Usage
+from trainyard.usage import RunNow, Usage, at_least
 
 GIB = 2**30
 
@@ -39,6 +39,12 @@ def test_what_is_used_and_free_is_read_as_ray_prints_it(
     }
 
 
+def test_no_less_is_used_than_runs_hold() -> None:
+    said = {"head": (Amounts(0, 0, 0), Amounts(2, 2, GIB)), "gpu-0": (Amounts(2, 0, 0), Amounts(0, 2, GIB))}
+    held = [{"head": Amounts(1, 0.5, 0), "gpu-0": Amounts(1, 0, 0)}, {"head": Amounts(1, 0, GIB)}]
+    assert at_least(said, held) == {**said, "head": (Amounts(2, 0.5, GIB), Amounts(0, 1.5, 0))}
+
+
 def test_the_status_of_a_cluster_names_free_resources_and_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -55,7 +61,7 @@ def test_the_status_of_a_cluster_names_free_resources_and_runs(
         ["node", "group", "host", "state", "cpus", "gpus", "free"],
         ["head", "head", "127.0.0.1", "up", "4", "2", "1", "CPU,", "1.5", "GPUs,", "1.0", "GiB"],
         ["gpu-0", "gpu-0", "127.0.0.1", "up", "4", "2", "?"],
-        ["run", "job", "user", "running", "waiting", "for"],
+        ["run", "job", "user", "running", "waiting", "age"],
         ["cartpole-1", "cartpole", "anna", "3", "12", "1", "min", "15", "s"],
         ["raysubmit_1", "?", "?", "–"],
     ]

@@ -121,7 +121,7 @@ def status(cluster: Cluster, now: ClusterStatus, usage: Usage | None, *, json: b
     ]
     print_table(("node", "group", "host", "state", "cpus", "gpus", *(["free"] if usage and usage.nodes else [])), rows)
     if usage and usage.runs:
-        columns = ("run", "job", "user", "running", "waiting", "for")
+        columns = ("run", "job", "user", "running", "waiting", "age")
         print_table(columns, [_run_row(run) for run in usage.runs], may_shorten=("job", "user"))
     if now.seen:
         say(as_said(now.seen))
