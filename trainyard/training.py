@@ -111,8 +111,8 @@ def standings(file: str | None = None, only: RunFilter = RunFilter()) -> list[St
             why = f"run {run.name} is damaged: {error.what}"
             found.append(Standing(run, RunState(run=run.name, cluster=cluster, job=None), unsure=why))
             continue
-        if cluster in away:
-            found.append(Standing(run, state, unsure=away[cluster]))
+        if state.ended or cluster in away:
+            found.append(Standing(run, state, unsure=None if state.ended else away[cluster]))
             continue
         found.append(looking.standing(run, connect))
         if found[-1].unsure:

@@ -74,7 +74,9 @@ class Submitter:
 
     def _start(self, unit: Unit, task: Task, function: Any, *, master: str | None) -> tuple[Any, Live]:
         record = AttemptRecord(task.name, unit.attempt)
-        checkpoint = [ray.put(part) for part in self._records.checkpoint_parts(task.name)]
+        # The first attempt has nothing before it: of thousands of quick tasks, none looks for a file.
+        before = self._records.checkpoint_parts(task.name) if unit.attempt > 1 else ()
+        checkpoint = [ray.put(part) for part in before]
         outputs = [(archive, [ray.put(part) for part in parts]) for archive, parts in self._records.outputs(task.name)]
         order = {
             "run": self._plan.run,
