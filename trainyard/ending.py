@@ -41,30 +41,25 @@ class Change:
         return f"invoke {self.command} --end-runs"
 
 
-def check(change: Change, progress: Progress, *, note: Callable[[str], None]) -> Callable[[], None]:
-    """Return what is to be called before nodes end.
+def check(change: Change, progress: Progress, *, note: Callable[[str], None]) -> None:
+    """Raise RequestError while runs go on, or end them if that was asked for; then fetch what runs left.
 
-    It raises RequestError while runs go on, or ends them if that was asked for; then it fetches what runs left. A
-    cluster that does not answer has nothing that could be named or fetched.
+    To be called before nodes end. A cluster that does not answer has nothing that could be named or fetched.
     """
-
-    def before_disruption() -> None:
-        found = _jobs(change.cluster)
-        if isinstance(found, str):
-            if found:
-                note(found)
-            return
-        endpoint, jobs = found
-        going = [job for job in jobs if not job.ended]
-        if going and not change.end_runs:
-            raise _refusal(change, going)
-        with _connected(endpoint) as ray:
-            submitted = [job.submission_id for job in going if job.submission_id]
-            if submitted:
-                run_steps([_end(ray, submitted)], progress)
-            _bring_home(ray, jobs, change, progress, note)
-
-    return before_disruption
+    found = _jobs(change.cluster)
+    if isinstance(found, str):
+        if found:
+            note(found)
+        return
+    endpoint, jobs = found
+    going = [job for job in jobs if not job.ended]
+    if going and not change.end_runs:
+        raise _refusal(change, going)
+    with _connected(endpoint) as ray:
+        submitted = [job.submission_id for job in going if job.submission_id]
+        if submitted:
+            run_steps([_end(ray, submitted)], progress)
+        _bring_home(ray, jobs, change, progress, note)
 
 
 def would_end(cluster: Cluster, plan: Sequence[PlannedStep]) -> list[Problem]:

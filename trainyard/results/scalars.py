@@ -14,15 +14,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from google.protobuf.message import DecodeError
-from tensorboardX.crc32c import crc32c
-from tensorboardX.proto.event_pb2 import Event
-from tensorboardX.proto.summary_pb2 import Summary
 from trainyard_runner import tree
 
 from trainyard.results.formats import natural
+
+if TYPE_CHECKING:
+    from tensorboardX.proto.summary_pb2 import Summary
 
 EVENT_FILES = "*.tfevents.*"
 _HEADER = struct.Struct("<QI")
@@ -108,6 +107,10 @@ def read_file(path: Path) -> Iterator[tuple[str, float, float, float]]:
 
     A record that was cut off or damaged ends the file, without an error: its writer may be at work, or was killed.
     """
+    # tensorboardX brings numpy and boto3: 0.2 s, for those who have a file to read.
+    from google.protobuf.message import DecodeError
+    from tensorboardX.proto.event_pb2 import Event
+
     with path.open("rb") as file:
         for record in _records(file, size=os.fstat(file.fileno()).st_size):
             try:
@@ -121,6 +124,8 @@ def read_file(path: Path) -> Iterator[tuple[str, float, float, float]]:
 
 
 def _records(file: BinaryIO, *, size: int) -> Iterator[bytes]:
+    from tensorboardX.crc32c import crc32c
+
     while len(header := file.read(_HEADER.size)) == _HEADER.size:
         length, checksum = _HEADER.unpack(header)
         end = file.tell() + length + _CHECKSUM_BYTES

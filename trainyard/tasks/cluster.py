@@ -194,8 +194,13 @@ def _find(file: str | None, set_: list[str] | None, backend: str) -> Cluster:
 
 def _check(cluster: Cluster, command: str, *, end_runs: bool) -> Callable[[], None]:
     """Return what asks for runs before nodes end; `command` is what was typed."""
-    from trainyard import ending, paths, progress
-    from trainyard.tasks import cluster_output as output
 
-    change = ending.Change(cluster, command, paths.results_home(os.environ, directory=Path.cwd()), end_runs)
-    return ending.check(change, progress.for_stream(), note=output.note)
+    def check() -> None:
+        # Here, not above: most commands end no nodes, and need none of what fetching outputs takes.
+        from trainyard import ending, paths, progress
+        from trainyard.tasks import cluster_output as output
+
+        change = ending.Change(cluster, command, paths.results_home(os.environ, directory=Path.cwd()), end_runs)
+        ending.check(change, progress.for_stream(), note=output.note)
+
+    return check

@@ -13,7 +13,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from trainyard import ending
 from trainyard.backends import recreate
 from trainyard.backends.contract import ClusterStatus, LogLine
 from trainyard.endpoint import Endpoint
@@ -78,6 +77,8 @@ def planned(
 
     `documents` are what Kubernetes would get.
     """
+    from trainyard import ending
+
     ends = ending.would_end(cluster, plan)
     if json:
         steps = [asdict(step) for step in plan]
