@@ -16,7 +16,7 @@ from trainyard.backends.contract import Backend, ClusterStatus, LogLine, Tools
 from trainyard.endpoint import Endpoint, ExpectedNode
 from trainyard.errors import RequestError
 from trainyard.spec import ClusterSpec, LoadedCluster, load_cluster
-from trainyard.steps import PlannedStep, Progress, Step, StepResult
+from trainyard.steps import PlannedStep, Progress, Stage, Step, StepResult
 from trainyard.typed import Typed
 
 # Beside what a backend writes down about a cluster.
@@ -59,7 +59,7 @@ def find(
     loaded = load_cluster(source, overrides=overrides, backend=backend)
     typed = Typed(asked, tuple(overrides), backend)
     state = paths.cluster_state(loaded.spec.name, environ)
-    return Cluster(loaded, Tools(state, environ, source=source, typed=typed, directory=directory))
+    return Cluster(loaded, Tools(state, environ, loaded.spec.backend, source=source, typed=typed, directory=directory))
 
 
 def up(
@@ -125,7 +125,8 @@ def connect(cluster: Cluster) -> Endpoint:
 
 def connect_as_made(cluster: Cluster) -> Endpoint:
     """Return the way into what there is, whatever the file says by now. Raises NotReadyError when there is none."""
-    return replace(_maker(cluster).connect(cluster.spec, cluster.tools), flag=cluster.flag)
+    backend, tools = _as_made(cluster)
+    return replace(backend.connect(cluster.spec, tools), flag=cluster.flag)
 
 
 def differences(cluster: Cluster, endpoint: Endpoint) -> list[str]:
@@ -186,23 +187,23 @@ def _as_declared(spec: ClusterSpec, there: Sequence[ExpectedNode]) -> dict[str, 
     return found
 
 
-def _down_steps(cluster: Cluster, *, purge: bool) -> list[Step]:
+def _down_steps(cluster: Cluster, *, purge: bool) -> Sequence[Step | Stage]:
     # Who names the cluster on the command line means it, whichever file is here (`cluster.list` prints such commands).
     if not any(one.partition("=")[0].strip() == "name" for one in cluster.tools.typed.overrides):
         _refuse_other_file(cluster)
-    maker = _maker(cluster)
-    besides = maker.purge_steps(cluster.spec, cluster.tools) if purge else []
-    removing = maker.down_steps(cluster.spec, cluster.tools)
+    backend, tools = _as_made(cluster)
+    besides = backend.purge_steps(cluster.spec, tools) if purge else []
+    removing = backend.down_steps(cluster.spec, tools)
     if not besides:
         return removing
     # What is written down goes last: a purge that was killed must find its way again.
     return [*removing[:-1], *besides, removing[-1]]
 
 
-def _maker(cluster: Cluster) -> Backend:
-    """Return the backend that made the cluster, which need not be the one its file names by now."""
-    recorded = recorded_backend(cluster.tools.state)
-    return BACKENDS[recorded] if recorded else cluster.backend
+def _as_made(cluster: Cluster) -> tuple[Backend, Tools]:
+    """Return the backend that made the cluster, which need not be the one its file names by now, and its tools."""
+    name = recorded_backend(cluster.tools.state) or cluster.spec.backend
+    return BACKENDS[name], replace(cluster.tools, backend=name)
 
 
 @contextmanager

@@ -26,6 +26,8 @@ def for_stream(stream: TextIO | None = None) -> Progress:
 
 
 def _ending(result: StepResult) -> str:
+    if result.is_stage:
+        return f"{result.seconds:.1f} s"
     word = "done" if result.changed else "already"
     return f"{word}, {result.seconds:.1f} s" if result.seconds >= 0.05 else word
 
@@ -45,6 +47,10 @@ class PlainProgress:
     def started(self, title: str) -> None:
         """Say nothing yet: most steps end at once."""
         self._seen = ""
+
+    def expanding(self, title: str) -> None:
+        """Print what is looked at: it may take as long as the network does."""
+        self._print(f"  ... {title}")
 
     def saw(self, title: str, seen: str) -> None:
         """Print what is waited for, once per change."""
@@ -78,6 +84,10 @@ class TerminalProgress:
         """Start the spinner."""
         self._status = self._console.status(_text(title))
         self._status.start()
+
+    def expanding(self, title: str) -> None:
+        """Start the spinner."""
+        self.started(title)
 
     def saw(self, title: str, seen: str) -> None:
         """Show what is waited for beside the spinner."""

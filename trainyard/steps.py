@@ -53,13 +53,27 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Stage:
+    """Steps that are known only when their turn comes: `expand` may ask outside systems, but changes nothing.
+
+    A list that is built of stages costs no question. `after` names the step without which `expand` cannot ask yet: a
+    plan prints it instead of expanding.
+    """
+
+    title: str
+    expand: Callable[[], Sequence[Step | Stage]]
+    after: str | None = None
+
+
+@dataclass(frozen=True)
 class StepResult:
-    """What became of a step."""
+    """What became of a step, or of a stage, which changes nothing itself."""
 
     title: str
     changed: bool
     seconds: float
     seen: str = ""
+    is_stage: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,6 +91,9 @@ class Progress(Protocol):
 
     def started(self, title: str) -> None:
         """A step begins."""
+
+    def expanding(self, title: str) -> None:
+        """A stage begins to ask for its steps, which may take as long as the network does."""
 
     def saw(self, title: str, seen: str) -> None:
         """A step waits, and this is what it last saw."""
@@ -97,7 +114,7 @@ class Clock:
 
 
 def run(
-    steps: Sequence[Step],
+    steps: Sequence[Step | Stage],
     progress: Progress,
     *,
     clock: Clock | None = None,
@@ -106,37 +123,62 @@ def run(
     """Make every step hold, in order; stop at the first that cannot.
 
     `before_disruption` is called once, before the first disruptive step that does not hold yet; it may refuse.
-    Raises NotReadyError when a deadline passes, and whatever the step's own calls raise.
+    Returns the results of the steps, without those of stages. Raises NotReadyError when a deadline passes, and
+    whatever the calls of steps and stages raise.
     """
     clock = clock or Clock()
     results = []
-    for step in steps:
+    for step in _expanded(steps, progress, clock):
         if step.disruptive and before_disruption and not step.done().holds:
             before_disruption()
             before_disruption = None
-        results.append(_run_one(step, progress, clock))
+        results.append(_run_step(step, progress, clock))
     return results
 
 
-def plan(steps: Sequence[Step]) -> list[PlannedStep]:
+def plan(steps: Sequence[Step | Stage]) -> list[PlannedStep]:
     """Ask every step whether it holds; change nothing."""
-    return list(_planned(steps))
+    return list(_planned(steps, set()))
 
 
-def _planned(steps: Sequence[Step]) -> Iterator[PlannedStep]:
-    missing: set[str] = set()
+def _expanded(steps: Sequence[Step | Stage], progress: Progress, clock: Clock) -> Iterator[Step]:
+    """Yield every step; a stage is expanded once all before it hold."""
+    for step in steps:
+        if isinstance(step, Stage):
+            yield from _expanded(_expand(step, progress, clock), progress, clock)
+        else:
+            yield step
+
+
+def _expand(stage: Stage, progress: Progress, clock: Clock) -> Sequence[Step | Stage]:
+    began = clock.now()
+    progress.expanding(stage.title)
+    try:
+        steps = stage.expand()
+    except BaseException:
+        progress.failed(stage.title, clock.now() - began)
+        raise
+    progress.finished(StepResult(stage.title, False, clock.now() - began, is_stage=True))
+    return steps
+
+
+def _planned(steps: Sequence[Step | Stage], missing: set[str]) -> Iterator[PlannedStep]:
+    """Yield what each step would do. `missing` collects the titles of steps that do not hold, across stages."""
     for step in steps:
         if step.after in missing:
             missing.add(step.title)
-            yield PlannedStep(step.title, "after", f"after: {step.after}", step.disruptive)
-            continue
-        answer = step.done()
-        if not answer.holds:
-            missing.add(step.title)
-        yield PlannedStep(step.title, "already" if answer.holds else "would", answer.seen, step.disruptive)
+            disruptive = isinstance(step, Step) and step.disruptive
+            yield PlannedStep(step.title, "after", f"after: {step.after}", disruptive)
+        elif isinstance(step, Stage):
+            yield from _planned(step.expand(), missing)
+        else:
+            answer = step.done()
+            if not answer.holds:
+                missing.add(step.title)
+            yield PlannedStep(step.title, "already" if answer.holds else "would", answer.seen, step.disruptive)
 
 
-def _run_one(step: Step, progress: Progress, clock: Clock) -> StepResult:
+def _run_step(step: Step, progress: Progress, clock: Clock) -> StepResult:
     began = clock.now()
     progress.started(step.title)
     try:

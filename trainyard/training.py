@@ -207,7 +207,9 @@ def connect(run: RunDirectory) -> Endpoint:
     source = Path(str(run.record().get("cluster_file") or run.cluster_file))
     # What was typed for it then is in the file that was recorded.
     typed = Typed(str(run.cluster_file))
-    tools = Tools(paths.cluster_state(loaded.spec.name, os.environ), os.environ, source=source, typed=typed)
+    tools = Tools(
+        paths.cluster_state(loaded.spec.name, os.environ), os.environ, loaded.spec.backend, source=source, typed=typed
+    )
     return lifecycle.connect(Cluster(loaded, tools))
 
 

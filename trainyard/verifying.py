@@ -28,5 +28,7 @@ def verify(
     Raises RequestError for a cluster that runs no images.
     """
     typed = Typed(asked.file, tuple(asked.overrides), asked.backend or None)
-    tools = Tools(paths.cluster_state(spec.name, environ), environ, source=source, typed=typed, directory=directory)
+    tools = Tools(
+        paths.cluster_state(spec.name, environ), environ, spec.backend, source=source, typed=typed, directory=directory
+    )
     return BACKENDS[spec.backend].verify(spec, tools, tell=tell)

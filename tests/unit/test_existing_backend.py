@@ -19,7 +19,7 @@ def _spec(**section: Any) -> ClusterSpec:
 
 
 def _tools(tmp_path: Path, **environ: str) -> Tools:
-    return Tools(tmp_path / "state", environ, source=tmp_path / "clusters" / "lab.yaml")
+    return Tools(tmp_path / "state", environ, "existing", source=tmp_path / "clusters" / "lab.yaml")
 
 
 def test_the_token_comes_from_the_environment_variable_that_the_file_names(tmp_path: Path) -> None:

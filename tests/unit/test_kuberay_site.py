@@ -48,7 +48,7 @@ def tools(tmp_path: Path) -> Tools:
     config = tmp_path / "kubeconfig"
     config.write_text(KUBECONFIG)
     environ = {"HOME": str(tmp_path), "KUBECONFIG": str(config), "PATH": ""}
-    return Tools(tmp_path / "state", environ, source=Path("lab.yaml"), directory=tmp_path)
+    return Tools(tmp_path / "state", environ, "kuberay", source=Path("lab.yaml"), directory=tmp_path)
 
 
 @pytest.fixture(autouse=True)

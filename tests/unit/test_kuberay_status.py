@@ -40,7 +40,7 @@ def spec(tmp_path: Path) -> ClusterSpec:
 
 @pytest.fixture
 def tools(tmp_path: Path) -> Tools:
-    return Tools(tmp_path / "state", {}, directory=tmp_path)
+    return Tools(tmp_path / "state", {}, "kuberay", directory=tmp_path)
 
 
 Answering = Callable[..., None]

@@ -110,7 +110,7 @@ def asked(kube: FakeKube, cluster: ClusterSpec | None = None, *, recreate: bool 
     kuberay = Kuberay(where.kube, FakeHelm(kube), Section(), Chart("c"), "1.5.1", plan)  # type: ignore[arg-type]
     return Wanted(
         spec=cluster,
-        tools=Tools(Path("/nowhere/state"), {}, recreate=recreate),
+        tools=Tools(Path("/nowhere/state"), {}, "kuberay", recreate=recreate),
         site=where,
         there=there.look(where, Section()),
         chosen=Chosen(PINNED),
@@ -447,7 +447,7 @@ def test_gpus_that_nobody_offers_hint_at_the_device_plugin() -> None:
 
 
 def test_a_cluster_that_runs_keeps_its_image_while_the_registry_does_not_answer() -> None:
-    tools = Tools(Path("/nowhere/state"), {})
+    tools = Tools(Path("/nowhere/state"), {}, "kuberay")
     gone = GoneError("registry r:5000 does not answer")
 
     kept = image.choose(spec(), tools, gone, live(), recreate=False)
@@ -547,7 +547,7 @@ def test_a_cluster_that_does_not_say_who_made_it_is_not_written_to_for_that() ->
 
 def test_a_cluster_of_which_nothing_is_written_down_here_is_said_to_have_been_there(tmp_path: Path) -> None:
     def seen(kube: FakeKube) -> str:
-        wanted = replace(asked(kube), tools=Tools(tmp_path / "state", {}))
+        wanted = replace(asked(kube), tools=Tools(tmp_path / "state", {}, "kuberay"))
         return str(titled(preflight.steps(wanted), "Check access").done().seen)
 
     kube = with_cluster()
@@ -555,7 +555,7 @@ def test_a_cluster_of_which_nothing_is_written_down_here_is_said_to_have_been_th
     kube.objects[("rayclusters", "team", "lab")]["metadata"]["annotations"]["io.trainyard/made-by"] = "ops@desk at noon"
     assert seen(kube) == "cluster lab was there already, made by ops@desk at noon"
     assert seen(FakeKube()) == ""
-    record.write(Tools(tmp_path / "state", {}), Record("lab", "lab", None, "team", "https://192.0.2.1:6443"))
+    record.write(Tools(tmp_path / "state", {}, "kuberay"), Record("lab", "lab", None, "team", "https://192.0.2.1:6443"))
     assert seen(kube) == ""
 
 
@@ -582,7 +582,7 @@ def test_a_plan_prints_what_up_would_send(monkeypatch: pytest.MonkeyPatch) -> No
     metadata = kube.objects[("rayclusters", "team", "lab")]["metadata"]
     metadata["annotations"]["io.trainyard/made-by"] = "ops@desk at noon"
     kept = replace(asked(kube), chosen=Chosen(PINNED, kept=True))
-    anew = replace(kept, tools=Tools(Path("/nowhere/state"), {}, recreate=True))
+    anew = replace(kept, tools=Tools(Path("/nowhere/state"), {}, "kuberay", recreate=True))
     for wanted, maker in ((kept, "ops@desk at noon"), (anew, None)):
         monkeypatch.setattr(up, "wanted", lambda *_, found=wanted: found)
         *_, printed = up.documents(spec(), wanted.tools)

@@ -25,7 +25,7 @@ LAB = ClusterSpec.model_validate(
 
 
 def start_titles(state: Path) -> list[str]:
-    return [step.title for step in up_steps(LAB, Tools(state, {})) if step.title.startswith("Start")]
+    return [step.title for step in up_steps(LAB, Tools(state, {}, "local")) if step.title.startswith("Start")]
 
 
 def test_a_new_cluster_is_started_as_a_whole(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_another_head_is_planned_with_what_differs_and_refused_unless_it_is_mean
     for plan in node_plans(LAB, cpus=machine.cpus(), memory=machine.memory(), gpu_ids=()):
         records.write_node(files, plan, gcs_port=1000, process=alive)
     other = LAB.model_copy(update={"head": LAB.head.model_copy(update={"cpus": 2}), "env": {"NAME": "secret"}})
-    tools = Tools(tmp_path, {}, typed=Typed("lab", ("head.cpus=2",)))
+    tools = Tools(tmp_path, {}, "local", typed=Typed("lab", ("head.cpus=2",)))
     planned = steps.plan(up_steps(other, tools))
     assert (planned[0].title, planned[0].state, planned[0].seen) == (
         "Replace the head that runs",

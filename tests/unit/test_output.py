@@ -31,7 +31,7 @@ def test_commands_are_named_as_the_user_types_them(program: str, printed: str) -
 def cluster(tmp_path: Path, text: str = "{name: lab, backend: local}") -> Cluster:
     file = tmp_path / "lab.yaml"
     file.write_text(text)
-    return Cluster(load_cluster(file), Tools(tmp_path / "state", {}, source=file))
+    return Cluster(load_cluster(file), Tools(tmp_path / "state", {}, "local", source=file))
 
 
 @pytest.mark.parametrize(

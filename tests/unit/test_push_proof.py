@@ -226,6 +226,9 @@ class Silent:
     def started(self, title: str) -> None:
         pass
 
+    def expanding(self, title: str) -> None:
+        pass
+
     def saw(self, title: str, seen: str) -> None:
         pass
 

@@ -27,7 +27,7 @@ from trainyard.steps import YES, Step
 )
 def test_a_backend_that_leaves_nothing_behind_says_so(tmp_path: Path, backend: Backend, what: str) -> None:
     with pytest.raises(RequestError) as caught:
-        backend.purge_steps(ClusterSpec(name="lab", backend="local"), Tools(tmp_path, {}))
+        backend.purge_steps(ClusterSpec(name="lab", backend="local"), Tools(tmp_path, {}, "local"))
     assert caught.value.lines() == [f"backend {what}", "  -> Leave out --purge."]
 
 
@@ -38,7 +38,7 @@ MUST_HAVE = {"existing": {"existing": {"address": "http://127.0.0.1:1", "token_e
 def test_a_cluster_that_runs_no_images_has_none_to_verify(tmp_path: Path, backend: Backend, name: str) -> None:
     spec = ClusterSpec.model_validate({"name": "lab", "backend": name, **MUST_HAVE.get(name, {})})
     with pytest.raises(RequestError) as caught:
-        backend.verify(spec, Tools(tmp_path, {}), tell=print)
+        backend.verify(spec, Tools(tmp_path, {}, "local"), tell=print)
     assert caught.value.lines() == [
         f"cluster lab ({name}) runs no images: there is nothing to verify",
         "  -> Its nodes are not containers of ours. Name a cluster whose backend is compose or kuberay: "

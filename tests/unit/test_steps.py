@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from trainyard.errors import NotReadyError, OutsideError
-from trainyard.steps import YES, Answer, Clock, PlannedStep, Step, StepResult, no, plan, run
+from trainyard.steps import YES, Answer, Clock, PlannedStep, Stage, Step, StepResult, no, plan, run
 
 
 class Recorder:
@@ -18,6 +18,9 @@ class Recorder:
 
     def started(self, title: str) -> None:
         self.lines.append(f"started {title}")
+
+    def expanding(self, title: str) -> None:
+        self.lines.append(f"expanding {title}")
 
     def saw(self, title: str, seen: str) -> None:
         self.lines.append(f"saw {seen}")
@@ -192,3 +195,53 @@ def test_a_plan_says_which_steps_end_nodes() -> None:
     dark = replace(_lamp_step(Lamp(), title="Light the yard"), disruptive=True)
     after = replace(_lamp_step(Lamp(), after="Light the yard"), disruptive=True)
     assert [step.disruptive for step in plan([_lamp_step(Lamp()), dark, after])] == [False, True, True]
+
+
+def test_a_stage_is_expanded_once_what_comes_before_it_holds() -> None:
+    hall, yard, progress = Lamp(), Lamp(), Recorder()
+
+    def expand() -> list[Step | Stage]:
+        assert hall.lit
+        return [Stage("Look into the yard", lambda: [_lamp_step(yard, title="Light the yard")])]
+
+    results = run([_lamp_step(hall, title="Light the hall"), Stage("Look outside", expand)], progress)
+    assert [result.title for result in results] == ["Light the hall", "Light the yard"]
+    assert progress.lines == [
+        "started Light the hall",
+        "finished Light the hall",
+        "expanding Look outside",
+        "finished Look outside",
+        "expanding Look into the yard",
+        "finished Look into the yard",
+        "started Light the yard",
+        "finished Light the yard",
+    ]
+
+
+def test_a_stage_that_cannot_be_expanded_is_shown_as_failed() -> None:
+    def explode() -> list[Step]:
+        raise OutsideError("the fuse blew")
+
+    progress = Recorder()
+    with pytest.raises(OutsideError, match="the fuse blew"):
+        run([Stage("Look outside", explode), _lamp_step(Lamp())], progress)
+    assert progress.lines == ["expanding Look outside", "failed Look outside"]
+
+
+def test_a_plan_expands_a_stage_that_can_be_asked_and_names_what_another_waits_for() -> None:
+    def impossible() -> list[Step]:
+        raise AssertionError("expanded too early")
+
+    build = _lamp_step(Lamp(), title="Build the house")
+    inside = Stage("Light it", impossible, after="Build the house")
+    later = Step("Read in it", done=lambda: YES, do=lambda: None, after="Light it")
+    assert [(step.title, step.state) for step in plan([Stage("Look", lambda: [build]), inside, later])] == [
+        ("Build the house", "would"),
+        ("Light it", "after"),
+        ("Read in it", "after"),
+    ]
+    built = Stage("Light it", lambda: [_lamp_step(Lamp(), title="Light the hall")], after="Build the house")
+    assert [step.state for step in plan([_lamp_step(Lamp(lit=True), title="Build the house"), built])] == [
+        "already",
+        "would",
+    ]

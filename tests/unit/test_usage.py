@@ -55,7 +55,7 @@ def test_the_status_of_a_cluster_names_free_resources_and_runs(
         {"head": (Amounts(3, 0.5, GIB), Amounts(1, 1.5, GIB))},
         (RunNow("cartpole-1", "cartpole", "anna", 3, 12, 75.0), RunNow("raysubmit_1", None, None, None, None, None)),
     )
-    cluster = Cluster(load_cluster(file), Tools(tmp_path, {}))
+    cluster = Cluster(load_cluster(file), Tools(tmp_path, {}, "local"))
     cluster_output.status(cluster, ClusterStatus("lab", "local", "up", nodes), usage, json=False)
     assert [line.split() for line in capsys.readouterr().out.splitlines() if line.strip(" ─")][1:] == [
         ["node", "group", "host", "state", "cpus", "gpus", "free"],

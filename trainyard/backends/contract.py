@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 from trainyard.endpoint import Endpoint
 from trainyard.images.verified import Verified
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.steps import Step
+from trainyard.steps import Stage, Step
 from trainyard.typed import Typed
 
 ClusterState = Literal["up", "partial", "down"]
@@ -22,11 +22,13 @@ class Tools:
     """What a backend needs besides the cluster file: where it may keep things, and what was asked for.
 
     `typed` is how the caller named the cluster, for the commands that a hint names; `directory` is where the user's own
-    images/ are looked for.
+    images/ are looked for. `backend` is the name under which the cluster is recorded: one backend may make its clusters
+    by another's functions.
     """
 
     state: Path
     environ: Mapping[str, str]
+    backend: str
     source: Path | None = None
     recreate: bool = False
     typed: Typed = field(default_factory=Typed)
@@ -88,16 +90,16 @@ class Backend(Protocol):
     `connect` raises NotReadyError when there is no cluster to connect to.
     """
 
-    def up_steps(self, spec: ClusterSpec, tools: Tools) -> list[Step]:
+    def up_steps(self, spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
         """Return the steps that make the cluster match its file."""
 
     def documents(self, spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
         """Return what an outside system would be given to make the cluster, without secrets; [] where there is none."""
 
-    def down_steps(self, spec: ClusterSpec, tools: Tools) -> list[Step]:
+    def down_steps(self, spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
         """Return the steps that remove the cluster and prove that nothing is left; the last forgets where it was."""
 
-    def purge_steps(self, spec: ClusterSpec, tools: Tools) -> list[Step]:
+    def purge_steps(self, spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
         """Return the steps that remove, once the cluster is gone, what was made for clusters in general.
 
         Raises RequestError where there is no such thing, or where others need it.
