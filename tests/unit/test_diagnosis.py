@@ -1,0 +1,81 @@
+"""The engine of rules: which one counts, what it says, and the error that it becomes."""
+
+from __future__ import annotations
+
+import re
+
+from trainyard.diagnosis import Diagnosis, Rule, explain, merged
+from trainyard.errors import OutsideError, PrerequisiteError
+
+RULES = (
+    Rule(
+        r'secret "(?P<name>[^"]+)" not found',
+        "there is no Secret {name}",
+        hint="Make it: `kuberay: {volumes: [...]}`, or {command}",
+        error=PrerequisiteError,
+        key="secret",
+    ),
+    Rule(r"not found", "there is no {image}", summary="no image", reasons=("ErrImagePull", "404"), tolerates=5.0),
+    Rule(
+        r"(?P<used>\d+) of (?P<limit>\d+)",
+        "{free} left",
+        words=lambda found: {"free": str(int(found["limit"]) - int(found["used"]))},
+    ),
+)
+
+
+def test_the_first_rule_that_fits_says_the_cause_with_what_it_found_and_was_given() -> None:
+    found = explain('secret "token" not found', RULES, command="kubectl")
+    assert found == Diagnosis(
+        "there is no Secret token",
+        hint="Make it: `kuberay: {volumes: [...]}`, or kubectl",
+        summary="there is no Secret token",
+        key="secret",
+        error=PrerequisiteError,
+        raw='secret "token" not found',
+    )
+
+
+def test_a_rule_may_need_a_reason() -> None:
+    assert explain("not found", RULES, image="ray") is None
+    found = explain("not found", RULES, reason="404", image="ray")
+    assert found and (found.message, found.summary, found.tolerates) == ("there is no ray", "no image", 5.0)
+
+
+def test_words_can_be_made_of_the_match() -> None:
+    found = explain("3 of 5", RULES)
+    assert found and found.message == "2 left"
+
+
+def test_what_no_rule_knows_gets_no_invented_cause() -> None:
+    assert explain("something else", RULES) is None
+    rest = Rule("", "it was refused")
+    assert (explain("something else", (*RULES, rest)) or rest).message == "it was refused"
+
+
+def test_an_error_says_the_nodes_the_cause_the_end_of_the_log_where_and_what_to_do() -> None:
+    cause = Diagnosis(
+        "ended; the end of its log:", hint="Look.", raw="x", nodes=("a", "b", "c", "d"), log_tail=lambda: "   boom"
+    )
+    assert cause.to_error("pod a").lines() == [
+        "a, b, c and 1 more ended; the end of its log:\n   boom",
+        "  at pod a",
+        "  -> Look.",
+    ]
+    assert cause.to_error().where == "x"
+
+
+def test_one_cause_of_several_nodes_is_said_once() -> None:
+    first = Diagnosis("cannot pull", nodes=("a",), hosts=("h1",))
+    other = Diagnosis("cannot pull", nodes=("a",), error=PrerequisiteError)
+    second = Diagnosis("cannot pull", nodes=("b",), hosts=("h1",), raw="later")
+    assert merged([first, other, second]) == (
+        Diagnosis("cannot pull", nodes=("a", "b"), hosts=("h1",)),
+        other,
+    )
+
+
+def test_what_a_system_said_is_one_line_and_not_endless() -> None:
+    found = explain("a\n  b" + "c" * 1000, [Rule("", "m")])
+    assert found and re.fullmatch(r"a bc{597}\.\.\.", found.raw)
+    assert found.error is OutsideError

@@ -1,0 +1,119 @@
+"""From what an outside system says to its cause and what helps: the one engine; the rules stand beside what they read.
+
+    RULES = (Rule(r'secret "(?P<name>[^"]+)" not found', "there is no Secret {name}", hint="Make it."), ...)
+    found = explain(text, RULES)
+
+The first rule that fits counts: the particular stands before the general, and one with the pattern "" is for the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from trainyard.errors import OutsideError, TrainyardError
+
+_NAME = re.compile(r"\{(\w+)\}")
+SHOWN_NAMES = 3
+SHOWN_LENGTH = 600
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One way to fail, and what a person reads about it.
+
+    `pattern` is searched for in what the system said; `reasons` are its short words for it (ImagePullBackOff, an HTTP
+    status), one of which must fit as well. In `message`, `summary` (a few words for a table) and `hint`, {name} is a
+    named group of the pattern, something that `words` makes of the match, or an argument of `explain`. `key` names the
+    kind of cause. `tolerates`: it may mend itself within so many seconds.
+    """
+
+    pattern: str
+    message: str
+    hint: str | None = None
+    summary: str = ""
+    key: str = ""
+    error: type[TrainyardError] = OutsideError
+    reasons: tuple[str, ...] = ()
+    tolerates: float = 0.0
+    words: Callable[[re.Match[str]], Mapping[str, str]] | None = None
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A cause, as a rule or other code found it.
+
+    `raw` is what the system said, word by word. Of several `nodes` that fail alike, message and summary are what is
+    said about each; `hosts` are the machines they are on; `log_tail` asks for the last lines of a log.
+    """
+
+    message: str
+    hint: str | None = None
+    summary: str = ""
+    key: str = ""
+    error: type[TrainyardError] = OutsideError
+    raw: str = ""
+    tolerates: float = 0.0
+    nodes: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    log_tail: Callable[[], str] | None = None
+
+    def sentence(self) -> str:
+        """Return the cause with the nodes that it is about."""
+        return f"{_listed(self.nodes)} {self.message}" if self.nodes else self.message
+
+    def to_error(self, where: str | None = None) -> TrainyardError:
+        """Return the error; without `where` it shows what the system said."""
+        tail = self.log_tail() if self.log_tail else ""
+        return self.error(
+            "\n".join(filter(None, (self.sentence(), tail))), where=where or self.raw or None, hint=self.hint
+        )
+
+
+def explain(text: str, rules: Iterable[Rule], *, reason: str = "", **words: str) -> Diagnosis | None:
+    """Return what the first rule that fits says, None if none does: no cause is invented."""
+    for rule in rules:
+        match = re.search(rule.pattern, text)
+        if match and (not rule.reasons or reason in rule.reasons):
+            found = {name: value or "" for name, value in match.groupdict().items()}
+            return _diagnosis(rule, text, {**words, **found, **(rule.words(match) if rule.words else {})})
+    return None
+
+
+def merged(causes: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
+    """Return the causes, each once: with all nodes that have it."""
+    found: dict[tuple[str, str], Diagnosis] = {}
+    for cause in causes:
+        key = cause.message, cause.error.__name__
+        first = found.setdefault(key, cause)
+        if first is not cause:
+            hosts = tuple(dict.fromkeys((*first.hosts, *cause.hosts)))
+            found[key] = replace(first, nodes=(*first.nodes, *cause.nodes), hosts=hosts)
+    return tuple(found.values())
+
+
+def _diagnosis(rule: Rule, text: str, words: Mapping[str, str]) -> Diagnosis:
+    def filled(template: str) -> str:
+        return _NAME.sub(lambda found: words.get(found[1], found[0]), template)
+
+    message = filled(rule.message)
+    return Diagnosis(
+        message,
+        hint=filled(rule.hint) if rule.hint else None,
+        summary=filled(rule.summary) or message,
+        key=rule.key,
+        error=rule.error,
+        raw=_shortened(text),
+        tolerates=rule.tolerates,
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - SHOWN_NAMES
+    return ", ".join(names[:SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _shortened(raw: str) -> str:
+    line = " ".join(raw.split())
+    return line if len(line) <= SHOWN_LENGTH else f"{line[:SHOWN_LENGTH]}..."
