@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from trainyard_runner import tree
+
+PROCESSES = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"}
+_running: list[bool] = []
 
 
 @pytest.fixture
@@ -14,3 +20,24 @@ def deep_path(tmp_path: Path) -> Iterator[Path]:
     """Give a directory for trees that pytest cannot remove."""
     yield tmp_path
     tree.remove(str(tmp_path))
+
+
+@pytest.fixture(autouse=True)
+def inside() -> Iterator[None]:
+    """Let no unit test start a process or open a socket."""
+    _running.append(True)
+    yield
+    _running.clear()
+
+
+def _refuse(event: str, args: tuple[Any, ...]) -> None:
+    if not _running:
+        return
+    if event in PROCESSES:
+        pytest.fail(f"a unit test starts a process: {event} {args!r:.200}")
+    if event == "socket.__new__" and args[1] in (socket.AF_INET, socket.AF_INET6):
+        pytest.fail("a unit test opens a socket")
+
+
+# Python calls this for whatever code does (PEP 578); such a hook stays until the process ends.
+sys.addaudithook(_refuse)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import zipfile
 from pathlib import Path
 
@@ -153,20 +152,6 @@ TRICKY = {
     "sub/dir2/y.py": "",
     "ümlaut.o": "",
 }
-
-
-def test_ignore_files_mean_what_git_says_they_mean(tmp_path: Path) -> None:
-    root = write(tmp_path, TRICKY)
-    subprocess.run(["git", "init", "-q"], cwd=root, check=True, timeout=20)
-    listed = subprocess.run(
-        ["git", "-c", "core.quotepath=off", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=root,
-        check=True,
-        timeout=20,
-        capture_output=True,
-        text=True,
-    )
-    assert sent(root) == sorted(filter(None, listed.stdout.split("\0")))
 
 
 def test_links_are_followed_but_not_in_circles_and_not_to_nothing(tmp_path: Path) -> None:

@@ -1,0 +1,73 @@
+"""What git says of a job: which files it ignores, and at which revision it is; and the record of a run that has it."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+from pathlib import Path
+
+from tests.unit.test_package import TRICKY, sent, write
+from trainyard.dispatch.package import pack
+from trainyard.dispatch.prepare import prepare
+from trainyard.dispatch.provenance import record_of
+from trainyard.endpoint import Endpoint
+from trainyard.seams.git import revision
+from trainyard.spec import ClusterSpec, JobSpec, LoadedCluster
+
+CLUSTER = LoadedCluster(ClusterSpec(name="lab", backend="local"), Path("clusters/lab.yaml"), frozenset())
+NOW = datetime.datetime(2026, 11, 21, 9, 0, tzinfo=datetime.timezone.utc)
+
+
+def test_ignore_files_mean_what_git_says_they_mean(tmp_path: Path) -> None:
+    root = write(tmp_path, TRICKY)
+    subprocess.run(["git", "init", "-q"], cwd=root, check=True, timeout=20)
+    listed = subprocess.run(
+        ["git", "-c", "core.quotepath=off", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=root,
+        check=True,
+        timeout=20,
+        capture_output=True,
+        text=True,
+    )
+    assert sent(root) == sorted(filter(None, listed.stdout.split("\0")))
+
+
+def test_the_record_names_job_cluster_versions_and_tasks_but_no_secret(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("x")
+    (tmp_path / "a.pyc").write_text("x")
+    job = JobSpec.model_validate({"name": "job", "command": ["echo", "{seed}"], "matrix": {"seed": (0, 1)}})
+    prepared = prepare(CLUSTER, job, tmp_path)
+    record = record_of(
+        prepared,
+        pack(prepared.sending.job),
+        run="job-1",
+        endpoint=Endpoint("lab", "http://127.0.0.1:1", "s3cret"),
+        ray="2.60.0",
+        now=NOW,
+        command=["invoke", "train.dispatch", "job", "--set", "env.API_TOKEN=s3cret", "--set", "env.LR=1"],
+        directory=tmp_path,
+        skip_smoke=False,
+    )
+    assert "s3cret" not in str(record)
+    assert record["command"][3:] == ["--set", "env.API_TOKEN=(hidden)", "--set", "env.LR=1"]
+    assert {key: record[key] for key in ("run", "job", "cluster", "backend", "started", "tasks")} == {
+        "run": "job-1",
+        "job": "job",
+        "cluster": "lab",
+        "backend": "local",
+        "started": "2026-11-21T09:00:00+00:00",
+        "tasks": ["seed=0", "seed=1"],
+    }
+    assert (record["versions"]["ray"], record["sent"]["files"], record["sent"]["left_out"]) == ("2.60.0", 1, ["a.pyc"])
+
+
+def test_the_git_revision_knows_whether_something_was_changed(tmp_path: Path) -> None:
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"]
+    (tmp_path / "a").write_text("1")
+    for command in (["init", "-q"], ["add", "a"], [*identity, "commit", "-q", "-m", "one"]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True, timeout=20)
+    clean = revision(tmp_path)
+    assert clean is not None and (len(clean["revision"]), clean["dirty"]) == (40, False)
+    (tmp_path / "a").write_text("2")
+    changed = revision(tmp_path)
+    assert changed == {"revision": clean["revision"], "dirty": True}
