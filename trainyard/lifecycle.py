@@ -192,12 +192,7 @@ def _down_steps(cluster: Cluster, *, purge: bool) -> Sequence[Step | Stage]:
     if not any(one.partition("=")[0].strip() == "name" for one in cluster.tools.typed.overrides):
         _refuse_other_file(cluster)
     backend, tools = _as_made(cluster)
-    besides = backend.purge_steps(cluster.spec, tools) if purge else []
-    removing = backend.down_steps(cluster.spec, tools)
-    if not besides:
-        return removing
-    # What is written down goes last: a purge that was killed must find its way again.
-    return [*removing[:-1], *besides, removing[-1]]
+    return backend.down_steps(cluster.spec, tools, purge=purge)
 
 
 def _as_made(cluster: Cluster) -> tuple[Backend, Tools]:

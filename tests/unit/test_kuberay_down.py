@@ -69,7 +69,7 @@ def test_where_it_is_removed_is_said_first(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(sites, "find", lambda *_: site(made()))
     monkeypatch.setattr(sites, "moved", lambda *_: moved)
     spec = ClusterSpec.model_validate({"name": "lab", "backend": "kuberay", "image": "r:5000/ray:1"})
-    first, *_ = steps.plan(down.down_steps(spec, Tools(tmp_path / "state", {}, "kuberay")))
+    first, *_ = steps.plan(down.down_steps(spec, Tools(tmp_path / "state", {}, "kuberay"), purge=False))
     title = "Find cluster lab in namespace team of context lab" + ", not where its file now says" * bool(moved)
     assert (first.title, first.state, first.seen) == (title, "already", moved)
 
@@ -136,7 +136,9 @@ def hanging(kind: str, one: Object, kube: FakeKube) -> LeftoverError:
 
     clock = Clock(lambda: now[0], sleep)
     with pytest.raises(LeftoverError) as caught:
-        down.wait(site(kube), {"RayCluster": RAY_CLUSTER, "Pod": POD, "Claim": CLAIM}[kind], lambda: [one], clock=clock)
+        stuck.wait(
+            site(kube), {"RayCluster": RAY_CLUSTER, "Pod": POD, "Claim": CLAIM}[kind], lambda: [one], clock=clock
+        )
     return caught.value
 
 

@@ -42,6 +42,7 @@ from trainyard.seams.kube.types import (
 from trainyard.seams.registry_refusals import GoneError
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import Operator as Section
+from trainyard.steps import Step
 
 DIGEST = "sha256:" + "a" * 64
 PINNED = PinnedImage("r:5000/team/ray:1", f"r:5000/team/ray@{DIGEST}", DIGEST)
@@ -200,7 +201,8 @@ def test_a_plan_that_needs_recreate_says_once_what_differs_and_then_what_would_b
     wanted = asked(with_cluster(), spec(head={"memory": "4GiB"}))
     monkeypatch.setattr(up, "wanted", lambda *_: wanted)
     monkeypatch.setattr(preflight, "steps", lambda _: [])
-    found = up.up_steps(wanted.spec, wanted.tools)
+    (stage,) = up.up_steps(wanted.spec, wanted.tools)
+    found = [step for step in stage.expand() if isinstance(step, Step)]
 
     assert (found[0].title, found[0].done().seen) == (
         "Make the whole cluster anew",

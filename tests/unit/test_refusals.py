@@ -11,7 +11,6 @@ from trainyard.backends import compose, existing, local
 from trainyard.backends.contract import Backend, Tools
 from trainyard.errors import RequestError
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.steps import YES, Step
 
 
 @pytest.mark.parametrize(
@@ -27,7 +26,7 @@ from trainyard.steps import YES, Step
 )
 def test_a_backend_that_leaves_nothing_behind_says_so(tmp_path: Path, backend: Backend, what: str) -> None:
     with pytest.raises(RequestError) as caught:
-        backend.purge_steps(ClusterSpec(name="lab", backend="local"), Tools(tmp_path, {}, "local"))
+        backend.down_steps(ClusterSpec(name="lab", backend="local"), Tools(tmp_path, {}, "local"), purge=True)
     assert caught.value.lines() == [f"backend {what}", "  -> Leave out --purge."]
 
 
@@ -54,18 +53,3 @@ def test_a_purge_that_is_refused_removes_nothing(tmp_path: Path) -> None:
     with pytest.raises(RequestError):
         lifecycle.plan_down(cluster, purge=True)
     assert cluster.tools.state.exists()
-
-
-def test_what_is_written_down_goes_after_everything_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "clusters").mkdir()
-    (tmp_path / "clusters" / "lab.yaml").write_text("name: lab\nbackend: local\n")
-    cluster = lifecycle.find("lab", {"XDG_STATE_HOME": str(tmp_path)}, directory=tmp_path)
-
-    def titled(*titles: str) -> list[Step]:
-        return [Step(title, done=lambda: YES, do=lambda: None) for title in titles]
-
-    monkeypatch.setattr(local, "down_steps", lambda *_: titled("Remove it", "Remove what was written down"))
-    monkeypatch.setattr(local, "purge_steps", lambda *_: titled("Uninstall"))
-    planned = [step.title for step in lifecycle.plan_down(cluster, purge=True)]
-    assert planned == ["Remove it", "Uninstall", "Remove what was written down"]
-    assert [step.title for step in lifecycle.plan_down(cluster)] == ["Remove it", "Remove what was written down"]

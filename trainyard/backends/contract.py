@@ -87,7 +87,8 @@ class Backend(Protocol):
     """A way to have a cluster: a module with these functions.
 
     `down_steps` must work on a half-made cluster, and on one whose file was edited since: what is recorded counts.
-    `connect` raises NotReadyError when there is no cluster to connect to.
+    `connect` raises NotReadyError when there is no cluster to connect to. Lists of steps are built without asking
+    anybody anything: what can only be known later is a stage.
     """
 
     def up_steps(self, spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
@@ -96,13 +97,11 @@ class Backend(Protocol):
     def documents(self, spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
         """Return what an outside system would be given to make the cluster, without secrets; [] where there is none."""
 
-    def down_steps(self, spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
-        """Return the steps that remove the cluster and prove that nothing is left; the last forgets where it was."""
+    def down_steps(self, spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
+        """Return the steps that remove the cluster and prove that nothing is left; the last forgets where it was.
 
-    def purge_steps(self, spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
-        """Return the steps that remove, once the cluster is gone, what was made for clusters in general.
-
-        Raises RequestError where there is no such thing, or where others need it.
+        With `purge` also what was made for clusters in general. Raises RequestError where there is no such thing; where
+        others need it, its stage raises before anything is removed.
         """
 
     def verify(self, spec: ClusterSpec, tools: Tools, *, tell: Callable[[str], None]) -> Verified:

@@ -42,8 +42,10 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     ]
 
 
-def down_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
+def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Step]:
     """Return one step that says that nothing is removed."""
+    if purge:
+        raise refusals.nothing_to_purge("existing", "somebody else runs this cluster.")
     title = "Nothing to remove: somebody else runs this cluster"
     return [Step(title, done=lambda: YES, do=_nothing)]
 
@@ -51,11 +53,6 @@ def down_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
 def documents(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
     """Return none: nothing is made."""
     return []
-
-
-def purge_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
-    """Raise RequestError: nothing was made."""
-    raise refusals.nothing_to_purge("existing", "somebody else runs this cluster.")
 
 
 def verify(spec: ClusterSpec, tools: Tools, *, tell: Callable[[str], None]) -> Verified:

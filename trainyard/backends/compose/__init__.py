@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainyard import versions
-from trainyard.backends import private_files, refusals
+from trainyard.backends import private_files
 from trainyard.backends.answering import cluster_state, node_state
 from trainyard.backends.compose import found, host, labels, names, view
 from trainyard.backends.compose import logs as log_lines
@@ -19,19 +19,13 @@ from trainyard.errors import NotReadyError
 from trainyard.seams.docker_containers import Container
 from trainyard.seams.docker_engine import Engine
 from trainyard.spec.cluster import ClusterSpec, NodeSpec
-from trainyard.steps import Step
 
-__all__ = ["connect", "documents", "down_steps", "logs", "purge_steps", "status", "up_steps", "verify"]
+__all__ = ["connect", "documents", "down_steps", "logs", "status", "up_steps", "verify"]
 
 
 def documents(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
     """Return none: what Docker Compose gets is made for each command, and nobody else needs it."""
     return []
-
-
-def purge_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
-    """Raise RequestError: clusters share nothing that we made."""
-    raise refusals.nothing_to_purge("compose", "`cluster.down` removes everything that was made on the Docker host.")
 
 
 def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:

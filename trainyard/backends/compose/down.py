@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from trainyard.backends import words
+from trainyard.backends import refusals, words
 from trainyard.backends.compose import found, host, labels
 from trainyard.backends.contract import Tools
 from trainyard.errors import LeftoverError
@@ -20,8 +20,12 @@ GONE_SECONDS = 30.0
 Names = Callable[[], Sequence[str]]
 
 
-def down_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
+def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Step]:
     """Return the steps that remove the cluster, whatever its file says by now: what carries its label goes."""
+    if purge:
+        raise refusals.nothing_to_purge(
+            "compose", "`cluster.down` removes everything that was made on the Docker host."
+        )
     engine = host.connect(spec, tools)
     name = spec.name
     found.refuse_foreign(found.everything(engine, name), name=name, owner=host.owner(tools))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from trainyard.backends.kuberay.asking import connect, logs, status
 from trainyard.backends.kuberay.errands.verify import verify
 from trainyard.backends.kuberay.removing.down import down_steps
-from trainyard.backends.kuberay.removing.purge import purge_steps
 from trainyard.backends.kuberay.up import documents, up_steps
 
-__all__ = ["connect", "documents", "down_steps", "logs", "purge_steps", "status", "up_steps", "verify"]
+__all__ = ["connect", "documents", "down_steps", "logs", "status", "up_steps", "verify"]

@@ -41,7 +41,7 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
     runs = _runs(seen.head) and not any(node.group == view.HEAD and node.state == "down" for node in nodes)
     return ClusterStatus(
         name=spec.name,
-        backend="kuberay",
+        backend=tools.backend,
         state=cluster_state(node.state for node in nodes),
         nodes=nodes,
         address=way_in.address(where) if runs else None,

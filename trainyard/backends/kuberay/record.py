@@ -35,7 +35,7 @@ class Record:
 def read(tools: Tools) -> Record | None:
     """Return what was written down, or None."""
     found = private_files.read_json(tools.state / "cluster.json")
-    if not found or found.get("backend") != "kuberay":
+    if not found or found.get("backend") != tools.backend:
         return None
     words = ("name", "context", "kubeconfig", "namespace", "server")
     return Record(**{word: found[word] for word in words}, kubernetes=found.get("kubernetes", ""))
@@ -45,7 +45,9 @@ def write(tools: Tools, record: Record) -> None:
     """Write down where the cluster is."""
     tools.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     tools.state.chmod(0o700)
-    private_files.write(tools.state / "cluster.json", json.dumps({"backend": "kuberay", **asdict(record)}, indent=2))
+    private_files.write(
+        tools.state / "cluster.json", json.dumps({"backend": tools.backend, **asdict(record)}, indent=2)
+    )
 
 
 def identity(kube: Kube) -> str:

@@ -16,12 +16,21 @@ from trainyard.backends.kuberay.removing import removal
 from trainyard.backends.kuberay.wanted import Wanted, lacks_definitions, wanted
 from trainyard.seams.kube.types import Object
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.steps import YES, Answer, Step, no
+from trainyard.steps import YES, Answer, Stage, Step, no
 
 
-def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
-    """Return the steps that make the cluster match its file."""
+def up_steps(spec: ClusterSpec, tools: Tools) -> list[Stage]:
+    """Return the steps that make the cluster match its file; which those are, Kubernetes and the registry say."""
+    return [Stage("Ask Kubernetes and the registry", lambda: _steps(wanted(spec, tools)))]
+
+
+def documents(spec: ClusterSpec, tools: Tools) -> list[Object]:
+    """Return what Kubernetes would get, but for Secrets. Raises what `up_steps` does."""
     asked = wanted(spec, tools)
+    return printable(replace(asked.documents, ray_cluster=ray_cluster.document(asked)))
+
+
+def _steps(asked: Wanted) -> list[Step]:
     changes = ray_cluster.differences(asked)
     refused = ray_cluster.refusal(asked, changes)
     return [
@@ -30,14 +39,8 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
         Step("Write down where the cluster is", done=lambda: _is_recorded(asked), do=lambda: _record(asked)),
         *_kuberay(asked),
         *_objects(asked),
-        *_nodes(asked, () if refused else changes, anew=tools.recreate or refused is not None),
+        *_nodes(asked, () if refused else changes, anew=asked.tools.recreate or refused is not None),
     ]
-
-
-def documents(spec: ClusterSpec, tools: Tools) -> list[Object]:
-    """Return what Kubernetes would get, but for Secrets. Raises what `up_steps` does."""
-    asked = wanted(spec, tools)
-    return printable(replace(asked.documents, ray_cluster=ray_cluster.document(asked)))
 
 
 def _kuberay(asked: Wanted) -> list[Step]:

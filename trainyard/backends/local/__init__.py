@@ -20,11 +20,13 @@ from trainyard.images.verified import Verified
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
 
-__all__ = ["connect", "documents", "down_steps", "logs", "purge_steps", "status", "up_steps"]
+__all__ = ["connect", "documents", "down_steps", "logs", "status", "up_steps"]
 
 
-def down_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
+def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Step]:
     """Return the steps that end every process and remove every file of the cluster."""
+    if purge:
+        raise refusals.nothing_to_purge("local", "`cluster.down` removes everything that was made on this machine.")
     files = ClusterFiles(tools.state)
     recorded = records.read_nodes(files)
     return [
@@ -45,11 +47,6 @@ def down_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
 def documents(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
     """Return none: nobody is given a document to make processes from."""
     return []
-
-
-def purge_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
-    """Raise RequestError: clusters share nothing that we made."""
-    raise refusals.nothing_to_purge("local", "`cluster.down` removes everything that was made on this machine.")
 
 
 def verify(spec: ClusterSpec, tools: Tools, *, tell: Callable[[str], None]) -> Verified:

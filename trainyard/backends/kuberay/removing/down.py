@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,20 +12,16 @@ from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import site
 from trainyard.backends.kuberay.removing import belongings, stuck
 from trainyard.backends.kuberay.removing.belongings import Sort
+from trainyard.backends.kuberay.removing.purge import purge_steps
 from trainyard.backends.kuberay.site import Site
-from trainyard.seams.kube.types import RAY_CLUSTER, Kind, Object
+from trainyard.seams.kube.types import RAY_CLUSTER, Object
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.steps import YES, Answer, Clock, Step, no
-
-# A pod has 30 s from SIGTERM to SIGKILL, and its kubelet may be busy.
-GONE_SECONDS = 75.0
-POLL_SECONDS = 0.3
+from trainyard.steps import YES, Answer, Stage, Step, no
 
 
-def down_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
+def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Stage]:
     """Return the steps that remove the cluster, whatever its file says by now: what is recorded and labelled counts."""
-    there = site.find(spec, tools)
-    return [_place(there, site.moved(spec, tools)), *steps_of(there, tools.state)]
+    return [Stage(f"Find cluster {spec.name}", lambda: _steps(spec, tools, purge=purge))]
 
 
 def steps_of(there: Site, state: Path) -> list[Step]:
@@ -43,14 +39,12 @@ def steps_of(there: Site, state: Path) -> list[Step]:
     ]
 
 
-def wait(there: Site, kind: Kind, left: Callable[[], Sequence[Object]], *, clock: Clock | None = None) -> None:
-    """Wait until nothing is left. Raises LeftoverError that says what holds it."""
-    clock = clock or Clock()
-    give_up = clock.now() + GONE_SECONDS
-    while found := left():
-        if clock.now() > give_up:
-            raise stuck.error(there, kind, found)
-        clock.sleep(POLL_SECONDS)
+def _steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Step]:
+    there = site.find(spec, tools)
+    besides = purge_steps(spec, tools, there) if purge else []
+    *removing, forget = steps_of(there, tools.state)
+    # What is written down goes last: a purge that was killed must find its way again.
+    return [_place(there, site.moved(spec, tools)), *removing, *besides, forget]
 
 
 def _place(there: Site, moved: str) -> Step:
@@ -73,7 +67,7 @@ def _ray_cluster(there: Site) -> Step:
         for one in found():
             # By its uid: one that is made anew meanwhile is another one.
             there.kube.delete(RAY_CLUSTER, there.name, namespace=there.namespace, uid=one["metadata"]["uid"])
-        wait(there, RAY_CLUSTER, found)
+        stuck.wait(there, RAY_CLUSTER, found)
 
     title = f"Remove the RayCluster {there.name}" if found() else "Leave no RayCluster"
     return Step(title, done=lambda: _none(found()), do=remove, disruptive=True)
@@ -103,7 +97,7 @@ def _remove(there: Site, sort: Sort) -> None:
     for one in belongings.of_sort(there, sort):
         if belongings.is_labelled(one, there.name):
             there.kube.delete(sort.kind, one["metadata"]["name"], namespace=there.namespace)
-    wait(there, sort.kind, lambda: belongings.of_sort(there, sort))
+    stuck.wait(there, sort.kind, lambda: belongings.of_sort(there, sort))
 
 
 def _none(left: Sequence[Object]) -> Answer:

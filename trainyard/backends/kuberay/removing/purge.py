@@ -12,7 +12,7 @@ from trainyard.backends.kuberay import names, site
 from trainyard.backends.kuberay.operators import installing, operator
 from trainyard.backends.kuberay.operators.operator import HelmRelease, Operator
 from trainyard.backends.kuberay.removing import ray_users
-from trainyard.backends.kuberay.removing.down import wait
+from trainyard.backends.kuberay.removing.stuck import wait
 from trainyard.backends.kuberay.removing.tenants import tenants
 from trainyard.backends.kuberay.site import Site
 from trainyard.backends.kuberay.there import seen
@@ -43,13 +43,12 @@ class General:
     unknown: str = ""
 
 
-def purge_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
+def purge_steps(spec: ClusterSpec, tools: Tools, there: Site) -> list[Step]:
     """Return the steps; each says what stays, and why.
 
     Raises RequestError if others live from what would go, PrerequisiteError where that may not be asked, or cannot be
     done for want of Helm.
     """
-    there = site.find(spec, tools)
     helm = Helm(tools.environ, site.kubeconfig(spec, tools), there.kube.context or None)
     return steps_of(general_of(there, helm, spec.kuberay.operator))
 

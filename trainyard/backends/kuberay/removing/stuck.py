@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from trainyard.backends import words
 from trainyard.backends.kuberay import beside
@@ -11,6 +11,7 @@ from trainyard.backends.kuberay.causes.facts import Cause
 from trainyard.backends.kuberay.site import Site
 from trainyard.errors import LeftoverError
 from trainyard.seams.kube.types import POD, Kind, Object
+from trainyard.steps import Clock
 
 # Who puts a finalizer there, and what makes it go.
 FINALIZERS = {
@@ -22,7 +23,20 @@ FINALIZERS = {
     "orphan": "Kubernetes' garbage collector takes it away: does the controller manager run?",
     "batch.kubernetes.io/job-tracking": "Kubernetes' job controller takes it away: does the controller manager run?",
 }
+# A pod has 30 s from SIGTERM to SIGKILL, and its kubelet may be busy.
+GONE_SECONDS = 75.0
+POLL_SECONDS = 0.3
 OTHERS = "Whoever put it there takes it away: does that program still run?"
+
+
+def wait(site: Site, kind: Kind, left: Callable[[], Sequence[Object]], *, clock: Clock | None = None) -> None:
+    """Wait until nothing is left. Raises LeftoverError that says what holds it."""
+    clock = clock or Clock()
+    give_up = clock.now() + GONE_SECONDS
+    while found := left():
+        if clock.now() > give_up:
+            raise error(site, kind, found)
+        clock.sleep(POLL_SECONDS)
 
 
 def error(site: Site, kind: Kind, left: Sequence[Object]) -> LeftoverError:
