@@ -7,9 +7,10 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from trainyard.backends.kuberay.site import Site
+from trainyard.backends.kuberay.location import Location
 from trainyard.seams.kube.errors import ConflictError, ForbiddenError
 from trainyard.seams.kube.types import NAMESPACE, Kind, Object, Ran
+from trainyard.spec.kubernetes import KuberaySection
 
 Key = tuple[str, str, str]
 
@@ -156,9 +157,13 @@ def _merged(there: Any, body: Any) -> Any:
     return {**there, **{key: _merged(there.get(key), value) for key, value in body.items()}}
 
 
-def site(kube: FakeKube, *, namespace: str = "team", name: str = "lab") -> Site:
-    """Return the site of a cluster on this API."""
-    return Site(kube, namespace, name)  # type: ignore[arg-type]
+def location(kube: FakeKube, *, namespace: str = "team", name: str = "lab", **section: Any) -> Location:
+    """Return the location of a cluster on this API, with what its section says."""
+    found = KuberaySection.model_validate({"namespace": namespace, **section})
+    return Location(kube, namespace, name, found)  # type: ignore[arg-type]
+
+
+site = location
 
 
 def named(

@@ -13,13 +13,12 @@ from tests.unit import kube_pods
 from tests.unit.fake_kube import FakeKube, named
 from tests.unit.fake_kube import site as fake_site
 from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import image, lost, preflight, ray_cluster, record, there, up
+from trainyard.backends.kuberay import image, location, lost, preflight, ray_cluster, there, up
 from trainyard.backends.kuberay.documents.document import Wish, documents, shipped_templates
 from trainyard.backends.kuberay.image import Chosen
 from trainyard.backends.kuberay.operators import definitions, installing, operator_steps
 from trainyard.backends.kuberay.operators.installing import Installing
 from trainyard.backends.kuberay.operators.operator_steps import Kuberay
-from trainyard.backends.kuberay.record import Record
 from trainyard.backends.kuberay.removing import removal
 from trainyard.backends.kuberay.wanted import Wanted, refuse_lacking
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError, RequestError
@@ -557,7 +556,7 @@ def test_a_cluster_of_which_nothing_is_written_down_here_is_said_to_have_been_th
     kube.objects[("rayclusters", "team", "lab")]["metadata"]["annotations"]["io.trainyard/made-by"] = "ops@desk at noon"
     assert seen(kube) == "cluster lab was there already, made by ops@desk at noon"
     assert seen(FakeKube()) == ""
-    record.write(Tools(tmp_path / "state", {}, "kuberay"), Record("lab", "lab", None, "team", "https://192.0.2.1:6443"))
+    location.write(Tools(tmp_path / "state", {}, "kuberay"), fake_site(FakeKube()))
     assert seen(kube) == ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trainyard.backends.kuberay import access, names, objects, ray_cluster, record, references
+from trainyard.backends.kuberay import access, location, names, objects, ray_cluster, references
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.capacity import demands, hosts, quota, room
 from trainyard.backends.kuberay.capacity.amounts import Amounts, amounts
@@ -87,7 +87,7 @@ def _access(asked: Wanted) -> Answer:
 
 def _unknown(asked: Wanted) -> str:
     """Say that a cluster was there of which nothing is written down here, "" if one is known, or none was there."""
-    if asked.ray_cluster is None or record.read(asked.tools) is not None:
+    if asked.ray_cluster is None or location.read(asked.tools) is not None:
         return ""
     maker = ray_cluster.maker(asked.ray_cluster)
     return f"cluster {asked.site.name} was there already" + (f", made by {maker}" if maker else "")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from trainyard.backends import recreate
 from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import lost, objects, preflight, ray_cluster, ready, record, site
+from trainyard.backends.kuberay import location, lost, objects, preflight, ray_cluster, ready
 from trainyard.backends.kuberay.documents.change import Change
 from trainyard.backends.kuberay.documents.document import printable
 from trainyard.backends.kuberay.errands import trial
@@ -85,9 +85,9 @@ def _nodes(asked: Wanted, changes: Sequence[Change], *, anew: bool) -> list[Step
 
 
 def _is_recorded(asked: Wanted) -> Answer:
-    wants = site.record_of(asked.spec, asked.tools, asked.site)
-    return YES if record.read(asked.tools) == wants else no("nothing is written down, or another place")
+    desired = location.record_of(asked.tools, asked.site)
+    return YES if location.read(asked.tools) == desired else no("nothing is written down, or another location")
 
 
 def _record(asked: Wanted) -> None:
-    record.write(asked.tools, site.record_of(asked.spec, asked.tools, asked.site))
+    location.write(asked.tools, asked.site)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import access, image, lost, names, pull, site, there
+from trainyard.backends.kuberay import access, image, location, lost, names, pull, site, there
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.access import Task
 from trainyard.backends.kuberay.documents.document import Documents, Wish, documents, shipped_templates
@@ -71,8 +71,8 @@ class Wanted:
 
 def wanted(spec: ClusterSpec, tools: Tools) -> Wanted:
     """Find out what the file means on its Kubernetes. Raises what stands in the way."""
-    where = site.asked(spec, tools)
-    site.refuse_other_site(spec, tools, where)
+    where = replace(location.of_section(spec, tools, spec.kuberay), flag=tools.flag)
+    location.refuse_other(tools, where)
     section = spec.kuberay.operator
     helm = Helm(tools.environ, site.kubeconfig(spec, tools), where.kube.context or None)
     with ThreadPoolExecutor(3) as pool:

@@ -1,0 +1,152 @@
+"""Where a cluster lives on Kubernetes, written down and found again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.fake_kube import FakeKube, named
+from tests.unit.fake_kube import location as fake_location
+from trainyard.backends import private_files
+from trainyard.backends.contract import Tools
+from trainyard.backends.kuberay import location
+from trainyard.backends.kuberay.location import Location
+from trainyard.errors import PrerequisiteError, RequestError
+from trainyard.seams.kube.types import RAY_CLUSTER
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.kubernetes import KuberaySection
+from trainyard.typed import Typed
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: lab
+contexts:
+  - {name: lab, context: {cluster: lab, user: ops}}
+  - {name: other, context: {cluster: other, user: ops}}
+clusters:
+  - {name: lab, cluster: {server: "https://192.0.2.1:6443"}}
+  - {name: other, cluster: {server: "https://192.0.2.2:6443"}}
+users:
+  - {name: ops, user: {token: secret}}
+"""
+SPEC = ClusterSpec.model_validate({"name": "lab", "backend": "kuberay", "image": "r:5000/ray:1"})
+
+
+def section(**more: Any) -> KuberaySection:
+    return KuberaySection.model_validate({"namespace": "team", **more})
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Tools:
+    """Return tools with a kubeconfig of two contexts."""
+    config = tmp_path / "kubeconfig"
+    config.write_text(KUBECONFIG)
+    environ = {"HOME": str(tmp_path), "KUBECONFIG": str(config), "PATH": ""}
+    return Tools(tmp_path / "state", environ, "kuberay", source=Path("lab.yaml"), directory=tmp_path)
+
+
+def made(tools: Tools, **more: Any) -> Location:
+    """Write down a cluster that was made where this section says."""
+    found = location.of_section(SPEC, tools, section(**more))
+    location.write(tools, found)
+    return found
+
+
+def test_a_cluster_that_is_not_written_down_is_where_its_file_says(tools: Tools) -> None:
+    found = location.find(SPEC, tools, section(context="other"))
+    assert (found.kube.server, found.namespace) == ("https://192.0.2.2:6443", "team")
+
+
+def test_what_is_written_down_counts(tools: Tools) -> None:
+    made(tools, context="other", namespace="old")
+    found = location.find(SPEC, tools, section())
+    assert (found.kube.server, found.namespace) == ("https://192.0.2.2:6443", "old")
+
+
+def test_the_record_bears_the_name_of_the_backend_that_calls(tools: Tools) -> None:
+    theirs = replace(tools, backend="microk8s")
+    made(theirs)
+    assert private_files.read_json(tools.state / "cluster.json")["backend"] == "microk8s"
+    assert location.read(theirs)
+    assert location.read(tools) is None
+
+
+def test_a_context_that_is_gone_is_said(tools: Tools) -> None:
+    made(tools)
+    (tools.directory / "kubeconfig").write_text(KUBECONFIG.replace("name: lab, context", "name: new, context"))
+    with pytest.raises(PrerequisiteError):
+        location.find(SPEC, tools, section())
+
+
+def test_the_record_names_files_absolutely(tools: Tools, tmp_path: Path) -> None:
+    for written in ("kubeconfig", "~/kubeconfig"):
+        assert location.kubeconfig(tools, section(kubeconfig=written)) == str(tmp_path / "kubeconfig")
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ({}, "namespace team of context lab (https://192.0.2.1:6443)"),
+        ({"namespace": "old", "context": "other"}, "namespace old of context other (https://192.0.2.2:6443)"),
+    ],
+)
+def test_another_location_than_the_one_written_down_is_refused(tools: Tools, asked: dict[str, str], shown: str) -> None:
+    made(tools, namespace="old")
+    with pytest.raises(RequestError) as error:
+        location.refuse_other(tools, location.of_section(SPEC, tools, section(**asked)))
+    assert error.value.lines() == [
+        f"cluster lab is in namespace old of context lab (https://192.0.2.1:6443); now {shown} is asked for",
+        "  at lab.yaml",
+        "  -> For a second cluster, give it another name: a name is one cluster on this machine. To move this one, "
+        "remove it there first: invoke cluster.down. If that Kubernetes is gone for good, or only got another address: "
+        f"rm -r {tools.state}",
+    ]
+
+
+def test_a_location_given_on_the_command_line_is_never_passed_over(tools: Tools) -> None:
+    made(tools)
+    typed = replace(tools, typed=Typed("lab", ("kuberay.context=other", "head.cpus=2")))
+    with pytest.raises(RequestError) as error:
+        location.find(SPEC, typed, section(context="other"))
+    assert error.value.hint
+    assert error.value.hint.startswith("To mean that one, leave out --set kuberay.context=other. For a second")
+    same = replace(tools, typed=Typed("lab", ("kuberay.context=lab",)))
+    assert location.find(SPEC, same, section(context="lab")).kube.context == "lab"
+
+
+def test_a_file_that_names_another_location_by_now_is_said(tools: Tools) -> None:
+    assert location.moved(tools, section()) == ""
+    made(tools)
+    assert location.moved(tools, section()) == ""
+    assert location.moved(tools, section(namespace="prod", context="other")) == (
+        "this is the cluster in namespace team of context lab, where it was made; "
+        "its file now says namespace prod, context other"
+    )
+
+
+def test_another_kubernetes_under_the_same_context_is_not_asked(tools: Tools) -> None:
+    made(tools)
+    (tools.directory / "kubeconfig").write_text(KUBECONFIG.replace("192.0.2.1", "192.0.2.7"))
+    with pytest.raises(PrerequisiteError) as error:
+        location.find(SPEC, tools, section())
+    assert error.value.lines()[:2] == [
+        "cluster lab is on another Kubernetes than the one that context lab leads to now",
+        "  at it was made on https://192.0.2.1:6443; now it is https://192.0.2.7:6443",
+    ]
+
+
+def test_a_ray_cluster_of_somebody_else_is_refused_and_one_of_ours_found() -> None:
+    with pytest.raises(RequestError) as error:
+        location.ray_cluster(fake_location(FakeKube((RAY_CLUSTER, named("lab")))))
+    assert error.value.lines() == [
+        "a RayCluster called lab is in namespace team, and Trainyard did not make it",
+        "  at context lab",
+        "  -> Give yours another name (`name:` in the cluster file); or use that one: `backend: existing` with "
+        "`existing: {service: team/lab-head-svc}`.",
+    ]
+    assert location.ray_cluster(fake_location(FakeKube((RAY_CLUSTER, named("lab", cluster="lab")))))
+    assert location.ray_cluster(fake_location(FakeKube())) is None

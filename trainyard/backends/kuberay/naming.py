@@ -1,0 +1,72 @@
+"""How everything of a cluster is called and labelled on Kubernetes: that is how it is found again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+CLUSTER = "io.trainyard/cluster"
+# On what we made besides clusters: a namespace, the operator; `cluster.down --purge` removes nothing else.
+MADE_BY = "app.kubernetes.io/managed-by"
+US = "trainyard"
+# Annotations of the RayCluster.
+IMAGE = "io.trainyard/image"
+SIMULATED = "io.trainyard/simulated-gpus"
+# Who made it, and when: nobody changes that later.
+MAKER = "io.trainyard/made-by"
+FIELD_MANAGER = "trainyard"
+
+# KubeRay's own labels (ray-operator/controllers/ray/utils/constant.go).
+RAY_CLUSTER = "ray.io/cluster"
+RAY_NODE_TYPE = "ray.io/node-type"
+RAY_GROUP = "ray.io/group"
+HEAD_CONTAINER = "ray-head"
+WORKER_CONTAINER = "ray-worker"
+WAIT_CONTAINER = "wait-gcs-ready"
+DASHBOARD_PORT = 8265
+
+
+def of_cluster(name: str) -> str:
+    """Return the label selector of everything that belongs to a cluster of ours."""
+    return f"{CLUSTER}={name}"
+
+
+def of_ray_cluster(name: str) -> str:
+    """Return the label selector of what KubeRay made for a RayCluster."""
+    return f"{RAY_CLUSTER}={name}"
+
+
+def labels(name: str) -> dict[str, str]:
+    """Return the labels of everything that belongs to a cluster."""
+    return {CLUSTER: name, MADE_BY: US}
+
+
+def token_secret(name: str) -> str:
+    """Return the name of the Secret with the cluster's token: what KubeRay 1.5 expects."""
+    return name
+
+
+def pull_secret(name: str) -> str:
+    """Return the name of the Secret that images are pulled with; no cluster's token can have it, for its dot."""
+    return f"{name}.pull"
+
+
+def verify_secret(name: str) -> str:
+    """Return the name of the Secret that `image.verify` pulls with: the cluster's own may come or go meanwhile."""
+    return f"{name}.verify"
+
+
+def claim(name: str) -> str:
+    """Return the name of the claim behind `outputs`."""
+    return f"{name}-outputs"
+
+
+def node_name(pod: Mapping[str, Any]) -> str:
+    """Return the Ray node's name of a pod: `head`, or the group and the end of the pod's name, such as `gpu-x7k2p`.
+
+    The pod's own command makes the same name of $HOSTNAME (kuberay/raycluster.yaml.j2).
+    """
+    labels_ = pod["metadata"].get("labels") or {}
+    if labels_.get(RAY_NODE_TYPE) == "head":
+        return "head"
+    return f"{labels_.get(RAY_GROUP, 'worker')}-{pod['metadata']['name'].rpartition('-')[2]}"
