@@ -41,24 +41,24 @@ class PlainProgress:
     def __init__(self, stream: TextIO, *, now: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
         self._now = now
-        self._seen = ""
+        self._detail = ""
         self._printed = 0.0
 
     def started(self, title: str) -> None:
         """Say nothing yet: most steps end at once."""
-        self._seen = ""
+        self._detail = ""
 
     def expanding(self, title: str) -> None:
         """Print what is looked at: it may take as long as the network does."""
         self._print(f"  ... {title}")
 
-    def saw(self, title: str, seen: str) -> None:
+    def saw(self, title: str, detail: str) -> None:
         """Print what is waited for, once per change."""
-        counts_on = _BYTES.sub("", seen) == _BYTES.sub("", self._seen)
-        if not seen or seen == self._seen or (counts_on and self._now() < self._printed + COUNTING_EVERY):
+        counts_on = _BYTES.sub("", detail) == _BYTES.sub("", self._detail)
+        if not detail or detail == self._detail or (counts_on and self._now() < self._printed + COUNTING_EVERY):
             return
-        self._seen, self._printed = seen, self._now()
-        self._print(f"  ... {title}: {seen}")
+        self._detail, self._printed = detail, self._now()
+        self._print(f"  ... {title}: {detail}")
 
     def finished(self, result: StepResult) -> None:
         """Print the step with its outcome and seconds."""
@@ -89,10 +89,10 @@ class TerminalProgress:
         """Start the spinner."""
         self.started(title)
 
-    def saw(self, title: str, seen: str) -> None:
+    def saw(self, title: str, detail: str) -> None:
         """Show what is waited for beside the spinner."""
         if self._status:
-            self._status.update(f"{_text(title)} [dim]{_text(seen)}[/dim]")
+            self._status.update(f"{_text(title)} [dim]{_text(detail)}[/dim]")
 
     def finished(self, result: StepResult) -> None:
         """Replace the spinner by a tick."""

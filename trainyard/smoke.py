@@ -38,7 +38,7 @@ class Smoked:
 
     @property
     def ok(self) -> bool:
-        """Tell whether every check that applies holds."""
+        """Say whether every check that applies holds."""
         return self.error is None
 
     def document(self) -> dict[str, Any]:

@@ -17,18 +17,18 @@ PlannedState = Literal["already", "would", "after"]
 
 @dataclass(frozen=True)
 class Answer:
-    """What an outside system says: whether the step holds, and what was seen."""
+    """What an outside system says: whether the step holds, and in detail what is there."""
 
     holds: bool
-    seen: str = ""
+    detail: str = ""
 
 
 YES = Answer(True)
 
 
-def no(seen: str) -> Answer:
-    """Return "not yet", with what was seen instead."""
-    return Answer(False, seen)
+def no(detail: str) -> Answer:
+    """Return "not yet", with what holds instead."""
+    return Answer(False, detail)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class StepResult:
     title: str
     changed: bool
     seconds: float
-    seen: str = ""
+    detail: str = ""
     is_stage: bool = False
 
 
@@ -82,7 +82,7 @@ class PlannedStep:
 
     title: str
     state: PlannedState
-    seen: str = ""
+    detail: str = ""
     disruptive: bool = False
 
 
@@ -95,7 +95,7 @@ class Progress(Protocol):
     def expanding(self, title: str) -> None:
         """A stage begins to ask for its steps, which may take as long as the network does."""
 
-    def saw(self, title: str, seen: str) -> None:
+    def saw(self, title: str, detail: str) -> None:
         """A step waits, and this is what it last saw."""
 
     def finished(self, result: StepResult) -> None:
@@ -175,7 +175,7 @@ def _planned(steps: Sequence[Step | Stage], missing: set[str]) -> Iterator[Plann
             answer = step.done()
             if not answer.holds:
                 missing.add(step.title)
-            yield PlannedStep(step.title, "already" if answer.holds else "would", answer.seen, step.disruptive)
+            yield PlannedStep(step.title, "already" if answer.holds else "would", answer.detail, step.disruptive)
 
 
 def _run_step(step: Step, progress: Progress, clock: Clock) -> StepResult:
@@ -194,7 +194,7 @@ def _run_step(step: Step, progress: Progress, clock: Clock) -> StepResult:
         raise
     if changed and step.cleanup:
         step.cleanup()
-    result = StepResult(step.title, changed, clock.now() - began, answer.seen)
+    result = StepResult(step.title, changed, clock.now() - began, answer.detail)
     progress.finished(result)
     return result
 
@@ -209,8 +209,8 @@ def _wait(step: Step, progress: Progress, clock: Clock) -> Answer:
         if clock.now() >= give_up:
             raise NotReadyError(
                 f"{step.title}: not done after {step.deadline:.0f} s",
-                where=f"last seen: {answer.seen}" if answer.seen else None,
+                where=f"last seen: {answer.detail}" if answer.detail else None,
                 hint="Repeat the same command: it continues from here.",
             )
-        progress.saw(step.title, answer.seen)
+        progress.saw(step.title, answer.detail)
         clock.sleep(step.every)

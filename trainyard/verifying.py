@@ -21,7 +21,7 @@ def verify(
     *,
     source: Path,
     directory: Path,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> Verified:
     """Let every host of the cluster pull the image and run it; `source` is the cluster's file.
 
@@ -31,4 +31,4 @@ def verify(
     tools = Tools(
         paths.cluster_state(spec.name, environ), environ, spec.backend, source=source, typed=typed, directory=directory
     )
-    return BACKENDS[spec.backend].verify(spec, tools, tell=tell)
+    return BACKENDS[spec.backend].verify(spec, tools, report=report)

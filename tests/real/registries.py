@@ -176,12 +176,12 @@ def push(
     to: Registry,
     *,
     environ: Mapping[str, str] | None = None,
-    tell: Callable[[str], None] = lambda text: None,
+    report: Callable[[str], None] = lambda text: None,
 ) -> Pushed:
     """Push an image as `image.push` does."""
     given = {**os.environ, **engine.environ(), **(environ or {})}
     with connected(given) as there, access(to, given) as way:
-        pushing = Pushing(built, way, there, tell=tell, clock=HURRIED)
+        pushing = Pushing(built, way, there, report=report, clock=HURRIED)
         steps.run(pushing.steps(), progress.for_stream(io.StringIO()))
         return pushing.result()
 

@@ -158,7 +158,7 @@ def test_a_registry_that_goes_away_in_mid_push_is_told_and_the_next_push_sends_t
         spec = Registry(address=running.address, insecure=True)
         cut = Cut(running)
         with pytest.raises(GoneError) as caught:
-            registries.push(engine, image, spec, tell=cut)
+            registries.push(engine, image, spec, report=cut)
         assert cut.done
         assert caught.value.what == f"registry {running.address} does not answer"
         assert "layers that are there are not sent again" in (caught.value.hint or "")
@@ -176,7 +176,7 @@ def test_a_push_outlives_a_registry_that_is_started_again(engine: BedEngine, tmp
         registries.tiny(engine, tmp_path / "image", 200 * KB, 60 * MB) as image,
     ):
         cut = Cut(running, come_back=True)
-        pushed = registries.push(engine, image, Registry(address=running.address, insecure=True), tell=cut)
+        pushed = registries.push(engine, image, Registry(address=running.address, insecure=True), report=cut)
         assert cut.done
         assert pushed.layers_sent + pushed.layers_there == 2
         registries.pull(engine, pushed.reference)
@@ -193,7 +193,7 @@ def test_an_interrupted_push_ends_and_leaves_no_tag(engine: BedEngine, tmp_path:
     ):
         spec = Registry(address=running.address, insecure=True)
         with pytest.raises(KeyboardInterrupt):
-            registries.push(engine, image, spec, tell=interrupt)
+            registries.push(engine, image, spec, report=interrupt)
         # Docker goes on with a push whose client only stopped listening; this one would be done in a second.
         time.sleep(3)
         assert running.tags() == []

@@ -96,7 +96,7 @@ def test_a_plan_says_what_is_missing(tmp_path: Path) -> None:
 
 def test_without_its_base_nothing_can_be_told_yet(tmp_path: Path) -> None:
     plan = steps.plan(build.steps(building(tmp_path, FakeApi())))
-    assert [(step.state, step.seen) for step in plan] == [
+    assert [(step.state, step.detail) for step in plan] == [
         ("would", "it is not on this engine"),
         ("after", "after: Get the base debian:12"),
         ("after", "after: Build image mine"),

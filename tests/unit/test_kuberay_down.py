@@ -71,7 +71,7 @@ def test_where_it_is_removed_is_said_first(tmp_path: Path, monkeypatch: pytest.M
     spec = ClusterSpec.model_validate({"name": "lab", "backend": "kuberay", "image": "r:5000/ray:1"})
     first, *_ = steps.plan(down.down_steps(spec, Tools(tmp_path / "state", {}, "kuberay"), purge=False))
     title = "Find cluster lab in namespace team of context lab" + ", not where its file now says" * bool(moved)
-    assert (first.title, first.state, first.seen) == (title, "already", moved)
+    assert (first.title, first.state, first.detail) == (title, "already", moved)
 
 
 def test_a_half_made_cluster_is_removed_too(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def broken(yard: Yard) -> None:
 def test_a_plan_only_says_what_is_wrong(yard: Yard) -> None:
     broken(yard)
     for _ in range(3):
-        assert yard.after(60).seen.startswith("gpu-x7k2p cannot have the image")
+        assert yard.after(60).detail.startswith("gpu-x7k2p cannot have the image")
 
 
 def test_cluster_up_ends_with_the_cause(yard: Yard) -> None:

@@ -83,7 +83,7 @@ def test_a_cluster_that_is_up_says_where_and_how_to_get_its_token(
     made(kube, head(), pod(WORKER, ready=True))
     ray("head", "gpu-x7k2p")
     now = asking.status(spec, tools)
-    assert (now.state, now.seen, now.address, now.tunnel) == ("up", "", HERE, PLACE)
+    assert (now.state, now.detail, now.address, now.tunnel) == ("up", "", HERE, PLACE)
     assert now.token_command == (
         "kubectl --context lab --namespace team get secret lab -o 'jsonpath={.data.auth_token}' | base64 -d"
     )
@@ -92,7 +92,7 @@ def test_a_cluster_that_is_up_says_where_and_how_to_get_its_token(
 
 def test_a_cluster_that_was_never_made_is_down(kube: FakeKube, spec: ClusterSpec, tools: Tools) -> None:
     now = asking.status(spec, tools)
-    assert (now.state, now.seen, now.address, now.token_command) == ("down", "", None, None)
+    assert (now.state, now.detail, now.address, now.token_command) == ("down", "", None, None)
 
 
 def test_a_dashboard_that_does_not_answer_is_said(
@@ -102,7 +102,7 @@ def test_a_dashboard_that_does_not_answer_is_said(
     ray(error=UnreachableError("no answer from Ray's dashboard: refused"))
     now = asking.status(spec, tools)
     assert now.state == "partial"
-    assert now.seen == ("no answer from Ray's dashboard: refused")
+    assert now.detail == ("no answer from Ray's dashboard: refused")
 
 
 def test_who_may_see_no_secret_sees_the_nodes(kube: FakeKube, ray: Answering, spec: ClusterSpec, tools: Tools) -> None:
@@ -120,7 +120,7 @@ def test_a_node_that_ray_calls_alive_is_up_while_kubelet_or_control_plane_think_
     made(kube, head(), unready)
     kube.put(NODE, {"metadata": {"name": "kube-2"}, "status": {"conditions": [condition("Ready", "True")]}})
     ray("head", "gpu-x7k2p")
-    assert (asking.status(spec, tools).state, asking.status(spec, tools).seen) == ("up", "")
+    assert (asking.status(spec, tools).state, asking.status(spec, tools).detail) == ("up", "")
     unknown = {**condition("Ready", "Unknown"), "lastTransitionTime": "2026-01-02T02:04:00Z"}
     kube.put(NODE, {"metadata": {"name": "kube-2"}, "status": {"conditions": [unknown]}})
     lease = {"metadata": {"name": "kube-2", "namespace": "kube-node-lease"}}
@@ -129,7 +129,7 @@ def test_a_node_that_ray_calls_alive_is_up_while_kubelet_or_control_plane_think_
     for knows, state in (("gpu-x7k2p", "up"), ("", "starting")):
         ray("head", knows)
         now = asking.status(spec, tools)
-        assert ([one.state for one in now.nodes], now.seen) == (["up", state], doubt)
+        assert ([one.state for one in now.nodes], now.detail) == (["up", state], doubt)
     kube.put(LEASE, {**lease, "spec": {"renewTime": "2026-01-02T02:03:01.500000Z"}})
     ray("head", "gpu-x7k2p")
     assert [one.state for one in asking.status(spec, tools).nodes] == ["up", "down"]
@@ -269,7 +269,7 @@ def test_a_token_that_is_refused_is_no_news_of_the_nodes(
         kube.forbidden.add("secrets")
     ray(error=RefusedError("the cluster refused our token: Unauthorized"))
     now = asking.status(spec, tools)
-    assert (now.state, now.seen) == ("partial", f"Ray does not say which nodes it has: {seen}")
+    assert (now.state, now.detail) == ("partial", f"Ray does not say which nodes it has: {seen}")
 
 
 def test_whoever_is_refused_is_told_which_secret_it_is(kube: FakeKube, spec: ClusterSpec, tools: Tools) -> None:
@@ -288,7 +288,9 @@ def test_the_cause_comes_first_without_a_kubelets_words_and_a_head_that_is_down_
     made(kube, broken, pod(WORKER, ready=True))
     ray(error=UnreachableError("error forwarding port 8265 to pod fbf8, uid : failed to execute portforward"))
     now = asking.status(spec, tools)
-    assert now.seen == "head: its Kubernetes node kube-1 does not answer; nothing listens on the head's dashboard port"
+    assert (
+        now.detail == "head: its Kubernetes node kube-1 does not answer; nothing listens on the head's dashboard port"
+    )
     assert (now.nodes[0].name, now.nodes[0].state) == ("head", "down")
     assert (now.address, now.tunnel) == (None, None)
 

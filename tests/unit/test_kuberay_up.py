@@ -203,7 +203,7 @@ def test_a_plan_that_needs_recreate_says_once_what_differs_and_then_what_would_b
     (stage,) = up.up_steps(wanted.spec, wanted.tools)
     found = [step for step in stage.expand() if isinstance(step, Step)]
 
-    assert (found[0].title, found[0].done().seen) == (
+    assert (found[0].title, found[0].done().detail) == (
         "Make the whole cluster anew",
         "needs --recreate, which ends everything on the cluster: head.memory: 2GiB now, 4GiB wanted",
     )
@@ -303,7 +303,7 @@ def test_an_operator_that_does_not_run_yet_is_waited_for() -> None:
     step = operator_steps.operator_step(kuberay(kube, FakeHelm(kube), "use"), "team", after=None)
 
     assert step.title == "Check the KubeRay operator"
-    assert step.done().seen == "it does not run yet"
+    assert step.done().detail == "it does not run yet"
 
 
 def owned(kind: Any, name: str, uid: str) -> tuple[Any, Object]:
@@ -317,7 +317,7 @@ def test_a_former_cluster_is_gone_with_its_pods_and_services_before_another_is_m
 
     assert step
     assert step.title == "Wait until the former cluster is gone"
-    assert step.done().seen == "still there: lab-head, lab-head-svc"
+    assert step.done().detail == "still there: lab-head, lab-head-svc"
     kube.objects.clear()
     assert step.done().holds
 
@@ -563,7 +563,7 @@ def test_a_cluster_of_which_nothing_is_written_down_here_is_said_to_have_been_th
 def test_a_cluster_that_is_removed_while_it_is_made_is_said_at_once() -> None:
     kube = FakeKube((CRD, crd(definitions.RAY_CLUSTERS)))
     step = ray_cluster.step(asked(kube), (), after=None)
-    assert step.done().seen == "there is none"
+    assert step.done().detail == "there is none"
     step.do()
     assert step.done().holds
     kube.delete(RAY_CLUSTER, "lab", namespace="team")

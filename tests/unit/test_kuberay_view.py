@@ -71,7 +71,7 @@ def test_a_node_says_why_it_is_not_up(tmp_path: Path) -> None:
     seen = look(*pods, cluster=ray_cluster(group("gpu", 4)))
     declared = view.declared(spec(tmp_path, "{name: gpu, count: 4}"), seen)
     found = view.statuses(declared, seen.facts, frozenset({"head"}))
-    assert [(one.name, one.state, one.seen) for one in found] == [
+    assert [(one.name, one.state, one.detail) for one in found] == [
         ("head", "up", ""),
         ("gpu-x7k2p", "starting", "not yet in Ray"),
         ("gpu-abc12", "down", "cannot pull its image: registry 192.0.2.10:5000 has no such image"),

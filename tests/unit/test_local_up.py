@@ -53,7 +53,7 @@ def test_another_head_is_planned_with_what_differs_and_refused_unless_it_is_mean
     other = LAB.model_copy(update={"head": LAB.head.model_copy(update={"cpus": 2}), "env": {"NAME": "secret"}})
     tools = Tools(tmp_path, {}, "local", typed=Typed("lab", ("head.cpus=2",)))
     planned = steps.plan(up_steps(other, tools))
-    assert (planned[0].title, planned[0].state, planned[0].seen) == (
+    assert (planned[0].title, planned[0].state, planned[0].detail) == (
         "Replace the head that runs",
         "would",
         "needs --recreate, which ends everything on the cluster: cpus: 1 now, 2 wanted; env.NAME is new",

@@ -73,7 +73,7 @@ def test_a_list_names_commands_as_the_user_types_them(
 def test_what_is_seen_of_a_cluster_is_printed_also_when_it_is_up(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    now = ClusterStatus("lab", "kuberay", "up", (), seen="gpu-a: Kubernetes calls its node b not ready")
+    now = ClusterStatus("lab", "kuberay", "up", (), detail="gpu-a: Kubernetes calls its node b not ready")
     cluster_output.status(cluster(tmp_path), now, None, json=False)
     assert "gpu-a: Kubernetes calls its node b not ready" in capsys.readouterr().out.splitlines()
 
@@ -88,7 +88,7 @@ def test_a_dashboard_behind_a_tunnel_is_open_before_the_next_command_is_named(
     assert capsys.readouterr().err == "next: invoke cluster.status\n"
     with pytest.raises(NotReadyError) as caught:
         cluster_output.opened(
-            cluster(tmp_path), replace(now, address=None, seen="head: ended"), json=False, browse=True
+            cluster(tmp_path), replace(now, address=None, detail="head: ended"), json=False, browse=True
         )
     assert caught.value.lines() == [
         "nothing leads to the dashboard of cluster lab",

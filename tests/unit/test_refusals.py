@@ -37,7 +37,7 @@ MUST_HAVE = {"existing": {"existing": {"address": "http://127.0.0.1:1", "token_e
 def test_a_cluster_that_runs_no_images_has_none_to_verify(tmp_path: Path, backend: Backend, name: str) -> None:
     spec = ClusterSpec.model_validate({"name": "lab", "backend": name, **MUST_HAVE.get(name, {})})
     with pytest.raises(RequestError) as caught:
-        backend.verify(spec, Tools(tmp_path, {}, "local"), tell=print)
+        backend.verify(spec, Tools(tmp_path, {}, "local"), report=print)
     assert caught.value.lines() == [
         f"cluster lab ({name}) runs no images: there is nothing to verify",
         "  -> Its nodes are not containers of ours. Name a cluster whose backend is compose or kuberay: "

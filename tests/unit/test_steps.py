@@ -22,8 +22,8 @@ class Recorder:
     def expanding(self, title: str) -> None:
         self.lines.append(f"expanding {title}")
 
-    def saw(self, title: str, seen: str) -> None:
-        self.lines.append(f"saw {seen}")
+    def saw(self, title: str, detail: str) -> None:
+        self.lines.append(f"saw {detail}")
 
     def finished(self, result: StepResult) -> None:
         self.lines.append(f"finished {result.title}")
@@ -139,7 +139,7 @@ def test_a_plan_does_not_ask_what_cannot_be_asked_yet() -> None:
     second = Step("Light it", done=impossible, do=lambda: None, after="Build the house")
     third = Step("Read in it", done=impossible, do=lambda: None, after="Light it")
     assert [step.state for step in plan([first, second, third])] == ["would", "after", "after"]
-    assert plan([first, second])[1].seen == "after: Build the house"
+    assert plan([first, second])[1].detail == "after: Build the house"
 
 
 def test_a_plan_asks_what_comes_after_something_that_holds() -> None:

@@ -42,7 +42,7 @@ class Tools:
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """One node, as it is now. `seen` says why, if it is not up."""
+    """One node, as it is now. `detail` says why, if it is not up."""
 
     name: str
     group: str
@@ -50,7 +50,7 @@ class NodeStatus:
     state: NodeState
     cpus: int | None
     gpus: int
-    seen: str = ""
+    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ClusterStatus:
     address: str | None = None
     token_file: Path | None = None
     simulated_gpus: bool = False
-    seen: str = ""
+    detail: str = ""
     tunnel: str | None = None
     token_command: str | None = None
     remark: str = ""
@@ -104,7 +104,7 @@ class Backend(Protocol):
         others need it, its stage raises before anything is removed.
         """
 
-    def verify(self, spec: ClusterSpec, tools: Tools, *, tell: Callable[[str], None]) -> Verified:
+    def verify(self, spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) -> Verified:
         """Let every host pull the image by its digest, which asks the registry, and run it.
 
         Raises RequestError where nodes run no images.

@@ -55,7 +55,7 @@ def documents(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
     return []
 
 
-def verify(spec: ClusterSpec, tools: Tools, *, tell: Callable[[str], None]) -> Verified:
+def verify(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) -> Verified:
     """Raise RequestError: its nodes are no containers of ours."""
     raise refusals.no_images(spec)
 
@@ -65,13 +65,13 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
     try:
         endpoint = connect(spec, tools)
     except (NotReadyError, existing_service.MissingServiceError) as error:
-        return ClusterStatus(spec.name, "existing", "down", (), seen=error.what)
+        return ClusterStatus(spec.name, "existing", "down", (), detail=error.what)
     now = ClusterStatus(spec.name, "existing", "down", (), address=endpoint.address, tunnel=endpoint.tunnel)
     now = replace(now, token=endpoint.token)
     try:
         found = tuple(_node_status(node) for node in _nodes(endpoint))
     except UnreachableError as error:
-        return replace(now, seen=_why(error, endpoint))
+        return replace(now, detail=_why(error, endpoint))
     return replace(now, state="up" if found else "partial", nodes=found)
 
 

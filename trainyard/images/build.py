@@ -34,7 +34,7 @@ def dockers_own(registry: str) -> Mapping[str, str] | None:
 
 
 def unseen(title: str, seen: str) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 @dataclass(frozen=True)

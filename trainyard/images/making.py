@@ -82,7 +82,7 @@ def send(bench: Workbench, progress: Progress, *, skip_lint: bool = False) -> Se
         if not skip_lint:
             results += steps.run([_lint_step(bench, built, progress)], progress)
         title = f"Push {registry.name(built.name, built.content)}"
-        pushing = Pushing(built, registry, bench.engine, tell=lambda text: progress.saw(title, text))
+        pushing = Pushing(built, registry, bench.engine, report=lambda text: progress.saw(title, text))
         results += steps.run(pushing.steps(), progress)
         return Sent(built, pushing.result(), results)
 

@@ -24,7 +24,7 @@ DEADLINE = 5.0
 
 
 class Pushing:
-    """One push: its steps, and what came of them. `tell` hears how far it is."""
+    """One push: its steps, and what came of them. `report` hears how far it is."""
 
     def __init__(
         self,
@@ -32,13 +32,13 @@ class Pushing:
         access: Access,
         engine: Engine,
         *,
-        tell: Callable[[str], None] = lambda text: None,
+        report: Callable[[str], None] = lambda text: None,
         clock: Clock | None = None,
     ) -> None:
         self._built = built
         self._access = access
         self._engine = engine
-        self._tell = tell
+        self._report = report
         self._clock = clock or Clock()
         self._name = access.registry.repository(built.name)
         self._alias = built.alias_local.rpartition(":")[2]
@@ -79,7 +79,7 @@ class Pushing:
         """Give the image the registry's name, send it, and ask the registry for all of it."""
         known = self._known_sizes()
         docker_images.tag(self._engine, self._built.image_id, as_=self._reference)
-        self._sent = send(self._engine, self._reference, self._access, tell=self._tell, clock=self._clock)
+        self._sent = send(self._engine, self._reference, self._access, report=self._report, clock=self._clock)
         proof = self._prove(known)
         if not proof.holds:
             self._forget(proof)

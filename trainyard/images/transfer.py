@@ -29,7 +29,7 @@ def send(
     reference: str,
     access: Access,
     *,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     clock: Clock,
 ) -> frozenset[str]:
     """Push a reference; return the short ids of the layers that were sent, those of earlier tries too.
@@ -37,7 +37,7 @@ def send(
     A registry that comes back within AWAY_SECONDS is given another try. Raises RegistryError.
     """
     sent: set[str] = set()
-    calm = _calmly(tell, clock)
+    calm = _calmly(report, clock)
     repository = reference.removeprefix(f"{access.registry.address}/").rpartition(":")[0]
     for is_last in (False,) * (TRIES - 1) + (True,):
         try:
@@ -53,7 +53,7 @@ def send(
         except RegistryError as error:
             if not error.transient or is_last:
                 raise
-            tell(f"{error.what}; tries again with the layers that are not there yet")
+            report(f"{error.what}; tries again with the layers that are not there yet")
             wait_until_back(access.api, clock)
             ask_why(access.api, repository)
     return frozenset(sent)
@@ -86,13 +86,13 @@ def wait_until_back(api: RegistryApi, clock: Clock) -> None:
         clock.sleep(ASK_EVERY)
 
 
-def _calmly(tell: Callable[[str], None], clock: Clock) -> Callable[[str], None]:
-    """Return `tell`, called every few seconds: in the first moments Docker has not even counted its layers."""
+def _calmly(report: Callable[[str], None], clock: Clock) -> Callable[[str], None]:
+    """Return `report`, called every few seconds: in the first moments Docker has not even counted its layers."""
     told = [clock.now()]
 
     def calm(text: str) -> None:
         if clock.now() - told[0] >= TELL_EVERY:
             told[0] = clock.now()
-            tell(text)
+            report(text)
 
     return calm

@@ -89,9 +89,9 @@ def _has_image(site: Site) -> Answer:
 
 
 def _pull(site: Site, progress: Progress | None, title: str) -> None:
-    tell = (lambda seen: progress.saw(title, seen)) if progress else None
+    report = (lambda seen: progress.saw(title, seen)) if progress else None
     try:
-        images.pull(site.engine, site.registry.image, on_progress=tell)
+        images.pull(site.engine, site.registry.image, on_progress=report)
     except OutsideError as error:
         raise OutsideError(
             f"the registry's own image {site.registry.image} cannot be pulled",

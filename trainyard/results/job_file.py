@@ -21,7 +21,7 @@ class JobFile:
 
     @property
     def by_attempt(self) -> bool:
-        """Tell whether every attempt has an output directory of its own."""
+        """Say whether every attempt has an output directory of its own."""
         return self.content.get("outputs_each_attempt") is True
 
     def values(self) -> dict[str, str]:

@@ -86,7 +86,7 @@ def planned(
         print_json({"name": cluster.spec.name, "steps": steps, "ends": runs, "documents": list(documents)})
         return
     for step in plan:
-        say(f"  {step.state:<7}  {step.title}" + (f"  ({step.seen})" if step.seen else ""))
+        say(f"  {step.state:<7}  {step.title}" + (f"  ({step.detail})" if step.detail else ""))
         if step.disruptive and step.state != "already":
             for run in ends:
                 say(f"           ends {run}")
@@ -124,8 +124,8 @@ def status(cluster: Cluster, now: ClusterStatus, usage: Usage | None, *, json: b
     if usage and usage.runs:
         columns = ("run", "job", "user", "running", "waiting", "age")
         print_table(columns, [_run_row(run) for run in usage.runs], may_shorten=("job", "user"))
-    if now.seen:
-        say(as_said(now.seen))
+    if now.detail:
+        say(as_said(now.detail))
     if now.remark:
         say(as_said(f"note: {now.remark}"), file=sys.stderr)
     print_next(f"invoke {'smoke.run' if now.state == 'up' else 'cluster.up'}{cluster.flag}")
@@ -162,7 +162,9 @@ def opened(cluster: Cluster, now: ClusterStatus, *, json: bool, browse: bool) ->
     token_file = str(now.token_file) if now.token_file else None
     if now.address is None:
         hint = f"What is wrong with it: invoke cluster.status{cluster.flag}"
-        raise NotReadyError(f"nothing leads to the dashboard of cluster {now.name}", where=now.seen or None, hint=hint)
+        raise NotReadyError(
+            f"nothing leads to the dashboard of cluster {now.name}", where=now.detail or None, hint=hint
+        )
     if json:
         found = {"address": now.address, "token_file": token_file, "token_command": now.token_command}
         print_json({"name": now.name, **found})
@@ -196,8 +198,8 @@ def logged(lines: Iterable[LogLine], *, json: bool) -> None:
 
 def _warn(results: Sequence[StepResult]) -> None:
     for result in results:
-        if result.seen and result.title.startswith("Check "):
-            say(as_said(f"warning: {result.seen}"), file=sys.stderr)
+        if result.detail and result.title.startswith("Check "):
+            say(as_said(f"warning: {result.detail}"), file=sys.stderr)
 
 
 def _steps(results: Sequence[StepResult]) -> list[dict[str, Any]]:
@@ -213,7 +215,7 @@ def _status_document(now: ClusterStatus, usage: Usage | None) -> dict[str, Any]:
         "nodes": [{**asdict(node), **_amounts(usage, [node.name])} for node in now.nodes],
         "address": now.address,
         "simulated_gpus": now.simulated_gpus,
-        "seen": now.seen,
+        "seen": now.detail,
         "tunnel": now.tunnel,
         "remark": now.remark,
         **_amounts(usage, [node.name for node in now.nodes]),

@@ -126,7 +126,7 @@ def verify(
     if context.config.run.dry:
         output.would_verify(spec, json=json)
         return
-    found = verifying.verify(spec, asked, os.environ, source=source, directory=Path.cwd(), tell=output.looking)
+    found = verifying.verify(spec, asked, os.environ, source=source, directory=Path.cwd(), report=output.looking)
     output.verified(found, json=json)
 
 

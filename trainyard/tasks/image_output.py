@@ -25,7 +25,7 @@ def planned(bench: Workbench, plan: Sequence[PlannedStep], *, command: str, json
         print_json({"image": _name(bench), "steps": [asdict(step) for step in plan]})
         return
     for step in plan:
-        say(f"  {step.state:<7}  {step.title}" + (f"  ({step.seen})" if step.seen else ""))
+        say(f"  {step.state:<7}  {step.title}" + (f"  ({step.detail})" if step.detail else ""))
     print_next(f"invoke {command}")
 
 
@@ -86,7 +86,7 @@ def would_verify(spec: ClusterSpec, *, json: bool) -> None:
     if json:
         print_json({"cluster": spec.name, "steps": [asdict(step) for step in steps]})
         return
-    say(f"  would    {steps[0].title}  ({steps[0].seen})")
+    say(f"  would    {steps[0].title}  ({steps[0].detail})")
 
 
 def verified(found: Verified, *, json: bool) -> None:

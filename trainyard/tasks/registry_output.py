@@ -26,7 +26,9 @@ def begun(site: Site) -> None:
 
 def made(site: Site, results: Sequence[StepResult], *, json: bool) -> None:
     """Print where the registry answers, how, and what the user should know about it."""
-    warnings = [one for result in results if result.title in CHECKS and result.seen for one in result.seen.split("; ")]
+    warnings = [
+        one for result in results if result.title in CHECKS and result.detail for one in result.detail.split("; ")
+    ]
     for warning in warnings:
         say(f"warning: {warning}", file=sys.stderr)
     ca = settings.ca_file(site.registry, site.environ)
@@ -49,7 +51,7 @@ def planned(site: Site, plan: Sequence[PlannedStep], *, json: bool) -> None:
         print_json({"address": site.address, "steps": [asdict(step) for step in plan]})
         return
     for step in plan:
-        say(f"  {step.state:<7}  {step.title}" + (f"  ({step.seen})" if step.seen else ""))
+        say(f"  {step.state:<7}  {step.title}" + (f"  ({step.detail})" if step.detail else ""))
     print_next(f"invoke registry.status{site.flag}")
 
 

@@ -44,7 +44,7 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
         token_file=host.token_file(tools) if token else None,
         simulated_gpus=_simulated(containers),
         tunnel=engine.ssh,
-        seen="; ".join(_seen(spec, engine, nodes, seen)),
+        detail="; ".join(_seen(spec, engine, nodes, seen)),
         token=token,
     )
 
@@ -88,12 +88,12 @@ def _ours(spec: ClusterSpec, tools: Tools, engine: Engine) -> dict[str, Containe
 
 def _seen(spec: ClusterSpec, engine: Engine, nodes: tuple[NodeStatus, ...], said: str) -> list[str]:
     """Return why nodes are not up; what others have under their names is asked for where there is a gap."""
-    there = {node.name for node in nodes if node.seen != view.NO_CONTAINER}
+    there = {node.name for node in nodes if node.detail != view.NO_CONTAINER}
     missing = [node.name for node in spec.nodes() if node.name not in there]
     blocking = names.in_the_way(engine, spec.name, missing) if missing else []
     return [
         *([said] if said else []),
-        *(f"{node.name}: {node.seen}" for node in nodes if node.seen and node.seen != view.NO_CONTAINER),
+        *(f"{node.name}: {node.detail}" for node in nodes if node.detail and node.detail != view.NO_CONTAINER),
         *map(str, blocking),
     ]
 
@@ -115,7 +115,7 @@ def _status(
     is_ = made or wanted
     group, cpus, gpus = (is_.group, is_.cpus, is_.gpus) if is_ else ("", None, 0)
     why = "" if state == "up" else view.seen(container, answers=answers, last_words=_last_words(engine, container))
-    return NodeStatus(name, group, view.LOOPBACK if engine.is_here else engine.host, state, cpus, gpus, seen=why)
+    return NodeStatus(name, group, view.LOOPBACK if engine.is_here else engine.host, state, cpus, gpus, detail=why)
 
 
 def _last_words(engine: Engine, container: Container | None) -> str:

@@ -15,7 +15,7 @@ from trainyard.steps import YES, Answer, Step, no
 
 # Isaac Sim's image is 20 GB: an hour at 50 Mbit/s.
 PULL_SECONDS = 2 * 3600.0
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 def pinned_for(spec: ClusterSpec, tools: Tools, engine: Engine) -> PinnedImage:
@@ -25,7 +25,7 @@ def pinned_for(spec: ClusterSpec, tools: Tools, engine: Engine) -> PinnedImage:
 
 def step(engine: Engine, image: PinnedImage) -> Step:
     """Return the step after which the Docker host has the image; it is pulled in the background, and says how far."""
-    pulling = _Pulling(lambda tell: _pull(engine, image, tell))
+    pulling = _Pulling(lambda report: _pull(engine, image, report))
 
     def done() -> Answer:
         # Asked before the engine is: what it has by then is what the pull left.
@@ -39,17 +39,17 @@ def step(engine: Engine, image: PinnedImage) -> Step:
     return Step(f"Pull the image {image.name}", done=done, do=pulling.start, deadline=PULL_SECONDS, every=0.5)
 
 
-def _pull(engine: Engine, image: PinnedImage, tell: Tell) -> None:
+def _pull(engine: Engine, image: PinnedImage, report: Report) -> None:
     auth = image.login.for_engine(docker_images.registry_of(image.reference)) if image.login else None
     # A connection of its own: the step goes on asking through the other one.
     with docker_engine.engine(engine.environ, address=engine.address) as own:
-        docker_images.pull(own, image.reference, auth=auth, on_progress=tell)
+        docker_images.pull(own, image.reference, auth=auth, on_progress=report)
 
 
 class _Pulling:
     """One pull, and the error that ended it."""
 
-    def __init__(self, pull: Callable[[Tell], None]) -> None:
+    def __init__(self, pull: Callable[[Report], None]) -> None:
         self.seen = ""
         self._pull = pull
         self._error: BaseException | None = None

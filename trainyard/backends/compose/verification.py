@@ -26,7 +26,7 @@ NO_PROGRAM = re.compile(r"executable file not found|no such file or directory")
 ASK = ("-c", "import ray; print(ray.__version__)")
 
 
-def verify(spec: ClusterSpec, tools: Tools, *, tell: Callable[[str], None]) -> Verified:
+def verify(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) -> Verified:
     """Let the Docker host pull the image by its digest, which asks the registry, and run it."""
     address = spec.compose.docker
     began = time.monotonic()
@@ -36,13 +36,13 @@ def verify(spec: ClusterSpec, tools: Tools, *, tell: Callable[[str], None]) -> V
             host = there.host
             image = pinned_for(spec, tools, there)
             reference = image.reference
-            said = _pull_and_run(there, image, tell)
+            said = _pull_and_run(there, image, report)
     except TrainyardError as error:
         return Verified((HostResult(host, reference, time.monotonic() - began, error.what, error),))
     return Verified((HostResult(host, reference, time.monotonic() - began, said),))
 
 
-def _pull_and_run(there: Engine, image: PinnedImage, tell: Callable[[str], None]) -> str:
+def _pull_and_run(there: Engine, image: PinnedImage, report: Callable[[str], None]) -> str:
     """Return what the image said: its Ray version."""
     if image.digest is None:
         raise PrerequisiteError(
@@ -52,7 +52,7 @@ def _pull_and_run(there: Engine, image: PinnedImage, tell: Callable[[str], None]
         )
     registry = docker_images.registry_of(image.reference)
     auth = image.login.for_engine(registry) if image.login else {}
-    docker_images.pull(there, image.reference, auth=auth, on_progress=tell)
+    docker_images.pull(there, image.reference, auth=auth, on_progress=report)
     ran = _run(there, image)
     said = ran.stdout.strip()
     if ran.code == 0 and said == versions.RAY:

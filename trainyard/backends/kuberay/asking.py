@@ -48,7 +48,7 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
         token_command=_token_command(spec, tools, where) if token else None,
         simulated_gpus=_annotation(seen, names.SIMULATED) == "true",
         tunnel=way_in.tunnel(where) if runs else None,
-        seen="; ".join([*view.problems(seen.facts, nodes, asked=not said), *([said] if said else [])]),
+        detail="; ".join([*view.problems(seen.facts, nodes, asked=not said), *([said] if said else [])]),
         remark=site.moved(spec, tools),
         token=token,
     )

@@ -34,7 +34,7 @@ def steps(spec: ClusterSpec, where: Site, found: Sequence[Object], *, after: str
                 return YES
         except RefusedError as error:
             return waiting.refused(error)
-        return no(waiting.done().seen or "waiting for the head")
+        return no(waiting.done().detail or "waiting for the head")
 
     deleted: set[str] = set()
 

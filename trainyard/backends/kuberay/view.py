@@ -113,9 +113,9 @@ def problems(facts: Facts, nodes: tuple[NodeStatus, ...], *, asked: bool = True)
         # For how long the operator has been silent cannot be seen at one moment.
         yield one.brief if one.about == cause_cluster.OPERATOR else cause.sentence(one)
     yield from (
-        f"{one.name}: {one.seen}"
+        f"{one.name}: {one.detail}"
         for one in nodes
-        if one.seen and one.seen != NO_POD and (asked or one.seen != NOT_IN_RAY)
+        if one.detail and one.detail != NO_POD and (asked or one.detail != NOT_IN_RAY)
     )
 
 

@@ -49,7 +49,7 @@ def documents(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
     return []
 
 
-def verify(spec: ClusterSpec, tools: Tools, *, tell: Callable[[str], None]) -> Verified:
+def verify(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) -> Verified:
     """Raise RequestError: its nodes are no containers of ours."""
     raise refusals.no_images(spec)
 
@@ -69,7 +69,7 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
         cpus = recorded[name].cpus if name in recorded else wanted[name].cpus
         gpus = recorded[name].gpus if name in recorded else wanted[name].gpus
         why = "it runs, and is not in Ray (yet, or any more)" if state == "starting" else ""
-        found.append(NodeStatus(name, group, LOOPBACK, state, cpus, gpus, seen=why))
+        found.append(NodeStatus(name, group, LOOPBACK, state, cpus, gpus, detail=why))
     return ClusterStatus(
         name=spec.name,
         backend="local",
@@ -78,7 +78,7 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
         address=view.address(record.ports) if record else None,
         token_file=files.token if record and record.auth == "token" else None,
         simulated_gpus=bool(record and record.simulated_gpus),
-        seen=seen or "; ".join(f"{node.name}: {node.seen}" for node in found if node.seen),
+        detail=seen or "; ".join(f"{node.name}: {node.detail}" for node in found if node.detail),
         token=records.read_token(files) if record and record.auth == "token" else None,
     )
 

@@ -32,7 +32,7 @@ TAIL_LINES = 20
 # How a container ends that ran; any other reason is Kubernetes' (OOMKilled, StartError, ContainerCannotRun).
 _RAN = ("Completed", "Error")
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,12 @@ class Outcome:
 
 
 def run(
-    site: Site, errands: Sequence[Errand], *, purpose: str, tell: Tell = lambda text: None, clock: Clock | None = None
+    site: Site,
+    errands: Sequence[Errand],
+    *,
+    purpose: str,
+    report: Report = lambda text: None,
+    clock: Clock | None = None,
 ) -> list[Outcome]:
     """Run every errand to its end and return the outcomes in their order; raise what the API refuses to all of them."""
     clock = clock or Clock()
@@ -67,7 +72,7 @@ def run(
         while not running.look():
             if running.words != told:
                 told = running.words
-                tell(told)
+                report(told)
             clock.sleep(POLL_SECONDS)
     finally:
         running.remove()

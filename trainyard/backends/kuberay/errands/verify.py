@@ -29,7 +29,7 @@ from trainyard.spec.kubernetes import PodPlacement
 
 PURPOSE = "verify"
 SCRIPT = "import ray; open('/dev/termination-log', 'w').write(ray.__version__)"
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Places:
     remark: str = ""
 
 
-def verify(spec: ClusterSpec, tools: Tools, *, tell: Tell) -> Verified:
+def verify(spec: ClusterSpec, tools: Tools, *, report: Report) -> Verified:
     """Let every Kubernetes node that could run the cluster pull the image by its digest and run it.
 
     Raises PrerequisiteError without the namespace, and what the registry says where it does not hold the image.
@@ -49,9 +49,9 @@ def verify(spec: ClusterSpec, tools: Tools, *, tell: Tell) -> Verified:
     _refuse_missing(where)
     image = exact_image.pinned(spec, tools, where)
     places = places_of(where, spec)
-    with _alone(tools, tell), login(spec, where, image) as pull_secrets:
+    with _alone(tools, report), login(spec, where, image) as pull_secrets:
         todo = [_errand(spec, image, pull_secrets, host, place) for host, place in places.found]
-        outcomes = errand.run(where, todo, purpose=PURPOSE, tell=tell)
+        outcomes = errand.run(where, todo, purpose=PURPOSE, report=report)
     remark = "; ".join(one for one in (image.remark, places.remark) if one)
     return Verified(tuple(result(one, image) for one in outcomes), remark)
 
@@ -186,8 +186,8 @@ def login(spec: ClusterSpec, where: Site, image: PinnedImage) -> Iterator[tuple[
 
 
 @contextmanager
-def _alone(tools: Tools, tell: Tell) -> Iterator[None]:
+def _alone(tools: Tools, report: Report) -> Iterator[None]:
     """Keep another image.verify of this machine from removing our pods as left-overs."""
     path = tools.state.with_name(f"{tools.state.name}.verify.lock")
-    with lock.held(path, waiting=lambda: tell("waits for another image.verify"), keep=lambda: False):
+    with lock.held(path, waiting=lambda: report("waits for another image.verify"), keep=lambda: False):
         yield
