@@ -415,7 +415,7 @@ def test_no_room_is_a_remark_where_machines_come_by_themselves() -> None:
     answer = titled(preflight.steps(wanted), "Check the room").done()
 
     assert answer.holds
-    assert answer.seen == "gpu: no Kubernetes node has room for it: cpu: 1 wanted, at most 0 free (kube-1)"
+    assert answer.detail == "gpu: no Kubernetes node has room for it: cpu: 1 wanted, at most 0 free (kube-1)"
 
 
 def test_pods_that_have_their_place_need_no_room() -> None:
@@ -432,7 +432,7 @@ def test_pods_that_have_their_place_need_no_room() -> None:
 def test_room_that_cannot_be_seen_is_a_remark() -> None:
     wanted = asked(FakeKube(forbidden=["nodes"]))
 
-    assert titled(preflight.steps(wanted), "Check the room").done().seen == (
+    assert titled(preflight.steps(wanted), "Check the room").done().detail == (
         "whether there is room was not checked: you may not see the Kubernetes nodes, or their pods"
     )
 
@@ -549,7 +549,7 @@ def test_a_cluster_that_does_not_say_who_made_it_is_not_written_to_for_that() ->
 def test_a_cluster_of_which_nothing_is_written_down_here_is_said_to_have_been_there(tmp_path: Path) -> None:
     def seen(kube: FakeKube) -> str:
         wanted = replace(asked(kube), tools=Tools(tmp_path / "state", {}, "kuberay"))
-        return str(titled(preflight.steps(wanted), "Check access").done().seen)
+        return str(titled(preflight.steps(wanted), "Check access").done().detail)
 
     kube = with_cluster()
     assert seen(kube) == "cluster lab was there already"

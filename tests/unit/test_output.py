@@ -14,7 +14,7 @@ from trainyard.listing import ListedCluster, Listing
 from trainyard.spec import load_cluster
 from trainyard.steps import PlannedStep
 from trainyard.tasks import cluster_output
-from trainyard.tasks.output import as_typed
+from trainyard.tasks.output import as_document, as_typed
 
 
 @pytest.mark.parametrize(
@@ -102,3 +102,8 @@ def test_the_command_after_a_list_of_clusters_is_about_one_that_is_up(capsys: py
     found = [ListedCluster(name, "local", state, f"clusters/{name}.yaml") for name, state in states.items()]
     cluster_output.listed(Listing((*found, ListedCluster("old", "local", "up", ""))), json=False)
     assert capsys.readouterr().err == "next: invoke cluster.status -f lab\n"
+
+
+def test_what_a_step_last_saw_keeps_its_name_in_json() -> None:
+    document = as_document(PlannedStep("Start the head", "would", "not there"))
+    assert document == {"title": "Start the head", "state": "would", "seen": "not there", "disruptive": False}

@@ -22,7 +22,7 @@ from trainyard.listing import Listing
 from trainyard.results.formats import duration, size
 from trainyard.spec import as_json, as_yaml
 from trainyard.steps import PlannedStep, StepResult
-from trainyard.tasks.output import as_said, print_json, print_next, print_table, say
+from trainyard.tasks.output import as_document, as_said, print_json, print_next, print_table, say
 from trainyard.usage import RunNow, Usage, total
 
 # Of which clusters in a list the next command is likeliest to be about.
@@ -81,7 +81,7 @@ def planned(
 
     ends = ending.would_end(cluster, plan)
     if json:
-        steps = [asdict(step) for step in plan]
+        steps = [as_document(step) for step in plan]
         runs = [{"run": run.where, "about": run.message} for run in ends]
         print_json({"name": cluster.spec.name, "steps": steps, "ends": runs, "documents": list(documents)})
         return
@@ -203,7 +203,7 @@ def _warn(results: Sequence[StepResult]) -> None:
 
 
 def _steps(results: Sequence[StepResult]) -> list[dict[str, Any]]:
-    return [{**asdict(result), "seconds": round(result.seconds, 3)} for result in results]
+    return [{**as_document(result), "seconds": round(result.seconds, 3)} for result in results]
 
 
 def _status_document(now: ClusterStatus, usage: Usage | None) -> dict[str, Any]:
@@ -212,7 +212,7 @@ def _status_document(now: ClusterStatus, usage: Usage | None) -> dict[str, Any]:
         "name": now.name,
         "backend": now.backend,
         "state": now.state,
-        "nodes": [{**asdict(node), **_amounts(usage, [node.name])} for node in now.nodes],
+        "nodes": [{**as_document(node), **_amounts(usage, [node.name])} for node in now.nodes],
         "address": now.address,
         "simulated_gpus": now.simulated_gpus,
         "seen": now.detail,

@@ -16,13 +16,13 @@ from trainyard.results.formats import size
 from trainyard.seams.docker_images import ImageFacts
 from trainyard.spec import ClusterSpec
 from trainyard.steps import PlannedStep, StepResult
-from trainyard.tasks.output import print_json, print_next, print_table, say
+from trainyard.tasks.output import as_document, print_json, print_next, print_table, say
 
 
 def planned(bench: Workbench, plan: Sequence[PlannedStep], *, command: str, json: bool) -> None:
     """Print what a command would do."""
     if json:
-        print_json({"image": _name(bench), "steps": [asdict(step) for step in plan]})
+        print_json({"image": _name(bench), "steps": [as_document(step) for step in plan]})
         return
     for step in plan:
         say(f"  {step.state:<7}  {step.title}" + (f"  ({step.detail})" if step.detail else ""))
@@ -84,7 +84,7 @@ def would_verify(spec: ClusterSpec, *, json: bool) -> None:
     """Say what verifying would do."""
     steps = [PlannedStep("Pull and run the image on every host", "would", f"cluster {spec.name} ({spec.backend})")]
     if json:
-        print_json({"cluster": spec.name, "steps": [asdict(step) for step in steps]})
+        print_json({"cluster": spec.name, "steps": [as_document(step) for step in steps]})
         return
     say(f"  would    {steps[0].title}  ({steps[0].detail})")
 
@@ -191,4 +191,4 @@ def _name(bench: Workbench) -> str:
 
 
 def _steps(results: Sequence[StepResult]) -> list[dict[str, Any]]:
-    return [{**asdict(result), "seconds": round(result.seconds, 3)} for result in results]
+    return [{**as_document(result), "seconds": round(result.seconds, 3)} for result in results]

@@ -7,8 +7,9 @@ import re
 import sys
 from collections.abc import Sequence
 from contextvars import ContextVar
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from invoke.collection import Collection
 
@@ -17,6 +18,9 @@ from trainyard.tasks.said import Line, completed, line_of
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from trainyard.backends.contract import NodeStatus
+    from trainyard.steps import PlannedStep, StepResult
 
 _typed: ContextVar[tuple[Line, Collection]] = ContextVar("typed", default=(Line(), Collection()))
 
@@ -29,6 +33,13 @@ def say(text: object, *, file: TextIO | None = None, flush: bool = False) -> Non
 def print_json(document: object) -> None:
     """Print one JSON document on stdout, and nothing else there."""
     say(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def as_document(shown: StepResult | PlannedStep | NodeStatus) -> dict[str, Any]:
+    """Return a step or a node as --json names its fields: `detail` has always been "seen" there."""
+    document = {"seen" if name == "detail" else name: value for name, value in asdict(shown).items()}
+    document.pop("is_stage", None)
+    return document
 
 
 def console() -> Console:

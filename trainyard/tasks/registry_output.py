@@ -15,7 +15,7 @@ from trainyard.registry.up import CHECKS
 from trainyard.results.formats import size
 from trainyard.steps import PlannedStep, StepResult
 from trainyard.tasks.image_output import after_push
-from trainyard.tasks.output import as_said, print_json, print_next, print_table, say
+from trainyard.tasks.output import as_document, as_said, print_json, print_next, print_table, say
 
 
 def begun(site: Site) -> None:
@@ -48,7 +48,7 @@ def made(site: Site, results: Sequence[StepResult], *, json: bool) -> None:
 def planned(site: Site, plan: Sequence[PlannedStep], *, json: bool) -> None:
     """Print what would be done."""
     if json:
-        print_json({"address": site.address, "steps": [asdict(step) for step in plan]})
+        print_json({"address": site.address, "steps": [as_document(step) for step in plan]})
         return
     for step in plan:
         say(f"  {step.state:<7}  {step.title}" + (f"  ({step.detail})" if step.detail else ""))
@@ -157,4 +157,4 @@ def _how(site: Site) -> str:
 
 
 def _steps(results: Sequence[StepResult]) -> list[dict[str, Any]]:
-    return [{**asdict(result), "seconds": round(result.seconds, 3)} for result in results]
+    return [{**as_document(result), "seconds": round(result.seconds, 3)} for result in results]
