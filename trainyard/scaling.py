@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from trainyard import lifecycle
 from trainyard.errors import Problem, RequestError
 from trainyard.lifecycle import Cluster
-from trainyard.spec.cluster import ClusterSpec, WorkerGroup
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.nodes import WorkerGroup
 from trainyard.suggest import did_you_mean
 
 _SIZE = re.compile(r"(?P<group>[^=]+)=(?P<count>[0-9]{1,5})")

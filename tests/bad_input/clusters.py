@@ -8,7 +8,7 @@ CLUSTERS = (
         "image: schola\n",
         "lab.yaml:1: name: is missing: the cluster's name, of lower-case letters, digits and '-', at most "
         "40 characters",
-        "lab.yaml:1: backend: is missing: who makes the nodes: local (processes of this machine), compose "
+        "lab.yaml:1: backend: is missing: what makes the nodes: local (processes of this machine), compose "
         "(containers of a Docker host), kuberay (pods on Kubernetes) or existing (a Ray cluster of somebody else)",
     ),
     cluster(

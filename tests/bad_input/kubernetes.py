@@ -19,7 +19,7 @@ KUBERNETES = (
     cluster(
         "a placement of a group that there is none of",
         ON + "workers: [{name: gpu}]\nkuberay: {groups: {cpu: {spread: none}}}\n",
-        "lab.yaml:4: kuberay.groups.cpu: is no group of this file (there are: head, gpu)",
+        "lab.yaml:4: kuberay.groups.cpu: is no group of this file (it has: head, gpu)",
     ),
     cluster(
         "variables of KubeRay",
@@ -64,12 +64,12 @@ KUBERNETES = (
     lab(
         "storage that is nowhere",
         "kuberay: {storage: {access: ReadWriteOnce}}\n",
-        "lab.yaml:3: kuberay.storage: needs `claim` (one that is there) or `size` (of one to be made)",
+        "lab.yaml:3: kuberay.storage: needs `claim` (one that exists) or `size` (of one to be made)",
     ),
     lab(
         "storage that is there and to be made",
         "kuberay: {storage: {claim: mine, size: 1GiB}}\n",
-        "lab.yaml:3: kuberay.storage: has claim as well as size or storage_class: a claim that is there is taken as "
+        "lab.yaml:3: kuberay.storage: has claim as well as size or storage_class: a claim that exists is taken as "
         "it is",
     ),
     lab(

@@ -27,7 +27,7 @@ from trainyard.registry.certificates import KeyPair
 from trainyard.seams import docker_images
 from trainyard.seams.docker_engine import engine as connected
 from trainyard.seams.registry_manifest import digest_of
-from trainyard.spec.hosts import Registry
+from trainyard.spec.docker import Registry
 from trainyard.steps import Clock
 
 IMAGE = "trainyard-bed/registry:1"

@@ -22,7 +22,7 @@ from trainyard.seams.docker_engine import engine as connected
 from trainyard.seams.processes import free_ports
 from trainyard.spec import load_cluster
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.spec.hosts import Registry
+from trainyard.spec.docker import Registry
 
 KB = 1000
 MB = 1_000_000

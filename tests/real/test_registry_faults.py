@@ -23,7 +23,7 @@ from trainyard.seams.registry_refusals import (
     LoginError,
     MissingError,
 )
-from trainyard.spec.hosts import Registry
+from trainyard.spec.docker import Registry
 
 NOW = datetime.now(timezone.utc)
 LONG_AGO = NOW - timedelta(days=30 * 365)

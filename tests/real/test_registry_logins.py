@@ -21,7 +21,7 @@ from trainyard.errors import PrerequisiteError
 from trainyard.images.types import Built
 from trainyard.registry.certificates import make_ca
 from trainyard.seams.registry_refusals import LoginError
-from trainyard.spec.hosts import Registry
+from trainyard.spec.docker import Registry
 
 KB = 1000
 # What moto gives to everybody.

@@ -9,8 +9,7 @@ from trainyard.images.lint import judge
 from trainyard.images.lint.probe import Probed, questions
 from trainyard.images.lint.seen import Seen
 from trainyard.seams.docker_images import ImageFacts, Layer
-from trainyard.spec.image import ImageFile
-from trainyard.spec.lint import LintSection
+from trainyard.spec.image import ImageFile, LintSection
 
 SAID = {
     "begin": "",

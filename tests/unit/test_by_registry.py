@@ -19,7 +19,7 @@ from trainyard.seams.registry_auth import Login
 from trainyard.seams.registry_manifest import digest_of
 from trainyard.seams.registry_refusals import GoneError, LoginError, MissingError
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.spec.hosts import Registry
+from trainyard.spec.docker import Registry
 
 REG = Registry(address="reg.lab:5000")
 ALIAS = "ray-2.60.0"

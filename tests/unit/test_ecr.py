@@ -15,7 +15,7 @@ from trainyard.images import catalog, layers
 from trainyard.seams import docker_images, ecr
 from trainyard.seams.docker_engine import Engine
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.spec.hosts import Registry
+from trainyard.spec.docker import Registry
 
 ACCOUNT, OTHER = "123456789012", "999999999999"
 ADDRESS = f"{ACCOUNT}.dkr.ecr.eu-central-1.amazonaws.com"

@@ -21,7 +21,7 @@ from trainyard.seams.docker_build import BuildRequest
 from trainyard.seams.docker_engine import Engine
 from trainyard.spec import BuildSection
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.spec.hosts import Registry
+from trainyard.spec.docker import Registry
 from trainyard.steps import PlannedStep
 from trainyard.tasks import image_output
 

@@ -13,7 +13,7 @@ from trainyard.images.lint.known import Known
 from trainyard.images.lint.probe import Ended, Probed
 from trainyard.seams.docker_engine import Engine
 from trainyard.seams.docker_once import Once
-from trainyard.spec.lint import LintSection
+from trainyard.spec.image import LintSection
 
 ASKED = ("path:/opt/a b", "import:optuna", "run:schola-train --help")
 OUTPUT = """

@@ -15,7 +15,7 @@ from trainyard.images.pinned import PinnedImage, pinned
 from trainyard.seams.docker_engine import Engine
 from trainyard.seams.registry_refusals import CertificateError, LoginError
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.spec.hosts import BuildSection
+from trainyard.spec.docker import BuildSection
 
 ID, DIGEST, OLD = (f"sha256:{letter * 64}" for letter in "adc")
 DEFAULT = "127.0.0.1:32000/mine"

@@ -13,7 +13,7 @@ from trainyard.images.access import ca_file
 from trainyard.seams.ecr import region_of
 from trainyard.seams.registry_auth import Login
 from trainyard.seams.registry_login import docker_config, login
-from trainyard.spec.hosts import Registry
+from trainyard.spec.docker import Registry
 
 ADDRESS = "reg:5000"
 BY_VARIABLE = Registry(address=ADDRESS, username="ray", password_env="SECRET")

@@ -24,7 +24,7 @@ from trainyard.seams.registry_refusals import (
     LoginError,
     RegistryError,
 )
-from trainyard.spec.hosts import Registry
+from trainyard.spec.docker import Registry
 from trainyard.steps import Clock, StepResult, run
 
 ID = "sha256:" + "a" * 64

@@ -16,7 +16,7 @@ from trainyard.registry.status import RegistryStatus
 from trainyard.seams.docker_engine import Engine
 from trainyard.seams.registry_manifest import Blob, Manifest, PlatformManifest
 from trainyard.seams.registry_refusals import DamagedError
-from trainyard.spec.hosts import Registry
+from trainyard.spec.docker import Registry
 from trainyard.tasks import registry_output
 
 BASE = Blob("sha256:base", 1000)

@@ -15,7 +15,7 @@ from trainyard.registry import room, up
 from trainyard.registry.site import Site
 from trainyard.seams.docker_engine import Engine
 from trainyard.seams.docker_once import Once
-from trainyard.spec.hosts import Registry
+from trainyard.spec.docker import Registry
 
 GIBIBYTE = 1024**3
 

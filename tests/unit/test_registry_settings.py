@@ -17,7 +17,7 @@ from trainyard.registry.settings import Place
 from trainyard.registry.trust import accepts_plain_http, refuse_flag
 from trainyard.seams.docker_daemon import Daemon, values
 from trainyard.spec import ClusterSpec
-from trainyard.spec.hosts import Registry
+from trainyard.spec.docker import Registry
 
 
 def registry(address: str, **more: object) -> Registry:

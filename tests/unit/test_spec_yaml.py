@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from trainyard.spec.scalars import plain_value
-from trainyard.spec.yaml_source import UnreadableError, compose
+from trainyard.spec.yaml_source import UnreadableError, compose, plain_value
 
 
 def value_of(text: str) -> object:

@@ -15,7 +15,8 @@ from trainyard.errors import NotReadyError, RequestError
 from trainyard.images.verified import Verified
 from trainyard.seams.ray_api import RayApi, UnreachableError
 from trainyard.seams.ray_types import Node
-from trainyard.spec.cluster import ClusterSpec, ExistingSection
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.existing import ExistingSection
 from trainyard.steps import YES, Answer, Step, no
 
 # The cluster may be starting; whoever runs it knows how long that takes.

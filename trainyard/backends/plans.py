@@ -9,7 +9,8 @@ from typing import Any
 
 from trainyard.backends.words import counted
 from trainyard.errors import PrerequisiteError, Problem, RequestError
-from trainyard.spec.cluster import ClusterSpec, NodeSpec
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.nodes import NodeSpec
 from trainyard.spec.units import format_size
 
 MEBIBYTE = 1024**2

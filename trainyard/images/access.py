@@ -11,7 +11,7 @@ from trainyard.registry import settings
 from trainyard.seams.registry_api import RegistryApi
 from trainyard.seams.registry_auth import Login
 from trainyard.seams.registry_login import login
-from trainyard.spec.hosts import Registry
+from trainyard.spec.docker import Registry
 
 # Where Docker on Linux looks for the CA of one registry (docs.docker.com/engine/security/certificates).
 DOCKER_TRUST = Path("/etc/docker/certs.d")

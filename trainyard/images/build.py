@@ -17,7 +17,7 @@ from trainyard.images.types import LABEL_CONTENT, LABEL_IMAGE, LABEL_RAY, LABEL_
 from trainyard.seams import docker_build, docker_images, git
 from trainyard.seams.docker_build import BuildRequest
 from trainyard.seams.docker_engine import Engine
-from trainyard.spec.hosts import BuildSection
+from trainyard.spec.docker import BuildSection
 from trainyard.steps import YES, Answer, Step, no
 
 OCI = "org.opencontainers.image"

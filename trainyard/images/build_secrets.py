@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trainyard.errors import PrerequisiteError
 from trainyard.images.dockerfile import BUILDX_HINT
-from trainyard.spec.hosts import BuildSection
+from trainyard.spec.docker import BuildSection
 
 
 def files(settings: BuildSection) -> Mapping[str, Path]:

@@ -30,7 +30,7 @@ from trainyard.seams.registry_refusals import (
     RegistryError,
 )
 from trainyard.spec import ClusterSpec
-from trainyard.spec.hosts import Registry
+from trainyard.spec.docker import Registry
 
 # Among so many pushes a build of the same files is looked for, once the readable tag leads to another one.
 TAGS = 1000

@@ -8,7 +8,7 @@ from pathlib import Path
 from trainyard import paths, versions
 from trainyard.errors import Problem, RequestError
 from trainyard.images.types import Image
-from trainyard.spec.image_rules import RAY_PLACEHOLDER
+from trainyard.spec.image import RAY_PLACEHOLDER
 from trainyard.spec.load import IMAGE_FILE_NAME, load_image
 from trainyard.suggest import did_you_mean
 

@@ -16,7 +16,7 @@ from trainyard.images.workbench import Workbench
 from trainyard.registry.settings import registry_of
 from trainyard.seams import docker_images
 from trainyard.seams.docker_images import ImageFacts
-from trainyard.spec.hosts import Registry
+from trainyard.spec.docker import Registry
 from trainyard.steps import YES, PlannedStep, Progress, Step, StepResult, no
 
 

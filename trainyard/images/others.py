@@ -12,7 +12,7 @@ from trainyard.seams.docker_images import HUB, ImageFacts
 from trainyard.seams.registry_auth import Login
 from trainyard.seams.registry_login import docker_login, login
 from trainyard.seams.registry_refusals import BusyError, GoneError, MissingError, RegistryError
-from trainyard.spec.hosts import Registry
+from trainyard.spec.docker import Registry
 
 
 def of_others(asked: str, registry: Registry | None, environ: Mapping[str, str], engine: Engine) -> PinnedImage:

@@ -24,7 +24,7 @@ from trainyard.seams.registry_auth import Login
 from trainyard.seams.registry_login import login
 from trainyard.seams.registry_refusals import GoneError, MissingError, RegistryError
 from trainyard.spec import ClusterSpec
-from trainyard.spec.hosts import Registry
+from trainyard.spec.docker import Registry
 
 __all__ = ["PinnedImage", "pinned"]
 

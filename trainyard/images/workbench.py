@@ -17,7 +17,7 @@ from trainyard.seams import docker_engine
 from trainyard.seams.docker_engine import Engine
 from trainyard.seams.registry_login import login
 from trainyard.spec import BuildSection, ClusterSpec, load_cluster
-from trainyard.spec.cluster_rules import check_image, check_platform
+from trainyard.spec.docker import check_image, check_platform
 
 
 @dataclass(frozen=True)

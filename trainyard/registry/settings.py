@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trainyard import paths
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.spec.hosts import Registry
+from trainyard.spec.docker import Registry
 
 # What works without a `registry:` section: Docker trusts loopback by itself, and nobody else can reach it.
 DEFAULT = Registry(address="127.0.0.1:32000", insecure=True)

@@ -20,7 +20,7 @@ from trainyard.seams.registry_api import RegistryApi
 from trainyard.seams.registry_auth import Login
 from trainyard.seams.registry_login import login
 from trainyard.spec import load_cluster
-from trainyard.spec.hosts import Registry
+from trainyard.spec.docker import Registry
 from trainyard.steps import Progress, StepResult
 
 # Every container and volume of ours carries it; its value is the registry's address.

@@ -16,7 +16,7 @@ from docker.errors import DockerException
 from trainyard.errors import PrerequisiteError
 from trainyard.seams import ecr
 from trainyard.seams.registry_auth import Login
-from trainyard.spec.hosts import Registry
+from trainyard.spec.docker import Registry
 
 
 def login(registry: Registry, environ: Mapping[str, str]) -> Login | None:

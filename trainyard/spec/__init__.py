@@ -1,12 +1,13 @@
 """Cluster file, job file and image file -> frozen, validated models, or every problem with them at once."""
 
-from trainyard.spec.cluster import ClusterSpec, ExistingSection, Head, LocalSection, NodeSpec, WorkerGroup
+from trainyard.spec.cluster import ClusterSpec, LocalSection
+from trainyard.spec.docker import BuildSection, ComposeSection, Mount, Registry
+from trainyard.spec.existing import ExistingSection
 from trainyard.spec.expand import TaskSpec, expand
-from trainyard.spec.hosts import BuildSection, ComposeSection, Mount, Registry
-from trainyard.spec.image import ImageFile
+from trainyard.spec.image import ImageFile, LintSection
 from trainyard.spec.job import JobSpec, Placement, Resources, RuntimeEnv, SmokeNeeds, TaskEntry
-from trainyard.spec.lint import LintSection
 from trainyard.spec.load import LoadedCluster, load_cluster, load_image, load_job
+from trainyard.spec.nodes import Head, NodeSpec, WorkerGroup
 from trainyard.spec.overrides import split as split_overrides
 from trainyard.spec.show import as_json, as_yaml
 

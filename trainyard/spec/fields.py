@@ -1,10 +1,11 @@
-"""The kinds of values that both files use: names, sizes, durations, environments, secrets by name."""
+"""The kinds of values that all files use, and how a rule says everything that is wrong with one."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
-from typing import Annotated, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -15,13 +16,15 @@ from pydantic import (
     Strict,
     ValidationInfo,
     WithJsonSchema,
+    model_validator,
 )
 
 from trainyard.spec import units
-from trainyard.spec.complaints import Complaint, complain
+from trainyard.spec.yaml_source import KeyPath
 
 Entry = TypeVar("Entry")
 
+NOTHING = object()
 NAME_PATTERN = r"^[a-z][a-z0-9-]{0,39}$"
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 HIDDEN = "(hidden)"
@@ -33,27 +36,75 @@ SECRET_NAME = re.compile(r"token(?:s?$|_)|passw|secret|credential|(?:api|access|
 RAY_AUTH_VARIABLES = frozenset({"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"})
 
 
+@dataclass(frozen=True)
+class Complaint:
+    """What is wrong below (or with `root`, instead of) the place where a rule stands."""
+
+    path: KeyPath
+    message: str
+    value: object = NOTHING
+    suggestion: str = ""
+    root: bool = False
+
+
+class ComplaintsError(ValueError):
+    """Several complaints at once; pydantic hands it on, `problems` takes it apart."""
+
+    def __init__(self, complaints: Iterable[Complaint]) -> None:
+        self.complaints = tuple(complaints)
+        super().__init__("; ".join(complaint.message for complaint in self.complaints))
+
+
+def complain(complaints: Iterable[Complaint]) -> None:
+    """Raise ComplaintsError, if there is anything to complain about."""
+    found = tuple(complaints)
+    if found:
+        raise ComplaintsError(found)
+
+
+def rule(complaints: Callable[[Any], Iterable[Complaint]]) -> AfterValidator:
+    """Return a validator that accepts a value about which there are no complaints."""
+
+    def validate(value: Any) -> Any:
+        complain(complaints(value))
+        return value
+
+    return AfterValidator(validate)
+
+
+def pattern(expression: str, message: str, *, most: int | None = None) -> Callable[[str], str]:
+    """Return a check that hands text on which an expression matches as a whole. It raises ValueError."""
+    compiled = re.compile(expression)
+
+    def check(text: str) -> str:
+        if (most is not None and len(text) > most) or not compiled.fullmatch(text):
+            raise ValueError(message)
+        return text
+
+    return check
+
+
+def matching(expression: str, message: str, *, most: int | None = None) -> AfterValidator:
+    """Return a validator that accepts text of a pattern, at most so long."""
+    return AfterValidator(pattern(expression, message, most=most))
+
+
 class Section(BaseModel):
     """A part of a file: no conversions, nothing unknown, never changed afterwards."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", hide_input_in_errors=True)
 
+    @model_validator(mode="after")
+    def _check_complaints(self) -> Section:
+        complain(self.complaints())
+        return self
 
-def check_name(name: str) -> str:
-    """Return a name that is legal as a host name's part, a Kubernetes object and a directory."""
-    if not re.fullmatch(NAME_PATTERN[1:-1], name):
-        raise ValueError("must be lower-case letters, digits and '-', start with a letter, at most 40 characters")
-    return name
-
-
-def check_variable_name(name: str) -> str:
-    """Return the name of an environment variable."""
-    if not re.fullmatch(VARIABLE_PATTERN[1:-1], name):
-        raise ValueError("must be the name of an environment variable: letters, digits and '_'")
-    return name
+    def complaints(self) -> Iterator[Complaint]:
+        """Yield what is wrong with values that are right each by itself."""
+        yield from ()
 
 
-def check_text(text: str) -> str:
+def _writable(text: str) -> str:
     """Return text that a process can be given: arguments and variables end at a NUL byte."""
     if "\0" in text:
         raise ValueError("must not contain a NUL character")
@@ -62,30 +113,33 @@ def check_text(text: str) -> str:
     return text
 
 
-def check_filled(text: str) -> str:
-    """Return text that says something."""
+def _filled(text: str) -> str:
     if not text.strip():
         raise ValueError("must not be empty")
-    return check_text(text)
+    return _writable(text)
 
 
-def check_unique(texts: Collection[str]) -> None:
-    """Complain about every entry of a list that was there before."""
+def repeated(texts: Iterable[str]) -> Iterator[Complaint]:
+    """Complain about every entry of a list that it has before."""
     first: dict[str, int] = {}
-    complain(
-        Complaint((index,), "is there twice", text)
-        for index, text in enumerate(texts)
-        if first.setdefault(text, index) != index
-    )
+    for index, text in enumerate(texts):
+        if first.setdefault(text, index) != index:
+            yield Complaint((index,), "is there twice", text)
 
 
-def check_variables(variables: Mapping[str, str], reserved: Callable[[str], str | None]) -> None:
+def same_names(names: Sequence[str], section: str) -> Iterator[Complaint]:
+    """Complain about every entry of a section whose name an earlier one has."""
+    first: dict[str, int] = {}
+    for index, name in enumerate(names):
+        if first.setdefault(name, index) != index:
+            yield Complaint((index, "name"), f"is also the name of {section}.{first[name]}", name)
+
+
+def unusable(variables: Mapping[str, str], reserved: Callable[[str], str | None]) -> Iterator[Complaint]:
     """Complain about variables that Trainyard sets itself (`reserved` says why), and about values that `show` hid."""
-    complain(
-        Complaint((name,), reason)
-        for name, value in variables.items()
-        if (reason := reserved(name) or (SHOWN_HIDDEN if value == HIDDEN else None))
-    )
+    for name, value in variables.items():
+        if reason := reserved(name) or (SHOWN_HIDDEN if value == HIDDEN else None):
+            yield Complaint((name,), reason)
 
 
 def _size(written: object, info: ValidationInfo) -> int:
@@ -104,11 +158,24 @@ def _duration(written: object, info: ValidationInfo) -> float:
 
 # YAML has lists, frozen models have tuples: the one conversion that strictness lets through.
 Listed = Annotated[tuple[Entry, ...], Strict(False)]
-Name = Annotated[str, AfterValidator(check_name), WithJsonSchema({"type": "string", "pattern": NAME_PATTERN})]
-Text = Annotated[str, AfterValidator(check_text)]
-Filled = Annotated[str, AfterValidator(check_filled), WithJsonSchema({"type": "string", "minLength": 1})]
+# Legal as a host name's part, a Kubernetes object and a directory.
+Name = Annotated[
+    str,
+    matching(
+        NAME_PATTERN[1:-1],
+        "must be lower-case letters, digits and '-', start with a letter, at most 40 characters",
+    ),
+    WithJsonSchema({"type": "string", "pattern": NAME_PATTERN}),
+]
+Text = Annotated[str, AfterValidator(_writable)]
+Filled = Annotated[str, AfterValidator(_filled), WithJsonSchema({"type": "string", "minLength": 1})]
+AbsolutePath = Annotated[
+    Filled, matching(r"(?!.*(?:^|/)\.\.(?:/|$))/[^:]*", "must be an absolute path, without '..' and ':'")
+]
 VariableName = Annotated[
-    str, AfterValidator(check_variable_name), WithJsonSchema({"type": "string", "pattern": VARIABLE_PATTERN})
+    str,
+    matching(VARIABLE_PATTERN[1:-1], "must be the name of an environment variable: letters, digits and '_'"),
+    WithJsonSchema({"type": "string", "pattern": VARIABLE_PATTERN}),
 ]
 Variables = Annotated[
     dict[VariableName, Text],

@@ -2,23 +2,139 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
-from pydantic import model_validator as validates
 
-from trainyard.spec import job_rules as rules
-from trainyard.spec.fields import Duration, Filled, Listed, Section, Size, Text, Variables, check_unique
-from trainyard.spec.placeholders import check_placeholders, check_used
+from trainyard.spec.fields import (
+    RAY_AUTH_VARIABLES,
+    Complaint,
+    Duration,
+    Filled,
+    Listed,
+    Section,
+    Size,
+    Text,
+    Variables,
+    complain,
+    matching,
+    repeated,
+    rule,
+    same_names,
+    unusable,
+)
+from trainyard.spec.placeholders import unknown, unused
 
-Scalar = Annotated[rules.Scalar, BeforeValidator(rules.check_scalar)]
+MOST_TASKS = 100_000
+KEY_PATTERN = r"^[A-Za-z_][A-Za-z0-9_-]*$"
+TASK_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._=,+-]{0,99}$"
+Scalar = str | bool | int | float
+
+
+def scalar_text(value: Scalar) -> str:
+    """Return a value of the matrix as a command sees it; booleans as YAML writes them."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _checked_scalar(value: object) -> object:
+    """Return a value that a command can be given as text."""
+    if not isinstance(value, Scalar):
+        raise ValueError("must be text, a number, true or false")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("must be a finite number")
+    if isinstance(value, str) and "\0" in value:
+        raise ValueError("must not contain a NUL character")
+    return value
+
+
+def _matrix_complaints(matrix: Mapping[str, Sequence[Scalar]]) -> Iterator[Complaint]:
+    for key, values in matrix.items():
+        if not values:
+            yield Complaint((key,), "must have at least one value")
+        for twice in repeated(map(scalar_text, values)):
+            yield Complaint((key, *twice.path), twice.message, values[int(twice.path[0])])
+    count = math.prod(len(values) for values in matrix.values())
+    if count > MOST_TASKS:
+        yield Complaint((), f"makes {count:,} tasks, and a job has at most {MOST_TASKS:,}")
+
+
+def _command_complaints(command: Sequence[str], known: Collection[str] | None) -> Iterator[Complaint]:
+    """Complain about an empty command, and about placeholders that are not `known` (None: cannot be told)."""
+    if not command:
+        yield Complaint((), "must not be empty: it is a list of a program and its arguments")
+    elif not command[0].strip():
+        yield Complaint((0,), "must not be empty: it is the program to run", command[0])
+    elif known is not None:
+        yield from unknown(dict(enumerate(command)), known)
+
+
+def _reserved(name: str) -> str | None:
+    if name.startswith("TRAINYARD_"):
+        return "is set by Trainyard: names that begin with TRAINYARD_ are its own"
+    if name == "CUDA_VISIBLE_DEVICES":
+        return "is set by Trainyard: it follows from resources.gpus"
+    return "is set by Trainyard (see auth in the cluster file)" if name in RAY_AUTH_VARIABLES else None
+
+
+def _whole_or_share(gpus: float) -> float:
+    """Return GPUs as Ray can give them: a share of one in steps of 0.0001, or whole ones."""
+    is_share = 0 <= gpus < 1 and math.isclose(gpus * 10_000, round(gpus * 10_000), abs_tol=1e-6)
+    if not is_share and not gpus.is_integer():
+        raise ValueError("must be a fraction below 1 (in steps of 0.0001) or a whole number")
+    return gpus
+
+
+def _in_steps(cpus: float) -> float:
+    """Return CPUs in the steps that Ray counts in."""
+    if not math.isclose(cpus * 10_000, round(cpus * 10_000), abs_tol=1e-6):
+        raise ValueError("must be in steps of 0.0001")
+    return cpus
+
+
+def check_output(path: str) -> str:
+    """Return an output's path inside the task's directory, in its shortest form. Raises for every way out of it."""
+    parts = PurePosixPath(path).parts
+    if path.startswith(("/", "~")) or re.match(r"[A-Za-z]:|\\", path):
+        raise ValueError("must be relative to the task's directory")
+    if ".." in parts or "\\" in path:
+        raise ValueError("must stay inside the task's directory: no '..' and no '\\'")
+    if not parts:
+        raise ValueError("must be a part of the task's directory, not all of it")
+    if not path.isprintable():
+        raise ValueError("must be printable characters")
+    return str(PurePosixPath(path))
+
+
+def _file_complaints(files: Sequence[str], directory: Path | None, *, suffix: str = "") -> Iterator[Complaint]:
+    """Yield what is wrong with paths relative to a job's directory; without a directory none is looked for."""
+    yield from repeated(files)
+    for index, file in enumerate(files):
+        if not file.endswith(suffix):
+            yield Complaint((index,), f"must end in {suffix}", file)
+        elif directory is not None and not _exists(directory / file, suffix):
+            yield Complaint((index,), "does not exist (paths are relative to the job's directory)", file)
+
+
+def _exists(path: Path, suffix: str) -> bool:
+    try:
+        return path.is_file() if suffix else path.exists()
+    except (OSError, ValueError):  # a name that is too long, or unreadable: as good as absent
+        return False
+
+
+MatrixValue = Annotated[Scalar, BeforeValidator(_checked_scalar)]
+MatrixKey = Annotated[str, matching(KEY_PATTERN[1:-1], "must be letters, digits, '_' and '-', and start with a letter")]
 Matrix = Annotated[
-    dict[Annotated[str, AfterValidator(rules.check_matrix_key)], Listed[Scalar]],
+    dict[MatrixKey, Listed[MatrixValue]],
+    rule(_matrix_complaints),
     WithJsonSchema(
         {
             "type": "object",
-            "propertyNames": {"pattern": rules.KEY_PATTERN},
+            "propertyNames": {"pattern": KEY_PATTERN},
             "additionalProperties": {
                 "type": "array",
                 "items": {"type": ["string", "number", "boolean"]},
@@ -30,11 +146,19 @@ Matrix = Annotated[
 ]
 Command = Annotated[Listed[Text], WithJsonSchema({"type": "array", "items": {"type": "string"}, "minItems": 1})]
 TaskName = Annotated[
-    str, AfterValidator(rules.check_task_name), WithJsonSchema({"type": "string", "pattern": rules.TASK_PATTERN})
+    str,
+    matching(
+        rf"(?!.*\.\.){TASK_PATTERN[1:-1]}",
+        "must be letters, digits and any of . _ = , + - without '..', "
+        "start with a letter or digit, at most 100 characters",
+    ),
+    WithJsonSchema({"type": "string", "pattern": TASK_PATTERN}),
 ]
-Output = Annotated[Filled, AfterValidator(rules.check_output)]
-Cpus = Annotated[float, AfterValidator(rules.check_cpus)]
-Gpus = Annotated[float, AfterValidator(rules.check_gpus)]
+TaskVariables = Annotated[Variables, rule(lambda env: unusable(env, _reserved))]
+Outputs = Annotated[Listed[Annotated[Filled, AfterValidator(check_output)]], rule(repeated)]
+Packages = Annotated[Listed[Filled], rule(repeated)]
+Cpus = Annotated[float, AfterValidator(_in_steps)]
+Gpus = Annotated[float, AfterValidator(_whole_or_share)]
 
 
 class Resources(Section):
@@ -59,53 +183,36 @@ class Placement(Section):
     name: Filled | None = Field(default=None, description="One node: `head`, or GROUP-INDEX.")
     group: Filled | None = Field(default=None, description="Any node of one worker group.")
 
-    @validates(mode="after")
-    def _check(self) -> Placement:
-        rules.check_placement(self.name, self.group)
-        return self
+    def complaints(self) -> Iterator[Complaint]:
+        """Complain unless a placement names exactly one thing."""
+        if (self.name is None) == (self.group is None):
+            yield Complaint((), "must have one of: name, group")
 
 
 class RuntimeEnv(Section):
     """What is installed or set for the tasks, by Ray, on the nodes."""
 
-    uv: Listed[Filled] = Field(default=(), description="Packages to install with uv.")
-    pip: Listed[Filled] = Field(default=(), description="Packages to install with pip.")
+    uv: Packages = Field(default=(), description="Packages to install with uv.")
+    pip: Packages = Field(default=(), description="Packages to install with pip.")
     wheels: Listed[Filled] = Field(
         default=(), description="Wheel files to upload and install, relative to the job directory."
     )
-    env_vars: Variables = Field(default={}, description="Environment variables of the tasks' workers.")
+    env_vars: TaskVariables = Field(default={}, description="Environment variables of the tasks' workers.")
     files: Listed[Filled] = Field(
         default=(), description="More files or directories to send along, also from outside the job directory."
     )
 
-    @field_validator("uv", "pip")
-    @classmethod
-    def _check_packages(cls, packages: tuple[str, ...]) -> tuple[str, ...]:
-        check_unique(packages)
-        return packages
-
-    @field_validator("wheels")
-    @classmethod
-    def _check_wheels(cls, wheels: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        rules.check_wheels(wheels, _directory(info))
-        return wheels
-
-    @field_validator("files")
+    @field_validator("wheels", "files")
     @classmethod
     def _check_files(cls, files: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        rules.check_files(files, _directory(info))
+        directory = (info.context or {}).get("directory")
+        complain(_file_complaints(files, directory, suffix=".whl" if info.field_name == "wheels" else ""))
         return files
 
-    @field_validator("env_vars")
-    @classmethod
-    def _check_env_vars(cls, env_vars: dict[str, str]) -> dict[str, str]:
-        rules.check_variables_of_tasks(env_vars)
-        return env_vars
-
-    @validates(mode="after")
-    def _check(self) -> RuntimeEnv:
-        rules.check_installers(uv=bool(self.uv), pip=bool(self.pip))
-        return self
+    def complaints(self) -> Iterator[Complaint]:
+        """Complain about two installers: Ray accepts one (ray.runtime_env)."""
+        if self.uv and self.pip:
+            yield Complaint((), "has both uv and pip: Ray accepts one of them")
 
 
 class SmokeNeeds(Section):
@@ -135,29 +242,22 @@ class TaskEntry(Section):
     command: Command = Field(description="Program and arguments.")
     resources: Resources | None = Field(default=None, description="Only what differs from the job's.")
     node: Placement | None = Field(default=None, description="Instead of the job's.")
-    env: Variables = Field(default={}, description="On top of the job's.")
+    env: TaskVariables = Field(default={}, description="On top of the job's.")
     retries: int | None = Field(default=None, ge=0, le=1000, description="Instead of the job's.")
     timeout: Duration | None = Field(default=None, description="Instead of the job's.")
-    outputs: Listed[Output] | None = Field(default=None, description="Instead of the job's.")
+    outputs: Outputs | None = Field(default=None, description="Instead of the job's.")
 
     @field_validator("command")
     @classmethod
     def _check_command(cls, command: tuple[str, ...]) -> tuple[str, ...]:
-        rules.check_command(command, ())
+        complain(_command_complaints(command, ()))
         return command
 
     @field_validator("env")
     @classmethod
     def _check_env(cls, env: dict[str, str]) -> dict[str, str]:
-        rules.check_variables_of_tasks(env)
-        check_placeholders(env, ())
+        complain(unknown(env, ()))
         return env
-
-    @field_validator("outputs")
-    @classmethod
-    def _check_outputs(cls, outputs: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        check_unique(outputs or ())
-        return outputs
 
 
 class JobSpec(Section):
@@ -177,12 +277,10 @@ class JobSpec(Section):
         default=0, ge=0, le=1000, description="How often a failed task is tried again; a lost node does not count."
     )
     timeout: Duration | None = Field(default=None, description="How long one attempt may take.")
-    env: Variables = Field(default={}, description="Environment variables of every task.")
+    env: TaskVariables = Field(default={}, description="Environment variables of every task.")
     runtime_env: RuntimeEnv = Field(default=RuntimeEnv(), description="What Ray installs or sets for the tasks.")
     node: Placement | None = Field(default=None, description="Where tasks have to run.")
-    outputs: Listed[Output] = Field(
-        default=(), description="What comes back besides $TRAINYARD_OUTPUT: relative paths."
-    )
+    outputs: Outputs = Field(default=(), description="What comes back besides $TRAINYARD_OUTPUT: relative paths.")
     outputs_each_attempt: bool = Field(
         default=False, description="true: every attempt starts with empty outputs, and they come back one by one."
     )
@@ -194,49 +292,43 @@ class JobSpec(Section):
     )
     smoke: SmokeNeeds = Field(default=SmokeNeeds(), description="What must hold before this job may start.")
 
-    @field_validator("matrix")
-    @classmethod
-    def _check_matrix(cls, matrix: dict[str, tuple[rules.Scalar, ...]]) -> dict[str, tuple[rules.Scalar, ...]]:
-        rules.check_matrix(matrix)
-        return matrix
-
     @field_validator("command")
     @classmethod
     def _check_command(cls, command: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
         if command is not None:
-            rules.check_command(command, info.data.get("matrix"))
+            complain(_command_complaints(command, info.data.get("matrix")))
         return command
 
     @field_validator("tasks")
     @classmethod
     def _check_tasks(cls, tasks: tuple[TaskEntry, ...] | None, info: ValidationInfo) -> tuple[TaskEntry, ...] | None:
         has_command = info.data.get("command", "wrong") is not None
-        rules.check_something_to_run(is_tasks=tasks is not None, has_command=has_command)
         if tasks is not None:
-            names = [task.name for task in tasks]
-            rules.check_tasks(names, has_command=has_command, has_matrix=bool(info.data.get("matrix")))
+            complain(_task_complaints(tasks, has_command=has_command, has_matrix=bool(info.data.get("matrix"))))
+        elif not has_command:
+            complain([Complaint(("command",), "is missing: give command, or tasks", root=True)])
         return tasks
 
     @field_validator("env")
     @classmethod
     def _check_env(cls, env: dict[str, str], info: ValidationInfo) -> dict[str, str]:
-        rules.check_variables_of_tasks(env)
         if "matrix" in info.data:
-            check_placeholders(env, info.data["matrix"])
+            complain(unknown(env, info.data["matrix"]))
         return env
 
-    @field_validator("outputs")
-    @classmethod
-    def _check_outputs(cls, outputs: tuple[str, ...]) -> tuple[str, ...]:
-        check_unique(outputs)
-        return outputs
-
-    @validates(mode="after")
-    def _check_use(self) -> JobSpec:
-        check_used(self.matrix, (*(self.command or ()), *self.env.values()))
-        return self
+    def complaints(self) -> Iterator[Complaint]:
+        """Complain about keys of the matrix that nothing uses."""
+        return unused(self.matrix, (*(self.command or ()), *self.env.values()))
 
 
-def _directory(info: ValidationInfo) -> Path | None:
-    """Return the job's directory where a file is being loaded."""
-    return (info.context or {}).get("directory")
+def _task_complaints(tasks: Sequence[TaskEntry], *, has_command: bool, has_matrix: bool) -> Iterator[Complaint]:
+    """Complain about names that are there twice, and about a list beside a command or a matrix."""
+    if not tasks:
+        yield Complaint((), "must have at least one task")
+    if len(tasks) > MOST_TASKS:
+        yield Complaint((), f"has {len(tasks):,} tasks, and a job has at most {MOST_TASKS:,}")
+    if has_command:
+        yield Complaint((), "must not be given together with command: each task has its own")
+    if has_matrix:
+        yield Complaint((), "must not be given together with matrix: list every task, or use command and matrix")
+    yield from same_names([task.name for task in tasks], "tasks")

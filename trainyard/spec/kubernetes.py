@@ -2,26 +2,81 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, JsonValue, field_validator, model_validator
+from pydantic import Field, JsonValue
 
 from trainyard import versions
-from trainyard.spec import kubernetes_rules as rules
-from trainyard.spec.fields import Duration, Filled, Listed, Section, Size
-from trainyard.spec.hosts import AbsolutePath
+from trainyard.spec.fields import (
+    HIDDEN,
+    SHOWN_HIDDEN,
+    AbsolutePath,
+    Complaint,
+    Duration,
+    Filled,
+    Listed,
+    Section,
+    Size,
+    matching,
+    rule,
+)
+from trainyard.spec.yaml_source import KeyPath
 
-ObjectName = Annotated[Filled, AfterValidator(rules.check_object_name)]
-NamespaceName = Annotated[Filled, AfterValidator(rules.check_namespace_name)]
-LabelKey = Annotated[Filled, AfterValidator(rules.check_label_key)]
-LabelValue = Annotated[str, AfterValidator(rules.check_label_value)]
-ServiceName = Annotated[Filled, AfterValidator(rules.check_service)]
-ResourceName = Annotated[Filled, AfterValidator(rules.check_label_key)]
+# k8s.io/apimachinery/pkg/util/validation: a DNS-1123 label, and a subdomain of such labels.
+_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(?:\.{_LABEL})*"
+_NAME_PART = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+
+_THEIR_PREFIXES = ("ray.io", "io.trainyard")
+_THEIR_LABELS = ("app.kubernetes.io/name", "app.kubernetes.io/created-by", "app.kubernetes.io/managed-by")
+_TAKEN_PATHS = {"/dev/shm": "is the nodes' shared memory", "/tmp/ray": "is where Ray keeps its sessions"}  # noqa: S108
+
+
+def _own_metadata(entries: Mapping[str, str]) -> Iterator[Complaint]:
+    """Complain about labels or annotations that KubeRay or Trainyard finds its pods by."""
+    for key in entries:
+        if key in _THEIR_LABELS or key.partition("/")[0] in _THEIR_PREFIXES:
+            yield Complaint((key,), "is set by KubeRay or Trainyard")
+
+
+def _hidden(value: object, path: KeyPath = ()) -> Iterator[Complaint]:
+    """Complain about every value of a chart that `show` hid."""
+    if value == HIDDEN:
+        yield Complaint(path, SHOWN_HIDDEN)
+    entries = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in entries:
+        yield from _hidden(inner, (*path, key))
+
+
+ObjectName = Annotated[
+    Filled,
+    matching(_SUBDOMAIN, "must be the name of a Kubernetes object: lower-case letters, digits, '-' and '.'", most=253),
+]
+NamespaceName = Annotated[
+    Filled,
+    matching(_LABEL, "must be the name of a namespace: lower-case letters, digits and '-', at most 63 characters"),
+]
+# The key of a label, an annotation, a taint or a resource.
+LabelKey = Annotated[
+    Filled, matching(rf"(?:{_SUBDOMAIN}/)?{_NAME_PART}", "must be [PREFIX/]NAME, such as example.com/pool")
+]
+LabelValue = Annotated[
+    str,
+    matching(rf"(?:{_NAME_PART})?", "must be a label's value: at most 63 letters, digits, '-', '_' and '.'"),
+]
+ServiceName = Annotated[
+    Filled,
+    matching(rf"{_LABEL}/{_LABEL}", "must be NAMESPACE/NAME of a service, such as team/lab-head-svc"),
+]
 Cores = Annotated[float, Field(gt=0, le=1024)]
+Labels = Annotated[dict[LabelKey, LabelValue], rule(_own_metadata)]
+Annotations = Annotated[dict[LabelKey, str], rule(_own_metadata)]
+ChartValues = Annotated[dict[str, JsonValue], rule(_hidden)]
 
 
 class Toleration(Section):
-    """A taint of Kubernetes nodes that pods put up with (core/v1 Toleration)."""
+    """A taint of hosts that pods tolerate (core/v1 Toleration)."""
 
     key: LabelKey | None = Field(default=None, description="The taint's key; left out: every taint.")
     operator: Literal["Exists", "Equal"] = Field(default="Exists", description="Equal: `value` must be the taint's.")
@@ -30,10 +85,12 @@ class Toleration(Section):
         default=None, description="The taint's effect; left out: every effect."
     )
 
-    @model_validator(mode="after")
-    def _check(self) -> Toleration:
-        rules.check_toleration(self.key, self.operator, self.value)
-        return self
+    def complaints(self) -> Iterator[Complaint]:
+        """Complain about a toleration that Kubernetes would refuse."""
+        if self.operator == "Equal" and (self.key is None or self.value is None):
+            yield Complaint((), "needs key and value for `operator: Equal`")
+        if self.operator == "Exists" and self.value is not None:
+            yield Complaint(("value",), "means something only for `operator: Equal`", self.value)
 
 
 class PodPlacement(Section):
@@ -43,7 +100,7 @@ class PodPlacement(Section):
         default={}, description="Labels that a Kubernetes node must have, such as {pool: training}."
     )
     tolerations: Listed[Toleration] = Field(
-        default=(), description="Taints to put up with; pods with GPUs tolerate nvidia.com/gpu anyway."
+        default=(), description="Taints to tolerate; pods with GPUs tolerate nvidia.com/gpu anyway."
     )
     spread: Literal["preferred", "required", "none"] | None = Field(
         default=None,
@@ -65,23 +122,20 @@ class KubeVolume(Section):
     host_path: AbsolutePath | None = Field(default=None, description="A directory of every Kubernetes node.")
     read_only: bool = Field(default=False, description="true: the nodes cannot change it.")
 
-    @model_validator(mode="after")
-    def _check(self) -> KubeVolume:
-        rules.check_one_source(
-            {
-                "claim": self.claim,
-                "config_map": self.config_map,
-                "secret": self.secret,
-                "host_path": self.host_path,
-            }
-        )
-        return self
+    def complaints(self) -> Iterator[Complaint]:
+        """Complain unless the volume has exactly one source."""
+        sources = ("claim", "config_map", "secret", "host_path")
+        given = [name for name in sources if getattr(self, name) is not None]
+        if not given:
+            yield Complaint((), f"needs one of: {', '.join(sources)}")
+        if len(given) > 1:
+            yield Complaint((), f"has {' and '.join(given)}: give one")
 
 
 class Storage(Section):
     """What is behind `outputs`: a claim of somebody else, or one that we make and `cluster.down` removes."""
 
-    claim: ObjectName | None = Field(default=None, description="A claim that is there already; it is never removed.")
+    claim: ObjectName | None = Field(default=None, description="A claim that exists already; it is never removed.")
     size: Size | None = Field(default=None, description="The size of a claim to be made.")
     storage_class: ObjectName | None = Field(
         default=None, description="The storage class of that claim; left out: the default one."
@@ -91,10 +145,12 @@ class Storage(Section):
         description="ReadWriteMany: nodes on all hosts share it. ReadWriteOnce: only nodes on one host can.",
     )
 
-    @model_validator(mode="after")
-    def _check(self) -> Storage:
-        rules.check_storage(self.claim, self.size, self.storage_class)
-        return self
+    def complaints(self) -> Iterator[Complaint]:
+        """Complain unless storage is a claim that exists, or the size of one to be made."""
+        if self.claim is None and self.size is None:
+            yield Complaint((), "needs `claim` (one that exists) or `size` (of one to be made)")
+        if self.claim is not None and (self.size is not None or self.storage_class is not None):
+            yield Complaint((), "has claim as well as size or storage_class: a claim that exists is taken as it is")
 
 
 class PodSecurity(Section):
@@ -108,10 +164,10 @@ class PodSecurity(Section):
     run_as_group: int | None = Field(default=None, ge=0, description="The group id; left out: the image's.")
     fs_group: int | None = Field(default=None, ge=0, description="The group that volumes belong to.")
 
-    @model_validator(mode="after")
-    def _check(self) -> PodSecurity:
-        rules.check_restricted(self.run_as_user, restricted=self.restricted)
-        return self
+    def complaints(self) -> Iterator[Complaint]:
+        """Complain about root where the Pod Security Standard `restricted` is asked for."""
+        if self.restricted and self.run_as_user == 0:
+            yield Complaint(("run_as_user",), "must not be 0 (root) with `restricted: true`", self.run_as_user)
 
 
 class Requests(Section):
@@ -136,13 +192,7 @@ class Operator(Section):
     version: Filled = Field(default=versions.KUBERAY, description="The chart's version.")
     namespace: NamespaceName = Field(default="kuberay-system", description="Where the operator is installed.")
     release: ObjectName = Field(default="kuberay-operator", description="The name of the Helm release.")
-    values: dict[str, JsonValue] = Field(default={}, description="Values of the chart, as in its values.yaml.")
-
-    @field_validator("values")
-    @classmethod
-    def _check_shown(cls, values: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        rules.check_shown(values)
-        return values
+    values: ChartValues = Field(default={}, description="Values of the chart, as in its values.yaml.")
 
 
 class KuberaySection(PodPlacement):
@@ -157,7 +207,7 @@ class KuberaySection(PodPlacement):
     groups: dict[Filled, PodPlacement] = Field(
         default={}, description="Placement of one group, or of `head`, on top of what is said for all."
     )
-    gpu_resource: ResourceName = Field(default="nvidia.com/gpu", description="What a GPU is called on the nodes.")
+    gpu_resource: LabelKey = Field(default="nvidia.com/gpu", description="What a GPU is called on the nodes.")
     simulated_gpus: bool = Field(
         default=False, description="true: GPUs are numbers only, Kubernetes is not asked for any; to try a layout."
     )
@@ -177,27 +227,31 @@ class KuberaySection(PodPlacement):
     pull_secrets: Listed[ObjectName] = Field(
         default=(), description="Secrets of the namespace to pull images with, besides the one made from `registry`."
     )
-    labels: dict[LabelKey, LabelValue] = Field(default={}, description="Labels of all pods, such as a cost centre.")
-    annotations: dict[LabelKey, str] = Field(default={}, description="Annotations of all pods.")
+    labels: Labels = Field(default={}, description="Labels of all pods, such as a cost centre.")
+    annotations: Annotations = Field(default={}, description="Annotations of all pods.")
     wait_for_machines: Duration | None = Field(
         default=None,
         description="How long pods may find no room, where Kubernetes adds machines by itself, such as 10m.",
     )
 
-    @field_validator("labels", "annotations")
-    @classmethod
-    def _check_metadata(cls, entries: dict[str, str]) -> dict[str, str]:
-        rules.check_own_metadata(entries)
-        return entries
-
-    @model_validator(mode="after")
-    def _check(self) -> KuberaySection:
-        rules.check_targets([volume.target for volume in self.volumes], self.outputs)
-        rules.check_host_paths([volume.host_path for volume in self.volumes], restricted=self.security.restricted)
-        return self
+    def complaints(self) -> Iterator[Complaint]:
+        """Complain about two things mounted at one place, and about what Pod Security forbids."""
+        outputs = self.outputs.rstrip("/")
+        if outputs in ("", *_TAKEN_PATHS):
+            yield Complaint(("outputs",), _TAKEN_PATHS.get(outputs, "must not be the root"), self.outputs)
+        taken = {**_TAKEN_PATHS, "": "must not be the root"}
+        taken.setdefault(outputs, "is where the storage for outputs is (see outputs)")
+        for index, volume in enumerate(self.volumes):
+            target = volume.target.rstrip("/")
+            if target in taken:
+                yield Complaint(("volumes", index, "target"), taken[target], volume.target)
+            taken.setdefault(target, f"is also the target of volumes.{index}")
+            if volume.host_path is not None and self.security.restricted:
+                message = "is not allowed with `security.restricted: true`"
+                yield Complaint(("volumes", index, "host_path"), message, volume.host_path)
 
     def placement(self, group: str) -> PodPlacement:
-        """Return where the pods of a group may run: what is said for it, on top of what is said for all."""
+        """Return where the pods of a group may run: what is given for it, on top of what is given for all."""
         own = self.groups.get(group, PodPlacement())
         return PodPlacement(
             node_selector={**self.node_selector, **own.node_selector},

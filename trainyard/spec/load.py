@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from os import stat_result
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import ValidationError
 
-from trainyard.errors import Problem
+from trainyard.errors import Problem, RequestError
 from trainyard.spec import overrides as flags
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.fields import Section
 from trainyard.spec.image import ImageFile
 from trainyard.spec.job import JobSpec
 from trainyard.spec.problems import problems_of, value_text, where
-from trainyard.spec.read import read_text, refusal, shown
 from trainyard.spec.show import default_paths
 from trainyard.spec.yaml_source import KeyPath, Source, UnreadableError, compose
 
@@ -26,6 +27,9 @@ JOB_FILE = "job file"
 JOB_FILE_NAME = "job.yaml"
 IMAGE_FILE = "image file"
 IMAGE_FILE_NAME = "image.yaml"
+
+LARGEST = 1024 * 1024
+MOST_SHOWN = 100
 
 Model = TypeVar("Model", bound=Section)
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
@@ -55,8 +59,8 @@ def load_cluster(path: Path, *, overrides: Sequence[str] = (), backend: str | No
 def load_job(directory: Path, *, overrides: Sequence[str] = ()) -> JobSpec:
     """Return the job of a directory that holds a job.yaml. Raises RequestError with every problem at once."""
     if directory.is_file():
-        raise refusal(
-            JOB_FILE, (Problem(shown(directory), f"is a file: give the directory that holds {JOB_FILE_NAME}"),)
+        raise _refusal(
+            JOB_FILE, (Problem(_shown(directory), f"is a file: give the directory that holds {JOB_FILE_NAME}"),)
         )
     source = _source(directory / JOB_FILE_NAME, JOB_FILE, overrides)
     name = directory.resolve().name
@@ -79,14 +83,14 @@ def load_image(directory: Path, *, overrides: Sequence[str] = ()) -> ImageFile:
 
 def _source(path: Path, kind: str, overrides: Sequence[str]) -> Source:
     """Return the values of a file with the flags on top: who wins is decided here and nowhere else."""
-    text = read_text(path, kind=kind)
+    text = _read_text(path, kind=kind)
     try:
-        source = compose(text, origin=shown(path))
+        source = compose(text, origin=_shown(path))
     except UnreadableError as error:
-        raise refusal(kind, (error.problem,)) from error
+        raise _refusal(kind, (error.problem,)) from error
     if not isinstance(source.value, Mapping):
         problem = Problem(source.places[()], f"must be a mapping of keys to values, got {value_text(source.value)}")
-        raise refusal(kind, source.problems or (problem,))
+        raise _refusal(kind, source.problems or (problem,))
     return flags.apply(source, overrides)
 
 
@@ -95,9 +99,9 @@ def _validated(model: type[Model], source: Source, kind: str, *, context: dict[s
     try:
         spec = model.model_validate(source.value, context=context)
     except ValidationError as error:
-        raise refusal(kind, (*source.problems, *problems_of(error, model, source))) from error
+        raise _refusal(kind, (*source.problems, *problems_of(error, model, source))) from error
     if source.problems:
-        raise refusal(kind, source.problems)
+        raise _refusal(kind, source.problems)
     return spec
 
 
@@ -105,4 +109,52 @@ def _name_problems(name: str, directory: Path) -> Sequence[Problem]:
     if _JOB_NAME.fullmatch(name):
         return ()
     rule = "letters, digits, '.', '_' and '-', start with a letter or digit, at most 80 characters"
-    return (Problem(shown(directory), f"must have a name of {rule}: it is the job's name, got {value_text(name)}"),)
+    return (Problem(_shown(directory), f"must have a name of {rule}: it is the job's name, got {value_text(name)}"),)
+
+
+def _read_text(path: Path, *, kind: str) -> str:
+    """Return the text of a cluster or job file (`kind` says which). Raises RequestError if there is none to be had."""
+    origin = _shown(path)
+    try:
+        _check(path.stat(), origin, kind)
+        with path.open("rb") as stream:
+            content = stream.read(LARGEST + 1)
+    except FileNotFoundError as error:
+        raise _refused(kind, origin, "does not exist") from error
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise _refused(kind, origin, f"cannot be read: {reason}") from error
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        wrong = content[error.start]
+        raise _refused(kind, f"{origin}:{line}", f"is not UTF-8 text: it contains the byte 0x{wrong:02X}") from error
+
+
+def _shown(path: Path) -> str:
+    """Return a path as a person would write it here."""
+    working = Path.cwd()
+    return str(path.relative_to(working)) if path.is_relative_to(working) and path != working else str(path)
+
+
+def _check(status: stat_result, origin: str, kind: str) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise _refused(kind, origin, f"is a directory, not a {kind}")
+    if not stat.S_ISREG(status.st_mode):
+        raise _refused(kind, origin, "is not a regular file")
+    if status.st_size > LARGEST:
+        size = f"{status.st_size:,} bytes" if status.st_size < 2 * LARGEST else f"{status.st_size / 2**20:.1f} MiB"
+        raise _refused(kind, origin, f"is {size} large, and a {kind} has at most 1 MiB")
+
+
+def _refused(kind: str, where: str, message: str) -> RequestError:
+    return _refusal(kind, (Problem(where, message),))
+
+
+def _refusal(kind: str, problems: tuple[Problem, ...]) -> RequestError:
+    """Return the one error for everything that is wrong with a file."""
+    count = "1 problem" if len(problems) == 1 else f"{len(problems):,} problems"
+    rest = len(problems) - MOST_SHOWN
+    hint = f"{rest:,} more problems are not shown." if rest > 0 else None
+    return RequestError(f"the {kind} is wrong: {count}", problems=problems[:MOST_SHOWN], hint=hint)

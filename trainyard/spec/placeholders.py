@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from trainyard.spec.complaints import Complaint, complain
+from trainyard.spec.fields import Complaint
 from trainyard.suggest import did_you_mean
 
 _MARK = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_-]*)\}|[{}]")
@@ -18,20 +18,19 @@ def fill(text: str, values: Mapping[str, str]) -> str:
     return _MARK.sub(lambda found: values[found[1]] if found[1] else found[0][0], text)
 
 
-def check_used(keys: Collection[str], texts: Iterable[str]) -> None:
+def unused(keys: Collection[str], texts: Iterable[str]) -> Iterator[Complaint]:
     """Complain about every key of the matrix that no text names: its tasks would all do the same."""
     named = {found[1] for text in texts for found in _MARK.finditer(text)}
-    complain(
-        Complaint(("matrix", key), f"is used nowhere: write {{{key}}} into command or env", root=True)
-        for key in keys
-        if key not in named
-    )
+    for key in keys:
+        if key not in named:
+            yield Complaint(("matrix", key), f"is used nowhere: write {{{key}}} into command or env", root=True)
 
 
-def check_placeholders(texts: Mapping[str, str] | Mapping[int, str], known: Collection[str]) -> None:
+def unknown(texts: Mapping[str, str] | Mapping[int, str], known: Collection[str]) -> Iterator[Complaint]:
     """Complain about every text with a placeholder that is not known, or with a brace on its own."""
-    found = ((key, text, _complaint(text, known)) for key, text in texts.items())
-    complain(Complaint((key,), wrong[0], text, wrong[1]) for key, text, wrong in found if wrong)
+    for key, text in texts.items():
+        if wrong := _complaint(text, known):
+            yield Complaint((key,), wrong[0], text, wrong[1])
 
 
 def _complaint(text: str, known: Collection[str]) -> tuple[str, str] | None:

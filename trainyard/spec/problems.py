@@ -11,10 +11,8 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from trainyard.errors import Problem
-from trainyard.spec.cluster import ClusterSpec
-from trainyard.spec.cluster_rules import BUILT_BACKENDS, PLANNED_BACKENDS
-from trainyard.spec.complaints import NOTHING, Complaint, ComplaintsError
-from trainyard.spec.fields import SECRET_NAME
+from trainyard.spec.cluster import BUILT_BACKENDS, PLANNED_BACKENDS, ClusterSpec
+from trainyard.spec.fields import NOTHING, SECRET_NAME, Complaint, ComplaintsError
 from trainyard.spec.job import JobSpec
 from trainyard.spec.yaml_source import KeyPath, Source, located
 from trainyard.suggest import did_you_mean

@@ -13,8 +13,7 @@ from pydantic import BaseModel
 from trainyard.spec.cluster import Backend, ClusterSpec
 from trainyard.spec.fields import HIDDEN, SECRET_NAME
 from trainyard.spec.job import JobSpec
-from trainyard.spec.scalars import plain_value
-from trainyard.spec.yaml_source import KeyPath
+from trainyard.spec.yaml_source import KeyPath, plain_value
 
 MARK = "  # default"
 ENVIRONMENTS = ("env", "env_vars")

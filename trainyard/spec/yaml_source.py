@@ -14,7 +14,6 @@ from typing import cast
 import yaml
 
 from trainyard.errors import Problem
-from trainyard.spec.scalars import plain_value
 
 KeyPath = tuple[str | int, ...]
 
@@ -33,6 +32,19 @@ _CLEARER = {
 }
 _TEXT_TAGS = ("!", "tag:yaml.org,2002:str")
 _CORE_TAGS = "tag:yaml.org,2002:"
+
+
+# What an unquoted value is (YAML 1.2.2, section 10.3.2).
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOLEANS = {text: text.lower() == "true" for text in ("true", "True", "TRUE", "false", "False", "FALSE")}
+
+# More digits than any number in these files has: Python needs quadratic time for an integer of a million digits.
+_DIGITS = 40
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+_OCTAL = re.compile(r"0o[0-7]+")
+_HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_SPECIAL = re.compile(r"([-+]?)\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
 
 @dataclass(frozen=True)
@@ -219,3 +231,24 @@ def _unreadable(error: Exception, text: str, origin: str) -> UnreadableError:
         context += f" that begins on line {error.context_mark.line + 1}"
     problem = _CLEARER.get(str(error.problem), str(error.problem)).replace("'<stream end>'", "the end of the file")
     return UnreadableError(where, f"is not valid YAML: {problem}{context}")
+
+
+def plain_value(text: str) -> str | int | float | bool | None:
+    """Return what unquoted text stands for."""
+    if text in _NULLS:
+        return None
+    if text in _BOOLEANS:
+        return _BOOLEANS[text]
+    return text if len(text) > _DIGITS else _number(text)
+
+
+def _number(text: str) -> str | int | float:
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _OCTAL.fullmatch(text) or _HEXADECIMAL.fullmatch(text):
+        return int(text, 0)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    if _SPECIAL.fullmatch(text):
+        return float(text.lower().replace(".", "", 1))
+    return text

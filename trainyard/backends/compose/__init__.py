@@ -18,7 +18,8 @@ from trainyard.endpoint import Endpoint, ExpectedNode
 from trainyard.errors import NotReadyError
 from trainyard.seams.docker_containers import Container
 from trainyard.seams.docker_engine import Engine
-from trainyard.spec.cluster import ClusterSpec, NodeSpec
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.nodes import NodeSpec
 
 __all__ = ["connect", "documents", "down_steps", "logs", "status", "up_steps", "verify"]
 

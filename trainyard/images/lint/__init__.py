@@ -17,7 +17,7 @@ from trainyard.seams.docker_engine import Engine
 from trainyard.seams.docker_images import ImageFacts
 from trainyard.seams.docker_layers import Search, search_layers
 from trainyard.seams.saved_image import UnreadableLayerError
-from trainyard.spec.lint import LintSection
+from trainyard.spec.image import LintSection
 
 __all__ = ["CHECKS", "Finding", "LintReport", "check"]
 

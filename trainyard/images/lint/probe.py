@@ -13,7 +13,7 @@ from trainyard.errors import NotReadyError, OutsideError
 from trainyard.seams.docker_engine import Engine
 from trainyard.seams.docker_images import ImageFacts
 from trainyard.seams.docker_once import run_once
-from trainyard.spec.lint import LintSection
+from trainyard.spec.image import LintSection
 
 SECONDS = 180.0
 # Something else than the probe may start then, and never end; a probe that is only slow is run once more without it.

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from trainyard.images.lint.probe import Probed
 from trainyard.seams.docker_images import ImageFacts, Layer
-from trainyard.spec.image import ImageFile
-from trainyard.spec.lint import LintSection
+from trainyard.spec.image import ImageFile, LintSection
 
 
 @dataclass(frozen=True)

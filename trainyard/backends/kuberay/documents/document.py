@@ -13,8 +13,9 @@ from trainyard.backends.kuberay.documents import pod_template
 from trainyard.backends.kuberay.documents.nodes import HEAD, Node, nodes
 from trainyard.backends.kuberay.documents.pod_parts import container_security, home, quantity
 from trainyard.seams.kube.types import Object
-from trainyard.spec.cluster import ClusterSpec, WorkerGroup
+from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.fields import HIDDEN, SECRET_NAME
+from trainyard.spec.nodes import WorkerGroup
 
 # How long a node of a growing group may be idle, unless the file says otherwise (Ray's own default).
 IDLE_SECONDS = 60

@@ -1,10 +1,13 @@
-"""What a whole cluster file must get right if Kubernetes is to run it; each rule says everything that is wrong."""
+"""What a whole cluster file must get right if Kubernetes is to run it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from trainyard.spec.complaints import Complaint, complain
+from trainyard.spec.fields import Complaint
+from trainyard.spec.kubernetes import KuberaySection
+from trainyard.spec.nodes import Head, WorkerGroup
 from trainyard.spec.units import SIZES, format_size
 from trainyard.spec.yaml_source import KeyPath
 
@@ -33,14 +36,21 @@ KUBERAY_VARIABLES = frozenset(
 HEAD_GROUP = "headgroup"
 
 
-def check_auth(auth: str) -> None:
-    """Complain about a cluster without a token."""
-    if auth == "none":
-        message = "must be 'token' with the backend kuberay: every pod of the Kubernetes cluster reaches the dashboard"
-        complain([Complaint((), message, auth)])
+def complaints(kuberay: KuberaySection, given: Mapping[str, Any]) -> Iterator[Complaint]:
+    """Yield what is wrong with a file whose nodes Kubernetes is to run; `given` are the fields that are right."""
+    head: Head | None = given.get("head")
+    workers: Sequence[WorkerGroup] = given.get("workers") or ()
+    yield from _names(given.get("name"), [group.name for group in workers])
+    for name in given.get("env") or {}:
+        if name in KUBERAY_VARIABLES:
+            yield Complaint(("env", name), "is set by KubeRay (backend kuberay)", root=True)
+    shapes: dict[KeyPath, Head | WorkerGroup | None] = {("head",): head}
+    shapes |= {("workers", index): group for index, group in enumerate(workers)}
+    yield from _memories({path: node.memory for path, node in shapes.items() if node and node.memory}, kuberay)
+    yield from _storage(kuberay, nodes=1 + sum(group.most for group in workers))
 
 
-def name_complaints(name: str | None, groups: Sequence[str]) -> Iterator[Complaint]:
+def _names(name: str | None, groups: Sequence[str]) -> Iterator[Complaint]:
     """Yield every name that Kubernetes or KubeRay would refuse, or mistake; both allow less than we do."""
     if name is not None and name.endswith("-"):
         yield Complaint(("name",), "must not end with '-' on Kubernetes", name, root=True)
@@ -52,14 +62,7 @@ def name_complaints(name: str | None, groups: Sequence[str]) -> Iterator[Complai
             yield Complaint(path, f"must not be {HEAD_GROUP!r}: so KubeRay calls the head's group", group, root=True)
 
 
-def variable_complaints(env: Mapping[str, str]) -> Iterator[Complaint]:
-    """Yield every variable that KubeRay sets itself."""
-    for name in env:
-        if name in KUBERAY_VARIABLES:
-            yield Complaint(("env", name), "is set by KubeRay (backend kuberay)", root=True)
-
-
-def memory_complaints(memories: Mapping[KeyPath, int], shm_size: int | None) -> Iterator[Complaint]:
+def _memories(memories: Mapping[KeyPath, int], kuberay: KuberaySection) -> Iterator[Complaint]:
     """Yield every memory that is too small for a limit; `memories` are those of the file, by the nodes' paths."""
     for path, memory in memories.items():
         smallest = SMALLEST_HEAD if path[0] == "head" else SMALLEST_WORKER
@@ -67,16 +70,19 @@ def memory_complaints(memories: Mapping[KeyPath, int], shm_size: int | None) -> 
             message = f"must be at least {format_size(smallest)} with the backend kuberay, where it is a limit"
             yield Complaint((*path, "memory"), message, format_size(memory), root=True)
     most = max(memories.values(), default=None)
-    if shm_size is not None and most is not None and shm_size >= most:
+    if kuberay.shm_size is not None and most is not None and kuberay.shm_size >= most:
         message = f"must be less than the memory of a node (the most is {format_size(most)}): it counts as memory"
-        yield Complaint(("shm_size",), message, format_size(shm_size))
+        yield Complaint(("shm_size",), message, format_size(kuberay.shm_size))
 
 
-def storage_complaints(access: str | None, spreads: Mapping[KeyPath, str | None], *, nodes: int) -> Iterator[Complaint]:
-    """Yield whatever keeps nodes from their storage; `spreads` are those of the file, `nodes` the most there can be."""
+def _storage(kuberay: KuberaySection, *, nodes: int) -> Iterator[Complaint]:
+    """Yield whatever keeps nodes from their storage; `nodes` are the most that can exist."""
+    access = kuberay.storage.access if kuberay.storage else None
     if access == "ReadWriteOncePod" and nodes > 1:
         message = f"lets a single pod in, and there are up to {nodes} nodes"
         yield Complaint(("storage", "access"), message, access)
+    spreads: dict[KeyPath, str | None] = {("spread",): kuberay.spread}
+    spreads |= {("groups", name, "spread"): placement.spread for name, placement in kuberay.groups.items()}
     for path, spread in spreads.items():
         if access == "ReadWriteOnce" and nodes > 1 and spread not in (None, "none"):
             message = "must be left out with storage.access ReadWriteOnce, which keeps all nodes on one host"

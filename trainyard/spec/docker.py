@@ -2,18 +2,98 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
+from collections.abc import Iterator
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
-from trainyard.spec import cluster_rules as rules
-from trainyard.spec.fields import Filled, Listed, Section, Size, VariableName
+from trainyard.spec.fields import (
+    NOTHING,
+    AbsolutePath,
+    Complaint,
+    Filled,
+    Listed,
+    Section,
+    Size,
+    VariableName,
+    complain,
+    matching,
+    pattern,
+)
 
-RegistryAddress = Annotated[Filled, AfterValidator(rules.check_registry_address)]
-DockerHost = Annotated[Filled, AfterValidator(rules.check_docker_host)]
-AbsolutePath = Annotated[Filled, AfterValidator(rules.check_absolute_path)]
-Platform = Annotated[Filled, AfterValidator(rules.check_platform)]
-Namespace = Annotated[Filled, AfterValidator(rules.check_namespace)]
+# The grammar of distribution/reference: only the host may have capitals.
+_COMPONENT = r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*"
+_IMAGE = (
+    rf"(?:[A-Za-z0-9.-]+(?::[0-9]+)?/)?{_COMPONENT}(?:/{_COMPONENT})*"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
+)
+HOST_AND_PORT = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:]+\])(?::[0-9]{1,5})?")
+_HIGHEST_PORT = 65535
+
+
+def check_registry_address(address: str) -> str:
+    """Return HOST or HOST:PORT. Raises ValueError."""
+    if not HOST_AND_PORT.fullmatch(address):
+        message = "must be HOST or HOST:PORT, without http:// and without a user"
+        complain([Complaint((), message, NOTHING if "@" in address else address)])
+    host, colon, port = address.rpartition(":")
+    if not colon or address.endswith("]"):
+        host, port = address, str(_HIGHEST_PORT)
+    if not 1 <= int(port) <= _HIGHEST_PORT:
+        raise ValueError(f"must have a port from 1 to {_HIGHEST_PORT}")
+    if _is_unspecified(host):
+        # What is no address to ask is none to put into the name of an image either.
+        raise ValueError(
+            "must be an address that clients can ask: 127.0.0.1:PORT for this machine alone, else the one of its "
+            "network (hostname -I)"
+        )
+    return address
+
+
+def _is_unspecified(host: str) -> bool:
+    """Say whether a host stands for every address of a machine: 0.0.0.0, [::]."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_unspecified
+    except ValueError:
+        return host.strip("0.") == ""
+
+
+def check_docker_host(address: str) -> str:
+    """Return ssh://[USER@]HOST[:PORT] or unix:///PATH. Raises ValueError."""
+    if re.fullmatch(r"unix:///\S+", address):
+        return address
+    parts = urlsplit(address)
+    if parts.scheme == "ssh" and parts.password:
+        complain([Complaint((), "must not hold a password: let SSH use a key")])
+    if parts.scheme == "tcp":
+        raise ValueError("must be ssh://user@host: Docker over plain TCP lets everybody in")
+    if parts.scheme != "ssh" or not parts.hostname or parts.path or parts.hostname.startswith("-"):
+        raise ValueError("must be ssh://user@host or unix:///path/docker.sock")
+    return address
+
+
+check_image = pattern(
+    _IMAGE,
+    "must be a directory of images/ or an image reference such as registry:5000/team/schola:1.2 (lower case)",
+    most=512,
+)
+check_platform = pattern(
+    r"linux/[a-z0-9]+(?:/v[0-9]+)?", "must be the platform of Linux nodes, such as linux/amd64 or linux/arm64"
+)
+Image = Annotated[Filled, AfterValidator(check_image)]
+Platform = Annotated[Filled, AfterValidator(check_platform)]
+RegistryAddress = Annotated[Filled, AfterValidator(check_registry_address)]
+DockerHost = Annotated[Filled, AfterValidator(check_docker_host)]
+Namespace = Annotated[
+    Filled,
+    matching(
+        rf"{_COMPONENT}(?:/{_COMPONENT})*",
+        "must be lower-case letters and digits, such as team/robots, without slashes at its ends",
+    ),
+]
 
 
 class Registry(Section):
@@ -42,11 +122,14 @@ class Registry(Section):
         default="registry:2", description="What `registry.up` runs; a mirror's name where there is one."
     )
 
-    @model_validator(mode="after")
-    def _check(self) -> Registry:
-        rules.check_login(self.username, self.password_env, self.password_file)
-        rules.check_login_kind(self.login, self.username)
-        return self
+    def complaints(self) -> Iterator[Complaint]:
+        """Complain unless there is a user with one password, or neither."""
+        if self.password_env and self.password_file:
+            yield Complaint((), "has both password_env and password_file: give one")
+        if bool(self.username) != bool(self.password_env or self.password_file):
+            yield Complaint((), "needs username together with password_env or password_file, or none of them")
+        elif self.login == "ecr" and self.username:
+            yield Complaint((), "has both username and login: ecr; AWS gives user and password")
 
     def repository(self, image: str) -> str:
         """Return what the registry calls an image of ours: NAMESPACE/IMAGE."""
