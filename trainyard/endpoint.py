@@ -42,7 +42,6 @@ class Endpoint:
     seconds; `quick_checks` for those that each dispatch climbs. `is_in_reach` says whether what lies on the way
     answers, such as Kubernetes' API server: while it does not, the cluster may be well. `names_change`: a node that is
     made anew gets another name. `refused` is what to do if the cluster refuses the token.
-    `flag` is how commands name the cluster.
     """
 
     cluster: str
@@ -59,4 +58,3 @@ class Endpoint:
     is_in_reach: Callable[[], bool] = field(default=lambda: True, compare=False)
     names_change: bool = False
     refused: str = ""
-    flag: str = ""

@@ -17,7 +17,6 @@ from trainyard.endpoint import Endpoint, ExpectedNode
 from trainyard.errors import RequestError
 from trainyard.spec import ClusterSpec, LoadedCluster, load_cluster
 from trainyard.steps import PlannedStep, Progress, Stage, Step, StepResult
-from trainyard.typed import Typed
 
 # Beside what a backend writes down about a cluster.
 _MADE_FROM = "made-from"
@@ -36,11 +35,6 @@ class Cluster:
         return self.loaded.spec
 
     @property
-    def flag(self) -> str:
-        """Return the flags with which cluster.* and smoke.run mean this cluster: "" or " -f lab"."""
-        return self.tools.flag
-
-    @property
     def backend(self) -> Backend:
         """Return who makes this cluster."""
         return BACKENDS[self.spec.backend]
@@ -57,9 +51,9 @@ def find(
     """Return the cluster that `-f`, `--set` and `--backend` mean. Raises RequestError."""
     source = paths.cluster_file(asked, environ, directory=directory)
     loaded = load_cluster(source, overrides=overrides, backend=backend)
-    typed = Typed(asked, tuple(overrides), backend)
     state = paths.cluster_state(loaded.spec.name, environ)
-    return Cluster(loaded, Tools(state, environ, loaded.spec.backend, source=source, typed=typed, directory=directory))
+    tools = Tools(state, environ, loaded.spec.backend, source=source, overrides=tuple(overrides), directory=directory)
+    return Cluster(loaded, tools)
 
 
 def up(
@@ -120,13 +114,13 @@ def status(cluster: Cluster) -> ClusterStatus:
 def connect(cluster: Cluster) -> Endpoint:
     """Return the way in. Raises NotReadyError when there is none."""
     _refuse_other_file(cluster)
-    return replace(cluster.backend.connect(cluster.spec, cluster.tools), flag=cluster.flag)
+    return cluster.backend.connect(cluster.spec, cluster.tools)
 
 
 def connect_as_made(cluster: Cluster) -> Endpoint:
     """Return the way into what there is, whatever the file says by now. Raises NotReadyError when there is none."""
     backend, tools = _as_made(cluster)
-    return replace(backend.connect(cluster.spec, tools), flag=cluster.flag)
+    return backend.connect(cluster.spec, tools)
 
 
 def differences(cluster: Cluster, endpoint: Endpoint) -> list[str]:
@@ -189,7 +183,7 @@ def _as_declared(spec: ClusterSpec, there: Sequence[ExpectedNode]) -> dict[str, 
 
 def _down_steps(cluster: Cluster, *, purge: bool) -> Sequence[Step | Stage]:
     # Who names the cluster on the command line means it, whichever file is here (`cluster.list` prints such commands).
-    if not any(one.partition("=")[0].strip() == "name" for one in cluster.tools.typed.overrides):
+    if not any(one.partition("=")[0].strip() == "name" for one in cluster.tools.overrides):
         _refuse_other_file(cluster)
     backend, tools = _as_made(cluster)
     return backend.down_steps(cluster.spec, tools, purge=purge)
@@ -252,7 +246,7 @@ def _refuse_other_backend(cluster: Cluster) -> None:
         raise RequestError(
             f"cluster {cluster.spec.name} was made by the backend {recorded!r}; its file says {cluster.spec.backend!r}",
             where=str(cluster.loaded.source),
-            hint=f"Remove it first: invoke cluster.down{cluster.flag}",
+            hint="Remove it first: invoke cluster.down",
         )
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
-from trainyard import lifecycle
 from trainyard.errors import Problem, RequestError
 from trainyard.lifecycle import Cluster
+from trainyard.spec import load_cluster
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.nodes import WorkerGroup
 from trainyard.suggest import did_you_mean
@@ -36,14 +37,9 @@ def scaled(cluster: Cluster, sizes: Sequence[str]) -> Cluster:
             where=str(cluster.loaded.source),
             hint=f"Groups that there are: {', '.join(group.name for group in spec.workers) or 'none'}",
         )
-    typed = cluster.tools.typed
-    return lifecycle.find(
-        typed.file,
-        cluster.tools.environ,
-        directory=cluster.tools.directory,
-        overrides=(*typed.overrides, *(one for size in sizes if (one := _override(spec, size)))),
-        backend=typed.backend,
-    )
+    overrides = (*cluster.tools.overrides, *(one for size in sizes if (one := _override(spec, size))))
+    loaded = load_cluster(cluster.loaded.source, overrides=overrides, backend=spec.backend)
+    return Cluster(loaded, replace(cluster.tools, overrides=overrides))
 
 
 def differences(file: ClusterSpec, now: ClusterSpec) -> list[str]:

@@ -98,7 +98,7 @@ def dashboard(endpoint: Endpoint, ray: RayApi) -> Check:
 
 def missing(endpoint: Endpoint) -> tuple[Check, ...]:
     """Return a failed check for every node that is known not to run."""
-    hint = f"`invoke cluster.up{endpoint.flag}` starts what is missing, or says why it cannot."
+    hint = "`invoke cluster.up` starts what is missing, or says why it cannot."
     return tuple(
         {"name": "nodes", "node": name, "ok": False, "skipped": False, "detail": why, "seconds": 0.0, "hint": hint}
         for name, why in endpoint.down

@@ -33,9 +33,10 @@ from trainyard.results.store import RunDirectory
 from trainyard.spec import load_cluster, load_job
 from trainyard.spec.overrides import FLAG
 from trainyard.suggest import did_you_mean
-from trainyard.typed import CLUSTER_PREFIX, Typed
 from trainyard.watching import ReportScreen
 
+# Before an override of `train.dispatch` that is for the cluster file; any other is for the job file.
+CLUSTER_PREFIX = "cluster."
 Loaded = TypeVar("Loaded")
 
 
@@ -84,7 +85,7 @@ def dispatch(ready: Ready, *, command: Sequence[str], wait: bool, skip_smoke: bo
     """Connect, send, follow, bring home."""
     endpoint = lifecycle.connect(ready.cluster)
     for difference in lifecycle.differences(ready.cluster, endpoint):
-        screen.note(f"not as the file says: {difference}; `invoke cluster.up{ready.cluster.flag}` changes that")
+        screen.note(f"not as the file says: {difference}; `invoke cluster.up` changes that")
     if not skip_smoke:
         smoke.refuse_broken(endpoint)
     request = Request(results(), command=command, directory=Path.cwd(), wait=wait, skip_smoke=skip_smoke)
@@ -205,11 +206,8 @@ def connect(run: RunDirectory) -> Endpoint:
     loaded = load_cluster(run.cluster_file)
     # A token file is named relative to where the cluster file was.
     source = Path(str(run.record().get("cluster_file") or run.cluster_file))
-    # What was typed for it then is in the file that was recorded.
-    typed = Typed(str(run.cluster_file))
-    tools = Tools(
-        paths.cluster_state(loaded.spec.name, os.environ), os.environ, loaded.spec.backend, source=source, typed=typed
-    )
+    state = paths.cluster_state(loaded.spec.name, os.environ)
+    tools = Tools(state, os.environ, loaded.spec.backend, source=source)
     return lifecycle.connect(Cluster(loaded, tools))
 
 

@@ -11,7 +11,6 @@ from trainyard.backends.contract import Tools
 from trainyard.images.verified import Verified
 from trainyard.images.workbench import Asked
 from trainyard.spec import ClusterSpec
-from trainyard.typed import Typed
 
 
 def verify(
@@ -27,8 +26,6 @@ def verify(
 
     Raises RequestError for a cluster that runs no images.
     """
-    typed = Typed(asked.file, tuple(asked.overrides), asked.backend or None)
-    tools = Tools(
-        paths.cluster_state(spec.name, environ), environ, spec.backend, source=source, typed=typed, directory=directory
-    )
+    state, overrides = paths.cluster_state(spec.name, environ), tuple(asked.overrides)
+    tools = Tools(state, environ, spec.backend, source=source, overrides=overrides, directory=directory)
     return BACKENDS[spec.backend].verify(spec, tools, report=report)

@@ -44,10 +44,7 @@ class ExpectedNode:
 
 @dataclass(frozen=True)
 class Gate:
-    """What must hold before the first task starts. `flag` is how commands name this cluster: "" or " -f lab".
-
-    `names_change`: a node that is made anew gets another name.
-    """
+    """What must hold before the first task starts. `names_change`: a node that is made anew gets another name."""
 
     skip: bool = False
     simulated_gpus: bool = False
@@ -55,7 +52,6 @@ class Gate:
     ray: str | None = None
     needs: dict[str, Any] = field(default_factory=dict)
     wait: float = 60.0
-    flag: str = ""
     names_change: bool = False
 
 
@@ -116,7 +112,6 @@ def _gate(raw: dict[str, Any]) -> Gate:
         ray=raw.get("ray"),
         needs=raw.get("needs") or {},
         wait=float(raw.get("wait", 60.0)),
-        flag=raw.get("flag") or "",
         names_change=bool(raw.get("names_change")),
     )
 

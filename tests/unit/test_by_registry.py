@@ -139,11 +139,11 @@ def test_files_that_changed_since_are_to_be_pushed(tmp_path: Path) -> None:
     yard(tmp_path)
     there.put("mine", ALIAS, source="older")
     with pytest.raises(MissingError) as caught:
-        pin(tmp_path, there, flag=" -f lab")
+        pin(tmp_path, there)
     assert caught.value.lines() == [
         "registry reg.lab:5000 does not hold image mine as it is now",
         f"  at reg.lab:5000/mine:{ALIAS}",
-        "  -> Its files changed since it was pushed, or it never was. Push it: invoke image.push mine -f lab",
+        "  -> Its files changed since it was pushed, or it never was. Push it: invoke image.push mine",
     ]
 
 

@@ -241,6 +241,6 @@ def test_another_hosts_docker_has_another_loopback_to_push_to(tmp_path: Path) ->
     assert raised.value.lines() == [
         "registry 127.0.0.1:32000 is one of 192.0.2.7 for Docker, and one of this machine for us",
         f"  at {tmp_path}/far.yaml names no registry",
-        "  -> Without a push, a cluster there runs what was built there: invoke image.build -f far. "
+        "  -> Without a push, a cluster there runs what was built there: invoke image.build. "
         "Or name a registry that both machines reach: registry.address",
     ]

@@ -83,12 +83,6 @@ def test_a_name_is_told_from_a_reference(tmp_path: Path, text: str, is_reference
     assert catalog.is_reference(text, directory=tmp_path) is is_reference
 
 
-def test_flags_are_repeated_for_the_next_command() -> None:
-    asked = Asked("mine", "lab", ("build.network=host", "env.A=b c"), "debian:12", "linux/arm64")
-    assert asked.flags == (" -f lab --base debian:12 --platform linux/arm64 --set build.network=host --set 'env.A=b c'")
-    assert Asked().flags == ""
-
-
 def test_flags_win_over_the_file() -> None:
     written = BuildSection(base="debian:11", network="host")
     assert _settings(written, Asked(base="debian:12")) == BuildSection(base="debian:12", network="host")

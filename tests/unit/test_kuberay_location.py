@@ -18,7 +18,6 @@ from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.seams.kube.types import RAY_CLUSTER
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
-from trainyard.typed import Typed
 
 KUBECONFIG = """
 apiVersion: v1
@@ -109,12 +108,12 @@ def test_another_location_than_the_one_written_down_is_refused(tools: Tools, ask
 
 def test_a_location_given_on_the_command_line_is_never_passed_over(tools: Tools) -> None:
     made(tools)
-    typed = replace(tools, typed=Typed("lab", ("kuberay.context=other", "head.cpus=2")))
+    typed = replace(tools, overrides=("kuberay.context=other",))
     with pytest.raises(RequestError) as error:
         location.find(SPEC, typed, section(context="other"))
     assert error.value.hint
     assert error.value.hint.startswith("To mean that one, leave out --set kuberay.context=other. For a second")
-    same = replace(tools, typed=Typed("lab", ("kuberay.context=lab",)))
+    same = replace(tools, overrides=("kuberay.context=lab",))
     assert location.find(SPEC, same, section(context="lab")).kube.context == "lab"
 
 

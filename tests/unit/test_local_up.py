@@ -17,7 +17,6 @@ from trainyard.backends.local.up import up_steps
 from trainyard.errors import RequestError
 from trainyard.seams import processes
 from trainyard.spec import ClusterSpec
-from trainyard.typed import Typed
 
 LAB = ClusterSpec.model_validate(
     {"name": "lab", "backend": "local", "head": {"cpus": 1}, "workers": [{"name": "cpu", "count": 2, "cpus": 1}]}
@@ -51,7 +50,7 @@ def test_another_head_is_planned_with_what_differs_and_refused_unless_it_is_mean
     for plan in node_plans(LAB, cpus=machine.cpus(), memory=machine.memory(), gpu_ids=()):
         records.write_node(files, plan, gcs_port=1000, process=alive)
     other = LAB.model_copy(update={"head": LAB.head.model_copy(update={"cpus": 2}), "env": {"NAME": "secret"}})
-    tools = Tools(tmp_path, {}, "local", typed=Typed("lab", ("head.cpus=2",)))
+    tools = Tools(tmp_path, {}, "local")
     planned = steps.plan(up_steps(other, tools))
     assert (planned[0].title, planned[0].state, planned[0].detail) == (
         "Replace the head that runs",
@@ -63,6 +62,6 @@ def test_another_head_is_planned_with_what_differs_and_refused_unless_it_is_mean
     assert caught.value.lines() == [
         "the head in the cluster file is not the head that runs; to replace it ends everything on the cluster",
         "  at cpus: 1 now, 2 wanted; env.NAME is new",
-        "  -> If that is meant: invoke cluster.up -f lab --set head.cpus=2 --recreate",
+        "  -> If that is meant: invoke cluster.up --recreate",
     ]
     assert "Replace the head that runs" not in [step.title for step in up_steps(other, replace(tools, recreate=True))]

@@ -14,18 +14,7 @@ from trainyard.listing import ListedCluster, Listing
 from trainyard.spec import load_cluster
 from trainyard.steps import PlannedStep
 from trainyard.tasks import cluster_output
-from trainyard.tasks.output import as_document, as_typed
-
-
-@pytest.mark.parametrize(
-    ("program", "printed"),
-    [
-        ("/x/bin/invoke", "Make it: invoke cluster.up -f lab, or invoke --list"),
-        ("/x/bin/trainyard", "Make it: trainyard cluster.up -f lab, or trainyard --list"),
-    ],
-)
-def test_commands_are_named_as_the_user_types_them(program: str, printed: str) -> None:
-    assert as_typed("Make it: invoke cluster.up -f lab, or invoke --list", program=program) == printed
+from trainyard.tasks.output import as_document
 
 
 def cluster(tmp_path: Path, text: str = "{name: lab, backend: local}") -> Cluster:

@@ -80,7 +80,6 @@ SITE = Site(
     Registry(address="127.0.0.1:32000", insecure=True),
     Engine("unix:///docker.sock", cast(docker.APIClient, None), {}),
     {},
-    flag=" -f lab",
 )
 UP = RegistryStatus(
     address="127.0.0.1:32000",
@@ -106,16 +105,16 @@ def test_status_lists_repositories_tags_and_sizes(capsys: pytest.CaptureFixture[
         "ray 1 2.0 KiB sha256:0123456789ab",
         "together 2.0 KiB, as layers are shared; 50.0 GiB of disk are free",
     ]
-    assert shown.err == "next: invoke image.verify -f lab\n"
+    assert shown.err == "next: invoke image.verify\n"
 
 
 @pytest.mark.parametrize(
     ("site", "now", "following"),
     [
-        (SITE, replace(UP, content=Content((), 0)), "invoke image.push -f lab"),
+        (SITE, replace(UP, content=Content((), 0)), "invoke image.push"),
         (replace(SITE, backend="local"), UP, "invoke cluster.up -f compose"),
-        (replace(SITE, backend="kuberay"), UP, "invoke cluster.up -f lab"),
-        (SITE, replace(UP, state="down", content=None), "invoke registry.up -f lab"),
+        (replace(SITE, backend="kuberay"), UP, "invoke cluster.up"),
+        (SITE, replace(UP, state="down", content=None), "invoke registry.up"),
     ],
 )
 def test_what_comes_next_depends_on_what_is_there(
@@ -129,7 +128,7 @@ def test_a_registry_that_docker_does_not_trust_leads_to_registry_trust(capsys: p
     registry_output.status(SITE, replace(UP, trusted=False), json=False)
     shown = capsys.readouterr()
     assert shown.out.splitlines()[-1] == "Docker here does not trust it yet"
-    assert shown.err == "next: invoke registry.trust -f lab\n"
+    assert shown.err == "next: invoke registry.trust\n"
 
 
 def test_status_as_json_has_everything(capsys: pytest.CaptureFixture[str]) -> None:

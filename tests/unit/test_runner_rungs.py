@@ -44,12 +44,12 @@ def test_a_missing_node_is_named_with_those_that_are_there() -> None:
     assert checks["gpu-1"].detail == "not in the cluster after 60 s; there are gpu-0, head"
 
 
-def test_a_missing_node_and_a_silent_one_are_looked_into_with_the_flags_that_name_the_cluster() -> None:
-    gate = Gate(nodes=EXPECTED, flag=" -f lab")
+def test_a_missing_node_and_a_silent_one_are_looked_into() -> None:
+    gate = Gate(nodes=EXPECTED)
     *_, missing = rungs.nodes(gate, [HEAD, GPU_0], seconds=60.0)
-    assert missing.hint == "`invoke cluster.up -f lab` starts what is missing, or says why it cannot."
+    assert missing.hint == "`invoke cluster.up` starts what is missing, or says why it cannot."
     silent = one(rungs.task([Answer(GPU_0, None, 60.0, problem="no answer")], gate))
-    assert silent.hint == "Look at the node's raylet and worker logs: `invoke cluster.logs -f lab`."
+    assert silent.hint == "Look at the node's raylet and worker logs: `invoke cluster.logs`."
 
 
 def test_a_node_that_was_removed_is_not_tested_although_ray_does_not_miss_it_yet() -> None:

@@ -33,11 +33,11 @@ def test_a_group_gets_the_size_that_was_asked_for(tmp_path: Path) -> None:
 
 def test_the_next_command_means_the_cluster_as_it_is_then(tmp_path: Path) -> None:
     wanted = scaling.scaled(cluster(tmp_path, overrides=("head.cpus=2",)), ["gpu=0"])
-    assert wanted.flag == " -f lab --set head.cpus=2 --set workers.gpu.count=0"
+    assert wanted.tools.overrides == ("head.cpus=2", "workers.gpu.count=0")
 
 
 def test_a_size_that_the_file_has_needs_no_flag(tmp_path: Path) -> None:
-    assert scaling.scaled(cluster(tmp_path), ["gpu=2"]).flag == " -f lab"
+    assert scaling.scaled(cluster(tmp_path), ["gpu=2"]).tools.overrides == ()
 
 
 def test_what_differs_from_the_file_is_said(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from trainyard.errors import SmokeError
 def test_a_node_that_is_known_not_to_run_is_told_at_once() -> None:
     down = (("cpu-0", "exited, exit code 137"),)
     with pytest.raises(SmokeError) as caught:
-        smoke.refuse_broken(Endpoint("lab", "http://127.0.0.1:1", down=down, flag=" -f lab"))
+        smoke.refuse_broken(Endpoint("lab", "http://127.0.0.1:1", down=down))
     assert caught.value.lines() == [
         "smoke test failed: nodes: exited, exit code 137",
         "  at cpu-0, cluster lab",
-        "  -> `invoke cluster.up -f lab` starts what is missing, or says why it cannot.",
+        "  -> `invoke cluster.up` starts what is missing, or says why it cannot.",
     ]
 
 

@@ -11,7 +11,6 @@ from trainyard.endpoint import Endpoint
 from trainyard.images.verified import Verified
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Stage, Step
-from trainyard.typed import Typed
 
 ClusterState = Literal["up", "partial", "down"]
 NodeState = Literal["up", "starting", "down", "surplus"]
@@ -21,9 +20,8 @@ NodeState = Literal["up", "starting", "down", "surplus"]
 class Tools:
     """What a backend needs besides the cluster file: where it may keep things, and what was asked for.
 
-    `typed` is how the caller named the cluster, for the commands that a hint names; `directory` is where the user's own
-    images/ are looked for. `backend` is the name under which the cluster is recorded: one backend may make its clusters
-    by another's functions.
+    `overrides` are the values of `--set`, as typed; `directory` is where the user's own images/ are looked for.
+    `backend` is the name under which the cluster is recorded: one backend may make its clusters by another's functions.
     """
 
     state: Path
@@ -31,13 +29,8 @@ class Tools:
     backend: str
     source: Path | None = None
     recreate: bool = False
-    typed: Typed = field(default_factory=Typed)
+    overrides: tuple[str, ...] = ()
     directory: Path = Path()
-
-    @property
-    def flag(self) -> str:
-        """Return the flags with which cluster.* and smoke.run mean this cluster: "" or " -f lab"."""
-        return self.typed.cluster
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from trainyard.steps import PlannedStep, Step, no
 NEEDS = "needs --recreate"
 
 
-def refusal(differences: Sequence[str], *, flag: str) -> RequestError:
+def refusal(differences: Sequence[str]) -> RequestError:
     """Return the error: what differs, and what to type if it is meant."""
     return RequestError(
         "the head in the cluster file is not the head that runs; to replace it ends everything on the cluster",
         where="; ".join(differences),
-        hint=f"If that is meant: invoke cluster.up{flag} --recreate",
+        hint="If that is meant: invoke cluster.up --recreate",
     )
 
 

@@ -44,7 +44,6 @@ def build(
             "nodes": None if endpoint.expected is None else [asdict(node) for node in endpoint.expected],
             "ray": endpoint.ray_version,
             "needs": job.smoke.model_dump() if job else {},
-            "flag": endpoint.flag,
             "names_change": endpoint.names_change,
         },
         "stop_grace": STOP_GRACE,

@@ -55,7 +55,6 @@ def pinned_by_registry(
     environ: Mapping[str, str],
     *,
     directory: Path,
-    flag: str = "",
     loopback: bool = False,
     opened: Opened = open_api,
 ) -> PinnedImage:
@@ -77,8 +76,7 @@ def pinned_by_registry(
         raise MissingError(
             f"registry {registry.address} does not hold image {image.name} as it is now",
             where=f"{registry.address}/{repository}:{image.alias}",
-            hint="Its files changed since it was pushed, or it never was. "
-            f"Push it: invoke image.push {image.name}{flag}",
+            hint=f"Its files changed since it was pushed, or it never was. Push it: invoke image.push {image.name}",
         )
     return PinnedImage(image.name, f"{registry.address}/{repository}@{digest}", digest, who)
 

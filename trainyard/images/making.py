@@ -120,7 +120,7 @@ def _registry(bench: Workbench) -> Registry:
         raise RequestError(
             f"registry {registry.address} is one of {bench.engine.host} for Docker, and one of this machine for us",
             where=f"{bench.source} names no registry",
-            hint=f"Without a push, a cluster there runs what was built there: invoke image.build{bench.asked.flags}. "
+            hint="Without a push, a cluster there runs what was built there: invoke image.build. "
             "Or name a registry that both machines reach: registry.address",
         )
     return registry

@@ -29,12 +29,10 @@ from trainyard.spec.docker import Registry
 __all__ = ["PinnedImage", "pinned"]
 
 
-def pinned(
-    spec: ClusterSpec, environ: Mapping[str, str], engine: Engine, *, directory: Path, flag: str = ""
-) -> PinnedImage:
+def pinned(spec: ClusterSpec, environ: Mapping[str, str], engine: Engine, *, directory: Path) -> PinnedImage:
     """Return what the cluster's `image` means now: a directory of images/, or a reference to an image of others.
 
-    `engine` is the one that is to run it; `flag` is how the caller named the cluster file. Raises OutsideError when
+    `engine` is the one that is to run it. Raises OutsideError when
     the registry does not hold the image, PrerequisiteError when there is no registry and the image was never built.
     """
     asked = spec.image or catalog.DEFAULT_IMAGE
@@ -43,11 +41,11 @@ def pinned(
     image = catalog.find(asked, directory=directory, base=spec.build.base)
     what = build.building(image, engine, spec.build)
     if spec.registry is None:
-        return _without_registry(what, environ, flag)
-    return _in_registry(what, spec.registry, environ, flag)
+        return _without_registry(what, environ)
+    return _in_registry(what, spec.registry, environ)
 
 
-def _in_registry(what: Building, registry: Registry, environ: Mapping[str, str], flag: str) -> PinnedImage:
+def _in_registry(what: Building, registry: Registry, environ: Mapping[str, str]) -> PinnedImage:
     """Return the digest of what was pushed from these very files."""
     name, tag = what.image.name, what.reference.rpartition(":")[2]
     repository = f"{registry.address}/{registry.repository(name)}"
@@ -64,8 +62,7 @@ def _in_registry(what: Building, registry: Registry, environ: Mapping[str, str],
         raise MissingError(
             f"registry {registry.address} does not hold image {name} as it is now",
             where=f"{repository}:{tag}",
-            hint="Its files changed since it was pushed, or its tag was removed. "
-            f"Push it: invoke image.push {name}{flag}",
+            hint=f"Its files changed since it was pushed, or its tag was removed. Push it: invoke image.push {name}",
         )
     return PinnedImage(name, f"{repository}@{digest}", digest, who)
 
@@ -90,7 +87,7 @@ def _digest_by_source(what: Building, registry: Registry, environ: Mapping[str, 
     return found.digest if found and labels.get(LABEL_SOURCE) == what.source else None
 
 
-def _without_registry(what: Building, environ: Mapping[str, str], flag: str) -> PinnedImage:
+def _without_registry(what: Building, environ: Mapping[str, str]) -> PinnedImage:
     """Return what the registry on the engine's loopback holds, else what the engine itself has.
 
     Nobody named that registry: where it refuses, what is here does as well.
@@ -102,12 +99,12 @@ def _without_registry(what: Building, environ: Mapping[str, str], flag: str) -> 
         repository = _default_repository(what)
         return PinnedImage(name, f"{repository}@{digest}" if digest else here.id, digest, who)
     try:
-        return _in_registry(what, DEFAULT, environ, flag)
+        return _in_registry(what, DEFAULT, environ)
     except GoneError as error:
         raise PrerequisiteError(
             f"image {name} is not on the Docker engine ({what.engine.host}) as it is now",
             where=f"{what.reference}; the cluster file names no registry",
-            hint=f"Build it: invoke image.build {name}{flag}",
+            hint=f"Build it: invoke image.build {name}",
         ) from error
 
 

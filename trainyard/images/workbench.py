@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,13 +29,6 @@ class Asked:
     base: str = ""
     platform: str = ""
     backend: str = ""
-
-    @property
-    def flags(self) -> str:
-        """Return the flags that the next command needs too: "" or " -f lab --base X"."""
-        named = {" -f": self.file, " --base": self.base, " --platform": self.platform, " --backend": self.backend}
-        chosen = "".join(f"{flag} {shlex.quote(value)}" for flag, value in named.items() if value)
-        return chosen + "".join(f" --set {shlex.quote(one)}" for one in self.overrides)
 
 
 @dataclass(frozen=True)

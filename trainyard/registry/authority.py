@@ -55,7 +55,7 @@ def _no_key(site: Site, what: str) -> PrerequisiteError:
         f"the key of the CA of {site.address} {what}",
         where=str(site.state / "ca.key"),
         hint="Run registry.up on the machine that made the registry; or make all anew, which every host must "
-        f"trust again: invoke registry.down{site.flag} --purge",
+        "trust again: invoke registry.down --purge",
     )
 
 

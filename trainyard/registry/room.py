@@ -151,9 +151,7 @@ def _container_holds(site: Site, container: Container) -> Holder:
     if ours is None:
         who = f"the container {container.name} ({container.image})"
         return Holder(who, f"If it is not needed: docker rm -f {container.name}")
-    return Holder(
-        f"the registry {ours} of ours", f"To remove that: invoke registry.down{site.flag} --set registry.address={ours}"
-    )
+    return Holder(f"the registry {ours} of ours", f"To remove that: invoke registry.down --set registry.address={ours}")
 
 
 def _microk8s(port: int) -> str | None:

@@ -33,7 +33,7 @@ def _now() -> datetime:
 
 @dataclass(frozen=True)
 class Site:
-    """A registry, the engine that runs it, and how the caller named the cluster file: "" or " -f lab".
+    """A registry, the engine that runs it.
 
     `backend` is the one of that file: only some run images.
     """
@@ -42,7 +42,6 @@ class Site:
     engine: Engine
     environ: Mapping[str, str]
     source: Path | None = None
-    flag: str = ""
     backend: str = "compose"
     now: Callable[[], datetime] = _now
 
@@ -98,9 +97,8 @@ def find(
     """
     source = paths.cluster_file(asked, environ, directory=directory)
     spec = load_cluster(source, overrides=overrides).spec
-    flag = f" -f {asked}" if asked else ""
     with docker_engine.engine(environ) as engine:
-        yield Site(settings.registry_of(spec), engine, environ, source=source, flag=flag, backend=spec.backend)
+        yield Site(settings.registry_of(spec), engine, environ, source=source, backend=spec.backend)
 
 
 @contextmanager

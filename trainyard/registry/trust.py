@@ -132,7 +132,7 @@ def _daemon(site: Site) -> Daemon:
         raise RequestError(
             f"the Docker that is used here runs on {site.engine.host}: registry.trust changes the host it runs on",
             where=site.engine.address,
-            hint=f"Run it there: ssh {site.engine.host}, then invoke registry.trust{site.flag}",
+            hint=f"Run it there: ssh {site.engine.host}, then invoke registry.trust",
         )
     if site.engine.info().get("OperatingSystem") == DESKTOP:
         raise PrerequisiteError("Docker Desktop keeps its settings to itself", hint=_desktop_hint(site))
@@ -170,7 +170,7 @@ def _by_hand(site: Site) -> str:
 
 
 def _as_root(site: Site) -> str:
-    return f'Repeat as root: sudo -E env "PATH=$PATH" "HOME=$HOME" invoke registry.trust{site.flag}'
+    return 'Repeat as root: sudo -E env "PATH=$PATH" "HOME=$HOME" invoke registry.trust'
 
 
 def _content(path: Path) -> bytes:

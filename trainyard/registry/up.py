@@ -124,7 +124,7 @@ def _refuse_dead(site: Site) -> None:
     found = site.container
     if found and found.is_running:
         return
-    anew = f"To make it anew, over the same images: invoke registry.down{site.flag}, then invoke registry.up{site.flag}"
+    anew = "To make it anew, over the same images: invoke registry.down, then invoke registry.up"
     if found is None:
         raise OutsideError(f"the container {site.name} is gone", hint=anew)
     said = containers.tail(site.engine, found.id, lines=5)

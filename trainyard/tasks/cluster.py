@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from invoke.context import Context
 
+from trainyard.tasks import command_hints
 from trainyard.tasks.command import task
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def up(
         output.planned(cluster, lifecycle.plan_up(cluster, recreate=recreate), json=json, up=" --recreate" * recreate)
         return
     output.begun(cluster)
-    check = _check(cluster, f"cluster.up{cluster.flag}{' --recreate' * recreate}", end_runs=end_runs)
+    check = _check(cluster, f"cluster.up{' --recreate' * recreate}", end_runs=end_runs)
     results = lifecycle.up(cluster, progress.for_stream(), recreate=recreate, before_disruption=check)
     output.made(cluster, results, lifecycle.connect(cluster), json=json)
 
@@ -91,7 +92,7 @@ def down(
         output.planned(cluster, steps, json=json, up=" --purge" * purge, command="cluster.down")
         return
     output.begun(cluster)
-    check = _check(cluster, f"cluster.down{cluster.flag}{' --purge' * purge}", end_runs=end_runs)
+    check = _check(cluster, f"cluster.down{' --purge' * purge}", end_runs=end_runs)
     results = lifecycle.down(cluster, progress.for_stream(), purge=purge, before_disruption=check)
     output.removed(cluster, results, json=json, purge=purge)
 
@@ -128,8 +129,9 @@ def scale(
     if context.config.run.dry:
         output.planned(wanted, lifecycle.plan_up(wanted), json=json)
         return
+    command_hints.remember("cluster.scale", {"file": file, "set_": [*wanted.tools.overrides], "backend": backend})
     output.begun(wanted)
-    check = _check(wanted, f"cluster.scale {shlex.join(sizes or [])}{cluster.flag}", end_runs=end_runs)
+    check = _check(wanted, f"cluster.scale {shlex.join(sizes or [])}", end_runs=end_runs)
     results = lifecycle.up(wanted, progress.for_stream(), before_disruption=check)
     output.made(wanted, results, lifecycle.connect(wanted), json=json)
     output.resized(wanted, scaling.differences(cluster.spec, wanted.spec))

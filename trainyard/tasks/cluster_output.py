@@ -22,7 +22,8 @@ from trainyard.listing import Listing
 from trainyard.results.formats import duration, size
 from trainyard.spec import as_json, as_yaml
 from trainyard.steps import PlannedStep, StepResult
-from trainyard.tasks.output import as_document, as_said, print_json, print_next, print_table, say
+from trainyard.tasks.command_hints import complete
+from trainyard.tasks.output import as_document, print_json, print_next, print_table, say
 from trainyard.usage import RunNow, Usage, total
 
 # Of which clusters in a list the next command is likeliest to be about.
@@ -41,7 +42,7 @@ def made(cluster: Cluster, results: Sequence[StepResult], endpoint: Endpoint, *,
         return
     say(f"cluster {cluster.spec.name} is up: {_way_in(endpoint.address, endpoint.tunnel, cluster)}")
     _warn(results)
-    print_next(f"invoke smoke.run{cluster.flag}")
+    print_next("invoke smoke.run")
 
 
 def resized(cluster: Cluster, differences: Sequence[str]) -> None:
@@ -59,9 +60,9 @@ def removed(cluster: Cluster, results: Sequence[StepResult], *, json: bool, purg
     ours = cluster.spec.backend != "existing"
     say(f"cluster {cluster.spec.name} is gone, nothing is left" if ours else "nothing was removed")
     if cluster.spec.backend == "kuberay" and not purge:
-        removal = as_said(f"invoke cluster.down{cluster.flag} --purge")
+        removal = complete("invoke cluster.down --purge")
         say(f"note: namespace and KubeRay operator stay; those that Trainyard made go by {removal}", file=sys.stderr)
-    print_next(f"invoke cluster.up{cluster.flag}")
+    print_next("invoke cluster.up")
 
 
 def planned(
@@ -92,7 +93,7 @@ def planned(
                 say(f"           ends {run}")
     done = all(step.state == "already" for step in plan)
     up = (up or " --recreate" * recreate.is_needed(plan)) + " --end-runs" * bool(ends)
-    print_next(f"invoke cluster.status{cluster.flag}" if done else f"invoke {command}{cluster.flag}{up}")
+    print_next("invoke cluster.status" if done else f"invoke {command}{up}")
 
 
 def note(text: str) -> None:
@@ -125,10 +126,10 @@ def status(cluster: Cluster, now: ClusterStatus, usage: Usage | None, *, json: b
         columns = ("run", "job", "user", "running", "waiting", "age")
         print_table(columns, [_run_row(run) for run in usage.runs], may_shorten=("job", "user"))
     if now.detail:
-        say(as_said(now.detail))
+        say(complete(now.detail))
     if now.remark:
-        say(as_said(f"note: {now.remark}"), file=sys.stderr)
-    print_next(f"invoke {'smoke.run' if now.state == 'up' else 'cluster.up'}{cluster.flag}")
+        say(complete(f"note: {now.remark}"), file=sys.stderr)
+    print_next(f"invoke {'smoke.run' if now.state == 'up' else 'cluster.up'}")
 
 
 def shown(cluster: Cluster, *, json: bool) -> None:
@@ -137,7 +138,7 @@ def shown(cluster: Cluster, *, json: bool) -> None:
         print_json(as_json(cluster.spec))
         return
     say(as_yaml(cluster.spec).rstrip())
-    print_next(f"invoke cluster.plan{cluster.flag}")
+    print_next("invoke cluster.plan")
 
 
 def listed(found: Listing, *, json: bool) -> None:
@@ -149,7 +150,7 @@ def listed(found: Listing, *, json: bool) -> None:
     print_table(("cluster", "backend", "state", "address", "file"), rows)
     for one in found.clusters:
         if one.problem:
-            say(as_said(f"{one.name}: {one.problem}"))
+            say(complete(f"{one.name}: {one.problem}"))
     for remark in found.remarks:
         say(remark)
     with_file = sorted((one for one in found.clusters if one.file), key=lambda one: _NEXT.get(one.state, len(_NEXT)))
@@ -161,7 +162,7 @@ def opened(cluster: Cluster, now: ClusterStatus, *, json: bool, browse: bool) ->
     """Print the dashboard's address and where its token is, never the token itself."""
     token_file = str(now.token_file) if now.token_file else None
     if now.address is None:
-        hint = f"What is wrong with it: invoke cluster.status{cluster.flag}"
+        hint = "What is wrong with it: invoke cluster.status"
         raise NotReadyError(
             f"nothing leads to the dashboard of cluster {now.name}", where=now.detail or None, hint=hint
         )
@@ -177,7 +178,7 @@ def opened(cluster: Cluster, now: ClusterStatus, *, json: bool, browse: bool) ->
     if browse and sys.stdout.isatty():
         webbrowser.open(now.address)
     if now.tunnel is None or not browse:
-        print_next(f"invoke cluster.status{cluster.flag}")
+        print_next("invoke cluster.status")
 
 
 def held(cluster: Cluster, now: ClusterStatus) -> None:
@@ -186,7 +187,7 @@ def held(cluster: Cluster, now: ClusterStatus) -> None:
     sys.stdout.flush()
     with suppress(KeyboardInterrupt):
         threading.Event().wait()
-    print_next(f"invoke cluster.status{cluster.flag}")
+    print_next("invoke cluster.status")
 
 
 def logged(lines: Iterable[LogLine], *, json: bool) -> None:
@@ -199,7 +200,7 @@ def logged(lines: Iterable[LogLine], *, json: bool) -> None:
 def _warn(results: Sequence[StepResult]) -> None:
     for result in results:
         if result.detail and result.title.startswith("Check "):
-            say(as_said(f"warning: {result.detail}"), file=sys.stderr)
+            say(complete(f"warning: {result.detail}"), file=sys.stderr)
 
 
 def _steps(results: Sequence[StepResult]) -> list[dict[str, Any]]:
@@ -247,7 +248,7 @@ def _way_in(address: str, tunnel: str | None, cluster: Cluster) -> str:
     """Return the address, or who opens it: one that ends with this command is of no use to anybody."""
     if tunnel is None:
         return address
-    return f"on {tunnel}; `{as_said(f'invoke cluster.open{cluster.flag}')}` leads there"
+    return f"on {tunnel}; `{complete('invoke cluster.open')}` leads there"
 
 
 def _shown(value: int | None) -> str:

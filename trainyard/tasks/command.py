@@ -6,6 +6,9 @@ from functools import partial
 from typing import Any
 
 from invoke import tasks
+from invoke.context import Context
+
+from trainyard.tasks import command_hints
 
 LETTERS = {"file": "f", "set": "s", "backend": "b", "json": "j"}
 
@@ -18,6 +21,11 @@ class Command(tasks.Task[Any]):
         found = super().arg_opts(name, default, taken_names)
         letter = LETTERS.get(found["names"][0])
         return {**found, "names": [*found["names"], letter] if letter else found["names"]}
+
+    def __call__(self, context: Context, **values: Any) -> Any:
+        """Run it; the commands in messages repeat its flags."""
+        command_hints.remember(f"{self.__module__.rpartition('.')[2]}.{self.name}", values)
+        return super().__call__(context, **values)
 
 
 task = partial(tasks.task, klass=Command, auto_shortflags=False)

@@ -16,8 +16,9 @@ from invoke.executor import Executor
 
 from trainyard import early
 from trainyard.errors import TrainyardError
+from trainyard.tasks.command_hints import complete
 from trainyard.tasks.dry import only_said
-from trainyard.tasks.output import as_said, remember, say
+from trainyard.tasks.output import say
 
 BUG = 70
 INTERRUPTED = 130
@@ -31,7 +32,6 @@ class TrainyardExecutor(Executor):
         early.begin()
         signal.signal(signal.SIGTERM, _interrupt)
         warnings.showwarning = _warn  # type: ignore[assignment]
-        remember(tasks, self.collection)
         try:
             return self._execute(*tasks)
         except BrokenPipeError:
@@ -85,5 +85,5 @@ def _leave(lines: list[str], *, code: int) -> NoReturn:
     if "--debug" in sys.argv or "-d" in sys.argv:
         traceback.print_exc()
     message = "\n".join([f"error: {lines[0]}", *lines[1:]])
-    say(as_said(message), file=sys.stderr)
+    say(complete(message), file=sys.stderr)
     raise Exit(code=code)

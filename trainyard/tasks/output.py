@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Sequence
-from contextvars import ContextVar
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from invoke.collection import Collection
-
 from trainyard.printable import visible
-from trainyard.tasks.said import Line, completed, line_of
+from trainyard.tasks.command_hints import complete
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from trainyard.backends.contract import NodeStatus
     from trainyard.steps import PlannedStep, StepResult
-
-_typed: ContextVar[tuple[Line, Collection]] = ContextVar("typed", default=(Line(), Collection()))
 
 
 def say(text: object, *, file: TextIO | None = None, flush: bool = False) -> None:
@@ -81,22 +74,4 @@ def print_next(command: str) -> None:
     """Print the next command to type, as the last line."""
     # Where both streams go to one file, too.
     sys.stdout.flush()
-    say(f"next: {as_said(command)}", file=sys.stderr)
-
-
-def remember(contexts: Sequence[object], tasks: Collection) -> None:
-    """Keep what was typed: the commands in messages repeat it."""
-    _typed.set((line_of(contexts), tasks))
-
-
-def as_said(text: str) -> str:
-    """Return the text with our commands as this user has to type them, with the flags that were typed."""
-    given, tasks = _typed.get()
-    return as_typed(completed(text, given, tasks), program=sys.argv[0])
-
-
-def as_typed(text: str, *, program: str) -> str:
-    """Return the text with our commands named as this user types them: `invoke ...`, or `trainyard ...`."""
-    if Path(program).name != "trainyard":
-        return text
-    return re.sub(r"\binvoke (?=(?:-\S+ )*(?:[a-z]+\.[a-z]|init\b|TASK\b)|--)", "trainyard ", text)
+    say(f"next: {complete(command)}", file=sys.stderr)

@@ -6,7 +6,6 @@ has no setting for it, and its own `invoke` command cannot be given another Prog
 
 from __future__ import annotations
 
-import sys
 from functools import wraps
 
 from invoke.exceptions import Exit, ParseError
@@ -16,7 +15,7 @@ from invoke.program import Program
 from trainyard.errors import RequestError
 from trainyard.suggest import did_you_mean
 from trainyard.tasks import grammar
-from trainyard.tasks.output import as_typed
+from trainyard.tasks.command_hints import complete
 
 WRONG_REQUEST = 2
 
@@ -73,4 +72,4 @@ def _refuse_early(program: Program) -> None:
 
 def _refusal(error: Exception) -> Exit:
     hint = "" if isinstance(error, RequestError) else "\n  -> invoke --list, invoke --help TASK"
-    return Exit(as_typed(f"error: {error}{hint}", program=sys.argv[0]), code=WRONG_REQUEST)
+    return Exit(complete(f"error: {error}{hint}"), code=WRONG_REQUEST)

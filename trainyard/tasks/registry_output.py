@@ -14,8 +14,9 @@ from trainyard.registry.status import RegistryStatus
 from trainyard.registry.up import CHECKS
 from trainyard.results.formats import size
 from trainyard.steps import PlannedStep, StepResult
+from trainyard.tasks.command_hints import complete
 from trainyard.tasks.image_output import after_push
-from trainyard.tasks.output import as_document, as_said, print_json, print_next, print_table, say
+from trainyard.tasks.output import as_document, print_json, print_next, print_table, say
 
 
 def begun(site: Site) -> None:
@@ -40,9 +41,9 @@ def made(site: Site, results: Sequence[StepResult], *, json: bool) -> None:
     if ca:
         say(f"its CA: {ca}")
     if site.place.is_loopback:
-        print_next(f"invoke image.push{site.flag}")
+        print_next("invoke image.push")
     else:
-        print_next(f"invoke registry.trust{site.flag}")
+        print_next("invoke registry.trust")
 
 
 def planned(site: Site, plan: Sequence[PlannedStep], *, json: bool) -> None:
@@ -52,7 +53,7 @@ def planned(site: Site, plan: Sequence[PlannedStep], *, json: bool) -> None:
         return
     for step in plan:
         say(f"  {step.state:<7}  {step.title}" + (f"  ({step.detail})" if step.detail else ""))
-    print_next(f"invoke registry.status{site.flag}")
+    print_next("invoke registry.status")
 
 
 def removed(
@@ -65,15 +66,15 @@ def removed(
         return
     if kept:
         say(f"registry {site.address} is gone; its images are kept in the volume {kept}")
-        purge = f"to remove them too: invoke registry.down{site.flag} --purge"
-        say(as_said(purge))
+        purge = "to remove them too: invoke registry.down --purge"
+        say(complete(purge))
     else:
         say(f"registry {site.address} is gone, nothing of it is left")
     if here and not kept:
         names = counted(len(here), "name")
         say(f"Docker keeps what was built or pulled here, {names}: docker images '{site.address}/*'")
         say("to remove what no container uses: docker image prune --all --filter label=io.trainyard.image")
-    print_next(f"invoke registry.up{site.flag}")
+    print_next("invoke registry.up")
 
 
 def status(site: Site, now: RegistryStatus, *, json: bool) -> None:
@@ -102,18 +103,18 @@ def trusted(site: Site, results: Sequence[StepResult], *, json: bool) -> None:
         return
     whose = "this host's Docker" if site.engine.is_here else f"the Docker of {site.engine.host}"
     say(f"{whose} pulls from {site.address}")
-    print_next(f"invoke image.push{site.flag}")
+    print_next("invoke image.push")
 
 
 def _next(site: Site, now: RegistryStatus) -> str:
     if now.state != "up":
-        return f"registry.up{site.flag}"
+        return "registry.up"
     if now.trusted is False:
-        return f"registry.trust{site.flag}"
+        return "registry.trust"
     if not now.content or not now.content.repositories:
-        return f"image.push{site.flag}"
+        return "image.push"
     following = after_push(site.backend)
-    return following if " -f " in following else f"{following}{site.flag}"
+    return following if " -f " in following else f"{following}"
 
 
 def _print_content(now: RegistryStatus) -> None:

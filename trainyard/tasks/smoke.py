@@ -24,4 +24,4 @@ def run(
     if context.config.run.dry:
         output.planned(endpoint, json=json)
         return
-    output.tested(smoke.smoke(endpoint, progress.for_stream()), typed=cluster.tools.typed, json=json)
+    output.tested(smoke.smoke(endpoint, progress.for_stream()), json=json)

@@ -10,7 +10,6 @@ from trainyard import paths
 from trainyard.endpoint import Endpoint
 from trainyard.smoke import Smoked
 from trainyard.tasks.output import print_json, print_next, print_table, say
-from trainyard.typed import Typed
 
 _RATE = re.compile(r"(\d+) MB/s")
 _COLUMNS = ("nodes", "task", "versions", "gpus", "torch", "isolation", "transfer", "disk", "shm")
@@ -26,7 +25,7 @@ def planned(endpoint: Endpoint, *, json: bool) -> None:
         say(f"would test on {endpoint.cluster}: dashboard, {', '.join(_COLUMNS)}")
 
 
-def tested(smoked: Smoked, *, typed: Typed, json: bool) -> None:
+def tested(smoked: Smoked, *, json: bool) -> None:
     """Print what was found; raise the error if there is one."""
     if json:
         print_json(smoked.document())
@@ -42,7 +41,7 @@ def tested(smoked: Smoked, *, typed: Typed, json: bool) -> None:
     if smoked.error is not None:
         raise smoked.error
     if not json:
-        print_next(f"invoke train.dispatch {paths.example_job(Path.cwd())}{typed.train}")
+        print_next(f"invoke train.dispatch {paths.example_job(Path.cwd())}")
 
 
 def _cells(smoked: Smoked, node: str, names: list[str]) -> Iterator[str]:

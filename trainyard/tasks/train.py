@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from invoke.context import Context
 
+from trainyard.tasks import command_hints
 from trainyard.tasks.command import task
+
+if TYPE_CHECKING:
+    from trainyard.results.store import RunDirectory
 
 RUN = "Run name or an unambiguous beginning of it (default: the newest run)."
 FILE = "Only runs of the cluster of this file, or of a bare name of clusters/ (default: of every cluster)."
@@ -75,7 +80,7 @@ def status(context: Context, run: str = "", file: str | None = None, json: bool 
     from trainyard import training
     from trainyard.tasks import train_output as output
 
-    output.standing(training.standing(training.find_run(run or None, file)), json=json)
+    output.standing(training.standing(_find(run, file)), json=json)
 
 
 @task(
@@ -102,7 +107,7 @@ def logs(
     from trainyard import training
     from trainyard.tasks import train_output as output
 
-    found = training.find_run(run or None, file)
+    found = _find(run, file)
     screen = output.screen(json=json, only=task or None)
     outcome = training.logs(found, screen=screen, task=task or None, everything=all, follow=follow)
     output.ended(outcome, json=json)
@@ -114,7 +119,7 @@ def stop(context: Context, run: str = "", file: str | None = None, json: bool = 
     from trainyard import training
     from trainyard.tasks import train_output as output
 
-    output.stopped(training.stop(training.run_to_stop(run or None, file), screen=output.Notes()), json=json)
+    output.stopped(training.stop(_found(training.run_to_stop(run or None, file)), screen=output.Notes()), json=json)
 
 
 @task(
@@ -127,7 +132,7 @@ def fetch(
     from trainyard import training
     from trainyard.tasks import train_output as output
 
-    found = training.find_run(run or None, file)
+    found = _find(run, file)
     output.fetched(training.fetch(found, checkpoints=checkpoints, screen=output.screen(json=json)), json=json)
 
 
@@ -137,7 +142,7 @@ def report(context: Context, run: str = "", file: str | None = None, json: bool 
     from trainyard import training
     from trainyard.tasks import train_output as output
 
-    found = training.find_run(run or None, file)
+    found = _find(run, file)
     output.reported(training.report(found, screen=output.screen(json=json)), json=json)
 
 
@@ -150,7 +155,7 @@ def watch(context: Context, run: str = "", file: str | None = None, browser: boo
     from trainyard import training
     from trainyard.tasks import train_output as output
 
-    found = training.find_run(run or None, file)
+    found = _find(run, file)
     screen = output.report_screen(found, json=json, browse=browser)
     output.ended(training.watch(found, screen=screen), json=json)
 
@@ -170,3 +175,15 @@ def compare(context: Context, runs: list[str], tag: list[str], json: bool = Fals
     from trainyard.tasks import train_output as output
 
     output.compared(training.compare(runs, tags=tag), json=json)
+
+
+def _find(run: str, file: str | None) -> RunDirectory:
+    from trainyard import training
+
+    return _found(training.find_run(run or None, file))
+
+
+def _found(run: RunDirectory) -> RunDirectory:
+    """Return the run; what messages say of its cluster is about the file that was recorded with it."""
+    command_hints.remember("train", {"file": str(run.cluster_file)})
+    return run

@@ -21,7 +21,8 @@ from trainyard.results.state import Attempt, RunState, Task
 from trainyard.results.store import RunDirectory
 from trainyard.screen import PlainScreen, TerminalScreen, for_stream
 from trainyard.screen_text import plain
-from trainyard.tasks.output import as_said, print_json, print_next, print_table, say
+from trainyard.tasks.command_hints import complete
+from trainyard.tasks.output import print_json, print_next, print_table, say
 from trainyard.watching import ReportScreen
 
 _ROWS = 50
@@ -32,7 +33,7 @@ RunScreen = PlainScreen | TerminalScreen
 
 def screen(*, json: bool = False, only: str | None = None) -> RunScreen:
     """Return what shows a run as it goes: stdout, unless a document is to stand there."""
-    return for_stream(sys.stderr if json else sys.stdout, only=only, reword=as_said)
+    return for_stream(sys.stderr if json else sys.stdout, only=only, reword=complete)
 
 
 class Notes(Silent):
@@ -40,7 +41,7 @@ class Notes(Silent):
 
     def note(self, text: str) -> None:
         """Print a note."""
-        say(as_said(f"-- {text}"), file=sys.stderr)
+        say(complete(f"-- {text}"), file=sys.stderr)
 
 
 def sending(prepared: Prepared) -> None:

@@ -56,7 +56,7 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
     containers = _ours(spec, tools, engine)
     address = view.address(engine, containers)
     if address is None:
-        raise NotReadyError(f"cluster {spec.name} is not up", hint=f"Make it: invoke cluster.up{tools.flag}")
+        raise NotReadyError(f"cluster {spec.name} is not up", hint="Make it: invoke cluster.up")
     return Endpoint(
         cluster=spec.name,
         address=address,
@@ -76,7 +76,7 @@ def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
     """Return what the containers print and Ray's own log files say, from their ends on."""
     engine = host.connect(spec, tools)
     if not found.nodes(engine, spec.name):
-        raise NotReadyError(f"cluster {spec.name} is not up", hint=f"Make it: invoke cluster.up{tools.flag}")
+        raise NotReadyError(f"cluster {spec.name} is not up", hint="Make it: invoke cluster.up")
     return log_lines.lines(engine, spec.name, _token(tools), follow=follow)
 
 

@@ -84,7 +84,7 @@ def refuse_other_host(spec: ClusterSpec, tools: Tools) -> None:
         raise RequestError(
             f"cluster {spec.name} is on the Docker host {record.docker}; now {wanted} is asked for",
             where=str(tools.source) if tools.source else None,
-            hint=f"Remove it there first: invoke cluster.down{tools.flag}",
+            hint="Remove it there first: invoke cluster.down",
         )
 
 

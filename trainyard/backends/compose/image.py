@@ -20,7 +20,7 @@ Report = Callable[[str], None]
 
 def pinned_for(spec: ClusterSpec, tools: Tools, engine: Engine) -> PinnedImage:
     """Return the exact image that the file means now."""
-    return pinned(spec, tools.environ, engine, directory=tools.directory, flag=tools.typed.image)
+    return pinned(spec, tools.environ, engine, directory=tools.directory)
 
 
 def step(engine: Engine, image: PinnedImage) -> Step:

@@ -16,7 +16,7 @@ from trainyard.seams.docker_compose import Project
 _CAUSES = (
     ("port is already allocated", "Leave out compose.dashboard_port: then a free port is taken."),
     ("address already in use", "Leave out compose.dashboard_port: then a free port is taken."),
-    ("executable file not found", "There is no `ray` on the image's PATH: invoke image.lint{image}"),
+    ("executable file not found", "There is no `ray` on the image's PATH: invoke image.lint"),
     ("bind source path does not exist", "compose.mounts names directories of the Docker host; make them there first."),
     ("could not find an available", "Docker's address pools are used up; remove networks: docker network prune"),
 )
@@ -45,5 +45,4 @@ def _explained(asked: Wanted) -> Iterator[None]:
         yield
     except OutsideError as error:
         hint = next((fix for words, fix in _CAUSES if words in str(error.where)), error.hint)
-        hint = hint.replace("{image}", asked.tools.typed.image) if hint else None
         raise OutsideError(error.what, where=error.where, hint=hint) from error

@@ -102,4 +102,4 @@ def _explained(asked: Wanted, error: OutsideError) -> OutsideError | Prerequisit
 
 
 def _lint(asked: Wanted) -> str:
-    return f"What is wrong with it: invoke image.lint{asked.tools.typed.image}"
+    return "What is wrong with it: invoke image.lint"

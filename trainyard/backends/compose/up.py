@@ -101,7 +101,7 @@ def _are_started(asked: Wanted) -> Answer:
 
 def _answer(asked: Wanted) -> Answer:
     containers = asked.containers()
-    view.refuse_dead(asked.engine, containers, flag=asked.tools.typed.image)
+    view.refuse_dead(asked.engine, containers)
     answering, seen = view.answer(asked.engine, containers, asked.token)
     silent = [plan.name for plan in asked.plans if plan.name not in answering]
     return no(seen or f"waiting for {', '.join(silent)}") if silent else YES

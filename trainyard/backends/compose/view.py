@@ -56,7 +56,7 @@ def is_silent(engine: Engine, containers: Mapping[str, Container], token: str | 
     return False
 
 
-def refuse_dead(engine: Engine, containers: Mapping[str, Container], *, flag: str = "") -> None:
+def refuse_dead(engine: Engine, containers: Mapping[str, Container]) -> None:
     """Raise OutsideError with a node's last words if it ends again and again, or stands still."""
     for name, one in containers.items():
         if not (ends_again_and_again(one) or one.state in ("exited", "dead")):
@@ -67,7 +67,7 @@ def refuse_dead(engine: Engine, containers: Mapping[str, Container], *, flag: st
             f"{name} ended while it was starting (exit code {one.exit_code}); its last words:\n"
             + "\n".join(f"    {line}" for line in said or ["(it said nothing)"]),
             where=f"container {one.name}",
-            hint=f"Is Ray in the image, and does it work there? `invoke image.lint{flag}` says.",
+            hint="Is Ray in the image, and does it work there? `invoke image.lint` says.",
         )
 
 

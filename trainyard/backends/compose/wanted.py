@@ -105,7 +105,7 @@ def refusal(asked: Wanted, surplus: Mapping[str, Container]) -> RequestError | N
     head = surplus.get("head")
     if head is None or asked.tools.recreate or head.state != "running" or _never_ran(asked, head):
         return None
-    return recreate.refusal(what_differs(asked, head), flag=asked.tools.flag)
+    return recreate.refusal(what_differs(asked, head))
 
 
 def what_differs(asked: Wanted, head: Container) -> list[str]:

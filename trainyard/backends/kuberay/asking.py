@@ -79,7 +79,7 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
         is_in_reach=where.kube.answers,
         names_change=True,
         refused=f"Secret {names.token_secret(where.name)} in {site.place(where)} holds another token than the nodes "
-        f"were started with. To make them anew, which ends all that runs: invoke cluster.up{tools.flag} --recreate",
+        f"were started with. To make them anew, which ends all that runs: invoke cluster.up --recreate",
     )
 
 
@@ -102,7 +102,7 @@ def _or_why_none(found: Iterator[LogLine], where: Site, spec: ClusterSpec) -> It
 
 
 def _not_up(spec: ClusterSpec, tools: Tools, where: Site) -> NotReadyError:
-    hint = f"Make it: invoke cluster.up{tools.flag}"
+    hint = "Make it: invoke cluster.up"
     return NotReadyError(f"cluster {spec.name} is not up{_why(where, spec)}", hint=hint)
 
 

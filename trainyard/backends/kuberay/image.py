@@ -33,7 +33,6 @@ def pinned(spec: ClusterSpec, tools: Tools, where: Site) -> PinnedImage:
         spec,
         tools.environ,
         directory=tools.directory,
-        flag=tools.typed.image,
         loopback=_is_loopback(urlsplit(where.kube.server).hostname or ""),
     )
 

@@ -33,7 +33,6 @@ class Location:
     namespace: str
     name: str
     section: KuberaySection = field(default_factory=KuberaySection)
-    flag: str = ""
 
     def __str__(self) -> str:
         return _described(self.namespace, self.kube.context)
@@ -176,7 +175,7 @@ def kubeconfig(tools: Tools, section: KuberaySection) -> str | None:
 def _typed(tools: Tools) -> list[str]:
     """Return what of the location was given on the command line, as it was typed."""
     keys = {f"{tools.backend}.{key}" for key in _KEYS}
-    return [override for override in tools.typed.overrides if override.partition("=")[0].strip() in keys]
+    return [override for override in tools.overrides if override.partition("=")[0].strip() in keys]
 
 
 def _described(namespace: str, context: str) -> str:

@@ -106,7 +106,7 @@ def claim_step(site: Site, document: Object) -> Step:
         if found is None:
             return no("there is none")
         refuse_foreign(found, site, "PersistentVolumeClaim")
-        refuse_other_claim(found, document, flag=site.flag)
+        refuse_other_claim(found, document)
         larger = change.claim_differences(found, document)
         return no("; ".join(map(str, larger))) if larger else YES
 
@@ -120,15 +120,14 @@ def claim_step(site: Site, document: Object) -> Step:
     return Step(f"Make the claim {name} for outputs", done=done, do=make)
 
 
-def refuse_other_claim(there: Object, wanted: Object, *, flag: str = "") -> None:
+def refuse_other_claim(there: Object, wanted: Object) -> None:
     """Raise RequestError if a claim differs in what Kubernetes never changes: its class, how it is shared, its size."""
     differences = [str(one) for one in change.claim_differences(there, wanted) if not one.applied]
     if differences:
         raise RequestError(
             f"the claim {there['metadata']['name']} cannot be changed to what the file asks for; the outputs are on it",
             where="; ".join(differences),
-            hint="Change the file back; or fetch what is on it, and remove it with the cluster: "
-            f"invoke cluster.down{flag}",
+            hint="Change the file back; or fetch what is on it, and remove it with the cluster: invoke cluster.down",
         )
 
 

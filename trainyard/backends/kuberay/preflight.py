@@ -81,7 +81,7 @@ def _access(asked: Wanted) -> Answer:
         no_login=not asked.chosen.kept and not has_login and objects.has_login(asked.site),
     )
     needs = access.needs(asked.spec, task)
-    access.refuse_missing(asked.site.kube, needs, command=f"cluster.up{asked.tools.flag}")
+    access.refuse_missing(asked.site.kube, needs, command="cluster.up")
     return Answer(True, "; ".join(one for one in (_unknown(asked), asked.image.remark) if one))
 
 

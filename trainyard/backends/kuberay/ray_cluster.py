@@ -36,7 +36,7 @@ def differences(asked: Wanted) -> tuple[Change, ...]:
         return _differences(asked, live)
     except ForbiddenError:
         needs = access.needs(asked.spec, asked.task())
-        access.refuse_missing(asked.site.kube, needs, command=f"cluster.up{asked.tools.flag}")
+        access.refuse_missing(asked.site.kube, needs, command="cluster.up")
         raise
 
 
@@ -56,7 +56,7 @@ def refusal(asked: Wanted, found: Sequence[Change]) -> RequestError | None:
         "the cluster file asks for what KubeRay does not change on a running cluster; to make it anew ends everything "
         "on it",
         where="; ".join(ignored),
-        hint=f"If that is meant: invoke cluster.up{asked.tools.flag} --recreate",
+        hint="If that is meant: invoke cluster.up --recreate",
     )
 
 

@@ -149,7 +149,7 @@ class Waiting:
             raise NotReadyError(
                 f"nothing has changed for {patience:.0f} s: {missing}",
                 where=f"cluster {self._site.name}, {way_in.place(self._site)}",
-                hint=f"What the nodes say: invoke cluster.logs{self._site.flag}",
+                hint="What the nodes say: invoke cluster.logs",
             )
 
 
@@ -159,7 +159,7 @@ def removed(site: Site) -> NotReadyError:
         f"cluster {site.name} was removed while it came up",
         where=way_in.place(site),
         hint="Somebody else gave cluster.down, or removed the RayCluster or its namespace. If it is to be there: "
-        f"invoke cluster.up{site.flag}",
+        "invoke cluster.up",
     )
 
 

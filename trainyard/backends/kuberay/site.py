@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import location, names
 from trainyard.backends.kuberay.location import (
@@ -20,7 +18,7 @@ __all__ = ["Site", "find", "is_ours", "kubeconfig", "moved", "place", "pods", "r
 
 
 def find(spec: ClusterSpec, tools: Tools) -> Site:
-    return replace(location.find(spec, tools, spec.kuberay), flag=tools.flag)
+    return location.find(spec, tools, spec.kuberay)
 
 
 def kubeconfig(spec: ClusterSpec, tools: Tools) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from trainyard.backends.contract import Tools
@@ -71,7 +71,7 @@ class Wanted:
 
 def wanted(spec: ClusterSpec, tools: Tools) -> Wanted:
     """Find out what the file means on its Kubernetes. Raises what stands in the way."""
-    where = replace(location.of_section(spec, tools, spec.kuberay), flag=tools.flag)
+    where = location.of_section(spec, tools, spec.kuberay)
     location.refuse_other(tools, where)
     section = spec.kuberay.operator
     helm = Helm(tools.environ, site.kubeconfig(spec, tools), where.kube.context or None)
@@ -80,7 +80,7 @@ def wanted(spec: ClusterSpec, tools: Tools) -> Wanted:
         ours = pool.submit(_release, where.kube, helm, section)
         found = there.look(where, section)
         if not access.sees(found):
-            access.refuse_missing(where.kube, access.needs(spec, Task()), command=f"cluster.up{tools.flag}")
+            access.refuse_missing(where.kube, access.needs(spec, Task()), command="cluster.up")
         if found.ray_cluster.found is not None:
             site.refuse_foreign(found.ray_cluster.found, where)
         version = charts.version_of(section, directory=tools.directory)

@@ -90,7 +90,7 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
     recorded = records.read_nodes(files)
     alive = nodes.running(recorded)
     if record is None or "head" not in alive:
-        raise NotReadyError(f"cluster {spec.name} is not up", hint=f"Make it: invoke cluster.up{tools.flag}")
+        raise NotReadyError(f"cluster {spec.name} is not up", hint="Make it: invoke cluster.up")
     return Endpoint(
         cluster=spec.name,
         address=view.address(record.ports),
@@ -106,7 +106,7 @@ def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
     """Return the lines of the nodes' log files, from their ends on."""
     files = ClusterFiles(tools.state)
     if not records.read_nodes(files):
-        raise NotReadyError(f"cluster {spec.name} is not up", hint=f"Make it: invoke cluster.up{tools.flag}")
+        raise NotReadyError(f"cluster {spec.name} is not up", hint="Make it: invoke cluster.up")
     return log_files.lines(files, follow=follow)
 
 

@@ -92,7 +92,7 @@ def _refusal(wanted: _Wanted, unwanted: Mapping[str, NodeRecord]) -> RequestErro
     if head is None or wanted.tools.recreate or "head" not in nodes.running(unwanted):
         return None
     plan = next(plan for plan in wanted.plans if plan.is_head)
-    return recreate.refusal(plans.changes(json.loads(head.plan), plan), flag=wanted.tools.flag)
+    return recreate.refusal(plans.changes(json.loads(head.plan), plan))
 
 
 def _check(wanted: _Wanted) -> Answer:
@@ -148,7 +148,7 @@ def _answer(wanted: _Wanted) -> Answer:
         raise OutsideError(
             "the head's dashboard has ended; what runs on the cluster goes on, but nobody can ask it",
             where=str(wanted.files.node_temp("head") / "session_latest" / "logs" / "dashboard.log"),
-            hint=f"Make the cluster anew, which ends everything on it: invoke cluster.up{wanted.tools.flag} --recreate",
+            hint="Make the cluster anew, which ends everything on it: invoke cluster.up --recreate",
         )
     return no(seen or f"waiting for {', '.join(silent)}") if silent else YES
 

@@ -20,7 +20,7 @@ def other_token(error: RefusedError, site: Site) -> Cause:
         brief="wants another token",
         who=("head",),
         hint=f"To give the one in Secret {names.token_secret(site.name)} to every node, which ends all that runs: "
-        f"invoke cluster.up{site.flag} --recreate",
+        f"invoke cluster.up --recreate",
         said=error.what,
         patience=REFUSED_SECONDS,
     )

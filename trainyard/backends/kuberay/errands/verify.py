@@ -161,7 +161,7 @@ def _refuse_missing(where: Site) -> None:
         raise PrerequisiteError(
             f"there is no namespace {where.namespace} to run a pod in",
             where=where.kube.place,
-            hint=f"Make the cluster: invoke cluster.up{where.flag}; or the namespace alone: "
+            hint=f"Make the cluster: invoke cluster.up; or the namespace alone: "
             f"kubectl create namespace {where.namespace}",
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,16 +13,23 @@ from invoke.program import Program
 
 import trainyard
 from trainyard.tasks import namespace
+from trainyard.tasks.command_hints import complete, remember
 from trainyard.tasks.grammar import checked
-from trainyard.tasks.said import Line, completed, line_of
 
 PARSER = Parser(contexts=namespace.to_contexts())
 
 
-def said(line: str, message: str) -> str:
+@pytest.fixture(autouse=True)
+def forget() -> Iterator[None]:
+    yield
+    remember("", {})
+
+
+def printed_after(line: str, message: str) -> str:
     """Return a message as it is printed after a command line."""
-    words = checked(line.split(), PARSER.contexts, Program().initial_context)
-    return completed(message, line_of(PARSER.parse_argv(words)), namespace)
+    (typed,) = PARSER.parse_argv(checked(line.split(), PARSER.contexts, Program().initial_context))
+    remember(str(typed.name), typed.as_kwargs)
+    return complete(message)
 
 
 @pytest.mark.parametrize(
@@ -70,16 +78,28 @@ def said(line: str, message: str) -> str:
         ("cluster.up -f a --backend local", "invoke cluster.up -f b", "invoke cluster.up -f b"),
         ("cluster.up -f a", "invoke train.logs RUN", "invoke train.logs RUN"),
         ("cluster.up", "invoke smoke.run", "invoke smoke.run"),
-        ("cluster.up -f a smoke.run -f b", "invoke cluster.up", "invoke cluster.up"),
+        (
+            "cluster.up --set head.cpus=2 --set kuberay.context=b",
+            "leave out --set kuberay.context=b, or first: invoke cluster.down",
+            "leave out --set kuberay.context=b, or first: invoke cluster.down --set head.cpus=2",
+        ),
     ],
 )
 def test_commands_in_messages_repeat_what_was_typed(line: str, message: str, printed: str) -> None:
-    assert said(line, message) == printed
+    assert printed_after(line, message) == printed
 
 
 def test_values_are_quoted_as_a_shell_wants_them() -> None:
-    given = Line("cluster.up", {"set_": ("env={A: 1}",)})
-    assert completed("invoke cluster.up", given, namespace) == "invoke cluster.up --set 'env={A: 1}'"
+    remember("cluster.up", {"set_": ["env={A: 1}"]})
+    assert complete("invoke cluster.up") == "invoke cluster.up --set 'env={A: 1}'"
+
+
+def test_commands_are_named_as_the_user_types_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    remember("cluster.up", {})
+    monkeypatch.setattr("sys.argv", ["/x/bin/trainyard"])
+    assert (
+        complete("Make it: invoke cluster.up, or invoke --list") == "Make it: trainyard cluster.up, or trainyard --list"
+    )
 
 
 def test_every_command_in_a_message_names_a_task_and_flags_that_it_has() -> None:

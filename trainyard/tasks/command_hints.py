@@ -1,18 +1,18 @@
 """Commands that a message names get the flags that were typed: copied and typed, they mean the same thing.
 
-Whoever writes `invoke image.push` into a hint may know nothing of the command line. A flag is added only where the
-named task knows it, and where the message does not give its own.
+Messages everywhere say `invoke image.push`; what is made below tasks/ knows nothing of the command line. Here a flag
+is added where the named task knows it, and the message does not give its own.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-
-from invoke.collection import Collection
-from invoke.parser.context import ParserContext
+from pathlib import Path
 
 # What says which thing is meant, and how it is written, in the order in which people type it.
 _FLAGS = {
@@ -35,50 +35,61 @@ _OWN = re.compile(r" (-[a-z]|--[a-z][a-z-]*)(?![\w-])")
 
 
 @dataclass(frozen=True)
-class Line:
-    """What was typed: the task, and those of its flags that say which thing is meant; empty where that is not known."""
+class Flags:
+    """Which task was typed, and those of its flags that say which thing is meant."""
 
     task: str = ""
     values: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-def line_of(contexts: Sequence[object]) -> Line:
-    """Return what was typed, as Invoke parsed it; of several tasks in one line nobody knows which one speaks."""
-    only = contexts[0] if len(contexts) == 1 else None
-    if not isinstance(only, ParserContext) or not only.name:
-        return Line()
-    given = only.as_kwargs
-    return Line(only.name, {name: _texts(given[name]) for name in _FLAGS if given.get(name)})
+_typed: ContextVar[Flags | None] = ContextVar("typed", default=None)
 
 
-def completed(text: str, given: Line, tasks: Collection) -> str:
-    """Return a message with what was typed added to every command that it names."""
-    return _COMMAND.sub(lambda found: _completed(found, given, tasks), text) if given.values else text
+def remember(task: str, values: Mapping[str, object]) -> None:
+    """Keep what a task was called with: the commands in messages repeat it."""
+    _typed.set(Flags(task, {name: _texts(values[name]) for name in _FLAGS if values.get(name)}))
 
 
-def _completed(found: re.Match[str], given: Line, tasks: Collection) -> str:
+def complete(text: str) -> str:
+    """Return a message with our commands as this user has to type them: `invoke ...` or `trainyard ...`, with flags."""
+    flags = _typed.get()
+    if flags and flags.values:
+        text = _COMMAND.sub(lambda found: _with_flags(found, flags), text)
+    if Path(sys.argv[0]).name != "trainyard":
+        return text
+    return re.sub(r"\binvoke (?=(?:-\S+ )*(?:[a-z]+\.[a-z]|init\b|TASK\b)|--)", "trainyard ", text)
+
+
+def _with_flags(found: re.Match[str], flags: Flags) -> str:
+    from trainyard.tasks import namespace
+
     task, rest = found["task"], found["rest"]
     lead = _LEAD.match(rest)
-    if task not in tasks.task_names or lead is None or _is_another(lead["file"], given):
+    if task not in namespace.task_names or lead is None or _is_another(lead["file"], flags):
         return found[0]
-    known = {argument.name for argument in tasks[task].get_arguments()}
+    known = {argument.name for argument in namespace[task].get_arguments()}
     own = {*_OWN.findall(rest), "" if lead["image"] else "-"}
-    added = [one for one in _missing(task, known, own, given) if f" {one}" not in rest]
+    # An override that the message itself names, it may name to be left out.
+    added = [
+        flag
+        for flag in _missing(task, known, own, flags)
+        if f" {flag}" not in (found.string if flag.startswith("--set ") else rest)
+    ]
     # Values last: what was a flag of image.* may have become one.
-    added.sort(key=lambda one: one.startswith("--set "))
+    added.sort(key=lambda flag: flag.startswith("--set "))
     return " ".join([f"invoke {task}{lead[0]}", *added]) + rest[lead.end() :]
 
 
-def _is_another(file: str | None, given: Line) -> bool:
+def _is_another(file: str | None, flags: Flags) -> bool:
     """Say whether a command names another cluster file than was typed: then it is about another cluster."""
-    return file is not None and [file] != [shlex.quote(one) for one in given.values.get("file", ())]
+    return file is not None and [file] != [shlex.quote(typed) for typed in flags.values.get("file", ())]
 
 
-def _missing(task: str, known: set[str], own: set[str], given: Line) -> Iterator[str]:
+def _missing(task: str, known: set[str], own: set[str], flags: Flags) -> Iterator[str]:
     """Yield what was typed and the command lacks, written as it takes it."""
-    for name, value in ((each, value) for each in _FLAGS for value in given.values.get(each, ())):
+    for name, value in ((each, value) for each in _FLAGS for value in flags.values.get(each, ())):
         if name == "set_" and name in known:
-            yield from (f"--set {shlex.quote(one)}" for one in _set(value, given.task, task))
+            yield from (f"--set {shlex.quote(override)}" for override in _overrides(value, flags.task, task))
         elif name == "file" and "set_" not in known:
             continue  # a choice among runs: a run's own name says all, and `--set cluster.name=...` may have been typed
         elif name in known and _FLAGS[name] not in own:
@@ -87,7 +98,7 @@ def _missing(task: str, known: set[str], own: set[str], given: Line) -> Iterator
             yield f"--set {shlex.quote(f'{_VALUES[name]}={value}')}"
 
 
-def _set(written: str, typed_for: str, task: str) -> Sequence[str]:
+def _overrides(written: str, typed_for: str, task: str) -> Sequence[str]:
     """Return a `--set` as another task takes it: train.* means the job's values, and the cluster's by `cluster.`."""
     of_job, for_job = typed_for.startswith("train."), task.startswith("train.")
     if of_job == for_job:
@@ -98,4 +109,4 @@ def _set(written: str, typed_for: str, task: str) -> Sequence[str]:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(str(one) for one in value) if isinstance(value, list) else ()
+    return (value,) if isinstance(value, str) else tuple(map(str, value)) if isinstance(value, list) else ()
