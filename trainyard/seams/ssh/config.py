@@ -1,0 +1,135 @@
+"""What OpenSSH's own configuration says about a host: its address, keys, jump hosts, and how its host key is checked."""
+
+from __future__ import annotations
+
+import getpass
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from paramiko import SSHConfig
+from paramiko.ssh_exception import ConfigParseError, CouldNotCanonicalize
+
+from trainyard.errors import PrerequisiteError, RequestError
+
+SSH_PORT = 22
+SYSTEM = Path("/etc/ssh")
+# The keys that OpenSSH tries unasked (ssh_config(5), IdentityFile).
+DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
+_INCLUDE = re.compile(r"^\s*include(?:\s+|\s*=\s*)(.+)$", re.IGNORECASE | re.MULTILINE)
+# As many levels as OpenSSH reads (readconf.c, READCONF_MAX_DEPTH).
+INCLUDE_DEPTH = 16
+
+
+@dataclass(frozen=True)
+class Address:
+    """A host as a person names it; an alias of ~/.ssh/config will do. What is None is left to the configuration."""
+
+    host: str
+    user: str | None = None
+    port: int | None = None
+
+    def __str__(self) -> str:
+        """Return what follows `ssh` on a command line."""
+        login = f"{self.user}@{self.host}" if self.user else self.host
+        return f"-p {self.port} {login}" if self.port else login
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to reach one host.
+
+    `agent` is the socket of one that holds keys; with `only_named` it offers those whose public halves are beside
+    `keys`. `pin`: an unknown host key is written to the first of `known_hosts`, not refused.
+    """
+
+    host: str
+    port: int
+    user: str
+    keys: tuple[Path, ...]
+    agent: str
+    only_named: bool
+    jumps: tuple[str, ...]
+    proxy_command: str | None
+    known_hosts: tuple[Path, ...]
+    host_key_alias: str
+    pin: bool
+
+    @property
+    def known_as(self) -> str:
+        """Return the host's name in known_hosts files (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT)."""
+        if self.host_key_alias != self.host or self.port == SSH_PORT:
+            return self.host_key_alias
+        return f"[{self.host}]:{self.port}"
+
+
+def parse(address: str) -> Address:
+    """Read ssh://[user@]host[:port], or the same without ssh://."""
+    parts = urlsplit(address if "://" in address else f"ssh://{address}")
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    if parts.scheme != "ssh" or not parts.hostname or parts.hostname.startswith("-") or parts.path or port == 0:
+        raise RequestError(f"{address!r} is not the address of a host", hint="Write [user@]host[:port].")
+    # urlsplit gives hosts in small letters; aliases are told apart by them.
+    host = re.sub(r":\d+$", "", parts.netloc.rpartition("@")[2]).strip("[]")
+    return Address(host, parts.username, port)
+
+
+def settings(address: Address, environ: Mapping[str, str]) -> Settings:
+    """Return what ~/.ssh/config and /etc/ssh/ssh_config say about a host. Raises PrerequisiteError if one is broken."""
+    home = Path(environ.get("HOME") or Path.home())
+    found = _lookup(address, home)
+    host = str(found["hostname"])
+    listed = [Path(file).expanduser() for file in found.get("identityfile", ())]
+    named = shlex.split(found.get("userknownhostsfile", "")) or [str(home / ".ssh" / "known_hosts")]
+    named += shlex.split(found.get("globalknownhostsfile", "")) or [str(SYSTEM / "ssh_known_hosts")]
+    jumps = found.get("proxyjump") or "none"
+    command = found.get("proxycommand")
+    agent = found.get("identityagent", "SSH_AUTH_SOCK")
+    agent = environ.get("SSH_AUTH_SOCK", "") if agent in ("SSH_AUTH_SOCK", "$SSH_AUTH_SOCK") else agent
+    return Settings(
+        host=host,
+        port=address.port or int(found.get("port", SSH_PORT)),
+        user=address.user or found.get("user") or getpass.getuser(),
+        keys=tuple(listed or [home / ".ssh" / name for name in DEFAULT_KEYS]),
+        agent="" if agent == "none" else agent.replace("~", str(home), 1),
+        only_named=found.get("identitiesonly", "no") == "yes",
+        jumps=() if jumps == "none" else tuple(jump.strip() for jump in jumps.split(",")),
+        proxy_command=None if command in (None, "none") else command,
+        known_hosts=tuple(Path(file.replace("~", str(home), 1)) for file in named),
+        host_key_alias=found.get("hostkeyalias", host),
+        pin=found.get("stricthostkeychecking", "ask") in ("accept-new", "no", "off"),
+    )
+
+
+def _lookup(address: Address, home: Path) -> dict[str, str]:
+    user = f"User {address.user}\n" if address.user else ""
+    port = f"Port {address.port}\n" if address.port else ""
+    files = (home / ".ssh" / "config", SYSTEM / "ssh_config")
+    # What was typed counts before any file; the first that says something does.
+    text = f"Host *\n{user}{port}" + "".join(f"Host *\n{_read(file, home, INCLUDE_DEPTH)}\n" for file in files)
+    try:
+        return dict(SSHConfig.from_text(text).lookup(address.host))
+    except (ConfigParseError, CouldNotCanonicalize) as error:
+        raise PrerequisiteError(
+            f"ssh's configuration cannot be read: {error}", where=" or ".join(map(str, files))
+        ) from error
+
+
+def _read(file: Path, home: Path, depth: int) -> str:
+    """Return a configuration with what it includes: paramiko knows no Include."""
+    if depth == 0 or not file.is_file():
+        return ""
+    base = home / ".ssh" if file.is_relative_to(home) else SYSTEM
+
+    def included(found: re.Match[str]) -> str:
+        patterns = [str(base / pattern.replace("~", str(home), 1)) for pattern in shlex.split(found[1])]
+        files = [path for pattern in patterns for path in sorted(Path("/").glob(pattern.lstrip("/")))]
+        return "\n".join(_read(path, home, depth - 1) for path in files)
+
+    return _INCLUDE.sub(included, file.read_text(errors="replace"))

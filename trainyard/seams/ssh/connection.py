@@ -1,0 +1,224 @@
+"""One host by SSH: connected when first needed, and again when the connection broke; commands, sudo, files."""
+
+from __future__ import annotations
+
+import atexit
+import shlex
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_hex
+
+from paramiko import Channel, ProxyCommand, SSHClient, Transport
+from paramiko.ssh_exception import ChannelException, SSHException
+
+from trainyard.errors import NotReadyError, TrainyardError
+from trainyard.seams.addresses import keep_alive
+from trainyard.seams.ssh import config, failures, login
+from trainyard.seams.ssh.failures import SUDO_PASSWORD, BrokenError, HostError
+
+CONNECT_SECONDS = 10.0
+# Of what a command prints, the last MiB is kept.
+OUTPUT_LIMIT = 1024 * 1024
+PART = 64 * 1024
+# A file appears whole or not at all: what a broken connection cut short is never moved into its place.
+PUT = 'umask 077; cat > "$1" && [ "$(wc -c < "$1")" -eq "$2" ] && chmod "$3" "$1" && mv -f "$1" "$4" || { rm -f "$1"; exit 1; }'
+
+_connections: dict[tuple[str, str], Connection] = {}
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a command on a host ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+def connect(address: str, environ: Mapping[str, str]) -> Connection:
+    """Return the connection to [ssh://][user@]host[:port], the same one for the same address; nothing is sent yet."""
+    with _lock:
+        key = address, environ.get("HOME", "")
+        if key not in _connections:
+            _connections[key] = Connection(address, environ)
+            atexit.register(_connections[key].close)
+        return _connections[key]
+
+
+class Connection:
+    """A host; threads may share it.
+
+    All raise HostError where it cannot be reached or does not let us in, BrokenError where the connection broke.
+    `via` is the host from which it is reached; without, its configuration may name jump hosts.
+    """
+
+    def __init__(self, address: str, environ: Mapping[str, str], *, via: Connection | None = None) -> None:
+        self.address = config.parse(address)
+        self.environ = environ
+        self._given = address
+        self._via = via
+        self._lock = threading.Lock()
+        self._client: SSHClient | None = None
+        self._failed: tuple[float, TrainyardError] | None = None
+        self._sudo: tuple[list[str], bytes] | None = None
+        self._spare: Connection | None = None
+        self._had_session = False
+
+    def transport(self) -> Transport:
+        """Return the open connection; connects if there is none."""
+        began = time.monotonic()
+        with self._lock:
+            transport = self._client.get_transport() if self._client else None
+            if transport and transport.is_active():
+                return transport
+            if self._failed and self._failed[0] > began:
+                # Tried by another thread while this one waited: a dead host costs all of them one timeout.
+                raise self._failed[1]
+            try:
+                self._client = self._connect(config.settings(self.address, self.environ))
+            except TrainyardError as error:
+                self._failed = time.monotonic(), error
+                raise
+            transport = self._client.get_transport()
+            assert transport
+            return transport
+
+    def session(self) -> Channel:
+        """Open a channel for one command."""
+        try:
+            channel = self._open("session", None)
+        except ChannelException as error:
+            if not self._had_session:
+                raise BrokenError(f"{self.address.host} opens no session", where=f"ssh {self.address}") from error
+            # sshd opens ten for each connection (sshd_config(5), MaxSessions): the next ten on one more.
+            with self._lock:
+                self._spare = self._spare or Connection(self._given, self.environ, via=self._via)
+            return self._spare.session()
+        self._had_session = True
+        return channel
+
+    def reach(self, host: str, port: int) -> Channel:
+        """Open a connection from this host to a port, of itself or of another one. Raises ChannelException."""
+        return self._open("direct-tcpip", (host, port))
+
+    def run(self, command: Sequence[str], *, stdin: bytes = b"", seconds: float = 60.0) -> Ran:
+        """Run a command to its end. Raises NotReadyError if it still runs after `seconds`."""
+        channel = self.session()
+        with ThreadPoolExecutor(4) as pool:
+            try:
+                channel.exec_command(shlex.join(command))
+                pool.submit(_feed, channel, stdin)
+                stdout, stderr = pool.submit(_tail, channel.recv), pool.submit(_tail, channel.recv_stderr)
+                code = pool.submit(channel.recv_exit_status)
+                late = wait((stdout, stderr, code), timeout=seconds).not_done
+            except SSHException as error:
+                raise self._broke(error) from error
+            finally:
+                channel.close()
+        if late:
+            raise NotReadyError(f"{command[0]} did not end within {seconds:.0f} s", where=f"ssh {self.address}")
+        if code.result() < 0 and not self._is_open():
+            raise self._broke(SSHException(f"{command[0]} may still run there"))
+        return Ran(code.result(), stdout.result(), stderr.result())
+
+    def sudo(self, command: Sequence[str], *, stdin: bytes = b"", seconds: float = 60.0) -> Ran:
+        """Run a command as root: without a password, or with the one in $TRAINYARD_SUDO_PASSWORD."""
+        self._sudo = self._sudo or self._ask_sudo()
+        words, password = self._sudo
+        return self.run([*words, "--", *command], stdin=password + stdin, seconds=seconds)
+
+    def put(self, path: str, content: bytes | Path, *, mode: int = 0o644, sudo: bool = False) -> None:
+        """Write a file there, as a whole or not at all; its directory must exist."""
+        content = content.read_bytes() if isinstance(content, Path) else content
+        words = ["sh", "-c", PUT, "sh", f"{path}.{token_hex(4)}", str(len(content)), f"{mode:o}", path]
+        ran = (self.sudo if sudo else self.run)(words, stdin=content, seconds=600.0)
+        if ran.code != 0:
+            reason = ran.stderr.strip().splitlines() or ["it came only in part"]
+            raise HostError(f"{path} cannot be written on {self.address.host}", where=reason[-1])
+
+    def close(self) -> None:
+        """Give the connection back."""
+        for client in (self._client, self._spare):
+            if client:
+                client.close()
+
+    def _connect(self, settings: config.Settings) -> SSHClient:
+        try:
+            return login.client(self._socket(settings), settings)
+        except (SSHException, OSError, EOFError) as error:
+            text = f"{type(error).__name__}: {error}"
+            raise failures.unreachable(text, self.address, settings) from error
+
+    def _socket(self, settings: config.Settings) -> socket.socket | Channel | ProxyCommand:
+        """Return the way to the host's port: direct, through its jump hosts, or what a program of the user's makes."""
+        via = self._via
+        if via is None and settings.proxy_command:
+            return ProxyCommand(settings.proxy_command)
+        if via is None:
+            for jump in settings.jumps:
+                via = Connection(jump, self.environ, via=via) if via else connect(jump, self.environ)
+        if via:
+            return via.reach(settings.host, settings.port)
+        plain = socket.create_connection((settings.host, settings.port), timeout=CONNECT_SECONDS)
+        keep_alive(plain)
+        return plain
+
+    def _open(self, kind: str, target: tuple[str, int] | None) -> Channel:
+        transport = self.transport()
+        try:
+            return transport.open_channel(kind, target, ("127.0.0.1", 0), timeout=CONNECT_SECONDS)
+        except ChannelException:
+            raise
+        except (SSHException, EOFError, OSError):
+            # It has broken since it was used last; a connection that cannot be made says why.
+            transport.close()
+        try:
+            return self.transport().open_channel(kind, target, ("127.0.0.1", 0), timeout=CONNECT_SECONDS)
+        except (SSHException, EOFError, OSError) as error:
+            raise self._broke(error) from error
+
+    def _ask_sudo(self) -> tuple[list[str], bytes]:
+        """Return how sudo is used there, once: -k, since what it remembers may end between two commands."""
+        free = self.run(["sudo", "-n", "-k", "true"])
+        password = self.environ.get(SUDO_PASSWORD)
+        if free.code == 0:
+            return ["sudo", "-n"], b""
+        words, line = ["sudo", "-k", "-S", "-p", ""], f"{password}\n".encode()
+        tried = self.run([*words, "true"], stdin=line) if password else free
+        if tried.code == 0:
+            return words, line
+        user = config.settings(self.address, self.environ).user
+        raise failures.sudo_refused(tried.stderr, self.address, user)
+
+    def _is_open(self) -> bool:
+        transport = self._client.get_transport() if self._client else None
+        return transport is not None and transport.is_active()
+
+    def _broke(self, error: Exception) -> BrokenError:
+        return BrokenError(
+            f"the connection to {self.address.host} broke",
+            where=f"ssh {self.address}: {error}",
+            hint="Repeat the command: it continues.",
+        )
+
+
+def _feed(channel: Channel, content: bytes) -> None:
+    """Send the whole input; a command that ends before it has read all is no error."""
+    try:
+        channel.sendall(content)
+        channel.shutdown_write()
+    except OSError:
+        return
+
+
+def _tail(receive: Callable[[int], bytes]) -> str:
+    kept = b""
+    while part := receive(PART):
+        kept = (kept + part)[-OUTPUT_LIMIT:]
+    return kept.decode(errors="replace")

@@ -1,0 +1,121 @@
+"""Why a host cannot be reached by SSH, or its sudo refuses, and what helps: one table for every backend."""
+
+from __future__ import annotations
+
+from trainyard.diagnosis import Rule, explain
+from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
+from trainyard.seams.ssh.config import Address, Settings
+
+SUDO_PASSWORD = "TRAINYARD_SUDO_PASSWORD"  # noqa: S105 (the variable's name)
+
+
+class HostError(PrerequisiteError):
+    """A host cannot be reached, or does not let us in, or does not let us be root."""
+
+
+class BrokenError(OutsideError):
+    """The connection to a host broke."""
+
+
+# Read against "EXCEPTION: its text", as paramiko and the system name them. {host} is what follows `ssh`.
+REACH = (
+    Rule(
+        "BadHostKeyException",
+        "the host key of {name} has changed",
+        "Somebody may stand between. If the change is known to be right: ssh-keygen -R '{known}'",
+        key="host_key_changed",
+    ),
+    Rule(
+        "UnknownHostKey",
+        "the host key of {name} is not known here",
+        "Look at it and accept it once: ssh {host}",
+        key="host_key_unknown",
+    ),
+    Rule(
+        "PasswordRequired: (?P<file>.*)",
+        "the key to log in to {name} has a passphrase, and no agent holds it",
+        "Give it to the agent: ssh-add {file}",
+        key="passphrase",
+    ),
+    Rule(
+        "NoKeys: (?P<files>.*)",
+        "there is no key to log in to {name} with",
+        "Neither an agent holds one, nor is there {files}. Make one (ssh-keygen), then: ssh-copy-id {host}",
+        key="no_key",
+    ),
+    Rule(
+        "Authentication|BadAuthenticationType|AuthFailure",
+        "{name} refuses every key of user {user}",
+        "It must let you in without a password: ssh-copy-id {host}",
+        key="key_refused",
+    ),
+    Rule("gaierror", "nobody knows a host {address}", "Is it spelt right? It is in DNS and ~/.ssh/config or nowhere."),
+    Rule(
+        "[Rr]efused|Unable to connect",
+        "{name} refuses SSH connections on port {port}",
+        "Does sshd run there, and on this port? ssh {host}",
+        key="refused",
+    ),
+    Rule(
+        "[Tt]imed? ?out|Timeout|[Nn]o route|unreachable|NoValidConnections",
+        "{name} does not answer on port {port}",
+        "Is it on, and in reach of this machine? ssh {host}",
+        key="silent",
+    ),
+    Rule(
+        "Connect failed|ChannelException",
+        "jump host {jump} cannot reach {name} on port {port}",
+        "Does it work from there? ssh -J {jump} {host}",
+        key="jump",
+    ),
+    Rule("", "{name} cannot be reached by SSH", "It must work without a question: ssh {host} true"),
+)
+
+# Read against what sudo prints.
+SUDO = (
+    Rule("command not found|not found$", "{name} has no sudo", "Install it there, or log in as root.", key="no_sudo"),
+    Rule(
+        "not in the sudoers|not allowed|may not run",
+        "user {user} of {name} may not use sudo",
+        "Let an administrator add the user to the group sudo (or wheel).",
+        key="may_not",
+    ),
+    Rule(
+        "[Ss]orry|incorrect password|no password was provided",
+        "sudo of {name} refuses the password",
+        f"It is read from ${SUDO_PASSWORD}, and must be that of user {{user}} there.",
+        key="wrong_password",
+    ),
+    Rule(
+        "password is required|terminal is required|no tty",
+        "sudo of {name} asks for a password",
+        f"Set {SUDO_PASSWORD}, or let user {{user}} use sudo without one (NOPASSWD in /etc/sudoers.d).",
+        key="password",
+    ),
+    Rule("", "sudo of {name} does not work", "Try it there: ssh -t {host} sudo true"),
+)
+
+
+def unreachable(text: str, address: Address, settings: Settings) -> TrainyardError:
+    """Return the error for a host to which there is no connection."""
+    found = explain(
+        text,
+        REACH,
+        name=address.host,
+        host=str(address),
+        user=settings.user,
+        address=settings.host,
+        port=str(settings.port),
+        known=settings.known_as,
+        jump=settings.jumps[-1] if settings.jumps else "",
+    )
+    assert found  # the last rule fits everything
+    return HostError(found.message, where=f"ssh {address}: {found.raw.partition(': ')[2]}", hint=found.hint)
+
+
+def sudo_refused(stderr: str, address: Address, user: str) -> TrainyardError:
+    """Return the error for a sudo that did not run what it should."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()] or ["it said nothing"]
+    found = explain("\n".join(lines), SUDO, name=address.host, host=str(address), user=user)
+    assert found  # the last rule fits everything
+    return HostError(found.message, where=f"ssh {address}: {lines[-1]}", hint=found.hint)

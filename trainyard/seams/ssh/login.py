@@ -1,0 +1,150 @@
+"""Log in to a host over a socket that leads there: check its key, and offer ours."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import socket
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from paramiko import Channel, HostKeys, PKey, ProxyCommand, SSHClient, SSHConfig
+from paramiko.agent import AgentSSH
+from paramiko.auth_strategy import AuthSource, AuthStrategy, InMemoryPrivateKey
+from paramiko.client import MissingHostKeyPolicy
+from paramiko.pkey import UnknownKeyType
+from paramiko.ssh_exception import AuthenticationException, SSHException
+
+from trainyard.seams.ssh.config import SSH_PORT, Settings
+
+LOGIN_SECONDS = 20.0
+
+
+class UnknownHostKeyError(SSHException):
+    """No known_hosts file has the host's key."""
+
+
+class NoKeysError(AuthenticationException):
+    """There is nothing to log in with."""
+
+
+class PasswordRequiredError(AuthenticationException):
+    """The keys that are left have passphrases."""
+
+
+def client(plain: socket.socket | Channel | ProxyCommand, settings: Settings) -> SSHClient:
+    """Return a client that is logged in. Raises SSHException, OSError."""
+    # It logs each failure with its traceback; all of them are raised too.
+    logging.getLogger("paramiko").setLevel(logging.CRITICAL)
+    made = SSHClient()
+    for file in settings.known_hosts:
+        if file.is_file():
+            known = _host_keys(file, file.stat().st_mtime_ns).lookup(settings.known_as)
+            for kind, key in (known or {}).items():
+                made.get_host_keys().add(settings.known_as, kind, key)
+    made.set_missing_host_key_policy(_Policy(settings))
+    try:
+        made.connect(
+            settings.host_key_alias,
+            # Only to find the host's key by: a key that is known by an alias has no port.
+            SSH_PORT if settings.known_as == settings.host_key_alias else settings.port,
+            username=settings.user,
+            sock=plain,
+            timeout=LOGIN_SECONDS,
+            banner_timeout=LOGIN_SECONDS,
+            auth_timeout=LOGIN_SECONDS,
+            auth_strategy=_Keys(settings),
+        )
+    except BaseException:
+        made.close()
+        plain.close()
+        raise
+    return made
+
+
+@lru_cache(maxsize=16)
+def _host_keys(file: Path, changed: int) -> HostKeys:
+    """Return a known_hosts file, read once for many hosts."""
+    return HostKeys(str(file))
+
+
+class _Policy(MissingHostKeyPolicy):
+    """Pin the first key, or refuse: as StrictHostKeyChecking says."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def missing_host_key(self, client: SSHClient, hostname: str, key: PKey) -> None:
+        if not self._settings.pin:
+            raise UnknownHostKeyError(f"{key.get_name()} {key.fingerprint}")
+        file = self._settings.known_hosts[0]
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with file.open("a") as known:
+            known.write(f"{hostname} {key.get_name()} {key.get_base64()}\n")
+
+
+class _Keys(AuthStrategy):
+    """Offer the agent's keys, then those in files."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(SSHConfig())
+        self._settings = settings
+        self._locked: list[str] = []
+        self._offered = 0
+
+    def get_sources(self) -> Iterator[AuthSource]:
+        for key in (*self._held(), *self._files()):
+            self._offered += 1
+            yield InMemoryPrivateKey(self._settings.user, key)
+
+    def authenticate(self, transport: Any) -> Any:
+        try:
+            return super().authenticate(transport)
+        except AuthenticationException as error:
+            if self._locked:
+                raise PasswordRequiredError(self._locked[0]) from error
+            if not self._offered:
+                raise NoKeysError(", ".join(map(str, self._settings.keys))) from error
+            raise AuthenticationException(f"{self._offered} keys were refused") from error
+
+    def _held(self) -> list[PKey]:
+        """Return the agent's keys; with IdentitiesOnly those whose public halves the configuration names."""
+        if not self._settings.agent:
+            return []
+        held = _Agent(self._settings.agent).get_keys()
+        named = {_public(file) for file in self._settings.keys} if self._settings.only_named else set()
+        return [key for key in held if not self._settings.only_named or key.asbytes() in named]
+
+    def _files(self) -> Iterator[PKey]:
+        for file in self._settings.keys:
+            if not file.is_file() or file.suffix == ".pub":
+                continue
+            try:
+                yield PKey.from_path(file)
+            except (TypeError, ValueError, SSHException):
+                self._locked.append(str(file))
+            except (OSError, UnknownKeyType):
+                continue
+
+
+class _Agent(AgentSSH):
+    """The agent at a socket; paramiko's own knows $SSH_AUTH_SOCK of this process only."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(path)
+        except OSError:
+            return
+        self._connect(connection)
+
+
+def _public(key: Path) -> bytes:
+    file = key if key.suffix == ".pub" else key.with_name(f"{key.name}.pub")
+    try:
+        return base64.b64decode(file.read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return b""
