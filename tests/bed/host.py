@@ -38,8 +38,8 @@ class DockerHost:
         return f"ssh://root@{self.ip}"
 
     def environ(self) -> dict[str, str]:
-        """Return what lets ssh, and so docker, reach the host: a HOME with key, known host and plugins."""
-        return {"HOME": str(self.home), "DOCKER_CONFIG": self.engine.environ()["DOCKER_CONFIG"], **self._path()}
+        """Return what lets us reach the host: a HOME with key and known host, and the plugins of `docker`."""
+        return {"HOME": str(self.home), "DOCKER_CONFIG": self.engine.environ()["DOCKER_CONFIG"]}
 
     def run(self, *command: str, check: bool = True) -> Done:
         """Run a command on the host, not through SSH."""
@@ -63,10 +63,6 @@ class DockerHost:
             timeout=300,
         )
         saved.wait(60)
-
-    def _path(self) -> dict[str, str]:
-        """Put an `ssh` first on PATH that uses our key: OpenSSH ignores $HOME and reads the home that passwd names."""
-        return {"PATH": f"{self.home / 'bin'}:{os.environ['PATH']}"}
 
 
 @contextmanager
@@ -109,11 +105,3 @@ def _let_in(host: DockerHost) -> None:
     public = host.run("cat", "/etc/ssh/ssh_host_ed25519_key.pub").stdout.split()
     known = host.home / ".ssh" / "known_hosts"
     known.write_text(f"{host.ip} {public[0]} {public[1]}\n")
-    program = host.home / "bin" / "ssh"
-    program.parent.mkdir()
-    program.write_text(
-        "#!/bin/sh\n"
-        f'exec /usr/bin/ssh -i "{host.home}/.ssh/id_ed25519" -o IdentitiesOnly=yes \\\n'
-        f'  -o UserKnownHostsFile="{known}" "$@"\n'
-    )
-    program.chmod(0o755)

@@ -34,7 +34,7 @@ sys.argv = ["trainyard", "cluster.show"]
 from trainyard.main import main
 main()
 """
-HEAVY = {"ray", "docker", "kubernetes", "boto3", "torch", "pydantic", "httpx", "rich"}
+HEAVY = {"ray", "docker", "kubernetes", "paramiko", "boto3", "torch", "pydantic", "httpx", "rich"}
 
 
 def test_the_list_of_tasks_imports_nothing_heavy() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import psutil
 
 CONNECT_SECONDS = 1.0
+IDLE_SECONDS = 15
 ANY = ("0.0.0.0", "::")  # noqa: S104 (compared with, not listened on)
 
 
@@ -48,6 +49,22 @@ def answers(address: str, port: int) -> bool:
             return True
     except OSError:
         return False
+
+
+def keep_alive(connection: socket.socket) -> None:
+    """Have the system notice within half a minute that the other side went without a word."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # macOS knows the first of these as TCP_KEEPALIVE.
+    for name, value in (
+        ("TCP_KEEPIDLE", IDLE_SECONDS),
+        ("TCP_KEEPALIVE", IDLE_SECONDS),
+        ("TCP_KEEPINTVL", IDLE_SECONDS // 3),
+        ("TCP_KEEPCNT", 3),
+        ("TCP_USER_TIMEOUT", 2000 * IDLE_SECONDS),
+    ):
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def listener(address: str, port: int) -> Listener | None:

@@ -18,8 +18,11 @@ from docker.context import ContextAPI
 from docker.errors import APIError, DockerException
 
 from trainyard.errors import OutsideError, PrerequisiteError
-from trainyard.seams import ssh, ssh_docker
+from trainyard.seams.ssh import config, forward
+from trainyard.seams.ssh.connection import connect as reach
 
+# What Docker's own client runs there (docker/cli, cli/connhelper): it finds the engine as `docker` on that host does.
+DIAL = ("docker", "system", "dial-stdio")
 DEFAULT_SOCKET = "unix:///var/run/docker.sock"
 # A question must not hang; what takes longer (pull, push, build) streams, and every part of it comes sooner.
 ANSWER_SECONDS = 60
@@ -90,12 +93,13 @@ def connect(environ: Mapping[str, str], *, address: str | None = None) -> Engine
     Raises PrerequisiteError when no engine answers there.
     """
     where = address or found_address(environ)
-    socket = f"unix://{ssh_docker.local_socket(where, environ)}" if where.startswith("ssh://") else where
+    host = reach(where, environ) if where.startswith("ssh://") else None
+    socket = f"unix://{forward.local_socket(host, DIAL)}" if host else where
     try:
         # The version is asked for here, so that whoever connects learns at once that nobody answers.
         api = docker.APIClient(base_url=socket, version="auto", timeout=ANSWER_SECONDS)
     except (DockerException, requests.RequestException, OSError) as error:
-        said = ssh_docker.last_words(where)
+        said = forward.last_error(host) if host else ""
         raise unreachable(where, DockerException(said) if said else error) from error
     return Engine(where, api, environ, socket)
 
@@ -121,7 +125,7 @@ def unreachable(address: str, error: Exception) -> PrerequisiteError:
     if refused:
         hint = "You may not use Docker's socket: sudo usermod -aG docker $USER, then log in again."
     if address.startswith("ssh://"):
-        login = ssh.login(address)
+        login = config.parse(address)
         hint = f"Docker must be installed and running there: ssh {login} docker info"
         if refused:
             hint = f"Let that user use Docker: ssh {login} 'sudo usermod -aG docker $USER'"

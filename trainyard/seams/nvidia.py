@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainyard.seams import programs, ssh
+from trainyard.seams import programs
 from trainyard.seams.docker_engine import Engine
+from trainyard.seams.ssh.connection import connect
 
 # nvidia-smi takes seconds where the driver's persistence mode is off.
 SECONDS = 40.0
@@ -15,8 +15,6 @@ SECONDS = 40.0
 TOOLKIT = ("nvidia-ctk", "nvidia-container-runtime-hook", "nvidia-container-toolkit", "nvidia-container-cli")
 # dash's `command -v` looks at its first word only; /sbin and its like are not on every user's PATH over SSH.
 FIND = 'PATH="$PATH:/usr/sbin:/usr/local/sbin"; for one in "$@"; do command -v "$one" && exit; done; exit 1'
-# What ssh itself exits with when it cannot get there (ssh(1), EXIT STATUS).
-NOT_THERE = 255
 
 
 @dataclass(frozen=True)
@@ -47,8 +45,5 @@ def _said(asked: programs.Ended) -> str:
 def _run(engine: Engine, command: Sequence[str]) -> programs.Ended:
     if engine.ssh is None:
         return programs.run(command, env=engine.environ, seconds=SECONDS)
-    # The shell of the other side reads it: SSH joins its words with spaces.
-    ended = programs.run([*ssh.command(engine.ssh), shlex.join(command)], env=engine.environ, seconds=SECONDS)
-    if ended.code == NOT_THERE:
-        raise ssh.refused(engine.ssh, [line.strip() for line in ended.tail if line.strip()])
-    return ended
+    ran = connect(engine.ssh, engine.environ).run(command, seconds=SECONDS)
+    return programs.Ended(ran.code, tuple((ran.stdout + ran.stderr).splitlines()))

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from trainyard.backends import answering, words
 from trainyard.backends.compose import found
 from trainyard.errors import OutsideError
-from trainyard.seams import docker_containers, ssh_tunnel
+from trainyard.seams import docker_containers
 from trainyard.seams.docker_containers import Container
 from trainyard.seams.docker_engine import Engine
 from trainyard.seams.ray_api import UnreachableError
+from trainyard.seams.ssh import connection, forward
 
 LOOPBACK = "127.0.0.1"
 # Docker waits longer and longer before it starts a container again; the first two times may be chance.
@@ -25,7 +26,7 @@ def address(engine: Engine, containers: Mapping[str, Container]) -> str | None:
     if port is None:
         return None
     if engine.ssh:
-        port = ssh_tunnel.local_port(engine.ssh, port, engine.environ)
+        port = forward.local_port(connection.connect(engine.ssh, engine.environ), port)
     return f"http://{LOOPBACK}:{port}"
 
 

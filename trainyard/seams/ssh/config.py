@@ -1,4 +1,4 @@
-"""What OpenSSH's own configuration says about a host: its address, keys, jump hosts, and how its host key is checked."""
+"""What OpenSSH's own configuration says about a host: address, keys, jump hosts, and how its key is checked."""
 
 from __future__ import annotations
 

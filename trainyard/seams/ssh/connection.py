@@ -8,10 +8,11 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
+from typing import Any, cast
 
 from paramiko import Channel, ProxyCommand, SSHClient, Transport
 from paramiko.ssh_exception import ChannelException, SSHException
@@ -25,8 +26,13 @@ CONNECT_SECONDS = 10.0
 # Of what a command prints, the last MiB is kept.
 OUTPUT_LIMIT = 1024 * 1024
 PART = 64 * 1024
+# More connections to one host that is asked for many things at once.
+SPARES = 8
 # A file appears whole or not at all: what a broken connection cut short is never moved into its place.
-PUT = 'umask 077; cat > "$1" && [ "$(wc -c < "$1")" -eq "$2" ] && chmod "$3" "$1" && mv -f "$1" "$4" || { rm -f "$1"; exit 1; }'
+PUT = """umask 077
+cat > "$1" && [ "$(wc -c < "$1")" -eq "$2" ] && chmod "$3" "$1" && mv -f "$1" "$4" && exit
+rm -f "$1"
+exit 1"""
 
 _connections: dict[tuple[str, str], Connection] = {}
 _lock = threading.Lock()
@@ -58,7 +64,9 @@ class Connection:
     `via` is the host from which it is reached; without, its configuration may name jump hosts.
     """
 
-    def __init__(self, address: str, environ: Mapping[str, str], *, via: Connection | None = None) -> None:
+    def __init__(
+        self, address: str, environ: Mapping[str, str], via: Connection | None = None, *, spares: int = SPARES
+    ) -> None:
         self.address = config.parse(address)
         self.environ = environ
         self._given = address
@@ -68,7 +76,7 @@ class Connection:
         self._failed: tuple[float, TrainyardError] | None = None
         self._sudo: tuple[list[str], bytes] | None = None
         self._spare: Connection | None = None
-        self._had_session = False
+        self._spares = spares
 
     def transport(self) -> Transport:
         """Return the open connection; connects if there is none."""
@@ -85,23 +93,19 @@ class Connection:
             except TrainyardError as error:
                 self._failed = time.monotonic(), error
                 raise
-            transport = self._client.get_transport()
-            assert transport
-            return transport
+            return cast(Transport, self._client.get_transport())
 
     def session(self) -> Channel:
         """Open a channel for one command."""
         try:
-            channel = self._open("session", None)
+            return self._open("session", None)
         except ChannelException as error:
-            if not self._had_session:
+            if not self._spares:
                 raise BrokenError(f"{self.address.host} opens no session", where=f"ssh {self.address}") from error
             # sshd opens ten for each connection (sshd_config(5), MaxSessions): the next ten on one more.
             with self._lock:
-                self._spare = self._spare or Connection(self._given, self.environ, via=self._via)
+                self._spare = self._spare or Connection(self._given, self.environ, self._via, spares=self._spares - 1)
             return self._spare.session()
-        self._had_session = True
-        return channel
 
     def reach(self, host: str, port: int) -> Channel:
         """Open a connection from this host to a port, of itself or of another one. Raises ChannelException."""
@@ -116,7 +120,8 @@ class Connection:
                 pool.submit(_feed, channel, stdin)
                 stdout, stderr = pool.submit(_tail, channel.recv), pool.submit(_tail, channel.recv_stderr)
                 code = pool.submit(channel.recv_exit_status)
-                late = wait((stdout, stderr, code), timeout=seconds).not_done
+                parts: tuple[Future[Any], ...] = (stdout, stderr, code)
+                late = wait(parts, timeout=seconds).not_done
             except SSHException as error:
                 raise self._broke(error) from error
             finally:
@@ -162,7 +167,7 @@ class Connection:
             return ProxyCommand(settings.proxy_command)
         if via is None:
             for jump in settings.jumps:
-                via = Connection(jump, self.environ, via=via) if via else connect(jump, self.environ)
+                via = Connection(jump, self.environ, via) if via else connect(jump, self.environ)
         if via:
             return via.reach(settings.host, settings.port)
         plain = socket.create_connection((settings.host, settings.port), timeout=CONNECT_SECONDS)
@@ -170,18 +175,17 @@ class Connection:
         return plain
 
     def _open(self, kind: str, target: tuple[str, int] | None) -> Channel:
-        transport = self.transport()
-        try:
-            return transport.open_channel(kind, target, ("127.0.0.1", 0), timeout=CONNECT_SECONDS)
-        except ChannelException:
-            raise
-        except (SSHException, EOFError, OSError):
-            # It has broken since it was used last; a connection that cannot be made says why.
-            transport.close()
-        try:
-            return self.transport().open_channel(kind, target, ("127.0.0.1", 0), timeout=CONNECT_SECONDS)
-        except (SSHException, EOFError, OSError) as error:
-            raise self._broke(error) from error
+        for _ in range(2):
+            transport = self.transport()
+            try:
+                return transport.open_channel(kind, target, ("127.0.0.1", 0), timeout=CONNECT_SECONDS)
+            except (SSHException, EOFError, OSError) as error:
+                broken = error
+                # Of several refusals at once paramiko gives its reason to the first who asks for it.
+                if transport.is_active():
+                    raise error if isinstance(error, ChannelException) else ChannelException(0, str(error)) from error
+            # The connection has broken since it was used last: once more, by another.
+        raise self._broke(broken)
 
     def _ask_sudo(self) -> tuple[list[str], bytes]:
         """Return how sudo is used there, once: -k, since what it remembers may end between two commands."""

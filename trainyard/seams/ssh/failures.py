@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from trainyard.diagnosis import Rule, explain
+from typing import cast
+
+from trainyard.diagnosis import Diagnosis, Rule, explain
 from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
 from trainyard.seams.ssh.config import Address, Settings
 
@@ -32,13 +34,13 @@ REACH = (
         key="host_key_unknown",
     ),
     Rule(
-        "PasswordRequired: (?P<file>.*)",
+        "PasswordRequiredError: (?P<file>.*)",
         "the key to log in to {name} has a passphrase, and no agent holds it",
         "Give it to the agent: ssh-add {file}",
         key="passphrase",
     ),
     Rule(
-        "NoKeys: (?P<files>.*)",
+        "NoKeysError: (?P<files>.*)",
         "there is no key to log in to {name} with",
         "Neither an agent holds one, nor is there {files}. Make one (ssh-keygen), then: ssh-copy-id {host}",
         key="no_key",
@@ -98,24 +100,15 @@ SUDO = (
 
 def unreachable(text: str, address: Address, settings: Settings) -> TrainyardError:
     """Return the error for a host to which there is no connection."""
-    found = explain(
-        text,
-        REACH,
-        name=address.host,
-        host=str(address),
-        user=settings.user,
-        address=settings.host,
-        port=str(settings.port),
-        known=settings.known_as,
-        jump=settings.jumps[-1] if settings.jumps else "",
-    )
-    assert found  # the last rule fits everything
+    words = {"user": settings.user, "address": settings.host, "port": str(settings.port), "known": settings.known_as}
+    jump = settings.jumps[-1] if settings.jumps else ""
+    # The last rule of a table fits everything.
+    found = cast(Diagnosis, explain(text, REACH, name=address.host, host=str(address), jump=jump, **words))
     return HostError(found.message, where=f"ssh {address}: {found.raw.partition(': ')[2]}", hint=found.hint)
 
 
 def sudo_refused(stderr: str, address: Address, user: str) -> TrainyardError:
     """Return the error for a sudo that did not run what it should."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()] or ["it said nothing"]
-    found = explain("\n".join(lines), SUDO, name=address.host, host=str(address), user=user)
-    assert found  # the last rule fits everything
+    found = cast(Diagnosis, explain("\n".join(lines), SUDO, name=address.host, host=str(address), user=user))
     return HostError(found.message, where=f"ssh {address}: {lines[-1]}", hint=found.hint)

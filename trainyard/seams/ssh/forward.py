@@ -99,6 +99,9 @@ class Forward:
                 sender.start()
                 _receive(channel, local)
                 self.last_error = _last_line(channel)
+                # Wakes the sender, which may wait for more.
+                with suppress(OSError):
+                    local.shutdown(socket.SHUT_RDWR)
 
 
 def _send(local: socket.socket, channel: Channel) -> None:
@@ -112,7 +115,6 @@ def _receive(channel: Channel, local: socket.socket) -> None:
     with suppress(OSError):
         while part := channel.recv(PART):
             local.sendall(part)
-        local.shutdown(socket.SHUT_RDWR)
 
 
 def _last_line(channel: Channel) -> str:

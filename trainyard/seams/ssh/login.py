@@ -123,9 +123,9 @@ class _Keys(AuthStrategy):
                 continue
             try:
                 yield PKey.from_path(file)
-            except (TypeError, ValueError, SSHException):
+            except TypeError:  # cryptography's word for a passphrase
                 self._locked.append(str(file))
-            except (OSError, UnknownKeyType):
+            except (OSError, ValueError, SSHException, UnknownKeyType):
                 continue
 
 
@@ -139,7 +139,7 @@ class _Agent(AgentSSH):
             connection.connect(path)
         except OSError:
             return
-        self._connect(connection)
+        self._connect(connection)  # type: ignore[attr-defined]  # not in the stubs
 
 
 def _public(key: Path) -> bytes:

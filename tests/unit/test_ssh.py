@@ -1,0 +1,117 @@
+"""What OpenSSH's configuration says about a host, and what is said when one cannot be reached."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trainyard.errors import OutsideError, RequestError
+from trainyard.seams.ssh import config, failures, many
+from trainyard.seams.ssh.config import Address, Settings
+
+
+def settings(home: Path, address: str, text: str = "") -> Settings:
+    (home / ".ssh").mkdir(exist_ok=True)
+    (home / ".ssh" / "config").write_text(text)
+    return config.settings(config.parse(address), {"HOME": str(home), "SSH_AUTH_SOCK": "/agent"})
+
+
+@pytest.mark.parametrize(
+    ("written", "address", "shown"),
+    [
+        ("Lab", Address("Lab"), "Lab"),
+        ("ops@lab:8022", Address("lab", "ops", 8022), "-p 8022 ops@lab"),
+        ("ssh://ops@[fd00::1]:22", Address("fd00::1", "ops", 22), "-p 22 ops@fd00::1"),
+    ],
+)
+def test_an_address_is_written_as_for_ssh(written: str, address: Address, shown: str) -> None:
+    assert (config.parse(written), str(address)) == (address, shown)
+
+
+@pytest.mark.parametrize("written", ["", "-oProxyCommand=x", "http://lab", "lab/path", "lab:port", "lab:0"])
+def test_what_is_no_address_is_refused(written: str) -> None:
+    with pytest.raises(RequestError, match="is not the address of a host"):
+        config.parse(written)
+
+
+def test_without_configuration_it_is_ssh_s_own_defaults(tmp_path: Path) -> None:
+    found = settings(tmp_path, "ops@lab")
+    assert (found.host, found.port, found.user, found.agent) == ("lab", 22, "ops", "/agent")
+    assert found.keys == tuple(tmp_path / ".ssh" / name for name in ("id_ed25519", "id_ecdsa", "id_rsa"))
+    assert found.known_hosts[0] == tmp_path / ".ssh" / "known_hosts"
+    assert (found.jumps, found.proxy_command, found.pin, found.known_as) == ((), None, False, "lab")
+
+
+def test_what_is_typed_counts_before_the_first_block_that_fits_and_that_before_the_next(tmp_path: Path) -> None:
+    text = "Host lab\n HostName 192.0.2.1\n Port 8022\n ProxyJump door, gate:23\nHost *\n User all\n Port 99\n"
+    found = settings(tmp_path, "ops@lab", text)
+    assert (found.host, found.port, found.user) == ("192.0.2.1", 8022, "ops")
+    assert (found.jumps, found.known_as) == (("door", "gate:23"), "[192.0.2.1]:8022")
+    assert settings(tmp_path, "lab:22", text).known_as == "192.0.2.1"
+    assert settings(tmp_path, "other", text).user == "all"
+
+
+def test_included_files_are_read_where_they_are_included(tmp_path: Path) -> None:
+    (tmp_path / ".ssh" / "more").mkdir(parents=True)
+    (tmp_path / ".ssh" / "more" / "lab").write_text("Host lab\n User first\n")
+    assert settings(tmp_path, "lab", "Include more/*\nHost lab\n User second\n").user == "first"
+
+
+def test_strict_checking_agents_and_host_key_aliases_are_as_written(tmp_path: Path) -> None:
+    text = (
+        "Host *\n StrictHostKeyChecking accept-new\n IdentityAgent none\n HostKeyAlias farm\n UserKnownHostsFile ~/k\n"
+    )
+    found = settings(tmp_path, "lab:8022", text)
+    assert (found.pin, found.agent, found.known_as, found.known_hosts[0]) == (True, "", "farm", tmp_path / "k")
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "hint"),
+    [
+        ("BadHostKeyException: Host key ...", "the host key of lab has changed", "ssh-keygen -R '[192.0.2.1]:8022'"),
+        (
+            "UnknownHostKeyError: ssh-ed25519 SHA256:x",
+            "the host key of lab is not known here",
+            "accept it once: ssh lab",
+        ),
+        ("gaierror: [Errno -2] Name or service not known", "nobody knows a host 192.0.2.1", "Is it spelt right?"),
+        ("ConnectionRefusedError: refused", "lab refuses SSH connections on port 8022", "Does sshd run there"),
+        ("TimeoutError: timed out", "lab does not answer on port 8022", "Is it on, and in reach"),
+        ("AuthenticationException: 2 keys were refused", "lab refuses every key of user ops", "ssh-copy-id lab"),
+        ("PasswordRequiredError: /k", "the key to log in to lab has a passphrase, and no agent holds it", "ssh-add /k"),
+        ("ChannelException: (2, 'Connect failed')", "jump host door cannot reach lab on port 8022", "ssh -J door lab"),
+        ("SSHException: Error reading SSH protocol banner", "lab cannot be reached by SSH", "ssh lab true"),
+    ],
+)
+def test_each_way_not_to_get_there_has_its_words_and_its_hint(text: str, what: str, hint: str, tmp_path: Path) -> None:
+    found = settings(tmp_path, "lab", "Host lab\n HostName 192.0.2.1\n Port 8022\n User ops\n ProxyJump door\n")
+    error = failures.unreachable(text, Address("lab"), found)
+    assert error.what == what
+    assert hint in str(error.hint)
+    assert error.where == f"ssh lab: {text.partition(': ')[2]}"
+
+
+@pytest.mark.parametrize(
+    ("stderr", "what"),
+    [
+        ("sudo: a password is required", "sudo of lab asks for a password"),
+        ("Sorry, try again.\nsudo: no password was provided\n", "sudo of lab refuses the password"),
+        ("ops is not in the sudoers file.", "user ops of lab may not use sudo"),
+        ("bash: line 1: sudo: command not found", "lab has no sudo"),
+        ("", "sudo of lab does not work"),
+    ],
+)
+def test_a_sudo_that_refuses_says_what_it_lacks(stderr: str, what: str) -> None:
+    assert failures.sudo_refused(stderr, Address("lab"), "ops").what == what
+
+
+def test_one_hosts_error_is_its_own_outcome() -> None:
+    def act(host: str) -> int:
+        if host == "b":
+            raise OutsideError("gone")
+        return len(host)
+
+    found = {one.host: one for one in many.side_by_side(["a", "b", "cc"], act, at_once=2)}
+    assert {host: one.result for host, one in found.items()} == {"a": 1, "b": None, "cc": 2}
+    assert str(found["b"].error) == "gone"
