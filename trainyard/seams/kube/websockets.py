@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote, urlencode, urlsplit
 
+from trainyard.seams.addresses import keep_alive
 from trainyard.seams.kube import refusals
 from trainyard.seams.kube.refusals import Doing
 from trainyard.seams.kube.transport import ANSWER_SECONDS, CONNECT_SECONDS, Session, Transport
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
 # The API's own framing: the first byte of each message is its channel (k8s.io/apimachinery, httpstream/wsstream).
 PROTOCOL = "v4.channel.k8s.io"
-# An API server, or something on the way to it, that went without a word is noticed after half a minute.
-IDLE_SECONDS, ASK_SECONDS, ASKS = 15, 5, 3
 
 
 def connect(transport: Transport, path: str, params: Sequence[tuple[str, str]], doing: Doing) -> WebSocket:
@@ -53,7 +52,7 @@ def _open(transport: Transport, session: Session, target: str) -> WebSocket:
         **_way(session, target),
     )
     made.settimeout(ANSWER_SECONDS)
-    _keep_alive(cast(socket.socket, made.sock))
+    keep_alive(cast(socket.socket, made.sock))
     return made
 
 
@@ -74,7 +73,6 @@ def _way(session: Session, target: str) -> dict[str, object]:
     parts = urlsplit(target)
     host, secure = parts.hostname or "", parts.scheme == "https"
     plain = socket.create_connection((host, parts.port or (443 if secure else 80)), timeout=CONNECT_SECONDS)
-    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if not secure or session.tls is None:
         return {"socket": plain}
     try:
@@ -93,17 +91,3 @@ def _tls_options(session: Session) -> dict[str, object]:
     if session.configuration.tls_server_name:
         options["server_hostname"] = session.configuration.tls_server_name
     return options
-
-
-def _keep_alive(connection: socket.socket) -> None:
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    # macOS knows the first of these as TCP_KEEPALIVE.
-    for name, value in (
-        ("TCP_KEEPIDLE", IDLE_SECONDS),
-        ("TCP_KEEPALIVE", IDLE_SECONDS),
-        ("TCP_KEEPINTVL", ASK_SECONDS),
-        ("TCP_KEEPCNT", ASKS),
-        ("TCP_USER_TIMEOUT", 1000 * (IDLE_SECONDS + ASK_SECONDS * ASKS)),
-    ):
-        if hasattr(socket, name):
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
