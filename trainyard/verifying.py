@@ -8,14 +8,14 @@ from pathlib import Path
 from trainyard import paths
 from trainyard.backends import BACKENDS
 from trainyard.backends.contract import Tools
+from trainyard.images.image_command import ImageFlags
 from trainyard.images.verified import Verified
-from trainyard.images.workbench import Asked
 from trainyard.spec import ClusterSpec
 
 
 def verify(
     spec: ClusterSpec,
-    asked: Asked,
+    flags: ImageFlags,
     environ: Mapping[str, str],
     *,
     source: Path,
@@ -26,6 +26,6 @@ def verify(
 
     Raises RequestError for a cluster that runs no images.
     """
-    state, overrides = paths.cluster_state(spec.name, environ), tuple(asked.overrides)
+    state, overrides = paths.cluster_state(spec.name, environ), tuple(flags.overrides)
     tools = Tools(state, environ, spec.backend, source=source, overrides=overrides, directory=directory)
     return BACKENDS[spec.backend].verify(spec, tools, report=report)

@@ -15,7 +15,7 @@ from trainyard import versions
 from trainyard.images import lint
 from trainyard.images.lint import LintReport
 from trainyard.images.types import Image
-from trainyard.seams import docker_engine
+from trainyard.seams.docker import engine as docker_engine
 from trainyard.spec.image import ImageFile
 
 PACKAGES = "/opt/ray/lib/python3.11/site-packages"
@@ -84,14 +84,6 @@ PLANTED = (
         "swallows-as-isaac-does", "isaac", 'ENTRYPOINT ["/isaac-sim/runheadless.sh"]', "entrypoint", "ENTRYPOINT /isaac"
     ),
     Defect("too-large", "ray", "", "size", "and at most 500 MiB are allowed", file={"max_size": 500 * 1024**2}),
-    Defect(
-        "removed-secret",
-        "ray",
-        "COPY --chown=ray netrc /home/ray/.netrc\nRUN rm /home/ray/.netrc",
-        "layers",
-        "hold secrets: a login and password in /home/ray/.netrc (layer 6 of 7)",
-        files={"netrc": "machine api.wandb.ai login user password 0123456789abcdef\n"},
-    ),
     Defect(
         "secret-variable",
         "ray",

@@ -24,8 +24,8 @@ from trainyard.images.push import Pushing
 from trainyard.images.types import Built, Pushed
 from trainyard.registry import passwords
 from trainyard.registry.certificates import KeyPair
-from trainyard.seams import docker_images
-from trainyard.seams.docker_engine import engine as connected
+from trainyard.seams.docker import images as docker_images
+from trainyard.seams.docker.engine import engine as connected
 from trainyard.seams.registry_manifest import digest_of
 from trainyard.spec.docker import Registry
 from trainyard.steps import Clock
@@ -140,7 +140,7 @@ def tiny(engine: BedEngine, directory: Path, *sizes: int) -> Iterator[Built]:
     engine.docker("load", "-i", str(directory / "image.tar"))
     try:
         image_id = engine.docker("inspect", "-f", "{{.Id}}", reference).stdout.strip()
-        yield Built(name, reference, f"trainyard/{name}:ray-0.0.1", content, image_id)
+        yield Built(name, reference, f"trainyard/{name}:ray-0.0.1", content, content, image_id)
     finally:
         engine.docker("rmi", "-f", reference, check=False)
 

@@ -12,7 +12,7 @@ import pytest
 from tests.bed.engine import BedEngine
 from tests.real.yard import Yard
 from trainyard.errors import PrerequisiteError
-from trainyard.seams import docker_engine
+from trainyard.seams.docker import engine as docker_engine
 
 COMPOSE = "name: {name}\nbackend: compose\n"
 

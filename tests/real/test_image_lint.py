@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 from collections.abc import Iterator
@@ -17,21 +16,10 @@ from tests.real.planted import PLANTED, Defect, image_of, look, plant, without_i
 from tests.real.yard import Yard, wait_until
 from trainyard import paths
 from trainyard.images import catalog
-from trainyard.images.lint import secrets
 from trainyard.images.types import Image
-from trainyard.seams import docker_engine
-from trainyard.seams.docker_layers import Search, search_layers
 
 RAY = "trainyard-bed/ray:1"
 BASES = {"isaac": ("isaac-ray", standins.ISAAC), "schola": ("schola", standins.SCHOLA)}
-LAYERS = Defect(
-    "layers",
-    "scratch",
-    "COPY netrc /one/.netrc\nCOPY other /file\nCOPY netrc /two/.netrc\nCOPY other /file\nCOPY netrc /usr/lib/.netrc",
-    "layers",
-    "",
-    files={"netrc": "machine api.wandb.ai login user password 0123456789abcdef\n", "other": "x"},
-)
 SLOW = Defect("slow", "ray", 'ENTRYPOINT ["sleep", "60"]', "entrypoint", "")
 CLUSTER = "name: {name}\nbackend: compose\nbuild: {{network: host}}\n"
 
@@ -46,7 +34,7 @@ def bench(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     standins.schola_contents(home / "images" / "schola")
     yield yard
     broken = engine.docker("images", "-q", "trainyard/broken").stdout.split()
-    engine.docker("rmi", "-f", *broken, *(defect.reference for defect in (*PLANTED, LAYERS, SLOW)), check=False)
+    engine.docker("rmi", "-f", *broken, *(defect.reference for defect in (*PLANTED, SLOW)), check=False)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +53,7 @@ def test_images_for_isaac_and_schola_pass_on_stand_ins(
     found = bench.json("image.lint", image, "--base", base)
     assert found["ok"]
     checks = {check["check"] for check in found["checks"] if not check["skipped"]}
-    assert checks >= {"entrypoint", "user", "ray", "python", "import", "imports", "files", "layers"}
+    assert checks >= {"entrypoint", "user", "ray", "python", "import", "imports", "files", "history"}
 
 
 @pytest.mark.parametrize("defect", PLANTED, ids=[defect.name for defect in PLANTED])
@@ -103,7 +91,7 @@ def test_a_defect_ends_the_command_with_5_and_the_way_out(engine: BedEngine, ben
     plant(engine, defect, RAY)
     done = bench.run("image.lint", defect.reference, expect=5)
     assert done.stderr.splitlines()[-4:] == [
-        "error: the image is not fit to be run: 1 of 13 checks failed",
+        "error: the image is not fit to be run: 1 of 12 checks failed",
         "  at trainyard-lint/other-ray:1",
         "  - ray: has Ray 2.59.0, and clusters run 2.60.0",
         "    -> Install ray[default]==2.60.0: nodes of two versions do not talk.",
@@ -132,20 +120,6 @@ def test_an_image_that_is_not_there_is_said_to_be_missing(bench: Yard) -> None:
     done = bench.run("image.lint", "nobody/has:this", expect=3)
     assert "no such image: nobody/has:this" in done.stderr
     assert "docker pull nobody/has:this" in done.stderr
-
-
-def test_layers_are_read_the_same_from_a_saved_image(engine: BedEngine, bench: Yard) -> None:
-    """Engines that keep layers in containerd do not say where: the whole image is saved then."""
-    plant(engine, LAYERS, "scratch")
-    search = Search(secrets.wanted, secrets.secret_in_file)
-    with docker_engine.engine({**os.environ, **engine.environ()}) as connected:
-        saved = search_layers(connected, LAYERS.reference, search, from_save=True)
-        mounted = search_layers(connected, LAYERS.reference, search)
-    assert saved == mounted
-    assert [found for layer in saved.values() for found in layer] == [
-        ("one/.netrc", "a login and password"),
-        ("two/.netrc", "a login and password"),
-    ]
 
 
 def test_a_lint_leaves_no_container_even_if_it_is_interrupted(engine: BedEngine, bench: Yard) -> None:

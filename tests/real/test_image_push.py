@@ -18,7 +18,7 @@ from tests.real.yard import Yard
 from trainyard import versions
 from trainyard.images.pinned import pinned
 from trainyard.images.types import Built
-from trainyard.seams.docker_engine import engine as connected
+from trainyard.seams.docker.engine import engine as connected
 from trainyard.seams.processes import free_ports
 from trainyard.spec import load_cluster
 from trainyard.spec.cluster import ClusterSpec

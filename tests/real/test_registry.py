@@ -20,9 +20,11 @@ from tests.bed.engine import BedEngine
 from tests.real.yard import Yard
 from trainyard.registry import certificates, inside
 from trainyard.registry.certificates import KeyPair
-from trainyard.seams import docker_containers, docker_tiny, processes
-from trainyard.seams.docker_containers import NewFile
-from trainyard.seams.docker_engine import engine as connected
+from trainyard.seams import processes
+from trainyard.seams.docker import containers as docker_containers
+from trainyard.seams.docker import images as docker_images
+from trainyard.seams.docker.containers import NewFile
+from trainyard.seams.docker.engine import engine as connected
 
 
 def free_port() -> int:
@@ -54,7 +56,7 @@ def address(yard: Yard) -> str:
 
 def push_tiny(engine: BedEngine, reference: str) -> None:
     with connected({}, address=engine.address) as there:
-        docker_tiny.make(there, reference)
+        docker_images.make_tiny(there, reference)
     engine.docker("push", reference)
     engine.docker("rmi", reference)
 

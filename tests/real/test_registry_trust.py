@@ -15,8 +15,8 @@ from tests.bed.engine import BedEngine
 from tests.bed.host import DockerHost
 from tests.real.test_registry import address, free_port, place_to_work, write_registry
 from tests.real.yard import Yard
-from trainyard.seams import docker_daemon
-from trainyard.seams.docker_daemon import Daemon
+from trainyard.seams.docker import daemon as docker_daemon
+from trainyard.seams.docker.daemon import Daemon
 
 KEPT = {
     "log-level": "info",

@@ -8,7 +8,7 @@ from typing import Any
 from trainyard.images.lint import judge
 from trainyard.images.lint.probe import Probed, questions
 from trainyard.images.lint.seen import Seen
-from trainyard.seams.docker_images import ImageFacts, Layer
+from trainyard.seams.docker.images import ImageFacts, Layer
 from trainyard.spec.image import ImageFile, LintSection
 
 SAID = {
@@ -49,7 +49,6 @@ HEALTHY = Seen(
     ),
     history=(Layer("/bin/sh -c #(nop) ADD file:1 in / ", 200 * 1024**2), Layer("RUN pip install ray", 400 * 1024**2)),
     probed=Probed(True, True, "", SAID, {}),
-    secrets={"sha256:a": (), "sha256:b": ()},
 )
 
 

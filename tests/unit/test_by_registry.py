@@ -10,10 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
+from trainyard import labels
 from trainyard.errors import RequestError
 from trainyard.images import by_registry, catalog, content
 from trainyard.images.by_registry import pinned_by_registry
-from trainyard.images.types import LABEL_SOURCE, PinnedImage
+from trainyard.images.types import PinnedImage
 from trainyard.seams.registry_api import RegistryApi
 from trainyard.seams.registry_auth import Login
 from trainyard.seams.registry_manifest import digest_of
@@ -38,7 +39,7 @@ class FakeRegistry:
         self.asked: list[str] = []
 
     def put(self, name: str, tag: str, *, source: str = "x", index: bool = False) -> str:
-        config = json.dumps({"config": {"Labels": {LABEL_SOURCE: source}}}).encode()
+        config = json.dumps({"config": {"Labels": {labels.SOURCE: source}}}).encode()
         self.content[f"/v2/{name}/blobs/{digest_of(config)}"] = config
         manifest = {"schemaVersion": 2, "config": {"digest": digest_of(config), "size": 1}, "layers": []}
         digest = self._put_manifest(name, manifest)
@@ -85,7 +86,7 @@ def yard(tmp_path: Path) -> str:
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "image.yaml").write_text("base: debian:12\n")
     (directory / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\n")
-    return content.source_hash(catalog.find("mine", directory=tmp_path))
+    return content.source_hash(catalog.find("mine", directory=tmp_path), {"HOME": str(tmp_path)})
 
 
 def docker_login(tmp_path: Path, host: str) -> None:

@@ -11,7 +11,7 @@ from tests.unit.test_compose_found import container_of
 from trainyard.backends.compose import labels, view
 from trainyard.backends.compose.change import changes
 from trainyard.backends.compose.names import InTheWay
-from trainyard.seams.docker_containers import Bind, Port
+from trainyard.seams.docker.containers import Bind, Port
 
 LABELS = {labels.IMAGE: "reg/ray@sha256:1", labels.TOKEN: "f1", labels.SIMULATED: "false"}
 GIBIBYTE = 1024**3

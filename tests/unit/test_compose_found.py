@@ -7,7 +7,7 @@ import pytest
 from trainyard.backends.compose import found, labels
 from trainyard.backends.compose.found import Difference, compare
 from trainyard.errors import RequestError
-from trainyard.seams.docker_containers import Container, Port
+from trainyard.seams.docker.containers import Container, Port
 
 WANTED = {"head": "h1", "cpu-0": "w1", "cpu-1": "w2"}
 

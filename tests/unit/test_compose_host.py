@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from trainyard.backends.compose.host import warnings
 from trainyard.backends.plans import NodePlan, Room, node_plans
-from trainyard.seams.docker_engine import Engine
+from trainyard.seams.docker.engine import Engine
 from trainyard.spec import ClusterSpec
 
 GIBIBYTE = 1024**3

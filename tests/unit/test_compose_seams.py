@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainyard.seams import docker_compose
+from trainyard.seams.docker import compose as docker_compose
 
 
 def test_the_reason_is_what_stands_after_the_reports_about_containers() -> None:

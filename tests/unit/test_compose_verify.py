@@ -10,8 +10,8 @@ import pytest
 from trainyard.backends.compose import verification
 from trainyard.errors import OutsideError
 from trainyard.images.types import PinnedImage
-from trainyard.seams import docker_images
-from trainyard.seams.docker_engine import Engine
+from trainyard.seams.docker import images as docker_images
+from trainyard.seams.docker.engine import Engine
 
 IMAGE = PinnedImage("mine", "reg:5000/mine@sha256:1", "sha256:1")
 ENGINE = Engine("unix:///docker.sock", cast(docker.APIClient, None), {})

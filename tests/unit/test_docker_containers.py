@@ -9,9 +9,9 @@ import pytest
 from docker.errors import APIError, NotFound
 
 from trainyard.errors import OutsideError
-from trainyard.seams import docker_containers as containers
-from trainyard.seams.docker_containers import Port
-from trainyard.seams.docker_engine import Engine
+from trainyard.seams.docker import containers
+from trainyard.seams.docker.containers import Bind, Port
+from trainyard.seams.docker.engine import Engine
 
 DESCRIBED = {
     "Id": "abc",
@@ -24,7 +24,10 @@ DESCRIBED = {
         "Ports": {"8265/tcp": [{"HostIp": "127.0.0.1", "HostPort": "32801"}], "6379/tcp": None},
         "Networks": {"trainyard-lab": {"IPAddress": "172.18.0.2"}},
     },
-    "Mounts": [{"Type": "volume", "Name": "outputs"}, {"Type": "bind", "Source": "/data"}],
+    "Mounts": [
+        {"Type": "volume", "Name": "outputs"},
+        {"Type": "bind", "Source": "/data", "Destination": "/in", "RW": False},
+    ],
 }
 
 
@@ -63,7 +66,7 @@ def test_a_container_is_read_as_the_engine_describes_it() -> None:
     assert (found.state, found.health, found.is_running, found.restarts) == ("running", "healthy", True, 2)
     assert found.ports == (Port(8265, "127.0.0.1", 32801),)
     assert found.networks == {"trainyard-lab": "172.18.0.2"}
-    assert found.volumes == ("outputs",)
+    assert (found.volumes, found.binds) == (("outputs",), (Bind("/data", "/in", read_only=True),))
 
 
 def test_what_is_gone_is_no_error() -> None:

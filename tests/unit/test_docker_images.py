@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainyard.seams.docker_images import ImageFacts, facts, split_tag
-from trainyard.seams.layer_progress import LayerTally
+from trainyard.seams.docker.images import ImageFacts, LayerTally, facts, split_tag
 
 
 def test_an_engines_answer_as_facts() -> None:
@@ -58,22 +57,22 @@ def test_a_port_is_no_tag(reference: str, split: tuple[str, str | None]) -> None
 
 def test_layers_and_bytes_of_a_pull() -> None:
     tally = LayerTally()
-    assert not tally.saw({"status": "Pulling from library/debian", "id": "12"})
-    assert not tally.saw({"status": "Digest: sha256:1"})
+    assert not tally.count({"status": "Pulling from library/debian", "id": "12"})
+    assert not tally.count({"status": "Digest: sha256:1"})
     for layer in ("a", "b", "c"):
-        assert tally.saw({"status": "Pulling fs layer", "id": layer})
-    tally.saw({"status": "Already exists", "id": "a"})
-    tally.saw({"status": "Downloading", "id": "b", "progressDetail": {"current": 30_000_000, "total": 90_000_000}})
+        assert tally.count({"status": "Pulling fs layer", "id": layer})
+    tally.count({"status": "Already exists", "id": "a"})
+    tally.count({"status": "Downloading", "id": "b", "progressDetail": {"current": 30_000_000, "total": 90_000_000}})
     assert tally.text() == "1 of 3 layers, 30 of 90 MB"
-    tally.saw({"status": "Download complete", "id": "b"})
+    tally.count({"status": "Download complete", "id": "b"})
     assert tally.text() == "1 of 3 layers, 90 of 90 MB"
-    tally.saw({"status": "Pull complete", "id": "b"})
+    tally.count({"status": "Pull complete", "id": "b"})
     assert tally.text() == "2 of 3 layers, 90 of 90 MB"
 
 
 def test_a_push_of_what_is_there_has_no_bytes() -> None:
     tally = LayerTally()
-    tally.saw({"status": "Preparing", "id": "a"})
-    tally.saw({"status": "Layer already exists", "id": "a"})
-    tally.saw({"status": "Mounted from mine", "id": "b"})
+    tally.count({"status": "Preparing", "id": "a"})
+    tally.count({"status": "Layer already exists", "id": "a"})
+    tally.count({"status": "Mounted from mine", "id": "b"})
     assert tally.text() == "2 of 2 layers"

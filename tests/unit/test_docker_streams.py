@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
-import tarfile
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -13,9 +10,8 @@ import requests
 from urllib3.exceptions import ReadTimeoutError
 
 from trainyard.errors import OutsideError
-from trainyard.seams import docker_push
-from trainyard.seams.docker_engine import Engine
-from trainyard.seams.docker_layers import SAVE_SECONDS, Search, search_layers
+from trainyard.seams.docker import push as docker_push
+from trainyard.seams.docker.engine import Engine
 from trainyard.seams.registry_refusals import GoneError
 
 
@@ -64,35 +60,6 @@ class FakeApi:
 def engine(answer: FakeAnswer) -> tuple[Engine, FakeApi]:
     api = FakeApi(answer)
     return Engine("unix:///x.sock", cast("Any", api), {}), api
-
-
-def archive(files: dict[str, bytes]) -> bytes:
-    target = io.BytesIO()
-    with tarfile.open(fileobj=target, mode="w") as packed:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            packed.addfile(member, io.BytesIO(content))
-    return target.getvalue()
-
-
-SEARCH = Search(lambda path, size: True, lambda path, content: "a key" if b"KEY" in content else None)
-
-
-def test_an_image_that_takes_minutes_to_save_is_read() -> None:
-    manifest = json.dumps([{"Layers": ["1/layer.tar"]}]).encode()
-    saved = archive({"1/layer.tar": archive({"root/key": b"KEY"}), "manifest.json": manifest})
-    there, api = engine(FakeAnswer(saved[:700], saved[700:]))
-    assert search_layers(there, "sha256:1", SEARCH) == {"sha256:a": (("root/key", "a key"),)}
-    assert api.asked == [("http+docker://localhost/v1.41/images/sha256:1/get", (10.0, SAVE_SECONDS))]
-
-
-def test_an_image_that_cannot_be_saved_is_told_in_dockers_words() -> None:
-    there, _ = engine(FakeAnswer(b'{"message":"no space left on device"}', status=500))
-    with pytest.raises(OutsideError) as caught:
-        search_layers(there, "sha256:1", SEARCH)
-    assert caught.value.what == "Docker refused to save sha256:1"
-    assert caught.value.where == '{"message":"no space left on device"}'
 
 
 # What requests makes of it: before the answer, and in the middle of one.

@@ -11,9 +11,10 @@ import pytest
 from botocore.exceptions import ClientError
 
 from trainyard.errors import PrerequisiteError
-from trainyard.images import catalog, layers
-from trainyard.seams import docker_images, ecr
-from trainyard.seams.docker_engine import Engine
+from trainyard.images import catalog, image_command
+from trainyard.seams import ecr
+from trainyard.seams.docker import images as docker_images
+from trainyard.seams.docker.engine import Engine
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.docker import Registry
 
@@ -127,4 +128,4 @@ def test_credentials_that_have_expired_do_not_break_a_build(monkeypatch: pytest.
     spec = ClusterSpec(name="yard", backend="compose", registry=Registry(address=ADDRESS, login="ecr"))
     monkeypatch.setattr(docker_images, "inspect", lambda engine, reference: None)
     engine = Engine("unix:///x.sock", None, {})  # type: ignore[arg-type]
-    assert layers.known(catalog.find("mine", directory=tmp_path), engine, spec, {}) == ()
+    assert image_command.cached_layers(catalog.find("mine", directory=tmp_path), engine, spec) == ()

@@ -13,12 +13,13 @@ from docker.errors import ImageNotFound
 
 from trainyard import steps, versions
 from trainyard.errors import OutsideError, PrerequisiteError, RequestError
-from trainyard.images import build, catalog, making
+from trainyard.images import build, catalog, pipeline
 from trainyard.images.build import Building
-from trainyard.images.workbench import Asked, Workbench
-from trainyard.seams import docker_build, docker_images
-from trainyard.seams.docker_build import BuildRequest
-from trainyard.seams.docker_engine import Engine
+from trainyard.images.image_command import ImageCommand, ImageFlags
+from trainyard.seams.docker import build as docker_build
+from trainyard.seams.docker import images as docker_images
+from trainyard.seams.docker.build import BuildRequest
+from trainyard.seams.docker.engine import Engine
 from trainyard.spec import BuildSection
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.docker import Registry
@@ -64,9 +65,7 @@ def building(tmp_path: Path, api: FakeApi, settings: BuildSection | None = None,
     (directory / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\n")
     # No PATH: nothing can be started.
     engine = Engine("unix:///x.sock", api, {"PATH": ""})  # type: ignore[arg-type]
-    return build.building(
-        catalog.find("mine", directory=tmp_path), engine, settings or BuildSection(), no_cache=no_cache
-    )
+    return Building(catalog.find("mine", directory=tmp_path), engine, settings or BuildSection(), no_cache=no_cache)
 
 
 def tagged(tmp_path: Path) -> dict[str, dict[str, Any]]:
@@ -94,15 +93,6 @@ def test_a_plan_says_what_is_missing(tmp_path: Path) -> None:
     assert build.built(what) is None
 
 
-def test_without_its_base_nothing_can_be_told_yet(tmp_path: Path) -> None:
-    plan = steps.plan(build.steps(building(tmp_path, FakeApi())))
-    assert [(step.state, step.detail) for step in plan] == [
-        ("would", "it is not on this engine"),
-        ("after", "after: Get the base debian:12"),
-        ("after", "after: Build image mine"),
-    ]
-
-
 def test_no_cache_builds_what_is_there_anew(tmp_path: Path) -> None:
     plan = steps.plan(build.steps(building(tmp_path, FakeApi(tagged(tmp_path)), no_cache=True)))
     assert plan[1] == PlannedStep("Build image mine", "would", "to be built anew")
@@ -118,15 +108,12 @@ def test_an_alias_that_stayed_with_an_older_image_is_moved(tmp_path: Path) -> No
     assert tag.done().holds
 
 
-def test_a_base_for_other_machines_is_not_the_base(tmp_path: Path) -> None:
-    api = FakeApi({"debian:12": image(BASE_ID, platform="linux/amd64")})
-    first = build.steps(building(tmp_path, api, BuildSection(platform="linux/arm64")))[0]
-    assert first.done() == steps.no("it is for linux/amd64, not linux/arm64")
-
-
-def test_a_base_that_an_earlier_build_took_for_other_machines_is_not_the_base_of_a_plain_one(tmp_path: Path) -> None:
-    first = build.steps(building(tmp_path, FakeApi({"debian:12": image(BASE_ID, platform="linux/arm64")})))[0]
-    assert first.done() == steps.no("it is for linux/arm64, not linux/amd64")
+@pytest.mark.parametrize(("has", "needs"), [("linux/amd64", "linux/arm64"), ("linux/arm64", None)])
+def test_a_base_for_other_machines_is_not_the_base(tmp_path: Path, has: str, needs: str | None) -> None:
+    """Without a platform it is the engine's own: the last build may have been one for other machines."""
+    api = FakeApi({"debian:12": image(BASE_ID, platform=has)})
+    first = build.steps(building(tmp_path, api, BuildSection(platform=needs)))[0]
+    assert first.done() == steps.no(f"it is for {has}, not {needs or 'linux/amd64'}")
 
 
 def test_a_base_in_the_registry_of_the_cluster_file_is_pulled_with_its_login(tmp_path: Path) -> None:
@@ -138,9 +125,9 @@ def test_a_base_in_the_registry_of_the_cluster_file_is_pulled_with_its_login(tmp
         spec = ClusterSpec(name="yard", backend="compose", registry=registry)
         what = building(tmp_path, api)
         mine = replace(what.image, base=base)
-        bench = Workbench(spec, tmp_path, what.engine, tmp_path, Asked(), mine, None)
+        command = ImageCommand(spec, tmp_path, what.engine, tmp_path, ImageFlags(), mine, None)
         with pytest.raises(OutsideError):
-            build.steps(bench.building())[0].do()
+            build.steps(command.building())[0].do()
         assert api.pulled[-1]["auth_config"] == used
 
 
@@ -165,18 +152,10 @@ def test_a_ca_that_is_not_there_is_named(tmp_path: Path) -> None:
     )
 
 
-def test_without_buildx_secrets_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "pip.conf").write_text("")
-    settings = BuildSection(pip_config=f"{tmp_path}/pip.conf")
-    step = build.steps(building(tmp_path, FakeApi({"debian:12": image(BASE_ID)}), settings))[1]
-    with pytest.raises(PrerequisiteError, match=r"without docker buildx, build.pip_config would stay in the image"):
-        step.do()
-
-
 def test_an_image_outside_of_a_repository_has_no_revision(tmp_path: Path) -> None:
     what = building(tmp_path, FakeApi({"debian:12": image(BASE_ID)}))
     now = datetime(2026, 11, 21, 15, 0, tzinfo=timezone.utc)
-    assert build.labels(what, content_tag="0123456789ab", now=now, revision=None, origin=None) == {
+    assert build.image_labels(what, tag="0123456789ab", now=now, revision=None, origin=None) == {
         "org.opencontainers.image.title": "mine",
         "org.opencontainers.image.version": "0123456789ab",
         "org.opencontainers.image.created": "2026-11-21T15:00:00+00:00",
@@ -190,7 +169,6 @@ def test_an_image_outside_of_a_repository_has_no_revision(tmp_path: Path) -> Non
 
 def test_proxies_and_secrets_stay_out_of_the_command_line() -> None:
     environ = {"HTTPS_PROXY": "http://user:password@proxy:3128", "no_proxy": "localhost", "HTTP_PROXY": ""}
-    engine = Engine("unix:///x.sock", FakeApi(), environ)  # type: ignore[arg-type]
     request = BuildRequest(
         reference="trainyard/mine:1",
         write=lambda target: None,
@@ -200,9 +178,9 @@ def test_proxies_and_secrets_stay_out_of_the_command_line() -> None:
         network="host",
         no_cache=True,
         secrets={"ca_bundle": Path("/a,b/ca.pem")},
-        layers=("trainyard/mine:ray-2.60.0",),
+        cached=("trainyard/mine:ray-2.60.0",),
     )
-    assert docker_build._buildx_command(engine, request) == [
+    assert docker_build.command(environ, request) == [
         *("docker", "buildx", "build", "--builder", "default", "--load", "--progress", "plain"),
         *("--tag", "trainyard/mine:1", "--network", "host", "--platform", "linux/arm64", "--no-cache"),
         *("--cache-to", "type=inline", "--cache-from=trainyard/mine:ray-2.60.0"),
@@ -220,8 +198,8 @@ def test_one_image_that_cannot_be_read_does_not_hide_the_others(
     (broken / "image.yaml").write_text("bas: debian:12\n")
     monkeypatch.setattr(docker_images, "references", lambda engine, label: [])
     spec = ClusterSpec(name="yard", backend="compose")
-    bench = Workbench(spec, tmp_path / "yard.yaml", what.engine, tmp_path, Asked(), None, None)
-    found = making.listed(bench)
+    command = ImageCommand(spec, tmp_path / "yard.yaml", what.engine, tmp_path, ImageFlags(), None, None)
+    found = pipeline.listed(command)
     assert [one.name for one in found if one.problem] == ["broken"]
     image_output.listed(found, json=False)
     shown = capsys.readouterr()
@@ -235,9 +213,9 @@ def test_another_hosts_docker_has_another_loopback_to_push_to(tmp_path: Path) ->
     what = building(tmp_path, FakeApi())
     far = replace(what.engine, address="ssh://ops@192.0.2.7")
     spec = ClusterSpec(name="yard", backend="compose")
-    bench = Workbench(spec, tmp_path / "far.yaml", far, tmp_path, Asked(file="far"), what.image, None)
+    command = ImageCommand(spec, tmp_path / "far.yaml", far, tmp_path, ImageFlags(file="far"), what.image, None)
     with pytest.raises(RequestError) as raised:
-        making.plan_send(bench)
+        pipeline.plan_push(command)
     assert raised.value.lines() == [
         "registry 127.0.0.1:32000 is one of 192.0.2.7 for Docker, and one of this machine for us",
         f"  at {tmp_path}/far.yaml names no registry",

@@ -9,8 +9,7 @@ import pytest
 from trainyard import paths, versions
 from trainyard.errors import RequestError
 from trainyard.images import catalog
-from trainyard.images.workbench import Asked, _settings
-from trainyard.spec import BuildSection
+from trainyard.images.image_command import ImageFlags, read
 
 
 def write(directory: Path, text: str = "base: debian:12\n") -> Path:
@@ -68,30 +67,28 @@ def test_a_directory_whose_name_no_registry_takes_is_refused(tmp_path: Path) -> 
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "is_reference"),
-    [
-        ("schola", False),
-        ("rayproject/ray:2.60.0", True),
-        ("ubuntu:24.04", True),
-        ("r:5000/a@sha256:" + "0" * 64, True),
-        ("images/mine", False),
-    ],
-)
-def test_a_name_is_told_from_a_reference(tmp_path: Path, text: str, is_reference: bool) -> None:
+def test_a_name_is_told_from_a_reference(tmp_path: Path) -> None:
     write(tmp_path / "images" / "mine")
-    assert catalog.is_reference(text, directory=tmp_path) is is_reference
+    names = ("schola", "images/mine", "rayproject/ray:2.60.0", "ubuntu:24.04", "r:5000/a@sha256:" + "0" * 64)
+    assert [name for name in names if not catalog.is_reference(name, directory=tmp_path)] == ["schola", "images/mine"]
 
 
-def test_flags_win_over_the_file() -> None:
-    written = BuildSection(base="debian:11", network="host")
-    assert _settings(written, Asked(base="debian:12")) == BuildSection(base="debian:12", network="host")
-    assert _settings(written, Asked()) == written
+def test_the_dockerfiles_we_ship_fetch_no_frontend() -> None:
+    # A syntax line would have every build fetch one from Docker Hub.
+    assert not [path for path in paths.shipped("images").glob("*/Dockerfile") if "# syntax" in path.read_text()]
 
 
-def test_wrong_flags_are_named_all_at_once() -> None:
+def test_flags_win_over_the_file(tmp_path: Path) -> None:
+    (tmp_path / "yard.yaml").write_text("name: yard\nbackend: local\nbuild: {base: 'debian:11', network: host}\n")
+    spec, source = read(ImageFlags("mine", "./yard.yaml", base="debian:12"), {}, directory=tmp_path)
+    assert (spec.image, spec.build.base, spec.build.network) == ("mine", "debian:12", "host")
+    assert source == tmp_path / "yard.yaml"
+    assert read(ImageFlags(file="./yard.yaml"), {}, directory=tmp_path)[0].build.base == "debian:11"
+
+
+def test_wrong_flags_are_named_all_at_once(tmp_path: Path) -> None:
     with pytest.raises(RequestError) as raised:
-        _settings(BuildSection(), Asked(base="Debian:12", platform="arm64"))
+        read(ImageFlags(base="Debian:12", platform="arm64"), {}, directory=tmp_path)
     assert str(raised.value) == (
         "the request is wrong\n"
         "  - --base: must be a directory of images/ or an image reference such as registry:5000/team/schola:1.2 "

@@ -12,7 +12,7 @@ from trainyard.images.lint import judge, start_checks
 from trainyard.images.lint.probe import Probed
 from trainyard.images.lint.report import Finding, LintReport
 from trainyard.images.lint.seen import Seen
-from trainyard.seams.docker_images import Layer
+from trainyard.seams.docker.images import Layer
 
 SHEBANG = "/workspace/isaaclab/_isaac_sim/python.sh"
 NOTHING_RUNS = Probed(False, False, 'exec: "/bin/sh": no such file or directory', {}, {})
@@ -114,11 +114,6 @@ DEFECTS: dict[str, tuple[Seen, str]] = {
         asks(HEALTHY, max_size=500 * 1024**2),
         "size: takes 600 MiB, and at most 500 MiB are allowed -> Its largest layer takes 400 MiB: RUN pip install ray",
     ),
-    "a secret in a layer": (
-        replace(HEALTHY, secrets={"sha256:a": (), "sha256:b": (("root/.netrc", "a login and password"),)}),
-        "layers: hold secrets: a login and password in /root/.netrc (layer 2 of 2) -> Removing it in a later layer "
-        "does not help. Change the secret, then pass it to the build as one: RUN --mount=type=secret,id=...",
-    ),
     "a secret in a variable": (
         is_(HEALTHY, env={"WANDB_API_KEY": "0123456789abcdef"}),
         "history: shows secrets: the variable WANDB_API_KEY -> "
@@ -199,7 +194,7 @@ def test_nothing_is_wrong_with_a_healthy_image() -> None:
     assert failures(HEALTHY) == []
     assert [finding.check for finding in judge(HEALTHY)] == [
         *("platform", "entrypoint", "bash", "user", "writable", "wget", "ray", "python", "import"),
-        *("size", "history", "layers"),
+        *("size", "history"),
     ]
 
 
@@ -240,19 +235,6 @@ def test_what_follows_from_a_cause_is_not_tested() -> None:
     seen, _ = DEFECTS["a Ray that its user may not read"]
     skipped = {finding.check: finding.detail for finding in judge(seen) if finding.skipped}
     assert skipped == {"ray": "import ray fails"}
-
-
-def test_layers_that_cannot_be_read_are_said_to_be_untested() -> None:
-    seen = replace(HEALTHY, secrets=None, unread="it is compressed with zstd")
-    assert judge(seen)[-1] == Finding(
-        "layers", True, "its layers cannot be read: it is compressed with zstd", skipped=True
-    )
-
-
-def test_a_file_that_is_no_secret_may_be_excused() -> None:
-    held = replace(HEALTHY, secrets={"sha256:b": (("etc/app/test.key", "a private key"),)})
-    assert failures(asks(held, not_secret=("/etc/app/*.key",))) == []
-    assert len(failures(held)) == 1
 
 
 @pytest.mark.parametrize(

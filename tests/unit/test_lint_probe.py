@@ -11,8 +11,8 @@ from trainyard.errors import NotReadyError, OutsideError
 from trainyard.images.lint import probe
 from trainyard.images.lint.known import Known
 from trainyard.images.lint.probe import Ended, Probed
-from trainyard.seams.docker_engine import Engine
-from trainyard.seams.docker_once import Once
+from trainyard.seams.docker.engine import Engine
+from trainyard.seams.docker.once import Once
 from trainyard.spec.image import LintSection
 
 ASKED = ("path:/opt/a b", "import:optuna", "run:schola-train --help")
@@ -101,27 +101,17 @@ def test_what_an_image_said_is_known_when_it_is_asked_the_same(tmp_path: Path) -
     assert known.probed("sha256:2", ASKED) is None
 
 
-def test_what_a_layer_holds_is_known(tmp_path: Path) -> None:
-    known = Known(tmp_path)
-    known.keep_secrets("sha256:a", [("root/.netrc", "a login")])
-    known.keep_secrets("sha256:b", [])
-    assert known.secrets("sha256:a") == (("root/.netrc", "a login"),)
-    assert known.secrets("sha256:b") == ()
-    assert known.secrets("sha256:c") is None
-
-
 def test_what_was_kept_and_is_damaged_is_found_out_again(tmp_path: Path) -> None:
     known = Known(tmp_path)
-    known.keep_secrets("sha256:a", [("root/.netrc", "a login")])
     known.keep_probed("sha256:1", (), probe.parse(OUTPUT, ASKED, came_through=True))
-    for text in ("", "[]", "{}", '{"secrets": [1]}', '{"began": true}'):
+    for text in ("", "[]", "{}", '{"began": true}'):
         for file in tmp_path.iterdir():
             file.write_text(text)
-        assert (known.secrets("sha256:a"), known.probed("sha256:1", ())) == (None, None)
+        assert known.probed("sha256:1", ()) is None
 
 
 def test_a_directory_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     known = Known(tmp_path / "file" / "lint")
-    known.keep_secrets("sha256:a", [])
-    assert known.secrets("sha256:a") is None
+    known.keep_probed("sha256:1", (), probe.parse(OUTPUT, ASKED, came_through=True))
+    assert known.probed("sha256:1", ()) is None

@@ -12,7 +12,7 @@ from docker.errors import APIError, ImageNotFound
 from trainyard.errors import PrerequisiteError
 from trainyard.images import build, catalog
 from trainyard.images.pinned import PinnedImage, pinned
-from trainyard.seams.docker_engine import Engine
+from trainyard.seams.docker.engine import Engine
 from trainyard.seams.registry_refusals import CertificateError, LoginError
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.docker import BuildSection
@@ -50,7 +50,7 @@ def pin(tmp_path: Path, api: FakeApi, image: str = "mine") -> PinnedImage:
     engine = Engine("unix:///x.sock", api, environ)  # type: ignore[arg-type]
     spec = ClusterSpec(name="yard", backend="compose", image=image)
     # The engine has no base: its name counts.
-    what = build.building(catalog.find("mine", directory=tmp_path), engine, BuildSection())
+    what = build.Building(catalog.find("mine", directory=tmp_path), engine, BuildSection())
     tag = what.reference.rpartition(":")[2]
     api.images = {name.replace("CONTENT", tag): value for name, value in api.images.items()}
     api.registries = {name.replace("CONTENT", tag): value for name, value in api.registries.items()}

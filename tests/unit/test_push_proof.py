@@ -12,7 +12,7 @@ from trainyard.images.proof import Proof, prove, sizes
 from trainyard.images.push import Pushing
 from trainyard.images.transfer import AWAY_SECONDS, ask_why, wait_until_back
 from trainyard.images.types import Built, Pushed
-from trainyard.seams.docker_engine import Engine
+from trainyard.seams.docker.engine import Engine
 from trainyard.seams.registry_api import UNKNOWN, RegistryApi
 from trainyard.seams.registry_manifest import Blob, Manifest, PlatformManifest
 from trainyard.seams.registry_refusals import (
@@ -155,7 +155,7 @@ def test_a_registry_that_comes_back_and_refuses_is_not_waited_for() -> None:
         wait_until_back(as_api(Failing([GONE, LoginError("no")])), Clock(now=lambda: 0.0, sleep=lambda seconds: None))
 
 
-BUILT = Built("mine", "trainyard/mine:1", "trainyard/mine:ray-2", "1", ID)
+BUILT = Built("mine", "trainyard/mine:1", "trainyard/mine:ray-2", "1", "s", ID)
 
 
 def access_to(registry: Held) -> Access:

@@ -12,7 +12,7 @@ from cryptography import x509
 from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.registry import authority, certificates, passwords
 from trainyard.registry.site import Site
-from trainyard.seams.docker_engine import Engine
+from trainyard.seams.docker.engine import Engine
 from trainyard.spec.docker import Registry
 
 NOW = datetime(2026, 11, 21, 15, 0, tzinfo=timezone.utc)

@@ -13,7 +13,7 @@ import pytest
 from trainyard.registry.content import Content, Repository, Tag, look
 from trainyard.registry.site import Site
 from trainyard.registry.status import RegistryStatus
-from trainyard.seams.docker_engine import Engine
+from trainyard.seams.docker.engine import Engine
 from trainyard.seams.registry_manifest import Blob, Manifest, PlatformManifest
 from trainyard.seams.registry_refusals import DamagedError
 from trainyard.spec.docker import Registry

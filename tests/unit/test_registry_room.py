@@ -13,8 +13,8 @@ from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.progress import for_stream
 from trainyard.registry import room, up
 from trainyard.registry.site import Site
-from trainyard.seams.docker_engine import Engine
-from trainyard.seams.docker_once import Once
+from trainyard.seams.docker.engine import Engine
+from trainyard.seams.docker.once import Once
 from trainyard.spec.docker import Registry
 
 GIBIBYTE = 1024**3

@@ -15,7 +15,7 @@ from trainyard.registry import inside, settings, settings_file
 from trainyard.registry.certificates import KeyPair
 from trainyard.registry.settings import Place
 from trainyard.registry.trust import accepts_plain_http, refuse_flag
-from trainyard.seams.docker_daemon import Daemon, values
+from trainyard.seams.docker.daemon import Daemon, values
 from trainyard.spec import ClusterSpec
 from trainyard.spec.docker import Registry
 

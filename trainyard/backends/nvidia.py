@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from trainyard.errors import OutsideError, PrerequisiteError
-from trainyard.seams import docker_once, nvidia
-from trainyard.seams.docker_engine import Engine
+from trainyard.seams import nvidia
+from trainyard.seams.docker import once as docker_once
+from trainyard.seams.docker.engine import Engine
 
 CONFIGURE = "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
 SIMULATE = "to try the layout without GPUs, write `compose: {simulated_gpus: true}`"

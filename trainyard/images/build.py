@@ -5,58 +5,52 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import cached_property
 from pathlib import Path
 
-from trainyard import versions
-from trainyard.errors import OutsideError
-from trainyard.images import build_secrets, catalog, content, context, digests
-from trainyard.images.builders import run_buildx, run_classic
-from trainyard.images.dockerfile import without_mounts
-from trainyard.images.stages import Stage
-from trainyard.images.types import LABEL_CONTENT, LABEL_IMAGE, LABEL_RAY, LABEL_SOURCE, Built, Image
-from trainyard.seams import docker_build, docker_images, git
-from trainyard.seams.docker_build import BuildRequest
-from trainyard.seams.docker_engine import Engine
+from trainyard import labels, versions
+from trainyard.errors import OutsideError, PrerequisiteError
+from trainyard.images import catalog, content, context
+from trainyard.images.failures import build_error
+from trainyard.images.progress import BuildProgress
+from trainyard.images.types import Built, Image
+from trainyard.seams import git
+from trainyard.seams.docker import build as docker_build
+from trainyard.seams.docker import images as docker_images
+from trainyard.seams.docker.build import BuildRequest
+from trainyard.seams.docker.engine import Engine
 from trainyard.spec.docker import BuildSection
 from trainyard.steps import YES, Answer, Step, no
 
-OCI = "org.opencontainers.image"
-LABEL_BASE = f"{OCI}.base.name"
-# Told how far a step is: its title, and a text.
-Saw = Callable[[str, str], None]
-# What the engine wants to know to pull from a registry; None: what `docker login` keeps.
-BaseLogin = Callable[[str], Mapping[str, str] | None]
-
 
 def dockers_own(registry: str) -> Mapping[str, str] | None:
-    """Leave the login to Docker's own configuration."""
+    """Leave the login at a registry to Docker's own configuration."""
     return None
-
-
-def unseen(title: str, seen: str) -> None:
-    """Report nothing."""
 
 
 @dataclass(frozen=True)
 class Building:
     """An image, the engine that is to have it, and how it is built.
 
-    `source` is its content.source_hash; `layers` says which images' layers may be used again; `login` is asked for the
-    login at the base's registry.
+    `report` gets how far a step is: its title, and a text. `cached` returns the images whose layers may be used again,
+    `login` the login at the base's registry as the engine takes it; both are called only when needed.
     """
 
     image: Image
     engine: Engine
     settings: BuildSection
-    source: str
     no_cache: bool = False
-    saw: Saw = unseen
-    layers: Callable[[], tuple[str, ...]] = tuple
-    login: BaseLogin = dockers_own
+    report: Callable[[str, str], None] = lambda title, text: None
+    cached: Callable[[], tuple[str, ...]] = tuple
+    login: Callable[[str], Mapping[str, str] | None] = dockers_own
+
+    @cached_property
+    def source(self) -> str:
+        return content.source_hash(self.image, self.engine.environ, platform=self.settings.platform)
 
     @property
     def reference(self) -> str:
-        """Return the name that the image has once it is built; the engine is asked for the base that it has now."""
+        """Return the name that the image has once it is built, with the base that the engine has now."""
         base = docker_images.inspect(self.engine, self.image.base)
         return f"{self.image.repository}:{content.tag(self.source, base=base.id if base else self.image.base)}"
 
@@ -66,152 +60,143 @@ class Building:
         return f"{self.image.repository}:{self.image.alias}"
 
 
-def building(
-    image: Image,
-    engine: Engine,
-    settings: BuildSection,
-    *,
-    no_cache: bool = False,
-    saw: Saw = unseen,
-    layers: Callable[[], tuple[str, ...]] = tuple,
-    login: BaseLogin = dockers_own,
-) -> Building:
-    """Return what is to be built. `saw` is told how far a step is; `layers` and `login` are asked only when needed."""
-    digest = digests.remembered(engine.environ)
-    source = content.source_hash(image, platform=settings.platform, digest=digest)
-    return Building(image, engine, settings, source, no_cache, saw, layers, login)
-
-
-def steps(what: Building) -> list[Step]:
+def steps(building: Building) -> list[Step]:
     """Return the steps after which the engine has the image under both of its names."""
-    base = f"Get the base {what.image.base}"
-    title = f"Build image {what.image.name}"
+    image, engine = building.image, building.engine
+    base, title = f"Get the base {image.base}", f"Build image {image.name}"
     made: list[str] = []
 
     def is_built() -> Answer:
-        if what.no_cache and not made:
+        if building.no_cache and not made:
             return no("to be built anew")
-        reference = what.reference
-        return YES if docker_images.inspect(what.engine, reference) else no(f"{reference} is not there")
+        reference = building.reference
+        return YES if docker_images.inspect(engine, reference) else no(f"{reference} is not there")
 
     def build() -> None:
-        made.append(_build(what, title))
+        _build(building, title)
+        made.append(title)
+
+    def tag() -> None:
+        docker_images.tag(engine, building.reference, as_=building.alias)
 
     return [
-        Step(base, done=lambda: _has_base(what), do=lambda: _get_base(what, base)),
+        Step(base, done=lambda: _has_base(building), do=lambda: _get_base(building, base)),
         Step(title, done=is_built, do=build, after=base),
-        Step(
-            f"Tag it {what.image.alias}",
-            done=lambda: _is_tagged(what),
-            do=lambda: docker_images.tag(what.engine, what.reference, as_=what.alias),
-            after=title,
-        ),
+        Step(f"Tag it {image.alias}", done=lambda: _is_tagged(building), do=tag, after=title),
     ]
 
 
-def built(what: Building) -> Built | None:
+def built(building: Building) -> Built | None:
     """Return the image as the engine has it, or None if it was not built from what is here now."""
-    reference = what.reference
-    found = docker_images.inspect(what.engine, reference)
-    if found is None:
+    reference = building.reference
+    facts = docker_images.inspect(building.engine, reference)
+    if facts is None:
         return None
     tag = reference.rpartition(":")[2]
-    return Built(what.image.name, reference, what.alias, tag, found.id, what.settings.platform)
+    name, platform = building.image.name, building.settings.platform
+    return Built(name, reference, building.alias, tag, building.source, facts.id, platform)
 
 
-def labels(
-    what: Building, *, content_tag: str, now: datetime, revision: str | None, origin: str | None
+def image_labels(
+    building: Building, *, tag: str, now: datetime, revision: str | None, origin: str | None
 ) -> dict[str, str]:
     """Return what the image says about itself (OCI image specification, annotations; and ours)."""
+    image = building.image
     found = {
-        f"{OCI}.title": what.image.name,
-        f"{OCI}.version": content_tag,
-        f"{OCI}.created": now.isoformat(timespec="seconds"),
-        LABEL_BASE: what.image.base,
-        f"{OCI}.revision": revision,
-        f"{OCI}.source": origin,
-        LABEL_IMAGE: what.image.name,
-        LABEL_CONTENT: content_tag,
-        LABEL_SOURCE: what.source,
-        LABEL_RAY: versions.RAY,
+        f"{labels.OCI}.title": image.name,
+        f"{labels.OCI}.version": tag,
+        f"{labels.OCI}.created": now.isoformat(timespec="seconds"),
+        f"{labels.OCI}.revision": revision,
+        f"{labels.OCI}.source": origin,
+        labels.BASE: image.base,
+        labels.IMAGE: image.name,
+        labels.CONTENT: tag,
+        labels.SOURCE: building.source,
+        labels.RAY: versions.RAY,
     }
     return {name: value for name, value in found.items() if value}
 
 
-def _has_base(what: Building) -> Answer:
-    found = docker_images.inspect(what.engine, what.image.base)
-    if found is None:
+def _has_base(building: Building) -> Answer:
+    base = docker_images.inspect(building.engine, building.image.base)
+    if base is None:
         return no("it is not on this engine")
     # Without a platform it is the engine's own: the last build may have been one for other machines.
-    wanted = what.settings.platform or what.engine.platform
-    if not f"{found.platform}/".startswith(f"{wanted}/"):
-        return no(f"it is for {found.platform}, not {wanted}")
-    return YES
+    platform = building.settings.platform or building.engine.platform
+    return YES if f"{base.platform}/".startswith(f"{platform}/") else no(f"it is for {base.platform}, not {platform}")
 
 
-def _get_base(what: Building, title: str) -> None:
-    """Pull the base first, by itself: both builders then see the same one, and the hash can tell which."""
+def _get_base(building: Building, title: str) -> None:
+    """Pull the base first, by itself: the hash depends on which one the engine has."""
+    base, platform = building.image.base, building.settings.platform
     try:
         docker_images.pull(
-            what.engine,
-            what.image.base,
-            auth=what.login(docker_images.registry_of(what.image.base)),
-            platform=what.settings.platform,
-            on_progress=lambda text: what.saw(title, text),
+            building.engine,
+            base,
+            auth=building.login(docker_images.registry_of(base)),
+            platform=platform,
+            on_progress=lambda text: building.report(title, text),
         )
     except OutsideError as error:
-        wanted = f" for {what.settings.platform}" if what.settings.platform else ""
+        target = f" for {platform}" if platform else ""
         raise OutsideError(
-            f"the base of image {what.image.name} cannot be had{wanted}: {what.image.base}",
+            f"the base of image {building.image.name} cannot be had{target}: {base}",
             where=error.where or error.what,
             hint="Name another one (--base, or build: {base: ...} in the cluster file), log in (docker login HOST), "
             "or bring it here: docker load -i FILE",
         ) from error
 
 
-def _build(what: Building, title: str) -> str:
-    reference = what.reference
-    text = context.dockerfile(what.image)
-    secrets = build_secrets.files(what.settings)
-    with_buildkit = docker_build.has_buildx(what.engine)
-    if not with_buildkit:
-        build_secrets.refuse(secrets)
-        text = without_mounts(text)
-    request = BuildRequest(
+def _build(building: Building, title: str) -> None:
+    """Run `docker buildx`. Raises BuildError, or RequestError for a wrong Dockerfile."""
+    request, progress = _request(building), BuildProgress()
+    docker_build.require(building.engine)
+
+    def read(line: str) -> None:
+        stage = progress.read(line)
+        if stage and stage.text():
+            building.report(title, stage.text())
+
+    if docker_build.build(building.engine, request, on_line=read).code != 0:
+        raise build_error(building.image.name, progress.failure())
+
+
+def _request(building: Building) -> BuildRequest:
+    image, settings, reference = building.image, building.settings, building.reference
+    secrets = _secrets(settings)
+    commit = git.revision(image.directory)
+    revision = f"{commit['revision']}{'-dirty' if commit['dirty'] else ''}" if commit else None
+    return BuildRequest(
         reference=reference,
-        write=lambda target: context.write(what.image, text, target),
-        arguments=catalog.arguments(what.image),
-        labels=labels(
-            what,
-            content_tag=reference.rpartition(":")[2],
+        write=lambda target: context.write(image, target),
+        arguments=catalog.arguments(image),
+        labels=image_labels(
+            building,
+            tag=reference.rpartition(":")[2],
             now=datetime.now(timezone.utc),
-            revision=_revision(what.image.directory),
-            origin=git.origin(what.image.directory),
+            revision=revision,
+            origin=git.origin(image.directory),
         ),
-        platform=what.settings.platform,
-        network=what.settings.network,
-        no_cache=what.no_cache,
+        platform=settings.platform,
+        network=settings.network,
+        no_cache=building.no_cache,
         secrets=secrets,
-        layers=what.layers() if with_buildkit and not what.no_cache else (),
+        cached=() if building.no_cache else building.cached(),
     )
-    run = run_buildx if with_buildkit else run_classic
-
-    def on_stage(stage: Stage) -> None:
-        if stage.text():
-            what.saw(title, stage.text())
-
-    run(what.engine, request, name=what.image.name, on_stage=on_stage)
-    return reference
 
 
-def _revision(directory: Path) -> str | None:
-    """Return the commit of an image's directory, marked if it was changed since."""
-    found = git.revision(directory)
-    return f"{found['revision']}{'-dirty' if found['dirty'] else ''}" if found else None
+def _secrets(settings: BuildSection) -> dict[str, Path]:
+    """Return the files that stages may mount. Raises PrerequisiteError for one that does not exist."""
+    named = {"ca_bundle": settings.ca_bundle, "pip_config": settings.pip_config}
+    found = {name: Path(path).expanduser().resolve() for name, path in named.items() if path}
+    for name, path in found.items():
+        if not path.is_file():
+            raise PrerequisiteError(f"build.{name} is not a file: {path}", hint="Put it there, or name another one.")
+    return found
 
 
-def _is_tagged(what: Building) -> Answer:
-    image, alias = (docker_images.inspect(what.engine, name) for name in (what.reference, what.alias))
+def _is_tagged(building: Building) -> Answer:
+    image, alias = (docker_images.inspect(building.engine, name) for name in (building.reference, building.alias))
     if alias is None:
-        return no(f"there is no {what.alias}")
-    return YES if image and image.id == alias.id else no(f"{what.alias} is another image")
+        return no(f"there is no {building.alias}")
+    return YES if image and image.id == alias.id else no(f"{building.alias} is another image")

@@ -10,12 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from trainyard import labels
 from trainyard.errors import RequestError
-from trainyard.images import catalog, content, digests
+from trainyard.images import catalog, content
 from trainyard.images.access import ca_file
-from trainyard.images.types import LABEL_SOURCE, Image, PinnedImage
+from trainyard.images.types import Image, PinnedImage
 from trainyard.registry.settings import place
-from trainyard.seams import docker_images
+from trainyard.seams.docker import images as docker_images
 from trainyard.seams.registry_api import RegistryApi
 from trainyard.seams.registry_auth import Login
 from trainyard.seams.registry_login import docker_login, login
@@ -68,7 +69,7 @@ def pinned_by_registry(
     if catalog.is_reference(asked, directory=directory):
         return _of_others(asked, spec.registry, environ, opened, loopback=loopback)
     image = catalog.find(asked, directory=directory, base=spec.build.base)
-    source = content.source_hash(image, platform=spec.build.platform, digest=digests.remembered(environ))
+    source = content.source_hash(image, environ, platform=spec.build.platform)
     registry = _reachable(spec, image.name, loopback=loopback)
     repository = registry.repository(image.name)
     digest, who = _asked(registry, environ, opened, lambda api: _digest_of(api, repository, image, source))
@@ -136,8 +137,8 @@ def _source(api: RegistryApi, repository: str, found: Manifest) -> str | None:
     """Return what an image says that it was built from; the images of an index are built from the same."""
     if found.config is not None:
         document: dict[str, Any] = json.loads(api.config(repository, found.config.digest))
-        labels = (document.get("config") or {}).get("Labels") or {}
-        return labels.get(LABEL_SOURCE)
+        image_labels = (document.get("config") or {}).get("Labels") or {}
+        return image_labels.get(labels.SOURCE)
     # Attestations are of no platform (BuildKit writes unknown/unknown).
     real = [one for one in found.platforms if not one.platform.startswith("unknown")]
     inner = (api.manifest(repository, one.digest) for one in real[:1])

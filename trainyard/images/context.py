@@ -5,7 +5,6 @@ The hash of an image and the bytes that the builder gets come from the same list
 
 from __future__ import annotations
 
-import hashlib
 import re
 import stat
 import tarfile
@@ -17,7 +16,7 @@ from typing import IO
 
 from trainyard.errors import Problem, RequestError
 from trainyard.images.types import Image
-from trainyard.seams import docker_context
+from trainyard.seams.docker import build as docker_build
 from trainyard.spec.load import IMAGE_FILE_NAME
 
 DOCKERFILE = "Dockerfile"
@@ -25,8 +24,6 @@ DOCKERFILE = "Dockerfile"
 DATE = 946_684_800
 # Where a Dockerfile uses the base that it is given; a comment is no use.
 _BASE = re.compile(r"^(?!\s*#).*\$(?:BASE\b|\{BASE\b)", re.MULTILINE)
-# Description, not content: a better sentence in it needs no new image.
-_DESCRIPTIONS = frozenset({IMAGE_FILE_NAME})
 
 
 @dataclass(frozen=True)
@@ -44,8 +41,9 @@ class Entry:
 
 def entries(image: Image) -> tuple[Entry, ...]:
     """Return what the build sees, in order. Raises RequestError when something that image.yaml adds is not there."""
-    own = {path: image.directory / path for path in docker_context.files(image.directory)}
-    for path in {DOCKERFILE, *_DESCRIPTIONS}:
+    own = {path: image.directory / path for path in docker_build.context_files(image.directory)}
+    # image.yaml is description, not content: a better sentence in it needs no new image.
+    for path in (DOCKERFILE, IMAGE_FILE_NAME):
         own.pop(path, None)
     return tuple(Entry(path, source) for path, source in sorted({**own, **dict(_added(image))}.items()))
 
@@ -53,7 +51,16 @@ def entries(image: Image) -> tuple[Entry, ...]:
 def dockerfile(image: Image) -> str:
     """Return the image's Dockerfile. Raises RequestError when it has none, or one that builds on another base."""
     path = image.directory / DOCKERFILE
-    text = _text(image, path)
+    try:
+        if path.exists() and not path.is_file():
+            raise OSError("it is no file")
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        # An OSError's own text has the path once more.
+        reason = (isinstance(error, OSError) and error.strerror) or str(error)
+        raise RequestError(
+            f"image {image.name} has no Dockerfile that can be read", where=f"{path}: {reason}"
+        ) from error
     if not _BASE.search(text):
         raise RequestError(
             f"the base of image {image.name} has no effect: its Dockerfile does not use it",
@@ -63,53 +70,10 @@ def dockerfile(image: Image) -> str:
     return text
 
 
-def _text(image: Image, path: Path) -> str:
-    try:
-        if path.exists() and not path.is_file():
-            raise OSError("it is no file")
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        # An OSError's own text has the path once more.
-        reason = (isinstance(error, OSError) and error.strerror) or str(error)
-        raise RequestError(
-            f"image {image.name} has no Dockerfile that can be read", where=f"{path}: {reason}"
-        ) from error
-
-
-def digest(entry: Entry) -> str:
-    """Return what makes an entry another one: its kind, its content, whether it can be executed.
-
-    Raises RequestError for what cannot be read, and for what is no file: reading a pipe would wait for ever.
-    """
-    try:
-        if entry.source.is_symlink():
-            return f"link {entry.source.readlink()}"
-        if entry.source.is_dir():
-            return "directory"
-        if not entry.source.is_file():
-            raise OSError("it is no file, link or directory")
-        return f"file {entry.mode:o} {_hash(entry.source)}"
-    except OSError as error:
-        raise RequestError(
-            f"a part of the image cannot be read: {entry.path}",
-            where=f"{entry.source}: {error.strerror or error}",
-            hint="Remove it, make it readable for you, or name it in the image's .dockerignore.",
-        ) from error
-
-
-def _hash(path: Path) -> str:
-    # hashlib.file_digest is Python 3.11's.
-    found = hashlib.sha256()
-    with path.open("rb") as stream:
-        while chunk := stream.read(1 << 20):
-            found.update(chunk)
-    return found.hexdigest()
-
-
-def write(image: Image, dockerfile_text: str, target: IO[bytes]) -> None:
-    """Write what the build sees as a tar stream, the Dockerfile as given."""
+def write(image: Image, target: IO[bytes]) -> None:
+    """Write what the build sees as a tar stream, the Dockerfile first."""
     with tarfile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT) as archive:
-        content = dockerfile_text.encode()
+        content = dockerfile(image).encode()
         header = _header(tarfile.TarInfo(DOCKERFILE), mode=0o644)
         header.size = len(content)
         archive.addfile(header, BytesIO(content))
@@ -149,4 +113,4 @@ def _added(image: Image) -> Iterator[tuple[str, Path]]:
             raise RequestError(f"image {image.name} lacks a part of its content", problems=(problem,))
         yield path, source
         if source.is_dir():
-            yield from ((f"{path}/{inner}", source / inner) for inner in docker_context.files(source))
+            yield from ((f"{path}/{inner}", source / inner) for inner in docker_build.context_files(source))

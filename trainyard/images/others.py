@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from trainyard.errors import PrerequisiteError
 from trainyard.images.types import PinnedImage
-from trainyard.seams import docker_images, docker_push
-from trainyard.seams.docker_engine import Engine
-from trainyard.seams.docker_images import HUB, ImageFacts
+from trainyard.seams.docker import images as docker_images
+from trainyard.seams.docker import push as docker_push
+from trainyard.seams.docker.engine import Engine
+from trainyard.seams.docker.images import HUB, ImageFacts
 from trainyard.seams.registry_auth import Login
 from trainyard.seams.registry_login import docker_login, login
 from trainyard.seams.registry_refusals import BusyError, GoneError, MissingError, RegistryError

@@ -10,16 +10,18 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from trainyard import labels
 from trainyard.errors import PrerequisiteError
-from trainyard.images import build, catalog
+from trainyard.images import catalog
 from trainyard.images.access import access
 from trainyard.images.build import Building
 from trainyard.images.others import of_others
-from trainyard.images.types import LABEL_SOURCE, PinnedImage
+from trainyard.images.types import PinnedImage
 from trainyard.registry.settings import DEFAULT, place
-from trainyard.seams import docker_images, docker_push
-from trainyard.seams.docker_engine import Engine
-from trainyard.seams.docker_images import ImageFacts
+from trainyard.seams.docker import images as docker_images
+from trainyard.seams.docker import push as docker_push
+from trainyard.seams.docker.engine import Engine
+from trainyard.seams.docker.images import ImageFacts
 from trainyard.seams.registry_auth import Login
 from trainyard.seams.registry_login import login
 from trainyard.seams.registry_refusals import GoneError, MissingError, RegistryError
@@ -39,7 +41,7 @@ def pinned(spec: ClusterSpec, environ: Mapping[str, str], engine: Engine, *, dir
     if catalog.is_reference(asked, directory=directory):
         return of_others(asked, spec.registry, environ, engine)
     image = catalog.find(asked, directory=directory, base=spec.build.base)
-    what = build.building(image, engine, spec.build)
+    what = Building(image, engine, spec.build)
     if spec.registry is None:
         return _without_registry(what, environ)
     return _in_registry(what, spec.registry, environ)
@@ -83,8 +85,8 @@ def _digest_by_source(what: Building, registry: Registry, environ: Mapping[str, 
     except GoneError:
         # The registry may be reachable from the Docker host only, and that one has answered.
         return None
-    labels = config.get("config", {}).get("Labels") or {}
-    return found.digest if found and labels.get(LABEL_SOURCE) == what.source else None
+    found_labels = config.get("config", {}).get("Labels") or {}
+    return found.digest if found and found_labels.get(labels.SOURCE) == what.source else None
 
 
 def _without_registry(what: Building, environ: Mapping[str, str]) -> PinnedImage:

@@ -13,8 +13,9 @@ from trainyard.images.access import Access
 from trainyard.images.proof import Proof, is_image, prove, sizes
 from trainyard.images.transfer import send
 from trainyard.images.types import Built, Pushed
-from trainyard.seams import docker_images, ecr
-from trainyard.seams.docker_engine import Engine
+from trainyard.seams import ecr
+from trainyard.seams.docker import images as docker_images
+from trainyard.seams.docker.engine import Engine
 from trainyard.seams.registry_manifest import Manifest
 from trainyard.seams.registry_refusals import MEND, DamagedError, FixedTagError, RegistryError
 from trainyard.steps import YES, Answer, Clock, Step, no

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trainyard.images.access import Access
-from trainyard.seams import docker_push
-from trainyard.seams.docker_engine import Engine
+from trainyard.seams.docker import push as docker_push
+from trainyard.seams.docker.engine import Engine
 from trainyard.seams.registry_api import RegistryApi
 from trainyard.seams.registry_refusals import FullError, GoneError, LoginError, NoRegistryError, RegistryError
 from trainyard.steps import Clock

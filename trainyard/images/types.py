@@ -9,17 +9,10 @@ from trainyard import versions
 from trainyard.seams.registry_auth import Login
 from trainyard.spec.image import ImageFile
 
-# Labels of every image that we build; lint and push read them.
-LABEL_IMAGE = "io.trainyard.image"
-LABEL_CONTENT = "io.trainyard.content"
-# As LABEL_CONTENT, but without the base: content.source_hash tells it on a machine that does not have the base.
-LABEL_SOURCE = "io.trainyard.source"
-LABEL_RAY = "io.trainyard.ray"
-
 
 @dataclass(frozen=True)
 class Image:
-    """A directory of images/: what is built. `base` is what image.yaml names, or what was asked for instead."""
+    """A directory of images/: what is built. `base` is what image.yaml names, or the one that was given instead."""
 
     name: str
     directory: Path
@@ -39,12 +32,13 @@ class Image:
 
 @dataclass(frozen=True)
 class Built:
-    """An image that an engine has. `content` is the hash that is also its tag."""
+    """An image that an engine has. `content` is the hash that is also its tag, `source` the same without the base."""
 
     name: str
     reference_local: str
     alias_local: str
     content: str
+    source: str
     image_id: str
     platform: str | None = None
 
@@ -66,7 +60,7 @@ class Pushed:
 class PinnedImage:
     """What to run. `digest` is None where no registry holds the image: `reference` is then an image id.
 
-    `remark` says why `reference` has no digest although a registry may hold it: it could not be asked from here.
+    `remark` says why `reference` has no digest although a registry may hold it: it did not answer from here.
     """
 
     name: str

@@ -9,8 +9,8 @@ from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.registry import certificates, inside
 from trainyard.registry.certificates import KeyPair
 from trainyard.registry.site import Site
-from trainyard.seams import docker_containers as containers
-from trainyard.seams.docker_containers import Container
+from trainyard.seams.docker import containers
+from trainyard.seams.docker.containers import Container
 from trainyard.steps import YES, Answer, no
 
 

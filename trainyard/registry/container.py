@@ -9,8 +9,8 @@ from contextlib import suppress
 from trainyard.errors import OutsideError
 from trainyard.registry import authority, inside, passwords, room
 from trainyard.registry.site import LABEL, Site
-from trainyard.seams import docker_containers as containers
-from trainyard.seams.docker_containers import Container, NewContainer, NewFile
+from trainyard.seams.docker import containers
+from trainyard.seams.docker.containers import Container, NewContainer, NewFile
 from trainyard.seams.registry_auth import Login
 from trainyard.steps import YES, Answer, no
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import shutil
 
+from trainyard import labels
 from trainyard.errors import LeftoverError, NotReadyError
-from trainyard.images.types import LABEL_IMAGE
 from trainyard.registry.site import LABEL, Site, alone
-from trainyard.seams import docker_containers as containers
-from trainyard.seams import docker_images as images
-from trainyard.seams import docker_volumes as volumes
+from trainyard.seams.docker import containers, images, volumes
 from trainyard.steps import YES, Answer, PlannedStep, Progress, Step, StepResult, no, plan, run
 
 
@@ -47,7 +45,7 @@ def kept_volume(site: Site) -> str | None:
 
 def images_here(site: Site) -> tuple[str, ...]:
     """Return the names of the registry's that images of ours have on the engine; clusters may run them."""
-    found = images.references(site.engine, label=LABEL_IMAGE)
+    found = images.references(site.engine, label=labels.IMAGE)
     return tuple(sorted(tag for one in found for tag in one.tags if tag.startswith(f"{site.address}/")))
 
 

@@ -9,7 +9,7 @@ import json
 import secrets
 
 from trainyard.registry.certificates import KeyPair
-from trainyard.seams.docker_containers import NewFile
+from trainyard.seams.docker.containers import NewFile
 
 PORT = 5000
 DATA = "/var/lib/registry"

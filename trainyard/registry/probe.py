@@ -5,7 +5,8 @@ from __future__ import annotations
 from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.registry import settings
 from trainyard.registry.site import Site
-from trainyard.seams import docker_images, docker_push, docker_tiny
+from trainyard.seams.docker import images as docker_images
+from trainyard.seams.docker import push as docker_push
 from trainyard.seams.registry_refusals import CertificateError
 from trainyard.steps import YES, Answer, Step, no
 
@@ -58,7 +59,7 @@ def _is_there(site: Site) -> Answer:
 def _send(site: Site) -> None:
     reference = _reference(site)
     try:
-        docker_tiny.make(site.engine, reference)
+        docker_images.make_tiny(site.engine, reference)
         docker_push.push(
             site.engine,
             reference,

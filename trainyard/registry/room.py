@@ -14,9 +14,9 @@ from trainyard.registry.settings import DEFAULT, Place, is_ip, place
 from trainyard.registry.site import LABEL, Site
 from trainyard.results import formats
 from trainyard.seams import addresses
-from trainyard.seams import docker_containers as containers
-from trainyard.seams.docker_containers import Container
-from trainyard.seams.docker_engine import Engine
+from trainyard.seams.docker import containers
+from trainyard.seams.docker.containers import Container
+from trainyard.seams.docker.engine import Engine
 
 GIBIBYTE = 1024**3
 # Ray's own image takes 0.7 GiB, Isaac's tens of them.

@@ -12,10 +12,10 @@ from pathlib import Path
 from trainyard import lock, paths
 from trainyard.registry import settings
 from trainyard.registry.settings import Place
-from trainyard.seams import docker_containers as containers
-from trainyard.seams import docker_engine
-from trainyard.seams.docker_containers import Container
-from trainyard.seams.docker_engine import Engine
+from trainyard.seams.docker import containers
+from trainyard.seams.docker import engine as docker_engine
+from trainyard.seams.docker.containers import Container
+from trainyard.seams.docker.engine import Engine
 from trainyard.seams.registry_api import RegistryApi
 from trainyard.seams.registry_auth import Login
 from trainyard.seams.registry_login import login

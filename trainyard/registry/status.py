@@ -11,8 +11,8 @@ from trainyard.registry import inside, probe, room, settings
 from trainyard.registry.content import Content, look
 from trainyard.registry.down import kept_volume
 from trainyard.registry.site import LABEL, Site
-from trainyard.seams import docker_containers as containers
-from trainyard.seams.docker_containers import Container
+from trainyard.seams.docker import containers
+from trainyard.seams.docker.containers import Container
 from trainyard.seams.registry_api import RegistryApi
 from trainyard.seams.registry_refusals import GoneError, LoginError, MissingError
 

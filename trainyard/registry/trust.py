@@ -10,8 +10,9 @@ from typing import Any
 from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.registry import daemon_config, probe, settings, settings_file
 from trainyard.registry.site import Site, alone
-from trainyard.seams import addresses, docker_daemon
-from trainyard.seams.docker_daemon import Daemon
+from trainyard.seams import addresses
+from trainyard.seams.docker import daemon as docker_daemon
+from trainyard.seams.docker.daemon import Daemon
 from trainyard.steps import YES, Answer, PlannedStep, Progress, Step, StepResult, no, plan, run
 
 # Docker takes every *.crt of the registry's directory; this name leaves a ca.crt of the user's alone.

@@ -5,10 +5,8 @@ from __future__ import annotations
 from trainyard.errors import OutsideError
 from trainyard.registry import authority, container, room
 from trainyard.registry.site import LABEL, Site, alone
-from trainyard.seams import docker_containers as containers
-from trainyard.seams import docker_images as images
-from trainyard.seams import docker_volumes as volumes
-from trainyard.seams.docker_once import run_once
+from trainyard.seams.docker import containers, images, volumes
+from trainyard.seams.docker.once import run_once
 from trainyard.seams.registry_refusals import BusyError, GoneError
 from trainyard.steps import YES, Answer, PlannedStep, Progress, Step, StepResult, no, plan, run
 

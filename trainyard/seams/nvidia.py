@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainyard.seams import programs
-from trainyard.seams.docker_engine import Engine
+from trainyard.seams.docker.engine import Engine
 from trainyard.seams.ssh.connection import connect
 
 # nvidia-smi takes seconds where the driver's persistence mode is off.

@@ -83,6 +83,11 @@ class ClusterSpec(Section):
         description="Ray's dashboard runs any code sent to it: `none` is accepted for loopback only.",
     )
 
+    @property
+    def docker_host(self) -> str | None:
+        """The address of the Docker engine that runs the nodes; None: the one here, or none at all."""
+        return self.compose.docker if self.backend == "compose" else None
+
     @field_validator("kuberay")
     @classmethod
     def _check_kuberay(cls, kuberay: KuberaySection, info: ValidationInfo) -> KuberaySection:

@@ -95,9 +95,6 @@ class LintSection(Section):
     wget: bool = Field(
         default=True, description="false: only KubeRay 1.6 and newer runs it, which probes Ray 2.53 and newer by HTTP."
     )
-    not_secret: Listed[Filled] = Field(
-        default=(), description="Patterns of files that look like secrets and are none, such as /etc/app/*.key."
-    )
 
 
 class ImageFile(Section):

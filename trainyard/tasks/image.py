@@ -13,7 +13,7 @@ from trainyard.tasks.cluster import BACKEND, JSON, SET
 from trainyard.tasks.command import task
 
 if TYPE_CHECKING:
-    from trainyard.images.workbench import Workbench
+    from trainyard.images.image_command import ImageCommand
 
 IMAGE = "Name of a directory of images/ (default: the cluster file's `image`, else ray-cpu)."
 FILE = "Cluster file, or a bare name of clusters/ (default: $TRAINYARD_CLUSTER, else local)."
@@ -48,14 +48,14 @@ def build(
 ) -> None:
     """Build an image under the hash of its content; quick where nothing changed."""
     from trainyard import progress
-    from trainyard.images import making
+    from trainyard.images import pipeline
     from trainyard.tasks import image_output as output
 
-    with _find(image, file, set_, base, platform, backend) as bench:
+    with _find(image, file, set_, base, platform, backend) as command:
         if context.config.run.dry:
-            output.planned(bench, making.plan_make(bench, no_cache=not cache), command="image.build", json=json)
+            output.planned(command, pipeline.plan_build(command, no_cache=not cache), command="image.build", json=json)
             return
-        output.made(bench, making.make(bench, progress.for_stream(), no_cache=not cache), json=json)
+        output.made(command, pipeline.run_build(command, progress.for_stream(), no_cache=not cache), json=json)
 
 
 @task(positional=["image"], iterable=["set_"], help=HELP)
@@ -70,11 +70,11 @@ def lint(
     json: bool = False,
 ) -> None:
     """Run an image once and look at all that clusters need of it; exit 5 if something is wrong."""
-    from trainyard.images import making
+    from trainyard.images import pipeline
     from trainyard.tasks import image_output as output
 
-    with _find(image, file, set_, base, platform, backend) as bench:
-        output.checked(bench, making.check(bench, on_progress=output.looking), json=json)
+    with _find(image, file, set_, base, platform, backend) as command:
+        output.checked(command, pipeline.run_lint(command, on_progress=output.looking), json=json)
 
 
 @task(
@@ -95,14 +95,14 @@ def push(
 ) -> None:
     """Build an image if it changed, check it, push it; clusters run the digest that this prints."""
     from trainyard import progress
-    from trainyard.images import making
+    from trainyard.images import pipeline
     from trainyard.tasks import image_output as output
 
-    with _find(image, file, set_, base, platform, backend) as bench:
+    with _find(image, file, set_, base, platform, backend) as command:
         if context.config.run.dry:
-            output.planned(bench, making.plan_send(bench, skip_lint=skip_lint), command="image.push", json=json)
+            output.planned(command, pipeline.plan_push(command, skip_lint=skip_lint), command="image.push", json=json)
             return
-        output.sent(bench, making.send(bench, progress.for_stream(), skip_lint=skip_lint), json=json)
+        output.sent(command, pipeline.run_push(command, progress.for_stream(), skip_lint=skip_lint), json=json)
 
 
 @task(positional=["image"], iterable=["set_"], help=HELP)
@@ -118,15 +118,15 @@ def verify(
 ) -> None:
     """Let every host of a cluster pull what was pushed, by its digest, and run it; exit 6 if one cannot."""
     from trainyard import verifying
-    from trainyard.images import workbench
+    from trainyard.images import image_command
     from trainyard.tasks import image_output as output
 
-    asked = workbench.Asked(image, file, set_ or (), base, platform, backend)
-    spec, source = workbench.read(asked, os.environ, directory=Path.cwd())
+    flags = image_command.ImageFlags(image, file, set_ or (), base, platform, backend)
+    spec, source = image_command.read(flags, os.environ, directory=Path.cwd())
     if context.config.run.dry:
         output.would_verify(spec, json=json)
         return
-    found = verifying.verify(spec, asked, os.environ, source=source, directory=Path.cwd(), report=output.looking)
+    found = verifying.verify(spec, flags, os.environ, source=source, directory=Path.cwd(), report=output.looking)
     output.verified(found, json=json)
 
 
@@ -135,18 +135,18 @@ def list_(
     context: Context, file: str | None = None, set_: list[str] | None = None, backend: str = "", json: bool = False
 ) -> None:
     """List the images that can be built here, and what Docker has of each."""
-    from trainyard.images import making, workbench
+    from trainyard.images import image_command, pipeline
     from trainyard.tasks import image_output as output
 
-    asked = workbench.Asked(file=file, overrides=set_ or (), backend=backend)
-    with workbench.find(asked, os.environ, directory=Path.cwd(), with_image=False) as bench:
-        output.listed(making.listed(bench), json=json)
+    flags = image_command.ImageFlags(file=file, overrides=set_ or (), backend=backend)
+    with image_command.find(flags, os.environ, directory=Path.cwd(), with_image=False) as command:
+        output.listed(pipeline.listed(command), json=json)
 
 
 def _find(
     image: str, file: str | None, set_: list[str] | None, base: str, platform: str, backend: str
-) -> AbstractContextManager[Workbench]:
-    from trainyard.images import workbench
+) -> AbstractContextManager[ImageCommand]:
+    from trainyard.images import image_command
 
-    asked = workbench.Asked(image, file, set_ or (), base, platform, backend)
-    return workbench.find(asked, os.environ, directory=Path.cwd())
+    flags = image_command.ImageFlags(image, file, set_ or (), base, platform, backend)
+    return image_command.find(flags, os.environ, directory=Path.cwd())

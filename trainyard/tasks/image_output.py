@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from trainyard import labels
+from trainyard.images.image_command import ImageCommand
 from trainyard.images.lint import LintReport
-from trainyard.images.making import Listed, Made, Sent
-from trainyard.images.types import LABEL_CONTENT
+from trainyard.images.pipeline import BuildResult, ListedImage, PushResult
 from trainyard.images.verified import Verified
-from trainyard.images.workbench import Workbench
 from trainyard.results.formats import size
-from trainyard.seams.docker_images import ImageFacts
+from trainyard.seams.docker.images import ImageFacts
 from trainyard.spec import ClusterSpec
 from trainyard.steps import PlannedStep, StepResult
 from trainyard.tasks.output import as_document, print_json, print_next, print_table, say
 
 
-def planned(bench: Workbench, plan: Sequence[PlannedStep], *, command: str, json: bool) -> None:
+def planned(bench: ImageCommand, plan: Sequence[PlannedStep], *, command: str, json: bool) -> None:
     """Print what a command would do."""
     if json:
         print_json({"image": _name(bench), "steps": [as_document(step) for step in plan]})
@@ -29,15 +29,15 @@ def planned(bench: Workbench, plan: Sequence[PlannedStep], *, command: str, json
     print_next(f"invoke {command}")
 
 
-def made(bench: Workbench, made: Made, *, json: bool) -> None:
+def made(bench: ImageCommand, made: BuildResult, *, json: bool) -> None:
     """Print what was built."""
     built = made.built
     if json:
         print_json({**_built_document(made), "steps": _steps(made.results)})
         return
     say(f"image {built.name} is built: {built.reference_local} ({size(made.facts.size)}), also {built.alias_local}")
-    if bench.asked.base:
-        say(f"--base counts for this build; for clusters on it: build: {{base: {bench.asked.base}}} in their file")
+    if bench.flags.base:
+        say(f"--base counts for this build; for clusters on it: build: {{base: {bench.flags.base}}} in their file")
     print_next("invoke image.lint")
 
 
@@ -46,7 +46,7 @@ def looking(text: str) -> None:
     say(f"  ... {text}", file=sys.stderr)
 
 
-def checked(bench: Workbench, report: LintReport, *, json: bool) -> None:
+def checked(bench: ImageCommand, report: LintReport, *, json: bool) -> None:
     """Print what was found; raise LintError if something is wrong."""
     if json:
         print_json(report.document())
@@ -61,7 +61,7 @@ def checked(bench: Workbench, report: LintReport, *, json: bool) -> None:
         print_next("invoke image.push")
 
 
-def sent(bench: Workbench, sent: Sent, *, json: bool) -> None:
+def sent(bench: ImageCommand, sent: PushResult, *, json: bool) -> None:
     """Print what the registry has now: the digest is what clusters run."""
     pushed = sent.pushed
     if json:
@@ -113,7 +113,7 @@ def verified(found: Verified, *, json: bool) -> None:
         print_next("invoke cluster.up")
 
 
-def listed(found: Sequence[Listed], *, json: bool) -> None:
+def listed(found: Sequence[ListedImage], *, json: bool) -> None:
     """Print the images."""
     if json:
         print_json({"images": [_listed_document(one) for one in found]})
@@ -126,15 +126,15 @@ def listed(found: Sequence[Listed], *, json: bool) -> None:
         print_next(f"invoke image.build {one.name}")
 
 
-def _row(one: Listed) -> tuple[str, ...]:
+def _row(one: ListedImage) -> tuple[str, ...]:
     newest = _current(one) or (one.versions[0] if one.versions else None)
-    facts = (newest.labels.get(LABEL_CONTENT, ""), size(newest.size), newest.created[:19]) if newest else ("", "", "")
+    facts = (newest.labels.get(labels.CONTENT, ""), size(newest.size), newest.created[:19]) if newest else ("", "", "")
     if one.image is None:
         return (one.name, _state(one), *facts, "", "")
     return (one.name, _state(one), *facts, one.image.base, str(one.image.directory))
 
 
-def _state(one: Listed) -> str:
+def _state(one: ListedImage) -> str:
     if one.problem:
         return "broken"
     if one.current:
@@ -142,11 +142,11 @@ def _state(one: Listed) -> str:
     return "changed since" if one.versions else "not built"
 
 
-def _current(one: Listed) -> ImageFacts | None:
+def _current(one: ListedImage) -> ImageFacts | None:
     return next((facts for facts in one.versions if facts.id == one.current), None)
 
 
-def _listed_document(one: Listed) -> dict[str, Any]:
+def _listed_document(one: ListedImage) -> dict[str, Any]:
     return {
         "name": one.name,
         "state": _state(one),
@@ -155,7 +155,7 @@ def _listed_document(one: Listed) -> dict[str, Any]:
         "problem": str(one.problem) if one.problem else None,
         "versions": [
             {
-                "content": facts.labels.get(LABEL_CONTENT),
+                "content": facts.labels.get(labels.CONTENT),
                 "image_id": facts.id,
                 "tags": list(facts.tags),
                 "size": facts.size,
@@ -167,7 +167,7 @@ def _listed_document(one: Listed) -> dict[str, Any]:
     }
 
 
-def _built_document(made: Made) -> dict[str, Any]:
+def _built_document(made: BuildResult) -> dict[str, Any]:
     built = made.built
     return {
         "image": built.name,
@@ -186,7 +186,7 @@ def _moved(layers_sent: int, layers_there: int, bytes_sent: int) -> str:
     return f"{layers_sent} layers sent ({size(bytes_sent)}), {layers_there} were there"
 
 
-def _name(bench: Workbench) -> str:
+def _name(bench: ImageCommand) -> str:
     return bench.image.name if bench.image else str(bench.reference)
 
 

@@ -16,8 +16,8 @@ from trainyard.backends.compose.verification import verify
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools
 from trainyard.endpoint import Endpoint, ExpectedNode
 from trainyard.errors import NotReadyError
-from trainyard.seams.docker_containers import Container
-from trainyard.seams.docker_engine import Engine
+from trainyard.seams.docker.containers import Container
+from trainyard.seams.docker.engine import Engine
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.nodes import NodeSpec
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from trainyard.backends.compose import labels
 from trainyard.backends.compose.document import DASHBOARD_PORT
-from trainyard.seams.docker_containers import Bind, Container
+from trainyard.seams.docker.containers import Bind, Container
 from trainyard.spec.units import format_size
 
 # What `ray start` is told, and what it is called in a cluster file.

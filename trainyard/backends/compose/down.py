@@ -11,7 +11,8 @@ from trainyard.backends import refusals, words
 from trainyard.backends.compose import found, host, labels
 from trainyard.backends.contract import Tools
 from trainyard.errors import LeftoverError
-from trainyard.seams import docker_containers, docker_volumes
+from trainyard.seams.docker import containers as docker_containers
+from trainyard.seams.docker import volumes as docker_volumes
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
 

@@ -9,10 +9,11 @@ from datetime import datetime
 from trainyard.backends.compose import labels
 from trainyard.backends.compose.document import DASHBOARD_PORT
 from trainyard.errors import RequestError
-from trainyard.seams import docker_containers, docker_volumes
-from trainyard.seams.docker_containers import Container
-from trainyard.seams.docker_engine import Engine
-from trainyard.seams.docker_volumes import Labelled
+from trainyard.seams.docker import containers as docker_containers
+from trainyard.seams.docker import volumes as docker_volumes
+from trainyard.seams.docker.containers import Container
+from trainyard.seams.docker.engine import Engine
+from trainyard.seams.docker.volumes import Labelled
 
 # Docker starts a container again by itself: between two tries it is still one that should run.
 RUNNING = ("running", "restarting")

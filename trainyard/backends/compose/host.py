@@ -12,9 +12,9 @@ from trainyard.backends.compose import labels
 from trainyard.backends.contract import Tools
 from trainyard.backends.plans import NodePlan, Room, shared_memory
 from trainyard.errors import RequestError
-from trainyard.seams import docker_engine
 from trainyard.seams import nvidia as nvidia_seam
-from trainyard.seams.docker_engine import Engine
+from trainyard.seams.docker import engine as docker_engine
+from trainyard.seams.docker.engine import Engine
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.units import format_size
 

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from trainyard.backends.contract import Tools
 from trainyard.errors import OutsideError
 from trainyard.images.pinned import PinnedImage, pinned
-from trainyard.seams import docker_engine, docker_images
-from trainyard.seams.docker_engine import Engine
+from trainyard.seams.docker import engine as docker_engine
+from trainyard.seams.docker import images as docker_images
+from trainyard.seams.docker.engine import Engine
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
 

@@ -9,9 +9,9 @@ from trainyard.backends import ray_logs
 from trainyard.backends.compose import found, view
 from trainyard.backends.contract import LogLine
 from trainyard.errors import OutsideError
-from trainyard.seams import docker_containers
-from trainyard.seams.docker_containers import Container
-from trainyard.seams.docker_engine import Engine
+from trainyard.seams.docker import containers as docker_containers
+from trainyard.seams.docker.containers import Container
+from trainyard.seams.docker.engine import Engine
 
 POLL_SECONDS = 1.0
 FIRST_LINES = 20

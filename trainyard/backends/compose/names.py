@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from trainyard.backends.compose import labels
 from trainyard.errors import PrerequisiteError
-from trainyard.seams import docker_containers, docker_volumes
-from trainyard.seams.docker_engine import Engine
+from trainyard.seams.docker import containers as docker_containers
+from trainyard.seams.docker import volumes as docker_volumes
+from trainyard.seams.docker.engine import Engine
 
 _REMOVE = {"container": "rm -f", "network": "network rm", "volume": "volume rm"}
 

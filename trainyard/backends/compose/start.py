@@ -9,8 +9,9 @@ from trainyard.backends.compose import found, labels
 from trainyard.backends.compose.document import TOKEN_VARIABLE
 from trainyard.backends.compose.wanted import Wanted
 from trainyard.errors import OutsideError
-from trainyard.seams import docker_compose, docker_containers
-from trainyard.seams.docker_compose import Project
+from trainyard.seams.docker import compose as docker_compose
+from trainyard.seams.docker import containers as docker_containers
+from trainyard.seams.docker.compose import Project
 
 # What Docker says, and what helps.
 _CAUSES = (

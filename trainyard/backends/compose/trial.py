@@ -5,7 +5,9 @@ from __future__ import annotations
 from trainyard.backends.compose import found
 from trainyard.backends.compose.wanted import Wanted
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
-from trainyard.seams import addresses, docker_containers, docker_once
+from trainyard.seams import addresses
+from trainyard.seams.docker import containers as docker_containers
+from trainyard.seams.docker import once as docker_once
 from trainyard.steps import YES, Answer, Step, no
 
 LOOPBACK = "127.0.0.1"

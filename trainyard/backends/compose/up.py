@@ -9,8 +9,9 @@ from trainyard.backends.compose import found, gpus, host, image, trial, view
 from trainyard.backends.compose.start import start
 from trainyard.backends.compose.wanted import Wanted, refusal, unwanted, wanted
 from trainyard.backends.contract import Tools
-from trainyard.seams import docker_compose, docker_containers
-from trainyard.seams.docker_containers import Container
+from trainyard.seams.docker import compose as docker_compose
+from trainyard.seams.docker import containers as docker_containers
+from trainyard.seams.docker.containers import Container
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
 

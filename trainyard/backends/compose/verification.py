@@ -12,9 +12,9 @@ from trainyard.backends.contract import Tools
 from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
 from trainyard.images.types import PinnedImage
 from trainyard.images.verified import LINT, HostResult, Verified
-from trainyard.seams import docker_images
-from trainyard.seams.docker_engine import Engine, engine
-from trainyard.seams.docker_once import Once, run_once
+from trainyard.seams.docker import images as docker_images
+from trainyard.seams.docker.engine import Engine, engine
+from trainyard.seams.docker.once import Once, run_once
 from trainyard.spec.cluster import ClusterSpec
 
 # Ray's import reads some thousand files of an image that was just unpacked.

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from trainyard.backends import answering, words
 from trainyard.backends.compose import found
 from trainyard.errors import OutsideError
-from trainyard.seams import docker_containers
-from trainyard.seams.docker_containers import Container
-from trainyard.seams.docker_engine import Engine
+from trainyard.seams.docker import containers as docker_containers
+from trainyard.seams.docker.containers import Container
+from trainyard.seams.docker.engine import Engine
 from trainyard.seams.ray_api import UnreachableError
 from trainyard.seams.ssh import connection, forward
 

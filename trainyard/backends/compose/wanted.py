@@ -15,9 +15,9 @@ from trainyard.backends.contract import Tools
 from trainyard.backends.plans import NodePlan
 from trainyard.errors import RequestError
 from trainyard.images.pinned import PinnedImage
-from trainyard.seams import docker_images
-from trainyard.seams.docker_containers import Container
-from trainyard.seams.docker_engine import Engine
+from trainyard.seams.docker import images as docker_images
+from trainyard.seams.docker.containers import Container
+from trainyard.seams.docker.engine import Engine
 from trainyard.spec.cluster import ClusterSpec
 
 

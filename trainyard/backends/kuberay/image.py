@@ -12,7 +12,7 @@ from trainyard.backends.kuberay.site import Site
 from trainyard.images import catalog
 from trainyard.images.by_registry import pinned_by_registry
 from trainyard.images.types import PinnedImage
-from trainyard.seams import docker_images
+from trainyard.seams.docker import images as docker_images
 from trainyard.seams.kube.types import Object
 from trainyard.seams.registry_refusals import BusyError, GoneError, RegistryError
 from trainyard.spec.cluster import ClusterSpec

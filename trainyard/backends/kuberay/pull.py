@@ -15,7 +15,7 @@ from typing import Any
 from trainyard.backends.kuberay import names
 from trainyard.errors import PrerequisiteError
 from trainyard.images.types import PinnedImage
-from trainyard.seams import docker_images
+from trainyard.seams.docker import images as docker_images
 from trainyard.seams.kube.types import Object
 
 TYPE = "kubernetes.io/dockerconfigjson"

@@ -6,17 +6,15 @@ import time
 from collections.abc import Callable, Sequence
 
 from trainyard.errors import PrerequisiteError
-from trainyard.images.lint import content_checks, ray_checks, secrets, start_checks
+from trainyard.images.lint import content_checks, ray_checks, start_checks
 from trainyard.images.lint.known import Known, earlier
 from trainyard.images.lint.probe import Probed, ask, questions
 from trainyard.images.lint.report import Finding, LintReport
 from trainyard.images.lint.seen import Seen
 from trainyard.images.types import Image
-from trainyard.seams import docker_images
-from trainyard.seams.docker_engine import Engine
-from trainyard.seams.docker_images import ImageFacts
-from trainyard.seams.docker_layers import Search, search_layers
-from trainyard.seams.saved_image import UnreadableLayerError
+from trainyard.seams.docker import images as docker_images
+from trainyard.seams.docker.engine import Engine
+from trainyard.seams.docker.images import ImageFacts
 from trainyard.spec.image import LintSection
 
 __all__ = ["CHECKS", "Finding", "LintReport", "check"]
@@ -42,10 +40,9 @@ CHECKS: tuple[tuple[str, Callable[[Seen], Finding | None]], ...] = (
     ("environ", content_checks.environ),
     ("size", content_checks.size),
     ("history", content_checks.history),
-    ("layers", content_checks.layers),
 )
 # What needs no container to be looked at.
-_WITHOUT_SHELL = ("search-paths", "environ", "size", "history", "layers")
+_WITHOUT_SHELL = ("search-paths", "environ", "size", "history")
 
 
 def check(
@@ -75,11 +72,10 @@ def check(
     before = earlier(engine.environ)
     asked = questions(image.file.lint if image else LintSection())
     probed, was_probed = _probed(facts, asked, engine, before, on_progress)
-    held, unread, was_read = _secrets(facts, engine, before, on_progress)
     history = docker_images.history(engine, facts.id)
     file = image.file if image else None
-    found = (named, *judge(Seen(reference, file, ray_version, facts, history, probed, held, unread)))
-    report = LintReport(reference, found, time.monotonic() - began, was_probed and was_read)
+    found = (named, *judge(Seen(reference, file, ray_version, facts, history, probed)))
+    report = LintReport(reference, found, time.monotonic() - began, was_probed)
     if report.ok:
         # Only what is fine is remembered: a busy machine may have been the reason for what is not.
         before.keep_probed(facts.id, asked, probed)
@@ -112,19 +108,3 @@ def _probed(
     if on_progress:
         on_progress("asking the image about itself")
     return ask(engine, facts, asked), False
-
-
-def _secrets(
-    facts: ImageFacts, engine: Engine, before: Known, on_progress: Callable[[str], None] | None
-) -> tuple[dict[str, tuple[tuple[str, str], ...]] | None, str, bool]:
-    found = {layer: one for layer in facts.layers if (one := before.secrets(layer)) is not None}
-    if len(found) == len(set(facts.layers)):
-        return found, "", True
-    search = Search(secrets.wanted, secrets.secret_in_file)
-    try:
-        new = search_layers(engine, facts.id, search, known=found, on_progress=on_progress)
-    except UnreadableLayerError as error:
-        return None, error.where or error.what, False
-    for layer, one in new.items():
-        before.keep_secrets(layer, one)
-    return {**found, **new}, "", False

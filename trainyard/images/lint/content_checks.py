@@ -8,7 +8,7 @@ import shlex
 from trainyard.images.lint import secrets
 from trainyard.images.lint.probe import run_question
 from trainyard.images.lint.ray_checks import commands_succeed
-from trainyard.images.lint.report import Finding, failed, ok, untested
+from trainyard.images.lint.report import Finding, failed, ok
 from trainyard.images.lint.seen import Seen
 from trainyard.spec.units import format_size
 
@@ -91,22 +91,6 @@ def history(seen: Seen) -> Finding:
     if found:
         return failed("history", f"shows secrets: {_some(found)}", _HIDE_HINT)
     return ok("history", f"no secret in {len(seen.history)} steps")
-
-
-def layers(seen: Seen) -> Finding:
-    """Look for secrets in the files of every layer, those too that a later layer removed."""
-    if seen.secrets is None:
-        return untested("layers", f"its layers cannot be read: {seen.unread}")
-    found = [
-        f"{kind} in /{path} (layer {number} of {len(seen.image.layers)})"
-        for number, layer in enumerate(seen.image.layers, start=1)
-        for path, kind in seen.secrets.get(layer, ())
-        if not secrets.is_excused(path, seen.lint.not_secret)
-    ]
-    if found:
-        hint = f"Removing it in a later layer does not help. {_HIDE_HINT}"
-        return failed("layers", f"hold secrets: {_some(found)}", hint)
-    return ok("layers", f"no secret in {len(seen.image.layers)} layers")
 
 
 _HIDE_HINT = "Change the secret, then pass it to the build as one: RUN --mount=type=secret,id=..."

@@ -34,18 +34,6 @@ class Known:
         """Remember what an image said."""
         self._write(_probe_key(image_id, asked), asdict(probed))
 
-    def secrets(self, layer: str) -> tuple[tuple[str, str], ...] | None:
-        """Return (path, kind) of the secrets in a layer."""
-        found = self._read(_layer_key(layer))
-        try:
-            return tuple((str(path), str(kind)) for path, kind in found["secrets"])
-        except (KeyError, TypeError, ValueError):
-            return None
-
-    def keep_secrets(self, layer: str, found: Sequence[tuple[str, str]]) -> None:
-        """Remember what a layer holds."""
-        self._write(_layer_key(layer), {"secrets": [list(one) for one in found]})
-
     def _read(self, key: str) -> Any:
         """Return what was written, or nothing that anybody would take for it."""
         try:
@@ -70,10 +58,6 @@ def earlier(environ: Mapping[str, str]) -> Known:
 
 def _probe_key(image_id: str, asked: Sequence[str]) -> str:
     return _key("image", image_id, script(), *asked)
-
-
-def _layer_key(layer: str) -> str:
-    return _key("layer", layer, Path(__file__).with_name("secrets.py").read_text(encoding="utf-8"))
 
 
 def _key(kind: str, *parts: str) -> str:

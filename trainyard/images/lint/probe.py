@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 
 from trainyard.errors import NotReadyError, OutsideError
-from trainyard.seams.docker_engine import Engine
-from trainyard.seams.docker_images import ImageFacts
-from trainyard.seams.docker_once import run_once
+from trainyard.seams.docker.engine import Engine
+from trainyard.seams.docker.images import ImageFacts
+from trainyard.seams.docker.once import run_once
 from trainyard.spec.image import LintSection
 
 SECONDS = 180.0

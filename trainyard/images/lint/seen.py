@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trainyard.images.lint.probe import Probed
-from trainyard.seams.docker_images import ImageFacts, Layer
+from trainyard.seams.docker.images import ImageFacts, Layer
 from trainyard.spec.image import ImageFile, LintSection
 
 
 @dataclass(frozen=True)
 class Seen:
-    """One image: what the engine knows, what it said of itself, what its layers hold, and what is expected of it.
-
-    `secrets` maps diff ids to (path, kind); None where the layers could not be read, for the reason in `unread`.
-    """
+    """One image: what the engine knows, what it said of itself, and what is expected of it."""
 
     reference: str
     file: ImageFile | None
@@ -23,8 +19,6 @@ class Seen:
     image: ImageFacts
     history: tuple[Layer, ...]
     probed: Probed
-    secrets: Mapping[str, tuple[tuple[str, str], ...]] | None
-    unread: str = ""
 
     @property
     def lint(self) -> LintSection:

@@ -1,6 +1,6 @@
 """Containers of a Docker engine: found again by label or name, made, looked at, removed.
 
-Whoever makes a container labels it; nothing about it is kept anywhere else, so nothing can go stale.
+Every container of ours carries labels; nothing about it is kept anywhere else, so nothing can go stale.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import calendar
 import io
 import tarfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from docker.errors import NotFound
 
-from trainyard.seams.docker_engine import Engine, refusals
+from trainyard.seams.docker.engine import Engine, refusals
 
 # What a container may take to end by itself before the engine kills it.
 STOP_SECONDS = 10
@@ -72,7 +72,6 @@ class Container:
 
     @property
     def is_running(self) -> bool:
-        """Say whether its program runs."""
         return self.state == "running"
 
 
@@ -102,18 +101,13 @@ class NewFile:
 
 def labelled(engine: Engine, *labels: str) -> tuple[Container, ...]:
     """Return the containers that carry every label ("key" or "key=value"), stopped ones too, by name."""
-    with refusals("list containers"):
-        listed = engine.api.containers(all=True, filters={"label": list(labels)})
-    found = (container(engine, str(one["Id"])) for one in listed)
-    return tuple(sorted((one for one in found if one), key=lambda one: one.name))
+    return tuple(sorted(_listed(engine, all=True, filters={"label": list(labels)}), key=lambda found: found.name))
 
 
 def publishing(engine: Engine, port: int) -> tuple[Container, ...]:
-    """Return the running containers that answer on this port of the engine's host, whoever made them."""
-    with refusals("list containers"):
-        listed = engine.api.containers(filters={"publish": str(port)})
-    found = (container(engine, str(one["Id"])) for one in listed)
-    return tuple(one for one in found if one and any(each.outside == port for each in one.ports))
+    """Return the running containers, of any owner, that answer on this port of the engine's host."""
+    found = _listed(engine, filters={"publish": str(port)})
+    return tuple(each for each in found if any(published.outside == port for published in each.ports))
 
 
 def container(engine: Engine, name: str) -> Container | None:
@@ -166,25 +160,21 @@ def remove(engine: Engine, name: str) -> None:
 
 def put_files(engine: Engine, name: str, files: Mapping[str, NewFile]) -> None:
     """Put files into a container, running or not, at absolute paths; missing directories are made, owned by root."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        for path, file in files.items():
-            member = tarfile.TarInfo(path.lstrip("/"))
-            member.size, member.mode = len(file.content), file.mode
-            archive.addfile(member, io.BytesIO(file.content))
+    members = []
+    for path, file in files.items():
+        member = tarfile.TarInfo(path.lstrip("/"))
+        member.size, member.mode = len(file.content), file.mode
+        members.append((member, file.content))
     with refusals(f"put files into the container {name}"):
-        engine.api.put_archive(name, "/", packed.getvalue())
+        engine.api.put_archive(name, "/", _archive(members))
 
 
 def open_directory(engine: Engine, name: str, path: str) -> None:
     """Let everybody in a container write to a directory, also one of a volume; the container need not run."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        member = tarfile.TarInfo(path.strip("/") + "/")
-        member.type, member.mode = tarfile.DIRTYPE, 0o1777
-        archive.addfile(member)
+    member = tarfile.TarInfo(path.strip("/") + "/")
+    member.type, member.mode = tarfile.DIRTYPE, 0o1777
     with refusals(f"open {path} of the container {name}"):
-        engine.api.put_archive(name, "/", packed.getvalue())
+        engine.api.put_archive(name, "/", _archive([(member, b"")]))
 
 
 def read_file(engine: Engine, name: str, path: str) -> bytes | None:
@@ -199,9 +189,7 @@ def read_file(engine: Engine, name: str, path: str) -> bytes | None:
 
 def tail(engine: Engine, name: str, *, lines: int = 20) -> tuple[str, ...]:
     """Return the last lines that a container printed; none if it is gone."""
-    with refusals(f"show what the container {name} printed"), suppress(NotFound):
-        return tuple(engine.api.logs(name, tail=lines).decode(errors="replace").splitlines())
-    return ()
+    return _printed(engine, name, tail=lines)
 
 
 def stamped(
@@ -211,12 +199,11 @@ def stamped(
 
     Stamps sort as text. The line that `since` belongs to comes again: Docker counts in whole seconds.
     """
-    options: dict[str, Any] = {"since": _seconds(since)} if since else {}
-    with refusals(f"show what the container {name} printed"), suppress(NotFound):
-        printed = engine.api.logs(name, timestamps=True, tail="all" if lines is None else lines, **options)
-        rows = (line.partition(" ") for line in printed.decode(errors="replace").splitlines())
-        return tuple((stamp, text) for stamp, _, text in rows)
-    return ()
+    options: dict[str, Any] = {"timestamps": True, "tail": "all" if lines is None else lines}
+    if since:
+        options["since"] = calendar.timegm(time.strptime(since[:19], "%Y-%m-%dT%H:%M:%S"))
+    rows = (line.partition(" ") for line in _printed(engine, name, **options))
+    return tuple((stamp, text) for stamp, _, text in rows)
 
 
 def execute(engine: Engine, name: str, command: Sequence[str], *, user: str = "") -> tuple[int, str]:
@@ -228,13 +215,33 @@ def execute(engine: Engine, name: str, command: Sequence[str], *, user: str = ""
     return int(code), bytes(output).decode(errors="replace")
 
 
-def _seconds(stamp: str) -> int:
-    return calendar.timegm(time.strptime(stamp[:19], "%Y-%m-%dT%H:%M:%S"))
+def _listed(engine: Engine, **options: Any) -> Iterator[Container]:
+    with refusals("list containers"):
+        listed = engine.api.containers(**options)
+    for entry in listed:
+        found = container(engine, str(entry["Id"]))
+        if found:
+            yield found
+
+
+def _printed(engine: Engine, name: str, **options: Any) -> tuple[str, ...]:
+    with refusals(f"show what the container {name} printed"), suppress(NotFound):
+        return tuple(engine.api.logs(name, **options).decode(errors="replace").splitlines())
+    return ()
+
+
+def _archive(members: Iterable[tuple[tarfile.TarInfo, bytes]]) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for member, content in members:
+            archive.addfile(member, io.BytesIO(content))
+    return packed.getvalue()
 
 
 def _container(described: Mapping[str, Any]) -> Container:
     """Read the engine's description (Engine API, GET /containers/{id}/json)."""
     state, config, network = described["State"], described["Config"], described["NetworkSettings"]
+    mounts = described.get("Mounts") or ()
     return Container(
         id=described["Id"],
         name=described["Name"].lstrip("/"),
@@ -247,26 +254,21 @@ def _container(described: Mapping[str, Any]) -> Container:
         error=state.get("Error") or "",
         restarts=described.get("RestartCount", 0),
         ports=tuple(_ports(network.get("Ports") or {})),
-        networks={name: one["IPAddress"] for name, one in (network.get("Networks") or {}).items()},
-        volumes=tuple(one["Name"] for one in described.get("Mounts") or () if one["Type"] == "volume"),
+        networks={name: joined["IPAddress"] for name, joined in (network.get("Networks") or {}).items()},
+        volumes=tuple(mount["Name"] for mount in mounts if mount["Type"] == "volume"),
         started=state.get("StartedAt") or "",
         entrypoint=tuple(config.get("Entrypoint") or ()),
-        environment=dict(_variable(one) for one in config.get("Env") or ()),
+        environment=dict(variable.partition("=")[::2] for variable in config.get("Env") or ()),
         binds=tuple(
-            Bind(one["Source"], one["Destination"], not one.get("RW", True))
-            for one in described.get("Mounts") or ()
-            if one["Type"] == "bind" and "Destination" in one
+            Bind(mount["Source"], mount["Destination"], not mount.get("RW", True))
+            for mount in mounts
+            if mount["Type"] == "bind"
         ),
         shm_size=(described.get("HostConfig") or {}).get("ShmSize") or 0,
     )
 
 
-def _variable(text: str) -> tuple[str, str]:
-    name, _, value = text.partition("=")
-    return name, value
-
-
 def _ports(described: Mapping[str, Any]) -> Iterator[Port]:
     for inside, published in described.items():
-        for one in published or ():
-            yield Port(int(inside.split("/")[0]), one["HostIp"], int(one["HostPort"]))
+        for address in published or ():
+            yield Port(int(inside.split("/")[0]), address["HostIp"], int(address["HostPort"]))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
 from trainyard.seams import programs
-from trainyard.seams.docker_engine import Engine
+from trainyard.seams.docker.engine import Engine
 
 INSTALL = (
     "Install Docker's Compose plugin, 2.20 or newer: sudo apt-get install docker-compose-v2 (or docker-compose-plugin)"
@@ -23,14 +23,13 @@ INTERRUPTED = 130
 
 def require(engine: Engine) -> str:
     """Return the version of Compose here. Raises PrerequisiteError if it is not installed, or too old."""
-    docker = programs.find("docker", engine.environ, hint="Install Docker's command line, with its Compose plugin.")
-    ended = programs.run([docker, "compose", "version", "--short"], env=engine.cli_environment(), seconds=30.0)
-    found = ended.tail[-1].strip().removeprefix("v") if ended.tail else ""
+    ended = programs.run(["docker", "compose", "version", "--short"], env=engine.cli_environment(), seconds=30.0)
+    version = ended.tail[-1].strip().removeprefix("v") if ended.tail else ""
     if ended.code != 0:
-        raise PrerequisiteError("`docker compose` is not installed here", where=found or None, hint=INSTALL)
-    if _numbers(found) < OLDEST:
-        raise PrerequisiteError(f"`docker compose` is {found}, which is too old", hint=INSTALL)
-    return found
+        raise PrerequisiteError("`docker compose` is not installed here", where=version or None, hint=INSTALL)
+    if tuple(int(part) for part in version.split("-")[0].split(".") if part.isdigit()) < OLDEST:
+        raise PrerequisiteError(f"`docker compose` is {version}, which is too old", hint=INSTALL)
+    return version
 
 
 @dataclass(frozen=True)
@@ -44,20 +43,20 @@ class Project:
 
 
 def create(project: Project) -> None:
-    """Make what the document asks for and is not there, without starting it; what is there is left as it is."""
+    """Make what the document asks for and does not exist yet, without starting it."""
     _run(project, "create", "--no-recreate", "--remove-orphans", "--no-build")
 
 
 def up(project: Project) -> None:
-    """Make and start what the document asks for; what is there is left as it is."""
+    """Make and start what the document asks for; what exists is left as it is."""
     _run(project, "up", "--detach", "--no-recreate", "--remove-orphans", "--no-build")
 
 
 def reason(tail: tuple[str, ...]) -> str:
     """Return why Compose failed: what stands after its reports about each container."""
-    said = [line.strip() for line in tail if line.strip()]
-    complaints = [line for line in said if line.lower().startswith(("error", "validating", "dependency failed"))]
-    return "; ".join(dict.fromkeys(complaints)) or "\n".join(said[-5:]) or "it said nothing"
+    lines = [line.strip() for line in tail if line.strip()]
+    complaints = [line for line in lines if line.lower().startswith(("error", "validating", "dependency failed"))]
+    return "; ".join(dict.fromkeys(complaints)) or "\n".join(lines[-5:]) or "it said nothing"
 
 
 def _run(project: Project, *words: str) -> None:
@@ -73,16 +72,11 @@ def _run(project: Project, *words: str) -> None:
     )
     if ended.code < 0 or ended.code == INTERRUPTED:
         # Ctrl-C is raised as such: only our own time limit ends here.
-        said = ended.tail[-1].strip() if ended.tail else None
+        last = ended.tail[-1].strip() if ended.tail else None
         raise NotReadyError(
             f"Docker Compose did not end within {SECONDS:.0f} s",
-            where=f"it said last: {said}" if said else None,
+            where=f"it said last: {last}" if last else None,
             hint="Repeat the same command: it continues from here.",
         )
     if ended.code != 0:
         raise OutsideError("Docker Compose could not make the containers", where=reason(ended.tail))
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    parts = version.split("-")[0].split(".")
-    return tuple(int(part) for part in parts if part.isdigit())

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from docker.errors import NotFound
 
-from trainyard.seams.docker_engine import Engine, refusals
+from trainyard.seams.docker.engine import Engine, refusals
 
 
 @dataclass(frozen=True)
@@ -22,20 +23,17 @@ class Labelled:
 def volumes(engine: Engine, *labels: str) -> tuple[Labelled, ...]:
     """Return the volumes that carry every label ("key" or "key=value"), by name."""
     with refusals("list volumes"):
-        listed = engine.api.volumes(filters={"label": list(labels)})["Volumes"] or ()
-    return _by_name(Labelled(one["Name"], one["Labels"] or {}) for one in listed)
+        return _by_name(engine.api.volumes(filters={"label": list(labels)})["Volumes"] or ())
 
 
 def volume(engine: Engine, name: str) -> Labelled | None:
-    """Return the volume of this name, or None if there is none."""
     with refusals(f"describe the volume {name}"), suppress(NotFound):
-        described = engine.api.inspect_volume(name)
-        return Labelled(described["Name"], described["Labels"] or {})
+        return _labelled(engine.api.inspect_volume(name))
     return None
 
 
 def create_volume(engine: Engine, name: str, *, labels: Mapping[str, str]) -> None:
-    """Make a volume; no change if it is there."""
+    """Make a volume; no change if it exists."""
     with refusals(f"make the volume {name}"):
         engine.api.create_volume(name, labels=dict(labels))
 
@@ -49,15 +47,12 @@ def remove_volume(engine: Engine, name: str) -> None:
 def networks(engine: Engine, *labels: str) -> tuple[Labelled, ...]:
     """Return the networks that carry every label ("key" or "key=value"), by name."""
     with refusals("list networks"):
-        listed = engine.api.networks(filters={"label": list(labels)})
-    return _by_name(Labelled(one["Name"], one["Labels"] or {}) for one in listed)
+        return _by_name(engine.api.networks(filters={"label": list(labels)}))
 
 
 def network(engine: Engine, name: str) -> Labelled | None:
-    """Return the network of this name, or None if there is none."""
     with refusals(f"describe the network {name}"), suppress(NotFound):
-        described = engine.api.inspect_network(name)
-        return Labelled(described["Name"], described["Labels"] or {})
+        return _labelled(engine.api.inspect_network(name))
     return None
 
 
@@ -67,5 +62,9 @@ def remove_network(engine: Engine, name: str) -> None:
         engine.api.remove_network(name)
 
 
-def _by_name(found: Iterable[Labelled]) -> tuple[Labelled, ...]:
-    return tuple(sorted(found, key=lambda one: one.name))
+def _by_name(described: Iterable[Mapping[str, Any]]) -> tuple[Labelled, ...]:
+    return tuple(sorted(map(_labelled, described), key=lambda labelled: labelled.name))
+
+
+def _labelled(described: Mapping[str, Any]) -> Labelled:
+    return Labelled(described["Name"], described["Labels"] or {})

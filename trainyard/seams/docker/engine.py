@@ -1,4 +1,4 @@
-"""One Docker engine: the way to it, and what it says about itself.
+"""One Docker engine: where it is, and the errors of every call to it.
 
 `docker` finds its engine by $DOCKER_HOST or by its current context (Docker Desktop, Colima and rootless engines use
 contexts); docker-py only knows the variable. Both must talk to the same engine, so it is looked up here, once.
@@ -42,12 +42,11 @@ class Engine:
 
     @property
     def is_here(self) -> bool:
-        """Say whether the engine runs on this machine."""
         return self.address.startswith("unix://")
 
     @property
     def host(self) -> str:
-        """Return what people call the machine of this engine: "here", or a host name."""
+        """Return what messages call the machine of this engine: "here", or a host name."""
         return "here" if self.is_here else urlsplit(self.address).hostname or self.address
 
     @property
@@ -55,23 +54,23 @@ class Engine:
         """Return ssh://user@host for an engine that is reached by SSH."""
         return self.address if self.address.startswith("ssh://") else None
 
+    @property
+    def platform(self) -> str:
+        """Return what the engine's machine is, such as linux/amd64 (Engine API, GET /version)."""
+        with refusals("ask the Docker engine about itself"):
+            version = self.api.version(api_version=False)
+        return f"{version['Os']}/{version['Arch']}"
+
+    def info(self) -> dict[str, Any]:
+        """Return what `docker info` shows (Engine API, GET /info)."""
+        with refusals("ask the Docker engine about itself"):
+            return dict(self.api.info())
+
     def cli_environment(self) -> dict[str, str]:
         """Return the environment for `docker` commands: the caller's, pinned to this engine."""
         dropped = ("DOCKER_CONTEXT", "DOCKER_HOST", "COMPOSE_")
         kept = {key: value for key, value in self.environ.items() if not key.startswith(dropped)}
         return {**kept, "DOCKER_HOST": self.socket or self.address}
-
-    @property
-    def platform(self) -> str:
-        """Return what the engine's machine is, such as linux/amd64 (Engine API, GET /version)."""
-        with refusals("ask the Docker engine about itself"):
-            found = self.api.version(api_version=False)
-        return f"{found['Os']}/{found['Arch']}"
-
-    def info(self) -> dict[str, Any]:
-        """Return what `docker info` says (Engine API, GET /info)."""
-        with refusals("ask the Docker engine about itself"):
-            return dict(self.api.info())
 
 
 @contextmanager
@@ -88,7 +87,7 @@ def engine(environ: Mapping[str, str], *, address: str | None = None) -> Iterato
 
 
 def connect(environ: Mapping[str, str], *, address: str | None = None) -> Engine:
-    """Connect to an engine for as long as this process lives: for steps, which run when whoever made them is gone.
+    """Connect to an engine for as long as this process lives: steps run after the function that made them returned.
 
     Raises PrerequisiteError when no engine answers there.
     """
@@ -96,7 +95,7 @@ def connect(environ: Mapping[str, str], *, address: str | None = None) -> Engine
     host = reach(where, environ) if where.startswith("ssh://") else None
     socket = f"unix://{forward.local_socket(host, DIAL)}" if host else where
     try:
-        # The version is asked for here, so that whoever connects learns at once that nobody answers.
+        # version="auto" asks the engine: that nobody answers comes out here, and not in the middle of a command.
         api = docker.APIClient(base_url=socket, version="auto", timeout=ANSWER_SECONDS)
     except (DockerException, requests.RequestException, OSError) as error:
         said = forward.last_error(host) if host else ""
@@ -119,16 +118,16 @@ def found_address(environ: Mapping[str, str]) -> str:
 
 def unreachable(address: str, error: Exception) -> PrerequisiteError:
     """Return the error for an engine that does not answer, with the likely cause."""
-    text = str(error)
-    hint = "Is Docker installed and running? Try: docker info"
-    refused = "permission denied" in text.lower() or "PermissionError" in text
-    if refused:
-        hint = "You may not use Docker's socket: sudo usermod -aG docker $USER, then log in again."
+    is_refused = any(words in str(error) for words in ("permission denied", "Permission denied", "PermissionError"))
     if address.startswith("ssh://"):
         login = config.parse(address)
         hint = f"Docker must be installed and running there: ssh {login} docker info"
-        if refused:
+        if is_refused:
             hint = f"Let that user use Docker: ssh {login} 'sudo usermod -aG docker $USER'"
+    elif is_refused:
+        hint = "You may not use Docker's socket: sudo usermod -aG docker $USER, then log in again."
+    else:
+        hint = "Is Docker installed and running? Try: docker info"
     return PrerequisiteError("the Docker engine does not answer", where=f"{address}: {_innermost(error)}", hint=hint)
 
 
@@ -151,10 +150,11 @@ def explanation(error: APIError) -> str:
 
 
 def _innermost(error: BaseException) -> str:
-    """Return the message of the error that requests and urllib3 wrapped: they put it among their arguments."""
-    seen: list[BaseException] = [error]
-    for one in seen:
-        wrapped = [*one.args, getattr(one, "reason", None), one.__cause__, one.__context__]
-        seen += [each for each in wrapped if isinstance(each, BaseException) and each not in seen]
-    system = next((one for one in reversed(seen) if isinstance(one, OSError) and one.strerror), None)
-    return str(system.strerror) if system else str(error)
+    """Return the system's message under the errors of requests and urllib3, which keep it among their arguments."""
+    chain: list[BaseException] = [error]
+    for link in chain:
+        inner = [*link.args, getattr(link, "reason", None), link.__cause__, link.__context__]
+        chain += [cause for cause in inner if isinstance(cause, BaseException) and cause not in chain]
+    return next(
+        (cause.strerror for cause in reversed(chain) if isinstance(cause, OSError) and cause.strerror), str(error)
+    )

@@ -10,10 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import requests
-from docker.errors import APIError, DockerException, NotFound
+from docker.errors import DockerException
 from docker.types import DeviceRequest, LogConfig, Mount
 
-from trainyard.seams.docker_engine import Engine, refusals
+from trainyard.seams.docker.engine import Engine, refusals
 
 LABEL = "io.trainyard.once"
 
@@ -43,13 +43,13 @@ def run_once(
 ) -> Once:
     """Run a command in a container of an image; the image's own entry point runs it unless one is given.
 
-    `binds` maps paths inside to paths of the engine's host, which it only reads.
-
-    The container is removed in any case, also on Ctrl-C. Raises OutsideError when the engine cannot start it,
-    which is also how it says that a program does not exist.
+    `binds` maps paths inside to paths of the engine's host, which it only reads. The container is removed in any case,
+    also on Ctrl-C. Raises OutsideError when the engine cannot start it, which is also how it reports that a program
+    does not exist.
     """
     # Named here, so that it can be removed even if Ctrl-C comes before the engine's answer.
     name = f"trainyard-once-{secrets.token_hex(6)}"
+    gpus = [DeviceRequest(driver="nvidia", device_ids=list(gpu_ids), capabilities=[["gpu"]])] if gpu_ids else None
     try:
         with refusals(f"run {' '.join(command)[:60]} in {reference}"):
             engine.api.create_container(
@@ -62,7 +62,7 @@ def run_once(
                 labels={LABEL: "true"},
                 host_config=engine.api.create_host_config(
                     network_mode=network,
-                    device_requests=_gpus(gpu_ids),
+                    device_requests=gpus,
                     mounts=[Mount(inside, path, "bind", read_only=True) for inside, path in (binds or {}).items()],
                     # The engine's own choice may be one that cannot be read back, such as syslog or none.
                     log_config=LogConfig(type=LogConfig.types.JSON),
@@ -72,13 +72,14 @@ def run_once(
             engine.api.start(name)
             code = _wait(engine, name, seconds)
             took = time.monotonic() - began
-            return Once(code, _output(engine, name, "stdout"), _output(engine, name, "stderr"), took)
+            stdout, stderr = (
+                engine.api.logs(name, stdout=stream == "stdout", stderr=stream == "stderr").decode(errors="replace")
+                for stream in ("stdout", "stderr")
+            )
+            return Once(code, stdout, stderr, took)
     finally:
-        _remove(engine, name)
-
-
-def _gpus(ids: Sequence[str]) -> list[DeviceRequest] | None:
-    return [DeviceRequest(driver="nvidia", device_ids=list(ids), capabilities=[["gpu"]])] if ids else None
+        with suppress(DockerException, requests.RequestException):
+            engine.api.remove_container(name, v=True, force=True)
 
 
 def _wait(engine: Engine, name: str, seconds: float) -> int | None:
@@ -88,13 +89,3 @@ def _wait(engine: Engine, name: str, seconds: float) -> int | None:
     except (requests.exceptions.ReadTimeout, requests.exceptions.ConnectionError):
         # urllib3 reports a time-out of a Unix socket in either way; an engine that is gone fails the next call.
         return None
-
-
-def _output(engine: Engine, name: str, stream: str) -> str:
-    said = engine.api.logs(name, stdout=stream == "stdout", stderr=stream == "stderr")
-    return said.decode(errors="replace")
-
-
-def _remove(engine: Engine, name: str) -> None:
-    with suppress(NotFound, APIError, DockerException, requests.RequestException):
-        engine.api.remove_container(name, v=True, force=True)

@@ -1,12 +1,11 @@
-"""The daemon behind a Docker socket of this machine: how it was started, its settings, told to read them again.
+"""The daemon behind a Docker socket of this machine: how it was started, its settings, and making it read them again.
 
-Nothing of it is guessed from names: the kernel says whose process answers on the socket.
+Nothing of it is guessed from names: the kernel knows whose process answers on the socket.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import struct
@@ -20,7 +19,7 @@ import psutil
 
 from trainyard.errors import PrerequisiteError
 from trainyard.seams import programs
-from trainyard.seams.docker_engine import Engine
+from trainyard.seams.docker.engine import Engine
 
 SETTINGS = "docker/daemon.json"
 VALIDATE_SECONDS = 20.0
@@ -67,15 +66,11 @@ def values(arguments: Sequence[str], flag: str) -> Iterator[str]:
 
 
 def complaint(daemon: Daemon, settings: Path, environ: Mapping[str, str]) -> str | None:
-    """Return what dockerd itself says against a file of settings, or None; engines before 23.0 cannot be asked."""
-    if shutil.which(daemon.program, path=environ.get("PATH")) is None:
-        return None
-    helped = programs.run([daemon.program, "--help"], env=environ, seconds=VALIDATE_SECONDS)
-    if not any("--validate" in line for line in helped.tail):
-        return None
+    """Return what dockerd itself objects to in a file of settings, or None; engines before 23.0 cannot be asked."""
     command = [daemon.program, *daemon.arguments, "--config-file", str(settings), "--validate"]
     ended = programs.run(command, env=environ, seconds=VALIDATE_SECONDS)
-    return None if ended.code == 0 else " ".join(ended.tail[-3:])
+    said = " ".join(ended.tail[-3:])
+    return None if ended.code in (0, programs.NOT_FOUND) or "unknown flag: --validate" in said else said
 
 
 def reload(daemon: Daemon) -> None:
@@ -87,10 +82,10 @@ def reload(daemon: Daemon) -> None:
 
 
 def _peer(path: str) -> int:
-    """Return the pid of whoever listens on a Unix socket; 0 if it is outside of this container."""
-    with socket.socket(socket.AF_UNIX) as asked:
-        asked.connect(path)
-        return int(_PEER.unpack(asked.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[0])
+    """Return the pid of the process that listens on a Unix socket; 0 if it is outside of this container."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(path)
+        return int(_PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[0])
 
 
 def _is_systemd(pid: int) -> bool:
@@ -112,43 +107,24 @@ def _daemon(pid: int) -> Daemon | None:
     try:
         process = psutil.Process(pid)
         program, *arguments = process.cmdline()
-        if Path(program).name != "dockerd" or not _shares_files(pid):
+        if Path(program).name != "dockerd":
             return None
-        return Daemon(pid, _executable(process, program), tuple(arguments), _home(process))
+        # A process in a container has files of its own under the same names; only root may look at another's.
+        with suppress(PermissionError):
+            if not Path(f"/proc/{pid}/root").samefile("/"):
+                return None
+        return Daemon(pid, program, tuple(arguments), _home(process))
     except (psutil.Error, OSError, ValueError):
         return None
 
 
-def _shares_files(pid: int) -> bool:
-    """Say whether a process sees our files: one in a container has a root of its own."""
-    try:
-        return Path(f"/proc/{pid}/root").samefile("/")
-    except PermissionError:
-        return True
-
-
-def _executable(process: psutil.Process, word: str) -> str:
-    """Return the path of a running program; the word that started it, where an update has replaced the file."""
-    try:
-        path = process.exe()
-    except psutil.AccessDenied:
-        return word
-    return path if Path(path).exists() else word
-
-
 def _home(process: psutil.Process) -> Path:
     """Return where a daemon looks for its configuration: /etc, or a rootless one's ~/.config."""
-    uid = process.uids().real
-    environ = _environ(process)
+    environ: dict[str, str] = {}
+    with suppress(psutil.AccessDenied):
+        environ = process.environ()
     # A rootless daemon is root in a user namespace of its own; RootlessKit tells it so.
-    if uid == 0 and "ROOTLESSKIT_STATE_DIR" not in environ:
+    if process.uids().real == 0 and "ROOTLESSKIT_STATE_DIR" not in environ:
         return Path("/etc")
     home = Path(environ.get("HOME") or "~").expanduser()
     return Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
-
-
-def _environ(process: psutil.Process) -> dict[str, str]:
-    try:
-        return process.environ()
-    except psutil.AccessDenied:
-        return {}

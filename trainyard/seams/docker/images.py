@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import io
+import tarfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import requests
 from docker.errors import APIError, DockerException, ImageNotFound
 
-from trainyard.seams.docker_engine import Engine, explanation, refusals
-from trainyard.seams.layer_progress import LayerTally
+from trainyard.seams.docker.engine import Engine, explanation, refusals
 from trainyard.seams.registry_refusals import refused
 
 HUB = "docker.io"
+# What is in an image that proves that a registry can be used, and nothing else.
+TINY = b"Trainyard pulled this to prove that Docker here can.\n"
+MB = 1_000_000
+# What Docker reports when a layer needs nothing more (docker/distribution, pull and push).
+_ENDED = frozenset({"Pull complete", "Already exists", "Pushed", "Layer already exists"})
+_MOVING = frozenset({"Downloading", "Pushing"})
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """What an engine says about an image. `digests` are references by digest: where it was pulled from or pushed to.
+    """What an engine knows about an image. `digests` are references by digest: where it was pulled from or pushed to.
 
     `entrypoint` and `command` are None where the image has none; `layers` are diff ids, the base's first.
     """
@@ -47,7 +53,7 @@ class ImageFacts:
 
     def digest_in(self, repository: str) -> str | None:
         """Return the digest that the image has in a repository, as far as the engine noted one."""
-        names = (one.partition("@") for one in self.digests)
+        names = (reference.partition("@") for reference in self.digests)
         return next((digest for name, _, digest in names if _familiar(name) == _familiar(repository)), None)
 
 
@@ -60,22 +66,22 @@ def inspect(engine: Engine, reference: str) -> ImageFacts | None:
             return None
 
 
-def facts(found: Mapping[str, Any]) -> ImageFacts:
+def facts(described: Mapping[str, Any]) -> ImageFacts:
     """Return the facts in an answer of the engine (Engine API, GET /images/{name}/json)."""
-    config = found.get("Config") or {}
+    config = described.get("Config") or {}
     return ImageFacts(
-        id=found["Id"],
-        tags=tuple(found.get("RepoTags") or ()),
-        digests=tuple(found.get("RepoDigests") or ()),
+        id=described["Id"],
+        tags=tuple(described.get("RepoTags") or ()),
+        digests=tuple(described.get("RepoDigests") or ()),
         labels=config.get("Labels") or {},
         user=config.get("User") or "",
         entrypoint=_words(config.get("Entrypoint")),
         command=_words(config.get("Cmd")),
         env=dict(entry.partition("=")[::2] for entry in config.get("Env") or ()),
-        size=found.get("Size") or 0,
-        layers=tuple((found.get("RootFS") or {}).get("Layers") or ()),
-        platform="/".join(found[key] for key in ("Os", "Architecture", "Variant") if found.get(key)),
-        created=found.get("Created") or "",
+        size=described.get("Size") or 0,
+        layers=tuple((described.get("RootFS") or {}).get("Layers") or ()),
+        platform="/".join(described[key] for key in ("Os", "Architecture", "Variant") if described.get(key)),
+        created=described.get("Created") or "",
     )
 
 
@@ -90,8 +96,7 @@ def references(engine: Engine, *, label: str) -> list[ImageFacts]:
     """Return every image that carries a label (`key` or `key=value`)."""
     with refusals("list its images"):
         ids = {entry["Id"] for entry in engine.api.images(filters={"label": label})}
-    found = [inspect(engine, one) for one in sorted(ids)]
-    return [one for one in found if one is not None]
+    return [image for identifier in sorted(ids) if (image := inspect(engine, identifier))]
 
 
 def tag(engine: Engine, reference: str, *, as_: str) -> None:
@@ -102,12 +107,24 @@ def tag(engine: Engine, reference: str, *, as_: str) -> None:
 
 
 def remove(engine: Engine, reference: str) -> None:
-    """Take a name from an image, and the image from the engine if that was its last; nothing there is fine."""
+    """Take a name from an image, and the image from the engine if that was its last; no change if it is gone."""
     with refusals(f"remove the image {reference}"):
         try:
             engine.api.remove_image(reference)
         except ImageNotFound:
             return
+
+
+def make_tiny(engine: Engine, reference: str) -> None:
+    """Make an image of a few bytes under this name, which must have a tag: to send through a registry as a proof."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        member = tarfile.TarInfo("README")
+        member.size = len(TINY)
+        archive.addfile(member, io.BytesIO(TINY))
+    repository, name = split_tag(reference)
+    with refusals(f"make the image {reference}"):
+        engine.api.import_image_from_data(packed.getvalue(), repository=repository, tag=name)
 
 
 def pull(
@@ -122,10 +139,11 @@ def pull(
 
     Raises RegistryError: what is wrong with the registry, or with what it holds.
     """
+    registry, doing = registry_of(reference), f"pull {reference}"
     repository, name = split_tag(reference)
     tally = LayerTally()
-    with _refused_by_registry(reference):
-        answers = engine.api.pull(
+    try:
+        for entry in engine.api.pull(
             repository,
             # A digest is part of the name for docker-py, and no tag may be given with it.
             tag=None if "@" in reference else name or "latest",
@@ -133,12 +151,14 @@ def pull(
             decode=True,
             auth_config=dict(auth) if auth is not None else None,
             platform=platform,
-        )
-        for entry in answers:
+        ):
             if entry.get("error"):
-                raise refused(str(entry["error"]), registry_of(reference), doing=f"pull {reference}")
-            if tally.saw(entry) and on_progress:
+                raise refused(str(entry["error"]), registry, doing=doing)
+            if tally.count(entry) and on_progress:
                 on_progress(tally.text())
+    except (DockerException, requests.RequestException) as error:
+        raw = explanation(error) if isinstance(error, APIError) else str(error)
+        raise refused(raw, registry, doing=doing) from error
 
 
 def split_tag(reference: str) -> tuple[str, str | None]:
@@ -155,19 +175,38 @@ def registry_of(reference: str) -> str:
     return first if slash and (any(mark in first for mark in ".:") or first == "localhost") else HUB
 
 
+class LayerTally:
+    """Counts layers and bytes of one pull or push: Docker reports every layer by itself, people want one line."""
+
+    def __init__(self) -> None:
+        self._ended: dict[str, bool] = {}
+        self._bytes: dict[str, tuple[int, int]] = {}
+
+    def count(self, entry: Mapping[str, Any]) -> bool:
+        """Take one entry of Docker's stream; return whether it was about a layer."""
+        layer, status = entry.get("id"), entry.get("status", "")
+        if not layer or status.startswith(("Pulling from", "Digest", "Status")):
+            return False
+        self._ended[layer] = status in _ENDED or status.startswith("Mounted from")
+        detail = entry.get("progressDetail") or {}
+        if status in _MOVING and detail.get("total"):
+            self._bytes[layer] = (detail.get("current", 0), detail["total"])
+        elif layer in self._bytes:
+            self._bytes[layer] = (self._bytes[layer][1],) * 2
+        return True
+
+    def text(self) -> str:
+        """Return how far it is: `2 of 5 layers, 31 of 120 MB`."""
+        moved = sum(current for current, _ in self._bytes.values()) / MB
+        total = sum(size for _, size in self._bytes.values()) / MB
+        layers = f"{sum(self._ended.values())} of {len(self._ended)} layers"
+        return f"{layers}, {moved:.0f} of {total:.0f} MB" if total >= 1 else layers
+
+
 def _familiar(repository: str) -> str:
     """Return a repository as Docker writes it: docker.io/library/debian is debian."""
     return repository.removeprefix(f"{HUB}/").removeprefix("library/")
 
 
-@contextmanager
-def _refused_by_registry(reference: str) -> Iterator[None]:
-    try:
-        yield
-    except (DockerException, requests.RequestException) as error:
-        said = explanation(error) if isinstance(error, APIError) else str(error)
-        raise refused(said, registry_of(reference), doing=f"pull {reference}") from error
-
-
-def _words(found: object) -> tuple[str, ...] | None:
-    return tuple(found) if isinstance(found, list) else None
+def _words(described: object) -> tuple[str, ...] | None:
+    return tuple(described) if isinstance(described, list) else None

@@ -1,0 +1,136 @@
+"""What an image command is about: the image, the Docker engine that has it, the cluster file with the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainyard import paths
+from trainyard.errors import OutsideError, PrerequisiteError, Problem, RequestError
+from trainyard.images import catalog
+from trainyard.images.access import access
+from trainyard.images.build import Building
+from trainyard.images.types import Image
+from trainyard.registry.settings import registry_of
+from trainyard.seams.docker import engine as docker_engine
+from trainyard.seams.docker import images as docker_images
+from trainyard.seams.docker.engine import Engine
+from trainyard.seams.registry_login import login
+from trainyard.spec import BuildSection, ClusterSpec, load_cluster
+from trainyard.spec.docker import check_image, check_platform
+
+
+@dataclass(frozen=True)
+class ImageFlags:
+    """IMAGE and its flags as they were given; empty where they were left out."""
+
+    image: str = ""
+    file: str | None = None
+    overrides: Sequence[str] = ()
+    base: str = ""
+    platform: str = ""
+    backend: str = ""
+
+
+@dataclass(frozen=True)
+class ImageCommand:
+    """An image and where it is worked on. `image` is None where `reference` names one that others built.
+
+    Both are None where no image in particular is meant.
+    """
+
+    spec: ClusterSpec
+    source: Path
+    engine: Engine
+    directory: Path
+    flags: ImageFlags
+    image: Image | None
+    reference: str | None
+
+    def building(
+        self, *, no_cache: bool = False, report: Callable[[str, str], None] = lambda title, text: None
+    ) -> Building:
+        """Return how the image is built. Raises RequestError for an image that others built."""
+        image = self.image
+        if image is None:
+            raise RequestError(
+                f"{self.reference} is built by others: there is nothing to build",
+                problems=(Problem(str(self.source), f"image: {self.reference} is a full reference"),),
+                hint=f"Name a directory of images/: {', '.join(paths.image_names(self.directory))}",
+            )
+        return Building(
+            image,
+            self.engine,
+            self.spec.build,
+            no_cache=no_cache,
+            report=report,
+            cached=lambda: cached_layers(image, self.engine, self.spec),
+            login=self._base_login,
+        )
+
+    def _base_login(self, registry: str) -> Mapping[str, str] | None:
+        """Return the cluster file's login where the base lies in its registry."""
+        named = self.spec.registry
+        found = login(named, self.engine.environ) if named and named.address == registry else None
+        return found.for_engine(registry) if found else None
+
+
+@contextmanager
+def find(
+    flags: ImageFlags, environ: Mapping[str, str], *, directory: Path, with_image: bool = True
+) -> Iterator[ImageCommand]:
+    """Connect to the engine that builds: the one here, or the cluster's own where no registry stands in between.
+
+    Without `with_image` no image in particular is meant. Raises RequestError for a wrong file, image or flag,
+    PrerequisiteError without Docker.
+    """
+    spec, source = read(flags, environ, directory=directory)
+    name = spec.image or catalog.DEFAULT_IMAGE
+    is_reference = with_image and catalog.is_reference(name, directory=directory)
+    image = None if is_reference or not with_image else catalog.find(name, directory=directory, base=spec.build.base)
+    address = spec.docker_host if spec.registry is None else None
+    with docker_engine.engine(environ, address=address) as engine:
+        yield ImageCommand(spec, source, engine, directory, flags, image, name if is_reference else None)
+
+
+def read(flags: ImageFlags, environ: Mapping[str, str], *, directory: Path) -> tuple[ClusterSpec, Path]:
+    """Return the cluster file with the flags on top, and where it is. Raises RequestError."""
+    source = paths.cluster_file(flags.file, environ, directory=directory)
+    spec = load_cluster(source, overrides=flags.overrides, backend=flags.backend or None).spec
+    image = {"image": flags.image} if flags.image else {}
+    return spec.model_copy(update={**image, "build": _settings(spec.build, flags)}), source
+
+
+def cached_layers(image: Image, engine: Engine, spec: ClusterSpec) -> tuple[str, ...]:
+    """Return the image whose layers a build may use again: the last one, here or in the registry.
+
+    BuildKit forgets its cache sooner or later, and a CI machine starts without one. Built anew, a layer gets another
+    digest and is pushed again, however little has changed.
+    """
+    local = f"{image.repository}:{image.alias}"
+    if docker_images.inspect(engine, local):
+        return (local,)
+    try:
+        with access(registry_of(spec), engine.environ) as registry:
+            digest = registry.api.digest_of(registry.registry.repository(image.name), image.alias)
+            return (registry.name(image.name, image.alias),) if digest else ()
+    except (OutsideError, PrerequisiteError):
+        # A registry that does not answer costs time, not the build: the push says what is wrong with it.
+        # OutsideError: AWS refuses keys that have expired.
+        return ()
+
+
+def _settings(written: BuildSection, flags: ImageFlags) -> BuildSection:
+    """Return how to build: the file's section, with the flags on top."""
+    chosen: dict[str, str] = {}
+    problems: list[Problem] = []
+    for name, value, check in (("base", flags.base, check_image), ("platform", flags.platform, check_platform)):
+        try:
+            chosen |= {name: check(value)} if value else {}
+        except ValueError as error:
+            problems.append(Problem(f"--{name}", f"{error}, got {value!r}"))
+    if problems:
+        raise RequestError("the request is wrong", problems=tuple(problems))
+    return written.model_copy(update=chosen)

@@ -1,0 +1,178 @@
+"""The life of an image: built, checked, pushed; which steps, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trainyard import labels, paths, steps, versions
+from trainyard.errors import PrerequisiteError, RequestError
+from trainyard.images import build, catalog, lint
+from trainyard.images.access import access
+from trainyard.images.build import Building
+from trainyard.images.image_command import ImageCommand
+from trainyard.images.lint import LintReport
+from trainyard.images.push import Pushing
+from trainyard.images.types import Built, Image, Pushed
+from trainyard.registry.settings import registry_of
+from trainyard.seams.docker import images as docker_images
+from trainyard.seams.docker.images import ImageFacts
+from trainyard.spec.docker import Registry
+from trainyard.steps import YES, PlannedStep, Progress, Step, StepResult, no
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """An image that was built, and what it took."""
+
+    built: Built
+    facts: ImageFacts
+    results: list[StepResult]
+
+
+@dataclass(frozen=True)
+class PushResult:
+    """An image that was pushed, and what it took."""
+
+    built: Built
+    pushed: Pushed
+    results: list[StepResult]
+
+
+@dataclass(frozen=True)
+class ListedImage:
+    """An image that can be built here. `versions` are those that the engine has, the newest first.
+
+    `current` is the id of the one built from the files as they are. `problem` says what is wrong with these; `image`
+    is then None.
+    """
+
+    name: str
+    image: Image | None
+    current: str | None
+    versions: tuple[ImageFacts, ...]
+    problem: RequestError | None = None
+
+
+def run_build(command: ImageCommand, progress: Progress, *, no_cache: bool = False) -> BuildResult:
+    """Build the image; quick where nothing changed."""
+    building = command.building(no_cache=no_cache, report=progress.saw)
+    results = steps.run(build.steps(building), progress)
+    return BuildResult(*_built(building), results)
+
+
+def plan_build(command: ImageCommand, *, no_cache: bool = False) -> list[PlannedStep]:
+    return steps.plan(build.steps(command.building(no_cache=no_cache)))
+
+
+def run_lint(command: ImageCommand, *, on_progress: Callable[[str], None]) -> LintReport:
+    """Look at the image as it was built, or at one that others built. Raises PrerequisiteError if it is not here."""
+    reference = command.reference or _built(command.building())[0].reference_local
+    return lint.check(command.image, reference, command.engine, ray_version=versions.RAY, on_progress=on_progress)
+
+
+def run_push(command: ImageCommand, progress: Progress, *, skip_lint: bool = False) -> PushResult:
+    """Build the image if it changed, check it, push it."""
+    with access(_registry(command), command.engine.environ) as registry:
+        # Before anything is built: a registry that is away or refuses the login is reported at once.
+        registry.api.check()
+        building = command.building(report=progress.saw)
+        results = steps.run(build.steps(building), progress)
+        built, _ = _built(building)
+        if not skip_lint:
+            results += steps.run([_lint_step(command, built, progress)], progress)
+        title = f"Push {registry.name(built.name, built.content)}"
+        pushing = Pushing(built, registry, command.engine, report=lambda text: progress.saw(title, text))
+        results += steps.run(pushing.steps(), progress)
+        return PushResult(built, pushing.result(), results)
+
+
+def plan_push(command: ImageCommand, *, skip_lint: bool = False) -> list[PlannedStep]:
+    """Return what pushing would do; of an image that is not built, only that it would be pushed."""
+    building = command.building()
+    plan = steps.plan(build.steps(building))
+    built = build.built(building)
+    registry = _registry(command)
+    if built is None:
+        after = f"after: Build image {building.image.name}"
+        titles = [] if skip_lint else [f"Check image {building.image.name}"]
+        titles.append(f"Push it to {registry.address}")
+        return [*plan, *(PlannedStep(title, "after", after) for title in titles)]
+    checks = [] if skip_lint else [PlannedStep(f"Check image {built.name}", "would", "it is run once")]
+    with access(registry, command.engine.environ) as connected:
+        connected.api.check()
+        return [*plan, *checks, *steps.plan(Pushing(built, connected, command.engine).steps())]
+
+
+def listed(command: ImageCommand) -> list[ListedImage]:
+    """Return every image that can be built here, with what the engine has of it."""
+    found = docker_images.references(command.engine, label=labels.IMAGE)
+    newest_first = sorted(found, key=lambda facts: facts.created, reverse=True)
+    images = []
+    for name in paths.image_names(command.directory):
+        own = tuple(facts for facts in newest_first if facts.labels.get(labels.IMAGE) == name)
+        try:
+            images.append(ListedImage(name, *_current(command, name, own), own))
+        except RequestError as error:
+            # One image that cannot be read does not hide the others.
+            images.append(ListedImage(name, None, None, own, error))
+    return images
+
+
+def _registry(command: ImageCommand) -> Registry:
+    """Return where to push to. Raises RequestError where the default one is another for Docker than for us.
+
+    A registry on loopback that the file names may be a forwarded port.
+    """
+    registry = registry_of(command.spec)
+    if command.spec.registry is None and not command.engine.is_here:
+        raise RequestError(
+            f"registry {registry.address} is one of {command.engine.host} for Docker, and one of this machine for us",
+            where=f"{command.source} names no registry",
+            hint="Without a push, a cluster there runs what was built there: invoke image.build. "
+            "Or name a registry that both machines reach: registry.address",
+        )
+    return registry
+
+
+def _current(command: ImageCommand, name: str, own: tuple[ImageFacts, ...]) -> tuple[Image, str | None]:
+    """Return an image, and the id of what was built from its files as they are now."""
+    # Built on another base than its file names (--base) is built, too.
+    bases = [command.spec.build.base, *(facts.labels.get(labels.BASE) for facts in own[:1])]
+    images = [catalog.find(name, directory=command.directory, base=base) for base in bases]
+    for image in images:
+        built = build.built(Building(image, command.engine, command.spec.build))
+        if built:
+            return image, built.image_id
+    return images[0], None
+
+
+def _lint_step(command: ImageCommand, built: Built, progress: Progress) -> Step:
+    title = f"Check image {built.name}"
+    passed: list[LintReport] = []
+
+    def check() -> None:
+        report = lint.check(
+            command.image,
+            built.reference_local,
+            command.engine,
+            ray_version=versions.RAY,
+            on_progress=lambda text: progress.saw(title, text),
+        )
+        report.check()
+        passed.append(report)
+
+    return Step(title, done=lambda: YES if passed else no("to be looked at"), do=check)
+
+
+def _built(building: Building) -> tuple[Built, ImageFacts]:
+    """Return the image as the engine has it. Raises PrerequisiteError if it has not."""
+    built = build.built(building)
+    facts = docker_images.inspect(building.engine, built.reference_local) if built else None
+    if built is None or facts is None:
+        raise PrerequisiteError(
+            f"image {building.image.name} was not built from what is in {building.image.directory} now",
+            where=f"Docker engine {building.engine.host}: there is no {building.reference}",
+            hint=f"Build it: invoke image.build {building.image.name}",
+        )
+    return built, facts
