@@ -11,7 +11,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from trainyard_runner.workspace import Order, Workspace, attempt_id, environment
 
 Batch = list[Message]
 NOTHING_RAN: dict[str, Any] = {"exit_code": None, "seconds": 0.0, "tail": [], "cpu_seconds": None, "max_rss": None}
-_QUICK = 0.05
+QUICK = 0.05  # seconds; an attempt that takes longer is looked at while it runs
 _READ = 256 * 1024
 
 
@@ -49,7 +49,7 @@ class Attempt:
         # What the node's kernel had killed when the command was no longer a quick one.
         self._memory_kills: int | None = None
 
-    def run(self, fetch: Callable[[list[Any]], Iterator[bytes]]) -> Iterator[Batch]:
+    def run(self, fetch: Callable[[list[Any]], Iterator[bytes]]) -> Generator[Batch, None, None]:
         """Yield what happens, until the attempt is over and its directories are gone.
 
         `fetch` gets the parts that the order refers to.
@@ -106,7 +106,7 @@ class Attempt:
             if child.guard.socket.fileno() in ready:
                 self._final = child.ended()
                 break
-            if time.monotonic() - self._began < _QUICK and not self._buffer.full():
+            if time.monotonic() - self._began < QUICK and not self._buffer.full():
                 continue
             if self._memory_kills is None:
                 self._memory_kills = _kernel_memory_kills()
@@ -138,9 +138,9 @@ class Attempt:
     def _wait_ms(self, transfers: Transfers) -> int:
         """Return how long to sleep when nothing happens."""
         now = time.monotonic()
-        until = [now + 0.2, max(transfers.due(), self._began + _QUICK)]
+        until = [now + 0.2, max(transfers.due(), self._began + QUICK)]
         if self._pending or self._buffer:
-            until.append(now + _QUICK)
+            until.append(now + QUICK)
         if self._order["timeout"] is not None and self._verdict is None:
             until.append(self._began + self._order["timeout"])
         return max(0, int((min(until) - now) * 1000) + 1)

@@ -24,13 +24,14 @@ class Ending:
     tail: tuple[str, ...] = ()
 
 
-def explain(error: BaseException, *, node: str | None, node_is_alive: bool) -> Ending:
-    """Say what became of an attempt when Ray raised `error` for it."""
+def explain(error: BaseException, *, node: str | None, node_is_alive: bool, is_alone: bool = True) -> Ending:
+    """Say what became of an attempt when Ray raised `error` for it; others may have shared its worker."""
     where = node or "its node"
     if isinstance(error, exceptions.TaskCancelledError):
         return Ending("stopped", "it had not started yet")
     if isinstance(error, exceptions.OutOfMemoryError):
-        return Ending("failed", f"{where} ran out of memory, and Ray ended the task")
+        reason = f"{where} ran out of memory, and Ray ended the task"
+        return Ending("failed" if is_alone else "lost", reason)
     if isinstance(error, exceptions.RuntimeEnvSetupError):
         said = _installer(str(error))
         return Ending("failed", f"its runtime_env could not be set up: {said[-1]}", is_final=True, tail=said)

@@ -1,26 +1,59 @@
-"""The first lines of an attempt on its node: where it is, which GPUs it got, what the attempt before left."""
+"""Attempts on their node, one after the other in one task of Ray's, with what Ray gave to this worker.
+
+What yields costs as much as a quick command, and so does a task of Ray's: quick attempts share both. An attempt that
+turns out not to be quick is the last one here; those behind it are given back, and run elsewhere at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import time
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import ray
 
-from trainyard_runner.attempt import Attempt, Batch
+from trainyard_runner.attempt import QUICK, Attempt, Batch
 from trainyard_runner.workspace import Order
 
+# By number of the order: what its attempt says; None if it was not begun and is given back.
+Said = list[tuple[int, Batch | None]]
 
-def attempt(order: Order, package: Path | None) -> Iterator[Batch]:
-    """Run one attempt with what Ray gave this worker."""
+
+def attempts(orders: Sequence[Order], package: Path | None) -> Iterator[Said]:
+    """Run attempts until all have ended, or one that is not quick has."""
+    said: Said = []
+    sent = time.monotonic()
+    count = len(orders)
+    try:
+        for number, order in enumerate(orders):
+            if number >= count:
+                return
+            began = time.monotonic()
+            with contextlib.closing(_attempt(order, package)) as batches:
+                for batch in batches:
+                    said.append((number, batch))
+                    now = time.monotonic()
+                    if now - began > QUICK:
+                        said += [(later, None) for later in range(number + 1, count)]
+                        count = number + 1
+                    if number + 1 == count or batch[-1][0] != "ended" or now - sent > QUICK:
+                        yield said
+                        said, sent = [], time.monotonic()
+    except Exception:
+        if said:
+            yield said
+        raise
+
+
+def _attempt(order: Order, package: Path | None) -> Generator[Batch, None, None]:
     worker = ray._private.worker.global_worker
     home = Path(worker.node.get_session_dir_path(), "trainyard")
     node = {"node_id": ray.get_runtime_context().get_node_id()}
     gpus = [str(gpu) for gpu in ray.get_gpu_ids()] if order["gpus"] else []
     order = {**order, "ray_address": worker.gcs_client.address}
-    run = Attempt(order, home=home, package=package, gpus=gpus, node=node)
-    yield from run.run(_parts)
+    return Attempt(order, home=home, package=package, gpus=gpus, node=node).run(_parts)
 
 
 def _parts(references: list[Any]) -> Iterator[bytes]:

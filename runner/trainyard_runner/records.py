@@ -61,7 +61,7 @@ class Records:
         self._directory = directory
         self._stream = stream
         self._node = node
-        self._node_name = node_name
+        self.node_name = node_name
         self._each_attempt = each_attempt
         self._archives: dict[tuple[str, int], list[OutputArchive]] = {}
         self._numbers: Counter[str] = Counter()
@@ -119,7 +119,7 @@ class Records:
     def _started(self, record: AttemptRecord, place: dict[str, Any]) -> None:
         record.is_started, record.began = True, time.monotonic()
         node_id = record.node_id = place["node_id"]
-        record.node = self._node_name(node_id) if node_id else None
+        record.node = self.node_name(node_id) if node_id else None
         self._stream.write(
             "attempt-started",
             task=record.task,

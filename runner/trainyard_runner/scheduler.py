@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import ray
+from ray.exceptions import RayTaskError
 from ray.util.placement_group import PlacementGroup
 
 from trainyard_runner import losses, nodes, room, stuck, submitting
+from trainyard_runner.attempt import QUICK
 from trainyard_runner.outcomes import in_words
 from trainyard_runner.plan import Plan, Task
-from trainyard_runner.records import Records
+from trainyard_runner.records import AttemptRecord, Records
 from trainyard_runner.requests import NodeMissingError
 from trainyard_runner.stopping import StopBoard
 from trainyard_runner.stream import EventStream
-from trainyard_runner.submitting import Live, Submitter
+from trainyard_runner.submitting import Live, RayTask, Submitter
 from trainyard_runner.units import State, Unit
 from trainyard_runner.watch import Watch
 
 _LEAST_WINDOW = 16
+_MOST_TOGETHER = 8
 _LOOK_AT_NODES = 5.0
 _AFTER_LOSS = 1.0
 
@@ -51,7 +54,9 @@ class Scheduler:
         self._lines: dict[tuple[Any, ...], deque[Unit]] = {}
         for unit in units:
             self._line(unit).append(unit)
-        self._live: dict[Any, Live] = {}
+        # How many attempts share a task of Ray's, by shape: more than one while those of the shape are quick.
+        self._together: dict[tuple[Any, ...], int] = {}
+        self._live: dict[Any, RayTask] = {}
         self._gang: PlacementGroup | None = None
         self._gang_asked = 0.0
         self._nodes: Sequence[nodes.Node] = ()
@@ -71,7 +76,7 @@ class Scheduler:
                 self._receive(0.1)
                 self._fail_what_cannot_run()
                 idle = time.monotonic() - self._progress_at
-                self._watch.look(self._lines.values(), self._live.values(), self._nodes, ended=self.counts, idle=idle)
+                self._watch.look(self._lines.values(), self._open(), self._nodes, ended=self.counts, idle=idle)
             if (left := stop_asked()) is not None:
                 self._stop_all(left)
         finally:
@@ -79,6 +84,9 @@ class Scheduler:
             self._watch.close()
             if self._gang is not None:
                 submitting.release(self._gang)
+
+    def _open(self) -> list[Live]:
+        return [live for ray_task in self._live.values() for live in ray_task.open.values()]
 
     def _line(self, unit: Unit) -> deque[Unit]:
         return self._lines.setdefault(unit.tasks[0].shape, deque())
@@ -94,18 +102,17 @@ class Scheduler:
     def _give_up_dead_nodes(self) -> None:
         """End attempts on nodes that Ray calls dead: its call to a worker that stands still returns minutes later."""
         alive = {node.node_id for node in self._nodes}
-        for generator, live in list(self._live.items()):
-            node_id = live.record.node_id
+        for generator, ray_task in list(self._live.items()):
+            node_id = ray_task.node_id
             if node_id is not None and node_id not in alive and not ray.wait([generator], timeout=0)[0]:
                 del self._live[generator]
-                self._end(live, losses.Ending("lost", f"node {live.record.node} died"))
+                for live in ray_task.open.values():
+                    self._end(live, losses.Ending("lost", f"node {self._records.node_name(node_id)} died"))
 
     def _submit(self) -> None:
         if time.monotonic() < self._pause_until:
             return
-        in_line: dict[tuple[Any, ...], int] = {}
-        for live in self._live.values():
-            in_line[live.task.shape] = in_line.get(live.task.shape, 0) + 1
+        submitted = Counter(ray_task.shape for ray_task in self._live.values())
         for shape, line in self._lines.items():
             if not line:
                 continue
@@ -114,16 +121,30 @@ class Scheduler:
                 continue
             # Twice what fits: the next is there when one ends, and an autoscaler sees what waits.
             window = max(_LEAST_WINDOW, 2 * nodes.slots(line[0].tasks[0], self._nodes))
-            for _ in range(min(len(line), window - in_line.get(shape, 0))):
-                unit = line.popleft()
-                unit.begin()
+            while line and submitted[shape] < window:
+                units = self._next_units(line, most=min(self._together.get(shape, 1), 1 + len(line) // window))
                 try:
-                    self._live.update(self._submitter.submit(unit, self._nodes))
+                    self._live |= self._submitter.submit(units, self._nodes)
                 except NodeMissingError as error:
-                    unit.attempt -= 1
-                    line.appendleft(unit)
-                    self._wait_for_node(unit.tasks[0], str(error))
+                    self._give_back(units)
+                    self._wait_for_node(units[0].tasks[0], str(error))
                     break
+                submitted[shape] += 1
+
+    def _next_units(self, line: deque[Unit], *, most: int) -> list[Unit]:
+        """Take what runs next, one after the other; who was tried before is tried alone."""
+        units = [line.popleft()]
+        while line and len(units) < most and units[0].attempt == line[0].attempt == 0:
+            units.append(line.popleft())
+        for unit in units:
+            unit.begin()
+        return units
+
+    def _give_back(self, units: Sequence[Unit]) -> None:
+        """Put what was not begun in front of its line again."""
+        for unit in reversed(units):
+            unit.attempt -= 1
+            self._line(unit).appendleft(unit)
 
     def _submit_gang(self, line: deque[Unit]) -> None:
         unit = line[0]
@@ -136,7 +157,7 @@ class Scheduler:
         if submitting.is_ready(self._gang):
             line.popleft()
             unit.begin()
-            self._live.update(self._submitter.submit_gang(unit, self._gang, self._nodes))
+            self._live |= self._submitter.submit_gang(unit, self._gang, self._nodes)
 
     def _wait_for_node(self, task: Task, problem: str) -> None:
         since = self._missing_since.setdefault(problem, time.monotonic())
@@ -156,53 +177,81 @@ class Scheduler:
         for generator in ready:
             self._take(generator, self._live[generator])
 
-    def _take(self, generator: Any, live: Live) -> None:
+    def _take(self, generator: Any, ray_task: RayTask) -> None:
         try:
-            batch = ray.get(next(generator))
+            said = ray.get(next(generator))
         except StopIteration:
             del self._live[generator]
-            culprit = live.unit.culprit
-            self._end(live, losses.unsaid(node=live.record.node, is_stopping=self._is_stopping, culprit=culprit))
+            for live in ray_task.open.values():
+                culprit = live.unit.culprit
+                self._end(live, losses.unsaid(node=live.record.node, is_stopping=self._is_stopping, culprit=culprit))
         except Exception as error:  # Ray's errors have no common base for tasks that failed on a node
             del self._live[generator]
-            self._end(live, self._explain(live, error))
+            if ray_task.open:
+                self._lose(list(ray_task.open.values()), error)
         else:
-            live.held.clear()
-            if not live.record.is_started:
-                self._progress_at = time.monotonic()
-            had_failure = live.record.failure is not None
-            self._records.apply(live.record, batch)
-            if live.record.failure and not had_failure:
-                self._board.stop(
-                    [f"{self._plan.run}:{live.task.name}:{live.unit.attempt}"],
-                    live.record.failure,
-                    grace=self._plan.stop_grace,
-                )
-            if live.record.is_ready and not live.record.is_started:
-                self._let_go(live.unit)
+            self._give_back([ray_task.open.pop(number).unit for number, batch in said if batch is None])
+            for number, batch in said:
+                if batch is not None:
+                    self._hear(ray_task, number, batch)
+
+    def _hear(self, ray_task: RayTask, number: int, batch: list[tuple[str, Any]]) -> None:
+        live = ray_task.open[number]
+        record = live.record
+        live.held.clear()
+        if not record.is_started:
+            self._progress_at = time.monotonic()
+        had_failure = record.failure is not None
+        self._records.apply(record, batch)
+        ray_task.node_id = record.node_id
+        if record.failure and not had_failure:
+            attempt = f"{self._plan.run}:{live.task.name}:{live.unit.attempt}"
+            self._board.stop([attempt], record.failure, grace=self._plan.stop_grace)
+        if record.is_ready and not record.is_started:
+            self._let_go(live.unit)
+        # The places of a gang are given back when it is over: not before its last worker is.
+        if record.ended is not None and len(live.unit.tasks) == 1:
+            del ray_task.open[number]
+            is_quick = record.ended["seconds"] < QUICK
+            together = self._together.get(ray_task.shape, 1)
+            self._together[ray_task.shape] = min(2 * together, _MOST_TOGETHER) if is_quick else 1
+            self._end(live)
 
     def _let_go(self, unit: Unit) -> None:
         """Let a gang begin once each of its tasks has its place, and a worker there."""
-        members = [live for live in self._live.values() if live.unit is unit]
+        members = [live for live in self._open() if live.unit is unit]
         if len(members) == len(unit.tasks) and all(live.record.is_ready for live in members):
             self._board.go(unit.attempt)
 
-    def _explain(self, live: Live, error: Exception) -> losses.Ending:
+    def _lose(self, attempts: Sequence[Live], error: Exception) -> None:
+        """End the attempts of one task of Ray's that failed; those that it cannot have begun are given back."""
+        first = attempts[0].record
+        ending = self._explain(first, error, is_alone=len(attempts) == 1)
+        if isinstance(error, RayTaskError):
+            self._give_back([live.unit for live in attempts[1:]])
+            attempts = attempts[:1]
+        self._together[attempts[0].task.shape] = 1
+        for live in attempts:
+            self._end(live, ending)
+
+    def _explain(self, record: AttemptRecord, error: Exception, *, is_alone: bool) -> losses.Ending:
         now = nodes.alive()
-        is_alive = live.record.node is None or any(node.name == live.record.node for node in now)
+        is_alive = record.node is None or any(node.name == record.node for node in now)
         self._nodes, self._nodes_at = now, time.monotonic()
         if self._is_stopping:
             return losses.Ending("stopped", "the run was stopped")
-        ending = losses.explain(error, node=live.record.node, node_is_alive=is_alive)
+        ending = losses.explain(error, node=record.node, node_is_alive=is_alive, is_alone=is_alone)
         if ending.outcome == "lost":
             # Ray may offer a dying node again until it knows; the pause keeps attempts from being wasted on it.
             self._pause_until = time.monotonic() + _AFTER_LOSS
         return ending
 
-    def _end(self, live: Live, ending: losses.Ending) -> None:
+    def _end(self, live: Live, unsaid: losses.Ending | None = None) -> None:
         """End an attempt as its worker said, or else as it looks from here."""
-        if (said := live.record.ended) is not None:
-            ending = losses.Ending(said["outcome"], said["reason"])
+        said = live.record.ended
+        ending = losses.Ending(said["outcome"], said["reason"]) if said else unsaid
+        if ending is None:
+            raise AssertionError("an attempt ends with a word or an error")
         unit, task = live.unit, live.task
         self._progress_at = time.monotonic()
         if live.record.failure:
@@ -232,11 +281,12 @@ class Scheduler:
         self._stream.write("task-ended", task=task, state=state, attempts=attempts, **why)
 
     def _stop_rest(self, unit: Unit, reason: str) -> None:
-        rest = {generator: live for generator, live in self._live.items() if live.unit is unit}
+        rest = {generator: live for generator, ray_task in self._live.items() for live in ray_task.open.values()}
+        rest = {generator: live for generator, live in rest.items() if live.unit is unit}
         ids = [f"{self._plan.run}:{live.task.name}:{unit.attempt}" for live in rest.values()]
         self._board.stop(ids, reason, grace=self._plan.stop_grace)
-        for generator, live in rest.items():
-            if not (live.record.is_started or live.record.is_ready):
+        for generator in rest:
+            if not self._live[generator].is_placed:
                 ray.cancel(generator)
 
     def _stop_all(self, left: float) -> None:
@@ -245,8 +295,8 @@ class Scheduler:
         self._is_stopping = True
         self._say("stopping")
         self._board.stop_all("the run was stopped", grace=min(self._plan.stop_grace, max(0.3, left - 1.7)))
-        for generator, live in self._live.items():
-            if not (live.record.is_started or live.record.is_ready):
+        for generator, ray_task in self._live.items():
+            if not ray_task.is_placed:
                 ray.cancel(generator)
         waiting = [unit for line in self._lines.values() for unit in line]
         self._lines.clear()
@@ -254,21 +304,22 @@ class Scheduler:
             self._receive(0.05)
             waiting += [unit for line in self._lines.values() for unit in line]
             self._lines.clear()
-        for live in list(self._live.values()):
+        unended = self._open()
+        for live in unended:
             late = losses.Ending("stopped", "the run was stopped; the task had not ended in time")
             self._records.end(live.record, late)
             live.unit.ended(live.task, "stopped")
-        unended = {id(live.unit): live.unit for live in self._live.values()}
-        for unit in [*waiting, *unended.values()]:
+        units = {id(live.unit): live.unit for live in unended}
+        for unit in [*waiting, *units.values()]:
             for task in unit.tasks:
                 self._finish(task.name, "stopped", unit.attempt)
 
     def _fail_what_cannot_run(self) -> None:
         """Fail tasks that fit no living node for long, while nothing else happens."""
         idle = time.monotonic() - self._progress_at
-        if idle < stuck.LEAST or any(live.record.is_started for live in self._live.values()):
+        if idle < stuck.LEAST or any(live.record.is_started for live in self._open()):
             return
-        shapes = {live.task.shape: live.task for live in self._live.values()}
+        shapes = {live.task.shape: live.task for live in self._open()}
         shapes |= {line[0].tasks[0].shape: line[0].tasks[0] for line in self._lines.values() if line}
         for shape, task in shapes.items():
             if nodes.slots(task, self._nodes):
@@ -283,11 +334,12 @@ class Scheduler:
                 self._finish(task.name, "failed", unit.attempt, reason=reason)
         self._lines[shape] = deque()
         self._stream.write("note", text=f"given up: {reason}")
-        for generator, live in list(self._live.items()):
-            if live.task.shape == shape:
+        for generator, ray_task in list(self._live.items()):
+            if ray_task.shape == shape:
                 ray.cancel(generator)
                 del self._live[generator]
-                self._end(live, losses.Ending("failed", reason, is_final=True))
+                for live in ray_task.open.values():
+                    self._end(live, losses.Ending("failed", reason, is_final=True))
 
 
 def _after(reason: str | None) -> str:

@@ -42,12 +42,12 @@ def unpacked(package: Package) -> Path:
     return place
 
 
-def attempt(order: dict[str, Any], runner: Package, job: Package | None) -> Iterator[list[tuple[str, Any]]]:
-    """Run one attempt."""
+def attempts(orders: list[dict[str, Any]], runner: Package, job: Package | None) -> Iterator[list[tuple[int, Any]]]:
+    """Run attempts, one after the other."""
     _bring(runner)
     from trainyard_runner import on_node
 
-    yield from on_node.attempt(order, unpacked(job) if job else None)
+    yield from on_node.attempts(orders, unpacked(job) if job else None)
 
 
 def facts(question: dict[str, Any], runner: Package) -> Any:

@@ -20,6 +20,20 @@ _HELD_BACK_AFTER = 8
 
 
 @dataclass
+class RayTask:
+    """One task of Ray's: the attempts that it runs one after the other, by number, until they have ended."""
+
+    shape: tuple[Any, ...]
+    open: dict[int, Live]
+    node_id: str | None = None
+
+    @property
+    def is_placed(self) -> bool:
+        """Tell whether it has a worker."""
+        return self.node_id is not None or any(live.record.is_ready for live in self.open.values())
+
+
+@dataclass
 class Live:
     """An attempt that Ray has."""
 
@@ -40,18 +54,17 @@ class Submitter:
         # Ray ends a worker after each task that had a GPU, unless it is told not to (1.2-1.9 s each, measured).
         self._function = ray.remote(
             max_calls=0, max_retries=0, num_returns="streaming", _generator_backpressure_num_objects=_HELD_BACK_AFTER
-        )(shipped.attempt)
+        )(shipped.attempts)
         # Only these tasks get the environment: the gate, and the runner itself, need none and start at once.
         self._environment = {"runtime_env": plan.runtime_env} if plan.runtime_env else {}
         self._has_selectors = _accepts(self._function, label_selector={"a": "b"})
         self._shapes: dict[tuple[Any, ...], Any] = {}
         self._known_nodes: Sequence[Node] = ()
 
-    def submit(self, unit: Unit, nodes: Sequence[Node]) -> dict[Any, Live]:
-        """Start the next attempt of a single task. Raises NodeMissingError."""
-        (task,) = unit.tasks
-        function = self._shaped(task, nodes, unit.attempt)
-        return dict([self._start(unit, task, function, master=None)])
+    def submit(self, units: Sequence[Unit], nodes: Sequence[Node]) -> dict[Any, RayTask]:
+        """Start the next attempts of single tasks of one shape, one after the other. Raises NodeMissingError."""
+        function = self._shaped(units[0].tasks[0], nodes, units[0].attempt)
+        return self._start([(unit, unit.tasks[0]) for unit in units], function, master=None)
 
     def reserve(self, unit: Unit, nodes: Sequence[Node]) -> PlacementGroup:
         """Ask Ray for the places of a gang. Raises NodeMissingError."""
@@ -61,18 +74,22 @@ class Submitter:
             return placement_group(bundles, strategy="PACK", bundle_label_selector=labels)
         return placement_group(bundles, strategy="PACK")
 
-    def submit_gang(self, unit: Unit, group: PlacementGroup, nodes: Sequence[Node]) -> dict[Any, Live]:
+    def submit_gang(self, unit: Unit, group: PlacementGroup, nodes: Sequence[Node]) -> dict[Any, RayTask]:
         """Start all tasks of a gang in their places."""
         first = placement_group_table(group)["bundles_to_node_id"][0]
         master = next((node.address for node in nodes if node.node_id == first), None)
-        started = {}
+        started: dict[Any, RayTask] = {}
         for index, task in enumerate(unit.tasks):
             function = self._function.options(**requests.in_bundle(group, index, task), **self._environment)
-            generator, live = self._start(unit, task, function, master=master)
-            started[generator] = live
+            started |= self._start([(unit, task)], function, master=master)
         return started
 
-    def _start(self, unit: Unit, task: Task, function: Any, *, master: str | None) -> tuple[Any, Live]:
+    def _start(self, attempts: Sequence[tuple[Unit, Task]], function: Any, *, master: str | None) -> dict[Any, RayTask]:
+        ordered = [self._order(unit, task, master=master) for unit, task in attempts]
+        generator = function.remote([order for order, _ in ordered], *self._packages)
+        return {generator: RayTask(attempts[0][1].shape, {number: live for number, (_, live) in enumerate(ordered)})}
+
+    def _order(self, unit: Unit, task: Task, *, master: str | None) -> tuple[dict[str, Any], Live]:
         record = AttemptRecord(task.name, unit.attempt)
         # The first attempt has nothing before it: of thousands of quick tasks, none looks for a file.
         before = self._records.checkpoint_parts(task.name) if unit.attempt > 1 else ()
@@ -100,7 +117,7 @@ class Submitter:
             "restored": [{"removed": archive.removed, "parts": parts} for archive, parts in outputs],
         }
         held = [*checkpoint, *(part for _, parts in outputs for part in parts)]
-        return function.remote(order, *self._packages), Live(unit, task, record, held)
+        return order, Live(unit, task, record, held)
 
     def _shaped(self, task: Task, nodes: Sequence[Node], turn: int) -> Any:
         """Return the remote function for tasks of this shape; they share it while the nodes stay the same."""
