@@ -123,5 +123,21 @@ def test_a_thousand_half_gpu_tasks_are_all_recorded_without_a_gap(yard: Yard) ->
     assert [(run / "logs" / f"n={n}.1.log").read_text() for n in range(1000)] == [f"n{n}\n" for n in range(1000)]
 
 
+def test_a_long_task_among_quick_ones_keeps_none_of_them_waiting(yard: Yard) -> None:
+    numbers = ", ".join(map(str, range(80)))
+    script = "case $N in 40) sleep 15;; 50) exit 3;; esac"
+    job = f"""
+        command: [sh, -c, '{script}']
+        matrix: {{n: [{numbers}]}}
+        env: {{N: "{{n}}"}}
+        resources: {{cpus: 0.5}}
+        """
+    write_job(yard, "mixed", job)
+    yard.run("train.dispatch", "mixed", "--skip-smoke", expect=1)
+    ended = of_kind(newest(yard), "attempt-ended")
+    assert ended[-1]["task"] == "n=40"
+    assert collections.Counter(event["outcome"] for event in ended) == {"succeeded": 79, "failed": 1}
+
+
 def of_kind(run: Path, kind: str) -> list[dict[str, Any]]:
     return [event for event in events(run) if event["event"] == kind]
