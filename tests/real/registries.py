@@ -19,21 +19,21 @@ import httpx
 from tests.bed.engine import BedEngine
 from tests.real.yard import wait_until
 from trainyard import progress, steps
-from trainyard.images.access import access
 from trainyard.images.push import Pushing
 from trainyard.images.types import Built, Pushed
 from trainyard.registry import passwords
+from trainyard.registry.access import access
 from trainyard.registry.certificates import KeyPair
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.engine import engine as connected
-from trainyard.seams.registry_manifest import digest_of
+from trainyard.seams.registry.api import digest_of
 from trainyard.spec.docker import Registry
 from trainyard.steps import Clock
 
 IMAGE = "trainyard-bed/registry:1"
 DATA = "/var/lib/registry"
 USER, PASSWORD = "ray", "open sesame"
-# A push waits twenty seconds for a registry that went away; here they are two.
+# A push waits five seconds before it tries again; here they are a half.
 HURRIED = Clock(now=lambda: time.monotonic() * 10, sleep=lambda seconds: time.sleep(seconds / 10))
 
 

@@ -16,7 +16,7 @@ from tests.real import registries
 from tests.real.registries import BedRegistry
 from tests.real.yard import Yard
 from trainyard import versions
-from trainyard.images.pinned import pinned
+from trainyard.images.resolve import for_engine
 from trainyard.images.types import Built
 from trainyard.seams.docker.engine import engine as connected
 from trainyard.seams.processes import free_ports
@@ -178,7 +178,7 @@ def test_what_a_host_has_already_needs_no_registry_to_be_pinned(
     running.kill()
     try:
         with connected({**os.environ, **engine.environ()}) as there:
-            assert pinned(spec, os.environ, there, directory=mine.home).reference == pushed["reference"]
+            assert for_engine(spec, os.environ, there, directory=mine.home).reference == pushed["reference"]
         # Whether it can be pulled is another question.
         assert f"registry {running.address} does not answer" in mine.run("image.verify", expect=6).stderr
     finally:
@@ -191,14 +191,14 @@ def test_a_cluster_file_without_a_registry_runs_what_was_pushed_to_the_default_o
     pushed = push(mine)
     # The default one's port may be in use on this machine.
     default = Registry(address=running.address, namespace="team/robots", insecure=True)
-    monkeypatch.setattr("trainyard.images.pinned.DEFAULT", default)
+    monkeypatch.setattr("trainyard.images.resolve.DEFAULT", default)
     spec = load_cluster(mine.home / "clusters" / "yard.yaml").spec.model_copy(update={"registry": None})
     with connected({**os.environ, **engine.environ()}) as there:
-        assert pinned(spec, os.environ, there, directory=mine.home).reference == pushed["reference"]
+        assert for_engine(spec, os.environ, there, directory=mine.home).reference == pushed["reference"]
         # Where nobody listens, that is found out at once.
-        monkeypatch.setattr("trainyard.images.pinned.DEFAULT", Registry(address="127.0.0.1:1", insecure=True))
+        monkeypatch.setattr("trainyard.images.resolve.DEFAULT", Registry(address="127.0.0.1:1", insecure=True))
         began = time.monotonic()
-        assert pinned(spec, os.environ, there, directory=mine.home).digest is None
+        assert for_engine(spec, os.environ, there, directory=mine.home).digest is None
         assert time.monotonic() - began < 2
 
 
@@ -208,7 +208,7 @@ def test_a_full_reference_is_pinned_to_what_it_means_now(engine: BedEngine, imag
 
         def pin(reference: str) -> str:
             spec = ClusterSpec(name="yard", backend="compose", image=reference)
-            return pinned(spec, os.environ, there, directory=Path("/nowhere")).reference
+            return for_engine(spec, os.environ, there, directory=Path("/nowhere")).reference
 
         assert pin(pushed.alias) == pushed.reference
         assert pin(pushed.reference) == pushed.reference

@@ -20,7 +20,7 @@ from tests.real.token_server import ISSUER, SERVICE, TokenServer, token_server
 from trainyard.errors import PrerequisiteError
 from trainyard.images.types import Built
 from trainyard.registry.certificates import make_ca
-from trainyard.seams.registry_refusals import LoginError
+from trainyard.seams.registry.errors import LoginError
 from trainyard.spec.docker import Registry
 
 KB = 1000

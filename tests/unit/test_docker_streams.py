@@ -12,7 +12,7 @@ from urllib3.exceptions import ReadTimeoutError
 from trainyard.errors import OutsideError
 from trainyard.seams.docker import push as docker_push
 from trainyard.seams.docker.engine import Engine
-from trainyard.seams.registry_refusals import GoneError
+from trainyard.seams.registry.errors import GoneError
 
 
 class FakeAnswer:

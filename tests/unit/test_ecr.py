@@ -53,8 +53,21 @@ class FakeClient:
         return {"authorizationData": [{"authorizationToken": token, "proxyEndpoint": endpoint}]}
 
 
-def given(monkeypatch: pytest.MonkeyPatch, client: FakeClient) -> FakeClient:
-    monkeypatch.setattr(ecr, "_client", lambda address, environ: client)
+def given(
+    monkeypatch: pytest.MonkeyPatch, client: FakeClient, sessions: list[dict[str, Any]] | None = None
+) -> FakeClient:
+    """Let boto3 give this client; note who asks for it, and where."""
+
+    class Session:
+        def __init__(self, **who: Any) -> None:
+            self.who = who
+
+        def client(self, service: str, **where: Any) -> FakeClient:
+            if sessions is not None:
+                sessions.append({**self.who, **where})
+            return client
+
+    monkeypatch.setattr(boto3.session, "Session", Session)
     return client
 
 
@@ -92,32 +105,20 @@ def test_no_repository_is_made_in_an_account_that_the_address_does_not_name(monk
     [
         (
             {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSION_TOKEN": "t", "AWS_PROFILE": "p"},
-            ("k", "s", "t", None),
+            {"aws_access_key_id": "k", "aws_secret_access_key": "s", "aws_session_token": "t"},
         ),
-        ({"AWS_PROFILE": "p"}, (None, None, None, "p")),
-        ({"AWS_ACCESS_KEY_ID": "k"}, (None, None, None, None)),
+        ({"AWS_PROFILE": "p", "AWS_ACCESS_KEY_ID": "k"}, {"profile_name": "p"}),
+        ({}, {"profile_name": None}),
     ],
 )
 def test_the_callers_variables_say_who_asks(
-    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], used: tuple[str | None, ...]
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], used: dict[str, str]
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of somebody else")
-    seen: list[dict[str, Any]] = []
-    regions: list[dict[str, Any]] = []
-
-    class Session:
-        def __init__(self, **asked: Any) -> None:
-            seen.append(asked)
-
-        def client(self, service: str, **asked: Any) -> FakeClient:
-            regions.append(asked)
-            return FakeClient()
-
-    monkeypatch.setattr(boto3.session, "Session", Session)
+    sessions: list[dict[str, Any]] = []
+    given(monkeypatch, FakeClient(), sessions)
     ecr.login("127.0.0.1:5000", {**environ, "AWS_REGION": "eu-west-1", "AWS_ENDPOINT_URL": "http://moto"})
-    names = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token", "profile_name")
-    assert seen == [dict(zip(names, used, strict=True))]
-    assert regions == [{"region_name": "eu-west-1", "endpoint_url": "http://moto"}]
+    assert sessions == [{**used, "region_name": "eu-west-1", "endpoint_url": "http://moto"}]
 
 
 def test_credentials_that_have_expired_do_not_break_a_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

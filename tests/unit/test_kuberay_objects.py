@@ -13,7 +13,7 @@ from trainyard.backends.kuberay import objects
 from trainyard.errors import RequestError
 from trainyard.images.types import PinnedImage
 from trainyard.seams.kube.types import CLAIM, NAMESPACE, RAY_CLUSTER, SECRET
-from trainyard.seams.registry_auth import Login
+from trainyard.seams.registry.auth import Login
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Step
 

@@ -12,7 +12,7 @@ import pytest
 from trainyard.backends.kuberay import pull
 from trainyard.errors import PrerequisiteError
 from trainyard.images.types import PinnedImage
-from trainyard.seams.registry_auth import Login
+from trainyard.seams.registry.auth import Login
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 RAY = Login("$PASSWORD", "ray", "sesame")

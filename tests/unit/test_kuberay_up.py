@@ -38,7 +38,7 @@ from trainyard.seams.kube.types import (
     SERVICE,
     Object,
 )
-from trainyard.seams.registry_refusals import GoneError
+from trainyard.seams.registry.errors import GoneError
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import Operator as Section
 from trainyard.steps import Step

@@ -14,7 +14,7 @@ from trainyard.backends.kuberay.errands.errand import Outcome
 from trainyard.errors import OutsideError, PrerequisiteError, RequestError
 from trainyard.images.types import PinnedImage
 from trainyard.seams.kube.types import NODE, POD, SECRET, Object
-from trainyard.seams.registry_auth import Login
+from trainyard.seams.registry.auth import Login
 from trainyard.spec.cluster import ClusterSpec
 
 IMAGE = PinnedImage("mine", "reg:5000/mine@sha256:1", "sha256:1")

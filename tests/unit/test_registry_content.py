@@ -14,8 +14,8 @@ from trainyard.registry.content import Content, Repository, Tag, look
 from trainyard.registry.site import Site
 from trainyard.registry.status import RegistryStatus
 from trainyard.seams.docker.engine import Engine
-from trainyard.seams.registry_manifest import Blob, Manifest, PlatformManifest
-from trainyard.seams.registry_refusals import DamagedError
+from trainyard.seams.registry.api import Blob, Manifest
+from trainyard.seams.registry.errors import DamagedError
 from trainyard.spec.docker import Registry
 from trainyard.tasks import registry_output
 
@@ -61,8 +61,7 @@ def test_layers_that_are_shared_count_once() -> None:
 
 
 def test_an_image_for_several_platforms_counts_with_all_of_them() -> None:
-    platforms = (PlatformManifest("sha256:amd", 5, "linux/amd64"), PlatformManifest("sha256:arm", 5, "linux/arm64"))
-    index = Manifest("sha256:index", "", None, (), platforms, b"123")
+    index = Manifest("sha256:index", "", None, (), ("sha256:amd", "sha256:arm"), b"123")
     held = {"ray": {"1": index, "sha256:amd": image("sha256:amd"), "sha256:arm": image("sha256:arm")}}
     assert look(Shelf(held)).repositories == (Repository("ray", (Tag("1", "sha256:index", 1033),), 1033),)
 

@@ -32,6 +32,11 @@ def tag(source: str, *, base: str) -> str:
     return _hash({"source": source, "base": base})
 
 
+def source_tag(source: str) -> str:
+    """Return the tag by which clusters find what was pushed from these files, whatever its base was then."""
+    return f"src-{source}"
+
+
 def source_hash(image: Image, environ: Mapping[str, str], *, platform: str | None = None) -> str:
     """Return the hash of what stands in files here, which a machine can compute that does not have the base.
 

@@ -10,14 +10,14 @@ from pathlib import Path
 from trainyard import paths
 from trainyard.errors import OutsideError, PrerequisiteError, Problem, RequestError
 from trainyard.images import catalog
-from trainyard.images.access import access
 from trainyard.images.build import Building
 from trainyard.images.types import Image
+from trainyard.registry.access import access
 from trainyard.registry.settings import registry_of
 from trainyard.seams.docker import engine as docker_engine
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.engine import Engine
-from trainyard.seams.registry_login import login
+from trainyard.seams.registry.login import login
 from trainyard.spec import BuildSection, ClusterSpec, load_cluster
 from trainyard.spec.docker import check_image, check_platform
 
@@ -114,8 +114,8 @@ def cached_layers(image: Image, engine: Engine, spec: ClusterSpec) -> tuple[str,
         return (local,)
     try:
         with access(registry_of(spec), engine.environ) as registry:
-            digest = registry.api.digest_of(registry.registry.repository(image.name), image.alias)
-            return (registry.name(image.name, image.alias),) if digest else ()
+            found = registry.api.manifest(registry.registry.repository(image.name), image.alias)
+            return (registry.name(image.name, image.alias),) if found else ()
     except (OutsideError, PrerequisiteError):
         # A registry that does not answer costs time, not the build: the push says what is wrong with it.
         # OutsideError: AWS refuses keys that have expired.

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from trainyard import labels, paths, steps, versions
 from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.images import build, catalog, lint
-from trainyard.images.access import access
 from trainyard.images.build import Building
 from trainyard.images.image_command import ImageCommand
 from trainyard.images.lint import LintReport
 from trainyard.images.push import Pushing
 from trainyard.images.types import Built, Image, Pushed
+from trainyard.registry.access import access
 from trainyard.registry.settings import registry_of
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.images import ImageFacts

@@ -1,27 +1,40 @@
-"""Push an image: Docker sends it, the registry proves that it has it, and what clusters run is its digest.
+"""Push an image: Docker sends it, one question to the registry verifies it, and what clusters run is its digest.
 
 What a push that failed has sent stays in the registry, so the next one sends the rest. No cluster uses any of it
-before the proof: the tag is set last, and clusters run the digest that it leads to.
+before: the tags by which one is found are set last, and clusters run the digest that they lead to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable
 
-from trainyard.images.access import Access
-from trainyard.images.proof import Proof, is_image, prove, sizes
-from trainyard.images.transfer import send
+from trainyard.images.content import source_tag
 from trainyard.images.types import Built, Pushed
+from trainyard.registry.access import Access
 from trainyard.seams import ecr
 from trainyard.seams.docker import images as docker_images
+from trainyard.seams.docker import push as docker_push
 from trainyard.seams.docker.engine import Engine
-from trainyard.seams.registry_manifest import Manifest
-from trainyard.seams.registry_refusals import MEND, DamagedError, FixedTagError, RegistryError
+from trainyard.seams.registry.api import Manifest, RegistryApi
+from trainyard.seams.registry.errors import (
+    MEND,
+    DamagedError,
+    FixedTagError,
+    FullError,
+    GoneError,
+    LoginError,
+    NoRegistryError,
+    RegistryError,
+)
 from trainyard.steps import YES, Answer, Clock, Step, no
 
-# Every change is proven as soon as it is made: nothing is waited for.
-DEADLINE = 5.0
+TRIES = 3
+# A registry that is started again is back by then.
+PAUSE_SECONDS = 5.0
+# Docker reports every half megabyte; in a log of CI each report is a line.
+REPORT_EVERY = 2.0
+# What the registry says of itself and no retry mends.
+FINAL = (GoneError, LoginError, FullError, NoRegistryError)
 
 
 class Pushing:
@@ -44,95 +57,96 @@ class Pushing:
         self._name = access.registry.repository(built.name)
         self._alias = built.alias_local.rpartition(":")[2]
         self._reference = access.name(built.name, built.content)
-        self._sent: frozenset[str] | None = None
-        self._alias_is_fixed = False
+        self._sent: set[str] | None = None
+        self._fixed: set[str] = set()
 
     def steps(self) -> list[Step]:
-        """Return what makes the registry hold the image: its repository (AWS), its layers and tag, its alias."""
-        registry = self._access.registry
-        push = Step(f"Push {self._reference}", self._is_there, self._push, deadline=DEADLINE)
-        alias = Step(f"Tag it {self._alias}", self._has_alias, self._set_alias, deadline=DEADLINE, after=push.title)
-        repository = Step(
-            f"Make the repository {self._name} in ECR", self._has_repository, self._make_repository, deadline=DEADLINE
-        )
-        return [repository, push, alias] if registry.login == "ecr" else [push, alias]
+        """Return what makes the registry hold the image: its repository (AWS), its layers and tag, its other tags."""
+        push = Step(f"Push {self._reference}", self._is_held, self._push)
+        # Each with a name of its own in the list: a tag that people read, and the one that clusters look for.
+        tags = [self._tag_step(tag, after=push.title) for tag in (self._alias, source_tag(self._built.source))]
+        repository = Step(f"Make the repository {self._name} in ECR", self._has_repository, self._make_repository)
+        return [repository, push, *tags] if self._access.registry.login == "ecr" else [push, *tags]
 
     def result(self) -> Pushed:
         """Return what the registry has, once the steps are done."""
         manifest = self._manifest()
         sent = self._sent_sizes(manifest)
         around = len(manifest.content) + (manifest.config.size if manifest.config else 0)
+        alias = self._built.content if self._alias in self._fixed else self._alias
         return Pushed(
             reference=self._access.by_digest(self._built.name, manifest.digest),
             tag=self._reference,
-            alias=self._reference if self._alias_is_fixed else self._access.name(self._built.name, self._alias),
+            alias=self._access.name(self._built.name, alias),
             digest=manifest.digest,
             bytes_sent=sum(sent.values()) + (0 if self._sent is None else around),
             layers_sent=len(sent),
             layers_there=len({layer.digest for layer in manifest.layers}) - len(sent),
         )
 
-    def _is_there(self) -> Answer:
-        proof = self._prove()
-        return YES if proof.holds else no("; ".join(proof.missing))
+    def _is_held(self) -> Answer:
+        """Ask what the tag leads to: the id of our image is the digest of its config, or of its manifest.
+
+        (The latter on engines with containerd's image store.)
+        """
+        found = self._access.api.manifest(self._name, self._built.content)
+        if found is None:
+            return no(f"the registry has no {self._name}:{self._built.content}")
+        if self._built.image_id in (found.digest, found.config.digest if found.config else None):
+            return YES
+        return no(f"{self._name}:{self._built.content} is another image there")
 
     def _push(self) -> None:
-        """Give the image the registry's name, send it, and ask the registry for all of it."""
-        known = self._known_sizes()
+        """Give the image the registry's name, send it, and ask the registry for it. Raises RegistryError."""
         docker_images.tag(self._engine, self._built.image_id, as_=self._reference)
-        self._sent = send(self._engine, self._reference, self._access, report=self._report, clock=self._clock)
-        proof = self._prove(known)
-        if not proof.holds:
-            self._forget(proof)
+        self._sent = set()
+        for tries_left in reversed(range(TRIES)):
+            try:
+                self._send(self._sent)
+                break
+            except RegistryError as error:
+                if not error.transient or not tries_left:
+                    raise
+                self._report(f"{error.what}; tries again with the layers that are not there yet")
+                self._clock.sleep(PAUSE_SECONDS)
+        answer = self._is_held()
+        if not answer.holds:
             raise DamagedError(
                 f"registry {self._access.registry.address} took {self._reference}, and does not hold it",
-                where="; ".join(proof.missing),
+                where=answer.detail,
                 hint=MEND,
             )
 
-    def _known_sizes(self) -> dict[str, int]:
-        """Return the sizes of the layers that this image and the one before it had when they were pushed."""
-        before = (self._before(tag) for tag in (self._alias, self._built.content))
-        return {digest: size for manifest in before for digest, size in sizes(manifest).items()}
+    def _send(self, sent: set[str]) -> None:
+        docker_push.push(
+            self._engine,
+            self._reference,
+            login=self._access.login,
+            on_progress=_calmly(self._report, self._clock),
+            on_retry=lambda: ask_why(self._access.api, self._name),
+            on_sent=sent.add,
+        )
 
-    def _before(self, tag: str) -> Manifest | None:
-        """Return what a tag leads to now; what is damaged is about to be replaced, and tells nothing."""
-        try:
-            return self._access.api.manifest(self._name, tag)
-        except DamagedError:
-            return None
+    def _tag_step(self, tag: str, *, after: str) -> Step:
+        return Step(f"Tag it {tag}", lambda: self._has_tag(tag), lambda: self._set_tag(tag), after=after)
 
-    def _forget(self, proof: Proof) -> None:
-        """Let no tag lead to an image of ours that is not whole; a registry may not allow that."""
-        with suppress(RegistryError):
-            if proof.manifest and is_image(proof.manifest, self._built.image_id):
-                self._access.api.delete_manifest(self._name, proof.manifest.digest)
-
-    def _has_alias(self) -> Answer:
-        if self._alias_is_fixed:
+    def _has_tag(self, tag: str) -> Answer:
+        if tag in self._fixed:
             return Answer(True, "the registry does not let it move")
-        wanted = self._manifest().digest
-        before = self._before(self._alias)
-        digest = before.digest if before else None
-        return YES if digest == wanted else no(f"{self._alias} is {digest or 'not there'}")
-
-    def _set_alias(self) -> None:
-        """Let people's name for it lead here too; where tags are immutable, only its first image has it."""
         try:
-            self._access.api.put_manifest(self._name, self._alias, self._manifest())
+            found = self._access.api.manifest(self._name, tag)
+        except DamagedError:
+            return no("what it leads to is damaged")
+        if found and found.digest == self._manifest().digest:
+            return YES
+        return no(f"{tag} is {found.digest if found else 'not there'}")
+
+    def _set_tag(self, tag: str) -> None:
+        """Let one more tag lead to the image; where tags are immutable, only its first image has it."""
+        try:
+            self._access.api.put_manifest(self._name, tag, self._manifest())
         except FixedTagError:
-            self._alias_is_fixed = True
-
-    def _has_repository(self) -> Answer:
-        address = self._access.registry.address
-        return YES if ecr.has_repository(address, self._name, self._engine.environ) else no("there is none")
-
-    def _make_repository(self) -> None:
-        ecr.make_repository(self._access.registry.address, self._name, self._engine.environ)
-
-    def _prove(self, known: Mapping[str, int] | None = None) -> Proof:
-        api, tag = self._access.api, self._built.content
-        return prove(api, self._name, tag, image_id=self._built.image_id, known=known)
+            self._fixed.add(tag)
 
     def _manifest(self) -> Manifest:
         """Return what the tag leads to now. Raises DamagedError if it is gone again."""
@@ -142,6 +156,13 @@ class Pushing:
                 f"{self._reference} is not in the registry any more", hint="Push it again: invoke image.push"
             )
         return found
+
+    def _has_repository(self) -> Answer:
+        address = self._access.registry.address
+        return YES if ecr.has_repository(address, self._name, self._engine.environ) else no("there is none")
+
+    def _make_repository(self) -> None:
+        ecr.make_repository(self._access.registry.address, self._name, self._engine.environ)
 
     def _sent_sizes(self, manifest: Manifest) -> dict[str, int]:
         """Return digest and size of each layer that was sent; Docker reports short ids, of contents or of blobs."""
@@ -153,6 +174,34 @@ class Pushing:
             for content, layer in zip(contents, manifest.layers, strict=True)
             if self._sent and {_short(content), _short(layer.digest)} & self._sent
         }
+
+
+def ask_why(api: RegistryApi, repository: str) -> None:
+    """Ask the registry itself what is wrong; raise it if it is something that a retry will not mend.
+
+    Docker tries a layer again by itself, five times in a minute, and does not say why. Raises one of FINAL; returns if
+    an upload works, or is refused for reasons of its own: what Docker hears counts more.
+    """
+    try:
+        api.check()
+        api.try_upload(repository)
+    except FINAL:
+        raise
+    except RegistryError:
+        return
+
+
+def _calmly(report: Callable[[str], None], clock: Clock) -> Callable[[str], None]:
+    """Return `report`, called every few seconds: in the first moments Docker has not even counted its layers."""
+    last = clock.now()
+
+    def calm(text: str) -> None:
+        nonlocal last
+        if clock.now() - last >= REPORT_EVERY:
+            last = clock.now()
+            report(text)
+
+    return calm
 
 
 def _short(digest: str) -> str:

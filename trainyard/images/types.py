@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard import versions
-from trainyard.seams.registry_auth import Login
+from trainyard.seams.registry.auth import Login
 from trainyard.spec.image import ImageFile
 
 
@@ -60,7 +60,8 @@ class Pushed:
 class PinnedImage:
     """What to run. `digest` is None where no registry holds the image: `reference` is then an image id.
 
-    `remark` says why `reference` has no digest although a registry may hold it: it did not answer from here.
+    `remark` says why `reference` has no digest although a registry may hold it, or why it `is_kept`: the registry did
+    not answer from here, and the cluster runs that already.
     """
 
     name: str
@@ -68,3 +69,4 @@ class PinnedImage:
     digest: str | None
     login: Login | None = None
     remark: str = ""
+    is_kept: bool = False

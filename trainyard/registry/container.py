@@ -11,7 +11,7 @@ from trainyard.registry import authority, inside, passwords, room
 from trainyard.registry.site import LABEL, Site
 from trainyard.seams.docker import containers
 from trainyard.seams.docker.containers import Container, NewContainer, NewFile
-from trainyard.seams.registry_auth import Login
+from trainyard.seams.registry.auth import Login
 from trainyard.steps import YES, Answer, no
 
 # A hash of what the container was made with. Passwords and certificates are compared with what is inside.

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
-from trainyard.seams.registry_manifest import Manifest
-from trainyard.seams.registry_refusals import DamagedError
+from trainyard.seams.registry.api import Manifest
+from trainyard.seams.registry.errors import DamagedError
 
 # Each tag is a question of its own; the registry of a team has hundreds.
 AT_ONCE = 8
@@ -88,6 +88,6 @@ def _parts(api: Asked, repository: str, manifest: Manifest) -> Iterator[tuple[st
     for blob in (*((manifest.config,) if manifest.config else ()), *manifest.layers):
         yield blob.digest, blob.size
     for platform in manifest.platforms:
-        child = api.manifest(repository, platform.digest)
+        child = api.manifest(repository, platform)
         if child:
             yield from _parts(api, repository, child)

@@ -7,7 +7,7 @@ from trainyard.registry import settings
 from trainyard.registry.site import Site
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker import push as docker_push
-from trainyard.seams.registry_refusals import CertificateError
+from trainyard.seams.registry.errors import CertificateError
 from trainyard.steps import YES, Answer, Step, no
 
 NAME = "trainyard/probe:1"

@@ -16,9 +16,9 @@ from trainyard.seams.docker import containers
 from trainyard.seams.docker import engine as docker_engine
 from trainyard.seams.docker.containers import Container
 from trainyard.seams.docker.engine import Engine
-from trainyard.seams.registry_api import RegistryApi
-from trainyard.seams.registry_auth import Login
-from trainyard.seams.registry_login import login
+from trainyard.seams.registry.api import RegistryApi
+from trainyard.seams.registry.auth import Login
+from trainyard.seams.registry.login import login
 from trainyard.spec import load_cluster
 from trainyard.spec.docker import Registry
 from trainyard.steps import Progress, StepResult

@@ -13,8 +13,8 @@ from trainyard.registry.down import kept_volume
 from trainyard.registry.site import LABEL, Site
 from trainyard.seams.docker import containers
 from trainyard.seams.docker.containers import Container
-from trainyard.seams.registry_api import RegistryApi
-from trainyard.seams.registry_refusals import GoneError, LoginError, MissingError
+from trainyard.seams.registry.api import RegistryApi
+from trainyard.seams.registry.errors import GoneError, LoginError, MissingError
 
 State = Literal["up", "stopped", "down", "unreachable"]
 

@@ -7,7 +7,7 @@ from trainyard.registry import authority, container, room
 from trainyard.registry.site import LABEL, Site, alone
 from trainyard.seams.docker import containers, images, volumes
 from trainyard.seams.docker.once import run_once
-from trainyard.seams.registry_refusals import BusyError, GoneError
+from trainyard.seams.registry.errors import BusyError, GoneError
 from trainyard.steps import YES, Answer, PlannedStep, Progress, Step, StepResult, no, plan, run
 
 CHECK = "Check address, port and disk"

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from trainyard.backends.contract import Tools
 from trainyard.errors import OutsideError
-from trainyard.images.pinned import PinnedImage, pinned
+from trainyard.images import resolve
+from trainyard.images.types import PinnedImage
 from trainyard.seams.docker import engine as docker_engine
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.engine import Engine
@@ -21,7 +22,7 @@ Report = Callable[[str], None]
 
 def pinned_for(spec: ClusterSpec, tools: Tools, engine: Engine) -> PinnedImage:
     """Return the exact image that the file means now."""
-    return pinned(spec, tools.environ, engine, directory=tools.directory)
+    return resolve.for_engine(spec, tools.environ, engine, directory=tools.directory)
 
 
 def step(engine: Engine, image: PinnedImage) -> Step:

@@ -14,7 +14,7 @@ from trainyard.backends.compose.found import Difference
 from trainyard.backends.contract import Tools
 from trainyard.backends.plans import NodePlan
 from trainyard.errors import RequestError
-from trainyard.images.pinned import PinnedImage
+from trainyard.images.types import PinnedImage
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.containers import Container
 from trainyard.seams.docker.engine import Engine

@@ -9,12 +9,11 @@ from urllib.parse import urlsplit
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import names
 from trainyard.backends.kuberay.site import Site
-from trainyard.images import catalog
-from trainyard.images.by_registry import pinned_by_registry
+from trainyard.images import catalog, resolve
 from trainyard.images.types import PinnedImage
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.kube.types import Object
-from trainyard.seams.registry_refusals import BusyError, GoneError, RegistryError
+from trainyard.seams.registry.errors import BusyError, GoneError, RegistryError
 from trainyard.spec.cluster import ClusterSpec
 
 
@@ -29,7 +28,7 @@ class Chosen:
 
 def pinned(spec: ClusterSpec, tools: Tools, where: Site) -> PinnedImage:
     """Return the exact image that the file means now, as its registry says."""
-    return pinned_by_registry(
+    return resolve.for_nodes(
         spec,
         tools.environ,
         directory=tools.directory,

@@ -12,7 +12,7 @@ import requests
 from docker.errors import APIError, DockerException, ImageNotFound
 
 from trainyard.seams.docker.engine import Engine, explanation, refusals
-from trainyard.seams.registry_refusals import refused
+from trainyard.seams.registry.errors import refused
 
 HUB = "docker.io"
 # What is in an image that proves that a registry can be used, and nothing else.

@@ -15,8 +15,8 @@ from urllib3.exceptions import ReadTimeoutError
 
 from trainyard.seams.docker.engine import Engine, explanation
 from trainyard.seams.docker.images import LayerTally, registry_of, split_tag
-from trainyard.seams.registry_auth import Login
-from trainyard.seams.registry_refusals import GoneError, MissingError, RegistryError, refused
+from trainyard.seams.registry.auth import Login
+from trainyard.seams.registry.errors import GoneError, MissingError, RegistryError, refused
 
 CONNECT_SECONDS = 10.0
 # Docker reports while it sends; a registry that takes a whole layer in and then is silent for longer is stuck.

@@ -8,8 +8,8 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import httpx
 
@@ -32,13 +32,10 @@ class Login:
         return f" of {self.username} from {self.source}" if self.username else f" from {self.source}"
 
     def for_engine(self, registry: str) -> dict[str, str]:
-        """Return what the Docker engine wants in X-Registry-Auth."""
-        secret = (
-            {"identitytoken": self.identity_token}
-            if self.identity_token
-            else {"username": self.username, "password": self.password}
-        )
-        return {**secret, "serveraddress": registry}
+        """Return what the Docker engine reads in X-Registry-Auth."""
+        if self.identity_token:
+            return {"identitytoken": self.identity_token, "serveraddress": registry}
+        return {"username": self.username, "password": self.password, "serveraddress": registry}
 
 
 class ChallengeAuth(httpx.Auth):
@@ -52,7 +49,8 @@ class ChallengeAuth(httpx.Auth):
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         """Send the request; if the registry asks for a login, send it once more with one."""
-        repository = _repository(request.url.path)
+        # What a token is good for: one repository.
+        repository = re.sub(r"^/v2/|/(manifests|blobs|tags)/.*$", "", request.url.path)
         if repository in self._accepted:
             request.headers["Authorization"] = self._accepted[repository]
         answer = yield request
@@ -60,31 +58,25 @@ class ChallengeAuth(httpx.Auth):
         if answer.status_code != 401 or answer.url.host != request.url.host:
             return
         scheme, parameters = challenge(answer.headers.get("WWW-Authenticate", ""))
+        authorization = None
         if scheme == "bearer":
-            token_answer = yield self._token_request(parameters, answer.url)
-            authorization: str | None = _bearer(token_answer)
+            authorization = _bearer((yield self._token_request(parameters, answer.url)))
         elif scheme == "basic" and self._login and self._login.password:
             authorization = _basic(self._login)
-        else:
-            return
-        if authorization is None:
-            return
-        self._accepted[repository] = authorization
-        request.headers["Authorization"] = authorization
-        yield request
+        if authorization:
+            self._accepted[repository] = request.headers["Authorization"] = authorization
+            yield request
 
-    def _token_request(self, parameters: dict[str, str], asked: httpx.URL) -> httpx.Request:
+    def _token_request(self, parameters: dict[str, str], registry: httpx.URL) -> httpx.Request:
         """Ask the realm for a token: anonymously, with user and password, or with a token that stands for both."""
-        realm = asked.join(parameters.get("realm", ""))
-        wanted = {key: parameters[key] for key in ("service", "scope") if parameters.get(key)}
-        login = self._login if asked.scheme == "http" or realm.scheme == "https" else None
+        realm = registry.join(parameters.get("realm", ""))
+        scope = {key: parameters[key] for key in ("service", "scope") if parameters.get(key)}
+        login = self._login if registry.scheme == "http" or realm.scheme == "https" else None
         if login and login.identity_token:
             form = {"grant_type": "refresh_token", "refresh_token": login.identity_token, "client_id": CLIENT}
-            return httpx.Request("POST", realm, data={**wanted, **form})
-        request = httpx.Request("GET", realm.copy_merge_params(wanted))
-        if login and login.password:
-            request.headers["Authorization"] = _basic(login)
-        return request
+            return httpx.Request("POST", realm, data={**scope, **form})
+        headers = {"Authorization": _basic(login)} if login and login.password else {}
+        return httpx.Request("GET", realm.copy_merge_params(scope), headers=headers)
 
 
 def challenge(header: str) -> tuple[str, dict[str, str]]:
@@ -98,16 +90,8 @@ def _basic(login: Login) -> str:
 
 
 def _bearer(answer: httpx.Response) -> str | None:
-    if answer.status_code != 200:
-        return None
-    try:
-        found: Any = answer.json()
-    except ValueError:
-        return None
-    token = found.get("token") or found.get("access_token") if isinstance(found, dict) else None
-    return f"Bearer {token}" if token else None
-
-
-def _repository(path: str) -> str:
-    """Return the repository that a path is about: what a token is good for."""
-    return re.sub(r"^/v2/|/(manifests|blobs|tags)/.*$", "", path)
+    with suppress(ValueError, AttributeError):
+        document = answer.json()
+        token = document.get("token") or document.get("access_token")
+        return f"Bearer {token}" if token and answer.status_code == 200 else None
+    return None

@@ -1,4 +1,4 @@
-"""The way to the registry that a cluster file names: its CA, its login, a connection."""
+"""A connection to the registry that a cluster file names, with its CA and login."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.registry import settings
-from trainyard.seams.registry_api import RegistryApi
-from trainyard.seams.registry_auth import Login
-from trainyard.seams.registry_login import login
+from trainyard.seams.registry.api import RegistryApi
+from trainyard.seams.registry.auth import Login
+from trainyard.seams.registry.login import login
 from trainyard.spec.docker import Registry
 
 # Where Docker on Linux looks for the CA of one registry (docs.docker.com/engine/security/certificates).
@@ -37,10 +37,15 @@ class Access:
 @contextmanager
 def access(registry: Registry, environ: Mapping[str, str]) -> Iterator[Access]:
     """Connect to a registry; nothing is asked yet. Raises PrerequisiteError when a login or CA file is not there."""
-    who = login(registry, environ)
+    found = login(registry, environ)
+    with connect(registry, environ, found) as api:
+        yield Access(registry, api, found)
+
+
+def connect(registry: Registry, environ: Mapping[str, str], as_login: Login | None) -> RegistryApi:
+    """Return a connection as somebody, or as nobody, to be used as a context manager; nothing is asked yet."""
     trusted = ca_file(registry, environ)
-    with RegistryApi(registry.address, insecure=registry.insecure, ca_file=trusted, login=who) as api:
-        yield Access(registry, api, who)
+    return RegistryApi(registry.address, insecure=registry.insecure, ca_file=trusted, login=as_login)
 
 
 def ca_file(registry: Registry, environ: Mapping[str, str], *, docker_trust: Path = DOCKER_TRUST) -> Path | None:
@@ -48,5 +53,4 @@ def ca_file(registry: Registry, environ: Mapping[str, str], *, docker_trust: Pat
     found = settings.ca_file(registry, environ)
     if found is not None or registry.insecure:
         return found
-    trusted = sorted((docker_trust / registry.address).glob("*.crt"))
-    return trusted[0] if trusted else None
+    return next(iter(sorted((docker_trust / registry.address).glob("*.crt"))), None)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from trainyard.errors import PrerequisiteError
-from trainyard.images.access import ca_file
+from trainyard.registry.access import ca_file
 from trainyard.seams.ecr import region_of
-from trainyard.seams.registry_auth import Login
-from trainyard.seams.registry_login import docker_config, login
+from trainyard.seams.registry.auth import Login
+from trainyard.seams.registry.login import docker_config, login
 from trainyard.spec.docker import Registry
 
 ADDRESS = "reg:5000"

@@ -15,7 +15,7 @@ from docker.errors import DockerException
 
 from trainyard.errors import PrerequisiteError
 from trainyard.seams import ecr
-from trainyard.seams.registry_auth import Login
+from trainyard.seams.registry.auth import Login
 from trainyard.spec.docker import Registry
 
 
@@ -24,26 +24,32 @@ def login(registry: Registry, environ: Mapping[str, str]) -> Login | None:
 
     Raises PrerequisiteError when the login that the cluster file names is not there.
     """
+    return named_login(registry, environ) or docker_login(registry.address, environ)
+
+
+def named_login(registry: Registry, environ: Mapping[str, str]) -> Login | None:
+    """Return the login that the cluster file names, if it names one. Raises PrerequisiteError when it is not there."""
     if registry.login == "ecr":
         return ecr.login(registry.address, environ)
-    if registry.username:
-        return Login(*_password(registry, environ))
-    return docker_login(registry.address, environ)
+    if not registry.username:
+        return None
+    source, password = _password(registry, registry.username, environ)
+    return Login(source, registry.username, password)
 
 
 def docker_login(address: str, environ: Mapping[str, str]) -> Login | None:
     """Return what Docker's own configuration holds for a registry: an entry, or what a credential helper answers."""
     path = docker_config(environ)
     try:
-        found = _configured(path, environ).resolve_authconfig(address)
-    except (DockerException, ValueError) as error:
+        found = _configured(path, environ).resolve_authconfig(address) or {}
+    except (DockerException, ValueError, OSError) as error:
         # Docker ends with the helper's words; so do we, rather than pushing without a login.
         raise PrerequisiteError(
             f"Docker's login for registry {address} cannot be read: {error}",
             where=str(path),
             hint=f"Log in again: docker login {address}",
         ) from error
-    known = {key.lower(): str(value) for key, value in (found or {}).items() if value}
+    known = {key.lower(): str(value) for key, value in found.items() if value}
     if known.get("identitytoken"):
         return Login(str(path), identity_token=known["identitytoken"])
     if known.get("username") and known.get("password"):
@@ -59,12 +65,7 @@ def docker_config(environ: Mapping[str, str]) -> Path:
 
 def _configured(path: Path, environ: Mapping[str, str]) -> AuthConfig:
     """Return Docker's configuration of logins; docker-py itself swallows a file that it cannot read."""
-    try:
-        written = json.loads(path.read_text())
-    except FileNotFoundError:
-        written = {}
-    except OSError as error:
-        raise ValueError(str(error)) from error
+    written = json.loads(path.read_text()) if path.exists() else {}
     if not isinstance(written, dict):
         raise ValueError("it is not a JSON object")
     kept: dict[str, Any] = {key: written[key] for key in ("credsStore", "credHelpers") if written.get(key)}
@@ -72,29 +73,24 @@ def _configured(path: Path, environ: Mapping[str, str]) -> AuthConfig:
     return AuthConfig(kept, credstore_env=dict(environ))
 
 
-def _password(registry: Registry, environ: Mapping[str, str]) -> tuple[str, str, str]:
-    """Return where the password comes from, the user, the password."""
-    user = registry.username or ""
+def _password(registry: Registry, user: str, environ: Mapping[str, str]) -> tuple[str, str]:
+    """Return where the password comes from, and the password."""
     if registry.password_env:
-        source = f"${registry.password_env}"
-        password = environ.get(registry.password_env, "")
-        if not password:
-            raise PrerequisiteError(
-                f"{source} is not set: it is to hold the password of {user} for registry {registry.address}",
-                hint=f"Set it for this shell without writing it into its history: read -rs {registry.password_env} "
-                f"&& export {registry.password_env}",
-            )
-        return source, user, password
+        variable = registry.password_env
+        if environ.get(variable):
+            return f"${variable}", environ[variable]
+        raise PrerequisiteError(
+            f"${variable} is not set: it is to hold the password of {user} for registry {registry.address}",
+            hint=f"Set it for this shell without writing it into its history: read -rs {variable} && export {variable}",
+        )
     path = Path(registry.password_file or "").expanduser()
     try:
-        password = path.read_text().strip("\r\n")
+        password, reason = path.read_text().strip("\r\n"), f"{path} is empty"
     except (OSError, UnicodeDecodeError) as error:
         password, reason = "", str(error)
-    else:
-        reason = f"{path} is empty"
-    if not password:
-        raise PrerequisiteError(
-            f"no password of {user} for registry {registry.address}: {reason}",
-            hint="registry.password_file names a file that holds the password and nothing else.",
-        )
-    return str(path), user, password
+    if password:
+        return str(path), password
+    raise PrerequisiteError(
+        f"no password of {user} for registry {registry.address}: {reason}",
+        hint="registry.password_file names a file that holds the password and nothing else.",
+    )

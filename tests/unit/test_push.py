@@ -1,0 +1,149 @@
+"""When a push is done, and what happens when it goes wrong; the registry is a dict."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from trainyard.images import push
+from trainyard.images.push import PAUSE_SECONDS, Pushing, ask_why
+from trainyard.images.types import Built, Pushed
+from trainyard.progress import for_stream
+from trainyard.registry.access import Access
+from trainyard.seams.docker import images as docker_images
+from trainyard.seams.docker import push as docker_push
+from trainyard.seams.docker.engine import Engine
+from trainyard.seams.registry.api import Blob, Manifest, RegistryApi
+from trainyard.seams.registry.errors import (
+    BusyError,
+    DamagedError,
+    FixedTagError,
+    FullError,
+    GoneError,
+    LoginError,
+    RegistryError,
+)
+from trainyard.spec.docker import Registry
+from trainyard.steps import Clock, run
+
+ID = "sha256:" + "a" * 64
+BASE, CODE = Blob("sha256:base", 100), Blob("sha256:code", 5)
+MANIFEST = Manifest("sha256:manifest", "type", Blob(ID, 7), (BASE, CODE), (), b"{}")
+OLDER = Manifest("sha256:older", "type", Blob("sha256:other", 7), (), (), b"{}")
+BUILT = Built("mine", "trainyard/mine:1", "trainyard/mine:ray-2", "1", "0123", ID)
+GONE = GoneError("registry reg does not answer")
+
+
+@dataclass
+class FakeRegistry:
+    """A registry whose tags lead to these manifests, and what it answers to uploads."""
+
+    tags: dict[str, Manifest] = field(default_factory=dict)
+    fixed: bool = False
+    damaged: str = ""
+    check_error: RegistryError | None = None
+    upload_error: RegistryError | None = None
+
+    def manifest(self, name: str, reference: str) -> Manifest | None:
+        assert name == "team/mine"
+        if reference == self.damaged:
+            raise DamagedError("what registry reg holds is damaged")
+        return self.tags.get(reference)
+
+    def put_manifest(self, name: str, tag: str, manifest: Manifest) -> None:
+        if self.fixed:
+            raise FixedTagError("immutable")
+        self.damaged = ""
+        self.tags[tag] = manifest
+
+    def check(self) -> None:
+        if self.check_error:
+            raise self.check_error
+
+    def try_upload(self, name: str) -> None:
+        if self.upload_error:
+            raise self.upload_error
+
+
+def pushing(held: FakeRegistry, *, clock: Clock | None = None) -> Pushing:
+    registry = Registry(address="reg:5000", namespace="team")
+    access = Access(registry, cast("RegistryApi", held), None)
+    return Pushing(BUILT, access, Engine("unix:///none", cast("Any", None), {}), clock=clock)
+
+
+def changed(what: Pushing) -> list[tuple[str, bool]]:
+    return [(result.title, result.changed) for result in run(what.steps(), for_stream(io.StringIO()))]
+
+
+def test_what_is_there_is_not_sent_and_gets_the_tags_that_people_and_clusters_look_for() -> None:
+    held = FakeRegistry({"1": MANIFEST}, damaged="ray-2")
+    assert changed(pushing(held)) == [
+        ("Push reg:5000/team/mine:1", False),
+        ("Tag it ray-2", True),
+        ("Tag it src-0123", True),
+    ]
+    assert held.tags == {"1": MANIFEST, "ray-2": MANIFEST, "src-0123": MANIFEST}
+    assert not any(has_changed for _, has_changed in changed(pushing(held)))
+
+
+def test_where_tags_cannot_move_the_push_is_done_and_people_get_the_other_tag() -> None:
+    what = pushing(FakeRegistry({"1": MANIFEST, "ray-2": OLDER, "src-0123": MANIFEST}, fixed=True))
+    changed(what)
+    assert what.result() == Pushed(
+        reference="reg:5000/team/mine@sha256:manifest",
+        tag="reg:5000/team/mine:1",
+        alias="reg:5000/team/mine:1",
+        digest="sha256:manifest",
+        bytes_sent=0,
+        layers_sent=0,
+        layers_there=2,
+    )
+
+
+def with_docker(monkeypatch: pytest.MonkeyPatch, do: Callable[[], None]) -> None:
+    monkeypatch.setattr(docker_images, "tag", lambda engine, reference, as_: None)
+    monkeypatch.setattr(docker_push, "push", lambda engine, reference, **how: do())
+
+
+@pytest.mark.parametrize("left", [None, OLDER])
+def test_a_push_that_docker_calls_done_is_not_believed(monkeypatch: pytest.MonkeyPatch, left: Manifest | None) -> None:
+    with_docker(monkeypatch, lambda: None)
+    with pytest.raises(DamagedError) as caught:
+        changed(pushing(FakeRegistry({"1": left} if left else {})))
+    assert caught.value.what == "registry reg:5000 took reg:5000/team/mine:1, and does not hold it"
+
+
+def test_a_registry_that_comes_back_gets_three_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, failures, waited = FakeRegistry(), [GONE, BusyError("503")], [0.0]
+
+    def send() -> None:
+        if failures:
+            raise failures.pop(0)
+        held.tags["1"] = MANIFEST
+
+    with_docker(monkeypatch, send)
+    clock = Clock(now=lambda: 0.0, sleep=waited.append)
+    changed(pushing(held, clock=clock))
+    assert sum(waited) == 2 * PAUSE_SECONDS
+
+    failures[:], held.tags = [GONE] * push.TRIES, {}
+    with pytest.raises(GoneError):
+        changed(pushing(held, clock=clock))
+    failures[:] = [LoginError("no"), GONE]
+    with pytest.raises(LoginError):
+        changed(pushing(held, clock=clock))
+
+
+@pytest.mark.parametrize("error", [GONE, LoginError("no"), FullError("full")])
+def test_what_a_retry_will_not_mend_ends_the_push(error: RegistryError) -> None:
+    with pytest.raises(type(error)):
+        ask_why(cast("RegistryApi", FakeRegistry(upload_error=error)), "team/mine")
+
+
+def test_a_registry_that_takes_no_trial_upload_may_still_take_dockers() -> None:
+    ask_why(cast("RegistryApi", FakeRegistry(upload_error=RegistryError("405 Method Not Allowed"))), "team/mine")
+    ask_why(cast("RegistryApi", FakeRegistry(check_error=BusyError("502"))), "team/mine")

@@ -1,0 +1,309 @@
+"""Which exact image a cluster runs; registries and the Docker engine are dicts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import requests
+from docker.errors import APIError, ImageNotFound
+
+from trainyard import labels
+from trainyard.errors import PrerequisiteError, RequestError
+from trainyard.images import catalog, content, resolve
+from trainyard.images.build import Building
+from trainyard.images.types import PinnedImage
+from trainyard.seams.docker.engine import Engine
+from trainyard.seams.registry.api import RegistryApi
+from trainyard.seams.registry.auth import Login
+from trainyard.seams.registry.errors import CertificateError, GoneError, LoginError, MissingError
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.docker import BuildSection, Registry
+
+REG = Registry(address="reg.lab:5000")
+BASIC = "Basic cmF5OnNlc2FtZQ=="
+MANIFEST = b'{"schemaVersion": 2}'
+DIGEST = "sha256:" + "d" * 64
+ID, OLD = "sha256:" + "a" * 64, "sha256:" + "c" * 64
+
+
+def yard(tmp_path: Path) -> str:
+    """Write images/mine; return the tag of its files."""
+    directory = tmp_path / "images" / "mine"
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "image.yaml").write_text("base: debian:12\n")
+    (directory / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\n")
+    return content.source_tag(content.source_hash(catalog.find("mine", directory=tmp_path), {"HOME": str(tmp_path)}))
+
+
+class FakeRegistry:
+    """A registry: what lies under these paths. `wants` is the only Authorization that it lets in.
+
+    One that `hides` gives everybody a token, and what is private is not there for strangers. `away` answers nobody.
+    """
+
+    def __init__(self, *paths: str, wants: str = "", hides: bool = False, away: bool = False) -> None:
+        self.paths, self.wants, self.hides, self.away = paths, wants, hides, away
+
+    def open(self, registry: Registry, environ: Mapping[str, str], login: Login | None) -> RegistryApi:
+        transport = httpx.MockTransport(self.answer)
+        return RegistryApi(registry.address, insecure=registry.insecure, login=login, transport=transport)
+
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        if self.away:
+            raise httpx.ConnectError("Connection refused")
+        given = request.headers.get("Authorization")
+        if request.url.path == "/token":
+            return httpx.Response(200, json={"token": "known" if given else "stranger"})
+        if self.hides and given != "Bearer known":
+            challenge = {"WWW-Authenticate": 'Bearer realm="/token"'}
+            return httpx.Response(404) if given else httpx.Response(401, headers=challenge)
+        if self.wants and given != self.wants:
+            return httpx.Response(401, headers={"WWW-Authenticate": 'Basic realm="x"'})
+        held = f"{request.url.host}{request.url.path}" in self.paths
+        return httpx.Response(200, content=MANIFEST) if held else httpx.Response(404)
+
+
+def ours(tmp_path: Path, **how: Any) -> FakeRegistry:
+    return FakeRegistry(f"reg.lab/v2/mine/manifests/{yard(tmp_path)}", **how)
+
+
+def for_nodes(
+    tmp_path: Path, held: FakeRegistry, image: str = "mine", registry: Registry | None = REG, **more: Any
+) -> PinnedImage:
+    spec = ClusterSpec(name="yard", backend="kuberay", image=image, registry=registry)
+    environ = {"HOME": str(tmp_path), "PASSWORD": "sesame"}
+    return resolve.for_nodes(spec, environ, directory=tmp_path, connect=held.open, **more)
+
+
+def docker_login(tmp_path: Path, host: str) -> Login:
+    (tmp_path / ".docker").mkdir()
+    (tmp_path / ".docker" / "config.json").write_text(json.dumps({"auths": {host: {"auth": "cmF5OnNlc2FtZQ=="}}}))
+    return Login(f"{tmp_path}/.docker/config.json", "ray", "sesame")
+
+
+def test_an_image_of_ours_is_found_by_its_files_and_needs_no_login_where_everybody_is_let_in(tmp_path: Path) -> None:
+    docker_login(tmp_path, "reg.lab:5000")
+    found = for_nodes(tmp_path, ours(tmp_path))
+    assert found == PinnedImage("mine", f"reg.lab:5000/mine@{found.digest}", found.digest)
+
+
+def test_files_that_changed_since_are_to_be_pushed(tmp_path: Path) -> None:
+    tag = yard(tmp_path)
+    with pytest.raises(MissingError) as caught:
+        for_nodes(tmp_path, FakeRegistry())
+    assert caught.value.lines() == [
+        "registry reg.lab:5000 does not hold image mine as it is now",
+        f"  at reg.lab:5000/mine:{tag}",
+        "  -> Its files changed since it was pushed, it never was, or its tag was removed. Push it: invoke image.push "
+        "mine",
+    ]
+
+
+LOOPBACK = Registry(address="127.0.0.1:32000", insecure=True)
+
+
+@pytest.mark.parametrize(
+    ("registry", "what"),
+    [
+        (None, "image mine is built here, and the nodes of cluster yard pull theirs from a registry"),
+        (
+            LOOPBACK,
+            "the nodes of cluster yard cannot pull from 127.0.0.1:32000: to them, it is their own loopback",
+        ),
+    ],
+)
+def test_a_registry_that_nodes_cannot_reach_is_refused(tmp_path: Path, registry: Registry | None, what: str) -> None:
+    yard(tmp_path)
+    with pytest.raises(RequestError) as caught:
+        for_nodes(tmp_path, FakeRegistry(), registry=registry)
+    assert caught.value.what == what
+
+
+def test_loopback_will_do_where_the_nodes_are_on_this_machine(tmp_path: Path) -> None:
+    held = FakeRegistry(f"127.0.0.1/v2/mine/manifests/{yard(tmp_path)}")
+    assert for_nodes(tmp_path, held, registry=LOOPBACK, loopback=True).digest
+
+
+@pytest.mark.parametrize("running", [None, "reg.lab:5000/other@sha256:1", "reg.lab:5000/mine:1"])
+def test_a_registry_that_does_not_answer_is_an_error_where_nothing_of_it_runs(
+    tmp_path: Path, running: str | None
+) -> None:
+    yard(tmp_path)
+    with pytest.raises(GoneError):
+        for_nodes(tmp_path, FakeRegistry(away=True), running=running)
+
+
+@pytest.mark.parametrize("image", ["mine", "reg.lab:5000/mine:1"])
+def test_a_cluster_keeps_the_image_that_it_runs_while_the_registry_does_not_answer(tmp_path: Path, image: str) -> None:
+    yard(tmp_path)
+    running = f"reg.lab:5000/mine@{DIGEST}"
+    found = for_nodes(tmp_path, FakeRegistry(away=True), image, running=running)
+    assert (found.reference, found.digest, found.is_kept) == (running, DIGEST, True)
+    assert found.remark.startswith("the cluster keeps the image that it runs: ")
+    assert found.remark.endswith("registry reg.lab:5000 does not answer")
+
+
+@pytest.mark.parametrize("how", [{"wants": BASIC}, {"hides": True}])
+def test_dockers_login_is_used_where_strangers_are_not_let_in(tmp_path: Path, how: dict[str, Any]) -> None:
+    found = docker_login(tmp_path, "reg.lab:5000")
+    assert for_nodes(tmp_path, ours(tmp_path, **how)).login == found
+
+
+def test_the_login_of_the_cluster_file_is_always_handed_on(tmp_path: Path) -> None:
+    named = Registry(address="reg.lab:5000", username="ray", password_env="PASSWORD")
+    assert for_nodes(tmp_path, ours(tmp_path), registry=named).login == Login("$PASSWORD", "ray", "sesame")
+
+
+@pytest.mark.parametrize(
+    ("asked", "path", "repository"),
+    [
+        ("debian:12", "registry-1.docker.io/v2/library/debian/manifests/12", "debian"),
+        ("team/robots", "registry-1.docker.io/v2/team/robots/manifests/latest", "team/robots"),
+        ("quay.io/a/b/c:1", "quay.io/v2/a/b/c/manifests/1", "quay.io/a/b/c"),
+        ("reg.lab:5000/x:y", "reg.lab/v2/x/manifests/y", "reg.lab:5000/x"),
+    ],
+)
+def test_a_reference_is_resolved_by_its_own_registry(tmp_path: Path, asked: str, path: str, repository: str) -> None:
+    found = for_nodes(tmp_path, FakeRegistry(path), asked)
+    assert found == PinnedImage(asked, f"{repository}@{found.digest}", found.digest)
+    with pytest.raises(MissingError) as caught:
+        for_nodes(tmp_path, FakeRegistry(), asked)
+    assert caught.value.what.startswith(f"there is no image {asked}: not in its registry, ")
+
+
+@pytest.mark.parametrize(
+    ("image", "held", "why"),
+    [
+        ("quay.io/a/b:1", FakeRegistry(away=True), "registry quay.io does not answer"),
+        ("quay.io/a/b:1", FakeRegistry(wants="x"), "registry quay.io asks for a login, and none is known"),
+        ("localhost:1/x:1", FakeRegistry(), "localhost:1 is the nodes' own loopback, not this machine's"),
+    ],
+)
+def test_a_registry_that_cannot_be_asked_from_here_leaves_the_reference_as_it_is(
+    tmp_path: Path, image: str, held: FakeRegistry, why: str
+) -> None:
+    remark = f"image {image} is used as it is, without a digest: {why}"
+    assert for_nodes(tmp_path, held, image) == PinnedImage(image, image, None, None, remark)
+
+
+def test_a_reference_with_a_digest_is_the_same_while_its_registry_is_away(tmp_path: Path) -> None:
+    found = docker_login(tmp_path, "quay.io")
+    asked = f"quay.io/a/b@{DIGEST}"
+    assert for_nodes(tmp_path, FakeRegistry(away=True), asked) == PinnedImage(asked, asked, DIGEST, found)
+    with pytest.raises(LoginError):
+        for_nodes(tmp_path, FakeRegistry(wants="x"), asked)
+
+
+DEFAULT = "127.0.0.1:32000/mine"
+REFUSED = "Get http://127.0.0.1:32000/v2/: dial tcp 127.0.0.1:32000: connect: connection refused"
+
+
+class FakeEngine:
+    """An engine: its images by name, and what registries answer it; text is a refusal."""
+
+    def __init__(self, images: dict[str, list[str]], registries: dict[str, str], *, image_id: str = ID) -> None:
+        self.held, self.registries, self.image_id = images, registries, image_id
+
+    def inspect_image(self, reference: str) -> dict[str, Any]:
+        if reference not in self.held:
+            raise ImageNotFound(f"No such image: {reference}")
+        return {"Id": self.image_id, "RepoDigests": self.held[reference], "Os": "linux", "Architecture": "amd64"}
+
+    def images(self, filters: dict[str, str]) -> list[dict[str, str]]:
+        assert filters["label"].startswith(f"{labels.SOURCE}=")
+        return [{"Id": name} for name in self.held]
+
+    def inspect_distribution(self, reference: str, *, auth_config: dict[str, str]) -> dict[str, Any]:
+        said = self.registries.get(reference, REFUSED)
+        if not said.startswith("sha256:"):
+            raise APIError("500", requests.Response(), explanation=said)
+        return {"Descriptor": {"digest": said}}
+
+
+BUILT, PUSHED = "trainyard/mine:CONTENT", "reg.lab:5000/mine:SOURCE"
+
+
+def for_engine(tmp_path: Path, api: FakeEngine, image: str = "mine", registry: Registry | None = None) -> PinnedImage:
+    source = yard(tmp_path)
+    engine = Engine("unix:///x.sock", api, {"HOME": str(tmp_path)})  # type: ignore[arg-type]
+    spec = ClusterSpec(name="yard", backend="compose", image=image, registry=registry)
+    # The engine has no base: its name counts.
+    what = Building(catalog.find("mine", directory=tmp_path), engine, BuildSection())
+    tag = what.reference.rpartition(":")[2]
+    api.held = {name.replace("CONTENT", tag): value for name, value in api.held.items()}
+    api.registries = {name.replace("SOURCE", source): value for name, value in api.registries.items()}
+    return resolve.for_engine(spec, engine.environ, engine, directory=tmp_path)
+
+
+def test_a_registry_is_asked_for_what_was_pushed_from_these_files(tmp_path: Path) -> None:
+    found = for_engine(tmp_path, FakeEngine({}, {PUSHED: DIGEST}), registry=REG)
+    assert found == PinnedImage("mine", f"reg.lab:5000/mine@{DIGEST}", DIGEST)
+    with pytest.raises(MissingError):
+        for_engine(tmp_path, FakeEngine({}, {PUSHED: "manifest unknown"}), registry=REG)
+
+
+def test_what_the_engine_has_from_a_registry_runs_while_that_is_away(tmp_path: Path) -> None:
+    engine = FakeEngine({"any": [f"reg.lab:5000/mine@{OLD}"]}, {})
+    assert for_engine(tmp_path, engine, registry=REG).reference == f"reg.lab:5000/mine@{OLD}"
+    with pytest.raises(GoneError):
+        for_engine(tmp_path, FakeEngine({"any": []}, {}), registry=REG)
+
+
+@pytest.mark.parametrize(
+    ("noted", "reference", "digest"), [([f"{DEFAULT}@{DIGEST}"], f"{DEFAULT}@{DIGEST}", DIGEST), ([], ID, None)]
+)
+def test_without_a_registry_section_what_was_built_runs_by_the_digest_of_its_push_or_by_its_id(
+    tmp_path: Path, noted: list[str], reference: str, digest: str | None
+) -> None:
+    assert for_engine(tmp_path, FakeEngine({BUILT: noted}, {})) == PinnedImage("mine", reference, digest)
+
+
+def test_what_was_never_built_is_in_the_default_registry_or_to_be_built(tmp_path: Path) -> None:
+    assert for_engine(tmp_path, FakeEngine({}, {f"{DEFAULT}:SOURCE": DIGEST})).digest == DIGEST
+    with pytest.raises(PrerequisiteError) as caught:
+        for_engine(tmp_path, FakeEngine({}, {}))
+    assert caught.value.what == "image mine is not on the Docker engine (here) as it is now"
+    assert caught.value.hint == "Build it: invoke image.build mine"
+    with pytest.raises(LoginError):
+        for_engine(tmp_path, FakeEngine({}, {f"{DEFAULT}:SOURCE": "unauthorized: authentication required"}))
+
+
+OTHERS = "reg:5000/team/robots:1"
+HELD = {OTHERS: [f"reg:5000/team/robots@{OLD}"]}
+
+
+@pytest.mark.parametrize(
+    ("said", "digest"),
+    [(DIGEST, DIGEST), (REFUSED, OLD), ("received unexpected HTTP status: 503 Service Unavailable", OLD)],
+)
+def test_a_tag_of_others_is_looked_up_and_what_was_pulled_runs_while_its_registry_is_away(
+    tmp_path: Path, said: str, digest: str
+) -> None:
+    assert for_engine(tmp_path, FakeEngine(HELD, {OTHERS: said}), OTHERS).digest == digest
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"), [("unauthorized", LoginError), ("x509: certificate has expired", CertificateError)]
+)
+def test_a_registry_that_refuses_is_told_although_an_older_image_is_here(
+    tmp_path: Path, said: str, kind: type[Exception]
+) -> None:
+    with pytest.raises(kind):
+        for_engine(tmp_path, FakeEngine(HELD, {OTHERS: said}), OTHERS)
+
+
+@pytest.mark.parametrize("noted", [[], [f"other/name@{OLD}"], [f"mine/robots@{ID}"]])
+def test_what_was_built_here_needs_no_hub_whatever_the_engine_noted(tmp_path: Path, noted: list[str]) -> None:
+    api = FakeEngine({"mine/robots:1": noted}, {"mine/robots:1": "denied: requested access is denied"})
+    assert for_engine(tmp_path, api, "mine/robots:1") == PinnedImage("mine/robots:1", ID, None)
+
+
+@pytest.mark.parametrize("image_id", [ID, DIGEST])
+def test_what_was_pulled_from_the_hub_runs_by_its_digest(tmp_path: Path, image_id: str) -> None:
+    api = FakeEngine({"team/robots:1": [f"team/robots@{DIGEST}"]}, {"team/robots:1": DIGEST}, image_id=image_id)
+    assert for_engine(tmp_path, api, "team/robots:1").reference == f"team/robots@{DIGEST}"

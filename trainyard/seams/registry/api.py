@@ -1,0 +1,236 @@
+"""A container registry, as far as we ask one: manifests, repositories, tags (OCI distribution specification 1.1).
+
+Images are pushed and pulled by Docker; this is how we learn what the registry then really holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import ssl
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from trainyard.errors import PrerequisiteError
+from trainyard.seams.registry.auth import ChallengeAuth, Login
+from trainyard.seams.registry.errors import NOT_A_REGISTRY, RegistryError, refused
+
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 30.0
+PAGE = 500
+TRIAL_BYTES = 1024 * 1024
+# What no registry answers to GET /v2/, which every registry has (OCI distribution specification, "end-1").
+NO_REGISTRY = (404, 405, 501)
+# Docker Hub's API is not at the name that references have (distribution/reference, Docker's RegistryInfo).
+API_HOSTS = {"docker.io": "registry-1.docker.io"}
+# Docker's own media types and OCI's are alike enough to be read as one (OCI image specification 1.1).
+MEDIA_TYPES = (
+    "application/vnd.docker.distribution.manifest.v2+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.oci.image.index.v1+json",
+)
+
+
+@dataclass(frozen=True)
+class Blob:
+    """A part of an image, by digest: its config, or a layer; `size` is in bytes, as sent (layers are compressed)."""
+
+    digest: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A manifest as the registry gave it.
+
+    The index of a multi-platform image has neither config nor layers, but `platforms`: the digests of their manifests.
+    """
+
+    digest: str
+    media_type: str
+    config: Blob | None
+    layers: tuple[Blob, ...]
+    platforms: tuple[str, ...]
+    content: bytes = field(repr=False, default=b"")
+
+
+class RegistryApi:
+    """A connection to one registry; use it as a context manager. Threads may share it.
+
+    `address` is HOST[:PORT]; `insecure` means plain HTTP. `ca_file` is the CA of the registry's certificate; None
+    trusts the usual ones, and those that this system trusts, as Docker does. `transport` replaces the network in
+    tests. Every method raises a RegistryError: gone, certificate, login...
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        insecure: bool = False,
+        ca_file: Path | None = None,
+        login: Login | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.address = address
+        self._login = login
+        self._http = httpx.Client(
+            base_url=f"{'http' if insecure else 'https'}://{API_HOSTS.get(address, address)}/v2/",
+            auth=ChallengeAuth(login),
+            # Also without TLS: tokens may be elsewhere.
+            verify=trusting(None if insecure else ca_file),
+            timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
+            # httpx drops our Authorization when another host is meant.
+            follow_redirects=True,
+            # A proxy from the environment must not get loopback traffic.
+            trust_env=not address.startswith(("127.", "localhost", "[::1]")),
+            transport=transport,
+        )
+
+    def __enter__(self) -> RegistryApi:
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        self._http.close()
+
+    def check(self) -> None:
+        """Ask whether a registry is there that lets us in. Raises NoRegistryError for any other server."""
+        doing = "ask whether a registry is there"
+        answer = self._send("GET", "", doing=doing, accept=NO_REGISTRY)
+        is_page = answer.content[:100].lstrip().lower().startswith((b"<!doctype", b"<html"))
+        if answer.status_code in NO_REGISTRY or is_page:
+            raise self._refused(answer, doing, before=f"{NOT_A_REGISTRY}: ")
+
+    def manifest(self, name: str, reference: str) -> Manifest | None:
+        """Return what a tag or digest points to, or None; the bytes are hashed and must be what was asked for.
+
+        Raises DamagedError when they are not.
+        """
+        doing = f"read the manifest {name}:{reference}"
+        headers = {"Accept": ", ".join(MEDIA_TYPES)}
+        answer = self._send("GET", f"{name}/manifests/{reference}", doing=doing, accept=(404,), headers=headers)
+        if answer.status_code == 404:
+            return None
+        try:
+            found = read_manifest(answer.content, answer.headers.get("Content-Type", ""))
+        except ValueError as error:
+            raise refused(f"digest mismatch: {error}", self.address, doing=doing) from error
+        claimed = reference if reference.startswith("sha256:") else answer.headers.get("Docker-Content-Digest")
+        if claimed and claimed != found.digest:
+            text = f"digest mismatch: expected {claimed}, got {found.digest}"
+            raise refused(text, self.address, doing=doing)
+        return found
+
+    def repositories(self) -> Iterator[str]:
+        """Yield every repository's name; a registry may refuse to list them (ECR and Docker Hub do)."""
+        return self._listed("_catalog", "repositories", doing="list the repositories")
+
+    def tags(self, name: str) -> tuple[str, ...]:
+        """Return a repository's tags; none if there is no such repository."""
+        return tuple(self._listed(f"{name}/tags/list", "tags", doing=f"list the tags of {name}"))
+
+    def put_manifest(self, name: str, tag: str, manifest: Manifest) -> None:
+        """Let a tag point to a manifest that the registry has already."""
+        headers = {"Content-Type": manifest.media_type}
+        path, doing = f"{name}/manifests/{tag}", f"tag {name}@{manifest.digest} as {tag}"
+        self._send("PUT", path, doing=doing, accept=(201,), content=manifest.content, headers=headers)
+
+    def try_upload(self, name: str) -> None:
+        """Send some bytes and take them back: Docker keeps to itself why an upload fails, this answer says it.
+
+        Raises RegistryError, such as FullError.
+        """
+        doing = f"try an upload to {name}"
+        begun = self._send("POST", f"{name}/blobs/uploads/", doing=doing, accept=(202,))
+        upload = begun.url.join(begun.headers["Location"])
+        try:
+            headers = {"Content-Type": "application/octet-stream"}
+            sent = self._send("PATCH", upload, doing=doing, accept=(202,), content=bytes(TRIAL_BYTES), headers=headers)
+            upload = sent.url.join(sent.headers.get("Location", str(upload)))
+        finally:
+            with suppress(RegistryError):
+                self._send("DELETE", upload, doing=doing, accept=(202, 204, 404))
+
+    def _listed(self, path: str, key: str, *, doing: str) -> Iterator[str]:
+        """Follow the Link headers (RFC 5988) to the end."""
+        following: str | httpx.URL | None = f"{path}?n={PAGE}"
+        while following is not None:
+            answer = self._send("GET", following, doing=doing, accept=(404,))
+            if answer.status_code == 404:
+                return
+            try:
+                yield from (str(name) for name in answer.json()[key] or ())
+            except (ValueError, KeyError, TypeError) as error:
+                raise self._refused(answer, doing, before=f"{NOT_A_REGISTRY}: ") from error
+            target = answer.links.get("next", {}).get("url")
+            following = answer.url.join(target) if target else None
+
+    def _send(
+        self, method: str, path: str | httpx.URL, *, doing: str, accept: tuple[int, ...] = (), **request: Any
+    ) -> httpx.Response:
+        try:
+            answer = self._http.request(method, path, **request)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise refused(str(error) or type(error).__name__, self.address, doing=doing) from error
+        if answer.status_code != 200 and answer.status_code not in accept:
+            raise self._refused(answer, doing)
+        return answer
+
+    def _refused(self, answer: httpx.Response, doing: str, *, before: str = "") -> RegistryError:
+        """Return the error for an answer; a challenge that we could not answer is a missing login."""
+        text = f"{before}{answer.status_code} {answer.reason_phrase}: {answer.text.strip()}"
+        if answer.status_code == 401 and self._login is None:
+            text = f"no basic auth credentials ({text})"
+        return refused(text, self.address, doing=doing, who=self._login.who if self._login else "")
+
+
+def digest_of(content: bytes) -> str:
+    """Return the digest of some bytes, as registries write it."""
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def read_manifest(content: bytes, media_type: str) -> Manifest:
+    """Return the manifest in these bytes; its digest is computed, never taken from a header.
+
+    Raises ValueError when it is none.
+    """
+    document = json.loads(content)
+    if not isinstance(document, dict) or document.get("schemaVersion") != 2:
+        raise ValueError("not a manifest of schema version 2")
+    try:
+        return Manifest(
+            digest=digest_of(content),
+            media_type=str(document.get("mediaType") or media_type),
+            config=_blob(document["config"]) if "config" in document else None,
+            layers=tuple(_blob(layer) for layer in document.get("layers", ())),
+            platforms=tuple(str(entry["digest"]) for entry in document.get("manifests", ())),
+            content=content,
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"not a manifest: {error!r}") from error
+
+
+def trusting(ca_file: Path | None) -> ssl.SSLContext:
+    """Return what a registry's certificate is checked with. Raises PrerequisiteError for a CA that cannot be read."""
+    if ca_file is None:
+        # certifi's, for systems that keep none where OpenSSL looks for them; then a company's, from the system's store.
+        context = httpx.create_ssl_context()
+        context.load_default_certs()
+        return context
+    try:
+        return ssl.create_default_context(cafile=str(ca_file))
+    except OSError as error:  # ssl.SSLError is one too
+        raise PrerequisiteError(
+            f"the CA of the registry cannot be read: {error}",
+            where=str(ca_file),
+            hint="registry.ca_file must be a PEM file with the CA of the registry's certificate.",
+        ) from error
+
+
+def _blob(entry: dict[str, Any]) -> Blob:
+    return Blob(str(entry["digest"]), int(entry["size"]))
