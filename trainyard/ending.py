@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard import lifecycle
-from trainyard.backends.answering import ANSWER_SECONDS
-from trainyard.backends.words import counted, named
+from trainyard.backends.ray_nodes import ANSWER_SECONDS
+from trainyard.backends.wording import counted, named
 from trainyard.dispatch import looking
 from trainyard.dispatch.follow import STOP_WITHIN
 from trainyard.endpoint import Endpoint

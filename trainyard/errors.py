@@ -122,3 +122,10 @@ class InterruptedRunError(TrainyardError):
     """The user interrupted a waiting command."""
 
     exit_code = 130
+
+
+def in_a_line(error: TrainyardError) -> str:
+    """Return what is wrong and where, for a table of several such things."""
+    if isinstance(error, RequestError) and error.problems:
+        return "; ".join([error.what, *map(str, error.problems)])
+    return f"{error.what}: {error.where}" if error.where else error.what

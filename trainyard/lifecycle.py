@@ -11,15 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from trainyard import lock, paths, steps
-from trainyard.backends import BACKENDS, private_files
+from trainyard.backends import BACKENDS
 from trainyard.backends.contract import Backend, ClusterStatus, LogLine, Tools
+from trainyard.backends.record import made_from, recorded_backend, write_made_from
 from trainyard.endpoint import Endpoint, ExpectedNode
 from trainyard.errors import RequestError
 from trainyard.spec import ClusterSpec, LoadedCluster, load_cluster
 from trainyard.steps import PlannedStep, Progress, Stage, Step, StepResult
-
-# Beside what a backend writes down about a cluster.
-_MADE_FROM = "made-from"
 
 
 @dataclass(frozen=True)
@@ -207,7 +205,7 @@ def _file_noted(cluster: Cluster, progress: Progress) -> Iterator[None]:
         yield
     finally:
         if source and state.exists():
-            private_files.write(state / _MADE_FROM, str(_origin(source)))
+            write_made_from(state, _origin(source))
 
 
 def _refuse_other_file(cluster: Cluster) -> None:
@@ -225,14 +223,6 @@ def _refuse_other_file(cluster: Cluster) -> None:
     )
 
 
-def made_from(state: Path) -> Path | None:
-    """Return the file that the cluster of a state directory was made from, None if that is not known."""
-    try:
-        return Path((state / _MADE_FROM).read_text())
-    except FileNotFoundError:
-        return None
-
-
 def _origin(source: Path) -> Path:
     """Return a cluster file as written down; of the one that was recorded with a run, the file that it was."""
     record = source.resolve().parent / "run.json"
@@ -248,11 +238,3 @@ def _refuse_other_backend(cluster: Cluster) -> None:
             where=str(cluster.loaded.source),
             hint="Remove it first: invoke cluster.down",
         )
-
-
-def recorded_backend(state: Path) -> str | None:
-    """Return which backend made the cluster of a state directory, None if none did."""
-    try:
-        return str(json.loads((state / "cluster.json").read_text())["backend"])
-    except FileNotFoundError:
-        return None

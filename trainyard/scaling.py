@@ -23,7 +23,7 @@ def scaled(cluster: Cluster, sizes: Sequence[str]) -> Cluster:
     Of a group that grows and shrinks by itself, N is the fewest nodes.
     """
     spec = cluster.spec
-    if spec.backend == "existing":
+    if not cluster.backend.TRAITS.makes_nodes:
         raise RequestError(
             f"cluster {spec.name} is run by somebody else: Trainyard cannot change its size",
             where=str(cluster.loaded.source),

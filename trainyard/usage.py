@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from trainyard_runner import names
 
-from trainyard.backends.answering import ANSWER_SECONDS
 from trainyard.backends.contract import ClusterStatus
+from trainyard.backends.ray_nodes import ANSWER_SECONDS
 from trainyard.errors import OutsideError
 from trainyard.seams.ray_api import RayApi
 from trainyard.seams.ray_types import Amounts, Job

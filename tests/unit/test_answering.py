@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from trainyard.backends.answering import is_predecessor
+from trainyard.backends.ray_nodes import is_predecessor
 from trainyard.seams.ray_types import Node, node_from
 
 ROW = {"node_id": "1", "node_name": "cpu-0", "state": "ALIVE", "start_time_ms": 1_700_000_005_000}

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from trainyard import paths, render
-from trainyard.backends import plans
+from trainyard.backends import ray_nodes
 from trainyard.backends.compose.document import Document, Wish, document, token_fingerprint
-from trainyard.backends.plans import Room, shared_memory
+from trainyard.backends.ray_nodes import Room, shared_memory
 from trainyard.errors import PrerequisiteError
 from trainyard.spec import ClusterSpec
 
@@ -23,7 +23,7 @@ TWO_WORKERS: dict[str, Any] = {"workers": [{"name": "gpu", "count": 2, "cpus": 2
 def _wish(*, gpu_ids: tuple[str, ...] = ("0", "1"), simulated: bool = False, **fields: Any) -> Wish:
     spec = ClusterSpec.model_validate({"name": "lab", "backend": "compose", **fields})
     room = Room(cpus=8, memory=10 * GIBIBYTE, gpu_ids=gpu_ids)
-    nodes = plans.node_plans(spec, room, simulated=simulated, machine="the Docker host")
+    nodes = ray_nodes.node_plans(spec, room, simulated=simulated, machine="the Docker host")
     return Wish(spec, nodes, "reg:5000/ray-cpu@sha256:0", "me@here:/state", token_fingerprint("5ec2e7"), simulated)
 
 

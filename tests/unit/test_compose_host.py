@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from trainyard.backends.compose.host import warnings
-from trainyard.backends.plans import NodePlan, Room, node_plans
+from trainyard.backends.ray_nodes import NodePlan, Room, node_plans
 from trainyard.seams.docker.engine import Engine
 from trainyard.spec import ClusterSpec
 

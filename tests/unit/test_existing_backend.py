@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trainyard.backends import existing, ray_logs
+from trainyard.backends import existing, logs
 from trainyard.backends.contract import Tools
 from trainyard.endpoint import Endpoint
 from trainyard.errors import PrerequisiteError
@@ -87,4 +87,4 @@ def test_down_has_nothing_to_remove(tmp_path: Path) -> None:
 def test_of_a_file_that_is_asked_for_again_only_what_was_added_is_shown(
     before: list[str], now: list[str], added: list[str]
 ) -> None:
-    assert ray_logs.added(before, now) == added
+    assert logs.added(before, now) == added

@@ -137,7 +137,7 @@ def test_a_record_without_a_file_is_listed_with_what_removes_it(here: Path) -> N
 
 
 def test_a_cluster_that_no_file_here_is_about_is_listed_with_what_removes_it() -> None:
-    assert clusters._of_others(YARD) == ListedCluster(
+    assert clusters._other("kuberay", listing._other(YARD), set()) == ListedCluster(
         "yard",
         "kuberay",
         "partial",
@@ -164,6 +164,6 @@ def test_a_cluster_whose_file_has_a_mistake_is_not_advised_away(here: Path) -> N
         "'image'?",
     )
     there = Found("mine", "team", "lab", SERVER, is_ready=True)
-    assert clusters._of_others(there, {"mine"}).problem == (
+    assert clusters._other("kuberay", listing._other(there), {"mine"}).problem == (
         "there, and perhaps made from the file of this name here, which cannot be read: mend that first"
     )

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.fake_kube import FakeKube, named
 from tests.unit.fake_kube import location as fake_location
-from trainyard.backends import private_files
+from trainyard.backends import record
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import location
 from trainyard.backends.kuberay.location import Location
@@ -69,7 +69,7 @@ def test_what_is_written_down_counts(tools: Tools) -> None:
 def test_the_record_bears_the_name_of_the_backend_that_calls(tools: Tools) -> None:
     theirs = replace(tools, backend="microk8s")
     made(theirs)
-    assert private_files.read_json(tools.state / "cluster.json")["backend"] == "microk8s"
+    assert record.read_json(tools.state / "cluster.json")["backend"] == "microk8s"
     assert location.read(theirs)
     assert location.read(tools) is None
 

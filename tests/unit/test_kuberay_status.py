@@ -92,7 +92,7 @@ def test_a_cluster_that_is_up_says_where_and_how_to_get_its_token(
 
 def test_a_cluster_that_was_never_made_is_down(kube: FakeKube, spec: ClusterSpec, tools: Tools) -> None:
     now = asking.status(spec, tools)
-    assert (now.state, now.detail, now.address, now.token_command) == ("down", "", None, None)
+    assert (now.state, now.detail, now.address, now.token_command) == ("absent", "", None, None)
 
 
 def test_a_dashboard_that_does_not_answer_is_said(
@@ -132,7 +132,7 @@ def test_a_node_that_ray_calls_alive_is_up_while_kubelet_or_control_plane_think_
         assert ([one.state for one in now.nodes], now.detail) == (["up", state], doubt)
     kube.put(LEASE, {**lease, "spec": {"renewTime": "2026-01-02T02:03:01.500000Z"}})
     ray("head", "gpu-x7k2p")
-    assert [one.state for one in asking.status(spec, tools).nodes] == ["up", "down"]
+    assert [one.state for one in asking.status(spec, tools).nodes] == ["up", "broken"]
 
 
 def test_a_run_gets_the_way_in_and_what_it_is_promised(kube: FakeKube, spec: ClusterSpec, tools: Tools) -> None:
@@ -291,7 +291,7 @@ def test_the_cause_comes_first_without_a_kubelets_words_and_a_head_that_is_down_
     assert (
         now.detail == "head: its Kubernetes node kube-1 does not answer; nothing listens on the head's dashboard port"
     )
-    assert (now.nodes[0].name, now.nodes[0].state) == ("head", "down")
+    assert (now.nodes[0].name, now.nodes[0].state) == ("head", "broken")
     assert (now.address, now.tunnel) == (None, None)
 
 

@@ -39,8 +39,8 @@ def test_every_node_is_there_or_said_to_be_missing(tmp_path: Path) -> None:
     assert view.statuses(declared, seen.facts, frozenset({"head", "gpu-x7k2p"})) == (
         node("head", "up", host="kube-1"),
         node("gpu-x7k2p", "up"),
-        node("gpu-?2", "down", "no pod", host=""),
-        node("gpu-?3", "down", "no pod", host=""),
+        node("gpu-?2", "absent", "no pod", host=""),
+        node("gpu-?3", "absent", "no pod", host=""),
     )
 
 
@@ -55,8 +55,8 @@ def test_ray_knows_better_than_a_kubelet_that_was_just_started_again(tmp_path: P
 def test_a_cluster_that_is_not_there_is_down_with_what_the_file_says(tmp_path: Path) -> None:
     declared = view.declared(spec(tmp_path, "{name: gpu, count: 1, cpus: 2, gpus: 1}"), look())
     assert view.statuses(declared, Facts(pods=()), frozenset()) == (
-        NodeStatus("head", "head", "", "down", None, 0, "no pod"),
-        NodeStatus("gpu-?1", "gpu", "", "down", 2, 1, "no pod"),
+        NodeStatus("head", "head", "", "absent", None, 0, "no pod"),
+        NodeStatus("gpu-?1", "gpu", "", "absent", 2, 1, "no pod"),
     )
 
 
@@ -74,9 +74,9 @@ def test_a_node_says_why_it_is_not_up(tmp_path: Path) -> None:
     assert [(one.name, one.state, one.detail) for one in found] == [
         ("head", "up", ""),
         ("gpu-x7k2p", "starting", "not yet in Ray"),
-        ("gpu-abc12", "down", "cannot pull its image: registry 192.0.2.10:5000 has no such image"),
+        ("gpu-abc12", "broken", "cannot pull its image: registry 192.0.2.10:5000 has no such image"),
         ("gpu-a", "starting", "waits for the head, which is ready"),
-        ("gpu-b", "down", "is being removed"),
+        ("gpu-b", "broken", "is being removed"),
     ]
 
 

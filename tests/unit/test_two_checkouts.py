@@ -44,13 +44,13 @@ def test_another_file_of_the_same_directory_means_the_same_cluster(tmp_path: Pat
     made(tmp_path, "first")
     (tmp_path / "first" / "clusters" / "larger.yaml").write_text("{name: lab, backend: local, head: {cpus: 2}}")
     larger = lifecycle.find("larger", {"HOME": str(tmp_path)}, directory=tmp_path / "first")
-    assert lifecycle.status(larger).state == "down"
+    assert lifecycle.status(larger).state == "absent"
 
 
 def test_a_checkout_that_was_moved_keeps_its_cluster(tmp_path: Path) -> None:
     made(tmp_path, "first")
     (tmp_path / "first").rename(tmp_path / "moved")
-    assert lifecycle.status(cluster(tmp_path, "moved")).state == "down"
+    assert lifecycle.status(cluster(tmp_path, "moved")).state == "absent"
 
 
 def test_who_names_a_cluster_on_the_command_line_may_remove_it_from_anywhere(tmp_path: Path) -> None:

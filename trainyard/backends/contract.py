@@ -8,12 +8,29 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from trainyard.endpoint import Endpoint
+from trainyard.errors import NotReadyError, RequestError
 from trainyard.images.verified import Verified
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Stage, Step
 
-ClusterState = Literal["up", "partial", "down"]
-NodeState = Literal["up", "starting", "down", "surplus"]
+# "absent": nothing of it exists; "broken": it exists, and nothing of it works.
+ClusterState = Literal["up", "partial", "absent", "broken"]
+NodeState = Literal["up", "starting", "absent", "broken", "surplus"]
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What sets a backend apart, for those who do not know its name.
+
+    `makes_nodes`: somebody else runs the cluster where it does not. `names_change`: a node gets its name as it is made,
+    GROUP-..., and another one when it is made anew. `pushed_image`: the command that comes after `image.push`, "" where
+    nodes run no images. `leaves`: what `cluster.down` without --purge leaves for other clusters.
+    """
+
+    makes_nodes: bool = True
+    names_change: bool = False
+    pushed_image: str = ""
+    leaves: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,6 +67,7 @@ class NodeStatus:
 class ClusterStatus:
     """A cluster, as it is now. `tunnel` is as in Endpoint; `remark` is worth a line however it is.
 
+    `differences` say in what the cluster is not as its file says, as far as that is known without changing anything.
     `token` is the dashboard's; `token_file` holds it, or `token_command` prints it, where it is kept with the cluster.
     """
 
@@ -64,6 +82,7 @@ class ClusterStatus:
     tunnel: str | None = None
     token_command: str | None = None
     remark: str = ""
+    differences: tuple[str, ...] = ()
     token: str | None = field(default=None, repr=False)
 
 
@@ -76,6 +95,33 @@ class LogLine:
     text: str
 
 
+@dataclass(frozen=True)
+class FoundCluster:
+    """A cluster of ours that an outside system has, whichever file it was made from.
+
+    `flags` are those of cluster.* that mean it: "--set kuberay.namespace=team".
+    """
+
+    name: str
+    location: str
+    is_up: bool
+    flags: str
+
+
+@dataclass(frozen=True)
+class Discovered:
+    """What `discover` found.
+
+    By the names of the clusters that it was given: `locations` where they are, `problems` why they cannot be asked.
+    `others` are those that no given cluster is; `remarks` what could not be looked into.
+    """
+
+    locations: Mapping[str, str] = field(default_factory=dict)
+    problems: Mapping[str, str] = field(default_factory=dict)
+    others: tuple[FoundCluster, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
 class Backend(Protocol):
     """A way to have a cluster: a module with these functions.
 
@@ -83,6 +129,8 @@ class Backend(Protocol):
     `connect` raises NotReadyError when there is no cluster to connect to. Lists of steps are built without asking
     anybody anything: what can only be known later is a stage.
     """
+
+    TRAITS: Traits
 
     def up_steps(self, spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
         """Return the steps that make the cluster match its file."""
@@ -111,3 +159,28 @@ class Backend(Protocol):
 
     def logs(self, spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
         """Return what the nodes' own log files say, from their ends on."""
+
+    def discover(
+        self, clusters: Sequence[tuple[ClusterSpec, Tools]], states: Sequence[Path], environ: Mapping[str, str]
+    ) -> Discovered:
+        """Find clusters of ours where these are, for `cluster.list`; `states` are the records of those without a file.
+
+        Says nothing about a backend whose clusters are only found by what is written down here.
+        """
+
+
+def not_up(name: str) -> NotReadyError:
+    return NotReadyError(f"cluster {name} is not up", hint="Make it: invoke cluster.up")
+
+
+def nothing_to_purge(backend: str, why: str) -> RequestError:
+    return RequestError(f"backend '{backend}' has nothing to purge: {why}", hint="Leave out --purge.")
+
+
+def no_images(spec: ClusterSpec) -> RequestError:
+    """Return the error for a cluster whose nodes are not containers of ours."""
+    return RequestError(
+        f"cluster {spec.name} ({spec.backend}) runs no images: there is nothing to verify",
+        hint="Its nodes are not containers of ours. Name a cluster whose backend is compose or kuberay: "
+        "invoke image.verify --backend compose",
+    )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from trainyard.backends import existing_service, existing_token, ray_logs, refusals
-from trainyard.backends.answering import ANSWER_SECONDS
-from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools
+from trainyard.backends import contract, existing_service, existing_token
+from trainyard.backends import logs as log_files
+from trainyard.backends.contract import ClusterStatus, Discovered, LogLine, NodeStatus, Tools, Traits
+from trainyard.backends.ray_nodes import ANSWER_SECONDS
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, RequestError
 from trainyard.images.verified import Verified
@@ -22,6 +24,7 @@ from trainyard.steps import YES, Answer, Step, no
 # The cluster may be starting; whoever runs it knows how long that takes.
 DEADLINE_SECONDS = 15.0
 POLL_SECONDS = 2.0
+TRAITS = Traits(makes_nodes=False)
 
 
 def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
@@ -46,7 +49,7 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Step]:
     """Return one step that says that nothing is removed."""
     if purge:
-        raise refusals.nothing_to_purge("existing", "somebody else runs this cluster.")
+        raise contract.nothing_to_purge("existing", "somebody else runs this cluster.")
     title = "Nothing to remove: somebody else runs this cluster"
     return [Step(title, done=lambda: YES, do=_nothing)]
 
@@ -58,7 +61,7 @@ def documents(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
 
 def verify(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) -> Verified:
     """Raise RequestError: its nodes are no containers of ours."""
-    raise refusals.no_images(spec)
+    raise contract.no_images(spec)
 
 
 def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
@@ -66,8 +69,8 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
     try:
         endpoint = connect(spec, tools)
     except (NotReadyError, existing_service.MissingServiceError) as error:
-        return ClusterStatus(spec.name, "existing", "down", (), detail=error.what)
-    now = ClusterStatus(spec.name, "existing", "down", (), address=endpoint.address, tunnel=endpoint.tunnel)
+        return ClusterStatus(spec.name, "existing", "absent", (), detail=error.what)
+    now = ClusterStatus(spec.name, "existing", "broken", (), address=endpoint.address, tunnel=endpoint.tunnel)
     now = replace(now, token=endpoint.token)
     try:
         found = tuple(_node_status(node) for node in _nodes(endpoint))
@@ -99,12 +102,19 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
 def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
     """Return the ends of the nodes' log files, as Ray serves them; with `follow`, then what is added."""
     endpoint = connect(spec, tools)
-    files = ray_logs.Follower()
+    files = log_files.Follower()
     while True:
         yield from files.fresh(endpoint.address, endpoint.token)
         if not follow:
             return
         time.sleep(POLL_SECONDS)
+
+
+def discover(
+    clusters: Sequence[tuple[ClusterSpec, Tools]], states: Sequence[Path], environ: Mapping[str, str]
+) -> Discovered:
+    """Find nothing: what is written down here is all that leads to such a cluster."""
+    return Discovered()
 
 
 def _nothing() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainyard import suggest
-from trainyard.backends import token_secret, words
+from trainyard.backends import record, wording
 from trainyard.backends.contract import Tools
 from trainyard.errors import NotReadyError, PrerequisiteError, RequestError
 from trainyard.seams.kube import config, forward
@@ -88,9 +88,9 @@ def token(service: Service, secret: str) -> str:
             where=service.place,
             hint="KubeRay's Secrets are called like their RayCluster: kubectl get rayclusters --all-namespaces",
         )
-    held = token_secret.token(found)
+    held = record.secret_token(found)
     if held is None:
-        key = token_secret.TOKEN_KEY
+        key = record.TOKEN_KEY
         is_there = (found.get("data") or {}).get(key)
         raise PrerequisiteError(
             f"Secret {secret} has no token: its key {key} is {'empty' if is_there else 'not there'}",
@@ -154,7 +154,7 @@ def _missing(service: Service) -> MissingServiceError:
         for one in there
         if any(port.get("port") == service.port for port in one["spec"].get("ports") or ())
     ]
-    known = f"Services with port {service.port} there: {words.named(sorted(fitting))}." if fitting else ""
+    known = f"Services with port {service.port} there: {wording.named(sorted(fitting))}." if fitting else ""
     return MissingServiceError(
         f"there is no service {service.name}{near}",
         where=service.place,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from trainyard.backends import BACKENDS
 from trainyard.errors import Problem, RequestError
 from trainyard.spec import ClusterSpec, JobSpec, NodeSpec, TaskSpec
 from trainyard.suggest import did_you_mean
@@ -15,7 +16,7 @@ def check_fits(cluster: ClusterSpec, job: JobSpec, tasks: Sequence[TaskSpec]) ->
 
     What a file leaves open (cpus of a node, every node of an existing cluster) is not judged here.
     """
-    if cluster.backend == "existing":
+    if not BACKENDS[cluster.backend].TRAITS.makes_nodes:
         return
     problems = Counter(problem for task in tasks for problem in _misfits(cluster, task))
     if problems:
@@ -56,14 +57,14 @@ def _possible_nodes(cluster: ClusterSpec) -> tuple[NodeSpec, ...]:
 
 
 def _is_called(cluster: ClusterSpec, node: NodeSpec, name: str | None) -> bool:
-    """Say whether a name may be this node's: on Kubernetes it begins with the group, the rest is made up there."""
+    """Say whether a name may be this node's: where names change it begins with the group, the rest is made up there."""
     if name is None or name == node.name:
         return True
-    return cluster.backend == "kuberay" and node.name != "head" and name.startswith(f"{node.group}-")
+    return BACKENDS[cluster.backend].TRAITS.names_change and node.name != "head" and name.startswith(f"{node.group}-")
 
 
 def _names(cluster: ClusterSpec, wrong: str, nodes: Sequence[NodeSpec]) -> str:
-    if cluster.backend != "kuberay":
+    if not BACKENDS[cluster.backend].TRAITS.names_change:
         return _known(wrong, [node.name for node in nodes])
     groups = dict.fromkeys(f"{node.group}-..." for node in nodes if node.name != "head")
     return (

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from trainyard.backends import recreate
+from trainyard.backends import replace_head
 from trainyard.backends.contract import ClusterStatus, LogLine
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError
@@ -27,7 +27,7 @@ from trainyard.tasks.output import as_document, print_json, print_next, print_ta
 from trainyard.usage import RunNow, Usage, total
 
 # Of which clusters in a list the next command is likeliest to be about.
-_NEXT = {"up": 0, "partial": 1, "down": 2}
+_NEXT = {"up": 0, "partial": 1, "broken": 2, "absent": 3}
 
 
 def begun(cluster: Cluster) -> None:
@@ -57,11 +57,11 @@ def removed(cluster: Cluster, results: Sequence[StepResult], *, json: bool, purg
     if json:
         print_json({"name": cluster.spec.name, "state": "down", "steps": _steps(results)})
         return
-    ours = cluster.spec.backend != "existing"
-    say(f"cluster {cluster.spec.name} is gone, nothing is left" if ours else "nothing was removed")
-    if cluster.spec.backend == "kuberay" and not purge:
+    traits = cluster.backend.TRAITS
+    say(f"cluster {cluster.spec.name} is gone, nothing is left" if traits.makes_nodes else "nothing was removed")
+    if traits.leaves and not purge:
         removal = complete("invoke cluster.down --purge")
-        say(f"note: namespace and KubeRay operator stay; those that Trainyard made go by {removal}", file=sys.stderr)
+        say(f"note: {traits.leaves}; those that Trainyard made go by {removal}", file=sys.stderr)
     print_next("invoke cluster.up")
 
 
@@ -92,7 +92,7 @@ def planned(
             for run in ends:
                 say(f"           ends {run}")
     done = all(step.state == "already" for step in plan)
-    up = (up or " --recreate" * recreate.is_needed(plan)) + " --end-runs" * bool(ends)
+    up = (up or " --recreate" * replace_head.is_needed(plan)) + " --end-runs" * bool(ends)
     print_next("invoke cluster.status" if done else f"invoke {command}{up}")
 
 
@@ -127,6 +127,8 @@ def status(cluster: Cluster, now: ClusterStatus, usage: Usage | None, *, json: b
         print_table(columns, [_run_row(run) for run in usage.runs], may_shorten=("job", "user"))
     if now.detail:
         say(complete(now.detail))
+    if now.differences:
+        say(complete(f"note: differs from its file; `invoke cluster.up` changes {'; '.join(now.differences)}"))
     if now.remark:
         say(complete(f"note: {now.remark}"), file=sys.stderr)
     print_next(f"invoke {'smoke.run' if now.state == 'up' else 'cluster.up'}")
@@ -144,7 +146,12 @@ def shown(cluster: Cluster, *, json: bool) -> None:
 def listed(found: Listing, *, json: bool) -> None:
     """Print the clusters."""
     if json:
-        print_json({"clusters": [asdict(one) for one in found.clusters], "remarks": list(found.remarks)})
+        print_json(
+            {
+                "clusters": [{**asdict(cluster), **_state(cluster.state)} for cluster in found.clusters],
+                "remarks": list(found.remarks),
+            }
+        )
         return
     rows = [(one.name, one.backend, one.state, one.address or one.place or "", one.file) for one in found.clusters]
     print_table(("cluster", "backend", "state", "address", "file"), rows)
@@ -212,16 +219,22 @@ def _status_document(now: ClusterStatus, usage: Usage | None) -> dict[str, Any]:
     return {
         "name": now.name,
         "backend": now.backend,
-        "state": now.state,
-        "nodes": [{**as_document(node), **_amounts(usage, [node.name])} for node in now.nodes],
+        **_state(now.state),
+        "nodes": [{**as_document(node), **_state(node.state), **_amounts(usage, [node.name])} for node in now.nodes],
         "address": now.address,
         "simulated_gpus": now.simulated_gpus,
         "seen": now.detail,
         "tunnel": now.tunnel,
         "remark": now.remark,
+        "differences": list(now.differences),
         **_amounts(usage, [node.name for node in now.nodes]),
         "runs": usage and [asdict(run) for run in usage.runs],
     }
+
+
+def _state(condition: str) -> dict[str, str]:
+    """Return a state as --json has always named it, and whether what is down is absent or broken."""
+    return {"state": "down" if condition in ("absent", "broken") else condition, "condition": condition}
 
 
 def _amounts(usage: Usage | None, nodes: Sequence[str]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from trainyard import labels
 from trainyard.images.image_command import ImageCommand
+from trainyard.backends import BACKENDS
 from trainyard.images.lint import LintReport
 from trainyard.images.pipeline import BuildResult, ListedImage, PushResult
 from trainyard.images.verified import Verified
@@ -74,10 +75,7 @@ def sent(bench: ImageCommand, sent: PushResult, *, json: bool) -> None:
 
 def after_push(backend: str) -> str:
     """Return the command that uses an image that is in the registry."""
-    if backend == "compose":
-        return "image.verify"
-    # On Kubernetes, verifying needs the namespace that cluster.up makes; the others run no images.
-    return "cluster.up" if backend == "kuberay" else "cluster.up -f compose"
+    return BACKENDS[backend].TRAITS.pushed_image or "cluster.up -f compose"
 
 
 def would_verify(spec: ClusterSpec, *, json: bool) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from trainyard.backends.words import counted
+from trainyard.backends.wording import counted
 from trainyard.registry import settings
 from trainyard.registry.site import Site
 from trainyard.registry.status import RegistryStatus

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from trainyard import versions
-from trainyard.backends import private_files
-from trainyard.backends.answering import cluster_state, node_state
+from trainyard.backends import record
 from trainyard.backends.compose import found, host, labels, names, view
 from trainyard.backends.compose import logs as log_lines
 from trainyard.backends.compose.down import down_steps
 from trainyard.backends.compose.up import up_steps
 from trainyard.backends.compose.verification import verify
-from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools
+from trainyard.backends.contract import ClusterStatus, Discovered, LogLine, NodeStatus, Tools, Traits
+from trainyard.backends.ray_nodes import cluster_state, node_state
 from trainyard.endpoint import Endpoint, ExpectedNode
 from trainyard.errors import NotReadyError
 from trainyard.seams.docker.containers import Container
@@ -22,6 +23,8 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.nodes import NodeSpec
 
 __all__ = ["connect", "documents", "down_steps", "logs", "status", "up_steps", "verify"]
+
+TRAITS = Traits(pushed_image="image.verify")
 
 
 def documents(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
@@ -80,6 +83,13 @@ def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
     return log_lines.lines(engine, spec.name, _token(tools), follow=follow)
 
 
+def discover(
+    clusters: Sequence[tuple[ClusterSpec, Tools]], states: Sequence[Path], environ: Mapping[str, str]
+) -> Discovered:
+    """Find nothing: what is written down here is all that leads to such a cluster."""
+    return Discovered()
+
+
 def _ours(spec: ClusterSpec, tools: Tools, engine: Engine) -> dict[str, Container]:
     """Return the cluster's containers. Raises RequestError if they are another user's."""
     containers = found.nodes(engine, spec.name)
@@ -111,7 +121,7 @@ def _status(
     name: str, engine: Engine, wanted: NodeSpec | None, container: Container | None, answers: bool
 ) -> NodeStatus:
     runs = container is not None and container.state in found.RUNNING and not view.ends_again_and_again(container)
-    state = node_state(runs=runs, answers=answers, wanted=wanted is not None)
+    state = node_state(exists=container is not None, runs=runs, answers=answers, desired=wanted is not None)
     made = _expected(name, container) if container else None
     is_ = made or wanted
     group, cpus, gpus = (is_.group, is_.cpus, is_.gpus) if is_ else ("", None, 0)
@@ -134,4 +144,4 @@ def _simulated(containers: Mapping[str, Container]) -> bool:
 
 
 def _token(tools: Tools) -> str | None:
-    return private_files.read_token(host.token_file(tools))
+    return record.read_token(host.token_file(tools))

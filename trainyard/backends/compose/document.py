@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainyard import render
-from trainyard.backends import ray_settings
+from trainyard.backends import ray_nodes
 from trainyard.backends.compose import labels
-from trainyard.backends.plans import NodePlan, shared_memory
+from trainyard.backends.ray_nodes import NodePlan, shared_memory
 from trainyard.spec.cluster import ClusterSpec
 
 GCS_PORT = 6379
@@ -58,7 +58,7 @@ def token_fingerprint(token: str) -> str:
 
 def ray_start(plan: NodePlan) -> list[str]:
     """Return the command of a node's container; the head answers in the cluster's own network only."""
-    arguments = ["ray", "start", "--block", *ray_settings.node_arguments(plan), "--disable-usage-stats"]
+    arguments = ["ray", "start", "--block", *ray_nodes.node_arguments(plan), "--disable-usage-stats"]
     # Any free port: nothing but the head's two has to be known, and no node has a neighbour in its container.
     arguments += ["--min-worker-port=0", "--max-worker-port=0", "--log-color=false"]
     if not plan.is_head:
@@ -103,7 +103,7 @@ def _node(wish: Wish, plan: NodePlan, fingerprint: str) -> dict[str, Any]:
 def _environment(plan: NodePlan) -> dict[str, str]:
     # An image may ask for every GPU (NVIDIA_VISIBLE_DEVICES=all in its ENV), and a host may grant it by default.
     hidden = {} if plan.gpu_ids else {"NVIDIA_VISIBLE_DEVICES": "void"}
-    return {**hidden, **dict(plan.env), **ray_settings.variables(plan, token_file=TOKEN_FILE)}
+    return {**hidden, **dict(plan.env), **ray_nodes.variables(plan, token_file=TOKEN_FILE)}
 
 
 def _labels(wish: Wish, plan: NodePlan, fingerprint: str) -> dict[str, str]:

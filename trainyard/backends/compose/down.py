@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from trainyard.backends import refusals, words
+from trainyard.backends import contract, wording
 from trainyard.backends.compose import found, host, labels
 from trainyard.backends.contract import Tools
 from trainyard.errors import LeftoverError
@@ -24,7 +24,7 @@ Names = Callable[[], Sequence[str]]
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Step]:
     """Return the steps that remove the cluster, whatever its file says by now: what carries its label goes."""
     if purge:
-        raise refusals.nothing_to_purge(
+        raise contract.nothing_to_purge(
             "compose", "`cluster.down` removes everything that was made on the Docker host."
         )
     engine = host.connect(spec, tools)
@@ -56,7 +56,7 @@ def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Step]:
 def _step(kind: str, names: Names, remove: Callable[[str], None]) -> Step:
     """Return the step after which there is nothing of a kind; its title says what there was."""
     there = names()
-    title = f"Remove {words.counted(len(there), kind)}: {words.named(there)}" if there else f"Leave no {kind}"
+    title = f"Remove {wording.counted(len(there), kind)}: {wording.named(there)}" if there else f"Leave no {kind}"
     return Step(title, done=lambda: _none(names()), do=lambda: _remove(kind, names, remove))
 
 
@@ -67,7 +67,7 @@ def _remove(kind: str, names: Names, remove: Callable[[str], None]) -> None:
     while left := names():
         if time.monotonic() > give_up:
             raise LeftoverError(
-                f"{words.counted(len(left), kind)} of the cluster cannot be removed",
+                f"{wording.counted(len(left), kind)} of the cluster cannot be removed",
                 where=", ".join(left),
                 hint=f"Does something else use it? docker {kind} inspect {left[0]}; then repeat the same command.",
             )
@@ -75,7 +75,7 @@ def _remove(kind: str, names: Names, remove: Callable[[str], None]) -> None:
 
 
 def _none(left: Sequence[str]) -> Answer:
-    return no(f"still there: {words.named(left)}") if left else YES
+    return no(f"still there: {wording.named(left)}") if left else YES
 
 
 def _no_files(tools: Tools) -> Answer:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from trainyard.backends import nvidia, private_files
+from trainyard.backends import nvidia
+from trainyard.backends import record as records
 from trainyard.backends.compose import labels
 from trainyard.backends.contract import Tools
-from trainyard.backends.plans import NodePlan, Room, shared_memory
+from trainyard.backends.ray_nodes import NodePlan, Room, shared_memory
 from trainyard.errors import RequestError
 from trainyard.seams import nvidia as nvidia_seam
 from trainyard.seams.docker import engine as docker_engine
@@ -37,12 +38,12 @@ def write_record(tools: Tools, record: Record) -> None:
     """Write down where the cluster is."""
     tools.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     tools.state.chmod(0o700)
-    private_files.write(tools.state / "cluster.json", json.dumps({"backend": "compose", **asdict(record)}, indent=2))
+    records.write_private(tools.state / "cluster.json", json.dumps({"backend": "compose", **asdict(record)}, indent=2))
 
 
 def read_record(tools: Tools) -> Record | None:
     """Return what was written down, or None."""
-    found = private_files.read_json(tools.state / "cluster.json")
+    found = records.read_json(tools.state / "cluster.json")
     if not found or found.get("backend") != "compose":
         return None
     return Record(found["name"], found["docker"], found["owner"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from trainyard.backends import ray_logs
+from trainyard.backends import logs
 from trainyard.backends.compose import found, view
 from trainyard.backends.contract import LogLine
 from trainyard.errors import OutsideError
@@ -22,7 +22,7 @@ CONTAINER = "container"
 def lines(engine: Engine, name: str, token: str | None, *, follow: bool) -> Iterator[LogLine]:
     """Return the last lines of every node; with `follow`, then each new one until no node is left."""
     since: dict[str, str] = {}
-    ray_files = ray_logs.Follower()
+    ray_files = logs.Follower()
     while containers := found.nodes(engine, name):
         for node, one in containers.items():
             yield from _of_container(engine, node, one, since)
@@ -41,7 +41,7 @@ def _of_container(engine: Engine, node: str, one: Container, since: dict[str, st
 
 
 def _of_ray(
-    engine: Engine, containers: dict[str, Container], token: str | None, ray_files: ray_logs.Follower
+    engine: Engine, containers: dict[str, Container], token: str | None, ray_files: logs.Follower
 ) -> Iterator[LogLine]:
     where = view.address(engine, containers)
     if where is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trainyard.backends import plans, private_files, recreate, words
+from trainyard.backends import ray_nodes, record, replace_head, wording
 from trainyard.backends.compose import found, gpus, host, image, trial, view
 from trainyard.backends.compose.start import start
 from trainyard.backends.compose.wanted import Wanted, refusal, unwanted, wanted
@@ -25,20 +25,20 @@ FIXED = (
 
 def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     """Return the steps that make the cluster match its file."""
-    plans.refuse_growing_groups(spec, hint=FIXED)
+    ray_nodes.refuse_growing_groups(spec, hint=FIXED)
     asked = wanted(spec, tools)
     surplus = unwanted(asked)
     pull = image.step(asked.engine, asked.image)
     refused = refusal(asked, surplus)
     steps = [
-        *([recreate.step(refused)] if refused else []),
+        *([replace_head.step(refused)] if refused else []),
         Step("Check the Docker host", done=lambda: _check(asked), do=_nothing),
         pull,
         *trial.steps(asked, after=pull.title),
         *gpus.steps(asked, after=pull.title),
         Step(_token_title(spec), done=lambda: _is_recorded(asked), do=lambda: _record(asked)),
     ]
-    remove = f"Remove {words.named(tuple(surplus))}"
+    remove = f"Remove {wording.named(tuple(surplus))}"
     if surplus:
         steps.append(
             Step(
@@ -51,7 +51,7 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     begin = f"Start {_to_start(asked)}"
     after = remove if surplus else None
     steps.append(Step(begin, done=lambda: _are_started(asked), do=lambda: start(asked), after=after))
-    answer = words.all_answer(len(asked.plans))
+    answer = wording.all_answer(len(asked.plans))
     steps.append(Step(answer, done=lambda: _answer(asked), do=_nothing, deadline=READY_SECONDS, after=begin))
     return steps
 
@@ -81,7 +81,7 @@ def _is_recorded(asked: Wanted) -> Answer:
 def _record(asked: Wanted) -> None:
     host.write_record(asked.tools, host.Record(asked.spec.name, asked.engine.address, asked.owner))
     if asked.spec.auth == "token" and asked.token is None:
-        private_files.make_token(host.token_file(asked.tools))
+        record.make_token(host.token_file(asked.tools))
 
 
 def _are_gone(asked: Wanted, surplus: Mapping[str, Container]) -> Answer:
@@ -112,5 +112,5 @@ def _to_start(asked: Wanted) -> str:
     """Name the nodes that will be started; the whole cluster where that is all of it, or nothing is to be done."""
     missing = () if asked.tools.recreate else asked.difference().missing
     if 0 < len(missing) < len(asked.plans):
-        return words.named(missing)
-    return words.whole(len(asked.plans))
+        return wording.named(missing)
+    return wording.whole(len(asked.plans))

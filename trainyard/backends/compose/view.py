@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trainyard.backends import answering, words
+from trainyard.backends import ray_nodes, wording
 from trainyard.backends.compose import found
 from trainyard.errors import OutsideError
 from trainyard.seams.docker import containers as docker_containers
@@ -36,7 +36,7 @@ def answer(engine: Engine, containers: Mapping[str, Container], token: str | Non
     if where is None:
         return frozenset(), "the head does not run"
     try:
-        return answering.alive(where, token, started=found.started(containers)), ""
+        return ray_nodes.alive(where, token, started=found.started(containers)), ""
     except UnreachableError:
         return frozenset(), "waiting for the dashboard"
     except OutsideError as error:
@@ -49,7 +49,7 @@ def is_silent(engine: Engine, containers: Mapping[str, Container], token: str | 
     if where is None:
         return True
     try:
-        answering.alive(where, token, started={})
+        ray_nodes.alive(where, token, started={})
     except UnreachableError:
         return True
     except OutsideError:
@@ -90,7 +90,7 @@ def seen(container: Container | None, *, answers: bool, last_words: str = "") ->
         return "unhealthy"
     if answers:
         return ""
-    again = f"; Docker started it again {words.counted(container.restarts, 'time')}" if container.restarts else ""
+    again = f"; Docker started it again {wording.counted(container.restarts, 'time')}" if container.restarts else ""
     return f"not yet in Ray{again}{said if again else ''}"
 
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trainyard import paths, render
-from trainyard.backends import plans, private_files, recreate
+from trainyard.backends import ray_nodes, record, replace_head
 from trainyard.backends.compose import found, host, image, names, view
 from trainyard.backends.compose.change import changes
 from trainyard.backends.compose.document import Document, Wish, document, token_fingerprint
 from trainyard.backends.compose.found import Difference
 from trainyard.backends.contract import Tools
-from trainyard.backends.plans import NodePlan
+from trainyard.backends.ray_nodes import NodePlan
 from trainyard.errors import RequestError
 from trainyard.images.types import PinnedImage
 from trainyard.seams.docker import images as docker_images
@@ -37,7 +37,7 @@ class Wanted:
     @property
     def token(self) -> str | None:
         """Return the token, None if there is none (yet)."""
-        return private_files.read_token(host.token_file(self.tools)) if self.spec.auth == "token" else None
+        return record.read_token(host.token_file(self.tools)) if self.spec.auth == "token" else None
 
     @property
     def token_fingerprint(self) -> str | None:
@@ -83,7 +83,7 @@ def wanted(spec: ClusterSpec, tools: Tools) -> Wanted:
         spec=spec,
         tools=tools,
         engine=engine,
-        plans=plans.node_plans(spec, room, simulated=simulated, machine="the Docker host"),
+        plans=ray_nodes.node_plans(spec, room, simulated=simulated, machine="the Docker host"),
         image=image.pinned_for(spec, tools, engine),
         simulated=simulated,
         owner=owner,
@@ -105,7 +105,7 @@ def refusal(asked: Wanted, surplus: Mapping[str, Container]) -> RequestError | N
     head = surplus.get("head")
     if head is None or asked.tools.recreate or head.state != "running" or _never_ran(asked, head):
         return None
-    return recreate.refusal(what_differs(asked, head))
+    return replace_head.refusal(what_differs(asked, head))
 
 
 def what_differs(asked: Wanted, head: Container) -> list[str]:

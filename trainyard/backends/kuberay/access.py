@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trainyard.backends.kuberay.there import There, side_by_side
-from trainyard.backends.words import counted
+from trainyard.backends.wording import counted
 from trainyard.errors import PrerequisiteError
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.errors import KubeError

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from trainyard import versions
-from trainyard.backends import token_secret
-from trainyard.backends.answering import cluster_state
+from trainyard.backends import record
 from trainyard.backends.contract import ClusterStatus, LogLine, Tools
 from trainyard.backends.kuberay import log_lines, names, objects, site, view, way_in
 from trainyard.backends.kuberay import look as looking
@@ -18,6 +17,7 @@ from trainyard.backends.kuberay.causes.facts import Object
 from trainyard.backends.kuberay.errands import gpu_checks
 from trainyard.backends.kuberay.look import Look
 from trainyard.backends.kuberay.site import Site
+from trainyard.backends.ray_nodes import cluster_state
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, OutsideError
 from trainyard.seams.kube.errors import ForbiddenError
@@ -38,7 +38,9 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
     answering, said = _answer(where, token, seen)
     nodes = view.statuses(view.declared(spec, seen), seen.facts, answering)
     # Of a head that ends again and again, the container runs for a moment.
-    runs = _runs(seen.head) and not any(node.group == view.HEAD and node.state == "down" for node in nodes)
+    runs = _runs(seen.head) and not any(
+        node.group == view.HEAD and node.state in ("absent", "broken") for node in nodes
+    )
     return ClusterStatus(
         name=spec.name,
         backend=tools.backend,
@@ -163,5 +165,5 @@ def _token_command(spec: ClusterSpec, tools: Tools, where: Site) -> str:
     if where.kube.context:
         words += ["--context", where.kube.context]
     words += ["--namespace", where.namespace, "get", "secret", names.token_secret(where.name)]
-    words += ["-o", f"jsonpath={{.data.{token_secret.TOKEN_KEY}}}"]
+    words += ["-o", f"jsonpath={{.data.{record.TOKEN_KEY}}}"]
     return f"{shlex.join(words)} | base64 -d"

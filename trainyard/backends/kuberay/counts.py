@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainyard.backends import words
+from trainyard.backends import wording
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.causes.facts import Object
 
@@ -77,7 +77,7 @@ def is_behind(cluster: RayCluster) -> bool:
 
 def nodes(group: str, count: int) -> str:
     """Return some nodes of a group as people say it."""
-    return "the head" if group == "head" else f"{words.counted(count, 'node')} of {group}"
+    return "the head" if group == "head" else f"{wording.counted(count, 'node')} of {group}"
 
 
 def _groups(cluster: RayCluster) -> Sequence[Mapping[str, Any]]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Discovered, FoundCluster, Tools
 from trainyard.backends.kuberay import names, site
 from trainyard.backends.kuberay.site import Site
-from trainyard.errors import TrainyardError
+from trainyard.errors import TrainyardError, in_a_line
 from trainyard.seams.kube import config
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.errors import ForbiddenError
@@ -149,3 +150,47 @@ def _found(kube: Kube, one: Object) -> Found:
     metadata = one["metadata"]
     is_ready = (one.get("status") or {}).get("state") == "ready" and not metadata.get("deletionTimestamp")
     return Found(metadata["name"], metadata["namespace"], kube.context, kube.server, is_ready)
+
+
+def discover(
+    clusters: Sequence[tuple[ClusterSpec, Tools]], states: Sequence[Path], environ: Mapping[str, str]
+) -> Discovered:
+    """Return where these clusters are, and the RayClusters with our label that are none of them."""
+    if not clusters and not _has_kubeconfig(environ):
+        return Discovered()
+    places = {spec.name: place(spec, tools) for spec, tools in clusters}
+    sites = {name: one for name, one in places.items() if not isinstance(one, TrainyardError)}
+    answers = look(sites.values(), environ)
+    problems = {name: in_a_line(one) for name, one in places.items() if isinstance(one, TrainyardError)}
+    for name, one in sites.items():
+        answer = answers[key(one.kube)]
+        if answer.problem:
+            problems[name] = f"Kubernetes of context {answer.context}: {answer.problem}"
+    known = {(one.kube.server, one.namespace, one.name) for one in sites.values()}
+    every = [one for answer in answers.values() for one in answer.found]
+    # Several contexts may lead to one server.
+    others = {(one.server, one.namespace, one.name): one for one in reversed(every)}
+    silent = [
+        f"Kubernetes of context {one.context} ({one.server}): {one.problem}" for one in answers.values() if one.problem
+    ]
+    return Discovered(
+        {name: _located(one.namespace, one.kube.context) for name, one in sites.items()},
+        problems,
+        tuple(_other(one) for where, one in sorted(others.items()) if where not in known),
+        (*silent, *(one.remark for one in answers.values() if one.remark)),
+    )
+
+
+def _other(one: Found) -> FoundCluster:
+    context = f" --set kuberay.context={one.context}" if one.context else ""
+    flags = f"--set kuberay.namespace={one.namespace}{context}"
+    return FoundCluster(one.name, _located(one.namespace, one.context), one.is_ready, flags)
+
+
+def _located(namespace: str, context: str) -> str:
+    return f"namespace {namespace}" + (f" of context {context}" if context else "")
+
+
+def _has_kubeconfig(environ: Mapping[str, str]) -> bool:
+    home = Path(environ.get("HOME") or Path.home())
+    return bool(environ.get("KUBECONFIG")) or (home / ".kube" / "config").is_file()

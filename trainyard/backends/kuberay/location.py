@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from trainyard.backends import private_files
+from trainyard.backends import record as records
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import naming
 from trainyard.errors import PrerequisiteError, RequestError
@@ -115,7 +115,7 @@ def moved(tools: Tools, section: KuberaySection) -> str:
 
 def read(tools: Tools) -> Record | None:
     """Return what was written down, or None."""
-    found = private_files.read_json(tools.state / "cluster.json")
+    found = records.read_json(tools.state / "cluster.json")
     if not found or found.get("backend") != tools.backend:
         return None
     return Record(**{key: found[key] for key in ("name", "context", "kubeconfig", "namespace", "server")})
@@ -132,7 +132,7 @@ def write(tools: Tools, location: Location) -> None:
     tools.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     tools.state.chmod(0o700)
     document = {"backend": tools.backend, **asdict(record_of(tools, location))}
-    private_files.write(tools.state / "cluster.json", json.dumps(document, indent=2))
+    records.write_private(tools.state / "cluster.json", json.dumps(document, indent=2))
 
 
 def ray_cluster(location: Location) -> Object | None:

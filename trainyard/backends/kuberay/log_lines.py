@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from trainyard.backends import ray_logs
+from trainyard.backends import logs
 from trainyard.backends.contract import LogLine
 from trainyard.backends.kuberay import names, site, way_in
 from trainyard.backends.kuberay import pod as pods
@@ -36,7 +36,7 @@ def lines(
 
     Raises GoneError if the API server does not answer; when it is followed, only if that lasts.
     """
-    containers, ray_files = _Containers(where), ray_logs.Follower()
+    containers, ray_files = _Containers(where), logs.Follower()
     heard = now()
     while True:
         try:
@@ -116,7 +116,7 @@ def _runs(pod: Object) -> Iterator[_Run]:
             yield _Run(*parts, one.restarts, former=False)
 
 
-def _of_ray(where: Site, token: str | None, ray_files: ray_logs.Follower) -> Iterator[LogLine]:
+def _of_ray(where: Site, token: str | None, ray_files: logs.Follower) -> Iterator[LogLine]:
     try:
         yield from ray_files.fresh(way_in.address(where), token)
     except OutsideError:

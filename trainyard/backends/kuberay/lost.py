@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainyard.backends import words
+from trainyard.backends import wording
 from trainyard.backends.kuberay import names, site, stale, way_in
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.causes.facts import Object
@@ -42,7 +42,7 @@ def steps(spec: ClusterSpec, where: Site, found: Sequence[Object], *, after: str
         now = site.pods(where)
         # Ray ends with an error without its head: what waits for the others must not take that for theirs.
         left = [*_lost(where, now), *(one for one in now if pods.uid(one) in deleted)]
-        return no(f"not in Ray: {words.named([names.node_name(one) for one in left])}") if left else YES
+        return no(f"not in Ray: {wording.named([names.node_name(one) for one in left])}") if left else YES
 
     def replace() -> None:
         for one in _lost(where, site.pods(where)):

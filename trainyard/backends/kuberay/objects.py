@@ -6,7 +6,7 @@ import secrets
 from contextlib import suppress
 from datetime import datetime, timezone
 
-from trainyard.backends import token_secret
+from trainyard.backends import record
 from trainyard.backends.kuberay import names, pull
 from trainyard.backends.kuberay.documents import change
 from trainyard.backends.kuberay.site import Site, is_ours
@@ -39,7 +39,7 @@ def token_step(site: Site) -> Step:
         if found is None:
             return no("there is none")
         _refuse_foreign_token(found, site)
-        return YES if token_secret.token(found) else no("the Secret has none")
+        return YES if record.secret_token(found) else no("the Secret has none")
 
     return Step("Make the cluster's token", done=done, do=lambda: _make_token(site))
 
@@ -47,7 +47,7 @@ def token_step(site: Site) -> Step:
 def token(site: Site) -> str | None:
     """Return the cluster's token, None if it has none."""
     found = site.kube.get(SECRET, names.token_secret(site.name), namespace=site.namespace)
-    return token_secret.token(found) if found else None
+    return record.secret_token(found) if found else None
 
 
 def pull_step(spec: ClusterSpec, site: Site, image: PinnedImage) -> Step | None:
@@ -142,14 +142,14 @@ def _make_token(site: Site) -> None:
     name = names.token_secret(site.name)
     if site.kube.get(SECRET, name, namespace=site.namespace):
         # Emptied by somebody: pods that run hold the old one, which nobody knows any more.
-        site.kube.patch(SECRET, name, {"stringData": {token_secret.TOKEN_KEY: text}}, namespace=site.namespace)
+        site.kube.patch(SECRET, name, {"stringData": {record.TOKEN_KEY: text}}, namespace=site.namespace)
         return
     document = {
         "apiVersion": SECRET.api,
         "kind": SECRET.name,
         "metadata": {"name": name, "labels": names.labels(site.name)},
         "type": "Opaque",
-        "stringData": {token_secret.TOKEN_KEY: text},
+        "stringData": {record.TOKEN_KEY: text},
     }
     _create(site, SECRET, document)
 

@@ -14,7 +14,7 @@ from trainyard.backends.kuberay.capacity.hosts import Host
 from trainyard.backends.kuberay.errands import errand_pod
 from trainyard.backends.kuberay.there import seen
 from trainyard.backends.kuberay.wanted import Wanted, pull_secrets_of
-from trainyard.backends.words import counted
+from trainyard.backends.wording import counted
 from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.seams.kube.types import LIMIT_RANGE, NODE, POD, QUOTA, RUNTIME_CLASS, Object
 from trainyard.spec.cluster import ClusterSpec

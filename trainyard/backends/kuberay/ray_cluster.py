@@ -14,7 +14,7 @@ from trainyard.backends.kuberay.documents import change
 from trainyard.backends.kuberay.documents.change import Change
 from trainyard.backends.kuberay.operators import definitions
 from trainyard.backends.kuberay.wanted import Wanted, lacks_definitions
-from trainyard.backends.words import named
+from trainyard.backends.wording import named
 from trainyard.errors import OutsideError, PrerequisiteError, RequestError
 from trainyard.seams.kube.errors import ForbiddenError, InvalidError
 from trainyard.seams.kube.types import RAY_CLUSTER, Object

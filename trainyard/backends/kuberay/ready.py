@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from trainyard.backends import words
+from trainyard.backends import wording
 from trainyard.backends.kuberay import counts, names, way_in
 from trainyard.backends.kuberay import look as looking
 from trainyard.backends.kuberay import pod as pods
@@ -43,7 +43,7 @@ ASKED_AGAIN = "io.trainyard/asked-again"
 def step(spec: ClusterSpec, site: Site, *, after: str | None = None) -> Step:
     """Return the step after which every node that the file asks for is there and answers."""
     waiting = Waiting(spec, site)
-    title = words.all_answer(len(spec.nodes()))
+    title = wording.all_answer(len(spec.nodes()))
     deadline = READY_SECONDS + (spec.kuberay.wait_for_machines or 0.0)
     return Step(title, done=waiting.done, do=waiting.begin, deadline=deadline, every=1.0, after=after)
 
@@ -132,7 +132,7 @@ class Waiting:
         except OutsideError as error:
             return "waiting for the dashboard", (cause_ray.silent(way_in.trouble(self._site) or error.what, seen.head),)
         silent = [names.node_name(one) for one in seen.pods if names.node_name(one) not in alive and pods.is_ready(one)]
-        return (f"Ray does not know {words.named(silent)} yet" if silent else ""), ()
+        return (f"Ray does not know {wording.named(silent)} yet" if silent else ""), ()
 
     def _refuse(self, causes: tuple[Cause, ...]) -> None:
         worn = self._patience.over(causes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trainyard.backends import recreate
+from trainyard.backends import replace_head
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import location, lost, objects, preflight, ray_cluster, ready
 from trainyard.backends.kuberay.documents.change import Change
@@ -34,7 +34,7 @@ def _steps(asked: Wanted) -> list[Step]:
     changes = ray_cluster.differences(asked)
     refused = ray_cluster.refusal(asked, changes)
     return [
-        *([recreate.step(refused, title="Make the whole cluster anew")] if refused else []),
+        *([replace_head.step(refused, title="Make the whole cluster anew")] if refused else []),
         *preflight.steps(asked),
         Step("Write down where the cluster is", done=lambda: _is_recorded(asked), do=lambda: _record(asked)),
         *_kuberay(asked),

@@ -103,7 +103,7 @@ def down(found: tuple[Group, ...], facts: Facts) -> Iterator[tuple[str, str]]:
             continue
         for one in group.counted:
             state, why = _state(one, facts, frozenset(), wanted=True)
-            if state == "down" or pods.phase(one) != "Running":
+            if state in ("absent", "broken") or pods.phase(one) != "Running":
                 yield names.node_name(one), why
 
 
@@ -144,14 +144,14 @@ def _statuses(group: Group, facts: Facts, answering: frozenset[str]) -> Iterator
         state, why = _state(one, facts, answering, wanted=index < allowed)
         yield NodeStatus(names.node_name(one), group.name, pods.host(one), state, group.cpus, group.gpus, why)
     for name in group.missing:
-        yield NodeStatus(name, group.name, "", "down", group.cpus, group.gpus, NO_POD)
+        yield NodeStatus(name, group.name, "", "absent", group.cpus, group.gpus, NO_POD)
 
 
 def _state(pod: Object, facts: Facts, answering: frozenset[str], *, wanted: bool) -> tuple[NodeState, str]:
     wrong = cause.of_pod(pod, facts)
     if wrong and wrong.about not in cause_lost.UNSURE:
         # Every worker waits for its head for a while.
-        return "starting" if wrong.about == cause_wait.ABOUT else "down", wrong.brief
+        return "starting" if wrong.about == cause_wait.ABOUT else "broken", wrong.brief
     if not wanted:
         return "surplus", progress.phrase("leaves") if pods.is_leaving(pod) else ""
     # What Ray calls alive runs tasks, whatever probes say: a kubelet that was started again calls its pods unready, and
@@ -162,7 +162,7 @@ def _state(pod: Object, facts: Facts, answering: frozenset[str], *, wanted: bool
         return "starting", wrong.brief
     word = progress.doing(pod, facts)
     if word:
-        return "down" if word == "leaves" else "starting", progress.phrase(word)
+        return "broken" if word == "leaves" else "starting", progress.phrase(word)
     return "starting", NOT_IN_RAY
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trainyard.backends import answering
+from trainyard.backends import ray_nodes
 from trainyard.backends.kuberay import names, site, stale
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.causes.facts import Object
@@ -35,7 +35,7 @@ def head_pod(where: Site) -> str | None:
 
 def answer(where: Site, token: str | None, found: Iterable[Object]) -> frozenset[str]:
     """Return the names of the nodes that Ray calls alive. Raises OutsideError when it does not answer."""
-    return answering.alive(address(where), token, started=stale.all_started(found))
+    return ray_nodes.alive(address(where), token, started=stale.all_started(found))
 
 
 def alive(where: Site, token: str | None, found: Iterable[Object]) -> frozenset[str] | None:

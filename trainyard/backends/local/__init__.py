@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from trainyard import versions
-from trainyard.backends import refusals
-from trainyard.backends.answering import cluster_state, node_state
-from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools
+from trainyard.backends import contract
+from trainyard.backends.contract import ClusterStatus, Discovered, LogLine, NodeStatus, Tools, Traits
 from trainyard.backends.local import log_files, nodes, records, view
 from trainyard.backends.local.layout import LOOPBACK
 from trainyard.backends.local.records import ClusterFiles
 from trainyard.backends.local.up import up_steps
-from trainyard.backends.words import counted
+from trainyard.backends.ray_nodes import cluster_state, node_state
+from trainyard.backends.wording import counted
 from trainyard.endpoint import Endpoint, ExpectedNode
 from trainyard.errors import NotReadyError
 from trainyard.images.verified import Verified
@@ -22,11 +23,13 @@ from trainyard.steps import YES, Answer, Step, no
 
 __all__ = ["connect", "documents", "down_steps", "logs", "status", "up_steps"]
 
+TRAITS = Traits()
+
 
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Step]:
     """Return the steps that end every process and remove every file of the cluster."""
     if purge:
-        raise refusals.nothing_to_purge("local", "`cluster.down` removes everything that was made on this machine.")
+        raise contract.nothing_to_purge("local", "`cluster.down` removes everything that was made on this machine.")
     files = ClusterFiles(tools.state)
     recorded = records.read_nodes(files)
     return [
@@ -51,7 +54,7 @@ def documents(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
 
 def verify(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) -> Verified:
     """Raise RequestError: its nodes are no containers of ours."""
-    raise refusals.no_images(spec)
+    raise contract.no_images(spec)
 
 
 def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
@@ -64,7 +67,9 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
     wanted = {node.name: node for node in spec.nodes()}
     found: list[NodeStatus] = []
     for name in [*wanted, *(name for name in recorded if name not in wanted)]:
-        state = node_state(runs=name in keepers, answers=name in answering, wanted=name in wanted)
+        state = node_state(
+            exists=name in recorded, runs=name in keepers, answers=name in answering, desired=name in wanted
+        )
         group = wanted[name].group if name in wanted else recorded[name].group
         cpus = recorded[name].cpus if name in recorded else wanted[name].cpus
         gpus = recorded[name].gpus if name in recorded else wanted[name].gpus
@@ -108,6 +113,13 @@ def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
     if not records.read_nodes(files):
         raise NotReadyError(f"cluster {spec.name} is not up", hint="Make it: invoke cluster.up")
     return log_files.lines(files, follow=follow)
+
+
+def discover(
+    clusters: Sequence[tuple[ClusterSpec, Tools]], states: Sequence[Path], environ: Mapping[str, str]
+) -> Discovered:
+    """Find nothing: what is written down here is all that leads to such a cluster."""
+    return Discovered()
 
 
 def _nothing_runs(files: ClusterFiles) -> Answer:

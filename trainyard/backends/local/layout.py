@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainyard.backends import plans, ray_settings
-from trainyard.backends.plans import NodePlan, Room
+from trainyard.backends import ray_nodes
+from trainyard.backends.ray_nodes import NodePlan, Room
 from trainyard.seams import processes
 from trainyard.spec.cluster import ClusterSpec
 
@@ -30,8 +30,8 @@ def node_plans(spec: ClusterSpec, *, cpus: int, memory: int, gpu_ids: tuple[str,
     A node that does not say how much it wants may use the whole machine, as `ray start` would have it.
     Raises PrerequisiteError when nodes want more GPUs than there are and may not simulate them.
     """
-    simulated = plans.simulates_gpus(spec, gpu_ids, allowed=spec.local.simulated_gpus)
-    return plans.node_plans(spec, Room(cpus, memory, gpu_ids), simulated=simulated, machine="this machine")
+    simulated = ray_nodes.simulates_gpus(spec, gpu_ids, allowed=spec.local.simulated_gpus)
+    return ray_nodes.node_plans(spec, Room(cpus, memory, gpu_ids), simulated=simulated, machine="this machine")
 
 
 def ray_start(plan: NodePlan, ports: Ports, *, temp_dir: Path) -> list[str]:
@@ -39,7 +39,7 @@ def ray_start(plan: NodePlan, ports: Ports, *, temp_dir: Path) -> list[str]:
     arguments = [
         "start",
         f"--temp-dir={temp_dir}",
-        *ray_settings.node_arguments(plan),
+        *ray_nodes.node_arguments(plan),
         "--node-manager-port=0",
         "--object-manager-port=0",
         "--min-worker-port=0",
@@ -74,7 +74,7 @@ def node_environment(
     wanted = {**kept, **dict(plan.env)}
     return {
         **wanted,
-        **ray_settings.variables(plan, token_file=str(token_file)),
+        **ray_nodes.variables(plan, token_file=str(token_file)),
         processes.MARKER: marker,
         "PATH": f"{programs}:{wanted.get('PATH', '/usr/bin:/bin')}",
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",

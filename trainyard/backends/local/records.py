@@ -11,7 +11,7 @@ from pathlib import Path
 
 from trainyard_runner import tree
 
-from trainyard.backends import private_files
+from trainyard.backends import record as private
 from trainyard.backends.local.layout import NodePlan, Ports
 from trainyard.errors import LeftoverError, OutsideError
 from trainyard.seams.processes import ProcessId
@@ -107,22 +107,22 @@ def private_directory(path: Path) -> None:
 
 def make_token(files: ClusterFiles) -> None:
     """Write a new token."""
-    private_files.make_token(files.token)
+    private.make_token(files.token)
 
 
 def read_token(files: ClusterFiles) -> str | None:
     """Return the cluster's token, or None if it has none."""
-    return private_files.read_token(files.token)
+    return private.read_token(files.token)
 
 
 def write_cluster(files: ClusterFiles, record: ClusterRecord) -> None:
     """Write down what belongs to the cluster as a whole."""
-    private_files.write(files.state / "cluster.json", json.dumps({"backend": "local", **asdict(record)}, indent=2))
+    private.write_private(files.state / "cluster.json", json.dumps({"backend": "local", **asdict(record)}, indent=2))
 
 
 def read_cluster(files: ClusterFiles) -> ClusterRecord | None:
     """Return the record, or None if none was written."""
-    found = private_files.read_json(files.state / "cluster.json")
+    found = private.read_json(files.state / "cluster.json")
     if found is None:
         return None
     return ClusterRecord(found["name"], Ports(**found["ports"]), found["simulated_gpus"], found["auth"])
@@ -131,12 +131,12 @@ def read_cluster(files: ClusterFiles) -> ClusterRecord | None:
 def write_node(files: ClusterFiles, plan: NodePlan, *, gcs_port: int, process: ProcessId) -> None:
     """Write down a node's keeper; the keeper waits for this before it starts anything."""
     record = NodeRecord(plan.name, plan.group, plan.cpus, plan.gpus, plan.as_text(), gcs_port, process)
-    private_files.write(files.node_record(plan.name), json.dumps(asdict(record), indent=2))
+    private.write_private(files.node_record(plan.name), json.dumps(asdict(record), indent=2))
 
 
 def read_nodes(files: ClusterFiles) -> dict[str, NodeRecord]:
     """Return every recorded node by its name, the head first."""
-    found = [private_files.read_json(path) for path in sorted(files.nodes.glob("*.json"))]
+    found = [private.read_json(path) for path in sorted(files.nodes.glob("*.json"))]
     records = [NodeRecord(**{**row, "process": ProcessId(**row["process"])}) for row in found if row]
     return {record.name: record for record in sorted(records, key=lambda record: record.name != "head")}
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trainyard.backends import plans, recreate, words
+from trainyard.backends import ray_nodes, replace_head, wording
 from trainyard.backends.contract import Tools
 from trainyard.backends.local import layout, machine, nodes, records, view
 from trainyard.backends.local.layout import NodePlan, Ports
@@ -32,17 +32,17 @@ class _Wanted:
 
 def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     """Return the steps that make the cluster match its file."""
-    plans.refuse_growing_groups(spec, hint="Give the group a fixed `count`: this machine does not get larger.")
+    ray_nodes.refuse_growing_groups(spec, hint="Give the group a fixed `count`: this machine does not get larger.")
     wanted = _Wanted(spec, tools, ClusterFiles(tools.state), _plans(spec, tools))
     unwanted = _unwanted(wanted)
     refused = _refusal(wanted, unwanted)
-    steps = [recreate.step(refused)] if refused else []
+    steps = [replace_head.step(refused)] if refused else []
     steps.append(Step("Check this machine", done=lambda: _check(wanted), do=_nothing))
     if spec.auth == "token":
         steps.append(
             Step("Make the cluster's token", done=lambda: _has_token(wanted), do=lambda: _make_token(wanted.files))
         )
-    remove = f"Remove {words.named(tuple(unwanted))}"
+    remove = f"Remove {wording.named(tuple(unwanted))}"
     if unwanted:
         steps.append(
             Step(
@@ -61,7 +61,7 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
             after=remove if unwanted else None,
         )
     )
-    answer = words.all_answer(len(wanted.plans))
+    answer = wording.all_answer(len(wanted.plans))
     steps.append(
         Step(answer, done=lambda: _answer(wanted), do=_nothing, deadline=READY_SECONDS, every=0.1, after=start)
     )
@@ -92,7 +92,7 @@ def _refusal(wanted: _Wanted, unwanted: Mapping[str, NodeRecord]) -> RequestErro
     if head is None or wanted.tools.recreate or "head" not in nodes.running(unwanted):
         return None
     plan = next(plan for plan in wanted.plans if plan.is_head)
-    return recreate.refusal(plans.changes(json.loads(head.plan), plan))
+    return replace_head.refusal(ray_nodes.changes(json.loads(head.plan), plan))
 
 
 def _check(wanted: _Wanted) -> Answer:
@@ -157,5 +157,5 @@ def _to_start(wanted: _Wanted) -> str:
     """Name the nodes that will be started; the whole cluster where that is all of it, or nothing is to be done."""
     missing = () if wanted.tools.recreate else _difference(wanted).missing
     if 0 < len(missing) < len(wanted.plans):
-        return words.named(tuple(plan.name for plan in missing))
-    return words.whole(len(wanted.plans))
+        return wording.named(tuple(plan.name for plan in missing))
+    return wording.whole(len(wanted.plans))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from trainyard.backends.answering import alive
 from trainyard.backends.local import records
 from trainyard.backends.local.layout import LOOPBACK, Ports
 from trainyard.backends.local.records import ClusterFiles, ClusterRecord
+from trainyard.backends.ray_nodes import alive
 from trainyard.errors import OutsideError
 from trainyard.seams import processes
 from trainyard.seams.ray_api import UnreachableError

@@ -9,7 +9,7 @@ from trainyard.backends.kuberay.capacity import amounts, packing
 from trainyard.backends.kuberay.capacity.demands import Demand
 from trainyard.backends.kuberay.capacity.hosts import Host
 from trainyard.backends.kuberay.capacity.packing import Packing
-from trainyard.backends.words import named
+from trainyard.backends.wording import named
 
 
 @dataclass(frozen=True)

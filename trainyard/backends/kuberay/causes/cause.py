@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from trainyard.backends import words
+from trainyard.backends import wording
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.causes import (
     cause_cluster,
@@ -72,7 +72,7 @@ def error(cause: Cause, place: str) -> TrainyardError:
     said = cause.words()
     if said:
         what += f"\n{said}"
-    hosts = f", on {words.named(cause.hosts)}" if cause.hosts else ""
+    hosts = f", on {wording.named(cause.hosts)}" if cause.hosts else ""
     kept = " ".join(cause.said.split())
     shown = kept if len(kept) <= SAID_LENGTH else f"{kept[:SAID_LENGTH]}..."
     return cause.kind(what, where=f"{place}{hosts}" + (f": {shown}" if shown else ""), hint=cause.hint)
@@ -80,7 +80,7 @@ def error(cause: Cause, place: str) -> TrainyardError:
 
 def sentence(cause: Cause) -> str:
     """Return a cause in one sentence."""
-    return f"{words.named(cause.who)} {cause.what}" if cause.who else cause.what
+    return f"{wording.named(cause.who)} {cause.what}" if cause.who else cause.what
 
 
 def _of_pods(facts: Facts) -> Sequence[Cause]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from trainyard.backends import words
+from trainyard.backends import wording
 from trainyard.backends.kuberay import counts
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.causes import cause_container, cause_refused, event
@@ -126,7 +126,7 @@ def _unwatched(cluster: RayCluster) -> Cause:
 def _idle(cluster: RayCluster, missing: Mapping[str, int]) -> Cause:
     shown = [counts.nodes(group, count) for group, count in missing.items()]
     return Cause(
-        what=f"the KubeRay operator makes no pod for {words.named(shown)}",
+        what=f"the KubeRay operator makes no pod for {wording.named(shown)}",
         brief="waits for the KubeRay operator",
         about=OPERATOR,
         kind=PrerequisiteError,
@@ -146,7 +146,7 @@ def _again_and_again(cluster: RayCluster, facts: Facts) -> Iterator[Cause]:
 
 def _death(said: str, who: str, count: int) -> Cause:
     ended = _ENDED.search(said)
-    again = f"{words.counted(count, 'time')}, and KubeRay makes it anew"
+    again = f"{wording.counted(count, 'time')}, and KubeRay makes it anew"
     if ended is None:
         return Cause(what=f"{who} failed {again}", brief=f"failed {again}", said=said)
     if ended["reason"] == cause_container.OUT_OF_MEMORY:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from trainyard.backends import words
+from trainyard.backends import wording
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.causes.facts import Cause
 from trainyard.errors import PrerequisiteError
@@ -104,7 +104,7 @@ def _nodes(said: str, pod: Mapping[str, Any]) -> tuple[str, str]:
     if total is None:
         return f"{begin}: {said or 'the scheduler does not say why'}", _hint(said)
     entries = [_entry(one) for one in _split(said[total.end() :])]
-    of = f"of {words.counted(int(total[1]), 'node')}"
+    of = f"of {wording.counted(int(total[1]), 'node')}"
     return f"{begin}; {of} {', '.join(entries)}", _hint(said)
 
 

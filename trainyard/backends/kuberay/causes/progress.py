@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trainyard.backends import words
+from trainyard.backends import wording
 from trainyard.backends.kuberay import counts, names
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.causes import cause, cause_wait, event
@@ -72,7 +72,7 @@ def _doing(facts: Facts) -> Iterable[str]:
         elif word := doing(one, facts):
             found.setdefault(word, []).append(facts.name(one))
     yield from (cause.sentence(one).rstrip(":") for one in cause.merged(problems))
-    yield from (f"{words.named(who)} {phrase(word, several=len(who) > 1)}" for word, who in found.items())
+    yield from (f"{wording.named(who)} {phrase(word, several=len(who) > 1)}" for word, who in found.items())
 
 
 def _unmade(facts: Facts) -> Iterable[str]:
@@ -83,7 +83,7 @@ def _unmade(facts: Facts) -> Iterable[str]:
     missing = {group: count - there for group, count in wanted.items() if count > (there := _count(facts.pods, group))}
     if missing:
         shown = [counts.nodes(group, count) for group, count in missing.items()]
-        yield f"KubeRay makes {words.named(shown)}"
+        yield f"KubeRay makes {wording.named(shown)}"
     elif not counts.is_observed(facts.owner):
         yield "KubeRay looks at the change"
 

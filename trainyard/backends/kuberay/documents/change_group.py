@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainyard.backends import ray_settings
+from trainyard.backends import ray_nodes
 from trainyard.backends.kuberay import names
 from trainyard.backends.kuberay.documents.pod_parts import SESSIONS
 from trainyard.backends.kuberay.pod import quantity
@@ -98,7 +98,7 @@ def _variables(old: Side, new: Side) -> Iterator[Difference]:
 
 def _follows(name: str, old: Side, new: Side) -> bool:
     """Say whether a variable differs because something else does."""
-    if name in ray_settings.settings():
+    if name in ray_nodes.settings():
         return True
     if name == "NVIDIA_VISIBLE_DEVICES":
         return (old.gpu_resource is None) != (new.gpu_resource is None)

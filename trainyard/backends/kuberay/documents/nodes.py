@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainyard.backends import plans
+from trainyard.backends import ray_nodes
 from trainyard.spec.cluster import ClusterSpec
 
 HEAD = "head"
@@ -48,13 +48,13 @@ def _node(spec: ClusterSpec, group: str, cpus: int | None, memory: int | None, g
     size = DEFAULT_MEMORY if memory is None else memory
     asked = spec.kuberay.shm_size
     # It counts as memory: a small head beside large workers cannot have what they have.
-    shared_memory, object_store = plans.shared_memory(size, asked if asked is not None and asked < size else None)
+    shared_memory, object_store = ray_nodes.shared_memory(size, asked if asked is not None and asked < size else None)
     return Node(
         group=group,
         cpus=DEFAULT_CPUS if cpus is None else cpus,
         memory=size,
         object_store=object_store,
         # In whole MiB, so that it reads well where it is shown.
-        shared_memory=-(-shared_memory // plans.MEBIBYTE) * plans.MEBIBYTE,
+        shared_memory=-(-shared_memory // ray_nodes.MEBIBYTE) * ray_nodes.MEBIBYTE,
         gpus=gpus,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trainyard import render
-from trainyard.backends import ray_settings
+from trainyard.backends import ray_nodes
 from trainyard.backends.kuberay import names
 from trainyard.backends.kuberay.documents import pod_parts
 from trainyard.backends.kuberay.documents.nodes import Node
@@ -87,7 +87,7 @@ def _env(spec: ClusterSpec, *, has_gpus: bool) -> list[dict[str, str]]:
     # An image may ask for every GPU (NVIDIA_VISIBLE_DEVICES=all in its ENV), and a host may grant it by default.
     hidden = {} if has_gpus else {"NVIDIA_VISIBLE_DEVICES": "void"}
     home = pod_parts.home(spec.kuberay.security, directory=HOME)
-    variables: Mapping[str, str] = {**hidden, **home, **spec.env, **ray_settings.settings()}
+    variables: Mapping[str, str] = {**hidden, **home, **spec.env, **ray_nodes.settings()}
     # To Kubernetes `$(NAME)` is a variable, and `$$` a dollar sign.
     return [{"name": name, "value": render.dollars_doubled(value)} for name, value in sorted(variables.items())]
 

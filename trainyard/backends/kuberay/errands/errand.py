@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 
-from trainyard.backends import words
+from trainyard.backends import wording
 from trainyard.backends.kuberay import beside
 from trainyard.backends.kuberay import pod as pods
 from trainyard.backends.kuberay.causes import cause
@@ -207,7 +207,7 @@ class Errands:
                 one = found[name]
                 word = "runs on" if pods.phase(one) == "Running" else "pulls on" if pods.host(one) else "no room yet on"
                 doing.setdefault(word, []).append(self._title(name))
-        return ", ".join(f"{word} {words.named(titles)}" for word, titles in doing.items())
+        return ", ".join(f"{word} {wording.named(titles)}" for word, titles in doing.items())
 
     def _title(self, name: str) -> str:
         return self._errands[name].title

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainyard.backends import words
+from trainyard.backends import wording
 from trainyard.backends.kuberay import names
 from trainyard.backends.kuberay.errands import errand_pod, gpu_hosts
 from trainyard.backends.kuberay.errands.errand import PULL_SECONDS, RUN_SECONDS, Errand, Errands, Outcome
@@ -72,7 +72,7 @@ def steps(asked: Wanted, *, after: str | None) -> list[Step]:
             return no(errands.words)
         return Answer(True, judgement.refuse(trial))
 
-    where = words.named([one.title for one in trial.tries])
+    where = wording.named([one.title for one in trial.tries])
     return [
         Step(
             f"Try GPUs and torch for a moment, on {where}",
@@ -100,9 +100,9 @@ class Judgement:
         first, *others = self.bad
         error = self.bad[first]
         if trial.bears(self.bad.keys(), self.good):
-            return f"not on {words.named(list(self.bad))}, which the cluster can do without: {error.what}"
+            return f"not on {wording.named(list(self.bad))}, which the cluster can do without: {error.what}"
         if others:
-            error.where = f"{error.where or ''}; and something on {words.named(others)}".removeprefix("; ")
+            error.where = f"{error.where or ''}; and something on {wording.named(others)}".removeprefix("; ")
         raise error
 
 
@@ -124,7 +124,7 @@ def judged(outcome: Outcome, gpus: int, *, image: str) -> TrainyardError | None:
     if outcome.error is not None:
         return outcome.error
     host = outcome.host or outcome.title
-    where = f"a pod with {words.counted(gpus, 'GPU')} on {host}"
+    where = f"a pod with {wording.counted(gpus, 'GPU')} on {host}"
     found = _read(outcome)
     if found is None:
         said = outcome.said.splitlines()[-1] if outcome.said else "it said nothing"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from trainyard.backends import words
+from trainyard.backends import wording
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import site
 from trainyard.backends.kuberay.removing import belongings, stuck
@@ -75,7 +75,7 @@ def _ray_cluster(there: Site) -> Step:
 
 def _of_sort(there: Site, sort: Sort, now: Sequence[Object]) -> Step:
     """Return the step after which nothing of a kind belongs to the cluster; its title says what there was."""
-    title = f"Remove {words.counted(len(now), sort.noun)}: {words.named([one['metadata']['name'] for one in now])}"
+    title = f"Remove {wording.counted(len(now), sort.noun)}: {wording.named([one['metadata']['name'] for one in now])}"
     done = partial(belongings.of_sort, there, sort)
     return Step(title, done=lambda: _none(done()), do=lambda: _remove(there, sort))
 
@@ -101,7 +101,7 @@ def _remove(there: Site, sort: Sort) -> None:
 
 
 def _none(left: Sequence[Object]) -> Answer:
-    return no(f"still there: {words.named([one['metadata']['name'] for one in left])}") if left else YES
+    return no(f"still there: {wording.named([one['metadata']['name'] for one in left])}") if left else YES
 
 
 def _nothing() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from trainyard.backends import words
+from trainyard.backends import wording
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import names, site
 from trainyard.backends.kuberay.operators import installing, operator
@@ -129,7 +129,7 @@ def _crds(general: General) -> Step:
             there.kube.delete(CRD, one["metadata"]["name"], uid=one["metadata"]["uid"])
         wait(there, CRD, lambda: _definitions(there))
 
-    title = f"Remove KubeRay's CRDs: {words.named([one['metadata']['name'] for one in made])}"
+    title = f"Remove KubeRay's CRDs: {wording.named([one['metadata']['name'] for one in made])}"
     return Step(title, done=lambda: no("still there") if _definitions(there) else YES, do=remove)
 
 
@@ -167,7 +167,7 @@ def _reason_to_stay(general: General, name: str) -> str:
         others = tenants(there.kube, name, cluster=there.name, release=general.release)
     except ForbiddenError as error:
         return f"what is in it cannot be told ({error.what})"
-    return f"{words.named(others)} {'is' if len(others) == 1 else 'are'} in it" if others else ""
+    return f"{wording.named(others)} {'is' if len(others) == 1 else 'are'} in it" if others else ""
 
 
 def _definitions(there: Site) -> list[Object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainyard.backends import words
+from trainyard.backends import wording
 from trainyard.backends.kuberay.site import Site, is_ours
 from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.seams.kube.errors import ForbiddenError
@@ -29,7 +29,7 @@ def refuse(site: Site) -> None:
     if found:
         raise RequestError(
             f"the KubeRay operator does not go: {_counted(len(found))} from it",
-            where=words.named(found),
+            where=wording.named(found),
             hint="Leave out --purge: this cluster alone goes then. Or remove those first.",
         )
 

@@ -10,7 +10,7 @@ from trainyard.backends.kuberay import site
 from trainyard.backends.kuberay.removing import stuck
 from trainyard.backends.kuberay.site import Site
 from trainyard.backends.kuberay.there import There, seen
-from trainyard.backends.words import named
+from trainyard.backends.wording import named
 from trainyard.errors import NotReadyError
 from trainyard.seams.kube.types import POD, RAY_CLUSTER, SERVICE, Kind, Object
 from trainyard.steps import YES, Answer, Step, no

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from trainyard.backends import words
+from trainyard.backends import wording
 from trainyard.backends.kuberay import beside
 from trainyard.backends.kuberay.causes import cause_lost
 from trainyard.backends.kuberay.causes.facts import Cause
@@ -57,7 +57,7 @@ def error(site: Site, kind: Kind, left: Sequence[Object]) -> LeftoverError:
     else:
         what = f"{described} is to be removed, and is still there"
         hint = f"Why: kubectl{_where(site, kind, first)} describe {kind.plural} {name}; then repeat the same command."
-    everything = words.named([one["metadata"]["name"] for one in left])
+    everything = wording.named([one["metadata"]["name"] for one in left])
     where = f"namespace {_namespace(site, first)}" if kind.namespaced else site.kube.place
     return LeftoverError(what, where=f"{where}: {everything}" if len(left) > 1 else where, hint=hint)
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from trainyard.backends.answering import ANSWER_SECONDS
 from trainyard.backends.contract import LogLine
+from trainyard.backends.ray_nodes import ANSWER_SECONDS
 from trainyard.seams.ray_api import FileMissingError, RayApi
 from trainyard.seams.ray_types import Node
 

@@ -1,0 +1,235 @@
+"""Nodes of Ray, whoever starts them: what each should be, how Ray is set on it, what Ray says about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from trainyard.backends.contract import ClusterState, NodeState
+from trainyard.backends.wording import counted
+from trainyard.errors import PrerequisiteError, Problem, RequestError
+from trainyard.seams.ray_api import RayApi
+from trainyard.seams.ray_types import Node
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.nodes import NodeSpec
+from trainyard.spec.units import format_size
+
+MEBIBYTE = 1024**2
+SMALLEST_OBJECT_STORE = 100 * MEBIBYTE
+LARGEST_OBJECT_STORE = 1024 * MEBIBYTE
+# Shared memory also serves others on a node, such as PyTorch's data loaders; it costs only what is used.
+SPARE_SHARED_MEMORY = 512 * MEBIBYTE
+# Ray's job supervisor gives a runner this long from SIGTERM to SIGKILL; its default of 3 s is too short to bring
+# outputs back (ray/dashboard/modules/job/job_manager.py).
+JOB_STOP_SECONDS = 8
+# How long an uploaded package stays in the cluster (ray/_private/runtime_env/packaging.py; default 10 minutes).
+PACKAGE_SECONDS = 7 * 24 * 3600
+# Five refused checks make a node dead, and only then are its tasks tried again; Ray's default takes 15 to 20 s. A check
+# that a busy node does not answer still counts only after 10 s (ray/common/ray_config_def.h, health_check_*).
+HEALTH_CHECK_MS = 1000
+# A machine that stands still with its connections open (frozen, paused, hung) refuses no call: only gRPC's keepalive
+# ends one, by default after 300 + 120 s (ray_config_def.h, grpc_client_keepalive_*). Dead after 46 s instead of 55 s.
+KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 10_000, 15_000
+# pip and uv try again by themselves what the network broke; Ray's default of 3 tells a wrong package after 54 s.
+RUNTIME_ENV_TRIES = 2
+# Ray gives its dashboard 60 s; on 2 cores with a load of 10 it was measured to take longer.
+DASHBOARD_SECONDS = 150
+# The dashboard of a loaded machine may be slow, but a question must not hold up the loop.
+ANSWER_SECONDS = 10.0
+# The system counts when a process started from a boot time in whole seconds; a new node joins seconds after its start.
+CLOCK_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Room:
+    """What the machine has: a node that does not say how much it needs may use all of it. Memory in bytes."""
+
+    cpus: int
+    memory: int
+    gpu_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """A node as it should run. Two equal plans mean that nothing has to be done.
+
+    `gpu_ids` are the real GPUs it gets; None if its GPUs are simulated.
+    """
+
+    name: str
+    group: str
+    cpus: int
+    memory: int
+    object_store: int
+    gpus: int
+    gpu_ids: tuple[str, ...] | None
+    auth: str
+    env: tuple[tuple[str, str], ...]
+
+    @property
+    def is_head(self) -> bool:
+        return self.name == "head"
+
+    def as_text(self) -> str:
+        """Return the plan as it is recorded, to be compared with another one."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+def node_plans(spec: ClusterSpec, room: Room, *, simulated: bool, machine: str) -> tuple[NodePlan, ...]:
+    """Return the plan of every node; real GPUs are dealt out by index, each to one node.
+
+    Raises PrerequisiteError when nodes need more GPUs than `machine` ("this machine") has and may not simulate them.
+    """
+    nodes = spec.nodes()
+    gpus = sum(node.gpus for node in nodes)
+    if gpus > len(room.gpu_ids) and not simulated:
+        raise PrerequisiteError(
+            f"the cluster file wants {counted(gpus, 'GPU')}, {machine} has {len(room.gpu_ids) or 'none'}",
+            where=", ".join(f"{node.name}: {node.gpus}" for node in nodes if node.gpus),
+            hint=f"Want fewer, or write `{spec.backend}: {{simulated_gpus: true}}` to try the layout without them.",
+        )
+    plans = []
+    taken = 0
+    for node in nodes:
+        own = None if simulated else room.gpu_ids[taken : taken + node.gpus]
+        plans.append(_node_plan(spec, node, room, gpu_ids=own))
+        taken += node.gpus
+    return tuple(plans)
+
+
+def changes(made: Mapping[str, Any], desired: NodePlan) -> list[str]:
+    """Say what a node should have otherwise than it was made with; values of variables are not shown."""
+    plan = json.loads(desired.as_text())
+    other = [name for name in plan if name != "env" and made.get(name) != plan[name]]
+    found = [f"{name.replace('_', ' ')}: {_shown(made.get(name))} now, {_shown(plan[name])} wanted" for name in other]
+    old, new = dict(made.get("env") or ()), dict(plan["env"])
+    for name in sorted(old.keys() | new.keys()):
+        if old.get(name) != new.get(name):
+            found.append(f"env.{name} is {'gone' if name not in new else 'another' if name in old else 'new'}")
+    return found
+
+
+def object_store(memory: int) -> int:
+    """Return the size of Ray's object store on a node with so much memory; in bytes."""
+    return max(SMALLEST_OBJECT_STORE, min(LARGEST_OBJECT_STORE, memory * 3 // 10))
+
+
+def shared_memory(memory: int, shm_size: int | None) -> tuple[int, int]:
+    """Return the size of a container's /dev/shm, and of Ray's object store in it; all in bytes.
+
+    The object store must be smaller than /dev/shm, or Ray puts it on the disk (ray/_private/services.py).
+    """
+    if shm_size is None:
+        return object_store(memory) + SPARE_SHARED_MEMORY, object_store(memory)
+    return shm_size, max(SMALLEST_OBJECT_STORE, shm_size * 8 // 10)
+
+
+def simulates_gpus(spec: ClusterSpec, gpu_ids: Sequence[str], *, allowed: bool) -> bool:
+    """Say whether the declared GPUs are only numbers: allowed by the file, and more than there are."""
+    return allowed and sum(node.gpus for node in spec.nodes()) > len(gpu_ids)
+
+
+def refuse_growing_groups(spec: ClusterSpec, *, hint: str) -> None:
+    """Raise RequestError if the file asks for groups that grow and shrink: one machine does not get larger."""
+    problems = tuple(
+        Problem(f"workers.{index}.max", f"{group.max} is above min ({group.wanted}), so the group should grow")
+        for index, group in enumerate(spec.workers)
+        if group.max is not None and group.max != group.wanted
+    )
+    if problems:
+        raise RequestError(
+            f"the {spec.backend} backend cannot grow and shrink worker groups", problems=problems, hint=hint
+        )
+
+
+def node_arguments(plan: NodePlan) -> list[str]:
+    """Return the arguments of `ray start` that say which node it is and what Ray may hand out on it."""
+    return [
+        f"--node-name={plan.name}",
+        f"--labels=ray.io/node-group={plan.group}",
+        f"--num-cpus={plan.cpus}",
+        f"--num-gpus={plan.gpus}",
+        f"--memory={plan.memory}",
+        f"--object-store-memory={plan.object_store}",
+    ]
+
+
+def variables(plan: NodePlan, *, token_file: str) -> dict[str, str]:
+    """Return Ray's settings that are environment variables: who may ask, and what makes it quick."""
+    auth = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token_file}
+    # Without an autoscaler of any kind Ray's dashboard says only then what its nodes have free (/nodes?view=summary).
+    autoscaler = {"RAY_enable_autoscaler_v2": "1"}
+    return {**(auth if plan.auth == "token" else {"RAY_AUTH_MODE": "disabled"}), **settings(), **autoscaler}
+
+
+def settings() -> dict[str, str]:
+    """Return those that are the same on every node, whoever brings the token to it."""
+    return {
+        "RAY_DASHBOARD_STARTUP_TIMEOUT_S": str(DASHBOARD_SECONDS),
+        "RAY_JOB_STOP_WAIT_TIME_S": str(JOB_STOP_SECONDS),
+        "RAY_RUNTIME_ENV_URI_PIN_EXPIRATION_S": str(PACKAGE_SECONDS),
+        "RUNTIME_ENV_RETRY_TIMES": str(RUNTIME_ENV_TRIES),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        # Workers start as soon as tasks wait, side by side: a no-op run takes 3.5 s instead of 5.7 s.
+        "RAY_enable_worker_prestart": "1",
+        "RAY_health_check_initial_delay_ms": str(HEALTH_CHECK_MS),
+        "RAY_health_check_period_ms": str(HEALTH_CHECK_MS),
+        "RAY_grpc_client_keepalive_time_ms": str(KEEPALIVE_MS),
+        "RAY_grpc_client_keepalive_timeout_ms": str(KEEPALIVE_TIMEOUT_MS),
+    }
+
+
+def alive(address: str, token: str | None, *, started: Mapping[str, float]) -> frozenset[str]:
+    """Return the names of the nodes that Ray calls alive. Raises OutsideError when it does not answer.
+
+    `started` is when what runs now under each name was started, in Unix seconds of the cluster's machine: Ray takes 5
+    to 20 s to notice that a node is dead, and until then its successor of the same name is not there.
+    """
+    with RayApi(address, token, answer_seconds=ANSWER_SECONDS) as ray:
+        return frozenset(node.name for node in ray.nodes() if node.alive and not is_predecessor(node, started))
+
+
+def is_predecessor(node: Node, started: Mapping[str, float]) -> bool:
+    """Say whether a node joined before what runs now under its name was started."""
+    return node.started is not None and node.started + CLOCK_SECONDS < started.get(node.name, 0.0)
+
+
+def node_state(*, exists: bool, runs: bool, answers: bool, desired: bool) -> NodeState:
+    """Return the state of a node, by what its machine and what Ray says."""
+    if not runs:
+        return "broken" if exists else "absent"
+    if not desired:
+        return "surplus"
+    return "up" if answers else "starting"
+
+
+def cluster_state(nodes: Iterable[NodeState]) -> ClusterState:
+    """Return the state of the cluster whose nodes have these states."""
+    states = set(nodes)
+    if states <= {"absent"}:
+        return "absent"
+    if states <= {"absent", "broken"}:
+        return "broken"
+    return "up" if states == {"up"} else "partial"
+
+
+def _node_plan(spec: ClusterSpec, node: NodeSpec, room: Room, *, gpu_ids: tuple[str, ...] | None) -> NodePlan:
+    memory = node.memory or room.memory
+    return NodePlan(
+        name=node.name,
+        group=node.group,
+        cpus=room.cpus if node.cpus is None else node.cpus,
+        memory=memory,
+        object_store=object_store(memory),
+        gpus=node.gpus,
+        gpu_ids=gpu_ids,
+        auth=spec.auth,
+        env=tuple(sorted(spec.env.items())),
+    )
+
+
+def _shown(value: object) -> str:
+    """Return a value of a plan; numbers this large are bytes."""
+    return format_size(value) if isinstance(value, int) and value >= MEBIBYTE else str(value)

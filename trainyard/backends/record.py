@@ -1,0 +1,84 @@
+"""What is written down about a cluster, in files that only we can read: what made it from which file, its token."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+# What KubeRay calls the key of a token (ray-operator/controllers/ray/utils/constant.go).
+TOKEN_KEY = "auth_token"  # noqa: S105 (a key's name)
+_RECORD = "cluster.json"
+_MADE_FROM = "made-from"
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only we can read, whole or not at all."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    fresh.replace(path)
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+
+
+def write_cluster(state: Path, backend: str, facts: Mapping[str, Any]) -> None:
+    """Write down what makes a cluster, and what is needed to find it whatever its file says by then."""
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    state.chmod(0o700)
+    write_private(state / _RECORD, json.dumps({"backend": backend, **facts}, indent=2))
+
+
+def read_cluster(state: Path, backend: str) -> dict[str, Any] | None:
+    """Return what was written down about a cluster of this backend, None if nothing was."""
+    found = read_json(state / _RECORD)
+    return found if found and found.get("backend") == backend else None
+
+
+def recorded_backend(state: Path) -> str | None:
+    found = read_json(state / _RECORD)
+    return str(found["backend"]) if found else None
+
+
+def write_made_from(state: Path, file: Path) -> None:
+    write_private(state / _MADE_FROM, str(file))
+
+
+def made_from(state: Path) -> Path | None:
+    """Return the file that the cluster of a state directory was made from, None if that is not known."""
+    try:
+        return Path((state / _MADE_FROM).read_text())
+    except FileNotFoundError:
+        return None
+
+
+def make_token(path: Path) -> None:
+    """Write a new token: 64 hexadecimal digits, as Ray's own."""
+    write_private(path, secrets.token_hex(32))
+
+
+def read_token(path: Path) -> str | None:
+    try:
+        return path.read_text().strip() or None
+    except FileNotFoundError:
+        return None
+
+
+def secret_token(secret: Mapping[str, Any]) -> str | None:
+    """Return the token that a Secret of Kubernetes holds, None if it holds none."""
+    written = (secret.get("data") or {}).get(TOKEN_KEY) or ""
+    try:
+        return base64.b64decode(written).decode().strip() or None
+    except (binascii.Error, UnicodeDecodeError):
+        return None
