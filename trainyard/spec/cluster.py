@@ -122,11 +122,6 @@ class ClusterSpec(Section):
         ]
         return (head, *workers)
 
-    @property
-    def build_host(self) -> str | None:
-        """Return the Docker host that builds the images: the nodes' own where no registry stands in between."""
-        return self.compose.docker if self.backend == "compose" and self.registry is None else None
-
 
 def _kuberay_complaints(kuberay: KuberaySection, given: Mapping[str, Any]) -> Iterator[Complaint]:
     """Yield what is wrong with the section in this file; `given` are the fields before it that are right."""

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from trainyard import labels
-from trainyard.images.image_command import ImageCommand
 from trainyard.backends import BACKENDS
+from trainyard.images.image_command import ImageCommand
 from trainyard.images.lint import LintReport
 from trainyard.images.pipeline import BuildResult, ListedImage, PushResult
 from trainyard.images.verified import Verified
