@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from trainyard.images.lint import judge
+from trainyard.images.lint.checks import judge
+from trainyard.images.lint.inspection import Inspection
 from trainyard.images.lint.probe import Probed, questions
-from trainyard.images.lint.seen import Seen
 from trainyard.seams.docker.images import ImageFacts, Layer
 from trainyard.spec.image import ImageFile, LintSection
 
-SAID = {
+FACTS = {
     "begin": "",
     "uid": "1000",
     "user": "ray",
@@ -29,7 +29,7 @@ SAID = {
     "python.ray": "2.60.0",
     "end": "",
 }
-HEALTHY = Seen(
+HEALTHY = Inspection(
     reference="trainyard/ray-cpu:0123456789ab",
     file=ImageFile(base="python:3.12-slim"),
     ray_version="2.60.0",
@@ -48,31 +48,31 @@ HEALTHY = Seen(
         created="",
     ),
     history=(Layer("/bin/sh -c #(nop) ADD file:1 in / ", 200 * 1024**2), Layer("RUN pip install ray", 400 * 1024**2)),
-    probed=Probed(True, True, "", SAID, {}),
+    probed=Probed(True, True, "", FACTS, {}),
 )
 
 
-def says(seen: Seen, **facts: str | None) -> Seen:
+def says(inspection: Inspection, **facts: str | None) -> Inspection:
     """Return an image that says other things; None: nothing. `ray_version` stands for `ray.version`."""
     named = {key.replace("_", ".", 1): value for key, value in facts.items()}
-    said = {key: value for key, value in {**seen.probed.said, **named}.items() if value is not None}
-    return replace(seen, probed=replace(seen.probed, said=said))
+    printed = {key: value for key, value in {**inspection.probed.facts, **named}.items() if value is not None}
+    return replace(inspection, probed=replace(inspection.probed, facts=printed))
 
 
-def is_(seen: Seen, **facts: Any) -> Seen:
+def is_(inspection: Inspection, **facts: Any) -> Inspection:
     """Return an image of which the engine knows other things."""
-    return replace(seen, image=replace(seen.image, **facts))
+    return replace(inspection, image=replace(inspection.image, **facts))
 
 
-def asks(seen: Seen, user: str = "any", answers: dict[str, str] | None = None, **lint: Any) -> Seen:
+def asks(inspection: Inspection, user: str = "any", answers: dict[str, str] | None = None, **lint: Any) -> Inspection:
     """Return an image whose image.yaml asks more; every answer is good, but those given here ("" for none)."""
     section = LintSection(**lint)
     asked = dict.fromkeys(questions(section), "0 ") | (answers or {})
     given = {question: answer for question, answer in asked.items() if answer}
     file = ImageFile.model_validate({"base": "b", "user": user, "lint": section})
-    return replace(seen, file=file, probed=replace(seen.probed, answers=given))
+    return replace(inspection, file=file, probed=replace(inspection.probed, answers=given))
 
 
-def failures(seen: Seen) -> list[str]:
+def failures(inspection: Inspection) -> list[str]:
     """Return what is wrong with an image, as people read it."""
-    return [f"{one.check}: {one.detail} -> {one.hint}" for one in judge(seen) if not one.ok]
+    return [f"{found.check}: {found.detail}" for found in judge(inspection) if not found.ok]

@@ -8,8 +8,7 @@ import pytest
 
 from tests.unit.lint_facts import HEALTHY
 from trainyard.errors import NotReadyError, OutsideError
-from trainyard.images.lint import probe
-from trainyard.images.lint.known import Known
+from trainyard.images.lint import cache, probe
 from trainyard.images.lint.probe import Ended, Probed
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.docker.once import Once
@@ -60,7 +59,7 @@ def test_answers_are_read_among_what_the_entry_point_prints() -> None:
 
 def test_an_output_without_answers_did_not_come_through() -> None:
     probed = probe.parse("usage: train.py [-h]\n", ASKED, came_through=True)
-    assert (probed.began, probed.came_through, probed.said) == (False, False, {})
+    assert (probed.began, probed.came_through, probed.facts) == (False, False, {})
 
 
 def asked(monkeypatch: pytest.MonkeyPatch, once: Once) -> Probed:
@@ -92,26 +91,20 @@ def test_the_script_fits_into_one_argument() -> None:
     assert len(probe.script().encode()) < 100_000
 
 
-def test_what_an_image_said_is_known_when_it_is_asked_the_same(tmp_path: Path) -> None:
-    known = Known(tmp_path / "lint")
+def test_what_an_image_printed_is_kept_for_the_same_questions(tmp_path: Path) -> None:
+    environ = {"XDG_CACHE_HOME": str(tmp_path)}
     probed = probe.parse(OUTPUT, ASKED, came_through=True)
-    known.keep_probed("sha256:1", ASKED, probed)
-    assert known.probed("sha256:1", ASKED) == probed
-    assert known.probed("sha256:1", ASKED[:1]) is None
-    assert known.probed("sha256:2", ASKED) is None
-
-
-def test_what_was_kept_and_is_damaged_is_found_out_again(tmp_path: Path) -> None:
-    known = Known(tmp_path)
-    known.keep_probed("sha256:1", (), probe.parse(OUTPUT, ASKED, came_through=True))
+    cache.keep(environ, "sha256:1", ASKED, probed)
+    assert cache.find(environ, "sha256:1", ASKED) == probed
+    assert cache.find(environ, "sha256:1", ASKED[:1]) is None
+    (kept,) = (file for file in tmp_path.rglob("*") if file.is_file())
     for text in ("", "[]", "{}", '{"began": true}'):
-        for file in tmp_path.iterdir():
-            file.write_text(text)
-        assert known.probed("sha256:1", ()) is None
+        kept.write_text(text)
+        assert cache.find(environ, "sha256:1", ASKED) is None
 
 
 def test_a_directory_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    known = Known(tmp_path / "file" / "lint")
-    known.keep_probed("sha256:1", (), probe.parse(OUTPUT, ASKED, came_through=True))
-    assert known.probed("sha256:1", ()) is None
+    environ = {"XDG_CACHE_HOME": str(tmp_path / "file")}
+    cache.keep(environ, "sha256:1", ASKED, probe.parse(OUTPUT, ASKED, came_through=True))
+    assert cache.find(environ, "sha256:1", ASKED) is None

@@ -20,8 +20,7 @@ SECONDS = 180.0
 ENTRYPOINT_SECONDS = 60.0
 # SIGKILL, which is how the kernel ends what takes too much memory.
 KILLED = 137
-_BY_HAND = "Repeat the same command; if it ends the same way: docker run --rm -it IMAGE /bin/sh"
-_SAYS = "trainyard: "
+_MARK = "trainyard: "
 _CANNOT_RUN = re.compile(r'exec: "[^"]*"|no such file or directory|executable file not found|exec format error')
 # Answers come without colours, and no line of a program is worth more than this.
 _CONTROL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x1f\x7f]")
@@ -33,36 +32,39 @@ class Ended:
     """How a command in the image ended: its exit code, and its last error or line."""
 
     code: int
-    said: str
+    output: str
+
+    @property
+    def reason(self) -> str:
+        return self.output or f"exit code {self.code}"
 
 
 @dataclass(frozen=True)
 class Probed:
-    """What the image said. Without `began`, it could run nothing, and `refusal` says why.
+    """What the image printed. Without `began`, it could run nothing, and `refusal` says why.
 
-    `came_through` says that the image's own entry point handed the command on; `code` is the exit code, None for what
+    `came_through` is whether the image's own entry point handed the command on; `code` is the exit code, None for what
     did not end in its time.
     """
 
     began: bool
     came_through: bool
     refusal: str
-    said: Mapping[str, str]
+    facts: Mapping[str, str]
     answers: Mapping[str, str]
     code: int | None = 0
 
     @property
     def is_complete(self) -> bool:
-        """Say whether it answered to the end."""
-        return "end" in self.said
+        return "end" in self.facts
 
     def text(self, key: str) -> str:
         """Return one fact, or ""."""
-        return self.said.get(key, "")
+        return self.facts.get(key, "")
 
     def ended(self, key: str) -> Ended | None:
         """Return how one of the fixed commands ended; None if it was not run."""
-        return _ended(self.said.get(key))
+        return _ended(self.facts.get(key))
 
     def answer(self, question: str) -> Ended | None:
         """Return what came of a question; None if nothing did."""
@@ -82,7 +84,6 @@ def questions(lint: LintSection) -> tuple[str, ...]:
 
 
 def run_question(command: Sequence[str]) -> str:
-    """Return the question whether a command succeeds."""
     return f"run:{shlex.join(command)}"
 
 
@@ -98,8 +99,8 @@ def ask(engine: Engine, image: ImageFacts, asked: Sequence[str]) -> Probed:
     Raises NotReadyError when it does not end in time, OutsideError when it is killed or cannot be run at all.
     """
     if not image.entrypoint:
-        return _complete(image, _run(engine, image, asked, seconds=SECONDS, around=False))
-    through = _run(engine, image, asked, seconds=ENTRYPOINT_SECONDS, around=False)
+        return _complete(image, _run(engine, image, asked, seconds=SECONDS))
+    through = _run(engine, image, asked, seconds=ENTRYPOINT_SECONDS)
     if through.is_complete:
         return through
     around = _complete(image, _run(engine, image, asked, seconds=SECONDS, around=True))
@@ -107,23 +108,21 @@ def ask(engine: Engine, image: ImageFacts, asked: Sequence[str]) -> Probed:
 
 
 def parse(output: str, asked: Sequence[str], *, came_through: bool) -> Probed:
-    """Return what probe.sh said; other lines are the entry point's own."""
-    said: dict[str, str] = {}
+    """Return what probe.sh printed; other lines are the entry point's own."""
+    facts: dict[str, str] = {}
     answers: dict[str, str] = {}
     for line in output.splitlines():
-        if not line.startswith(_SAYS):
-            continue
-        key, _, value = line.removeprefix(_SAYS).partition(" ")
-        value = _CONTROL.sub("", value).strip()[:_LONGEST]
-        if key.isdigit() and int(key) < len(asked):
-            answers[asked[int(key)]] = value
-        else:
-            said[key] = value
-    began = "begin" in said
-    return Probed(began, came_through and began, "", said, answers)
+        if line.startswith(_MARK):
+            key, _, value = line.removeprefix(_MARK).partition(" ")
+            is_answer = key.isdigit() and int(key) < len(asked)
+            target, name = (answers, asked[int(key)]) if is_answer else (facts, key)
+            target[name] = _shown(value)
+    began = "begin" in facts
+    return Probed(began, came_through and began, "", facts, answers)
 
 
-def _run(engine: Engine, image: ImageFacts, asked: Sequence[str], *, seconds: float, around: bool) -> Probed:
+def _run(engine: Engine, image: ImageFacts, asked: Sequence[str], *, seconds: float, around: bool = False) -> Probed:
+    """Run the probe through the image's entry point, or around it."""
     words = ["-c", script(), "trainyard-probe", *asked]
     try:
         once = run_once(
@@ -136,36 +135,37 @@ def _run(engine: Engine, image: ImageFacts, asked: Sequence[str], *, seconds: fl
     except OutsideError as error:
         if not _CANNOT_RUN.search(error.where or ""):
             raise
-        return refused(error.where or "")
+        return _refused(error.where or "")
     probed = parse(once.stdout, asked, came_through=not around)
-    probed = replace(probed, code=once.code)
-    return probed if probed.began else refused(once.stderr or once.stdout)
+    return replace(probed, code=once.code) if probed.began else _refused(once.stderr or once.stdout)
 
 
-def refused(output: str) -> Probed:
+def _refused(output: str) -> Probed:
     """Return that an image ran nothing of ours, with the last line that came instead."""
     lines = [line for line in output.splitlines() if line.strip()] or ["it printed nothing"]
-    return Probed(False, False, _CONTROL.sub("", lines[-1]).strip()[:_LONGEST], {}, {})
+    return Probed(False, False, _shown(lines[-1]), {}, {})
 
 
 def _complete(image: ImageFacts, probed: Probed) -> Probed:
     if probed.is_complete or not probed.began:
         return probed
-    where = f"{image.id[:19]}: its last answer was: {' '.join(list(probed.said.items())[-1]).strip()}"
-    asked = "the image was asked about itself and did not answer everything"
+    where = f"{image.id[:19]}: its last answer was: {' '.join(list(probed.facts.items())[-1]).strip()}"
+    what = "the image was asked about itself and did not answer everything"
     if probed.code is None:
         hint = "Is the machine very busy? Repeat the same command."
-        raise NotReadyError(f"{asked} within {SECONDS:.0f} s", where=where, hint=hint)
-    killed = probed.code == KILLED
-    raise OutsideError(
-        f"{asked}: it was ended with exit code {probed.code}{' (killed)' if killed else ''}",
-        where=where,
-        hint="Is the Docker host short of memory? free -h; dmesg | grep -i oom" if killed else _BY_HAND,
-    )
+        raise NotReadyError(f"{what} within {SECONDS:.0f} s", where=where, hint=hint)
+    hint = "Repeat the same command; if it ends the same way: docker run --rm -it IMAGE /bin/sh"
+    ended = f"it was ended with exit code {probed.code}"
+    if probed.code == KILLED:
+        hint = "Is the Docker host short of memory? free -h; dmesg | grep -i oom"
+        ended += " (killed)"
+    raise OutsideError(f"{what}: {ended}", where=where, hint=hint)
 
 
 def _ended(value: str | None) -> Ended | None:
-    if value is None:
-        return None
-    code, _, said = value.partition(" ")
-    return Ended(int(code), said) if code.isdigit() else None
+    code, _, output = (value or "").partition(" ")
+    return Ended(int(code), output) if code.isdigit() else None
+
+
+def _shown(text: str) -> str:
+    return _CONTROL.sub("", text).strip()[:_LONGEST]

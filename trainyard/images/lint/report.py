@@ -10,7 +10,7 @@ from trainyard.errors import LintError, Problem
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found. `skipped` says that it could not be tried, because of what another one found."""
+    """What one check found. `skipped`: it could not be tried, because of what another one found."""
 
     check: str
     ok: bool
@@ -30,12 +30,10 @@ class LintReport:
 
     @property
     def ok(self) -> bool:
-        """Say whether no check failed."""
         return not self.failed
 
     @property
     def failed(self) -> tuple[Finding, ...]:
-        """Return what must be repaired."""
         return tuple(finding for finding in self.findings if not finding.ok)
 
     def document(self) -> dict[str, Any]:
@@ -52,17 +50,15 @@ class LintReport:
         """Raise LintError unless every check is ok."""
         if not self.ok:
             number = f"{len(self.failed)} of {len(self.findings)} checks failed"
-            problems = tuple(Problem(one.check, f"{one.detail}\n    -> {one.hint}") for one in self.failed)
+            problems = tuple(Problem(found.check, f"{found.detail}\n    -> {found.hint}") for found in self.failed)
             raise LintError(f"the image is not fit to be run: {number}", where=self.reference, problems=problems)
 
 
 def ok(check: str, detail: str) -> Finding:
-    """Return that nothing is wrong."""
     return Finding(check, True, detail)
 
 
 def failed(check: str, detail: str, hint: str) -> Finding:
-    """Return what is wrong, and what to do about it."""
     return Finding(check, False, detail, hint)
 
 
