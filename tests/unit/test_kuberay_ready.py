@@ -214,9 +214,7 @@ def test_a_pod_that_waits_to_be_tried_again_is_made_anew(yard: Yard) -> None:
 
 def test_who_may_not_remove_pods_waits_until_they_are_tried_again(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(*_: Any, **__: Any) -> Any:
-        raise ForbiddenError(
-            "ops may not delete pods", verb="delete", kind="pods", namespace="team", user="ops", where=None, hint=None
-        )
+        raise ForbiddenError("ops may not delete pods")
 
     broken(yard)
     monkeypatch.setattr(yard.kube, "delete", forbidden)

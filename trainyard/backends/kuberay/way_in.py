@@ -22,7 +22,7 @@ def address(where: Site) -> str:
 
 def trouble(where: Site) -> str:
     """Say why the newest connection to the dashboard came to nothing; "" if it did not."""
-    return forward.trouble(_port(where))
+    return forward.last_error(_port(where))
 
 
 def head_pod(where: Site) -> str | None:
