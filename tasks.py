@@ -1,6 +1,6 @@
 """Invoke finds the tasks here; they live in trainyard/tasks/."""
 
-from trainyard.early import end_quietly
+from trainyard.main import end_quietly
 
 end_quietly()
 

@@ -1,15 +1,36 @@
-"""The console command `trainyard`: the same tasks without a tasks.py."""
+"""The console command `trainyard`, and how the process ends before and while a command runs.
+
+Entry points import this before anything else; what takes long there are the other imports.
+"""
 
 from __future__ import annotations
 
-from trainyard import __version__, early
+import signal
+from typing import Any
+
+_PYTHONS_OWN: dict[signal.Signals, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGPIPE: signal.SIG_IGN}
+
+
+def end_quietly() -> None:
+    """Let Ctrl-C and a closed pipe (`| head`) end the process; what a shell made it ignore stays so."""
+    for number, handler in _PYTHONS_OWN.items():
+        if signal.getsignal(number) == handler:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def begin() -> None:
+    """From here on Ctrl-C is a KeyboardInterrupt again, and a closed pipe or socket an error."""
+    for number, handler in _PYTHONS_OWN.items():
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, handler)
 
 
 def main() -> None:
     """Run the command line."""
-    early.end_quietly()
+    end_quietly()
     from invoke.program import Program
 
+    from trainyard import __version__
     from trainyard.tasks import namespace
     from trainyard.tasks.executor import TrainyardExecutor
 

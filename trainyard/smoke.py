@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.dispatch import plan, run
-from trainyard.dispatch.follow import Follower, Interruption, Silent, Watch
+from trainyard.dispatch.follow import Follower, Interruption, Watch
 from trainyard.dispatch.interrupts import Interrupts
+from trainyard.dispatch.screens import Silent
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, OutsideError, SmokeError, TrainyardError
 from trainyard.results import store

@@ -15,10 +15,10 @@ from trainyard import lifecycle, paths, progress, smoke
 from trainyard.backends.contract import Tools
 from trainyard.dispatch import dispatching, looking
 from trainyard.dispatch.dispatching import Request
-from trainyard.dispatch.follow import Screen
 from trainyard.dispatch.looking import Standing
 from trainyard.dispatch.outcome import Outcome
 from trainyard.dispatch.prepare import Prepared, prepare
+from trainyard.dispatch.screens import ReportScreen, Screen
 from trainyard.endpoint import Endpoint
 from trainyard.errors import Problem, RequestError, TrainyardError
 from trainyard.lifecycle import Cluster
@@ -33,7 +33,6 @@ from trainyard.results.store import RunDirectory
 from trainyard.spec import load_cluster, load_job
 from trainyard.spec.overrides import FLAG
 from trainyard.suggest import did_you_mean
-from trainyard.watching import ReportScreen
 
 # Before an override of `train.dispatch` that is for the cluster file; any other is for the job file.
 CLUSTER_PREFIX = "cluster."
@@ -103,23 +102,24 @@ def standings(file: str | None = None, only: RunFilter = RunFilter()) -> list[St
     found: list[Standing] = []
     for run in store.runs(results(), cluster=_cluster_name(file)):
         record = store.described(run)
-        cluster = str(record.get("cluster", "?"))
-        if record and not only.takes(record):
-            continue
-        try:
-            state = states.load(run)
-        except TrainyardError as error:
-            why = f"run {run.name} is damaged: {error.what}"
-            found.append(Standing(run, RunState(run=run.name, cluster=cluster, job=None), unsure=why))
-            continue
-        if state.ended or cluster in away:
-            found.append(Standing(run, state, unsure=None if state.ended else away[cluster]))
-            continue
-        found.append(looking.standing(run, connect))
-        if found[-1].unsure:
-            away[cluster] = found[-1].unsure
-    found = [replace(one, unsure=None) if one.state.ended else one for one in found]
-    return [one for one in found if only.state in (None, one.state.state)]
+        if not record or only.takes(record):
+            found.append(_standing(run, str(record.get("cluster", "?")), away))
+    return [standing for standing in found if only.state in (None, standing.state.state)]
+
+
+def _standing(run: RunDirectory, cluster: str, away: dict[str, str]) -> Standing:
+    """Return how a run stands; `away` are the clusters that did not answer, each with why."""
+    try:
+        state = states.load(run)
+    except TrainyardError as error:
+        state = RunState(run=run.name, cluster=cluster, job=None)
+        return Standing(run, state, unsure=f"run {run.name} is damaged: {error.what}", broken=True)
+    if state.ended or cluster in away:
+        return Standing(run, state, unsure=None if state.ended else away[cluster])
+    found = looking.standing(run, connect)
+    if found.unsure:
+        away[cluster] = found.unsure
+    return replace(found, unsure=None) if found.state.ended else found
 
 
 def filtered(file: str | None, *, job: str, state: str, since: str) -> list[Standing]:
@@ -127,9 +127,15 @@ def filtered(file: str | None, *, job: str, state: str, since: str) -> list[Stan
     return standings(file, run_filter(job=job, state=state, since=since, now=time.time()))
 
 
-def standing(run: RunDirectory) -> Standing:
+def status(run: RunDirectory) -> Standing:
     """Return how a run stands now."""
     return looking.standing(run, connect)
+
+
+def ended(run: RunDirectory) -> Standing | None:
+    """Return how a run ended that had ended by what is known here, None of any other."""
+    state = states.load(run)
+    return Standing(run, state) if state.ended else None
 
 
 def logs(run: RunDirectory, *, screen: Screen, task: str | None, everything: bool, follow: bool) -> Outcome:
@@ -153,9 +159,11 @@ def watch(run: RunDirectory, *, screen: ReportScreen) -> Outcome:
 
 def compare(asked: Sequence[str], *, tags: Sequence[str]) -> Comparison:
     """Compare runs by name. Raises RequestError unless there are two of them at least."""
-    if len(asked) < 2:
-        raise RequestError("there is nothing to compare with", hint="Name two runs or more; see: invoke train.list")
-    return comparing.compare([find_run(name) for name in asked], results(), tags=tags)
+    runs = [find_run(name) for name in asked]
+    if len({run.name for run in runs}) < max(2, len(runs)):
+        what = "a run cannot be compared with itself" if len(runs) > 1 else "there is nothing to compare with"
+        raise RequestError(what, hint="Name two runs or more; see: invoke train.list")
+    return comparing.compare(runs, results(), tags=tags)
 
 
 def stop(run: RunDirectory, *, screen: Screen) -> Outcome:
@@ -189,7 +197,7 @@ def run_to_stop(asked: str | None, file: str | None) -> RunDirectory:
 
 def the_open_run(found: Sequence[Standing]) -> str | None:
     """Return the only run that goes on, None if there is none. Raises RequestError if there are several."""
-    open_runs = [one for one in found if not one.state.ended]
+    open_runs = [one for one in found if not one.state.ended and not one.broken]
     # Whether one goes on whose cluster does not answer, nobody knows.
     names = [one.run.name for one in open_runs if not one.unsure] or [one.run.name for one in open_runs]
     if len(names) > 1:

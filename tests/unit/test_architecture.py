@@ -18,15 +18,15 @@ TRAINYARD = ROOT / "trainyard"
 
 # Lowest first; a package or module of trainyard/ imports from its own layer and from those below it.
 LAYERS = (
-    ("__init__", "diagnosis", "errors", "labels", "printable", "suggest", "typed", "versions"),
-    ("paths", "steps", "endpoint", "lock", "render", "early", "spec"),
+    ("__init__", "diagnosis", "errors", "labels", "printable", "suggest", "versions"),
+    ("paths", "steps", "endpoint", "lock", "render", "spec"),
     ("seams", "results"),
     ("registry",),
     ("images",),
     ("backends",),
-    ("lifecycle", "listing", "scaling", "verifying", "usage", "dispatch"),
+    ("lifecycle", "listing", "scaling", "usage", "dispatch"),
     ("smoke",),
-    ("ending", "watching", "training", "project"),
+    ("ending", "training"),
     ("progress", "screen", "screen_text", "tasks", "main"),
 )
 # What talks to the world outside this process.

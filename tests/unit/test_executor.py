@@ -14,7 +14,7 @@ from trainyard import errors
 from trainyard.errors import Problem, RequestError
 from trainyard.tasks import namespace
 from trainyard.tasks.executor import TrainyardExecutor
-from trainyard.tasks.parsing import extend_invoke
+from trainyard.tasks.grammar import extend_invoke
 
 
 def run(body: Callable[[], None], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:

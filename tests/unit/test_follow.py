@@ -8,7 +8,8 @@ from typing import Any, cast
 
 from trainyard_runner import bootstrap
 
-from trainyard.dispatch.follow import Follower, Silent, Watch, printed_by_runner
+from trainyard.dispatch.follow import Follower, Watch, printed_by_runner
+from trainyard.dispatch.screens import Silent
 from trainyard.results.journal import Journal
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -24,7 +23,8 @@ from trainyard.spec import BuildSection
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.docker import Registry
 from trainyard.steps import PlannedStep
-from trainyard.tasks import image_output
+from trainyard.tasks import image_report
+from trainyard.tasks.report import Table
 
 BASE_ID = "sha256:" + "b" * 64
 
@@ -190,7 +190,7 @@ def test_proxies_and_secrets_stay_out_of_the_command_line() -> None:
 
 
 def test_one_image_that_cannot_be_read_does_not_hide_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     what = building(tmp_path, FakeApi({"debian:12": image(BASE_ID)}))
     broken = tmp_path / "images" / "broken"
@@ -201,12 +201,14 @@ def test_one_image_that_cannot_be_read_does_not_hide_the_others(
     command = ImageCommand(spec, tmp_path / "yard.yaml", what.engine, tmp_path, ImageFlags(), None, None)
     found = pipeline.listed(command)
     assert [one.name for one in found if one.problem] == ["broken"]
-    image_output.listed(found, json=False)
-    shown = capsys.readouterr()
-    assert re.search(r"^ ?broken +broken", shown.out, re.MULTILINE)
-    assert re.search(r"^ ?mine +not built", shown.out, re.MULTILINE)
-    assert "image broken cannot be built: " in shown.err
-    assert "bas: is not a known key; did you mean 'base'?" in shown.err
+    listed = image_report.listed(found)
+    (table,) = listed.body
+    assert isinstance(table, Table)
+    states = {row[0]: row[1] for row in table.rows}
+    assert (states["broken"], states["mine"]) == ("broken", "not built")
+    (note,) = listed.notes
+    assert note.startswith("image broken cannot be built: ")
+    assert "bas: is not a known key; did you mean 'base'?" in note
 
 
 def test_another_hosts_docker_has_another_loopback_to_push_to(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from trainyard.seams.docker.engine import Engine
 from trainyard.seams.registry.api import Blob, Manifest
 from trainyard.seams.registry.errors import DamagedError
 from trainyard.spec.docker import Registry
-from trainyard.tasks import registry_output
+from trainyard.tasks import registry_report
+from trainyard.tasks.report import Table
 
 BASE = Blob("sha256:base", 1000)
 
@@ -95,44 +96,32 @@ UP = RegistryStatus(
 )
 
 
-def test_status_lists_repositories_tags_and_sizes(capsys: pytest.CaptureFixture[str]) -> None:
-    registry_output.status(SITE, UP, json=False)
-    shown = capsys.readouterr()
-    assert [" ".join(line.split()) for line in shown.out.splitlines() if line.strip(" ─")] == [
-        "registry 127.0.0.1:32000 is up (plain HTTP, no login)",
-        "repository tag size digest",
-        "ray 1 2.0 KiB sha256:0123456789ab",
-        "together 2.0 KiB, as layers are shared; 50.0 GiB of disk are free",
-    ]
-    assert shown.err == "next: invoke image.verify\n"
+def test_status_lists_repositories_tags_and_sizes() -> None:
+    first, table, last = registry_report.status(SITE, UP).body
+    assert first == "registry 127.0.0.1:32000 is up (plain HTTP, no login)"
+    assert isinstance(table, Table)
+    assert table.rows == [("ray", "1", "2.0 KiB", "sha256:0123456789ab")]
+    assert last == "together 2.0 KiB, as layers are shared; 50.0 GiB of disk are free"
 
 
 @pytest.mark.parametrize(
     ("site", "now", "following"),
     [
-        (SITE, replace(UP, content=Content((), 0)), "invoke image.push"),
-        (replace(SITE, backend="local"), UP, "invoke cluster.up -f compose"),
-        (replace(SITE, backend="kuberay"), UP, "invoke cluster.up"),
-        (SITE, replace(UP, state="down", content=None), "invoke registry.up"),
+        (SITE, UP, "image.verify"),
+        (SITE, replace(UP, content=Content((), 0)), "image.push"),
+        (replace(SITE, backend="local"), UP, "cluster.up -f compose"),
+        (replace(SITE, backend="kuberay"), UP, "cluster.up"),
+        (SITE, replace(UP, state="down", content=None), "registry.up"),
+        (SITE, replace(UP, trusted=False), "registry.trust"),
     ],
 )
-def test_what_comes_next_depends_on_what_is_there(
-    site: Site, now: RegistryStatus, following: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    registry_output.status(site, now, json=False)
-    assert capsys.readouterr().err == f"next: {following}\n"
+def test_what_comes_next_depends_on_what_is_there(site: Site, now: RegistryStatus, following: str) -> None:
+    assert registry_report.status(site, now).next == f"invoke {following}"
 
 
-def test_a_registry_that_docker_does_not_trust_leads_to_registry_trust(capsys: pytest.CaptureFixture[str]) -> None:
-    registry_output.status(SITE, replace(UP, trusted=False), json=False)
-    shown = capsys.readouterr()
-    assert shown.out.splitlines()[-1] == "Docker here does not trust it yet"
-    assert shown.err == "next: invoke registry.trust\n"
-
-
-def test_status_as_json_has_everything(capsys: pytest.CaptureFixture[str]) -> None:
-    registry_output.status(SITE, UP, json=True)
-    assert json.loads(capsys.readouterr().out) == {
+def test_status_as_json_has_everything() -> None:
+    document = registry_report.status(SITE, UP).document
+    assert json.loads(json.dumps(document)) == {
         "address": "127.0.0.1:32000",
         "state": "up",
         "insecure": True,

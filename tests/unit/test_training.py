@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from trainyard import training
-from trainyard.dispatch.follow import Silent
 from trainyard.dispatch.looking import Standing
+from trainyard.dispatch.screens import Silent
 from trainyard.errors import RequestError
 from trainyard.results import store
 from trainyard.results.state import RunState

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from trainyard.backends.contract import ClusterStatus, NodeStatus, Tools
-from trainyard.lifecycle import Cluster
+from trainyard.backends.contract import ClusterStatus, NodeStatus
 from trainyard.seams.ray_types import Amounts, usage_from
-from trainyard.spec import load_cluster
-from trainyard.tasks import cluster_output
+from trainyard.tasks import cluster_report
+from trainyard.tasks.report import Table
 from trainyard.usage import RunNow, Usage, at_least
 
 GIB = 2**30
@@ -45,23 +42,17 @@ def test_no_less_is_used_than_runs_hold() -> None:
     assert at_least(said, held) == {**said, "head": (Amounts(2, 0.5, GIB), Amounts(0, 1.5, 0))}
 
 
-def test_the_status_of_a_cluster_names_free_resources_and_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "lab.yaml"
-    file.write_text("name: lab\nbackend: local\n")
+def test_the_status_of_a_cluster_names_free_resources_and_runs() -> None:
     nodes = tuple(NodeStatus(name, name, "127.0.0.1", "up", 4, 2) for name in ("head", "gpu-0"))
     usage = Usage(
         {"head": (Amounts(3, 0.5, GIB), Amounts(1, 1.5, GIB))},
         (RunNow("cartpole-1", "cartpole", "anna", 3, 12, 75.0), RunNow("raysubmit_1", None, None, None, None, None)),
     )
-    cluster = Cluster(load_cluster(file), Tools(tmp_path, {}, "local"))
-    cluster_output.status(cluster, ClusterStatus("lab", "local", "up", nodes), usage, json=False)
-    assert [line.split() for line in capsys.readouterr().out.splitlines() if line.strip(" ─")][1:] == [
-        ["node", "group", "host", "state", "cpus", "gpus", "free"],
-        ["head", "head", "127.0.0.1", "up", "4", "2", "1", "CPU,", "1.5", "GPUs,", "1.0", "GiB"],
-        ["gpu-0", "gpu-0", "127.0.0.1", "up", "4", "2", "?"],
-        ["run", "job", "user", "running", "waiting", "age"],
-        ["cartpole-1", "cartpole", "anna", "3", "12", "1", "min", "15", "s"],
-        ["raysubmit_1", "?", "?", "–"],
+    shown = cluster_report.status(ClusterStatus("lab", "local", "up", nodes), usage).body
+    assert [list(map(list, part.rows)) for part in shown if isinstance(part, Table)] == [
+        [
+            ["head", "head", "127.0.0.1", "up", "4", "2", "1 CPU, 1.5 GPUs, 1.0 GiB"],
+            ["gpu-0", "gpu-0", "127.0.0.1", "up", "4", "2", "?"],
+        ],
+        [["cartpole-1", "cartpole", "anna", "3", "12", "1 min 15 s"], ["raysubmit_1", "", "", "?", "?", "–"]],
     ]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tests.recorded_run import RecordedRun, started
 from tests.unit.test_report import Page
+from trainyard.dispatch.screens import EVERY_SECONDS, ReportScreen
 from trainyard.results import state as states
-from trainyard.watching import EVERY_SECONDS, ReportScreen
 
 
 class Clock:

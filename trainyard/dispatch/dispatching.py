@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.dispatch import plan, run
-from trainyard.dispatch.follow import Interruption, Screen
+from trainyard.dispatch.follow import Interruption
 from trainyard.dispatch.interrupts import Interrupts
 from trainyard.dispatch.launch import Cargo
 from trainyard.dispatch.outcome import Outcome, interrupted, outcome_of
@@ -19,6 +19,7 @@ from trainyard.dispatch.package import pack
 from trainyard.dispatch.prepare import Prepared
 from trainyard.dispatch.provenance import record_of
 from trainyard.dispatch.run import follow_to_end
+from trainyard.dispatch.screens import Screen
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, OutsideError
 from trainyard.results import state as states

@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 
 from trainyard.dispatch.fetch import Fetcher
 from trainyard.dispatch.reader import StreamReader
+from trainyard.dispatch.screens import Screen
 from trainyard.errors import OutsideError
 from trainyard.results.event import Event
 from trainyard.results.journal import Journal, Output
@@ -38,38 +39,6 @@ MADE_ANEW_HINT = "See whether all nodes are back: invoke cluster.status (if not:
 _SUBMITTED = "' python3 -c "
 
 Ending = Literal["ended", "left", "not-stopped"]
-
-
-class Screen(Protocol):
-    """Whoever shows a person what happens in a run."""
-
-    def output(self, task: str, text: bytes) -> None:
-        """A task printed something."""
-
-    def event(self, event: Event, state: RunState) -> None:
-        """Something happened; `state` has taken it in."""
-
-    def tick(self, state: RunState) -> None:
-        """Time passed."""
-
-    def note(self, text: str) -> None:
-        """Something worth a line that is not part of the run."""
-
-
-class Silent:
-    """A screen that shows nothing."""
-
-    def output(self, task: str, text: bytes) -> None:
-        """Show nothing."""
-
-    def event(self, event: Event, state: RunState) -> None:
-        """Show nothing."""
-
-    def tick(self, state: RunState) -> None:
-        """Show nothing."""
-
-    def note(self, text: str) -> None:
-        """Show nothing."""
 
 
 class Interruption(Protocol):

@@ -12,10 +12,11 @@ from trainyard_runner import names
 from trainyard.dispatch import run as runs
 from trainyard.dispatch.dispatching import follow
 from trainyard.dispatch.fetch import Fetcher, fetch_fresh, missing_archives
-from trainyard.dispatch.follow import STOP_WITHIN, Screen
+from trainyard.dispatch.follow import STOP_WITHIN
 from trainyard.dispatch.interrupts import Already, Interrupts
 from trainyard.dispatch.outcome import Outcome, outcome_of
 from trainyard.dispatch.run import Followed
+from trainyard.dispatch.screens import Screen
 from trainyard.endpoint import Endpoint
 from trainyard.errors import OutsideError, TrainyardError
 from trainyard.results import state as states
@@ -34,11 +35,15 @@ Connect = Callable[[RunDirectory], Endpoint]
 
 @dataclass(frozen=True)
 class Standing:
-    """How a run stands. `unsure` says why it may have gone on since: its cluster did not answer."""
+    """How a run stands. `unsure` says why it may have gone on since: its cluster did not answer.
+
+    Of a `broken` run, whose record is damaged, it says what is wrong.
+    """
 
     run: RunDirectory
     state: RunState
     unsure: str | None = None
+    broken: bool = False
 
     def document(self) -> dict[str, Any]:
         """Return what `--json` prints."""

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from trainyard.dispatch.fetch import Fetcher
-from trainyard.dispatch.follow import Ending, Follower, Interruption, Screen, Silent, Watch
+from trainyard.dispatch.follow import Ending, Follower, Interruption, Watch
 from trainyard.dispatch.interrupts import Never
 from trainyard.dispatch.launch import Cargo, missing_bytes, submit, upload
 from trainyard.dispatch.package import sized
+from trainyard.dispatch.screens import Screen, Silent
 from trainyard.dispatch.sending import runner_package
 from trainyard.errors import OutsideError
 from trainyard.results import state as states

@@ -66,7 +66,7 @@ class RunDirectory:
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
             fits = all(isinstance(text, str) for text in (record.get("cluster", ""), *record.get("tasks", ())))
-        except (ValueError, TypeError, AttributeError, RecursionError):
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             fits = False
         if not fits:
             hint = f"If nobody needs it: rm -r {shlex.quote(str(self.path))}"
@@ -101,7 +101,9 @@ def discard(run: RunDirectory) -> None:
 
 def runs(home: Path, *, cluster: str | None = None) -> tuple[RunDirectory, ...]:
     """Return every run, or those of a cluster, the newest first."""
-    found = [RunDirectory(path.parent) for path in home.glob("*/run.json")]
+    # One whose run.json is gone is a run that is damaged.
+    paths = {path.parent for name in ("run.json", "events.jsonl") for path in home.glob(f"*/{name}")}
+    found = [RunDirectory(path) for path in paths]
     if cluster is not None:
         found = [run for run in found if described(run).get("cluster") == cluster]
     return tuple(sorted(found, key=lambda run: (str(described(run).get("started", "")), run.name), reverse=True))

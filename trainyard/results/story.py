@@ -101,10 +101,9 @@ def read(directory: Path) -> Story:
     Raises RequestError when it is none.
     """
     run = RunDirectory(directory)
-    try:
-        record = run.record()
-    except FileNotFoundError as error:
-        raise RequestError(f"there is no run in {directory}", hint="See `invoke train.list`.") from error
+    if not (directory / "run.json").exists():
+        raise RequestError(f"there is no run in {directory}", hint="See `invoke train.list`.")
+    record = run.record()
     state = RunState(
         run=str(record.get("run", run.name)),
         cluster=str(record.get("cluster", "")),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from invoke.collection import Collection
 
 from trainyard.tasks import cluster, image, init, registry, smoke, train
-from trainyard.tasks.parsing import extend_invoke
+from trainyard.tasks.grammar import extend_invoke
 
 extend_invoke()
 namespace = Collection()

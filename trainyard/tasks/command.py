@@ -1,31 +1,118 @@
-"""The decorator of every task: a letter means the same flag in all of them, and only flags that all share have one."""
+"""What every task shares: the flags that name a cluster and their letters, --json, --dry, and one way to print."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from invoke import tasks
 from invoke.context import Context
 
-from trainyard.tasks import command_hints
+from trainyard.tasks import command_hints, report
+from trainyard.tasks.report import Report
 
+if TYPE_CHECKING:
+    from trainyard.lifecycle import Cluster
+    from trainyard.steps import Progress
+
+# A letter means the same flag in all tasks, and only flags that most of them have get one.
 LETTERS = {"file": "f", "set": "s", "backend": "b", "json": "j"}
+FILE = "Cluster file, or a bare name of clusters/ (default: $TRAINYARD_CLUSTER, else local)."
+# Flags of many tasks: default and help.
+SHARED: dict[str, tuple[Any, str]] = {
+    "file": (None, FILE),
+    "set_": (None, "Set one value of the file: PATH=VALUE, such as workers.0.count=2; may be repeated."),
+    "backend": ("", "Use another backend than the file names."),
+    "json": (False, "Print one JSON document on stdout; everything else goes to stderr."),
+}
+REGISTRY = ("file", "set_")
+CLUSTER = (*REGISTRY, "backend")
+
+
+@dataclass(frozen=True)
+class Call:
+    """How a task was called: what is said by the flags that many tasks share."""
+
+    task: str
+    summary: str
+    dry: bool = False
+    json: bool = False
+    file: str | None = None
+    overrides: tuple[str, ...] = ()
+    backend: str | None = None
+
+    @property
+    def here(self) -> Path:
+        return Path.cwd()
+
+    @property
+    def progress(self) -> Progress:
+        from trainyard import progress
+
+        return progress.for_stream()
+
+    def cluster(self) -> Cluster:
+        """Return the cluster that the flags mean. Raises RequestError."""
+        from trainyard import lifecycle
+
+        return lifecycle.find(
+            self.file, os.environ, directory=self.here, overrides=self.overrides, backend=self.backend
+        )
+
+    def skipped(self, about: str = "") -> Report:
+        """Return what --dry prints of a command that it does not run."""
+        what = self.summary + (f" ({about})" if about else "")
+        return Report({"would": self.task, "about": what}, [f"would: {what}"], notes=["nothing was done (--dry)"])
 
 
 class Command(tasks.Task[Any]):
-    """A task whose flags get no letters but those."""
+    """A task of ours: its function gets a Call and its own flags, and returns what is to be printed."""
+
+    def __init__(self, body: Callable[..., Report | None], *, shared: tuple[str, ...], **options: Any) -> None:
+        self._shared = (*shared, "json")
+        texts = {name: SHARED[name][1] for name in self._shared}
+        options["help"] = {**texts, **options.get("help", {})}
+        options["iterable"] = ["set_", *options.get("iterable", ())]
+        super().__init__(body, auto_shortflags=False, **options)
+
+    def argspec(self, body: Callable[..., Any]) -> inspect.Signature:
+        """Return the function's own parameters, then the shared ones."""
+        own = list(inspect.signature(body).parameters.values())[1:]
+        kind = inspect.Parameter.KEYWORD_ONLY
+        shared = [inspect.Parameter(name, kind, default=SHARED[name][0]) for name in self._shared]
+        return inspect.Signature([*own, *shared])
 
     def arg_opts(self, name: str, default: str, taken_names: set[str]) -> dict[str, Any]:
-        """Return what Invoke makes of a parameter."""
+        """Return what Invoke makes of a parameter, with its letter."""
         found = super().arg_opts(name, default, taken_names)
         letter = LETTERS.get(found["names"][0])
         return {**found, "names": [*found["names"], letter] if letter else found["names"]}
 
-    def __call__(self, context: Context, **values: Any) -> Any:
-        """Run it; the commands in messages repeat its flags."""
-        command_hints.remember(f"{self.__module__.rpartition('.')[2]}.{self.name}", values)
-        return super().__call__(context, **values)
+    def __call__(self, context: Context, **values: Any) -> None:
+        """Run it, and print what it returns; the commands in messages repeat its flags."""
+        name = self.name if self.name == "init" else f"{self.__module__.rpartition('.')[2]}.{self.name}"
+        command_hints.remember(name, values)
+        given = {flag: values.pop(flag) for flag in self._shared if flag in values}
+        report.begin(json=bool(given.get("json")))
+        call = Call(
+            name,
+            (self.__doc__ or name).splitlines()[0],
+            dry=bool(context.config.run.dry),
+            json=bool(given.get("json")),
+            file=given.get("file"),
+            overrides=tuple(given.get("set_") or ()),
+            backend=given.get("backend") or None,
+        )
+        found = self.body(call, **values)
+        self.times_called += 1
+        if found is not None:
+            report.show(found, json=call.json)
 
 
-task = partial(tasks.task, klass=Command, auto_shortflags=False)
+def task(*shared: str, **options: Any) -> Callable[[Callable[..., Report | None]], Command]:
+    """Make a task of a function; `shared` are the flags of many tasks that it has besides --json."""
+    return lambda body: Command(body, shared=shared, **options)

@@ -50,6 +50,12 @@ def remember(task: str, values: Mapping[str, object]) -> None:
     _typed.set(Flags(task, {name: _texts(values[name]) for name in _FLAGS if values.get(name)}))
 
 
+def override(overrides: Sequence[str]) -> None:
+    """Keep what a command means besides what was typed, as `--set`."""
+    flags = _typed.get() or Flags()
+    _typed.set(Flags(flags.task, {**flags.values, "set_": overrides}))
+
+
 def complete(text: str) -> str:
     """Return a message with our commands as this user has to type them: `invoke ...` or `trainyard ...`, with flags."""
     flags = _typed.get()

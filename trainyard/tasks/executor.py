@@ -14,14 +14,9 @@ from typing import Any, NoReturn
 from invoke.exceptions import Exit, ParseError, UnexpectedExit
 from invoke.executor import Executor
 
-from trainyard import early
-from trainyard.errors import TrainyardError
-from trainyard.tasks.command_hints import complete
-from trainyard.tasks.dry import only_said
-from trainyard.tasks.output import say
-
-BUG = 70
-INTERRUPTED = 130
+from trainyard import main
+from trainyard.errors import InterruptedRunError, TrainyardError
+from trainyard.tasks import report
 
 
 class TrainyardExecutor(Executor):
@@ -29,13 +24,13 @@ class TrainyardExecutor(Executor):
 
     def execute(self, *tasks: Any) -> Any:
         """Run the tasks; print an error as its parts, never a traceback without --debug."""
-        early.begin()
+        main.begin()
         signal.signal(signal.SIGTERM, _interrupt)
         warnings.showwarning = _warn  # type: ignore[assignment]
         try:
             return self._execute(*tasks)
         except BrokenPipeError:
-            # Whoever read our output has gone (`... | head`); Python would complain once more at exit.
+            # What reads our output has ended (`... | head`); Python would complain once more at exit.
             for stream in (sys.stdout, sys.stderr):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
             raise Exit(code=0) from None
@@ -48,27 +43,22 @@ class TrainyardExecutor(Executor):
         except (Exit, ParseError, UnexpectedExit, BrokenPipeError):
             raise
         except TrainyardError as error:
-            _leave(error.lines(), code=error.exit_code)
+            _leave(error)
         except KeyboardInterrupt:
-            _leave(["interrupted"], code=INTERRUPTED)
+            _leave(InterruptedRunError("interrupted"))
         except Exception as error:
-            _leave(
-                [
-                    f"a bug in trainyard: {type(error).__name__}: {error}",
-                    "  -> Repeat the command with --debug (invoke --debug cluster.up ...) and report what it prints.",
-                ],
-                code=BUG,
-            )
+            what = f"a bug in trainyard: {type(error).__name__}: {error}"
+            hint = "Repeat the command with --debug (invoke --debug cluster.up ...) and report what it prints."
+            _leave(TrainyardError(what, hint=hint))
 
     def _execute_dry(self, *tasks: Any) -> Any:
-        """Run the tasks that change nothing; say what the others would do. What tools cache is removed again."""
+        """Run the tasks; what a run says meanwhile is not recorded, and what tools cache is removed again."""
         from trainyard.results import store
 
         store.read_only.set(True)
-        left = [one for one in tasks if not only_said(one, self.collection)]
         with tempfile.TemporaryDirectory(prefix="trainyard-dry-") as cache:
             os.environ["XDG_CACHE_HOME"] = cache
-            return super().execute(*left) if left else {}
+            return super().execute(*tasks)
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
@@ -78,12 +68,11 @@ def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
 
 def _warn(message: Warning | str, *_where: object) -> None:
     """Print a warning without the line of code that it comes from."""
-    say(f"warning: {message}", file=sys.stderr)
+    report.note(f"warning: {message}")
 
 
-def _leave(lines: list[str], *, code: int) -> NoReturn:
+def _leave(error: TrainyardError) -> NoReturn:
     if "--debug" in sys.argv or "-d" in sys.argv:
         traceback.print_exc()
-    message = "\n".join([f"error: {lines[0]}", *lines[1:]])
-    say(complete(message), file=sys.stderr)
-    raise Exit(code=code)
+    report.fail(error)
+    raise Exit(code=error.exit_code)

@@ -1,22 +1,90 @@
 """The words of a command line, checked and completed before Invoke parses them.
 
 Invoke knows only positional arguments that must be given, so `train.logs RUN` becomes `train.logs --run RUN`; one that
-is a list takes every value: `cluster.scale gpu=3 cpu=1`. It accepts a list's flag without a value, and says of all that
-it does not know "No idea what 'x' is!".
+is a list takes every value: `cluster.scale gpu=3 cpu=1`. It accepts a list's flag without a value, says of all that it
+does not know "No idea what 'x' is!", and exits 1 for it, which here means "the job ran and failed". It has no setting
+for that, and its own `invoke` command cannot be given another Program: its parsing steps are wrapped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial, wraps
+from typing import Any
 
+from invoke.exceptions import Exit, ParseError
+from invoke.parser import Parser
 from invoke.parser.argument import Argument
 from invoke.parser.context import ParserContext
+from invoke.program import Program
 
 from trainyard.errors import RequestError
 from trainyard.suggest import did_you_mean
+from trainyard.tasks import report
+from trainyard.tasks.command_hints import complete
 
 Contexts = Mapping[str, ParserContext]
 HELP = ("--help", "-h")
+
+
+def extend_invoke() -> None:
+    """Extend Invoke's parsing of tasks and flags, once."""
+    if hasattr(Program.parse_tasks, "__wrapped__"):
+        return
+    for name, extension in (
+        ("parse_tasks", _parse_tasks),
+        ("_make_parser", _make_parser),
+        ("parse_cleanup", _parse_cleanup),
+        ("print_task_help", _print_task_help),
+    ):
+        setattr(Program, name, _extended(getattr(Program, name), extension))
+
+
+def _extended(original: Callable[..., Any], extension: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(original)
+    def method(program: Program, *arguments: Any) -> Any:
+        return extension(program, partial(original, program), *arguments)
+
+    return method
+
+
+def _parse_tasks(program: Program, parse: Callable[[], None]) -> None:
+    try:
+        _refuse_early(program)
+        parse()
+    except (ParseError, RequestError) as error:
+        raise _refusal(error, program) from error
+
+
+def _make_parser(program: Program, make: Callable[[], Parser]) -> Parser:
+    parser = make()
+    explained = task_to_explain(program.core.unparsed, parser.contexts)
+    if explained:
+        program.core[0].args["help"].value, program.core.unparsed = explained, []
+    program.core.unparsed = checked(program.core.unparsed, parser.contexts, program.initial_context)
+    return parser
+
+
+def _parse_cleanup(program: Program, clean_up: Callable[[], None]) -> None:
+    task, contexts = program.args.help.value, program.parser.contexts
+    if isinstance(task, str) and task not in contexts:
+        meant = did_you_mean(task, contexts)
+        raise _refusal(RequestError(f"no task is called {task!r}{meant}", hint="invoke --list"), program)
+    if program.args.complete.value:
+        from trainyard.tasks import completion
+
+        report.say("\n".join(completion.candidates(program.core.remainder, contexts)))
+        raise Exit
+    clean_up()
+
+
+def _print_task_help(program: Program, _: Callable[[str], None], name: str) -> None:
+    """Explain a task; Invoke's own text begins with a line about options of its own."""
+    task = program.parser.contexts[name]
+    words = [_shown(word) if word.default is None else f"[{_shown(word)}]" for word in task.positional_args]
+    report.say(complete(" ".join([f"invoke {name}", *words, "[FLAGS]"])))
+    report.say(f"\n{program.collection[name].__doc__}\n")
+    program.print_columns(task.help_tuples())
 
 
 def checked(words: Iterable[str], contexts: Contexts, core: ParserContext) -> list[str]:
@@ -29,8 +97,8 @@ def checked(words: Iterable[str], contexts: Contexts, core: ParserContext) -> li
 
 def task_to_explain(words: Sequence[str], contexts: Contexts) -> str | None:
     """Return the task before `--help`, which Invoke would take for the job's directory in `train.dispatch --help`."""
-    asked = next((words.index(word) for word in words if word in HELP), 0)
-    return next((word for word in reversed(words[:asked]) if word in contexts), None)
+    position = next((words.index(word) for word in words if word in HELP), 0)
+    return next((word for word in reversed(words[:position]) if word in contexts), None)
 
 
 class CommandLine:
@@ -39,29 +107,27 @@ class CommandLine:
     def __init__(self, contexts: Contexts, core: ParserContext) -> None:
         self._contexts = contexts
         self._core = core
-        self._seen: set[str] = set()
+        self._given: set[str] = set()
+        self._flag_as_given = ""
         self.task: ParserContext | None = None
         self.flag: Argument | None = None
         self.arguments: list[Argument] = []
-        self._written = ""
 
     def take(self, word: str) -> list[str]:
         """Return a word as Invoke has to get it. Raises RequestError if it cannot stand here."""
         if self.flag and (word == "-" or not word.startswith("-")):
-            self._check_filled(word, self._written)
+            self._check_filled(word, self._flag_as_given)
             self.flag = None
             return [word]
         self._check_value()
-        if word.startswith("-"):
-            return self._take_flags(word)
-        return self._take_argument(word)
+        return self._take_flags(word) if word.startswith("-") else self._take_argument(word)
 
     def finish(self) -> None:
         """Raise RequestError if something is missing at the end."""
         self._check_value()
-        missing = [one for one in self.arguments if one.default is None]
+        missing = next((argument for argument in self.arguments if argument.default is None), None)
         if missing:
-            raise self._wrong(f"{self._name} needs {_shown(missing[0])}")
+            raise self._wrong(f"{self._name} needs {_shown(missing)}")
 
     @property
     def _name(self) -> str:
@@ -74,14 +140,14 @@ class CommandLine:
             rest = [name[2:]] if first.takes_value else [f"-{letter}" for letter in name[2:]]
             return [token for part in (name[:2], *rest) for token in self.take(part)]
         found = self._find(name)
-        if self.task and found.takes_value and found.kind is not list and found.names[0] in self._seen:
+        if self.task and found.takes_value and found.kind is not list and found.names[0] in self._given:
             raise self._wrong(f"{name} is given twice")
-        self._seen.add(found.names[0])
-        self.arguments = [one for one in self.arguments if one is not found or _is_list(one)]
+        self._given.add(found.names[0])
+        self.arguments = [argument for argument in self.arguments if argument is not found or argument.kind is list]
         if is_assigned:
             self._check_filled(value, name)
         elif found.takes_value and not found.optional:
-            self.flag, self._written = found, name
+            self.flag, self._flag_as_given = found, name
         return [word]
 
     def _find(self, name: str) -> Argument:
@@ -97,9 +163,9 @@ class CommandLine:
         raise self._wrong(f"{self._name} has no flag {name}{did_you_mean(name, known)}")
 
     def _take_argument(self, word: str) -> list[str]:
-        required = next((one for one in self.arguments if one.default is None), None)
+        required = next((argument for argument in self.arguments if argument.default is None), None)
         if required is None and word in self._contexts:
-            self.task, self._seen = self._contexts[word], set()
+            self.task, self._given = self._contexts[word], set()
             self.arguments = list(self.task.positional_args)
             return [word]
         if not self.arguments:
@@ -108,13 +174,13 @@ class CommandLine:
             raise self._wrong(f"{what} task is called {word!r}{meant}")
         argument = required or self.arguments[0]
         self._check_filled(word, _shown(argument))
-        if not _is_list(argument):
+        if argument.kind is not list:
             self.arguments.remove(argument)
         return [word] if required else [f"--{argument.names[0]}", word]
 
     def _check_value(self) -> None:
         if self.flag:
-            raise self._wrong(f"{self._written} needs a value")
+            raise self._wrong(f"{self._flag_as_given} needs a value")
 
     def _check_filled(self, value: str, name: str) -> None:
         if not value:
@@ -128,5 +194,18 @@ def _shown(argument: Argument) -> str:
     return str(argument.names[0]).upper().replace("-", "_")
 
 
-def _is_list(argument: Argument) -> bool:
-    return bool(argument.kind is list)
+def _refuse_early(program: Program) -> None:
+    """Refuse `invoke -f lab cluster.up`: before a task, -f is Invoke's own configuration file."""
+    early = program.args.config.value
+    if early:
+        raise RequestError(f"-f {early} stands before the task", hint=f"Put it behind: invoke TASK -f {early}")
+    if program.core.remainder and not program.args.complete.value:
+        raise RequestError(f"nothing may stand behind --: {program.core.remainder}", hint="invoke --list")
+
+
+def _refusal(error: Exception, program: Program) -> Exit:
+    if not isinstance(error, RequestError):
+        error = RequestError(str(error), hint="invoke --list, invoke --help TASK")
+    report.begin(json=not {"--json", "-j"}.isdisjoint(program.argv))
+    report.fail(error)
+    return Exit(code=error.exit_code)

@@ -7,146 +7,85 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from invoke.context import Context
-
-from trainyard.tasks.cluster import BACKEND, JSON, SET
-from trainyard.tasks.command import task
+from trainyard.tasks.command import CLUSTER, Call, task
+from trainyard.tasks.report import Report
 
 if TYPE_CHECKING:
-    from trainyard.images.image_command import ImageCommand
+    from trainyard.images.image_command import ImageCommand, ImageFlags
 
-IMAGE = "Name of a directory of images/ (default: the cluster file's `image`, else ray-cpu)."
-FILE = "Cluster file, or a bare name of clusters/ (default: $TRAINYARD_CLUSTER, else local)."
-BASE = "Build on this image instead of the one that image.yaml names."
-PLATFORM = "Build for nodes of another kind than the Docker host, such as linux/arm64."
 HELP = {
-    "image": IMAGE,
-    "file": FILE,
-    "set": SET,
-    "base": BASE,
-    "platform": PLATFORM,
-    "backend": BACKEND,
-    "json": JSON,
+    "image": "Name of a directory of images/ (default: the cluster file's `image`, else ray-cpu).",
+    "base": "Build on this image instead of the one that image.yaml names.",
+    "platform": "Build for nodes of another kind than the Docker host, such as linux/arm64.",
 }
 
 
-@task(
-    positional=["image"],
-    iterable=["set_"],
-    help={**HELP, "cache": "With --no-cache: run every stage again."},
-)
-def build(
-    context: Context,
-    image: str = "",
-    file: str | None = None,
-    set_: list[str] | None = None,
-    base: str = "",
-    platform: str = "",
-    backend: str = "",
-    cache: bool = True,
-    json: bool = False,
-) -> None:
+@task(*CLUSTER, positional=["image"], help={**HELP, "cache": "With --no-cache: run every stage again."})
+def build(call: Call, image: str = "", base: str = "", platform: str = "", cache: bool = True) -> Report:
     """Build an image under the hash of its content; quick where nothing changed."""
-    from trainyard import progress
     from trainyard.images import pipeline
-    from trainyard.tasks import image_output as output
+    from trainyard.tasks import image_report
 
-    with _find(image, file, set_, base, platform, backend) as command:
-        if context.config.run.dry:
-            output.planned(command, pipeline.plan_build(command, no_cache=not cache), command="image.build", json=json)
-            return
-        output.made(command, pipeline.run_build(command, progress.for_stream(), no_cache=not cache), json=json)
+    with _open(_flags(call, image, base, platform)) as command:
+        if call.dry:
+            return image_report.planned(command, pipeline.plan_build(command, no_cache=not cache), again="image.build")
+        return image_report.built(command, pipeline.run_build(command, call.progress, no_cache=not cache))
 
 
-@task(positional=["image"], iterable=["set_"], help=HELP)
-def lint(
-    context: Context,
-    image: str = "",
-    file: str | None = None,
-    set_: list[str] | None = None,
-    base: str = "",
-    platform: str = "",
-    backend: str = "",
-    json: bool = False,
-) -> None:
+@task(*CLUSTER, positional=["image"], help=HELP)
+def lint(call: Call, image: str = "", base: str = "", platform: str = "") -> Report:
     """Run an image once and look at all that clusters need of it; exit 5 if something is wrong."""
     from trainyard.images import pipeline
-    from trainyard.tasks import image_output as output
+    from trainyard.tasks import image_report
 
-    with _find(image, file, set_, base, platform, backend) as command:
-        output.checked(command, pipeline.run_lint(command, on_progress=output.looking), json=json)
+    if call.dry:
+        return call.skipped()
+    with _open(_flags(call, image, base, platform)) as command:
+        return image_report.checked(pipeline.run_lint(command, on_progress=image_report.busy))
 
 
-@task(
-    positional=["image"],
-    iterable=["set_"],
-    help={**HELP, "skip_lint": "Push it as it is, without looking at it first."},
-)
-def push(
-    context: Context,
-    image: str = "",
-    file: str | None = None,
-    set_: list[str] | None = None,
-    base: str = "",
-    platform: str = "",
-    backend: str = "",
-    skip_lint: bool = False,
-    json: bool = False,
-) -> None:
+@task(*CLUSTER, positional=["image"], help={**HELP, "skip_lint": "Push it as it is, without looking at it first."})
+def push(call: Call, image: str = "", base: str = "", platform: str = "", skip_lint: bool = False) -> Report:
     """Build an image if it changed, check it, push it; clusters run the digest that this prints."""
-    from trainyard import progress
     from trainyard.images import pipeline
-    from trainyard.tasks import image_output as output
+    from trainyard.tasks import image_report
 
-    with _find(image, file, set_, base, platform, backend) as command:
-        if context.config.run.dry:
-            output.planned(command, pipeline.plan_push(command, skip_lint=skip_lint), command="image.push", json=json)
-            return
-        output.sent(command, pipeline.run_push(command, progress.for_stream(), skip_lint=skip_lint), json=json)
+    with _open(_flags(call, image, base, platform)) as command:
+        if call.dry:
+            return image_report.planned(command, pipeline.plan_push(command, skip_lint=skip_lint), again="image.push")
+        return image_report.pushed(command, pipeline.run_push(command, call.progress, skip_lint=skip_lint))
 
 
-@task(positional=["image"], iterable=["set_"], help=HELP)
-def verify(
-    context: Context,
-    image: str = "",
-    file: str | None = None,
-    set_: list[str] | None = None,
-    base: str = "",
-    platform: str = "",
-    backend: str = "",
-    json: bool = False,
-) -> None:
+@task(*CLUSTER, positional=["image"], help=HELP)
+def verify(call: Call, image: str = "", base: str = "", platform: str = "") -> Report:
     """Let every host of a cluster pull what was pushed, by its digest, and run it; exit 6 if one cannot."""
-    from trainyard import verifying
     from trainyard.images import image_command
-    from trainyard.tasks import image_output as output
+    from trainyard.tasks import image_report
 
-    flags = image_command.ImageFlags(image, file, set_ or (), base, platform, backend)
-    spec, source = image_command.read(flags, os.environ, directory=Path.cwd())
-    if context.config.run.dry:
-        output.would_verify(spec, json=json)
-        return
-    found = verifying.verify(spec, flags, os.environ, source=source, directory=Path.cwd(), report=output.looking)
-    output.verified(found, json=json)
+    spec, _ = image_command.read(_flags(call, image, base, platform), os.environ, directory=call.here)
+    if call.dry:
+        return image_report.would_verify(spec)
+    cluster = call.cluster()
+    return image_report.verified(cluster.backend.verify(spec, cluster.tools, report=image_report.busy))
 
 
-@task(name="list", iterable=["set_"], help={"file": FILE, "set": SET, "backend": BACKEND, "json": JSON})
-def list_(
-    context: Context, file: str | None = None, set_: list[str] | None = None, backend: str = "", json: bool = False
-) -> None:
+@task(*CLUSTER, name="list")
+def list_(call: Call) -> Report:
     """List the images that can be built here, and what Docker has of each."""
-    from trainyard.images import image_command, pipeline
-    from trainyard.tasks import image_output as output
+    from trainyard.images import pipeline
+    from trainyard.tasks import image_report
 
-    flags = image_command.ImageFlags(file=file, overrides=set_ or (), backend=backend)
-    with image_command.find(flags, os.environ, directory=Path.cwd(), with_image=False) as command:
-        output.listed(pipeline.listed(command), json=json)
+    with _open(_flags(call), with_image=False) as command:
+        return image_report.listed(pipeline.listed(command))
 
 
-def _find(
-    image: str, file: str | None, set_: list[str] | None, base: str, platform: str, backend: str
-) -> AbstractContextManager[ImageCommand]:
+def _flags(call: Call, image: str = "", base: str = "", platform: str = "") -> ImageFlags:
     from trainyard.images import image_command
 
-    flags = image_command.ImageFlags(image, file, set_ or (), base, platform, backend)
-    return image_command.find(flags, os.environ, directory=Path.cwd())
+    return image_command.ImageFlags(image, call.file, call.overrides, base, platform, call.backend or "")
+
+
+def _open(flags: ImageFlags, *, with_image: bool = True) -> AbstractContextManager[ImageCommand]:
+    from trainyard.images import image_command
+
+    return image_command.find(flags, os.environ, directory=Path.cwd(), with_image=with_image)

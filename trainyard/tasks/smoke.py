@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
-from invoke.context import Context
-
-from trainyard.tasks.cluster import HELP
-from trainyard.tasks.command import task
+from trainyard.tasks.command import CLUSTER, Call, task
+from trainyard.tasks.report import Report
 
 
-@task(iterable=["set_"], help=HELP)
-def run(
-    context: Context, file: str | None = None, set_: list[str] | None = None, backend: str = "", json: bool = False
-) -> None:
+@task(*CLUSTER)
+def run(call: Call) -> Report:
     """Test nodes, versions, GPUs, isolation, transfer and space; exit 5 if something is wrong."""
-    from trainyard import lifecycle, progress, smoke
-    from trainyard.tasks import smoke_output as output
+    from trainyard import lifecycle, smoke
+    from trainyard.tasks import smoke_report
 
-    cluster = lifecycle.find(file, os.environ, directory=Path.cwd(), overrides=set_ or [], backend=backend or None)
-    endpoint = lifecycle.connect(cluster)
-    if context.config.run.dry:
-        output.planned(endpoint, json=json)
-        return
-    output.tested(smoke.smoke(endpoint, progress.for_stream()), json=json)
+    endpoint = lifecycle.connect(call.cluster())
+    return smoke_report.planned(endpoint) if call.dry else smoke_report.tested(smoke.smoke(endpoint, call.progress))

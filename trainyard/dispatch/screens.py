@@ -1,9 +1,10 @@
-"""A run's report, written anew while the run goes on."""
+"""Where a run is shown that is followed: nowhere, or in its report; what people read is in trainyard/screen.py."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from trainyard.results.event import Event
 from trainyard.results.report import write_report
@@ -14,6 +15,38 @@ from trainyard.results.store import RunDirectory
 EVERY_SECONDS = 10.0
 # At most a sixth of the time goes into writing: thousands of curves take seconds, and the run is to be followed.
 _SHARE = 5
+
+
+class Screen(Protocol):
+    """Whoever shows a person what happens in a run."""
+
+    def output(self, task: str, text: bytes) -> None:
+        """A task printed something."""
+
+    def event(self, event: Event, state: RunState) -> None:
+        """Something happened; `state` has taken it in."""
+
+    def tick(self, state: RunState) -> None:
+        """Time passed."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line that is not part of the run."""
+
+
+class Silent:
+    """A screen that shows nothing."""
+
+    def output(self, task: str, text: bytes) -> None:
+        pass
+
+    def event(self, event: Event, state: RunState) -> None:
+        pass
+
+    def tick(self, state: RunState) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        pass
 
 
 class ReportScreen:

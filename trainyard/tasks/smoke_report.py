@@ -1,4 +1,4 @@
-"""Print a smoke test: a row per node and a column per rung, what was not tested and why, what failed."""
+"""What smoke.run prints: a row per node and a column per check, what was not tested and why, what failed."""
 
 from __future__ import annotations
 
@@ -9,39 +9,33 @@ from pathlib import Path
 from trainyard import paths
 from trainyard.endpoint import Endpoint
 from trainyard.smoke import Smoked
-from trainyard.tasks.output import print_json, print_next, print_table, say
+from trainyard.tasks.report import Report, Table
 
 _RATE = re.compile(r"(\d+) MB/s")
 _COLUMNS = ("nodes", "task", "versions", "gpus", "torch", "isolation", "transfer", "disk", "shm")
-# Rungs that only a backend can climb, before any of these.
+# What only a backend can check, before any of these.
 _OF_BACKEND = ("allocatable", "pod")
 
 
-def planned(endpoint: Endpoint, *, json: bool) -> None:
+def planned(endpoint: Endpoint) -> Report:
     """Say what would be tested."""
-    if json:
-        print_json({"cluster": endpoint.cluster, "would": ["dashboard", *_COLUMNS]})
-    else:
-        say(f"would test on {endpoint.cluster}: dashboard, {', '.join(_COLUMNS)}")
+    checks = ["dashboard", *_COLUMNS]
+    document = {"cluster": endpoint.cluster, "would": checks}
+    return Report(document, [f"would test on {endpoint.cluster}: {', '.join(checks)}"])
 
 
-def tested(smoked: Smoked, *, json: bool) -> None:
-    """Print what was found; raise the error if there is one."""
-    if json:
-        print_json(smoked.document())
-    else:
-        nodes = list(dict.fromkeys(check["node"] for check in smoked.checks if check["node"]))
-        tried = (*_OF_BACKEND, *_COLUMNS)
-        seen = [name for name in tried if any(check["name"] == name and check["node"] for check in smoked.checks)]
-        if nodes:
-            print_table(["node", *seen], [[node, *_cells(smoked, node, seen)] for node in nodes])
-        for line in (*_whole(smoked), *_untested(smoked), *_failed(smoked)):
-            say(line)
-        say(_summary(smoked))
-    if smoked.error is not None:
-        raise smoked.error
-    if not json:
-        print_next(f"invoke train.dispatch {paths.example_job(Path.cwd())}")
+def tested(smoked: Smoked) -> Report:
+    """Show what was found."""
+    nodes = list(dict.fromkeys(check["node"] for check in smoked.checks if check["node"]))
+    done = {check["name"] for check in smoked.checks if check["node"]}
+    columns = [name for name in (*_OF_BACKEND, *_COLUMNS) if name in done]
+    table = Table(["node", *columns], [[node, *_cells(smoked, node, columns)] for node in nodes])
+    return Report(
+        smoked.document(),
+        [*([table] if nodes else []), *_whole(smoked), *_untested(smoked), *_failed(smoked), _summary(smoked)],
+        next=f"invoke train.dispatch {paths.example_job(Path.cwd())}",
+        error=smoked.error,
+    )
 
 
 def _cells(smoked: Smoked, node: str, names: list[str]) -> Iterator[str]:
@@ -83,8 +77,8 @@ def _summary(smoked: Smoked) -> str:
     bad = sum(not check["ok"] for check in smoked.checks)
     skipped = sum(bool(check["skipped"]) for check in smoked.checks)
     good = len(smoked.checks) - bad - skipped
-    said = f"{good} checks ok" + (f", {bad} failed" if bad else "") + (f", {skipped} not tested" if skipped else "")
-    return f"smoke: {said}, {smoked.seconds:.1f} s"
+    counts = f"{good} checks ok" + (f", {bad} failed" if bad else "") + (f", {skipped} not tested" if skipped else "")
+    return f"smoke: {counts}, {smoked.seconds:.1f} s"
 
 
 def _ok(detail: str) -> str:

@@ -1,0 +1,192 @@
+"""What commands print: reports, and the one printer of all of them."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+import re
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from trainyard.backends.contract import ClusterStatus, Tools
+from trainyard.dispatch.looking import Standing
+from trainyard.dispatch.outcome import Outcome
+from trainyard.errors import NotReadyError, OutsideError, Problem, RequestError
+from trainyard.lifecycle import Cluster
+from trainyard.listing import ListedCluster, Listing
+from trainyard.results.state import RunState
+from trainyard.results.store import RunDirectory
+from trainyard.spec import load_cluster
+from trainyard.steps import PlannedStep
+from trainyard.tasks import cluster_report, command_hints, report, train_report
+from trainyard.tasks.report import Report, Table
+
+
+def cluster(tmp_path: Path, text: str = "{name: lab, backend: local}") -> Cluster:
+    file = tmp_path / "lab.yaml"
+    file.write_text(text)
+    return Cluster(load_cluster(file), Tools(tmp_path / "state", {}, "local", source=file))
+
+
+def test_people_get_lines_notes_and_last_the_next_command(capsys: pytest.CaptureFixture[str]) -> None:
+    report.show(Report({}, ["done", Table(["a"], [["1"]])], notes=["by the way"], next="invoke x"), json=False)
+    shown = capsys.readouterr()
+    assert shown.out.split() == ["done", "a", "─", "1"]
+    assert shown.err == "by the way\nnext: invoke x\n"
+
+
+def test_machines_get_one_document_in_which_hints_are_completed(capsys: pytest.CaptureFixture[str]) -> None:
+    command_hints.remember("cluster.status", {"file": "lab"})
+    found = Report({"hint": "invoke cluster.up", "runs": [{"job": "invoke cluster.up"}]}, ["for people"], next="x")
+    report.show(found, json=True)
+    command_hints.remember("", {})
+    shown = capsys.readouterr()
+    assert json.loads(shown.out) == {"hint": "invoke cluster.up -f lab", "runs": [{"job": "invoke cluster.up"}]}
+    assert shown.err == ""
+
+
+def test_a_failure_is_a_document_too_unless_the_command_printed_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    error = RequestError("it is wrong", problems=(Problem("a.yaml:1", "one"),), hint="Mend it.")
+    report.begin(json=True)
+    report.fail(error)
+    shown = capsys.readouterr()
+    assert json.loads(shown.out) == {
+        "error": "it is wrong",
+        "where": None,
+        "hint": "Mend it.",
+        "problems": [{"where": "a.yaml:1", "message": "one"}],
+        "exit_code": 2,
+    }
+    assert shown.err == "error: it is wrong\n  - a.yaml:1: one\n  -> Mend it.\n"
+    report.begin(json=True)
+    with pytest.raises(OutsideError) as caught:
+        report.show(Report({"ok": False}, error=OutsideError("it broke")), json=True)
+    report.fail(caught.value)
+    assert json.loads(capsys.readouterr().out) == {"ok": False}
+
+
+@pytest.mark.parametrize(
+    ("step", "command"),
+    [
+        (PlannedStep("Make the cluster anew", "would", "needs --recreate, which ends all"), "cluster.up --recreate"),
+        (PlannedStep("Start the head", "would"), "cluster.up"),
+        (PlannedStep("Start the head", "already"), "cluster.status"),
+    ],
+)
+def test_the_command_after_a_plan_is_one_that_will_do(step: PlannedStep, command: str, tmp_path: Path) -> None:
+    assert cluster_report.planned(cluster(tmp_path), [step]).next == f"invoke {command}"
+
+
+def test_what_stays_after_a_cluster_on_kubernetes_is_said(tmp_path: Path) -> None:
+    here = cluster(tmp_path, "{name: lab, backend: kuberay, image: 'r:5000/ray:1'}")
+    (note,) = cluster_report.removed(here, [], purge=False).notes
+    assert note.startswith("note: namespace and KubeRay operator stay")
+    assert cluster_report.removed(here, [], purge=True).notes == ()
+
+
+def test_what_is_known_of_a_cluster_is_printed_also_when_it_is_up() -> None:
+    now = ClusterStatus("lab", "kuberay", "up", (), detail="gpu-a: Kubernetes calls its node b not ready")
+    assert cluster_report.status(now, None).body[-1] == now.detail
+
+
+def test_a_dashboard_that_nothing_leads_to_is_an_error_with_what_is_known() -> None:
+    now = ClusterStatus("lab", "local", "up", (), address="http://127.0.0.1:1")
+    assert cluster_report.opened(now, browse=False).next == "invoke cluster.status"
+    with pytest.raises(NotReadyError) as caught:
+        cluster_report.opened(replace(now, address=None, detail="head: ended"), browse=True)
+    assert caught.value.lines() == [
+        "nothing leads to the dashboard of cluster lab",
+        "  at head: ended",
+        "  -> What is wrong with it: invoke cluster.status",
+    ]
+
+
+def test_the_command_after_a_list_of_clusters_is_about_one_that_is_up() -> None:
+    states = {"away": "unknown", "idle": "down", "lab": "up"}
+    found = [ListedCluster(name, "local", state, f"clusters/{name}.yaml") for name, state in states.items()]
+    listed = cluster_report.listed(Listing((*found, ListedCluster("old", "local", "up", ""))))
+    assert listed.next == "invoke cluster.status -f lab"
+
+
+def test_what_a_step_last_saw_keeps_its_name_in_json() -> None:
+    document = report.as_document(PlannedStep("Start the head", "would", "not there"))
+    assert document == {"title": "Start the head", "state": "would", "seen": "not there", "disruptive": False}
+
+
+def ended_with(tail: list[str]) -> RunState:
+    state = RunState(run="job-1", cluster="lab", job="job", tasks=["a"])
+    for event, fields in (
+        ("attempt-started", {"attempt": 1, "node": "gpu-0"}),
+        ("attempt-ended", {"attempt": 1, "node": "gpu-0", "outcome": "failed", "reason": "killed by SIGKILL"}),
+        ("task-ended", {"state": "failed", "attempts": 1}),
+    ):
+        state.apply({"event": event, "task": "a", "time": 1.0, "tail": tail, **fields})
+    state.apply({"event": "run-ended", "time": 2.0, "state": "failed", "exit": 0, "seconds": 1.0})
+    return state
+
+
+@pytest.mark.parametrize(
+    ("tail", "shown"),
+    [
+        (["loss is nan"], ["last lines of a (killed by SIGKILL):", "    loss is nan"]),
+        ([], ["a failed: killed by SIGKILL"]),
+    ],
+)
+def test_a_failed_task_shows_its_last_lines_or_only_why_it_failed(
+    tail: list[str], shown: list[str], tmp_path: Path
+) -> None:
+    assert train_report.ended(Outcome(RunDirectory(tmp_path), ended_with(tail), {})).body[1:-1] == shown
+
+
+def test_a_run_that_had_ended_before_is_not_called_stopped(tmp_path: Path) -> None:
+    found = train_report.ended_before(Standing(RunDirectory(tmp_path / "job-1"), ended_with([])))
+    assert str(found.body[0]).startswith("run job-1 had ended already: failed, ")
+
+
+def test_a_checkpoint_that_is_on_its_way_is_not_listed(tmp_path: Path) -> None:
+    for name in ("a", ".a.7"):
+        (tmp_path / "checkpoints" / name).mkdir(parents=True)
+    (tmp_path / "checkpoints" / ".a.fetched").write_text("5")
+    found = train_report.fetched(Outcome(RunDirectory(tmp_path), ended_with([]), {}))
+    assert found.body == [str(tmp_path / "checkpoints" / "a")]
+
+
+class Terminal(io.StringIO):
+    """A terminal that remembers what it was sent."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def standing_of(tmp_path: Path, name: str, *, unsure: str | None = None) -> Standing:
+    run = RunDirectory(tmp_path / name)
+    run.path.mkdir()
+    moment = datetime.datetime.fromtimestamp(time.time() - 7200.5, datetime.timezone.utc)
+    record = {"run": name, "started": moment.isoformat(), "user": "anna.schmidt"}
+    (run.path / "run.json").write_text(json.dumps(record))
+    return Standing(run, RunState(run=name, cluster="a-cluster-of-a-lab", job="cartpole", tasks=["a"]), unsure=unsure)
+
+
+def test_at_80_columns_the_list_of_runs_is_a_table_with_whole_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "stdout", terminal := Terminal())
+    names = ["cartpole-20260921-141320-1a2b", "cartpole-20260921-141320-0c0d"]
+    unsure = [None, "cluster unreachable: no answer from Ray's dashboard"]
+    found = [standing_of(tmp_path, name, unsure=why) for name, why in zip(names, unsure, strict=True)]
+    report.show(train_report.listed(found), json=False)
+    lines = terminal.getvalue().splitlines()
+    rows = [line.split() for line in lines if "cartpole" in line]
+    assert [row[0] for row in rows] == names
+    assert [row[1:3] + row[4:7] for row in rows] == [
+        ["waiting", "0/1", "2", "h", "ago"],
+        ["unknown", "0/1", "2", "h", "ago"],
+    ]
+    assert max(len(re.sub("\x1b\\[[0-9;]*m", "", line)) for line in lines[:-1]) <= 80
+    assert lines[-1] == f"unknown, on cluster a-cluster-of-a-lab: {unsure[1]}"

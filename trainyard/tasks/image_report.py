@@ -1,0 +1,165 @@
+"""What the image tasks print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from trainyard import labels
+from trainyard.backends import BACKENDS
+from trainyard.errors import TrainyardError
+from trainyard.images.image_command import ImageCommand
+from trainyard.images.lint import LintReport
+from trainyard.images.pipeline import BuildResult, ListedImage, PushResult
+from trainyard.images.verified import Verified
+from trainyard.results.formats import size
+from trainyard.spec import ClusterSpec
+from trainyard.steps import PlannedStep
+from trainyard.tasks.report import Report, Table, as_document, note, plan_lines, step_documents
+
+
+def busy(text: str) -> None:
+    """Print what a check is at."""
+    note(f"  ... {text}")
+
+
+def planned(command: ImageCommand, plan: Sequence[PlannedStep], *, again: str) -> Report:
+    """Say what a command would do."""
+    name = command.image.name if command.image else str(command.reference)
+    steps = [as_document(step) for step in plan]
+    return Report({"image": name, "steps": steps}, plan_lines(plan), next=f"invoke {again}")
+
+
+def built(command: ImageCommand, made: BuildResult) -> Report:
+    """Say what was built."""
+    image, base = made.built, command.flags.base
+    document = {
+        "image": image.name,
+        "reference": image.reference_local,
+        "alias": image.alias_local,
+        "content": image.content,
+        "image_id": image.image_id,
+        "platform": made.facts.platform,
+        "size": made.facts.size,
+        "steps": step_documents(made.results),
+    }
+    what = f"{image.reference_local} ({size(made.facts.size)}), also {image.alias_local}"
+    lines = [f"image {image.name} is built: {what}"]
+    if base:
+        lines.append(f"--base counts for this build; for clusters on it: build: {{base: {base}}} in their file")
+    return Report(document, lines, next="invoke image.lint")
+
+
+def checked(report: LintReport) -> Report:
+    """Show what each check found; the error is LintError if something is wrong."""
+    rows = [
+        (found.check, "skipped" if found.skipped else "ok" if found.ok else "WRONG", found.detail)
+        for found in report.findings
+    ]
+    table = Table(("check", "result", "detail"), rows, title=report.reference)
+    return Report(report.document(), [table], next="invoke image.push", error=_error(report))
+
+
+def pushed(command: ImageCommand, sent: PushResult) -> Report:
+    """Say what the registry has now: the digest is what clusters run."""
+    pushed = sent.pushed
+    moved = "nothing was sent: the registry had it"
+    if pushed.layers_sent:
+        moved = f"{pushed.layers_sent} layers sent ({size(pushed.bytes_sent)}), {pushed.layers_there} were there"
+    return Report(
+        {"image": sent.built.name, **asdict(pushed), "steps": step_documents(sent.results)},
+        [f"image {sent.built.name} is pushed: {pushed.reference}", f"also {pushed.tag} and {pushed.alias}; {moved}"],
+        next=f"invoke {after_push(command.spec.backend)}",
+    )
+
+
+def after_push(backend: str) -> str:
+    """Return the command that uses an image that is in the registry."""
+    return BACKENDS[backend].TRAITS.pushed_image or "cluster.up -f compose"
+
+
+def would_verify(spec: ClusterSpec) -> Report:
+    """Say what verifying would do."""
+    step = PlannedStep("Pull and run the image on every host", "would", f"cluster {spec.name} ({spec.backend})")
+    return Report({"cluster": spec.name, "steps": [as_document(step)]}, plan_lines([step]))
+
+
+def verified(found: Verified) -> Report:
+    """Show every host; the error is a host's if one of them cannot run the image."""
+    hosts = [
+        {
+            "host": host.host,
+            "reference": host.reference,
+            "seconds": round(host.seconds, 3),
+            "result": host.result,
+            "ok": host.ok,
+        }
+        for host in found.hosts
+    ]
+    rows = [(host.host, f"{host.seconds:.1f}", "ok" if host.ok else "FAILED", host.result) for host in found.hosts]
+    remark = [found.remark] if found.remark else []
+    return Report(
+        {"ok": found.ok, "hosts": hosts, "remark": found.remark},
+        [Table(("host", "seconds", "result", "detail"), rows), *remark],
+        next="invoke cluster.up",
+        error=_error(found),
+    )
+
+
+def listed(images: Sequence[ListedImage]) -> Report:
+    """Show the images."""
+    columns = ("image", "state", "content", "size", "built", "base", "directory")
+    problems = [f"image {image.name} cannot be built: {image.problem}" for image in images if image.problem]
+    first = next((image.name for image in images if image.image), None)
+    return Report(
+        {"images": [_document(image) for image in images]},
+        [Table(columns, [_row(image) for image in images])],
+        notes=problems,
+        next=f"invoke image.build {first}" if first else "",
+    )
+
+
+def _row(image: ListedImage) -> tuple[str, ...]:
+    current = next((facts for facts in image.versions if facts.id == image.current), None)
+    newest = current or (image.versions[0] if image.versions else None)
+    facts = (newest.labels.get(labels.CONTENT, ""), size(newest.size), newest.created[:19]) if newest else ("", "", "")
+    where = (image.image.base, str(image.image.directory)) if image.image else ("", "")
+    return (image.name, _state(image), *facts, *where)
+
+
+def _state(image: ListedImage) -> str:
+    if image.problem:
+        return "broken"
+    if image.current:
+        return "built"
+    return "changed since" if image.versions else "not built"
+
+
+def _document(image: ListedImage) -> dict[str, Any]:
+    return {
+        "name": image.name,
+        "state": _state(image),
+        "base": image.image.base if image.image else None,
+        "directory": str(image.image.directory) if image.image else None,
+        "problem": str(image.problem) if image.problem else None,
+        "versions": [
+            {
+                "content": facts.labels.get(labels.CONTENT),
+                "image_id": facts.id,
+                "tags": list(facts.tags),
+                "size": facts.size,
+                "created": facts.created,
+                "current": facts.id == image.current,
+            }
+            for facts in image.versions
+        ],
+    }
+
+
+def _error(found: LintReport | Verified) -> TrainyardError | None:
+    try:
+        found.check()
+    except TrainyardError as error:
+        return error
+    return None

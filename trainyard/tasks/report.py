@@ -1,0 +1,149 @@
+"""What a command prints: one JSON document on stdout, or tables, lines and the next command for people."""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, TextIO
+
+from trainyard.errors import LintError, RequestError, TrainyardError
+from trainyard.printable import visible
+from trainyard.tasks.command_hints import complete
+
+if TYPE_CHECKING:
+    from trainyard.backends.contract import NodeStatus
+    from trainyard.steps import PlannedStep, StepResult
+
+# What we say in documents ourselves, and may name a command in; the rest is names, and what others wrote.
+_OURS = ("hint", "problem", "seen", "remark")
+# Whether stdout is to get a document, and has none yet.
+_document_due: ContextVar[bool] = ContextVar("document_due", default=False)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under their columns. With `may_shorten`, a narrow terminal shortens these columns and no other."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    title: str | None = None
+    may_shorten: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """A result: `document` for machines; `body`, `notes` (on stderr) and the `next` command for people.
+
+    `error` is raised once all of it is printed.
+    """
+
+    document: object
+    body: Sequence[str | Table] = ()
+    next: str = ""
+    notes: Sequence[str] = ()
+    error: TrainyardError | None = None
+
+
+def begin(*, json: bool) -> None:
+    """Begin a command; with `json`, stdout is to get one document, also if the command fails."""
+    _document_due.set(json)
+
+
+def show(report: Report, *, json: bool) -> None:
+    """Print a result, and raise its error."""
+    if json:
+        print_json(report.document)
+    for part in () if json else report.body:
+        print_table(part) if isinstance(part, Table) else say(part if part.startswith("    ") else complete(part))
+    for line in report.notes:
+        note(line)
+    if report.error:
+        raise report.error
+    if report.next and not json:
+        # Where both streams go to one file, the next command is the last line.
+        sys.stdout.flush()
+        note(f"next: {report.next}")
+
+
+def fail(error: TrainyardError) -> None:
+    """Print an error on stderr, and a document of it on stdout if one is due there."""
+    lines = error.lines()
+    say(complete("\n".join([f"error: {lines[0]}", *lines[1:]])), file=sys.stderr)
+    if not _document_due.get():
+        return
+    problems = error.problems if isinstance(error, RequestError | LintError) else ()
+    document = {
+        "error": error.what,
+        "where": error.where,
+        "hint": error.hint and complete(error.hint),
+        "problems": [{"where": problem.where, "message": problem.message} for problem in problems],
+        "exit_code": error.exit_code,
+    }
+    # In one line: cluster.logs --json prints one document a line.
+    say(json_module.dumps(document, ensure_ascii=False), flush=True)
+
+
+def say(text: object, *, file: TextIO | None = None, flush: bool = False) -> None:
+    """Print lines; what clusters, tasks and files of others put into them is shown, and not obeyed by a terminal."""
+    print(visible(str(text)), file=file or sys.stdout, flush=flush)
+
+
+def note(text: str) -> None:
+    """Print a line on stderr."""
+    say(complete(text), file=sys.stderr)
+
+
+def print_json(document: object) -> None:
+    """Print one JSON document on stdout."""
+    _document_due.set(False)
+    say(json_module.dumps(_completed(document), indent=2, ensure_ascii=False))
+
+
+def print_table(table: Table) -> None:
+    """Print a table; aligned plain text in a pipe, as wide as it takes."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    shortens = table.may_shorten
+    drawn = RichTable(title=table.title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    if shortens is not None:
+        drawn.padding = (0, 0)
+    for column in table.columns:
+        drawn.add_column(column, no_wrap=shortens is not None and column not in shortens)
+    for row in table.rows:
+        cells = [Text(visible(cell)) for cell in row]
+        for cell in cells if shortens is not None else ():
+            cell.no_wrap, cell.overflow = True, "ellipsis"
+        drawn.add_row(*cells)
+    Console(highlight=False, width=None if sys.stdout.isatty() else 200).print(drawn)
+
+
+def _completed(document: object, key: str = "") -> object:
+    """Return a document in which the commands that we name have the flags that were typed."""
+    if isinstance(document, dict):
+        return {name: _completed(value, name) for name, value in document.items()}
+    if isinstance(document, list | tuple):
+        return [_completed(value, key) for value in document]
+    return complete(document) if isinstance(document, str) and key in _OURS else document
+
+
+def as_document(shown: StepResult | PlannedStep | NodeStatus) -> dict[str, Any]:
+    """Return a step or a node as --json names its fields: `detail` has always been "seen" there."""
+    document = {"seen" if name == "detail" else name: value for name, value in asdict(shown).items()}
+    document.pop("is_stage", None)
+    return document
+
+
+def step_documents(results: Sequence[StepResult]) -> list[dict[str, Any]]:
+    """Return what became of steps, for a document."""
+    return [{**as_document(result), "seconds": round(result.seconds, 3)} for result in results]
+
+
+def plan_lines(plan: Sequence[PlannedStep]) -> list[str]:
+    """Return a line for each step of a plan."""
+    return [f"  {step.state:<7}  {step.title}" + (f"  ({step.detail})" if step.detail else "") for step in plan]
