@@ -157,8 +157,11 @@ def test_a_quota_without_room_is_named_with_what_is_missing(kube: KubeBed, make:
 def test_an_image_that_is_not_there_is_named_with_its_registry(kube: KubeBed, make: Make) -> None:
     said = _refused(make("none", image="trainyard-bed/none:1"), expect=6)
     image = f"{kube.registry}/trainyard-bed/none:1"
-    assert f" cannot have the image {image}: registry {kube.registry} has no such image\n  at cluster none, " in said
-    assert said.endswith("\n  -> Is its name right? One of ours gets there by: trainyard image.push")
+    assert (
+        f" cannot have the image {image}: registry {kube.registry} does not hold that image\n  at cluster none, "
+        in said
+    )
+    assert said.endswith("\n  -> Is its name right? An image of ours gets there by: trainyard image.push")
 
 
 def test_a_claim_that_cannot_be_bound_is_said(kube: KubeBed, make: Make) -> None:
@@ -176,7 +179,7 @@ def test_a_claim_that_cannot_be_bound_is_said(kube: KubeBed, make: Make) -> None
 
 def test_an_image_without_ray_says_so(make: Make) -> None:
     said = _refused(make("bare", image=BASE), expect=6).splitlines()
-    assert said[0] == "head ended while it was starting (exit code 127); its last words:"
+    assert said[0] == "head ended while it was starting (exit code 127); the end of its log:"
     assert "    /bin/bash: line 1: ray: command not found" in said
     assert said[-1] == "  -> Is Ray in the image, and does it work there? `trainyard image.lint` says."
 
@@ -184,7 +187,7 @@ def test_an_image_without_ray_says_so(make: Make) -> None:
 def test_a_worker_that_ends_or_takes_too_much_memory_says_how(make: Make) -> None:
     yard = make("broken", image=BROKEN)
     said = _refused(yard, "--set", "env.HOW=crash", expect=6).splitlines()
-    assert re.fullmatch(r"cpu-\w{5} ended while it was starting \(exit code 9\); its last words:", said[0])
+    assert re.fullmatch(r"cpu-\w{5} ended while it was starting \(exit code 9\); the end of its log:", said[0])
     assert "    no licence found" in said[1:3]
     assert re.fullmatch(r"  at cluster broken, namespace causes of context bed, on host-\d", said[-2])
     said = _refused(yard, "--set", "env.HOW=memory", "--recreate", expect=6).splitlines()
@@ -205,10 +208,10 @@ def test_a_cluster_that_no_operator_makes_says_so_to_whoever_may_not_look_for_on
         kube.kubectl("scale", *deployment, "--replicas=1")
         kube.kubectl("rollout", "status", *deployment, "--timeout=120s")
     first, place, hint = said.splitlines()
-    assert first == "nobody makes the cluster: no KubeRay operator watches the namespace mine"
+    assert first == "no KubeRay operator watches the namespace mine, so that nothing makes the cluster"
     assert place == "  at cluster alone, namespace mine of context bed"
     assert hint.startswith(
-        "  -> Is one there, and does it watch this namespace (watchNamespace in its chart's values)?"
+        "  -> Does one run, and does it watch this namespace (watchNamespace in its chart's values)?"
     )
     yard.run("cluster.up")
     assert set(yard.states().values()) == {"up"}
@@ -224,7 +227,7 @@ def test_workers_that_cannot_find_their_head_say_that_names_are_not_answered(kub
         kube.kubectl("scale", *deployment, "--replicas=1")
         kube.kubectl("rollout", "status", *deployment, "--timeout=120s")
     first, seen, place, hint = said.splitlines()
-    assert re.fullmatch(r"cpu-\w{5} cannot get through to the head, which is ready; seen from there:", first)
+    assert re.fullmatch(r"cpu-\w{5} cannot reach the head, which is ready; when asked from there:", first)
     assert seen == (
         "    no address for nameless-head-svc.causes.svc.cluster.local: "
         "the cluster has no DNS that answers, or it does not know the head"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.fake_kube import FakeKube, named, site
-from trainyard.backends.kuberay.errands import gpu_checks
+from tests.unit.fake_kube import FakeKube, location, named
+from trainyard.backends.kuberay import gpu_checks
 from trainyard.endpoint import BackendCheck
 from trainyard.errors import NotReadyError
 from trainyard.seams.kube.types import NODE, POD, Object, Ran
@@ -40,7 +40,7 @@ def kubernetes(*made: Object, offers: int = 2, ran: Ran | Exception | None = Non
 def checked(kube: FakeKube, *, gpus: int = 2, **section: Any) -> tuple[BackendCheck, ...]:
     workers = [{"name": "gpu", "gpus": gpus}]
     asked = {"name": "lab", "backend": "kuberay", "workers": workers, "kuberay": section}
-    return gpu_checks.checks(site(kube), ClusterSpec.model_validate(asked), clock=lambda: 0.0)
+    return gpu_checks.checks(location(kube, **section), ClusterSpec.model_validate(asked), clock=lambda: 0.0)
 
 
 def test_gpus_that_are_there_are_seen_by_kubernetes_and_by_the_pod() -> None:
@@ -57,7 +57,7 @@ def test_before_a_run_no_pod_is_asked() -> None:
     kube = kubernetes(pod("a"), offers=1)
     kube.runs = refuse
     asked = {"name": "lab", "backend": "kuberay", "workers": [{"name": "gpu", "gpus": 2}]}
-    (found,) = gpu_checks.quick_checks(site(kube), ClusterSpec.model_validate(asked))
+    (found,) = gpu_checks.quick_checks(location(kube), ClusterSpec.model_validate(asked))
     assert (found.name, found.ok) == ("allocatable", False)
 
 

@@ -75,7 +75,6 @@ def test_more_is_needed_for_more_that_is_to_be_made() -> None:
     } <= more
     assert needs(Task(login=True)) - needs() == {"patch secrets in namespace team"}
     assert needs(Task(no_login=True)) - needs() == {"delete secrets in namespace team"}
-    assert needs(Task(replace=True)) - needs() == {"delete pods in namespace team"}
 
 
 def test_all_that_is_not_allowed_is_said_at_once() -> None:

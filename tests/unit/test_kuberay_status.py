@@ -4,144 +4,211 @@ from __future__ import annotations
 
 import base64
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit.fake_kube import FakeKube, site
+from tests.unit.fake_kube import FakeKube, location
 from tests.unit.kube_pods import IMAGE, Object, condition, ended, group, head, pod, ray_cluster, running, waiting
-from trainyard.backends.contract import LogLine, Tools
-from trainyard.backends.kuberay import asking, log_lines, way_in
-from trainyard.backends.kuberay import site as sites
-from trainyard.errors import NotReadyError
+from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools
+from trainyard.backends.kuberay import groups
+from trainyard.backends.kuberay.location import Location
+from trainyard.backends.kuberay.logs import lines
+from trainyard.backends.kuberay.snapshot import Snapshot
+from trainyard.backends.kuberay.status import connect, logs, status
+from trainyard.endpoint import Endpoint, ExpectedNode
+from trainyard.errors import NotReadyError, OutsideError
 from trainyard.seams.kube.errors import GoneError
-from trainyard.seams.kube.types import LEASE, NODE, POD, RAY_CLUSTER, SECRET
+from trainyard.seams.kube.types import NODE, POD, RAY_CLUSTER, SECRET
 from trainyard.seams.ray_api import RefusedError, UnreachableError
-from trainyard.spec import load_cluster
 from trainyard.spec.cluster import ClusterSpec
 
-WORKER = "lab-gpu-worker-x7k2p"
+WORKER, OTHER = "lab-gpu-worker-x7k2p", "lab-gpu-worker-abc12"
 TOKEN = "t" * 64
 HERE = "http://127.0.0.1:4242"
 PLACE = "Kubernetes (namespace team of context lab)"
 
 
-@pytest.fixture
-def spec(tmp_path: Path) -> ClusterSpec:
-    file = tmp_path / "lab.yaml"
-    file.write_text(
-        "{name: lab, backend: kuberay, image: 'r:5000/ray', workers: [{name: gpu, count: 1, cpus: 2, gpus: 1}], "
-        "kuberay: {namespace: team, simulated_gpus: true}}"
-    )
-    return load_cluster(file).spec
+@dataclass
+class FakeDashboard:
+    """A dashboard that says what a test told it."""
+
+    location: Location
+    nodes: tuple[str, ...] = ()
+    error: OutsideError | None = None
+
+    def address(self) -> str:
+        if self.error:
+            raise self.error
+        return HERE
+
+    def last_error(self) -> str:
+        return ""
+
+    def alive(self, token: str | None, found: Iterable[Object]) -> frozenset[str]:
+        if self.error:
+            raise self.error
+        return frozenset(self.nodes)
+
+
+def cluster_file(
+    workers: Sequence[dict[str, Any]] = ({"name": "gpu", "count": 1, "cpus": 2, "gpus": 1},),
+) -> ClusterSpec:
+    section = {"namespace": "team", "simulated_gpus": True}
+    head_ = {"cpus": 1}
+    file = {
+        "name": "lab",
+        "backend": "kuberay",
+        "image": "r:5000/ray",
+        "head": head_,
+        "workers": list(workers),
+        "kuberay": section,
+    }
+    return ClusterSpec.model_validate(file)
+
+
+@dataclass
+class Lab:
+    """A Kubernetes with a cluster of ours, what Ray says there, and our three questions."""
+
+    directory: Path
+    kube: FakeKube = field(default_factory=FakeKube)
+
+    def __post_init__(self) -> None:
+        self.kube.answers = lambda: True  # type: ignore[attr-defined]
+        self.ray: Any = FakeDashboard(location(self.kube))
+        for name in ("kube-1", "kube-2"):
+            self.has_host(name, "True")
+
+    def has_host(self, name: str, ready: str) -> None:
+        self.kube.put(NODE, {"metadata": {"name": name}, "status": {"conditions": [condition("Ready", ready)]}})
+
+    def made(self, *pods: Object, cluster: Object | None = None) -> None:
+        self.kube.put(RAY_CLUSTER, cluster or ray_cluster(group("gpu", 1)))
+        for each in pods:
+            self.kube.put(POD, each)
+        data = {"auth_token": base64.b64encode(TOKEN.encode()).decode()}
+        self.kube.put(SECRET, {"metadata": {"name": "lab", "namespace": "team"}, "data": data})
+
+    def status(self, spec: ClusterSpec | None = None) -> ClusterStatus:
+        tools = Tools(self.directory / "state", {}, "kuberay", directory=self.directory)
+        return status(spec or cluster_file(), tools, self.ray)
+
+    def connect(self) -> Endpoint:
+        return connect(cluster_file(), self.ray)
 
 
 @pytest.fixture
-def tools(tmp_path: Path) -> Tools:
-    return Tools(tmp_path / "state", {}, "kuberay", directory=tmp_path)
+def lab(tmp_path: Path) -> Lab:
+    return Lab(tmp_path)
 
 
-Answering = Callable[..., None]
-
-
-@pytest.fixture
-def kube(monkeypatch: pytest.MonkeyPatch) -> FakeKube:
-    fake = FakeKube()
-    fake.answers = lambda: True  # type: ignore[attr-defined]
-    monkeypatch.setattr(sites, "find", lambda spec, tools: site(fake))
-    monkeypatch.setattr(way_in, "address", lambda where: HERE)
-    monkeypatch.setattr(way_in, "trouble", lambda where: "")
-    return fake
-
-
-@pytest.fixture
-def ray(monkeypatch: pytest.MonkeyPatch) -> Answering:
-    def knows(*nodes: str, error: Exception | None = None) -> None:
-        def answer(*_: Any) -> frozenset[str]:
-            if error:
-                raise error
-            return frozenset(nodes)
-
-        monkeypatch.setattr(way_in, "answer", answer)
-
-    return knows
-
-
-def made(kube: FakeKube, *pods: Object) -> None:
-    kube.put(RAY_CLUSTER, ray_cluster(group("gpu", 1)))
-    for one in pods:
-        kube.put(POD, one)
-    data = {"auth_token": base64.b64encode(TOKEN.encode()).decode()}
-    kube.put(SECRET, {"metadata": {"name": "lab", "namespace": "team"}, "data": data})
-
-
-def test_a_cluster_that_is_up_says_where_and_how_to_get_its_token(
-    kube: FakeKube, ray: Answering, spec: ClusterSpec, tools: Tools
-) -> None:
-    made(kube, head(), pod(WORKER, ready=True))
-    ray("head", "gpu-x7k2p")
-    now = asking.status(spec, tools)
-    assert (now.state, now.detail, now.address, now.tunnel) == ("up", "", HERE, PLACE)
+def test_a_cluster_that_is_up_says_where_and_how_to_get_its_token(lab: Lab) -> None:
+    lab.made(head(), pod(WORKER, ready=True))
+    lab.ray.nodes = ("head", "gpu-x7k2p")
+    now = lab.status()
+    assert (now.state, now.detail, now.differences, now.address, now.tunnel) == ("up", "", (), HERE, PLACE)
     assert now.token_command == (
         "kubectl --context lab --namespace team get secret lab -o 'jsonpath={.data.auth_token}' | base64 -d"
     )
     assert TOKEN not in repr(now)
 
 
-def test_a_cluster_that_was_never_made_is_down(kube: FakeKube, spec: ClusterSpec, tools: Tools) -> None:
-    now = asking.status(spec, tools)
+def test_a_cluster_that_was_never_made_is_absent(lab: Lab) -> None:
+    now = lab.status()
     assert (now.state, now.detail, now.address, now.token_command) == ("absent", "", None, None)
+    assert now.nodes == (
+        NodeStatus("head", "head", "", "absent", 1, 0, "no pod"),
+        NodeStatus("gpu-?1", "gpu", "", "absent", 2, 1, "no pod"),
+    )
 
 
-def test_a_dashboard_that_does_not_answer_is_said(
-    kube: FakeKube, ray: Answering, spec: ClusterSpec, tools: Tools
-) -> None:
-    made(kube, head(), pod(WORKER, ready=True))
-    ray(error=UnreachableError("no answer from Ray's dashboard: refused"))
-    now = asking.status(spec, tools)
-    assert now.state == "partial"
-    assert now.detail == ("no answer from Ray's dashboard: refused")
+def test_a_cluster_that_differs_from_its_file_says_so(lab: Lab) -> None:
+    lab.made(head(), pod(WORKER, ready=True))
+    lab.ray.nodes = ("head", "gpu-x7k2p")
+    workers = [{"name": "gpu", "count": 2, "cpus": 4, "gpus": 1, "memory": "2GiB"}, {"name": "cpu", "count": 1}]
+    assert lab.status(cluster_file(workers)).differences == (
+        "gpu: 1 node now, 2 nodes wanted",
+        "cpu: 0 nodes now, 1 node wanted",
+        "gpu: cpus: 2 now, 4 wanted",
+        "gpu: memory: 4GiB now, 2GiB wanted",
+    )
 
 
-def test_who_may_see_no_secret_sees_the_nodes(kube: FakeKube, ray: Answering, spec: ClusterSpec, tools: Tools) -> None:
-    made(kube, head(), pod(WORKER, ready=True))
-    kube.forbidden.add("secrets")
-    ray(error=UnreachableError("refused"))
-    now = asking.status(spec, tools)
-    assert ([one.state for one in now.nodes], now.token_command) == (["starting", "starting"], None)
+def test_a_dashboard_that_does_not_answer_is_said_and_who_may_see_no_secret_sees_the_nodes(lab: Lab) -> None:
+    lab.made(head(), pod(WORKER, ready=True))
+    lab.kube.forbidden.add("secrets")
+    lab.ray.alive = lambda *_: (_ for _ in ()).throw(UnreachableError("no answer from Ray's dashboard: refused"))
+    now = lab.status()
+    assert (now.state, now.detail) == ("partial", "no answer from Ray's dashboard: refused")
+    assert ([node.state for node in now.nodes], now.token_command) == (["starting", "starting"], None)
 
 
-def test_a_node_that_ray_calls_alive_is_up_while_kubelet_or_control_plane_think_again(
-    kube: FakeKube, ray: Answering, spec: ClusterSpec, tools: Tools
-) -> None:
-    unready = pod(WORKER, phase="Running", containers=(running(restarts=1, last=ended("Error", 1)),))
-    made(kube, head(), unready)
-    kube.put(NODE, {"metadata": {"name": "kube-2"}, "status": {"conditions": [condition("Ready", "True")]}})
-    ray("head", "gpu-x7k2p")
-    assert (asking.status(spec, tools).state, asking.status(spec, tools).detail) == ("up", "")
-    unknown = {**condition("Ready", "Unknown"), "lastTransitionTime": "2026-01-02T02:04:00Z"}
-    kube.put(NODE, {"metadata": {"name": "kube-2"}, "status": {"conditions": [unknown]}})
-    lease = {"metadata": {"name": "kube-2", "namespace": "kube-node-lease"}}
-    kube.put(LEASE, {**lease, "spec": {"renewTime": "2026-01-02T02:04:01.500000Z"}})
-    doubt = "gpu-x7k2p: Kubernetes takes its node kube-2 for lost, though its kubelet renews its lease"
-    for knows, state in (("gpu-x7k2p", "up"), ("", "starting")):
-        ray("head", knows)
-        now = asking.status(spec, tools)
-        assert ([one.state for one in now.nodes], now.detail) == (["up", state], doubt)
-    kube.put(LEASE, {**lease, "spec": {"renewTime": "2026-01-02T02:03:01.500000Z"}})
-    ray("head", "gpu-x7k2p")
-    assert [one.state for one in asking.status(spec, tools).nodes] == ["up", "broken"]
+def test_a_node_that_ray_calls_alive_is_up_whatever_kubelet_or_control_plane_think(lab: Lab) -> None:
+    lab.made(head(), pod(WORKER, phase="Running", containers=(running(restarts=1, last=ended("Error", 1)),)))
+    lab.ray.nodes = ("head", "gpu-x7k2p")
+    assert (lab.status().state, lab.status().detail) == ("up", "")
+    lab.has_host("kube-2", "Unknown")
+    for alive, state in ((("head", "gpu-x7k2p"), "up"), (("head",), "broken")):
+        lab.ray.nodes = alive
+        now = lab.status()
+        assert [node.state for node in now.nodes] == ["up", state]
+        assert now.detail == "gpu-x7k2p: Kubernetes calls its node kube-2 not ready"
 
 
-def test_a_run_gets_the_way_in_and_what_it_is_promised(kube: FakeKube, spec: ClusterSpec, tools: Tools) -> None:
-    made(kube, head(), pod(WORKER, host=""))
-    endpoint = asking.connect(spec, tools)
+def test_one_cause_is_said_once(lab: Lab) -> None:
+    pulls = waiting("ImagePullBackOff", "x: not found", name="wait-gcs-ready")
+    lab.made(head(), pod(WORKER, init=(pulls,)), pod(OTHER, init=(pulls,)), cluster=ray_cluster(group("gpu", 2)))
+    lab.ray.nodes = ("head",)
+    now = lab.status(cluster_file([{"name": "gpu", "count": 2}]))
+    assert now.detail == (
+        "gpu-abc12, gpu-x7k2p: cannot pull its image: registry 192.0.2.10:5000 does not hold that image"
+    )
+
+
+def test_the_cause_comes_first_without_a_kubelets_words_and_a_head_that_is_broken_has_no_address(lab: Lab) -> None:
+    crashed = waiting("CrashLoopBackOff", name="ray-head", restarts=4, last=ended("Error", 127))
+    lab.made(head(ready=False, phase="Running", containers=(crashed,)), pod(WORKER, ready=True))
+    said = "error forwarding port 8265 to pod fbf8, uid : failed to execute portforward"
+    lab.ray.alive = lambda *_: (_ for _ in ()).throw(UnreachableError(said))
+    now = lab.status()
+    assert now.detail == (
+        "head: ended with exit code 127, Kubernetes starts it again and again; "
+        "nothing listens on the head's dashboard port"
+    )
+    assert (now.nodes[0].state, now.address, now.tunnel) == ("broken", None, None)
+
+
+@pytest.mark.parametrize(
+    ("readable", "detail"),
+    [
+        (True, "Secret lab holds another token than the nodes were started with"),
+        (False, "its token is in Secret lab, which does not exist or may not be read by you"),
+    ],
+)
+def test_a_token_that_is_refused_is_no_news_of_the_nodes(readable: bool, detail: str, lab: Lab) -> None:
+    lab.made(head(), pod(WORKER, ready=True))
+    if not readable:
+        lab.kube.forbidden.add("secrets")
+    lab.ray.alive = lambda *_: (_ for _ in ()).throw(RefusedError("the cluster refused our token: Unauthorized"))
+    now = lab.status()
+    assert (now.state, now.detail) == ("partial", f"Ray does not say which nodes it has: {detail}")
+
+
+def test_a_run_gets_the_endpoint_and_what_it_is_promised(lab: Lab) -> None:
+    lab.made(head(), pod(WORKER, host=""))
+    endpoint = lab.connect()
     assert (endpoint.address, endpoint.token, endpoint.image, endpoint.tunnel) == (HERE, TOKEN, IMAGE, PLACE)
-    assert [one.name for one in endpoint.expected or ()] == ["head", "gpu-x7k2p"]
+    assert [node.name for node in endpoint.expected or ()] == ["head", "gpu-x7k2p"]
     assert endpoint.down == (("gpu-x7k2p", "waits for a Kubernetes node"),)
     assert endpoint.simulated_gpus is False
+    assert endpoint.refused == (
+        "Secret lab in namespace team of context lab holds another token than the nodes were started with. "
+        "To make them anew, which ends all that runs: invoke cluster.up --recreate"
+    )
 
 
 MAKES = ": waits for the KubeRay operator; KubeRay makes"
@@ -152,96 +219,165 @@ PULLS = waiting("ImagePullBackOff", "x: not found", name="ray-head")
     ("pods", "why"),
     [
         ((), f"{MAKES} the head, 1 node of gpu"),
-        ((pod(WORKER, ready=True),), f"{MAKES} the head"),
         ((head(leaving=True),), f"{MAKES} 1 node of gpu; head is being removed"),
         (
             (pod("lab-head-abcde", group="head", containers=(PULLS,)),),
-            f"{MAKES} 1 node of gpu; head cannot have the image {IMAGE}: registry 192.0.2.10:5000 has no such image",
+            f"{MAKES} 1 node of gpu; head cannot have the image {IMAGE}: registry 192.0.2.10:5000 does not hold that "
+            "image",
         ),
     ],
 )
-def test_without_a_head_that_runs_there_is_no_way_in(
-    pods: tuple[Object, ...], why: str, kube: FakeKube, spec: ClusterSpec, tools: Tools
-) -> None:
-    made(kube, *pods)
-    for name in ("kube-1", "kube-2"):
-        kube.put(NODE, {"metadata": {"name": name}, "status": {"conditions": [condition("Ready", "True")]}})
+def test_without_a_head_that_runs_there_is_no_endpoint(pods: tuple[Object, ...], why: str, lab: Lab) -> None:
+    lab.made(*pods)
     with pytest.raises(NotReadyError) as caught:
-        asking.connect(spec, tools)
+        lab.connect()
     assert caught.value.lines() == [f"cluster lab is not up{why}", "  -> Make it: invoke cluster.up"]
+    if not pods:
+        with pytest.raises(NotReadyError, match="cluster lab is not up"):
+            logs(lab.ray, follow=False)
 
 
-def printing(texts: Mapping[bool, Sequence[str]]) -> Callable[..., list[tuple[str, str]]]:
-    """Return a log with a line a second; the former run's under True."""
-
-    def printed(pod: str, *, previous: bool = False, since: str, lines: int | None, **_: Any) -> list[tuple[str, str]]:
-        every = [(f"{second:09}", text) for second, text in enumerate(texts[previous], 1)]
-        return [one for one in every[-lines if lines else 0 :] if one[0] > since]
-
-    return printed
+def observed(*pods: Object, cluster: Object | None = None) -> Snapshot:
+    return Snapshot(FakeKube(forbidden=["nodes"]), "team", pods, cluster)  # type: ignore[arg-type]
 
 
-def followed(kube: FakeKube, *happens: Callable[[], object], away: float = 0.0) -> list[str]:
+def states(spec: ClusterSpec, snapshot: Snapshot, *alive: str) -> list[tuple[str, str, str]]:
+    nodes = groups.statuses(groups.declared(spec, snapshot), snapshot, frozenset(alive))
+    return [(node.name, node.state, node.detail) for node in nodes]
+
+
+def test_a_node_says_why_it_is_not_up() -> None:
+    pods = (
+        head(),
+        pod(WORKER, ready=True),
+        pod("lab-gpu-worker-a", init=(running("wait-gcs-ready"),)),
+        pod("lab-gpu-worker-b", ready=True, leaving=True),
+    )
+    snapshot = observed(*pods, cluster=ray_cluster(group("gpu", 4)))
+    assert states(cluster_file([{"name": "gpu", "count": 4}]), snapshot, "head") == [
+        ("head", "up", ""),
+        ("gpu-x7k2p", "starting", "not yet in Ray"),
+        ("gpu-a", "starting", "waits for the head, which is ready"),
+        ("gpu-b", "broken", "is being removed"),
+        ("gpu-?4", "absent", "no pod"),
+    ]
+
+
+def test_what_the_file_does_not_ask_for_is_surplus_unless_ray_added_it() -> None:
+    pods = (head(), pod(WORKER, ready=True), pod(OTHER, ready=True))
+    alive = ("head", "gpu-x7k2p", "gpu-abc12")
+    fixed = observed(*pods, cluster=ray_cluster(group("gpu", 2)))
+    assert [state for _, state, _ in states(cluster_file(), fixed, *alive)] == ["up", "up", "surplus"]
+    grows = observed(*pods, cluster=ray_cluster(group("gpu", 1, 3), autoscaling=True))
+    growing = cluster_file([{"name": "gpu", "min": 1, "max": 3}])
+    assert [state for _, state, _ in states(growing, grows, *alive)] == ["up", "up", "up"]
+
+
+def test_a_run_is_promised_what_exists_and_what_ray_may_add() -> None:
+    cluster = ray_cluster(group("gpu", 1, 3), autoscaling=True)
+    few = groups.made(observed(head(), pod(WORKER, ready=True), cluster=cluster))
+    assert list(groups.expected(few)) == [
+        ExpectedNode("head", "head", 1, 0, 2**31),
+        ExpectedNode("gpu-x7k2p", "gpu", 2, 1, 2**32),
+        ExpectedNode("gpu-?2", "gpu", 2, 1, 2**32, optional=True),
+        ExpectedNode("gpu-?3", "gpu", 2, 1, 2**32, optional=True),
+    ]
+    more = groups.made(observed(head(), pod(WORKER, ready=True), pod(OTHER, ready=True), cluster=cluster))
+    assert [(node.name, node.optional) for node in groups.expected(more)] == [
+        ("head", False),
+        ("gpu-x7k2p", True),
+        ("gpu-abc12", True),
+        ("gpu-?3", True),
+    ]
+    none = observed(head(), cluster=ray_cluster(group("gpu", 0, 2), autoscaling=True))
+    assert [node.optional for node in groups.expected(groups.made(none))] == [False, True, True]
+    assert list(groups.down(groups.made(none), none)) == []
+
+
+def test_nodes_that_are_known_not_to_run_are_named_before_a_run_waits_for_them() -> None:
+    text = "0/1 nodes are available: 1 Too many pods."
+    refused = condition("PodScheduled", "False", reason="Unschedulable", message=text)
+    snapshot = observed(
+        head(),
+        pod(WORKER, host="", conditions=(refused,)),
+        pod(OTHER, ready=True),
+        pod("lab-gpu-worker-a", phase="Running", containers=(running(),)),
+        cluster=ray_cluster(group("gpu", 4)),
+    )
+    assert list(groups.down(groups.made(snapshot), snapshot)) == [
+        ("gpu-?4", "no pod"),
+        ("gpu-x7k2p", "found no room for 2 CPUs and 4GiB of memory; of 1 node 1 is full: no room for another pod"),
+    ]
+
+
+def test_a_node_that_is_being_deleted_beside_its_successor_is_not_promised() -> None:
+    leaving, successor = pod(WORKER, ready=True, leaving=True), pod(OTHER, ready=True)
+    cluster = ray_cluster(group("gpu", 1))
+    both, alone = (observed(head(), *pods, cluster=cluster) for pods in ((leaving, successor), (leaving,)))
+    assert [node.name for node in groups.expected(groups.made(both))] == ["head", "gpu-abc12"]
+    assert list(groups.down(groups.made(alone), alone)) == [("gpu-x7k2p", "is being removed")]
+
+
+class PrintingKube(FakeKube):
+    """A Kubernetes with one log: a line a second; the former run's under True. It may be away."""
+
+    def __init__(self, texts: Mapping[bool, Sequence[str]]) -> None:
+        super().__init__()
+        self.printing = texts
+        self.away = False
+
+    def printed(
+        self, pod: str, *, previous: bool = False, since: str, lines: int | None, **_: Any
+    ) -> list[tuple[str, str]]:
+        if self.away:
+            raise GoneError("the Kubernetes API does not answer")
+        every = [(f"{second:09}", text) for second, text in enumerate(self.printing[previous], 1)]
+        return [line for line in every[-lines if lines else 0 :] if line[0] > since]
+
+
+def followed(kube: FakeKube, *happens: Callable[[], object], away: float = 0.0) -> Iterator[LogLine]:
     """Return the lines while one thing after the other happens, and then the cluster goes."""
     left = [*happens, kube.objects.clear]
     passed = itertools.count(step=away)
+    silent: Any = FakeDashboard(location(kube), error=UnreachableError("no Ray"))
 
     def sleep(_: float) -> None:
         left.pop(0)()
 
-    return [one.text for one in log_lines.lines(site(kube), None, follow=True, sleep=sleep, now=lambda: next(passed))]
+    return lines(silent, None, follow=True, sleep=sleep, now=lambda: next(passed))
 
 
-def test_every_line_is_shown_once_however_many_there_are(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
-    kube.put(POD, pod(WORKER, ready=True))
+def test_every_line_is_shown_once_however_many_there_are() -> None:
     texts = [f"line {number}" for number in range(100)]
-    monkeypatch.setattr(kube, "printed", printing({False: texts}), raising=False)
-    monkeypatch.setattr(log_lines, "_of_ray", lambda *_: iter(()))
+    kube = PrintingKube({False: texts})
+    kube.put(POD, pod(WORKER, ready=True))
     found = followed(kube, lambda: texts.extend(f"more {number}" for number in range(900)), lambda: None)
-    assert found == [*(f"line {number}" for number in range(80, 100)), *(f"more {number}" for number in range(900))]
+    expected = [*(f"line {number}" for number in range(80, 100)), *(f"more {number}" for number in range(900))]
+    assert [line.text for line in found] == expected
 
 
-def test_an_api_server_that_is_away_costs_who_follows_no_line(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_api_server_that_is_away_costs_who_follows_no_line() -> None:
+    texts = ["one"]
+    kube = PrintingKube({False: texts})
     kube.put(POD, pod(WORKER, ready=True))
-    texts, lost = ["one"], GoneError("the Kubernetes API does not answer")
-    answers = printing({False: texts})
-    monkeypatch.setattr(log_lines, "_of_ray", lambda *_: iter(()))
 
-    def answer(*given: Any, **more: Any) -> list[tuple[str, str]]:
-        if "away" in texts:
-            raise lost
-        return answers(*given, **more)
+    def moves(*, away: bool) -> None:
+        kube.away = away
+        texts.append("two")
 
-    monkeypatch.setattr(kube, "printed", answer, raising=False)
-
-    def back() -> None:
-        texts[:] = ["one", "two"]
-
-    assert followed(kube, lambda: texts.append("away"), lambda: None, back) == ["one", "two"]
+    goes, back = (lambda: moves(away=True)), (lambda: moves(away=False))
+    assert [line.text for line in followed(kube, goes, lambda: None, back)] == ["one", "two", "two"]
     kube.put(POD, pod(WORKER, ready=True))
-    texts.append("away")
+    kube.away = True
     with pytest.raises(GoneError):
-        followed(kube, lambda: None, away=200.0)
-    with pytest.raises(GoneError):
-        list(log_lines.lines(site(kube), None, follow=False))
+        list(followed(kube, lambda: None, away=200.0))
 
 
-def test_logs_have_the_containers_words_also_of_the_run_that_ended(
-    kube: FakeKube, ray: Answering, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    crashed = pod(WORKER, phase="Running", containers=(running(restarts=1, last=ended("Error", 1)),))
-    kube.put(POD, crashed)
+def test_logs_have_what_containers_printed_also_in_the_run_that_ended() -> None:
     texts = {True: ["first run", "it broke"], False: ["second run"]}
-    monkeypatch.setattr(kube, "printed", printing(texts), raising=False)
-    monkeypatch.setattr(log_lines, "_of_ray", lambda *_: iter(()))
-
-    def later(_: float) -> None:
-        if len(texts[False]) == 2:
-            kube.objects.clear()
-        texts[False].append("it runs")
-
-    found = list(log_lines.lines(site(kube), None, follow=True, sleep=later))
-    assert found == [
+    kube = PrintingKube(texts)
+    kube.put(POD, pod(WORKER, phase="Running", containers=(running(restarts=1, last=ended("Error", 1)),)))
+    assert list(followed(kube, lambda: texts[False].append("it runs"), lambda: None)) == [
         LogLine("gpu-x7k2p", "former ray-worker", "first run"),
         LogLine("gpu-x7k2p", "former ray-worker", "it broke"),
         LogLine("gpu-x7k2p", "ray-worker", "second run"),
@@ -249,57 +385,11 @@ def test_logs_have_the_containers_words_also_of_the_run_that_ended(
     ]
 
 
-def test_logs_of_nothing_are_refused(kube: FakeKube, spec: ClusterSpec, tools: Tools) -> None:
-    with pytest.raises(NotReadyError, match="cluster lab is not up"):
-        asking.logs(spec, tools, follow=False)
-
-
-@pytest.mark.parametrize(
-    ("readable", "seen"),
-    [
-        (True, "Secret lab holds another token than the nodes were started with"),
-        (False, "its token is in Secret lab, which is not there or not ours to read"),
-    ],
-)
-def test_a_token_that_is_refused_is_no_news_of_the_nodes(
-    readable: bool, seen: str, kube: FakeKube, ray: Answering, spec: ClusterSpec, tools: Tools
-) -> None:
-    made(kube, head(), pod(WORKER, ready=True))
-    if not readable:
-        kube.forbidden.add("secrets")
-    ray(error=RefusedError("the cluster refused our token: Unauthorized"))
-    now = asking.status(spec, tools)
-    assert (now.state, now.detail) == ("partial", f"Ray does not say which nodes it has: {seen}")
-
-
-def test_whoever_is_refused_is_told_which_secret_it_is(kube: FakeKube, spec: ClusterSpec, tools: Tools) -> None:
-    made(kube, head(), pod(WORKER))
-    assert asking.connect(spec, tools).refused == (
-        "Secret lab in namespace team of context lab holds another token than the nodes were started with. "
-        "To make them anew, which ends all that runs: invoke cluster.up --recreate"
-    )
-
-
-def test_the_cause_comes_first_without_a_kubelets_words_and_a_head_that_is_down_is_no_way_in(
-    kube: FakeKube, ray: Answering, spec: ClusterSpec, tools: Tools
-) -> None:
-    crashed = waiting("CrashLoopBackOff", name="ray-head", restarts=4, last=ended("Error", 127))
-    broken = head(ready=False, phase="Running", containers=(crashed,))
-    made(kube, broken, pod(WORKER, ready=True))
-    ray(error=UnreachableError("error forwarding port 8265 to pod fbf8, uid : failed to execute portforward"))
-    now = asking.status(spec, tools)
-    assert (
-        now.detail == "head: its Kubernetes node kube-1 does not answer; nothing listens on the head's dashboard port"
-    )
-    assert (now.nodes[0].name, now.nodes[0].state) == ("head", "broken")
-    assert (now.address, now.tunnel) == (None, None)
-
-
-def test_logs_of_a_cluster_that_has_said_nothing_say_why(
-    kube: FakeKube, spec: ClusterSpec, tools: Tools, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made(kube, head(), pod(WORKER, host=""))
-    monkeypatch.setattr(log_lines, "lines", lambda *_, **__: iter(()))
+def test_logs_of_a_cluster_that_has_said_nothing_say_why(lab: Lab) -> None:
+    waits = pod(WORKER, host="")
+    lab.made(waits)
+    lab.ray.error = UnreachableError("no Ray")
     with pytest.raises(NotReadyError) as caught:
-        list(asking.logs(spec, tools, follow=False))
-    assert caught.value.lines() == ["cluster lab has said nothing yet: gpu-x7k2p waits for a Kubernetes node"]
+        list(logs(lab.ray, follow=False))
+    assert "cluster lab has said nothing yet" in caught.value.what
+    assert caught.value.what.endswith("gpu-x7k2p waits for a Kubernetes node")

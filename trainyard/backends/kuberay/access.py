@@ -61,7 +61,6 @@ class Task:
     remove: bool = False
     login: bool = False
     no_login: bool = False
-    replace: bool = False
     grow: bool = False
 
 
@@ -127,7 +126,7 @@ def _needs(spec: ClusterSpec, task: Task) -> Iterator[Need]:
         yield Need("delete", SECRET, section.namespace)
     if task.trial:
         yield Need("create", POD, section.namespace)
-    if task.trial or task.replace:
+    if task.trial:
         yield Need("delete", POD, section.namespace)
     if task.remove:
         yield Need("delete", RAY_CLUSTER, section.namespace)

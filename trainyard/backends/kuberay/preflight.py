@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trainyard.backends.kuberay import access, location, names, objects, ray_cluster, references
-from trainyard.backends.kuberay import pod as pods
+from trainyard.backends.kuberay import access, location, names, objects, pods, ray_cluster, references
 from trainyard.backends.kuberay.capacity import demands, hosts, quota, room
 from trainyard.backends.kuberay.capacity.amounts import Amounts, amounts
 from trainyard.backends.kuberay.capacity.demands import Demand

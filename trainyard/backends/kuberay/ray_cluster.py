@@ -8,8 +8,7 @@ import socket
 from collections.abc import Sequence
 from datetime import datetime, timezone
 
-from trainyard.backends.kuberay import access, names, ready, site
-from trainyard.backends.kuberay import pod as pods
+from trainyard.backends.kuberay import access, names, pods, site, wait
 from trainyard.backends.kuberay.documents import change
 from trainyard.backends.kuberay.documents.change import Change
 from trainyard.backends.kuberay.operators import definitions
@@ -70,7 +69,7 @@ def step(asked: Wanted, changes: Sequence[Change], *, after: str | None) -> Step
             # What differs is in the title.
             return no("") if _differences(asked, live) else YES
         if sent:
-            raise ready.removed(asked.site)
+            raise wait.removed(asked.site).to_error(str(asked.site))
         return no("there is none")
 
     def apply() -> None:

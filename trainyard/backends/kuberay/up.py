@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from trainyard.backends import replace_head
 from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import location, lost, objects, preflight, ray_cluster, ready
+from trainyard.backends.kuberay import location, objects, preflight, ray_cluster, wait
 from trainyard.backends.kuberay.documents.change import Change
 from trainyard.backends.kuberay.documents.document import printable
 from trainyard.backends.kuberay.errands import trial
@@ -71,16 +71,14 @@ def _objects(asked: Wanted) -> list[Step]:
 
 def _nodes(asked: Wanted, changes: Sequence[Change], *, anew: bool) -> list[Step]:
     """Return the steps that make the nodes, and wait for them."""
-    spec, own = asked.spec, asked.site
+    own = asked.site
     gone = removal.step(own, asked.there, recreate=anew)
     make = ray_cluster.step(asked, changes, after=gone.title if gone else None)
-    old = () if asked.is_new else asked.there.pods.found or ()
     return [
         *trial.steps(asked, after=None),
         *([gone] if gone else []),
         make,
-        *lost.steps(spec, own, old, after=make.title),
-        ready.step(spec, own, after=make.title),
+        wait.step(own, len(asked.spec.nodes()), after=make.title),
     ]
 
 

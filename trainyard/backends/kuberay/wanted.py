@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import access, image, location, lost, names, pull, site, there
-from trainyard.backends.kuberay import pod as pods
+from trainyard.backends.kuberay import access, image, location, names, pods, pull, site, there
 from trainyard.backends.kuberay.access import Task
 from trainyard.backends.kuberay.documents.document import Documents, Wish, documents, shipped_templates
 from trainyard.backends.kuberay.image import Chosen
@@ -65,7 +64,6 @@ class Wanted:
             trial=self.is_new and bool(gpus) and not self.simulated,
             remove=self.tools.recreate and self.ray_cluster is not None,
             login=not self.chosen.kept and names.pull_secret(self.spec.name) in pull_secrets_of(self.documents),
-            replace=not self.is_new and bool(lost.older_than_head(self.there.pods.found or ())),
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trainyard.backends.kuberay.pod import quantity
+from trainyard.backends.kuberay.pods import quantity
 from trainyard.spec.units import SIZES, format_size
 
 # Thousandths by the name of the resource: {"cpu": 1500} is one and a half CPUs.

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from trainyard.backends.kuberay import pod
+from trainyard.backends.kuberay import pods as pod
 from trainyard.backends.kuberay.capacity import amounts
 from trainyard.backends.kuberay.capacity.amounts import Amounts
 from trainyard.seams.kube.types import Object

@@ -14,7 +14,7 @@ from typing import Any
 from trainyard.backends.kuberay import names
 from trainyard.backends.kuberay.documents import change_group
 from trainyard.backends.kuberay.documents.change_group import Difference
-from trainyard.backends.kuberay.pod import quantity
+from trainyard.backends.kuberay.pods import quantity
 from trainyard.seams.kube.types import Object
 from trainyard.spec.units import format_duration, format_size
 

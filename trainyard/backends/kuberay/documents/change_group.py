@@ -9,7 +9,7 @@ from typing import Any
 from trainyard.backends import ray_nodes
 from trainyard.backends.kuberay import names
 from trainyard.backends.kuberay.documents.pod_parts import SESSIONS
-from trainyard.backends.kuberay.pod import quantity
+from trainyard.backends.kuberay.pods import quantity
 from trainyard.seams.kube.types import Object
 from trainyard.spec.units import format_size
 

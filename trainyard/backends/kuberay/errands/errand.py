@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 
 from trainyard.backends import wording
-from trainyard.backends.kuberay import beside
-from trainyard.backends.kuberay import pod as pods
-from trainyard.backends.kuberay.causes import cause
-from trainyard.backends.kuberay.causes.facts import Facts
-from trainyard.backends.kuberay.causes.patience import Patience
+from trainyard.backends.kuberay import diagnosis, pods, snapshot
+from trainyard.backends.kuberay.debounce import Debounce
 from trainyard.backends.kuberay.errands import errand_pod
 from trainyard.backends.kuberay.site import Site
+from trainyard.backends.kuberay.snapshot import Snapshot
 from trainyard.errors import NotReadyError, OutsideError, TrainyardError
 from trainyard.seams.kube.errors import GoneError
 from trainyard.seams.kube.types import POD, Object
@@ -28,7 +25,6 @@ POLL_SECONDS = 0.5
 # How long the API server may be away.
 AWAY_SECONDS = 60.0
 REMOVE_SECONDS = 20.0
-TAIL_LINES = 20
 # How a container ends that ran; any other reason is Kubernetes' (OOMKilled, StartError, ContainerCannotRun).
 _RAN = ("Completed", "Error")
 
@@ -106,7 +102,7 @@ class Errands:
         self._clock = clock or Clock()
         self._began = self._seen_at = self._clock.now()
         self._done: dict[str, Outcome] = {}
-        self._patience = {name: Patience(now=self._clock.now) for name in self._errands}
+        self._debounces = {name: Debounce(now=self._clock.now) for name in self._errands}
         self._runs_since: dict[str, float] = {}
 
     def begin(self) -> None:
@@ -144,7 +140,7 @@ class Errands:
         """Return how each ended."""
         return [self._done[name] for name in self._errands]
 
-    def _look(self, name: str, pod: Object | None, facts: Facts) -> None:
+    def _look(self, name: str, pod: Object | None, facts: Snapshot) -> None:
         if pod is None or pods.is_leaving(pod):
             self._end(name, pod, error=self._gone(name))
             return
@@ -152,12 +148,12 @@ class Errands:
         if ended and ended.reason in _RAN:
             self._end(name, pod, code=ended.code, said=ended.message)
             return
-        found = cause.of_pod(pod, facts)
-        worn = self._patience[name].over([found] if found else [])
+        found = diagnosis.of_pod(pod, facts)
+        worn = self._debounces[name].expired([found] if found else [])
         has_failed = pods.phase(pod) == "Failed"
         # It is not started again: what is wrong stays.
         if found and (worn or has_failed):
-            self._end(name, pod, error=cause.error(worn or found, self._place))
+            self._end(name, pod, error=diagnosis.to_error(worn or found, self._place))
         elif has_failed:
             status = pod.get("status") or {}
             said = f"{status.get('reason') or 'no reason given'}: {status.get('message') or ''}".rstrip(": ")
@@ -219,15 +215,6 @@ class Errands:
     def _list(self) -> list[Object]:
         return self._site.kube.list(POD, namespace=self._site.namespace, labels=self._labels)
 
-    def _facts(self, found: Iterable[Object]) -> Facts:
+    def _facts(self, found: Iterable[Object]) -> Snapshot:
         kube, namespace = self._site.kube, self._site.namespace
-        waiting = beside.unready(found)
-        return Facts(
-            pods=tuple(found),
-            events=beside.events(kube, namespace, waiting),
-            nodes=cache(lambda: beside.hosts(kube, waiting)),
-            words=lambda pod, container, former: beside.words(
-                kube, pod, container, namespace=namespace, former=former, lines=TAIL_LINES
-            ),
-            name=lambda pod: f"the pod on {self._title(pods.name(pod))}",
-        )
+        return snapshot.of_pods(kube, namespace, found, name=lambda pod: f"the pod on {self._title(pods.name(pod))}")

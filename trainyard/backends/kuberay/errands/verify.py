@@ -11,8 +11,7 @@ from datetime import datetime, timezone
 from trainyard import lock, versions
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import image as exact_image
-from trainyard.backends.kuberay import names, objects, pull, site
-from trainyard.backends.kuberay import pod as pods
+from trainyard.backends.kuberay import names, objects, pods, pull, site
 from trainyard.backends.kuberay.capacity import hosts
 from trainyard.backends.kuberay.capacity.hosts import Host
 from trainyard.backends.kuberay.documents import nodes, pod_parts

@@ -6,7 +6,8 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainyard.backends.kuberay import names, pod
+from trainyard.backends.kuberay import names
+from trainyard.backends.kuberay import pods as pod
 from trainyard.backends.kuberay.operators.operator import is_older
 from trainyard.seams.kube.types import Object
 

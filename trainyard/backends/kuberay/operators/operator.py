@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainyard import versions
-from trainyard.backends.kuberay import pod
+from trainyard.backends.kuberay import pods as pod
 from trainyard.errors import PrerequisiteError
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.errors import ForbiddenError

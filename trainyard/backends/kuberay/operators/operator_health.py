@@ -2,47 +2,28 @@
 
 from __future__ import annotations
 
-from functools import cache
-
-from trainyard.backends.kuberay import beside
-from trainyard.backends.kuberay import pod as pods
-from trainyard.backends.kuberay.causes import cause
-from trainyard.backends.kuberay.causes.facts import Facts
-from trainyard.backends.kuberay.causes.patience import Patience
-from trainyard.backends.kuberay.there import seen
+from trainyard.backends.kuberay import diagnosis, pods, snapshot
+from trainyard.backends.kuberay.debounce import Debounce
+from trainyard.backends.kuberay.queries import if_allowed
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.types import POD, Object
-
-TAIL_LINES = 20
 
 
 class Health:
     """Looks at an operator again and again; what ends by itself soon is no cause."""
 
-    def __init__(self, kube: Kube, patience: Patience | None = None) -> None:
+    def __init__(self, kube: Kube, debounce: Debounce | None = None) -> None:
         self._kube = kube
-        self._patience = patience or Patience()
+        self._debounce = debounce or Debounce()
 
     def refuse_broken(self, deployment: Object) -> None:
         """Raise the error that says why a Deployment has no pod that is ready, if that is known by now."""
         namespace = deployment["metadata"]["namespace"]
-        worn = self._patience.over(cause.of_deployment(self._facts(deployment, namespace)))
-        if worn is not None:
-            raise cause.error(worn, f"the KubeRay operator, namespace {namespace}")
-
-    def _facts(self, deployment: Object, namespace: str) -> Facts:
         labels = (deployment["spec"].get("selector") or {}).get("matchLabels") or {}
         selector = ",".join(f"{key}={value}" for key, value in labels.items())
-        # Whoever may see the Deployment need not be allowed to see its pods.
-        found = seen(lambda: self._kube.list(POD, namespace=namespace, labels=selector)).found or []
-        waiting = beside.unready(found)
-        return Facts(
-            pods=tuple(found),
-            events=beside.events(self._kube, namespace, [deployment, *waiting]),
-            owner=deployment,
-            nodes=cache(lambda: beside.hosts(self._kube, waiting)),
-            words=lambda pod, container, former: beside.words(
-                self._kube, pod, container, namespace=namespace, former=former, lines=TAIL_LINES
-            ),
-            name=pods.name,
-        )
+        # Who may see the Deployment may not always see its pods.
+        found = if_allowed(lambda: self._kube.list(POD, namespace=namespace, labels=selector)).found or []
+        observed = snapshot.of_pods(self._kube, namespace, found, owner=deployment, name=pods.name)
+        expired = self._debounce.expired(diagnosis.of_deployment(observed))
+        if expired is not None:
+            raise diagnosis.to_error(expired, f"the KubeRay operator, namespace {namespace}")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from trainyard.backends.kuberay import pod as pods
-from trainyard.backends.kuberay import site
+from trainyard.backends.kuberay import pods, site
 from trainyard.backends.kuberay.removing import stuck
 from trainyard.backends.kuberay.site import Site
 from trainyard.backends.kuberay.there import There, seen

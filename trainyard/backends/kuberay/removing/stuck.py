@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from trainyard.backends import wording
-from trainyard.backends.kuberay import beside
-from trainyard.backends.kuberay.causes import cause_lost
-from trainyard.backends.kuberay.causes.facts import Cause
+from trainyard.backends.kuberay import snapshot
+from trainyard.backends.kuberay.diagnosis import explain_host
 from trainyard.backends.kuberay.site import Site
+from trainyard.diagnosis import Diagnosis
 from trainyard.errors import LeftoverError
 from trainyard.seams.kube.types import POD, Kind, Object
 from trainyard.steps import Clock
@@ -52,8 +52,8 @@ def error(site: Site, kind: Kind, left: Sequence[Object]) -> LeftoverError:
         what = f"{described} is to be removed, and {_finalizers(held)} it"
         hint = f"{FINALIZERS.get(held[0], OTHERS)} If it is gone for good: {_let_go(site, kind, first)}"
     elif silent := _silent_node(site, kind, first):
-        what = f"{described} is to be removed, and {silent.brief}"
-        hint = f"{_listen(site, kind, first, silent)}; then repeat the same command."
+        what = f"{described} is to be removed, and {silent.summary}"
+        hint = f"{_listen(site, kind, first)}; then repeat the same command."
     else:
         what = f"{described} is to be removed, and is still there"
         hint = f"Why: kubectl{_where(site, kind, first)} describe {kind.plural} {name}; then repeat the same command."
@@ -95,10 +95,8 @@ def _namespace(site: Site, one: Object) -> str:
     return str(one["metadata"].get("namespace") or site.namespace)
 
 
-def _listen(site: Site, kind: Kind, one: Object, silent: Cause) -> str:
+def _listen(site: Site, kind: Kind, one: Object) -> str:
     """Return what makes its kubelet say that a pod is gone, or what does without."""
-    if silent.about in cause_lost.UNSURE:
-        return f"{silent.hint} Only its kubelet can say that the pod is gone"
     name = one["metadata"]["name"]
     return (
         "Start that machine again, or, if it is off for good: "
@@ -106,8 +104,8 @@ def _listen(site: Site, kind: Kind, one: Object, silent: Cause) -> str:
     )
 
 
-def _silent_node(site: Site, kind: Kind, one: Object) -> Cause | None:
+def _silent_node(site: Site, kind: Kind, one: Object) -> Diagnosis | None:
     """Return what is wrong with the pod's Kubernetes node: only its kubelet can say that a pod is gone."""
     if kind != POD:
         return None
-    return cause_lost.cause(one, beside.hosts(site.kube, [one]), beside.events(site.kube, _namespace(site, one), [one]))
+    return explain_host(one, snapshot.of_pods(site.kube, _namespace(site, one), [one]).hosts)

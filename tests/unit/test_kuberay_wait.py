@@ -1,0 +1,326 @@
+"""cluster.up waits as long as there is hope, says for what, and ends with the cause when there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.unit.fake_kube import FakeKube, location
+from tests.unit.kube_pods import (
+    Object,
+    condition,
+    ended,
+    event,
+    group,
+    head,
+    pod,
+    ray_cluster,
+    running,
+    stopped,
+    waiting,
+)
+from trainyard.backends.kuberay import progress, wait
+from trainyard.backends.kuberay.debounce import MINUTE, SOON, STILL, Debounce
+from trainyard.backends.kuberay.snapshot import Snapshot
+from trainyard.diagnosis import Diagnosis
+from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
+from trainyard.seams.kube.errors import ForbiddenError, GoneError
+from trainyard.seams.kube.types import EVENT, NODE, POD, RAY_CLUSTER, Kind
+from trainyard.seams.ray_api import RefusedError, UnreachableError
+from trainyard.steps import Answer, no
+
+READY = (
+    condition("HeadPodReady", "True", reason="HeadPodRunningAndReady"),
+    condition("RayClusterProvisioned", "True", reason="AllPodRunningAndReadyFirstTime"),
+)
+WORKER = "lab-gpu-worker-x7k2p"
+DOWN = waiting("ImagePullBackOff", "x: not found", name="wait-gcs-ready")
+
+
+@dataclass
+class Ray:
+    """A dashboard that says what a test told it."""
+
+    nodes: tuple[str, ...] = ()
+    error: OutsideError | None = None
+
+    def alive(self, token: str | None, found: Iterable[Object]) -> frozenset[str]:
+        if self.error:
+            raise self.error
+        return frozenset(self.nodes)
+
+    def last_error(self) -> str:
+        return ""
+
+
+class MoodyKube(FakeKube):
+    """A Kubernetes that may be away, or let nobody remove anything."""
+
+    away = False
+    keeps_pods = False
+
+    def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
+        if self.away:
+            raise GoneError("the Kubernetes API does not answer")
+        return super().get(kind, name, namespace)
+
+    def delete(self, kind: Kind, name: str, **more: Any) -> bool:
+        if self.keeps_pods:
+            what = "ops may not delete pods"
+            raise ForbiddenError(what, verb="delete", kind="pods", namespace="", user="ops", where=None, hint=None)
+        return super().delete(kind, name, **more)
+
+
+@dataclass
+class Yard:
+    """A cluster that is waited for: what Kubernetes has, and what Ray says."""
+
+    kube: MoodyKube = field(default_factory=MoodyKube)
+    ray: Ray = field(default_factory=Ray)
+    wait_for_machines: float | None = None
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("kube-1", "kube-2"):
+            self.put(NODE, {"metadata": {"name": name}, "status": {"conditions": [condition("Ready", "True")]}})
+        where = location(self.kube, wait_for_machines=self.wait_for_machines)
+        self.waiting = wait.Waiting(where, self.ray, now=lambda: self.seconds)  # type: ignore[arg-type]
+
+    def put(self, kind: Kind, *objects: Object) -> None:
+        for each in objects:
+            each["metadata"].setdefault("namespace", "team")
+            each["metadata"].setdefault("name", each["metadata"].get("uid"))
+            self.kube.put(kind, each)
+
+    def after(self, seconds: float) -> Answer:
+        self.seconds += seconds
+        return self.waiting.done()
+
+
+@pytest.fixture
+def yard() -> Yard:
+    return Yard()
+
+
+def test_all_are_ready_when_kubernetes_kuberay_and_ray_say_so(yard: Yard) -> None:
+    assert yard.after(0) == no("there is no RayCluster")
+    yard.put(RAY_CLUSTER, ray_cluster(group("gpu", 1), conditions=READY, workers_ready=1))
+    assert yard.after(1) == no("KubeRay makes the head, 1 node of gpu")
+    yard.put(POD, head(), pod(WORKER))
+    assert yard.after(1) == no("gpu-x7k2p is being made")
+    yard.put(POD, pod(WORKER, ready=True))
+    yard.ray.nodes = ("head",)
+    assert yard.after(1) == no("Ray does not know gpu-x7k2p yet")
+    yard.ray.nodes = ("head", "gpu-x7k2p")
+    assert yard.after(1).holds
+
+
+@pytest.mark.parametrize(
+    ("status", "detail"),
+    [
+        ({"conditions": READY, "workers_ready": 1, "generation": 2}, "KubeRay looks at the change"),
+        ({"workers_ready": 1}, "KubeRay has not seen yet that the head is ready"),
+        ({"conditions": READY}, "KubeRay has not seen yet that all workers are ready"),
+        ({"conditions": READY[:1], "workers_ready": 1}, "KubeRay does not call the cluster provisioned yet"),
+    ],
+)
+def test_kuberay_has_to_agree(status: dict[str, Any], detail: str, yard: Yard) -> None:
+    yard.put(RAY_CLUSTER, ray_cluster(group("gpu", 1), **status))
+    yard.put(POD, head(), pod(WORKER, ready=True))
+    yard.ray.nodes = ("head", "gpu-x7k2p")
+    assert yard.after(0) == no(detail)
+
+
+def test_a_group_that_grows_is_ready_with_its_fewest_nodes(yard: Yard) -> None:
+    cluster = ray_cluster(group("gpu", 1, 5, replicas=3), conditions=READY, workers_ready=1, autoscaling=True)
+    yard.put(RAY_CLUSTER, cluster)
+    yard.put(POD, head(), pod(WORKER, ready=True), pod("lab-gpu-worker-abc12"))
+    yard.ray.nodes = ("head", "gpu-x7k2p")
+    assert yard.after(0).holds
+
+
+def broken(yard: Yard) -> None:
+    yard.put(RAY_CLUSTER, ray_cluster(group("gpu", 1)))
+    yard.put(POD, head(), pod(WORKER, init=(DOWN,)))
+
+
+def test_a_plan_only_says_what_is_wrong_and_cluster_up_ends_with_it(yard: Yard) -> None:
+    broken(yard)
+    for _ in range(3):
+        assert yard.after(60).detail.startswith("gpu-x7k2p cannot have the image")
+    yard.waiting.begin()
+    broken(yard)
+    with pytest.raises(OutsideError) as caught:
+        yard.after(0)
+    assert caught.value.what.endswith("registry 192.0.2.10:5000 does not hold that image")
+    assert caught.value.where == "cluster lab, namespace team of context lab, on kube-2: x: not found"
+
+
+def test_what_may_mend_itself_is_waited_for(yard: Yard) -> None:
+    refused = condition(
+        "PodScheduled", "False", reason="Unschedulable", message="0/1 nodes are available: 1 Insufficient cpu."
+    )
+    yard.put(RAY_CLUSTER, ray_cluster(group("gpu", 1)))
+    yard.put(POD, head(), pod(WORKER, host="", conditions=(refused,)))
+    yard.waiting.begin()
+    assert not yard.after(0).holds
+    assert not yard.after(SOON - 1).holds
+    yard.put(POD, pod(WORKER, host=""))
+    assert yard.after(1) == no("gpu-x7k2p waits for a Kubernetes node")
+    yard.put(POD, pod(WORKER, host="", conditions=(refused,)))
+    assert not yard.after(1).holds
+    with pytest.raises(PrerequisiteError):
+        yard.after(SOON)
+
+
+def test_what_failed_is_tried_again_at_once(yard: Yard) -> None:
+    broken(yard)
+    crashed = pod("lab-gpu-worker-abc12", containers=(waiting("CrashLoopBackOff", "back-off 5m0s"),))
+    beside = pod("lab-gpu-worker-def34", containers=(running(), waiting("CrashLoopBackOff", name="sidecar")))
+    yard.put(POD, crashed, beside)
+    yard.waiting.begin()
+    assert sorted(yard.kube.deleted) == ["Pod lab-gpu-worker-abc12", "Pod lab-gpu-worker-x7k2p"]
+    (cluster,) = yard.kube.list(RAY_CLUSTER)
+    assert wait.TRIED_AGAIN in cluster["metadata"]["annotations"]
+    assert yard.after(1) == no("gpu-def34 starts Ray")
+
+
+def test_who_may_not_remove_pods_waits_until_they_are_tried_again(yard: Yard) -> None:
+    broken(yard)
+    yard.kube.keeps_pods = True
+    yard.waiting.begin()
+    with pytest.raises(OutsideError, match="cannot have the image"):
+        yard.after(0)
+
+
+def all_ready(yard: Yard, *conditions: Object) -> None:
+    yard.put(RAY_CLUSTER, ray_cluster(group("gpu", 1), conditions=(*READY, *conditions), workers_ready=1))
+    yard.put(POD, head(), pod(WORKER, ready=True))
+    yard.waiting.begin()
+
+
+def test_a_head_that_wants_another_token_is_told_from_a_silent_one(yard: Yard) -> None:
+    # An old refusal of Kubernetes may still stand in the status.
+    all_ready(yard, condition("ReplicaFailure", "True", reason="FailedCreateWorkerPod", message="exceeded quota: q"))
+    yard.ray.error = RefusedError("the cluster refused our token: Forbidden")
+    assert yard.after(0) == no("the head wants another token")
+    with pytest.raises(OutsideError) as caught:
+        yard.after(SOON)
+    assert caught.value.lines() == [
+        "head wants another token than the cluster's Secret has: it was changed or made anew while the head ran",
+        "  at cluster lab, namespace team of context lab: the cluster refused our token: Forbidden",
+        "  -> To give the one in Secret lab to every node, which ends all that runs: invoke cluster.up --recreate",
+    ]
+
+
+def test_a_dashboard_that_stays_silent_is_not_ready(yard: Yard) -> None:
+    all_ready(yard)
+    yard.ray.error = UnreachableError("no answer from Ray's dashboard: refused")
+    assert yard.after(0) == no("waiting for the dashboard")
+    assert not yard.after(MINUTE - 1).holds
+    with pytest.raises(NotReadyError, match="is ready for Kubernetes, and its dashboard does not answer"):
+        yard.after(1)
+
+
+def test_an_api_server_that_is_started_again_is_waited_for(yard: Yard) -> None:
+    all_ready(yard)
+    yard.kube.away = True
+    assert yard.after(MINUTE) == no("the Kubernetes API does not answer")
+    with pytest.raises(GoneError):
+        yard.after(1)
+
+
+@pytest.mark.parametrize(("machines", "seconds"), [(None, STILL), (900.0, 900.0)])
+def test_when_nothing_changes_for_long_that_is_said(machines: float | None, seconds: float) -> None:
+    yard = Yard(wait_for_machines=machines)
+    yard.put(RAY_CLUSTER, ray_cluster())
+    yard.put(POD, head(ready=False, phase="Running", containers=(running("ray-head"),)))
+    yard.waiting.begin()
+    assert yard.after(0) == no("head starts Ray")
+    assert not yard.after(seconds - 1).holds
+    with pytest.raises(NotReadyError, match=f"nothing has changed for {seconds:.0f} s: head starts Ray"):
+        yard.after(1)
+
+
+def test_a_long_pull_is_progress(yard: Yard) -> None:
+    pulls = head(ready=False)
+    yard.put(RAY_CLUSTER, ray_cluster())
+    yard.put(POD, pulls)
+    yard.put(EVENT, event(pulls, "Pulling", "Pulling image", kind="Normal"))
+    yard.waiting.begin()
+    for _ in range(5):
+        assert yard.after(STILL - 50) == no("head pulls the image")
+
+
+def test_a_cluster_that_is_removed_while_it_comes_up_ends_the_waiting(yard: Yard) -> None:
+    all_ready(yard)
+    yard.kube.delete(RAY_CLUSTER, "lab", namespace="team")
+    assert yard.after(1) == no("there is no RayCluster")
+    leaving = ray_cluster(group("gpu", 1))
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+    yard.put(RAY_CLUSTER, leaving)
+    assert not yard.after(1).holds
+    with pytest.raises(NotReadyError) as caught:
+        yard.after(SOON)
+    assert caught.value.lines() == [
+        "cluster lab was removed while it came up",
+        "  at cluster lab, namespace team of context lab",
+        "  -> Somebody else gave cluster.down, or removed the RayCluster or its namespace. If it is to exist: "
+        "invoke cluster.up",
+    ]
+
+
+def test_machines_are_waited_for_as_long_as_the_file_says() -> None:
+    patient, other = (wait.step(location(FakeKube(), wait_for_machines=seconds), 2) for seconds in (7200.0, None))
+    assert patient.deadline == other.deadline + 7200
+
+
+def observed(*pods: Object, events: tuple[Object, ...] = ()) -> Snapshot:
+    return Snapshot(FakeKube(forbidden=["nodes"]), "team", pods, events=events)  # type: ignore[arg-type]
+
+
+def test_progress_names_what_each_node_waits_for() -> None:
+    first, second = pod(WORKER), pod("lab-gpu-worker-abc12")
+    pulls = tuple(event(pod, "Pulling", "Pulling image", kind="Normal") for pod in (first, second))
+    waits = pod("lab-cpu-worker-q1", group="cpu", init=(running("wait-gcs-ready"),))
+    again = pod(
+        "lab-cpu-worker-q2", group="cpu", phase="Running", containers=(running(restarts=1, last=ended("Error", 1)),)
+    )
+    crashed = waiting("CrashLoopBackOff", restarts=2, last=ended("Error", 1))
+    broken = pod("lab-cpu-worker-q3", group="cpu", phase="Running", containers=(crashed,))
+    leaving = pod("lab-gpu-worker-k2x9v", leaving=True)
+    assert progress.text(observed(first, second, leaving, waits, again, broken, events=pulls)) == (
+        "cpu-q3 ended while it was starting (exit code 1); gpu-x7k2p, gpu-abc12 pull the image; gpu-k2x9v is being "
+        "removed; cpu-q1 waits for the head; cpu-q2 ended and is started again"
+    )
+
+
+def test_a_worker_never_goes_back_to_being_made() -> None:
+    init = stopped(ended("Completed", 0), name="wait-gcs-ready")
+    moments: list[dict[str, Any]] = [
+        {},
+        {"init": (running("wait-gcs-ready"),)},
+        {"init": (init,)},
+        {"init": (init,), "containers": (running(),)},
+    ]
+    texts = [progress.text(observed(pod("lab-cpu-worker-q1", group="cpu", **moment))) for moment in moments]
+    does = ["is being made", "waits for the head", "starts Ray", "starts Ray"]
+    assert texts == [f"cpu-q1 {each}" for each in does]
+
+
+def test_a_cause_is_debounced_for_each_node_and_begins_anew() -> None:
+    seconds = 0.0
+    debounce = Debounce(now=lambda: seconds)
+    first, second = (Diagnosis("is slow", nodes=(name,), tolerates=5) for name in "ab")
+    assert debounce.expired([first]) is None
+    seconds = 4
+    assert debounce.expired([]) is None
+    seconds = 6
+    assert debounce.expired([first, second]) is None
+    seconds = 11
+    expired = debounce.expired([first, second])
+    assert expired
+    assert expired.sentence() == "a, b is slow"

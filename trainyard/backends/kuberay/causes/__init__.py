@@ -1,1 +1,0 @@
-"""Why what should run does not, from all that Kubernetes says: one module per kind of cause."""

@@ -1,0 +1,53 @@
+"""A cluster's dashboard: a port-forward to whichever pod is the head now, and what Ray says there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from trainyard.backends import ray_nodes
+from trainyard.backends.kuberay import naming, pods
+from trainyard.backends.kuberay.location import Location
+from trainyard.backends.kuberay.pods import Object
+from trainyard.seams.kube import forward
+from trainyard.seams.kube.types import POD
+
+
+@dataclass(frozen=True)
+class Dashboard:
+    """The dashboard of the cluster at a location; its port-forward begins when it is first needed."""
+
+    location: Location
+
+    def address(self) -> str:
+        """Return where it answers for us, as long as this process lives."""
+        return f"http://{forward.LOOPBACK}:{self._port()}"
+
+    def last_error(self) -> str:
+        """Return why the newest connection came to nothing; "" if it did not."""
+        return forward.trouble(self._port())
+
+    def alive(self, token: str | None, found: Iterable[Object]) -> frozenset[str]:
+        """Return the names of the nodes that Ray calls alive. Raises OutsideError when it does not answer.
+
+        What joined before the pod of that name began was its predecessor: Ray notices late that a node is gone.
+        """
+        started = {naming.node_name(pod): pods.ray_started(pod) for pod in found if pods.ray_started(pod)}
+        return ray_nodes.alive(self.address(), token, started=started)
+
+    def _port(self) -> int:
+        return forward.forward(
+            self.location.kube,
+            namespace=self.location.namespace,
+            find=self._head_pod,
+            port=naming.DASHBOARD_PORT,
+            what=f"the head of cluster {self.location.name}",
+        )
+
+    def _head_pod(self) -> str | None:
+        """Return the name of the pod that is the head now, None if none runs."""
+        labels = f"{naming.of_ray_cluster(self.location.name)},{naming.RAY_NODE_TYPE}=head"
+        found = self.location.kube.list(POD, namespace=self.location.namespace, labels=labels)
+        return next(
+            (pods.name(pod) for pod in found if not pods.is_leaving(pod) and pods.phase(pod) == "Running"), None
+        )

@@ -1,0 +1,40 @@
+"""What is wrong for long enough to be an error: much of what Kubernetes says mends itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from trainyard.diagnosis import Diagnosis, merged
+
+# The three times that all waiting for Kubernetes goes by.
+# Kubelet, scheduler and operator try again within seconds: what they say then stays.
+SOON = 5.0
+# An API server that is started again is away for half a minute, and calls hosts lost for 40 s after that (Kubernetes
+# 1.34); an operator is installed, DNS started, a Secret handed to a busy kubelet within that time too.
+MINUTE = 60.0
+# Ray gives its dashboard 150 s (ray_settings.py); while no image is pulled, nothing takes longer than this.
+STILL = 300.0
+
+
+class Debounce:
+    """Remembers since when each cause is observed; one that went away begins anew."""
+
+    def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._since: dict[tuple[str, tuple[str, ...]], float] = {}
+
+    def expired(self, causes: Sequence[Diagnosis]) -> Diagnosis | None:
+        """Return the first cause that lasted longer than it may, with all nodes that have it; None if there is none."""
+        now = self._now()
+        # What a cause says may change while it lasts; its key does not.
+        keys = [(cause.key or cause.message, cause.nodes) for cause in causes]
+        self._since = {key: self._since.get(key, now) for key in keys}
+        for cause, key in zip(causes, keys, strict=True):
+            if now - self._since[key] >= cause.tolerates:
+                return next(all_ for all_ in merged(causes) if _is_same(all_, cause))
+        return None
+
+
+def _is_same(cause: Diagnosis, other: Diagnosis) -> bool:
+    return (cause.message, cause.error) == (other.message, other.error)

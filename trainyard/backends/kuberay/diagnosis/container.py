@@ -1,0 +1,205 @@
+"""Why a container does not start, or does not stay; pure.
+
+The reasons are the kubelet's (kubernetes/pkg/kubelet), the texts its, containerd's and runc's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from trainyard.backends.kuberay import events, pods
+from trainyard.backends.kuberay.debounce import SOON
+from trainyard.backends.kuberay.pods import Container, Ended, Object
+from trainyard.backends.kuberay.snapshot import Snapshot
+from trainyard.diagnosis import Diagnosis, Rule, explain
+from trainyard.errors import PrerequisiteError
+
+OUT_OF_MEMORY = "OOMKilled"
+# The first end may be chance; the kubelet starts it again at once.
+TRIES = 2
+TAIL_LINES = 12
+LINE_LENGTH = 300
+MORE_MEMORY = "Give it more `memory` in the cluster file: Ray alone takes about 1GiB, a head more."
+RAY_IN_IMAGE = "Is Ray in the image, and does it work there? `invoke image.lint` says."
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+# The kubelet has not read yet what exists.
+_PASSES = re.compile(r"failed to sync (?:secret|configmap) cache|not registered")
+_CONFIG = ("CreateContainerConfigError", "PreCreateHookError")
+_START = ("CreateContainerError", "RunContainerError", "StartError", "ContainerCannotRun", "PostStartHookError")
+_SANDBOX = "FailedCreatePodSandBox"
+_UNPREPARED = ("FailedMount", "FailedAttachVolume", "FailedMapVolume", _SANDBOX)
+_WENT_ON = ("Pulling", "Pulled", "Created", "Started", "SuccessfulAttachVolume")
+
+
+def _kind(match: re.Match[str]) -> Mapping[str, str]:
+    return {"kind": {"secret": "Secret", "configmap": "ConfigMap"}[match["kind"].lower()]}
+
+
+_MISSING = r'(?i)(?P<kind>secret|configmap) "(?P<name>[^"]+)" not found'
+# Each message follows "cannot start: ", and is what a table shows. {host} is the host, {image} what was asked for.
+RULES = (
+    Rule(
+        _MISSING,
+        "there is no {kind} {name}",
+        "Make it, or correct the cluster file; the token's is made by cluster.up.",
+        reasons=_CONFIG,
+        error=PrerequisiteError,
+        words=_kind,
+    ),
+    Rule(
+        r"(?i)couldn't find key (?P<key>\S+) in (?P<kind>Secret|ConfigMap) (?:\S+/)?(?P<name>\S+)",
+        "the {kind} {name} has no key {key}",
+        "Add it there.",
+        reasons=_CONFIG,
+        error=PrerequisiteError,
+        words=_kind,
+    ),
+    Rule(
+        r"runAsNonRoot and image will run as root|has non-numeric user",
+        "its image runs as root, or as a user without a number, and that is not allowed",
+        "Name a user: `kuberay: {security: {run_as_user: 1000}}`, if the image can run as one.",
+        reasons=_CONFIG,
+        error=PrerequisiteError,
+    ),
+    Rule(r"(?s)(?P<text>.*)", "{text}", reasons=_CONFIG, error=PrerequisiteError),
+    Rule(
+        r'exec: "(?P<program>[^"]+)": (?:stat [^:]+: )?(?:no such file|executable file not found)',
+        "there is no {program} in the image {image}",
+        "What is wrong with it: invoke image.lint",
+        reasons=_START,
+    ),
+    Rule("", "the runtime cannot run the image {image}", reasons=_START),
+    Rule(
+        r'no runtime for "(?P<name>[^"]+)" is configured',
+        "containerd of the Kubernetes node {host} has no runtime {name}",
+        "Install the NVIDIA container toolkit there (or whatever that runtime is), or correct "
+        "`kuberay.runtime_class` in the cluster file.",
+        reasons=(_SANDBOX,),
+        error=PrerequisiteError,
+    ),
+    Rule(
+        "",
+        "the Kubernetes node {host} cannot prepare its network",
+        "Does its CNI plugin run? kubectl get pods -A",
+        reasons=(_SANDBOX,),
+    ),
+    Rule(
+        _MISSING,
+        "there is no {kind} {name} to be mounted",
+        "Make it, or correct `kuberay.volumes` in the cluster file.",
+        error=PrerequisiteError,
+        words=_kind,
+    ),
+    Rule(
+        r"hostPath type check failed: (?P<path>\S+) is not (?P<kind>.+)",
+        "{path} of the Kubernetes node is not {kind}",
+        "Make it on every node, or correct `kuberay.volumes` in the cluster file.",
+        error=PrerequisiteError,
+    ),
+    Rule(
+        "",
+        "a volume cannot be mounted",
+        "Is the storage available, and may this node have it? kubectl describe pvc",
+    ),
+)
+
+
+def explain_container(pod: Object, container: Container, snapshot: Snapshot) -> Diagnosis | None:
+    """Return why a container does not start or stay, None if nothing is wrong with it (yet)."""
+    return _not_started(pod, container) or _out_of_memory(pod, container) or _crashed(pod, container, snapshot)
+
+
+def explain_unprepared(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
+    """Return what the kubelet lacks to start a pod's first container, None if it lacks nothing (yet)."""
+    if any(each.running_since or each.ended or each.last for each in pods.containers(pod)):
+        return None
+    newest = events.newest(snapshot.events_of(pod), *_UNPREPARED, *_WENT_ON)
+    if newest is None or events.reason(newest) in _WENT_ON or _PASSES.search(events.message(newest)):
+        return None
+    return _cannot_start(explain(events.message(newest), RULES, reason=events.reason(newest), host=pods.host(pod)))
+
+
+def log_tail(text: str) -> str:
+    """Return the last lines of a log, as a message shows them."""
+    lines = [line.rstrip() for line in _COLOURS.sub("", text).splitlines() if line.strip()][-TAIL_LINES:]
+    return "\n".join(f"    {line[:LINE_LENGTH]}" for line in lines or ["(it is empty)"])
+
+
+def image_of(pod: Object, container: Container) -> str:
+    """Return the image that was asked for: what runs may be shown by another of its names."""
+    return str(next((each["image"] for each in pods.declared(pod) if each["name"] == container.name), container.image))
+
+
+def _not_started(pod: Object, container: Container) -> Diagnosis | None:
+    ended = container.failed
+    reasons = (container.waiting, ended.reason if ended else "")
+    reason = next((reason for reason in reasons if reason in (*_CONFIG, *_START)), None)
+    if reason is None or container.ready:
+        return None
+    text = ended.message if ended and reason == ended.reason else container.message
+    if reason in _CONFIG and _PASSES.search(text):
+        return None
+    return _cannot_start(explain(text, RULES, reason=reason, image=image_of(pod, container)))
+
+
+def _cannot_start(found: Diagnosis | None) -> Diagnosis | None:
+    if found is None:
+        return None
+    raw = "" if found.raw in found.message else found.raw
+    return replace(found, message=f"cannot start: {found.message}", raw=raw, tolerates=SOON)
+
+
+def _out_of_memory(pod: Object, container: Container) -> Diagnosis | None:
+    ended = container.failed
+    if ended is None or ended.reason != OUT_OF_MEMORY or container.ready:
+        return None
+    limit = pods.limit(pod, container.name, "memory")
+    memory = f"its memory of {limit}B" if limit and limit.endswith("i") else "the memory that it has"
+    process = "it" if _is_ray(container, pod) else f"its container {container.name}"
+    return Diagnosis(
+        f"was killed: {process} used more than {memory}",
+        MORE_MEMORY,
+        summary=f"out of memory ({limit or 'no limit'})",
+    )
+
+
+def _crashed(pod: Object, container: Container, snapshot: Snapshot) -> Diagnosis | None:
+    ended = container.ended or container.last
+    if ended is None or container.ready or not _ends_for_good(pod, container) or _ended_with_head(pod, ended, snapshot):
+        return None
+    # Of a container that runs again, the former run has the log.
+    former = container.ended is None
+    ends = [event for event in snapshot.events_of(pod) if events.reason(event) == "Killing"]
+    killed = any("failed liveness probe" in events.message(event) for event in ends)
+    process = "" if _is_ray(container, pod) else f" in its container {container.name}"
+    how = f"ended while it was starting{process} (exit code {ended.code})"
+    if killed:
+        how = f"was ended by Kubernetes{process}, because it did not answer (liveness probe)"
+    return Diagnosis(
+        f"{how}; the end of its log:",
+        RAY_IN_IMAGE,
+        summary=f"ended with exit code {ended.code}" + (", Kubernetes starts it again and again" if former else ""),
+        log_tail=lambda: log_tail(ended.message or snapshot.log(pod, container.name, former=former)),
+    )
+
+
+def _ends_for_good(pod: Object, container: Container) -> bool:
+    """Say whether it ended and is not started again, or ended more often than chance."""
+    if container.is_init and container.ended is not None and container.ended.code == 0:
+        return False
+    if container.waiting == "CrashLoopBackOff" or container.restarts >= TRIES:
+        return True
+    return container.ended is not None and pods.phase(pod) == "Failed"
+
+
+def _ended_with_head(pod: Object, ended: Ended, snapshot: Snapshot) -> bool:
+    """Say whether a worker's container was of the head before this one: Ray gives it a minute, and it has to end."""
+    since = pods.ray_started(snapshot.head) if snapshot.head is not None and not pods.is_head(pod) else 0.0
+    return pods.seconds(ended.started) < since
+
+
+def _is_ray(container: Container, pod: Object) -> bool:
+    ray = pods.ray(pod)
+    return ray is not None and ray.name == container.name

@@ -1,0 +1,197 @@
+"""The nodes of a cluster: those that its file names, or it was made with, and how each of them is; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from trainyard.backends import wording
+from trainyard.backends.contract import NodeState, NodeStatus
+from trainyard.backends.kuberay import diagnosis, naming, pods, progress, replicas
+from trainyard.backends.kuberay.pods import Object
+from trainyard.backends.kuberay.snapshot import Snapshot
+from trainyard.backends.ray_nodes import MEBIBYTE
+from trainyard.endpoint import ExpectedNode
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.units import format_size
+
+NO_POD = "no pod"
+NOT_IN_RAY = "not yet in Ray"
+HEAD = "head"
+
+
+@dataclass(frozen=True)
+class Size:
+    """What each node of a group is for Ray; memory in bytes."""
+
+    cpus: int | None = None
+    gpus: int = 0
+    memory: int | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of nodes. `pods` exist, those that stay first; `count` should exist, `most` may."""
+
+    name: str
+    count: int
+    most: int
+    pods: tuple[Object, ...]
+    size: Size
+
+    @property
+    def grows(self) -> bool:
+        """Say whether Ray adds and removes nodes of it."""
+        return self.most > self.count
+
+    @property
+    def counted(self) -> tuple[Object, ...]:
+        """Return the pods that count: one that is being deleted does not, beside its successor."""
+        staying = sum(not pods.is_leaving(pod) for pod in self.pods)
+        return self.pods[: max(staying, self.count)]
+
+    def missing(self, until: int) -> tuple[str, ...]:
+        """Return names for the nodes without a pod, of so many."""
+        if self.name == HEAD:
+            return () if self.pods else (HEAD,)
+        return tuple(f"{self.name}-?{index + 1}" for index in range(len(self.pods), until))
+
+
+def declared(spec: ClusterSpec, snapshot: Snapshot) -> tuple[Group, ...]:
+    """Return the groups that the file names, as large as it says, then those that only have pods."""
+    counts = {HEAD: (1, 1), **{group.name: (group.wanted, group.most) for group in spec.workers}}
+    return _groups(snapshot, counts, {**_file_sizes(spec), **_made_sizes(snapshot.owner)})
+
+
+def made(snapshot: Snapshot) -> tuple[Group, ...]:
+    """Return the groups as the cluster was made: its file may have been changed, and `cluster.scale` goes beyond it."""
+    if snapshot.owner is None:
+        return ()
+    most = replicas.maximum(snapshot.owner)
+    counts = {name: (count, most[name]) for name, count in replicas.minimum(snapshot.owner).items()}
+    return _groups(snapshot, counts, _made_sizes(snapshot.owner))
+
+
+def differences(spec: ClusterSpec, snapshot: Snapshot) -> Iterator[str]:
+    """Return in what the cluster that was made differs from its file: `cpu: 2 nodes now, 3 wanted`."""
+    if snapshot.owner is None:
+        return
+    least, most = replicas.minimum(snapshot.owner), replicas.maximum(snapshot.owner)
+    made = {name: (count, most[name]) for name, count in least.items()}
+    wanted = {HEAD: (1, 1), **{group.name: (group.wanted, group.most) for group in spec.workers}}
+    for name in dict.fromkeys([*wanted, *made]):
+        now, then = made.get(name, (0, 0)), wanted.get(name, (0, 0))
+        if now != then:
+            yield f"{name}: {_range(now)} now, {_range(then)} wanted"
+    sizes = _made_sizes(snapshot.owner)
+    for name, size in _file_sizes(spec).items():
+        for field, then in asdict(size).items():
+            now = getattr(sizes.get(name, size), field)
+            if then is not None and now != then:
+                yield f"{name}: {field}: {_shown(now)} now, {_shown(then)} wanted"
+
+
+def statuses(groups: tuple[Group, ...], snapshot: Snapshot, alive: frozenset[str]) -> tuple[NodeStatus, ...]:
+    """Return how each node is; `alive` are those that Ray calls so."""
+    return tuple(node for group in groups for node in _statuses(group, snapshot, alive))
+
+
+def expected(groups: tuple[Group, ...]) -> Iterator[ExpectedNode]:
+    """Return what the cluster promises: its pods, and those that Ray may add.
+
+    Of a group that has more than its fewest nodes, Ray may remove any.
+    """
+    for group in groups:
+        size = group.size
+        optional = group.grows and len(group.counted) > group.count
+        for pod in group.counted:
+            yield ExpectedNode(naming.node_name(pod), group.name, size.cpus, size.gpus, size.memory, optional)
+        for name in group.missing(group.most)[len(group.missing(group.count)) :]:
+            yield ExpectedNode(name, group.name, size.cpus, size.gpus, size.memory, optional=True)
+
+
+def down(groups: tuple[Group, ...], snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    """Return the nodes that are known not to run, each with why; not those that Ray may remove."""
+    for group in groups:
+        yield from ((name, NO_POD) for name in group.missing(group.count))
+        if group.grows and len(group.counted) > group.count:
+            continue
+        for pod in group.counted:
+            cause = diagnosis.of_pod(pod, snapshot)
+            # Whether a node works on a host that Kubernetes calls not ready, Ray knows.
+            if cause and cause.key == diagnosis.NOT_READY and pods.runs_ray(pod):
+                continue
+            state, why = _state(pod, snapshot, frozenset(), surplus=False)
+            if state == "broken" or pods.phase(pod) != "Running":
+                yield naming.node_name(pod), why
+
+
+def _groups(snapshot: Snapshot, counts: Mapping[str, tuple[int, int]], sizes: Mapping[str, Size]) -> tuple[Group, ...]:
+    extra = [pods.group(pod) for pod in snapshot.pods if pods.group(pod) not in counts]
+    return tuple(
+        Group(name, *counts.get(name, (0, 0)), _pods_of(snapshot, name), sizes.get(name, Size()))
+        for name in dict.fromkeys([*counts, *extra])
+    )
+
+
+def _pods_of(snapshot: Snapshot, group: str) -> tuple[Object, ...]:
+    """Return the pods of a group, those that stay first; a head that is being deleted is none beside another."""
+    if group == HEAD:
+        return (snapshot.head,) if snapshot.head else ()
+    return tuple(sorted((pod for pod in snapshot.pods if pods.group(pod) == group), key=pods.is_leaving))
+
+
+def _statuses(group: Group, snapshot: Snapshot, alive: frozenset[str]) -> Iterator[NodeStatus]:
+    allowed, size = group.most if group.grows else group.count, group.size
+    for index, pod in enumerate(group.pods):
+        state, why = _state(pod, snapshot, alive, surplus=index >= allowed)
+        yield NodeStatus(naming.node_name(pod), group.name, pods.host(pod), state, size.cpus, size.gpus, why)
+    for name in group.missing(group.count):
+        yield NodeStatus(name, group.name, "", "absent", size.cpus, size.gpus, NO_POD)
+
+
+def _state(pod: Object, snapshot: Snapshot, alive: frozenset[str], *, surplus: bool) -> tuple[NodeState, str]:
+    cause = diagnosis.of_pod(pod, snapshot)
+    # What Ray calls alive runs tasks, whatever Kubernetes says: a kubelet that was started again calls its pods
+    # unready, and a control plane that was away calls hosts not ready.
+    lives = pods.runs_ray(pod) and naming.node_name(pod) in alive
+    if cause and not (lives and cause.key == diagnosis.NOT_READY):
+        # Every worker waits for its head for a while.
+        return "starting" if cause.key == diagnosis.WAITS_FOR_HEAD else "broken", cause.summary
+    if surplus:
+        return "surplus", "is being removed" if pods.is_leaving(pod) else ""
+    if lives:
+        return "up", cause.summary if cause else ""
+    if pods.is_leaving(pod):
+        return "broken", "is being removed"
+    return "starting", progress.doing(pod, snapshot) or NOT_IN_RAY
+
+
+def _file_sizes(spec: ClusterSpec) -> dict[str, Size]:
+    return {node.group: Size(node.cpus, node.gpus, node.memory) for node in spec.nodes()}
+
+
+def _made_sizes(cluster: Object | None) -> dict[str, Size]:
+    """Return what the nodes of each group were started as (manifest/)."""
+    if cluster is None:
+        return {}
+    spec = cluster["spec"]
+    workers = {str(group["groupName"]): group for group in spec.get("workerGroupSpecs") or ()}
+    groups: Mapping[str, Any] = {HEAD: spec["headGroupSpec"], **workers}
+    return {name: _size(group.get("rayStartParams") or {}) for name, group in groups.items()}
+
+
+def _size(started: Mapping[str, str]) -> Size:
+    cpus, memory = started.get("num-cpus"), started.get("memory")
+    return Size(int(cpus) if cpus else None, int(started.get("num-gpus") or 0), int(memory) if memory else None)
+
+
+def _range(counts: tuple[int, int]) -> str:
+    least, most = counts
+    return wording.counted(least, "node") if least == most else f"{least} to {most} nodes"
+
+
+def _shown(value: int | None) -> str:
+    """Return a size; numbers this large are bytes."""
+    return format_size(value) if value is not None and value >= MEBIBYTE else str(value)

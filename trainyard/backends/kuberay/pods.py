@@ -1,0 +1,193 @@
+"""What a pod, or another object of Kubernetes, says about itself; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from trainyard.backends.kuberay import names
+from trainyard.spec.units import SIZES
+
+Object = Mapping[str, Any]
+# What a container waits for while the kubelet lets time pass (kubernetes/pkg/kubelet/images/types.go).
+BACKING_OFF = ("ErrImagePull", "ImagePullBackOff", "CrashLoopBackOff")
+# The units of Kubernetes quantities (apimachinery/pkg/api/resource/suffix.go): ours, and those of 1000.
+_UNITS = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12} | {
+    unit: SIZES[f"{unit}B"] for unit in ("Ki", "Mi", "Gi", "Ti")
+}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a container ended; the times are as Kubernetes writes them."""
+
+    reason: str
+    code: int
+    message: str
+    started: str
+    finished: str
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container of a pod, as it is now; `last` is how its former run ended."""
+
+    name: str
+    image: str
+    is_init: bool
+    ready: bool
+    restarts: int
+    running_since: str | None
+    waiting: str
+    message: str
+    ended: Ended | None
+    last: Ended | None
+
+    @property
+    def failed(self) -> Ended | None:
+        """Return how it ended the last time, if that was no success."""
+        ended = self.ended or self.last
+        return ended if ended and (ended.code != 0 or ended.reason == "OOMKilled") else None
+
+
+def uid(pod: Object) -> str:
+    return str(pod["metadata"]["uid"])
+
+
+def name(pod: Object) -> str:
+    return str(pod["metadata"]["name"])
+
+
+def host(pod: Object) -> str:
+    """Return the Kubernetes node that it was given to, "" if it was not yet."""
+    return str((pod.get("spec") or {}).get("nodeName") or "")
+
+
+def group(pod: Object) -> str:
+    """Return the Ray group, `head` for the head."""
+    return "head" if is_head(pod) else str((pod["metadata"].get("labels") or {}).get(names.RAY_GROUP, ""))
+
+
+def is_head(pod: Object) -> bool:
+    return (pod["metadata"].get("labels") or {}).get(names.RAY_NODE_TYPE) == "head"
+
+
+def phase(pod: Object) -> str:
+    """Return Pending, Running, Succeeded, Failed or Unknown."""
+    return str((pod.get("status") or {}).get("phase") or "Pending")
+
+
+def is_leaving(pod: Object) -> bool:
+    return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def is_ready(pod: Object) -> bool:
+    """Say whether Kubernetes calls it ready, and it is not being deleted."""
+    return not is_leaving(pod) and condition(pod, "Ready").get("status") == "True"
+
+
+def condition(owner: Object, kind: str) -> Mapping[str, Any]:
+    """Return a condition of an object's status, {} if it has none of that kind."""
+    conditions: Sequence[Mapping[str, Any]] = (owner.get("status") or {}).get("conditions") or ()
+    return next((found for found in conditions if found.get("type") == kind), {})
+
+
+def runs_ray(pod: Object) -> bool:
+    """Say whether its Ray runs, ready or not, and it is not being deleted."""
+    node = ray(pod)
+    return is_ready(pod) or (not is_leaving(pod) and node is not None and node.running_since is not None)
+
+
+def ray_started(pod: Object) -> float:
+    """Return when its Ray began to run, in Unix seconds of the cluster, 0 if it does not."""
+    node = ray(pod)
+    return seconds(node.running_since) if node else 0.0
+
+
+def is_backing_off(pod: Object) -> bool:
+    """Say whether its Ray does not run, and the kubelet waits, for up to five minutes, until it tries again."""
+    waits = any(container.waiting in BACKING_OFF for container in containers(pod))
+    return waits and not is_leaving(pod) and not runs_ray(pod)
+
+
+def containers(pod: Object) -> tuple[Container, ...]:
+    """Return its containers that Kubernetes says something about, the ones that start first at the front."""
+    status = pod.get("status") or {}
+    return tuple(
+        _container(each, is_init=key == "initContainerStatuses")
+        for key in ("initContainerStatuses", "containerStatuses")
+        for each in status.get(key) or ()
+    )
+
+
+def declared(pod: Object) -> list[Mapping[str, Any]]:
+    """Return its containers as they are asked for, KubeRay's init containers last."""
+    spec = pod.get("spec") or {}
+    return [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+
+
+def ray(pod: Object) -> Container | None:
+    """Return the container that Ray runs in: KubeRay's is the first one of a pod."""
+    first = [each["name"] for each in (pod.get("spec") or {}).get("containers") or ()][:1]
+    return next((each for each in containers(pod) if [each.name] == first and not each.is_init), None)
+
+
+def limit(pod: Object, container: str, resource: str) -> str | None:
+    """Return a limit of a container as it is written there, None if it has none."""
+    found = next((each for each in declared(pod) if each["name"] == container), {})
+    amount = ((found.get("resources") or {}).get("limits") or {}).get(resource)
+    return None if amount is None else str(amount)
+
+
+def requests(pod: Object) -> dict[str, str]:
+    """Return what the pod's only container asks the scheduler for; of several, that of the first."""
+    resources = next(iter(declared(pod)), {}).get("resources") or {}
+    found = resources.get("requests") or resources.get("limits") or {}
+    return {str(key): str(value) for key, value in found.items()}
+
+
+def quantity(text: str) -> float:
+    """Return a Kubernetes quantity as a number: `500m` is 0.5, `2Gi` 2147483648."""
+    for unit in sorted(_UNITS, key=len, reverse=True):
+        if text.endswith(unit):
+            return float(text.removesuffix(unit)) * _UNITS[unit]
+    return float(text)
+
+
+def seconds(text: str | None) -> float:
+    """Return a time of Kubernetes in Unix seconds, 0 for none."""
+    if not text:
+        return 0.0
+    whole, _, rest = text.removesuffix("Z").partition(".")
+    return datetime.fromisoformat(f"{whole}.{(rest + '000000')[:6]}+00:00").timestamp()
+
+
+def _container(status: Mapping[str, Any], *, is_init: bool) -> Container:
+    state, last = status.get("state") or {}, status.get("lastState") or {}
+    waiting = state.get("waiting") or {}
+    return Container(
+        name=str(status["name"]),
+        image=str(status.get("image") or ""),
+        is_init=is_init,
+        ready=bool(status.get("ready")),
+        restarts=int(status.get("restartCount") or 0),
+        running_since=(state.get("running") or {}).get("startedAt"),
+        waiting=str(waiting.get("reason") or ""),
+        message=str(waiting.get("message") or ""),
+        ended=_ended(state.get("terminated")),
+        last=_ended(last.get("terminated")),
+    )
+
+
+def _ended(found: Mapping[str, Any] | None) -> Ended | None:
+    if not found:
+        return None
+    return Ended(
+        reason=str(found.get("reason") or ""),
+        code=int(found.get("exitCode") or 0),
+        message=str(found.get("message") or ""),
+        started=str(found.get("startedAt") or ""),
+        finished=str(found.get("finishedAt") or ""),
+    )
