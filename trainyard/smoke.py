@@ -11,9 +11,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trainyard.dispatch import plan, run
-from trainyard.dispatch.follow import Follower, Interruption, Watch
-from trainyard.dispatch.interrupts import Interrupts
+from trainyard.dispatch import launch, plan
+from trainyard.dispatch.follow import Follower, Watch
+from trainyard.dispatch.following import ray_of
+from trainyard.dispatch.interrupts import Interruption, Interrupts
 from trainyard.dispatch.screens import Silent
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, OutsideError, SmokeError, TrainyardError
@@ -52,7 +53,7 @@ class Smoked:
 def smoke(endpoint: Endpoint, progress: Progress) -> Smoked:
     """Run the smoke test. Raises OutsideError if the cluster breaks under it, InterruptedRunError on Ctrl-C."""
     began = time.monotonic()
-    with RayApi(endpoint.address, endpoint.token, refused=endpoint.refused) as ray, Interrupts(held=True) as interrupts:
+    with ray_of(endpoint) as ray, Interrupts(held=True) as interrupts:
         first = dashboard(endpoint, ray)
         if not first["ok"]:
             return Smoked(endpoint.cluster, (first,), time.monotonic() - began, _error(endpoint, first))
@@ -127,7 +128,7 @@ def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interr
         record: dict[str, Any] = {"run": name, "cluster": endpoint.cluster, "job": None, "tasks": []}
         journal = Journal(store.create(Path(home), record, cluster="", job=""))
         try:
-            run.begin(ray, name, plan.build(name, endpoint), job=JOB, progress=progress)
+            launch.begin(ray, name, plan.build(name, endpoint), job=JOB, progress=progress)
             watch = Watch(
                 ray,
                 name,

@@ -13,11 +13,11 @@ from typing import TypeVar
 
 from trainyard import lifecycle, paths, progress, smoke
 from trainyard.backends.contract import Tools
-from trainyard.dispatch import dispatching, looking
-from trainyard.dispatch.dispatching import Request
+from trainyard.dispatch import launch, looking
 from trainyard.dispatch.looking import Standing
 from trainyard.dispatch.outcome import Outcome
 from trainyard.dispatch.prepare import Prepared, prepare
+from trainyard.dispatch.provenance import Request
 from trainyard.dispatch.screens import ReportScreen, Screen
 from trainyard.endpoint import Endpoint
 from trainyard.errors import Problem, RequestError, TrainyardError
@@ -88,9 +88,7 @@ def dispatch(ready: Ready, *, command: Sequence[str], wait: bool, skip_smoke: bo
     if not skip_smoke:
         smoke.refuse_broken(endpoint)
     request = Request(results(), command=command, directory=Path.cwd(), wait=wait, skip_smoke=skip_smoke)
-    return dispatching.dispatch(
-        ready.prepared, endpoint, request, progress=progress.for_stream(sys.stderr), screen=screen
-    )
+    return launch.dispatch(ready.prepared, endpoint, request, progress=progress.for_stream(sys.stderr), screen=screen)
 
 
 def standings(file: str | None = None, only: RunFilter = RunFilter()) -> list[Standing]:  # noqa: B008

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.unit.test_package import TRICKY, sent, write
 from trainyard.dispatch.package import pack
 from trainyard.dispatch.prepare import prepare
-from trainyard.dispatch.provenance import record_of
+from trainyard.dispatch.provenance import Request, record_of
 from trainyard.endpoint import Endpoint
 from trainyard.seams.git import revision
 from trainyard.spec import ClusterSpec, JobSpec, LoadedCluster
@@ -37,6 +37,7 @@ def test_the_record_names_job_cluster_versions_and_tasks_but_no_secret(tmp_path:
     (tmp_path / "a.pyc").write_text("x")
     job = JobSpec.model_validate({"name": "job", "command": ["echo", "{seed}"], "matrix": {"seed": (0, 1)}})
     prepared = prepare(CLUSTER, job, tmp_path)
+    command = ["invoke", "train.dispatch", "job", "--set", "env.API_TOKEN=s3cret", "--set", "env.LR=1"]
     record = record_of(
         prepared,
         pack(prepared.sending.job),
@@ -44,9 +45,7 @@ def test_the_record_names_job_cluster_versions_and_tasks_but_no_secret(tmp_path:
         endpoint=Endpoint("lab", "http://127.0.0.1:1", "s3cret"),
         ray="2.60.0",
         now=NOW,
-        command=["invoke", "train.dispatch", "job", "--set", "env.API_TOKEN=s3cret", "--set", "env.LR=1"],
-        directory=tmp_path,
-        skip_smoke=False,
+        request=Request(tmp_path / "results", command, tmp_path),
     )
     assert "s3cret" not in str(record)
     assert record["command"][3:] == ["--set", "env.API_TOKEN=(hidden)", "--set", "env.LR=1"]

@@ -113,7 +113,7 @@ def test_init_overwrites_nothing(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_text("mine")
     refused = subprocess.run([trainyard, "init"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
     assert refused.returncode == 2
-    assert ".gitignore: is there" in refused.stderr
+    assert ".gitignore: exists" in refused.stderr
     assert [path.name for path in tmp_path.iterdir()] == [".gitignore"]
     run(trainyard, "--dry", "init", "other", cwd=tmp_path)
     assert not (tmp_path / "other").exists()

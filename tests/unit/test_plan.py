@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from trainyard.dispatch import plan
-from trainyard.dispatch.fits import check_fits
 from trainyard.dispatch.package import listing, pack
+from trainyard.dispatch.prepare import check_fits
 from trainyard.endpoint import Endpoint, ExpectedNode
 from trainyard.errors import RequestError
 from trainyard.spec import ClusterSpec, Head, JobSpec, Placement, Resources, RuntimeEnv, WorkerGroup, expand

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from trainyard.dispatch.outcome import interrupted, outcome_of
-from trainyard.dispatch.run import Followed
 from trainyard.errors import OutsideError
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
@@ -129,13 +128,13 @@ def test_an_event_of_a_later_version_changes_nothing() -> None:
     ],
 )
 def test_the_exit_code_is_the_runs(end: tuple[str, dict[str, Any]], code: int | None, message: str | None) -> None:
-    error = outcome_of(RUN, Followed(state_after(end), "ended"), now=0.0).error
+    error = outcome_of(RUN, state_after(end), now=0.0).error
     assert (error.exit_code if error else None, error.what if error else None) == (code, message)
 
 
 def test_a_good_run_whose_outputs_are_missing_is_not_a_success() -> None:
-    followed = Followed(state_after(run_ended("succeeded", 0)), "ended", (OutsideError("connection lost"),))
-    error = outcome_of(RUN, followed, now=0.0).error
+    unfetched = [OutsideError("connection lost")]
+    error = outcome_of(RUN, state_after(run_ended("succeeded", 0)), now=0.0, unfetched=unfetched).error
     assert error is not None
     assert str(error) == (
         "outputs of 1 tasks are still on the cluster: connection lost\n  -> Try again: invoke train.fetch job-1"
@@ -143,8 +142,8 @@ def test_a_good_run_whose_outputs_are_missing_is_not_a_success() -> None:
 
 
 def test_an_interrupted_dispatch_exits_130_and_says_whether_the_run_ended() -> None:
-    gone = interrupted(outcome_of(RUN, Followed(state_after(run_ended("stopped", 1)), "ended"), now=0.0)).error
-    going = interrupted(outcome_of(RUN, Followed(state_after(), "not-stopped"), now=0.0)).error
+    gone = interrupted(outcome_of(RUN, state_after(run_ended("stopped", 1)), now=0.0)).error
+    going = interrupted(outcome_of(RUN, state_after(), now=0.0)).error
     assert gone is not None and going is not None
     assert (gone.exit_code, gone.what) == (130, "interrupted; run job-1 was stopped")
     assert (going.exit_code, going.what) == (
@@ -167,21 +166,21 @@ def test_an_attempt_whose_runner_died_ran_until_the_run_ended() -> None:
 def test_an_error_that_counts_the_failed_tasks_is_not_counted_again() -> None:
     failed = [("task-ended", {"task": "a", "state": "failed", "attempts": 1})]
     end = run_ended("failed", 1, error="1 of 2 tasks failed")
-    error = outcome_of(RUN, Followed(state_after(*failed, end), "ended"), now=0.0).error
+    error = outcome_of(RUN, state_after(*failed, end), now=0.0).error
     assert error is not None
     assert error.what == "1 of 2 tasks failed, 1 stopped"
 
 
 def test_a_stopped_run_is_said_to_have_been_stopped() -> None:
     end = run_ended("stopped", 1, error="stopped")
-    error = outcome_of(RUN, Followed(state_after(end), "ended"), now=0.0).error
+    error = outcome_of(RUN, state_after(end), now=0.0).error
     assert error is not None
     assert error.what == "the run was stopped (2 stopped of 2 tasks)"
 
 
 def test_every_document_says_whether_it_is_unsure() -> None:
-    sure = outcome_of(RUN, Followed(state_after(), "left"), now=0.0)
-    unsure = outcome_of(RUN, Followed(state_after(), "left"), now=0.0, unsure="cluster unreachable")
+    sure = outcome_of(RUN, state_after(), now=0.0)
+    unsure = outcome_of(RUN, state_after(), now=0.0, unsure="cluster unreachable")
     assert (sure.document["unsure"], unsure.document["unsure"]) == (None, "cluster unreachable")
 
 

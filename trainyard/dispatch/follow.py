@@ -1,4 +1,4 @@
-"""Follow a run to its end: take in its stream, show it, fetch what tasks leave, notice when nobody is there any more.
+"""Follow a run to its end: take in its stream, show it, fetch what tasks leave, notice a dead runner or cluster.
 
 The run's own last event says that it ended; Ray's job status, up to a second later, is only asked to notice a dead
 runner, and any answer at all to notice a dead cluster.
@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from trainyard.dispatch.fetch import Fetcher
+from trainyard.dispatch.interrupts import Interruption
 from trainyard.dispatch.reader import StreamReader
 from trainyard.dispatch.screens import Screen
 from trainyard.errors import OutsideError
@@ -39,14 +40,6 @@ MADE_ANEW_HINT = "See whether all nodes are back: invoke cluster.status (if not:
 _SUBMITTED = "' python3 -c "
 
 Ending = Literal["ended", "left", "not-stopped"]
-
-
-class Interruption(Protocol):
-    """Whether the user asked to be let go (Ctrl-C, SIGTERM)."""
-
-    @property
-    def asked(self) -> bool:
-        """Say whether the user asked."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +183,7 @@ class Follower:
         ended = (job.end if job else None) or max(watch.state.heard or 0.0, known) or time.time()
         self._event(
             watch.journal.end_for(
-                _obituary(job),
+                _end_reason(job),
                 state="stopped" if stopped else "failed",
                 exit_code=1 if stopped else OutsideError.exit_code,
                 seconds=round(watch.state.seconds_until(ended, began=time.time() - (now - self._began)), 3),
@@ -215,7 +208,7 @@ def silent_since(answered: float, out_of_reach: float) -> float:
     return max(answered, min(out_of_reach, answered + OUT_OF_REACH_SECONDS))
 
 
-def _obituary(job: Job | None) -> str:
+def _end_reason(job: Job | None) -> str:
     if job is None:
         # Ray keeps its list of jobs in the head's memory.
         return "the cluster's head was replaced, or the cluster was made anew: the run is lost, nobody there knows it"

@@ -1,11 +1,19 @@
-"""Ctrl-C and SIGTERM as a question that can be asked, so that nothing is torn apart in the middle of a line."""
+"""Ctrl-C and SIGTERM as a question that can be asked, so that no line is torn apart in its middle."""
 
 from __future__ import annotations
 
 import signal
 from types import FrameType
+from typing import Protocol
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interruption(Protocol):
+    """Whether the user wants to be let go (Ctrl-C, SIGTERM)."""
+
+    @property
+    def asked(self) -> bool: ...
 
 
 class Interrupts:
@@ -21,7 +29,6 @@ class Interrupts:
 
     @property
     def asked(self) -> bool:
-        """Say whether a signal came."""
         return self._count > 0
 
     def hold(self) -> None:
@@ -43,12 +50,12 @@ class Interrupts:
 
 
 class Never:
-    """Nobody asks: a command that does not wait."""
+    """For a command that does not wait."""
 
     asked = False
 
 
 class Already:
-    """Somebody asked before we began: what `train.stop` is."""
+    """For `train.stop`, which stops a run from the beginning."""
 
     asked = True

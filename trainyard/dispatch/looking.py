@@ -9,13 +9,12 @@ from typing import Any
 
 from trainyard_runner import names
 
-from trainyard.dispatch import run as runs
-from trainyard.dispatch.dispatching import follow
+from trainyard.dispatch import following
 from trainyard.dispatch.fetch import Fetcher, fetch_fresh, missing_archives
 from trainyard.dispatch.follow import STOP_WITHIN
+from trainyard.dispatch.following import follow, ray_of
 from trainyard.dispatch.interrupts import Already, Interrupts
 from trainyard.dispatch.outcome import Outcome, outcome_of
-from trainyard.dispatch.run import Followed
 from trainyard.dispatch.screens import Screen
 from trainyard.endpoint import Endpoint
 from trainyard.errors import OutsideError, TrainyardError
@@ -46,7 +45,6 @@ class Standing:
     broken: bool = False
 
     def document(self) -> dict[str, Any]:
-        """Return what `--json` prints."""
         return self.state.document(now=time.time(), unsure=self.unsure)
 
 
@@ -56,9 +54,8 @@ def standing(run: RunDirectory, connect: Connect) -> Standing:
     if state.ended:
         return Standing(run, state)
     try:
-        endpoint = connect(run)
-        with RayApi(endpoint.address, endpoint.token, refused=endpoint.refused) as ray:
-            return Standing(run, runs.catch_up(ray, run))
+        with ray_of(connect(run)) as ray:
+            return Standing(run, following.catch_up(ray, run))
     except TrainyardError as error:
         return Standing(run, states.load(run), unsure=f"cluster unreachable: {error.what}")
 
@@ -70,7 +67,7 @@ def logs(run: RunDirectory, connect: Connect, *, screen: Screen, everything: boo
         replay(run, screen)
         return _complete(run, state, connect, screen)
     with Interrupts(held=True) as interrupts:
-        # From the first line on: who has seen what they wanted may leave before the cluster has answered.
+        # From the first line on: Ctrl-C may come before the cluster has answered.
         if everything:
             replay(run, screen)
         elif state.started:
@@ -93,7 +90,7 @@ def logs_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> Outco
     replay(run, screen)
     if found.unsure:
         screen.note(f"there may be more: {found.unsure}")
-    return outcome_of(run, Followed(found.state, "left"), now=time.time(), unsure=found.unsure)
+    return outcome_of(run, found.state, now=time.time(), unsure=found.unsure)
 
 
 def replay(run: RunDirectory, screen: Screen) -> None:
@@ -115,12 +112,9 @@ def replay(run: RunDirectory, screen: Screen) -> None:
 
 
 def stop(run: RunDirectory, connect: Connect, *, screen: Screen) -> Outcome:
-    """Stop a run and wait until it has ended; one that has ended already is left as it is."""
-    state = states.load(run)
-    if state.ended:
-        return outcome_of(run, Followed(state, "ended"), now=time.time())
+    """Stop a run and wait until it has ended."""
     endpoint = connect(run)
-    with RayApi(endpoint.address, endpoint.token, refused=endpoint.refused) as ray:
+    with ray_of(endpoint) as ray:
         outcome = follow(ray, run, endpoint, screen=screen, interruption=Already(), stop=True)
     if outcome.error is None and not outcome.state.ended:
         error = OutsideError(
@@ -132,48 +126,49 @@ def stop(run: RunDirectory, connect: Connect, *, screen: Screen) -> Outcome:
 
 
 def fetch(run: RunDirectory, connect: Connect, *, screen: Screen, checkpoints: bool) -> Outcome:
-    """Bring home the outputs that are not here yet, and the last checkpoints if they are wanted.
+    """Bring home the outputs that are not here yet; with `checkpoints`, also the last checkpoints.
 
     A checkpoint that is newer than the one fetched before takes its place, and the older one is kept beside it.
     """
     known = states.load(run)
     if known.ended and not checkpoints and not unfetched(run, known):
         # All of it is here: the cluster may be gone.
-        return outcome_of(run, Followed(known, "left"), now=time.time())
+        return outcome_of(run, known, now=time.time())
     failures: tuple[OutsideError, ...] = ()
     for _ in range(_ROUNDS):
         state = standing(run, connect).state
-        endpoint = connect(run)
-        with RayApi(endpoint.address, endpoint.token, refused=endpoint.refused) as ray:
+        with ray_of(connect(run)) as ray:
             fetcher = Fetcher(ray, run, note=screen.note)
             node_id = state.node_id or ""
             fetcher.missing(node_id, state)
-            if checkpoints:
-                for task in state.tasks.values():
-                    if task.checkpoint:
-                        _fetch_checkpoint(ray, run, node_id, task.name, task.checkpoint, screen)
+            for task in state.tasks.values() if checkpoints else ():
+                if task.checkpoint:
+                    _fetch_checkpoint(ray, run, node_id, task.name, task.checkpoint, screen)
             failures = fetcher.wait()
         # While a run goes on, an archive may have been replaced since we heard of it.
         if state.ended or not any(isinstance(failure, FileMissingError) for failure in failures):
             break
-    return outcome_of(run, Followed(state, "left", failures), now=time.time())
+    return outcome_of(run, state, now=time.time(), unfetched=failures)
+
+
+def fetch_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> None:
+    """Bring home what a run that goes on has left by now, if its cluster answers."""
+    if states.load(run).ended:
+        return
+    try:
+        fetch(run, connect, screen=screen, checkpoints=False)
+    except TrainyardError as error:
+        screen.note(f"there may be more: {error.what}")
 
 
 def unfetched(run: RunDirectory, state: RunState) -> tuple[Task, ...]:
-    """Return the tasks whose outputs are not all at home."""
     return tuple(task for task in state.tasks.values() if missing_archives(run, task))
-
-
-def _follow(run: RunDirectory, connect: Connect, screen: Screen, interrupts: Interrupts) -> Outcome:
-    endpoint = connect(run)
-    with RayApi(endpoint.address, endpoint.token, refused=endpoint.refused) as ray:
-        return follow(ray, run, endpoint, screen=screen, interruption=interrupts, stop=False)
 
 
 def is_at_home(ray: RayApi, run: RunDirectory) -> bool:
     """Say whether all that a run of this cluster left is here, its report too; first take in what it said by now."""
     state = states.load(run)
-    state = state if state.ended else runs.catch_up(ray, run)
+    state = state if state.ended else following.catch_up(ray, run)
     return not unfetched(run, state) and (run.report.exists() or not state.ended)
 
 
@@ -181,9 +176,16 @@ def bring_home(ray: RayApi, run: RunDirectory, *, note: Callable[[str], None]) -
     """Fetch what a run left, unless another command does so right now; return what could not be fetched."""
     journal = Journal(run)
     try:
-        return runs.bring_home(Fetcher(ray, run, note=note), run, states.load(run)) if journal.recording else ()
+        fetcher = Fetcher(ray, run, note=note)
+        return following.bring_home(fetcher, run, states.load(run)) if journal.recording else ()
     finally:
         journal.close()
+
+
+def _follow(run: RunDirectory, connect: Connect, screen: Screen, interrupts: Interrupts) -> Outcome:
+    endpoint = connect(run)
+    with ray_of(endpoint) as ray:
+        return follow(ray, run, endpoint, screen=screen, interruption=interrupts, stop=False)
 
 
 def _complete(run: RunDirectory, state: RunState, connect: Connect, screen: Screen) -> Outcome:
@@ -192,12 +194,11 @@ def _complete(run: RunDirectory, state: RunState, connect: Connect, screen: Scre
     failures: tuple[OutsideError, ...] = ()
     if not store.read_only.get() and (missing or not run.report.exists()):
         try:
-            endpoint = connect(run)
-            with RayApi(endpoint.address, endpoint.token, refused=endpoint.refused) as ray:
-                failures = runs.bring_home(Fetcher(ray, run, note=screen.note), run, state)
+            with ray_of(connect(run)) as ray:
+                failures = following.bring_home(Fetcher(ray, run, note=screen.note), run, state)
         except TrainyardError as error:
             screen.note(f"outputs of {len(missing)} tasks are not here: {error.what}")
-    return outcome_of(run, Followed(state, "ended", failures), now=time.time())
+    return outcome_of(run, state, now=time.time(), unfetched=failures)
 
 
 def _fetch_checkpoint(
@@ -211,16 +212,6 @@ def _fetch_checkpoint(
         for left_out in fetch_fresh(ray, run, node_id, archive, target=arrived):
             screen.note(f"{task}: left out of its checkpoint: {left_out}")
     store.keep_checkpoint(run, task, arrived, seq=checkpoint["seq"])
-
-
-def fetch_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> None:
-    """Bring home what a run that goes on has left by now, if its cluster answers."""
-    if states.load(run).ended:
-        return
-    try:
-        fetch(run, connect, screen=screen, checkpoints=False)
-    except TrainyardError as error:
-        screen.note(f"there may be more: {error.what}")
 
 
 def _replay_log(run: RunDirectory, task: str, attempt: int, *, screen: Screen) -> None:

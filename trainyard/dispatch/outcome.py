@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from trainyard.dispatch.run import Followed
 from trainyard.errors import InterruptedRunError, JobFailedError, OutsideError, SmokeError, TrainyardError
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
@@ -27,14 +26,20 @@ class Outcome:
             raise self.error
 
 
-def outcome_of(run: RunDirectory, followed: Followed, *, now: float, unsure: str | None = None) -> Outcome:
+def outcome_of(
+    run: RunDirectory,
+    state: RunState,
+    *,
+    now: float,
+    unfetched: Sequence[OutsideError] = (),
+    unsure: str | None = None,
+) -> Outcome:
     """Return the outcome of a run that was followed, or left; `unsure` if its cluster did not answer."""
-    state = followed.state
     error = _error(run, state) if state.ended else None
-    if error is None and followed.unfetched:
+    if error is None and unfetched:
         error = OutsideError(
-            f"outputs of {len(followed.unfetched)} tasks are still on the cluster: {followed.unfetched[0].what}",
-            where=followed.unfetched[0].where,
+            f"outputs of {len(unfetched)} tasks are still on the cluster: {unfetched[0].what}",
+            where=unfetched[0].where,
             hint=f"Try again: invoke train.fetch {run.name}",
         )
     return Outcome(run, state, state.document(now=now, unsure=unsure), error)
@@ -58,8 +63,8 @@ def _counted(state: RunState) -> str:
         return ", ".join([state.error, *counts[1:]])
     tasks = f"{' and '.join(counts)} of {len(state.tasks)} tasks" if counts else ""
     bare = "the run was stopped" if state.state == "stopped" else "the run failed"
-    said = bare if state.error in (None, "stopped") else state.error
-    return f"{said} ({tasks})" if tasks else str(said)
+    what = bare if state.error in (None, "stopped") else state.error
+    return f"{what} ({tasks})" if tasks else str(what)
 
 
 def interrupted(outcome: Outcome) -> Outcome:

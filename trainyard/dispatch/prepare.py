@@ -1,18 +1,30 @@
-"""A job that may be sent: it fits its cluster, and what travels is known, also in words."""
+"""A job that may be sent: some node of its cluster can run each task, and what travels is known, also in words."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trainyard.dispatch import sending
-from trainyard.dispatch.fits import check_fits
-from trainyard.dispatch.package import LeftOut, sized
-from trainyard.dispatch.sending import Sending
-from trainyard.spec import JobSpec, LoadedCluster, TaskSpec, expand
+import trainyard_runner
+
+from trainyard.backends import BACKENDS
+from trainyard.dispatch.package import LeftOut, Listing, Package, SentFile, listing, pack, sized
+from trainyard.errors import Problem, RequestError
+from trainyard.seams.ray_api import PART_LIMIT
+from trainyard.spec import ClusterSpec, JobSpec, LoadedCluster, NodeSpec, TaskSpec, expand
+from trainyard.suggest import did_you_mean
 
 _NAMED = 6
+
+
+@dataclass(frozen=True)
+class Sending:
+    """Everything to send, still unpacked; wheels travel apart because Ray itself has to find them."""
+
+    job: Listing
+    wheels: Listing | None
 
 
 @dataclass(frozen=True)
@@ -29,7 +41,7 @@ def prepare(cluster: LoadedCluster, job: JobSpec, directory: Path) -> Prepared:
     """Check a job against its cluster and list what would be sent. Raises RequestError."""
     tasks = expand(job)
     check_fits(cluster.spec, job, tasks)
-    return Prepared(cluster, job, tasks, sending.of_job(directory, job))
+    return Prepared(cluster, job, tasks, _sending(directory, job))
 
 
 def described(prepared: Prepared) -> Iterator[str]:
@@ -51,3 +63,148 @@ def _left_out(left_out: Sequence[LeftOut]) -> str:
     named = ", ".join(f"{one.name} ({one.by})" for one in left_out[:_NAMED])
     more = len(left_out) - _NAMED
     return f"{named} and {more} more" if more > 0 else named
+
+
+def _sending(directory: Path, job: JobSpec) -> Sending:
+    """List what a job sends. Raises RequestError naming every extra file or wheel that is missing or in the way."""
+    found = listing(directory)
+    problems: list[Problem] = []
+    extra = _extra_files(found, job.runtime_env.files, problems)
+    wheels = _wheels(found.directory, job.runtime_env.wheels, problems)
+    if problems:
+        raise RequestError(f"job {job.name} names files that cannot be sent", problems=tuple(problems))
+    files = tuple(sorted((*found.files, *extra), key=lambda file: file.name))
+    return Sending(replace(found, files=files), Listing(found.directory, wheels, ()) if wheels else None)
+
+
+def runner_package() -> Package:
+    """Pack the runner, as importable from a zip."""
+    found = listing(Path(trainyard_runner.__file__).parent)
+    sources = tuple(file for file in found.files if file.name.endswith(".py"))
+    return pack(replace(found, files=sources), prefix="trainyard_runner/")
+
+
+def _extra_files(found: Listing, names: Sequence[str], problems: list[Problem]) -> list[SentFile]:
+    """Return the files of `runtime_env.files` that the listing lacks.
+
+    What lies in the job directory keeps its place (an ignore file left it out); anything else lands at the top of the
+    job under its own last name.
+    """
+    taken = {file.name for file in found.files}
+    tops = {name.split("/", 1)[0] for name in taken}
+    extra: list[SentFile] = []
+    for index, name in enumerate(names):
+        path = (found.directory / name).resolve()
+        inside = path.is_relative_to(found.directory)
+        place = path.relative_to(found.directory).as_posix() if inside else path.name
+        if not path.exists():
+            problems.append(Problem(f"runtime_env.files.{index}", f"no such file or directory: {name}"))
+        elif not inside and place in tops:
+            problems.append(Problem(f"runtime_env.files.{index}", f"the job directory has a {place!r} already"))
+        else:
+            tops.add(place)
+            extra += [file for file in _placed(path, place) if file.name not in taken]
+    return extra
+
+
+def _placed(path: Path, place: str) -> list[SentFile]:
+    if path.is_dir():
+        return [replace(file, name=f"{place}/{file.name}") for file in listing(path).files]
+    found = path.stat()
+    return [SentFile(place, path, found.st_size, executable=bool(found.st_mode & 0o100))]
+
+
+def _wheels(directory: Path, names: Sequence[str], problems: list[Problem]) -> tuple[SentFile, ...]:
+    wheels: list[SentFile] = []
+    for index, name in enumerate(names):
+        path = directory / name
+        if path.suffix != ".whl" or not path.is_file():
+            problems.append(Problem(f"runtime_env.wheels.{index}", f"no such wheel file: {name}"))
+        else:
+            wheels.append(SentFile(path.name, path, path.stat().st_size))
+    size = sum(wheel.size for wheel in wheels)
+    if size >= PART_LIMIT:
+        problems.append(Problem("runtime_env.wheels", f"{sized(size)} in all, at most {sized(PART_LIMIT)}"))
+    return tuple(wheels)
+
+
+def check_fits(cluster: ClusterSpec, job: JobSpec, tasks: Sequence[TaskSpec]) -> None:
+    """Raise RequestError when a task can never run on the nodes that the cluster file declares.
+
+    What a file leaves open (cpus of a node, every node of an existing cluster) is not judged here.
+    """
+    if not BACKENDS[cluster.backend].TRAITS.makes_nodes:
+        return
+    problems = Counter(problem for task in tasks for problem in _misfits(cluster, task))
+    if problems:
+        raise RequestError(
+            f"job {job.name} can never run on cluster {cluster.name}",
+            problems=tuple(_counted(problem, times, len(tasks)) for problem, times in problems.items()),
+            hint="Change `resources` or `node` in the job file, or the nodes in the cluster file.",
+        )
+
+
+def _misfits(cluster: ClusterSpec, task: TaskSpec) -> Iterator[Problem]:
+    nodes = _possible_nodes(cluster)
+    named = [node for node in nodes if _is_called(cluster, node, task.node_name)]
+    if not named:
+        yield Problem(
+            "node.name", f"no node is called {task.node_name!r}{_names(cluster, task.node_name or '', nodes)}"
+        )
+        return
+    if task.node_group is not None and task.node_group not in {node.group for node in nodes}:
+        groups = sorted({node.group for node in nodes})
+        yield Problem("node.group", f"no group is called {task.node_group!r}{_known(task.node_group, groups)}")
+        return
+    allowed = [node for node in named if task.node_group in (None, node.group)]
+    if not any(_holds(node, task) for node in allowed):
+        wanted = _resources(task.cpus, task.gpus, task.memory)
+        offered = sorted({f"{node.group}: {_resources(node.cpus, node.gpus, node.memory)}" for node in allowed})
+        yield Problem("resources", f"a task needs {wanted}, but no node has that much ({'; '.join(offered)})")
+
+
+def _possible_nodes(cluster: ClusterSpec) -> tuple[NodeSpec, ...]:
+    """Return every node that may ever exist: a group that grows counts with its maximum."""
+    growing = [
+        NodeSpec(f"{group.name}-{index}", group.name, group.cpus, group.memory, group.gpus)
+        for group in cluster.workers
+        for index in range(group.wanted, max(group.wanted, group.max or 0))
+    ]
+    return (*cluster.nodes(), *growing)
+
+
+def _is_called(cluster: ClusterSpec, node: NodeSpec, name: str | None) -> bool:
+    """Say whether a name may be this node's: where names change it begins with the group, the rest is made up there."""
+    if name is None or name == node.name:
+        return True
+    return BACKENDS[cluster.backend].TRAITS.names_change and node.name != "head" and name.startswith(f"{node.group}-")
+
+
+def _names(cluster: ClusterSpec, wrong: str, nodes: Sequence[NodeSpec]) -> str:
+    if not BACKENDS[cluster.backend].TRAITS.names_change:
+        return _known(wrong, [node.name for node in nodes])
+    groups = dict.fromkeys(f"{node.group}-..." for node in nodes if node.name != "head")
+    return (
+        f"{_known(wrong, ['head', *groups])}; `cluster.status` shows the names, and a node that is made anew gets "
+        "another one: rather say node.group"
+    )
+
+
+def _holds(node: NodeSpec, task: TaskSpec) -> bool:
+    pairs = ((task.cpus, node.cpus), (task.gpus, node.gpus), (task.memory or 0, node.memory))
+    return all(has is None or needs <= has for needs, has in pairs)
+
+
+def _resources(cpus: float | None, gpus: float, memory: int | None) -> str:
+    parts = [f"{cpus:g} CPU" if cpus is not None else "CPUs of its host", f"{gpus:g} GPU"]
+    return ", ".join([*parts, *([f"{memory / 2**30:.3g} GiB"] if memory is not None else [])])
+
+
+def _known(wrong: str, names: Sequence[str]) -> str:
+    listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+    return f"{did_you_mean(wrong, names)} (there are: {listed})"
+
+
+def _counted(problem: Problem, times: int, tasks: int) -> Problem:
+    suffix = f" [{times} of {tasks} tasks]" if tasks > 1 else ""
+    return Problem(problem.where, problem.message + suffix)

@@ -6,6 +6,7 @@ import datetime
 import getpass
 import platform
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,17 @@ from trainyard.spec.fields import HIDDEN, SECRET_NAME
 from trainyard.versions import RUNNER_PROTOCOL
 
 
+@dataclass(frozen=True)
+class Request:
+    """What `train.dispatch` was asked for, besides the two files."""
+
+    results: Path
+    command: Sequence[str]
+    directory: Path
+    wait: bool = True
+    skip_smoke: bool = False
+
+
 def record_of(
     prepared: Prepared,
     package: Package,
@@ -26,11 +38,9 @@ def record_of(
     endpoint: Endpoint,
     ray: str,
     now: datetime.datetime,
-    command: Sequence[str],
-    directory: Path,
-    skip_smoke: bool,
+    request: Request,
 ) -> dict[str, Any]:
-    """Return run.json. `directory` is where the command was given; `ray` is the version that answered."""
+    """Return run.json; `ray` is the version that answered."""
     spec = prepared.cluster.spec
     return {
         "run": run,
@@ -48,18 +58,18 @@ def record_of(
         },
         "user": getpass.getuser(),
         "host": platform.node(),
-        "command": [_without_secret(word) for word in command],
-        "directory": str(directory),
+        "command": [_without_secret(word) for word in request.command],
+        "directory": str(request.directory),
         "job_directory": str(prepared.sending.job.directory),
         "cluster_file": str(prepared.cluster.source.resolve()),
         "address": endpoint.address,
         "simulated_gpus": endpoint.simulated_gpus,
-        "skip_smoke": skip_smoke,
+        "skip_smoke": request.skip_smoke,
         "sent": {
             "package": package.name,
             "files": len(prepared.sending.job.files),
             "bytes": prepared.sending.job.size,
-            "left_out": [one.name for one in prepared.sending.job.left_out[:1000]],
+            "left_out": [left_out.name for left_out in prepared.sending.job.left_out[:1000]],
         },
         "tasks": [task.name for task in prepared.tasks],
     }
