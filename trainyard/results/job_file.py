@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trainyard.results.store import RunDirectory
-from trainyard.spec.job import scalar_text
+from trainyard.spec.job_values import scalar_text
 from trainyard.spec.yaml_source import UnreadableError, compose
 
 

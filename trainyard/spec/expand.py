@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from trainyard.errors import RequestError
-from trainyard.spec.job import JobSpec, Placement, Resources, TaskEntry, scalar_text
+from trainyard.spec.job import JobSpec, Placement, Resources, TaskEntry
+from trainyard.spec.job_values import scalar_text
 from trainyard.spec.placeholders import fill
 
 
