@@ -104,22 +104,22 @@ def test_down_leaves_nothing_and_a_changed_file_is_followed(fresh: Yard) -> None
     assert fresh.run("cluster.down").returncode == 0
 
 
-def test_two_clusters_live_side_by_side_and_one_ends_alone(yard: Yard, fresh: Yard) -> None:
-    fresh.write_cluster("name: {name}\nbackend: local\nhead: {{cpus: 1, memory: 1GiB}}\n")
-    fresh.run("cluster.up")
+def test_two_commands_at_once_make_one_cluster_beside_another_and_it_ends_alone(yard: Yard, fresh: Yard) -> None:
+    fresh.write_cluster("name: {name}\nbackend: local\nauth: none\nhead: {{cpus: 1, memory: 1GiB}}\n")
+    both = [fresh.start("cluster.up"), fresh.start("cluster.up")]
+    printed = [command.communicate(timeout=200)[0] for command in both]
+    assert [command.returncode for command in both] == [0, 0], printed
+    assert sum(process.name() == "raylet" for process in fresh.processes()) == 1
     assert fresh.address() != yard.address()
-    fresh.run("cluster.down")
+    # A job can be submitted the moment that up returns.
+    answer = httpx.post(f"{fresh.address()}/api/jobs/", json={"entrypoint": "true"}, timeout=30)
+    assert answer.status_code == 200, answer.text
+
+    # `down` also ends what the killed keeper of a head leaves.
+    psutil.Process(fresh.keeper("head").pid).kill()
+    fresh.run("cluster.down", "--end-runs")
     assert fresh.leftovers() == []
     assert yard.states() == {"head": "up", "gpu-0": "up", "gpu-1": "up"}
-
-
-def test_two_commands_at_once_make_one_cluster(fresh: Yard) -> None:
-    fresh.write_cluster("name: {name}\nbackend: local\nhead: {{cpus: 1, memory: 1GiB}}\n")
-    both = [fresh.start("cluster.up"), fresh.start("cluster.up")]
-    printed = [one.communicate(timeout=200)[0] for one in both]
-    assert [one.returncode for one in both] == [0, 0], printed
-    raylets = [process for process in fresh.processes() if process.name() == "raylet"]
-    assert len(raylets) == 1
 
 
 @pytest.fixture(scope="module")
@@ -208,21 +208,6 @@ def test_another_checkout_with_a_cluster_of_that_name_is_told_whose_it_is(yard: 
         refused = second.run(*command, expect=2)
         assert f"cluster yard was made from {yard.home}/clusters/yard.yaml, not from this file" in refused.stderr
     assert "would" in second.run("--dry", "cluster.down", "--set", "name=yard").stdout
-
-
-def test_down_ends_what_the_killed_keeper_of_a_head_leaves(fresh: Yard) -> None:
-    fresh.write_cluster("name: {name}\nbackend: local\nhead: {{cpus: 1, memory: 1GiB}}\n")
-    fresh.run("cluster.up")
-    psutil.Process(fresh.keeper("head").pid).kill()
-    fresh.run("cluster.down")
-    assert fresh.leftovers() == []
-
-
-def test_a_job_can_be_submitted_the_moment_that_up_returns(fresh: Yard) -> None:
-    fresh.write_cluster("name: {name}\nbackend: local\nauth: none\nhead: {{cpus: 1, memory: 1GiB}}\n")
-    address = fresh.json("cluster.up")["address"]
-    answer = httpx.post(f"{address}/api/jobs/", json={"entrypoint": "true"}, timeout=30)
-    assert answer.status_code == 200, answer.text
 
 
 def test_simulated_gpus_have_to_be_asked_for(fresh: Yard) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 
-import pytest
-
 from tests.real.yard import HEAD_AND_WORKER, Yard, wait_until
 
 
@@ -40,10 +38,11 @@ def _interrupt(yard: Yard, moment: str, number: signal.Signals) -> int:
     return command.returncode
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_up_after_a_killed_up_makes_a_good_cluster(fresh: Yard, moment: str) -> None:
+def test_up_after_a_killed_up_makes_a_good_cluster(fresh: Yard) -> None:
     fresh.write_cluster(HEAD_AND_WORKER)
-    assert _interrupt(fresh, moment, signal.SIGKILL) == -signal.SIGKILL
+    assert _interrupt(fresh, "after the token", signal.SIGKILL) == -signal.SIGKILL
+    assert _interrupt(fresh, "after all records", signal.SIGINT) == 130
+    assert _interrupt(fresh, "when the head's GCS runs", signal.SIGKILL) == -signal.SIGKILL
     fresh.run("cluster.up")
     assert fresh.states() == {"head": "up", "cpu-0": "up"}
     assert _raylets(fresh) == 2
@@ -54,13 +53,6 @@ def test_up_after_a_killed_up_makes_a_good_cluster(fresh: Yard, moment: str) -> 
 def test_down_of_a_half_made_cluster_leaves_nothing(fresh: Yard) -> None:
     fresh.write_cluster(HEAD_AND_WORKER)
     assert _interrupt(fresh, "when the head's GCS runs", signal.SIGKILL) == -signal.SIGKILL
-    fresh.run("cluster.down")
-    assert fresh.leftovers() == []
-
-
-def test_ctrl_c_of_up_exits_130_and_says_how_to_go_on(fresh: Yard) -> None:
-    fresh.write_cluster(HEAD_AND_WORKER)
-    assert _interrupt(fresh, "after all records", signal.SIGINT) == 130
     fresh.run("cluster.down")
     assert fresh.leftovers() == []
 
