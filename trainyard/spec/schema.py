@@ -38,12 +38,11 @@ def image_schema() -> dict[str, Any]:
 
 def texts() -> dict[str, str]:
     """Return the schema files by name."""
-    schemas = {
-        "cluster.schema.json": cluster_schema(),
-        "image.schema.json": image_schema(),
-        "job.schema.json": job_schema(),
+    schemas = {"cluster": cluster_schema(), "image": image_schema(), "job": job_schema()}
+    return {
+        f"{name}.schema.json": json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+        for name, schema in schemas.items()
     }
-    return {name: json.dumps(schema, indent=2, ensure_ascii=False) + "\n" for name, schema in schemas.items()}
 
 
 def main() -> None:
