@@ -32,7 +32,7 @@ class TaskSpec:
 def expand(job: JobSpec) -> tuple[TaskSpec, ...]:
     """Return the job's tasks in order: the last key of the matrix changes fastest."""
     if job.tasks is not None:
-        return tuple(_listed(job, entry) for entry in job.tasks)
+        return tuple(_task(job, entry, {}) for entry in job.tasks)
     tasks = tuple(_combinations(job))
     if len({task.name for task in tasks}) < len(tasks):
         raise RequestError(
@@ -42,38 +42,26 @@ def expand(job: JobSpec) -> tuple[TaskSpec, ...]:
     return tasks
 
 
-def printable(text: str) -> str:
-    """Return text that fits on one line of a terminal."""
+def _combinations(job: JobSpec) -> Iterator[TaskSpec]:
+    texts = [[scalar_text(value) for value in values] for values in job.matrix.values()]
+    for combination in itertools.product(*texts):
+        chosen = dict(zip(job.matrix, combination, strict=True))
+        name = _one_line(",".join(f"{key}={text}" for key, text in chosen.items())) or job.name
+        yield _task(job, TaskEntry.model_construct(name=name, command=job.command or ()), chosen)
+
+
+def _one_line(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
-def _combinations(job: JobSpec) -> Iterator[TaskSpec]:
-    texts = [[scalar_text(value) for value in values] for values in job.matrix.values()]
-    node_name, node_group = _where(job.node)
-    for combination in itertools.product(*texts):
-        chosen = dict(zip(job.matrix, combination, strict=True))
-        yield TaskSpec(
-            name=printable(",".join(f"{key}={text}" for key, text in chosen.items())) or job.name,
-            command=tuple(fill(part, chosen) for part in job.command or ()),
-            env={key: fill(text, chosen) for key, text in job.env.items()},
-            cpus=job.resources.cpus,
-            gpus=job.resources.gpus,
-            memory=job.resources.memory,
-            node_name=node_name,
-            node_group=node_group,
-            retries=job.retries,
-            timeout=job.timeout,
-            outputs=job.outputs,
-        )
-
-
-def _listed(job: JobSpec, entry: TaskEntry) -> TaskSpec:
+def _task(job: JobSpec, entry: TaskEntry, values: Mapping[str, str]) -> TaskSpec:
+    """Return a task: what its entry says, else what the job says, with placeholders replaced by values."""
     resources = _merged(job.resources, entry.resources)
     node_name, node_group = _where(entry.node or job.node)
     return TaskSpec(
         name=entry.name,
-        command=tuple(fill(part, {}) for part in entry.command),
-        env={key: fill(text, {}) for key, text in {**job.env, **entry.env}.items()},
+        command=tuple(fill(part, values) for part in entry.command),
+        env={key: fill(text, values) for key, text in {**job.env, **entry.env}.items()},
         cpus=resources.cpus,
         gpus=resources.gpus,
         memory=resources.memory,
