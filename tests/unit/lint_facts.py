@@ -7,7 +7,7 @@ from typing import Any
 
 from trainyard.images.lint.checks import judge
 from trainyard.images.lint.inspection import Inspection
-from trainyard.images.lint.probe import Probed, questions
+from trainyard.images.lint.probe import Probed, questions_of
 from trainyard.seams.docker.images import ImageFacts, Layer
 from trainyard.spec.image import ImageFile, LintSection
 
@@ -67,7 +67,7 @@ def is_(inspection: Inspection, **facts: Any) -> Inspection:
 def asks(inspection: Inspection, user: str = "any", answers: dict[str, str] | None = None, **lint: Any) -> Inspection:
     """Return an image whose image.yaml asks more; every answer is good, but those given here ("" for none)."""
     section = LintSection(**lint)
-    asked = dict.fromkeys(questions(section), "0 ") | (answers or {})
+    asked = dict.fromkeys(questions_of(section), "0 ") | (answers or {})
     given = {question: answer for question, answer in asked.items() if answer}
     file = ImageFile.model_validate({"base": "b", "user": user, "lint": section})
     return replace(inspection, file=file, probed=replace(inspection.probed, answers=given))

@@ -41,7 +41,7 @@ BUDGETS = {
     "backends": (12_900, 130),
     "backends/kuberay": (9_200, 85),
     "dispatch": (2_200, 20),
-    "images": (2_720, 26),
+    "images": (2_385, 19),
     "registry": (1_850, 19),
     "results": (2_280, 20),
     "seams": (6_300, 58),

@@ -32,13 +32,13 @@ DESCRIBED = {
 
 
 class FakeApi:
-    """An engine with one container; whatever is not prepared is refused."""
+    """An engine with one container; a change of another is refused, since there is none, or for `refusal`."""
 
     def __init__(self, *, refusal: APIError | None = None) -> None:
         self.refusal = refusal
 
-    def containers(self, **asked: object) -> list[dict[str, str]]:
-        assert asked == {"all": True, "filters": {"label": ["io.trainyard.cluster=lab"]}}
+    def containers(self, **options: object) -> list[dict[str, str]]:
+        assert options == {"all": True, "filters": {"label": ["io.trainyard.cluster=lab"]}}
         return [{"Id": "abc"}, {"Id": "gone-meanwhile"}]
 
     def inspect_container(self, name: str) -> dict[str, Any]:
@@ -46,14 +46,10 @@ class FakeApi:
             return DESCRIBED
         raise NotFound("no such container")
 
-    def stop(self, name: str, *, timeout: int) -> None:
+    def refuse(self, name: str, **options: object) -> Any:
         raise self.refusal or NotFound("no such container")
 
-    def remove_container(self, name: str, **how: bool) -> None:
-        raise self.refusal or NotFound("no such container")
-
-    def logs(self, name: str, *, tail: int) -> bytes:
-        raise NotFound("no such container")
+    stop = remove_container = logs = refuse
 
 
 def engine(api: FakeApi) -> Engine:
@@ -70,15 +66,14 @@ def test_a_container_is_read_as_the_engine_describes_it() -> None:
 
 
 def test_what_is_gone_is_no_error() -> None:
-    there = engine(FakeApi())
-    assert containers.container(there, "nobody") is None
-    assert containers.tail(there, "nobody") == ()
-    containers.stop(there, "nobody")
-    containers.remove(there, "nobody")
+    empty = engine(FakeApi())
+    assert (containers.container(empty, "nobody"), containers.tail(empty, "nobody")) == (None, ())
+    containers.stop(empty, "nobody")
+    containers.remove(empty, "nobody")
 
 
-def test_what_docker_refuses_is_said_in_its_own_words() -> None:
-    there = engine(FakeApi(refusal=APIError("409", explanation="removal is already in progress")))
+def test_a_refusal_has_dockers_own_words() -> None:
+    refusing = engine(FakeApi(refusal=APIError("409", explanation="removal is already in progress")))
     with pytest.raises(OutsideError) as caught:
-        containers.remove(there, "stuck")
-    assert str(caught.value) == ("Docker refused to remove the container stuck\n  at removal is already in progress")
+        containers.remove(refusing, "stuck")
+    assert str(caught.value) == "Docker refused to remove the container stuck\n  at removal is already in progress"

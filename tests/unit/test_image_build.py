@@ -74,13 +74,15 @@ def tagged(tmp_path: Path) -> dict[str, dict[str, Any]]:
     return {**images, what.reference: image("sha256:1"), what.alias: image("sha256:1")}
 
 
-def test_what_is_built_is_not_built_again(tmp_path: Path) -> None:
+def test_what_is_built_is_not_built_again_unless_that_is_asked_for(tmp_path: Path) -> None:
     what = building(tmp_path, FakeApi(tagged(tmp_path)))
     assert [step.state for step in steps.plan(build.steps(what))] == ["already", "already", "already"]
     built = build.built(what)
     assert built is not None
     assert built.reference_local == f"trainyard/mine:{built.content}"
     assert built.alias_local == f"trainyard/mine:ray-{versions.RAY}"
+    anew = building(tmp_path, FakeApi(tagged(tmp_path)), no_cache=True)
+    assert steps.plan(build.steps(anew))[1] == PlannedStep("Build image mine", "would", "to be built anew")
 
 
 def test_a_plan_says_what_is_missing(tmp_path: Path) -> None:
@@ -91,11 +93,6 @@ def test_a_plan_says_what_is_missing(tmp_path: Path) -> None:
         PlannedStep(f"Tag it ray-{versions.RAY}", "after", "after: Build image mine"),
     ]
     assert build.built(what) is None
-
-
-def test_no_cache_builds_what_is_there_anew(tmp_path: Path) -> None:
-    plan = steps.plan(build.steps(building(tmp_path, FakeApi(tagged(tmp_path)), no_cache=True)))
-    assert plan[1] == PlannedStep("Build image mine", "would", "to be built anew")
 
 
 def test_an_alias_that_stayed_with_an_older_image_is_moved(tmp_path: Path) -> None:

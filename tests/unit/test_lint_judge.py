@@ -9,9 +9,8 @@ import pytest
 from tests.unit.lint_facts import HEALTHY, asks, failures, is_, says
 from trainyard.errors import LintError
 from trainyard.images.lint.checks import judge, reference
-from trainyard.images.lint.inspection import Inspection
+from trainyard.images.lint.inspection import Finding, Inspection, LintReport
 from trainyard.images.lint.probe import Probed
-from trainyard.images.lint.report import Finding, LintReport
 from trainyard.seams.docker.images import Layer
 
 SHEBANG = "/workspace/isaaclab/_isaac_sim/python.sh"

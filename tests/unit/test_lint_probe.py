@@ -8,7 +8,8 @@ import pytest
 
 from tests.unit.lint_facts import HEALTHY
 from trainyard.errors import NotReadyError, OutsideError
-from trainyard.images.lint import cache, probe
+from trainyard.images import lint
+from trainyard.images.lint import probe
 from trainyard.images.lint.probe import Ended, Probed
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.docker.once import Once
@@ -29,7 +30,7 @@ trainyard: end
 
 
 def test_everything_that_an_image_file_asks_is_one_question_each() -> None:
-    lint = LintSection(
+    section = LintSection(
         python="/opt/python",
         must_have=("/opt/unreal",),
         programs=("ray",),
@@ -37,7 +38,7 @@ def test_everything_that_an_image_file_asks_is_one_question_each() -> None:
         entry_point="schola.launch:main",
         runs=(("schola-train", "--name", "two words"),),
     )
-    assert probe.questions(lint) == (
+    assert probe.questions_of(section) == (
         "python:/opt/python",
         "path:/opt/unreal",
         "program:ray",
@@ -91,20 +92,17 @@ def test_the_script_fits_into_one_argument() -> None:
     assert len(probe.script().encode()) < 100_000
 
 
-def test_what_an_image_printed_is_kept_for_the_same_questions(tmp_path: Path) -> None:
-    environ = {"XDG_CACHE_HOME": str(tmp_path)}
+def test_what_an_image_printed_is_kept_and_what_is_damaged_found_out_again(tmp_path: Path) -> None:
+    cache = tmp_path / "lint" / "1.json"
     probed = probe.parse(OUTPUT, ASKED, came_through=True)
-    cache.keep(environ, "sha256:1", ASKED, probed)
-    assert cache.find(environ, "sha256:1", ASKED) == probed
-    assert cache.find(environ, "sha256:1", ASKED[:1]) is None
-    (kept,) = (file for file in tmp_path.rglob("*") if file.is_file())
+    lint.write_cache(cache, probed)
+    assert lint.read_cache(cache) == probed
     for text in ("", "[]", "{}", '{"began": true}'):
-        kept.write_text(text)
-        assert cache.find(environ, "sha256:1", ASKED) is None
+        cache.write_text(text)
+        assert lint.read_cache(cache) is None
 
 
 def test_a_directory_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    environ = {"XDG_CACHE_HOME": str(tmp_path / "file")}
-    cache.keep(environ, "sha256:1", ASKED, probe.parse(OUTPUT, ASKED, came_through=True))
-    assert cache.find(environ, "sha256:1", ASKED) is None
+    lint.write_cache(tmp_path / "file" / "1.json", probe.parse(OUTPUT, ASKED, came_through=True))
+    assert lint.read_cache(tmp_path / "file" / "1.json") is None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from trainyard import labels, paths, steps, versions
@@ -18,7 +19,7 @@ from trainyard.registry.settings import registry_of
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.images import ImageFacts
 from trainyard.spec.docker import Registry
-from trainyard.steps import YES, PlannedStep, Progress, Step, StepResult, no
+from trainyard.steps import YES, PlannedStep, Progress, Stage, Step, StepResult, no
 
 
 @dataclass(frozen=True)
@@ -73,35 +74,14 @@ def run_lint(command: ImageCommand, *, on_progress: Callable[[str], None]) -> Li
 
 def run_push(command: ImageCommand, progress: Progress, *, skip_lint: bool = False) -> PushResult:
     """Build the image if it changed, check it, push it."""
-    with access(_registry(command), command.engine.environ) as registry:
-        # Before anything is built: a registry that is away or refuses the login is reported at once.
-        registry.api.check()
-        building = command.building(report=progress.saw)
-        results = steps.run(build.steps(building), progress)
-        built, _ = _built(building)
-        if not skip_lint:
-            results += steps.run([_lint_step(command, built, progress)], progress)
-        title = f"Push {registry.name(built.name, built.content)}"
-        pushing = Pushing(built, registry, command.engine, report=lambda text: progress.saw(title, text))
-        results += steps.run(pushing.steps(), progress)
-        return PushResult(built, pushing.result(), results)
+    with _push(command, progress.saw, skip_lint=skip_lint) as (building, todo, pushing):
+        results = steps.run(todo, progress)
+        return PushResult(_built(building)[0], pushing[-1].result(), results)
 
 
 def plan_push(command: ImageCommand, *, skip_lint: bool = False) -> list[PlannedStep]:
-    """Return what pushing would do; of an image that is not built, only that it would be pushed."""
-    building = command.building()
-    plan = steps.plan(build.steps(building))
-    built = build.built(building)
-    registry = _registry(command)
-    if built is None:
-        after = f"after: Build image {building.image.name}"
-        titles = [] if skip_lint else [f"Check image {building.image.name}"]
-        titles.append(f"Push it to {registry.address}")
-        return [*plan, *(PlannedStep(title, "after", after) for title in titles)]
-    checks = [] if skip_lint else [PlannedStep(f"Check image {built.name}", "would", "it is run once")]
-    with access(registry, command.engine.environ) as connected:
-        connected.api.check()
-        return [*plan, *checks, *steps.plan(Pushing(built, connected, command.engine).steps())]
+    with _push(command, lambda title, text: None, skip_lint=skip_lint) as (_, todo, _):
+        return steps.plan(todo)
 
 
 def listed(command: ImageCommand) -> list[ListedImage]:
@@ -117,6 +97,30 @@ def listed(command: ImageCommand) -> list[ListedImage]:
             # One image that cannot be read does not hide the others.
             images.append(ListedImage(name, None, None, own, error))
     return images
+
+
+@contextmanager
+def _push(
+    command: ImageCommand, report: Callable[[str, str], None], *, skip_lint: bool
+) -> Iterator[tuple[Building, list[Step | Stage], list[Pushing]]]:
+    """Connect to the registry; give what is built, all steps, and the push itself once its steps are known."""
+    with access(_registry(command), command.engine.environ) as registry:
+        # Before anything is built: a registry that is away or refuses the login is reported at once.
+        registry.api.check()
+        building = command.building(report=report)
+        pushing: list[Pushing] = []
+
+        def expand() -> list[Step]:
+            built, _ = _built(building)
+            title = f"Push {registry.name(built.name, built.content)}"
+            pushing.append(Pushing(built, registry, command.engine, report=lambda text: report(title, text)))
+            return pushing[-1].steps()
+
+        *built_steps, tagged = build.steps(building)
+        after = built_steps[-1].title
+        lint_steps = [] if skip_lint else [_lint_step(command, building, report, after=after)]
+        push = Stage(f"Push it to {registry.registry.address}", expand, after=after)
+        yield building, [*built_steps, tagged, *lint_steps, push], pushing
 
 
 def _registry(command: ImageCommand) -> Registry:
@@ -147,22 +151,16 @@ def _current(command: ImageCommand, name: str, own: tuple[ImageFacts, ...]) -> t
     return images[0], None
 
 
-def _lint_step(command: ImageCommand, built: Built, progress: Progress) -> Step:
-    title = f"Check image {built.name}"
+def _lint_step(command: ImageCommand, building: Building, report: Callable[[str, str], None], *, after: str) -> Step:
+    title = f"Check image {building.image.name}"
     passed: list[LintReport] = []
 
     def check() -> None:
-        report = lint.check(
-            command.image,
-            built.reference_local,
-            command.engine,
-            ray_version=versions.RAY,
-            on_progress=lambda text: progress.saw(title, text),
-        )
-        report.check()
-        passed.append(report)
+        found = run_lint(command, on_progress=lambda text: report(title, text))
+        found.check()
+        passed.append(found)
 
-    return Step(title, done=lambda: YES if passed else no("to be looked at"), do=check)
+    return Step(title, done=lambda: YES if passed else no("it is run once"), do=check, after=after)
 
 
 def _built(building: Building) -> tuple[Built, ImageFacts]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
 
+from trainyard import paths
 from trainyard.errors import PrerequisiteError
-from trainyard.images.lint import cache, checks
-from trainyard.images.lint.inspection import Inspection
-from trainyard.images.lint.probe import ask, questions
-from trainyard.images.lint.report import Finding, LintReport
+from trainyard.images.lint import checks
+from trainyard.images.lint.inspection import Finding, Inspection, LintReport
+from trainyard.images.lint.probe import Probed, ask, questions_of, script
 from trainyard.images.types import Image
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.engine import Engine
@@ -43,15 +48,35 @@ def check(
             hint=f"Build it: invoke image.build {image.name}" if image else f"Fetch it: docker pull {reference}",
         )
     file = image.file if image else None
-    asked = questions(file.lint if file else LintSection())
-    kept = cache.find(engine.environ, facts.id, asked)
+    questions = questions_of(file.lint if file else LintSection())
+    # An image id names its content, so what it answered to the same questions holds still.
+    key = hashlib.sha256(json.dumps([facts.id, script(), *questions]).encode()).hexdigest()[:32]
+    cache = paths.cache_home(engine.environ) / "lint" / f"{key}.json"
+    kept = read_cache(cache)
     if kept is None:
         on_progress("asking the image about itself")
-    probed = kept or ask(engine, facts, asked)
+    probed = kept or ask(engine, facts, questions)
     history = docker_images.history(engine, facts.id)
     found = checks.judge(Inspection(reference, file, ray_version, facts, history, probed))
     report = LintReport(reference, (named, *found), time.monotonic() - began, kept is not None)
     if report.ok:
         # Only what is fine is kept: a busy machine may have been the reason for what is not.
-        cache.keep(engine.environ, facts.id, asked, probed)
+        write_cache(cache, probed)
     return report
+
+
+def read_cache(path: Path) -> Probed | None:
+    """Return what was kept; what is lost or damaged is found out again."""
+    try:
+        return Probed(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def write_cache(path: Path, probed: Probed) -> None:
+    """Write it as a whole or not at all; a directory that cannot be written only costs time the next time."""
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps(asdict(probed)), encoding="utf-8")
+        part.replace(path)

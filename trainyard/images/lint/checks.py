@@ -7,9 +7,8 @@ import shlex
 from collections.abc import Callable, Sequence
 
 from trainyard.images.lint import ray_checks, secrets
-from trainyard.images.lint.inspection import Inspection
+from trainyard.images.lint.inspection import Finding, Inspection, failed, ok, untested
 from trainyard.images.lint.probe import run_question
-from trainyard.images.lint.report import Finding, failed, ok, untested
 from trainyard.spec.docker import check_image
 from trainyard.spec.units import format_size
 
@@ -167,26 +166,26 @@ def _all_there(inspection: Inspection, check: str, kind: str, names: Sequence[st
 def _search_paths(inspection: Inspection) -> Finding:
     """Look for directories such as those that NVIDIA's runtime fills."""
     lint, environ = inspection.lint, inspection.image.env
-    asked = [("PATH", path) for path in lint.path_contains]
-    asked += [("LD_LIBRARY_PATH", path) for path in lint.ld_library_path_contains]
-    missing = [(name, path) for name, path in asked if path not in environ.get(name, "").split(":")]
+    expected = [("PATH", path) for path in lint.path_contains]
+    expected += [("LD_LIBRARY_PATH", path) for path in lint.ld_library_path_contains]
+    missing = [(name, path) for name, path in expected if path not in environ.get(name, "").split(":")]
     if not missing:
-        return ok("search-paths", ", ".join(f"{path} in {name}" for name, path in asked))
+        return ok("search-paths", ", ".join(f"{path} in {name}" for name, path in expected))
     name, path = missing[0]
     detail = "; ".join(f"{name} does not list {path}" for name, path in missing)
     return failed("search-paths", detail, f"Add it in the Dockerfile: ENV {name}={path}:${name}")
 
 
 def _environ(inspection: Inspection) -> Finding:
-    asked, environ = inspection.lint.environ, inspection.image.env
+    expected, environ = inspection.lint.environ, inspection.image.env
     wrong = [
         f"{name} is {shlex.quote(environ[name]) if name in environ else 'not set'}, not {value!r}"
-        for name, value in asked.items()
+        for name, value in expected.items()
         if environ.get(name) != value
     ]
     if wrong:
         return failed("environ", "; ".join(wrong), "Set it in the Dockerfile: ENV NAME=VALUE")
-    return ok("environ", ", ".join(asked))
+    return ok("environ", ", ".join(expected))
 
 
 def _size(inspection: Inspection) -> Finding:

@@ -1,9 +1,11 @@
-"""Everything that the checks look at."""
+"""Everything that the checks look at, and what they find: one finding per check."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
+from trainyard.errors import LintError, Problem
 from trainyard.images.lint.probe import Probed
 from trainyard.seams.docker.images import ImageFacts, Layer
 from trainyard.spec.image import ImageFile, LintSection
@@ -31,3 +33,62 @@ class Inspection:
         uid = self.probed.text("uid")
         name = self.probed.text("user") or self.image.user
         return f"{name} (uid {uid})" if name and name != uid else f"uid {uid or '?'}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found. `skipped`: it could not be tried, because of what another one found."""
+
+    check: str
+    ok: bool
+    detail: str
+    hint: str = ""
+    skipped: bool = False
+
+
+@dataclass(frozen=True)
+class LintReport:
+    """What all checks found. `cached`: nothing was run, since the same image was asked the same before."""
+
+    reference: str
+    findings: tuple[Finding, ...]
+    seconds: float
+    cached: bool = False
+
+    @property
+    def ok(self) -> bool:
+        return not self.failed
+
+    @property
+    def failed(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if not finding.ok)
+
+    def document(self) -> dict[str, Any]:
+        """Return the report as `image.lint --json` prints it."""
+        return {
+            "reference": self.reference,
+            "ok": self.ok,
+            "seconds": round(self.seconds, 3),
+            "cached": self.cached,
+            "checks": [asdict(finding) for finding in self.findings],
+        }
+
+    def check(self) -> None:
+        """Raise LintError unless every check is ok."""
+        if not self.ok:
+            number = f"{len(self.failed)} of {len(self.findings)} checks failed"
+            problems = tuple(Problem(found.check, f"{found.detail}\n    -> {found.hint}") for found in self.failed)
+            raise LintError(f"the image is not fit to be run: {number}", where=self.reference, problems=problems)
+
+
+def ok(check: str, detail: str) -> Finding:
+    return Finding(check, True, detail)
+
+
+def failed(check: str, detail: str, hint: str) -> Finding:
+    return Finding(check, False, detail, hint)
+
+
+def untested(check: str, reason: str) -> Finding:
+    """Return that something was not looked at, and why."""
+    return Finding(check, True, reason, skipped=True)

@@ -71,7 +71,7 @@ class Probed:
         return _ended(self.answers.get(question))
 
 
-def questions(lint: LintSection) -> tuple[str, ...]:
+def questions_of(lint: LintSection) -> tuple[str, ...]:
     """Return what an image file asks, in the words of probe.sh."""
     return (
         *([f"python:{lint.python}"] if lint.python else []),
@@ -93,37 +93,39 @@ def script() -> str:
     return Path(__file__).with_name("probe.sh").read_text(encoding="utf-8")
 
 
-def ask(engine: Engine, image: ImageFacts, asked: Sequence[str]) -> Probed:
+def ask(engine: Engine, image: ImageFacts, questions: Sequence[str]) -> Probed:
     """Run the probe as clusters run nodes: as the image's user, through the image's entry point.
 
     Raises NotReadyError when it does not end in time, OutsideError when it is killed or cannot be run at all.
     """
     if not image.entrypoint:
-        return _complete(image, _run(engine, image, asked, seconds=SECONDS))
-    through = _run(engine, image, asked, seconds=ENTRYPOINT_SECONDS)
+        return _complete(image, _run(engine, image, questions, seconds=SECONDS))
+    through = _run(engine, image, questions, seconds=ENTRYPOINT_SECONDS)
     if through.is_complete:
         return through
-    around = _complete(image, _run(engine, image, asked, seconds=SECONDS, around=True))
+    around = _complete(image, _run(engine, image, questions, seconds=SECONDS, around=True))
     return replace(around, came_through=through.began)
 
 
-def parse(output: str, asked: Sequence[str], *, came_through: bool) -> Probed:
+def parse(output: str, questions: Sequence[str], *, came_through: bool) -> Probed:
     """Return what probe.sh printed; other lines are the entry point's own."""
     facts: dict[str, str] = {}
     answers: dict[str, str] = {}
     for line in output.splitlines():
         if line.startswith(_MARK):
             key, _, value = line.removeprefix(_MARK).partition(" ")
-            is_answer = key.isdigit() and int(key) < len(asked)
-            target, name = (answers, asked[int(key)]) if is_answer else (facts, key)
+            is_answer = key.isdigit() and int(key) < len(questions)
+            target, name = (answers, questions[int(key)]) if is_answer else (facts, key)
             target[name] = _shown(value)
     began = "begin" in facts
     return Probed(began, came_through and began, "", facts, answers)
 
 
-def _run(engine: Engine, image: ImageFacts, asked: Sequence[str], *, seconds: float, around: bool = False) -> Probed:
+def _run(
+    engine: Engine, image: ImageFacts, questions: Sequence[str], *, seconds: float, around: bool = False
+) -> Probed:
     """Run the probe through the image's entry point, or around it."""
-    words = ["-c", script(), "trainyard-probe", *asked]
+    words = ["-c", script(), "trainyard-probe", *questions]
     try:
         once = run_once(
             engine,
@@ -136,7 +138,7 @@ def _run(engine: Engine, image: ImageFacts, asked: Sequence[str], *, seconds: fl
         if not _CANNOT_RUN.search(error.where or ""):
             raise
         return _refused(error.where or "")
-    probed = parse(once.stdout, asked, came_through=not around)
+    probed = parse(once.stdout, questions, came_through=not around)
     return replace(probed, code=once.code) if probed.began else _refused(once.stderr or once.stdout)
 
 

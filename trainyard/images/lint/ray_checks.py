@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from trainyard.images.lint.inspection import Inspection
-from trainyard.images.lint.report import Finding, failed, ok
+from trainyard.images.lint.inspection import Finding, Inspection, failed, ok
 
 _PATH_HINT = "Put the directory of Ray's Python first: ENV PATH=/opt/ray/bin:$PATH"
 
@@ -23,13 +22,13 @@ def cause(inspection: Inspection) -> Finding | None:
         return failed("python", "there is no python on PATH", _PATH_HINT)
     if lint.python and not probed.text("asked.prefix"):
         ended = probed.answer(f"python:{lint.python}")
-        detail = f"{lint.python} does not run: {ended.output if ended else 'it said nothing'}"
+        detail = f"{lint.python} does not run: {ended.output if ended else 'it printed nothing'}"
         return failed("python", detail, "image.yaml names it as the Python of Ray and the jobs: lint.python")
     if not _is_one_python(inspection):
         return failed("python", f"python on PATH is not Ray's: {_pythons(inspection)}", _PATH_HINT)
     imported = probed.ended("python.ended")
     if imported is None or imported.code != 0:
-        detail = f'`python -c "import ray"` fails as {user}: {imported.reason if imported else "it said nothing"}'
+        detail = f'`python -c "import ray"` fails as {user}: {imported.reason if imported else "it printed nothing"}'
         return failed("import", detail, f"What was installed by root must be readable by {user}; WORKDIR has no ray/.")
     return None
 
@@ -39,7 +38,7 @@ def ray(inspection: Inspection) -> Finding:
     expected, version = inspection.ray_version, inspection.probed.text("ray.version")
     ended = inspection.probed.ended("ray.ended")
     if ended is None or ended.code != 0 or not version:
-        detail = f"`ray --version` fails as {inspection.user}: {ended.reason if ended else 'it said nothing'}"
+        detail = f"`ray --version` fails as {inspection.user}: {ended.reason if ended else 'it printed nothing'}"
         return failed("ray", detail, "Try it: docker run --rm -it IMAGE ray --version")
     if version != expected:
         detail = f"has Ray {version}, and clusters run {expected}"
@@ -66,6 +65,6 @@ def _is_one_python(inspection: Inspection) -> bool:
 
 def _pythons(inspection: Inspection) -> str:
     text = inspection.probed.text
-    of_ray, asked = text("ray.python"), text("asked.prefix")
+    of_ray, of_file = text("ray.python"), text("asked.prefix")
     found = f"{text('python.program')} is of {text('python.prefix')}, ray of {of_ray}"
-    return f"{found}, {inspection.lint.python} of {asked}" if asked not in ("", of_ray) else found
+    return f"{found}, {inspection.lint.python} of {of_file}" if of_file not in ("", of_ray) else found

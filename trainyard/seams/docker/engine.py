@@ -98,8 +98,8 @@ def connect(environ: Mapping[str, str], *, address: str | None = None) -> Engine
         # version="auto" asks the engine: that nobody answers comes out here, and not in the middle of a command.
         api = docker.APIClient(base_url=socket, version="auto", timeout=ANSWER_SECONDS)
     except (DockerException, requests.RequestException, OSError) as error:
-        said = forward.last_error(host) if host else ""
-        raise unreachable(where, DockerException(said) if said else error) from error
+        last = forward.last_error(host) if host else ""
+        raise unreachable(where, DockerException(last) if last else error) from error
     return Engine(where, api, environ, socket)
 
 
