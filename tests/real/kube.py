@@ -13,7 +13,7 @@ from typing import Any
 from tests.bed import images
 from tests.bed.kubernetes import KubeBed
 from tests.real.yard import Yard, wait_until
-from trainyard.backends.kuberay import names
+from trainyard.backends.kuberay import naming
 from trainyard.paths import shipped
 
 RAY_IMAGE = "trainyard-bed/ray:1"
@@ -99,7 +99,7 @@ def general(kube: KubeBed) -> list[str]:
     """Return what there is of KubeRay beside clusters: CRDs, operators, and all that somebody has labelled as ours."""
     found = [one["metadata"]["name"] for one in objects(kube, "crds") if one["spec"]["group"] == "ray.io"]
     found += [_place(one) for one in objects(kube, "deployments", "-A", "-l", f"app.kubernetes.io/name={OPERATOR}")]
-    ours = f"{names.MADE_BY}={names.US}"
+    ours = f"{naming.MADE_BY}={naming.US}"
     found += [one["metadata"]["name"] for one in objects(kube, "namespaces", "-l", ours)]
     found += [_place(one) for one in objects(kube, ",".join(KINDS[1:]), "-A", "-l", ours)]
     return sorted(found)
@@ -147,7 +147,7 @@ def one(kube: KubeBed, kind: str, name: str, *, namespace: str = "default") -> d
 
 def belongings(kube: KubeBed, cluster: str) -> list[str]:
     """Return everything that belongs to a cluster, in whatever namespace: what carries our label, or KubeRay's."""
-    labels = (names.of_cluster(cluster), names.of_ray_cluster(cluster))
+    labels = (naming.of_cluster(cluster), naming.of_ray_cluster(cluster))
     listed = [_named(kube, ",".join(KINDS), label) for label in labels]
     return sorted({name for found in listed for name in found})
 
@@ -168,8 +168,8 @@ def versions(kube: KubeBed, namespace: str, *kinds: str) -> dict[str, str]:
 
 def pods(kube: KubeBed, cluster: str, *, namespace: str) -> dict[str, dict[str, Any]]:
     """Return the pods that run a cluster's nodes, by the nodes' names."""
-    found = objects(kube, "pods", "-n", namespace, "-l", names.of_ray_cluster(cluster))
-    return {names.node_name(pod): pod for pod in found}
+    found = objects(kube, "pods", "-n", namespace, "-l", naming.of_ray_cluster(cluster))
+    return {naming.node_name(pod): pod for pod in found}
 
 
 def hosts_of(kube: KubeBed, cluster: str, *, namespace: str) -> dict[str, str]:

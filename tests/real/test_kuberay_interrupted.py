@@ -16,7 +16,7 @@ from tests.bed.kubernetes import KubeBed
 from tests.real import kube as kubernetes
 from tests.real.kube import RAY_IMAGE
 from tests.real.yard import Yard
-from trainyard.backends.kuberay import names
+from trainyard.backends.kuberay import naming
 
 NAME = "cut"
 pytestmark = pytest.mark.breaking
@@ -126,7 +126,7 @@ def _count(kube: KubeBed, *what: str) -> int:
 def _note(kube: KubeBed, seen: set[str]) -> None:
     """Write down what there is only one of: it must not be made again."""
     for kind in ("rayclusters", "secrets", "persistentvolumeclaims"):
-        for one in kubernetes.objects(kube, kind, "-n", SPACE, "-l", names.of_cluster(NAME)):
+        for one in kubernetes.objects(kube, kind, "-n", SPACE, "-l", naming.of_cluster(NAME)):
             seen.add(f"{kind}/{one['metadata']['name']}/{one['metadata']['uid']}")
 
 

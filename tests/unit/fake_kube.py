@@ -37,6 +37,7 @@ class FakeKube:
         self.runs: Callable[[str, Sequence[str]], Ran] = lambda pod, command: Ran(0, "", "")
         self.texts: dict[str, str] = {}
         self.after_create: Callable[[Object], None] = lambda body: None
+        self.admit: Callable[[Object], None] = lambda body: None
         for kind, one in objects:
             self.put(kind, one)
 
@@ -67,8 +68,11 @@ class FakeKube:
             and all(_field(one, path) == value for path, value in about.items())
         ]
 
-    def create(self, kind: Kind, body: Object, *, namespace: str | None = None) -> Object:
+    def create(self, kind: Kind, body: Object, *, namespace: str | None = None, dry_run: bool = False) -> Object:
         self._ask("create", kind, namespace)
+        if dry_run:
+            self.admit(body)
+            return body
         if kind.plural == "selfsubjectreviews":
             return {"status": {"userInfo": {"username": self.user}}}
         made = copy.deepcopy(body)
@@ -161,9 +165,6 @@ def location(kube: FakeKube, *, namespace: str = "team", name: str = "lab", **se
     """Return the location of a cluster on this API, with what its section says."""
     found = KuberaySection.model_validate({"namespace": namespace, **section})
     return Location(kube, namespace, name, found)  # type: ignore[arg-type]
-
-
-site = location
 
 
 def named(

@@ -7,17 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.fake_kube import FakeKube, named, site
+from tests.unit.fake_kube import FakeKube, location, named
 from tests.unit.kube_pods import pod
 from trainyard import steps
-from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import site as sites
-from trainyard.backends.kuberay.removing import down, stuck
-from trainyard.backends.kuberay.site import Site
+from trainyard.backends.kuberay import down, finalizers
+from trainyard.backends.kuberay.location import Location
 from trainyard.errors import LeftoverError, PrerequisiteError
 from trainyard.progress import PlainProgress
-from trainyard.seams.kube.types import CLAIM, NODE, POD, RAY_CLUSTER, ROLE, SECRET, SERVICE, Object
-from trainyard.spec.cluster import ClusterSpec
+from trainyard.seams.kube.types import CLAIM, LEASE, NODE, POD, RAY_CLUSTER, ROLE, SECRET, SERVICE, Object
 from trainyard.steps import Clock, Step
 
 
@@ -35,7 +32,7 @@ def made(name: str = "lab", *, ours: bool = True, kube: FakeKube | None = None) 
 
 
 def down_of(kube: FakeKube, tmp_path: Path) -> list[Step]:
-    return down.steps_of(site(kube), tmp_path / "state")
+    return down.steps(location(kube), tmp_path / "state")
 
 
 def run(todo: list[Step]) -> list[str]:
@@ -62,16 +59,6 @@ def test_everything_of_a_cluster_goes_and_the_second_time_there_is_nothing_to_do
     # What KubeRay made goes with its RayCluster, not by us.
     assert kube.deleted == ["RayCluster lab", "Secret lab"]
     assert run(down_of(kube, tmp_path)) == []
-
-
-@pytest.mark.parametrize("moved", ["", "its file now says namespace prod"])
-def test_where_it_is_removed_is_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: str) -> None:
-    monkeypatch.setattr(sites, "find", lambda *_: site(made()))
-    monkeypatch.setattr(sites, "moved", lambda *_: moved)
-    spec = ClusterSpec.model_validate({"name": "lab", "backend": "kuberay", "image": "r:5000/ray:1"})
-    first, *_ = steps.plan(down.down_steps(spec, Tools(tmp_path / "state", {}, "kuberay"), purge=False))
-    title = "Find cluster lab in namespace team of context lab" + ", not where its file now says" * bool(moved)
-    assert (first.title, first.state, first.detail) == (title, "already", moved)
 
 
 def test_a_half_made_cluster_is_removed_too(tmp_path: Path) -> None:
@@ -136,8 +123,8 @@ def hanging(kind: str, one: Object, kube: FakeKube) -> LeftoverError:
 
     clock = Clock(lambda: now[0], sleep)
     with pytest.raises(LeftoverError) as caught:
-        stuck.wait(
-            site(kube), {"RayCluster": RAY_CLUSTER, "Pod": POD, "Claim": CLAIM}[kind], lambda: [one], clock=clock
+        finalizers.wait(
+            location(kube), {"RayCluster": RAY_CLUSTER, "Pod": POD, "Claim": CLAIM}[kind], lambda: [one], clock=clock
         )
     return caught.value
 
@@ -163,15 +150,35 @@ def test_a_finalizer_that_nobody_knows_is_named_too() -> None:
     )
 
 
-def test_a_pod_on_a_node_that_does_not_answer_is_said_with_what_removes_it() -> None:
-    ready = {"type": "Ready", "status": "Unknown"}
+@pytest.mark.parametrize(
+    ("renewed", "what", "hint"),
+    [
+        (
+            "02:03:00",
+            "its Kubernetes node b does not answer",
+            "Start that machine again, or, if it is off for good: kubectl --context lab -n team delete pod "
+            "lab-gpu-worker-b --force --grace-period=0; then repeat the same command.",
+        ),
+        (
+            "02:04:05",
+            "Kubernetes takes its node b for lost, though its kubelet renews its lease",
+            "Can that kubelet write what its node is like? kubectl describe node b, and its own log. Only its kubelet "
+            "can say that the pod is gone; then repeat the same command.",
+        ),
+    ],
+)
+def test_a_pod_on_a_node_that_does_not_answer_is_told_apart(renewed: str, what: str, hint: str) -> None:
+    ready = {"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-02T02:04:00Z"}
     node = {"metadata": {"name": "b"}, "status": {"conditions": [ready]}}
-    leaving = pod("lab-gpu-worker-b", host="b", leaving=True)
-    assert hanging("Pod", leaving, FakeKube((NODE, node))).lines() == [
-        "Pod lab-gpu-worker-b is to be removed, and Kubernetes calls its node b not ready",
+    lease = {
+        "metadata": {"name": "b", "namespace": "kube-node-lease"},
+        "spec": {"renewTime": f"2026-01-02T{renewed}.000000Z"},
+    }
+    one = pod("lab-gpu-worker-b", host="b", leaving=True)
+    assert hanging("Pod", one, FakeKube((NODE, node), (LEASE, lease))).lines() == [
+        f"Pod lab-gpu-worker-b is to be removed, and {what}",
         "  at namespace team",
-        "  -> Start that machine again, or, if it is off for good: kubectl --context lab -n team delete pod "
-        "lab-gpu-worker-b --force --grace-period=0; then repeat the same command.",
+        f"  -> {hint}",
     ]
 
 
@@ -180,8 +187,8 @@ def test_anything_else_is_to_be_looked_at(forbidden: tuple[str, ...]) -> None:
     node = {"metadata": {"name": "b"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     one = pod("lab-gpu-worker-b", host="b", leaving=True)
     kube = FakeKube((NODE, node), forbidden=forbidden)
-    there: Site = site(kube)
-    found = stuck.error(there, POD, [one, named("lab-head-a")])
+    there: Location = location(kube)
+    found = finalizers.leftover(there, POD, [one, named("lab-head-a")])
     assert found.lines() == [
         "Pod lab-gpu-worker-b is to be removed, and is still there",
         "  at namespace team: lab-gpu-worker-b, lab-head-a",

@@ -8,16 +8,15 @@ from typing import Any
 import pytest
 
 from tests.unit.fake_kube import FakeKube, named
-from tests.unit.fake_kube import site as fake_site
-from trainyard.backends.kuberay import objects
+from tests.unit.fake_kube import location as fake_location
+from trainyard.backends.kuberay import image, objects
 from trainyard.errors import RequestError
 from trainyard.images.types import PinnedImage
 from trainyard.seams.kube.types import CLAIM, NAMESPACE, RAY_CLUSTER, SECRET
 from trainyard.seams.registry.auth import Login
-from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Step
 
-SPEC = ClusterSpec.model_validate({"name": "lab", "backend": "kuberay", "image": "r:5000/ray:1"})
+PINNED = PinnedImage("r:5000/ray:1", "r:5000/ray@sha256:0", "sha256:0", Login("ops", "secret", "docker login"))
 
 
 def run(step: Step) -> None:
@@ -34,7 +33,7 @@ def secret(name: str, **data: str) -> dict[str, Any]:
 def test_a_namespace_is_made_with_our_mark_and_only_once() -> None:
     kube = FakeKube()
     document = {"metadata": {"name": "team", "labels": {"app.kubernetes.io/managed-by": "trainyard"}}}
-    step = objects.namespace_step(fake_site(kube), document)
+    step = objects.namespace_step(fake_location(kube), document)
 
     run(step)
     run(step)
@@ -44,13 +43,13 @@ def test_a_namespace_is_made_with_our_mark_and_only_once() -> None:
 
 
 def test_a_namespace_that_may_not_be_looked_at_is_taken_to_be_there() -> None:
-    assert objects.namespace_step(fake_site(FakeKube(forbidden=["namespaces"])), {}).done().holds
+    assert objects.namespace_step(fake_location(FakeKube(forbidden=["namespaces"])), {}).done().holds
 
 
 def test_a_token_is_made_once_and_never_twice() -> None:
     kube = FakeKube()
-    objects.token_step(fake_site(kube)).do()
-    objects.token_step(fake_site(kube)).do()
+    objects.token_step(fake_location(kube)).do()
+    objects.token_step(fake_location(kube)).do()
 
     assert [one["metadata"]["name"] for one in kube.created] == ["lab"]
     assert len(kube.created[0]["stringData"]["auth_token"]) == 64
@@ -60,8 +59,8 @@ def test_a_token_is_made_once_and_never_twice() -> None:
 def test_a_token_that_is_there_is_kept() -> None:
     kube = FakeKube((SECRET, secret("lab", auth_token="a" * 64)))
 
-    assert objects.token_step(fake_site(kube)).done().holds
-    assert objects.token(fake_site(kube)) == "a" * 64
+    assert objects.token_step(fake_location(kube)).done().holds
+    assert objects.token(fake_location(kube)) == "a" * 64
 
 
 def test_the_token_that_kuberay_made_for_our_ray_cluster_is_taken() -> None:
@@ -69,12 +68,12 @@ def test_the_token_that_kuberay_made_for_our_ray_cluster_is_taken() -> None:
     kube = FakeKube((RAY_CLUSTER, cluster))
     kube.put(SECRET, {**named("lab", owner=cluster), "data": {"auth_token": "eA=="}})
 
-    assert objects.token_step(fake_site(kube)).done().holds
+    assert objects.token_step(fake_location(kube)).done().holds
 
 
 def test_a_secret_of_somebody_else_is_not_touched() -> None:
     with pytest.raises(RequestError) as error:
-        objects.token_step(fake_site(FakeKube((SECRET, named("lab"))))).done()
+        objects.token_step(fake_location(FakeKube((SECRET, named("lab"))))).done()
 
     assert error.value.lines() == [
         "a Secret called lab is in namespace team, and Trainyard did not make it",
@@ -86,30 +85,19 @@ def test_a_secret_of_somebody_else_is_not_touched() -> None:
 def test_a_token_that_cannot_be_read_is_none() -> None:
     kube = FakeKube((SECRET, {**named("lab", cluster="lab"), "data": {"auth_token": "!"}}))
 
-    assert objects.token(fake_site(kube)) is None
-    assert not objects.token_step(fake_site(kube)).done().holds
-
-
-def image(*, login: bool) -> PinnedImage:
-    who = Login("ops", "secret", "docker login") if login else None
-    return PinnedImage("r:5000/ray:1", "r:5000/ray@sha256:" + "0" * 64, "sha256:" + "0" * 64, who)
+    assert objects.token(fake_location(kube)) is None
+    assert not objects.token_step(fake_location(kube)).done().holds
 
 
 def test_a_login_is_handed_over_as_a_secret_and_taken_back_when_it_is_needed_no_more() -> None:
     kube = FakeKube()
-    where = fake_site(kube)
-    handed = objects.pull_step(SPEC, where, image(login=True))
-    assert handed
-    run(handed)
+    where = fake_location(kube)
+    login = image.pull_secret("lab", PINNED, others=(), name="lab.pull")
+    assert login
+    run(objects.login_step(where, login))
     assert kube.names(SECRET) == {"lab.pull"}
-
-    assert objects.pull_step(SPEC, where, image(login=False)) is None
-    taken = objects.no_login_step(where)
-    assert taken
-    run(taken)
-
+    run(objects.no_login_step(where))
     assert kube.names(SECRET) == set()
-    assert objects.no_login_step(where) is None
 
 
 def claim(size: str, *, access: str = "ReadWriteMany", storage_class: str | None = None) -> dict[str, Any]:
@@ -119,7 +107,7 @@ def claim(size: str, *, access: str = "ReadWriteMany", storage_class: str | None
 
 def test_a_claim_grows_and_is_left_alone_otherwise() -> None:
     kube = FakeKube((CLAIM, claim("1Gi", storage_class="fast")))
-    where = fake_site(kube)
+    where = fake_location(kube)
 
     assert objects.claim_step(where, claim("1Gi")).done().holds
     run(objects.claim_step(where, claim("2Gi")))
@@ -131,7 +119,7 @@ def test_a_claim_cannot_shrink_or_be_shared_otherwise() -> None:
     kube = FakeKube((CLAIM, claim("2Gi")))
 
     with pytest.raises(RequestError) as error:
-        objects.claim_step(fake_site(kube), claim("1Gi", access="ReadWriteOnce")).done()
+        objects.claim_step(fake_location(kube), claim("1Gi", access="ReadWriteOnce")).done()
 
     assert error.value.lines() == [
         "the claim lab-outputs cannot be changed to what the file asks for; the outputs are on it",

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.fake_kube import FakeKube, named, site
+from tests.unit.fake_kube import FakeKube, location, named
 from trainyard import versions
-from trainyard.backends.kuberay.errands import verify
-from trainyard.backends.kuberay.errands.errand import Outcome
+from trainyard.backends.kuberay.probe_pods import Outcome
+from trainyard.backends.kuberay.verify import hosts_of, login, result
 from trainyard.errors import OutsideError, PrerequisiteError, RequestError
 from trainyard.images.types import PinnedImage
 from trainyard.seams.kube.types import NODE, POD, SECRET, Object
@@ -33,7 +33,7 @@ def node(name: str, *, taint: str = "", cordoned: bool = False, gpus: int = 0, *
 
 
 def tried(kube: FakeKube, **more: Any) -> list[str | None]:
-    return [host for host, _ in verify.places_of(site(kube), spec(**more)).found]
+    return [host for host, _ in hosts_of(location(kube, **more.get("kuberay", {})), spec(**more)).found]
 
 
 def test_every_node_is_tried_that_some_group_may_run_on() -> None:
@@ -53,14 +53,14 @@ def test_selectors_of_groups_leave_nodes_out() -> None:
 
 def test_a_node_that_takes_no_pods_now_is_named() -> None:
     kube = FakeKube((NODE, node("a")), (NODE, node("b", cordoned=True)))
-    found = verify.places_of(site(kube), spec())
+    found = hosts_of(location(kube), spec())
     assert ([host for host, _ in found.found], found.remark) == (["a"], "not tried: b (cordoned)")
 
 
 def test_a_cluster_that_could_run_nowhere_is_told_why() -> None:
     kube = FakeKube((NODE, node("a", taint="x")), (NODE, node("b", cordoned=True)))
     with pytest.raises(PrerequisiteError) as caught:
-        verify.places_of(site(kube), spec())
+        hosts_of(location(kube), spec())
     assert caught.value.lines() == [
         "no Kubernetes node could run cluster lab",
         "  at a: taint x:NoSchedule is not tolerated; b: cordoned",
@@ -72,19 +72,19 @@ def test_who_may_not_list_nodes_tries_those_of_the_clusters_own_pods() -> None:
     kube = FakeKube(forbidden=["nodes"])
     for name, host in (("lab-head", "b"), ("lab-w-1", "a"), ("lab-w-2", "a"), ("lab-w-3", "")):
         kube.put(POD, {**named(name, ray="lab", cluster="lab"), "spec": {"nodeName": host}})
-    found = verify.places_of(site(kube), spec())
+    found = hosts_of(location(kube), spec())
     assert [host for host, _ in found.found] == ["a", "b"]
     assert found.remark == ("you may not list the Kubernetes nodes, so that only those were tried that run the cluster")
 
 
 def test_who_sees_no_node_at_all_tries_one() -> None:
-    found = verify.places_of(site(FakeKube(forbidden=["nodes"])), spec())
+    found = hosts_of(location(FakeKube(forbidden=["nodes"])), spec())
     assert [host for host, _ in found.found] == [None]
     assert found.remark == "you may not list the Kubernetes nodes, so that only one was tried, of Kubernetes' choice"
 
 
 def test_a_node_that_ran_the_image_says_which_ray_it_has() -> None:
-    found = verify.result(Outcome("a", "a", 2.0, 0, versions.RAY), IMAGE)
+    found = result(Outcome("a", "a", 2.0, 0, versions.RAY), IMAGE)
     assert (found.host, found.ok, found.result, found.reference) == ("a", True, f"ray {versions.RAY}", IMAGE.reference)
 
 
@@ -111,7 +111,7 @@ def test_a_node_that_ran_the_image_says_which_ray_it_has() -> None:
     ],
 )
 def test_a_node_that_did_not_says_why(outcome: Outcome, lines: list[str]) -> None:
-    found = verify.result(outcome, IMAGE)
+    found = result(outcome, IMAGE)
     assert found.error is not None
     assert found.error.lines() == lines
 
@@ -119,18 +119,18 @@ def test_a_node_that_did_not_says_why(outcome: Outcome, lines: list[str]) -> Non
 def test_a_login_is_verify_s_own_and_the_clusters_stays() -> None:
     kube = FakeKube((SECRET, named("lab.pull", cluster="lab")))
     image = replace(IMAGE, login=Login("ops", "secret", "docker login"))
-    with verify.login(spec(kuberay={"namespace": "team", "pull_secrets": ["other"]}), site(kube), image) as found:
+    with login(location(kube, pull_secrets=["other"]), image) as found:
         assert found == ("lab.verify", "other")
         assert kube.names(SECRET) == {"lab.pull", "lab.verify"}
         assert kube.objects[("secrets", "team", "lab.verify")]["metadata"]["labels"]["io.trainyard/cluster"] == "lab"
     assert kube.names(SECRET) == {"lab.pull"}
-    with verify.login(spec(), site(kube), IMAGE) as found:
+    with login(location(kube), IMAGE) as found:
         assert (found, kube.names(SECRET)) == ((), {"lab.pull"})
 
 
 def test_a_secret_of_somebody_else_keeps_its_content() -> None:
     kube = FakeKube((SECRET, named("lab.verify")))
     image = replace(IMAGE, login=Login("ops", "secret", "docker login"))
-    with pytest.raises(RequestError), verify.login(spec(), site(kube), image):
+    with pytest.raises(RequestError), login(location(kube), image):
         pass
     assert (kube.changed, kube.names(SECRET)) == ([], {"lab.verify"})

@@ -6,168 +6,144 @@ import secrets
 from contextlib import suppress
 from datetime import datetime, timezone
 
-from trainyard.backends import record
-from trainyard.backends.kuberay import names, pull
-from trainyard.backends.kuberay.documents import change
-from trainyard.backends.kuberay.site import Site, is_ours
-from trainyard.backends.kuberay.there import seen
+from trainyard.backends import token_secret
+from trainyard.backends.kuberay import image, naming
+from trainyard.backends.kuberay.location import Location, is_ours
+from trainyard.backends.kuberay.pods import quantity
+from trainyard.backends.kuberay.queries import if_allowed
 from trainyard.errors import RequestError
-from trainyard.images.types import PinnedImage
-from trainyard.seams.kube.errors import ConflictError, ForbiddenError
+from trainyard.seams.kube.errors import ConflictError
 from trainyard.seams.kube.types import CLAIM, NAMESPACE, RAY_CLUSTER, SECRET, Kind, Object
-from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.units import format_size
 from trainyard.steps import YES, Answer, Step, no
 
 
-def namespace_step(site: Site, document: Object) -> Step:
+def namespace_step(location: Location, document: Object) -> Step:
     """Return the step after which the namespace is there; one that we may not look at is taken to be."""
 
     def done() -> Answer:
-        try:
-            return YES if site.kube.get(NAMESPACE, site.namespace) else no("there is none")
-        except ForbiddenError:
-            return YES
+        reply = if_allowed(lambda: location.kube.get(NAMESPACE, location.namespace))
+        return YES if reply.found or reply.refusal else no("there is none")
 
-    return Step(f"Make namespace {site.namespace}", done=done, do=lambda: _create(site, NAMESPACE, document))
+    return Step(f"Make namespace {location.namespace}", done, lambda: make(location, NAMESPACE, document))
 
 
-def token_step(site: Site) -> Step:
+def token_step(location: Location) -> Step:
     """Return the step after which the cluster has a token, one only, whoever makes it first."""
+    name = naming.token_secret(location.name)
 
     def done() -> Answer:
-        found = site.kube.get(SECRET, names.token_secret(site.name), namespace=site.namespace)
+        found = location.kube.get(SECRET, name, namespace=location.namespace)
         if found is None:
             return no("there is none")
-        _refuse_foreign_token(found, site)
-        return YES if record.secret_token(found) else no("the Secret has none")
+        owners = found["metadata"].get("ownerReferences") or ()
+        if not any((owner["kind"], owner["name"]) == (RAY_CLUSTER.name, location.name) for owner in owners):
+            refuse_foreign(found, location, SECRET)
+        return YES if token_secret.token(found) else no("the Secret has none")
 
-    return Step("Make the cluster's token", done=done, do=lambda: _make_token(site))
+    def make_token() -> None:
+        content = {"stringData": {token_secret.TOKEN_KEY: secrets.token_hex(32)}}
+        if location.kube.get(SECRET, name, namespace=location.namespace):
+            # Emptied by somebody: pods that run hold the old one, which nobody knows any more.
+            location.kube.patch(SECRET, name, content, namespace=location.namespace)
+            return
+        metadata = {"name": name, "labels": naming.labels(location.name)}
+        document = {"apiVersion": SECRET.api, "kind": SECRET.name, "metadata": metadata, "type": "Opaque", **content}
+        make(location, SECRET, document)
+
+    return Step("Make the cluster's token", done, make_token)
 
 
-def token(site: Site) -> str | None:
+def token(location: Location) -> str | None:
     """Return the cluster's token, None if it has none."""
-    found = site.kube.get(SECRET, names.token_secret(site.name), namespace=site.namespace)
-    return record.secret_token(found) if found else None
+    found = location.kube.get(SECRET, naming.token_secret(location.name), namespace=location.namespace)
+    return token_secret.token(found) if found else None
 
 
-def pull_step(spec: ClusterSpec, site: Site, image: PinnedImage) -> Step | None:
-    """Return the step after which kubelets have a login for the image, None where they need none."""
-    wanted = pull.secret(spec.name, image, others=spec.kuberay.pull_secrets, now=datetime.now(timezone.utc))
-    if wanted is None:
-        return None
+def login_step(location: Location, secret: Object) -> Step:
+    """Return the step after which kubelets have this login for the image."""
 
     def done() -> Answer:
-        found = site.kube.get(SECRET, names.pull_secret(site.name), namespace=site.namespace)
+        found = location.kube.get(SECRET, naming.pull_secret(location.name), namespace=location.namespace)
         if found is None:
             return no("there is none")
-        refuse_foreign(found, site, "Secret")
-        return YES if pull.is_current(found, wanted, now=datetime.now(timezone.utc)) else no("it holds another login")
+        refuse_foreign(found, location, SECRET)
+        return YES if image.is_current(found, secret, now=datetime.now(timezone.utc)) else no("it holds another login")
 
-    def make() -> None:
-        site.kube.apply(SECRET, wanted, namespace=site.namespace)
+    def apply() -> None:
+        location.kube.apply(SECRET, secret, namespace=location.namespace)
 
-    return Step("Hand over the login for the image", done=done, do=make)
+    return Step("Hand over the login for the image", done, apply)
 
 
-def no_login_step(site: Site) -> Step | None:
-    """Return the step after which a login that is needed no more is gone, None if there is none."""
-    name = names.pull_secret(site.name)
+def no_login_step(location: Location) -> Step:
+    """Return the step after which a login that is needed no more is gone."""
+    name = naming.pull_secret(location.name)
 
     def done() -> Answer:
-        return no("it is there") if has_login(site) else YES
+        return no("it is there") if location.kube.get(SECRET, name, namespace=location.namespace) else YES
 
     def remove() -> None:
-        site.kube.delete(SECRET, name, namespace=site.namespace)
+        location.kube.delete(SECRET, name, namespace=location.namespace)
 
-    if not has_login(site):
-        return None
-    return Step("Take back the login for the image", done=done, do=remove)
+    return Step("Take back the login for the image", done, remove)
 
 
-def has_login(site: Site) -> bool:
-    """Say whether we handed over a login for the image once."""
-    found = seen(lambda: site.kube.get(SECRET, names.pull_secret(site.name), namespace=site.namespace)).found
-    return found is not None and is_ours(found, site.name)
-
-
-def has_smaller_claim(site: Site, document: Object) -> bool:
-    """Say whether the claim for outputs is there, and is to grow."""
-    name = document["metadata"]["name"]
-    found = seen(lambda: site.kube.get(CLAIM, name, namespace=site.namespace)).found
-    return found is not None and bool(change.claim_differences(found, document))
-
-
-def claim_step(site: Site, document: Object) -> Step:
+def claim_step(location: Location, document: Object) -> Step:
     """Return the step after which the claim for outputs is there, as large as the file wants it."""
     name = document["metadata"]["name"]
 
     def done() -> Answer:
-        found = site.kube.get(CLAIM, name, namespace=site.namespace)
+        found = location.kube.get(CLAIM, name, namespace=location.namespace)
         if found is None:
             return no("there is none")
-        refuse_foreign(found, site, "PersistentVolumeClaim")
-        refuse_other_claim(found, document)
-        larger = change.claim_differences(found, document)
-        return no("; ".join(map(str, larger))) if larger else YES
+        refuse_foreign(found, location, CLAIM)
+        return _as_desired(found, document)
 
-    def make() -> None:
-        if site.kube.get(CLAIM, name, namespace=site.namespace) is None:
-            _create(site, CLAIM, document)
+    def make_or_grow() -> None:
+        if location.kube.get(CLAIM, name, namespace=location.namespace) is None:
+            make(location, CLAIM, document)
         else:
             larger = {"spec": {"resources": document["spec"]["resources"]}}
-            site.kube.patch(CLAIM, name, larger, namespace=site.namespace)
+            location.kube.patch(CLAIM, name, larger, namespace=location.namespace)
 
-    return Step(f"Make the claim {name} for outputs", done=done, do=make)
-
-
-def refuse_other_claim(there: Object, wanted: Object) -> None:
-    """Raise RequestError if a claim differs in what Kubernetes never changes: its class, how it is shared, its size."""
-    differences = [str(one) for one in change.claim_differences(there, wanted) if not one.applied]
-    if differences:
-        raise RequestError(
-            f"the claim {there['metadata']['name']} cannot be changed to what the file asks for; the outputs are on it",
-            where="; ".join(differences),
-            hint="Change the file back; or fetch what is on it, and remove it with the cluster: invoke cluster.down",
-        )
+    return Step(f"Make the claim {name} for outputs", done, make_or_grow)
 
 
-def _create(site: Site, kind: Kind, document: Object) -> None:
-    """Make an object, unless somebody else was faster."""
-    with suppress(ConflictError):
-        site.kube.create(kind, document, namespace=site.namespace if kind.namespaced else None)
-
-
-def _make_token(site: Site) -> None:
-    text = secrets.token_hex(32)
-    name = names.token_secret(site.name)
-    if site.kube.get(SECRET, name, namespace=site.namespace):
-        # Emptied by somebody: pods that run hold the old one, which nobody knows any more.
-        site.kube.patch(SECRET, name, {"stringData": {record.TOKEN_KEY: text}}, namespace=site.namespace)
-        return
-    document = {
-        "apiVersion": SECRET.api,
-        "kind": SECRET.name,
-        "metadata": {"name": name, "labels": names.labels(site.name)},
-        "type": "Opaque",
-        "stringData": {record.TOKEN_KEY: text},
-    }
-    _create(site, SECRET, document)
-
-
-def _refuse_foreign_token(found: Object, site: Site) -> None:
-    """Raise RequestError for a Secret that is neither ours nor what KubeRay made for our RayCluster."""
-    owners = found["metadata"].get("ownerReferences") or ()
-    if any((one["kind"], one["name"]) == (RAY_CLUSTER.name, site.name) for one in owners):
-        return
-    refuse_foreign(found, site, "Secret")
-
-
-def refuse_foreign(found: Object, site: Site, what: str) -> None:
+def refuse_foreign(found: Object, location: Location, kind: Kind) -> None:
     """Raise RequestError for an object that needs a name of ours and that somebody else made."""
-    if is_ours(found, site.name):
+    if is_ours(found, location.name):
         return
     raise RequestError(
-        f"a {what} called {found['metadata']['name']} is in namespace {site.namespace}, and Trainyard did not make it",
-        where=site.kube.place,
+        f"a {kind.name} called {found['metadata']['name']} is in namespace {location.namespace}, and Trainyard did "
+        "not make it",
+        where=location.kube.place,
         hint="Give the cluster another name (`name:` in the cluster file).",
     )
+
+
+def make(location: Location, kind: Kind, document: Object) -> None:
+    """Make an object, unless somebody else was faster."""
+    with suppress(ConflictError):
+        location.kube.create(kind, document, namespace=location.namespace if kind.namespaced else None)
+
+
+def _as_desired(there: Object, desired: Object) -> Answer:
+    """Say whether a claim is as it should be; only its size can ever change, and only grow. Raises RequestError."""
+    old, new = there["spec"], desired["spec"]
+    was, becomes = (int(quantity(str(each["resources"]["requests"]["storage"]))) for each in (old, new))
+    size = f"kuberay.storage.size: {format_size(was)} now, {format_size(becomes)} wanted"
+    fixed = [size] if becomes < was else []
+    if old["accessModes"] != new["accessModes"]:
+        fixed.append(f"kuberay.storage.access: {old['accessModes'][0]} now, {new['accessModes'][0]} wanted")
+    # Left out, it is the default one: the API server has written it down.
+    wanted_class = new.get("storageClassName")
+    if wanted_class is not None and old.get("storageClassName") != wanted_class:
+        fixed.append(f"kuberay.storage.storage_class: {old.get('storageClassName')} now, {wanted_class} wanted")
+    if fixed:
+        raise RequestError(
+            f"the claim {there['metadata']['name']} cannot be changed to what the file asks for; the outputs are on it",
+            where="; ".join(fixed),
+            hint="Change the file back; or fetch what is on it, and remove it with the cluster: invoke cluster.down",
+        )
+    return no(size) if becomes > was else YES

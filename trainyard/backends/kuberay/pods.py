@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from trainyard.backends.kuberay import names
+from trainyard.backends.kuberay import naming
 from trainyard.spec.units import SIZES
 
 Object = Mapping[str, Any]
@@ -67,11 +67,11 @@ def host(pod: Object) -> str:
 
 def group(pod: Object) -> str:
     """Return the Ray group, `head` for the head."""
-    return "head" if is_head(pod) else str((pod["metadata"].get("labels") or {}).get(names.RAY_GROUP, ""))
+    return "head" if is_head(pod) else str((pod["metadata"].get("labels") or {}).get(naming.RAY_GROUP, ""))
 
 
 def is_head(pod: Object) -> bool:
-    return (pod["metadata"].get("labels") or {}).get(names.RAY_NODE_TYPE) == "head"
+    return (pod["metadata"].get("labels") or {}).get(naming.RAY_NODE_TYPE) == "head"
 
 
 def phase(pod: Object) -> str:

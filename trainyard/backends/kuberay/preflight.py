@@ -1,191 +1,204 @@
-"""Before anything is made: what the user may do, what the file names, and room for every node."""
+"""Before anything is made: what the user may do, what the file names, and whether the nodes can be had at all.
+
+What is free right now, Kubernetes' own scheduler and quotas say best; here is only asked what can never be.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
-from trainyard.backends.kuberay import access, location, names, objects, pods, ray_cluster, references
-from trainyard.backends.kuberay.capacity import demands, hosts, quota, room
-from trainyard.backends.kuberay.capacity.amounts import Amounts, amounts
-from trainyard.backends.kuberay.capacity.demands import Demand
-from trainyard.backends.kuberay.capacity.hosts import Host
-from trainyard.backends.kuberay.errands import errand_pod
-from trainyard.backends.kuberay.there import seen
-from trainyard.backends.kuberay.wanted import Wanted, pull_secrets_of
-from trainyard.backends.wording import counted
-from trainyard.errors import PrerequisiteError, RequestError
-from trainyard.seams.kube.types import LIMIT_RANGE, NODE, POD, QUOTA, RUNTIME_CLASS, Object
-from trainyard.spec.cluster import ClusterSpec
+from trainyard.backends.kuberay import location, naming, pods, rights
+from trainyard.backends.kuberay.desired import Desired
+from trainyard.backends.kuberay.diagnosis.admission import explain_admission
+from trainyard.backends.kuberay.location import Location
+from trainyard.backends.kuberay.manifest import documents
+from trainyard.backends.kuberay.queries import if_allowed, side_by_side
+from trainyard.backends.words import counted
+from trainyard.errors import PrerequisiteError
+from trainyard.seams.kube.errors import InvalidError
+from trainyard.seams.kube.types import CLAIM, CONFIG_MAP, NODE, POD, SECRET, STORAGE_CLASS, Kind, Object
+from trainyard.spec.units import format_size
 from trainyard.steps import YES, Answer, Step
 
-# kubernetes.io/docs/concepts/security/pod-security-standards
-ENFORCED = "pod-security.kubernetes.io/enforce"
+# kubernetes.io/docs/concepts/storage/storage-classes, "Default StorageClass".
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
-def steps(asked: Wanted) -> list[Step]:
+def steps(desired: Desired) -> list[Step]:
     """Return the steps that only ask; each holds, or raises what stands in the way."""
+    count = counted(len(desired.spec.nodes()), "node")
+
+    def step(title: str, ask: Callable[[Desired], Answer]) -> Step:
+        return Step(title, done=lambda: ask(desired), do=lambda: None)
+
     return [
-        Step("Check access to Kubernetes", done=lambda: _access(asked), do=_nothing),
-        Step("Check what the file names on Kubernetes", done=lambda: _references(asked), do=_nothing),
-        Step(f"Check the room for {counted(len(asked.spec.nodes()), 'node')}", done=lambda: _room(asked), do=_nothing),
+        step("Check access to Kubernetes", _access),
+        step("Check what the file names on Kubernetes", _references),
+        step(f"Check the room for {count}", _room),
     ]
 
 
-def to_place(asked: Wanted) -> dict[str, int]:
-    """Return how many nodes of each group have no pod on a Kubernetes node yet."""
-    wanted: dict[str, int] = {}
-    for node in asked.spec.nodes():
-        wanted[node.group] = wanted.get(node.group, 0) + 1
-    for one in kept(asked):
-        wanted[pods.group(one)] = wanted.get(pods.group(one), 0) - 1
-    return {group: count for group, count in wanted.items() if count > 0}
+def _access(desired: Desired) -> Answer:
+    kuberay, storage = desired.kuberay, desired.location.section.storage
+    needed = {
+        "cluster": True,
+        "claim": bool(storage and storage.size),
+        "login": desired.pull_secret is not None,
+        "no login": desired.takes_login_back,
+        "remove": desired.is_new and desired.live is not None,
+        "namespace": not desired.has_namespace,
+        "crds": not kuberay.serves,
+        "operator": kuberay.must_install,
+    }
+    rights.refuse_missing(desired.location, [step for step, is_needed in needed.items() if is_needed])
+    return Answer(True, "; ".join(filter(None, (_known_to_others(desired), desired.image.remark))))
 
 
-def kept(asked: Wanted) -> list[Object]:
-    """Return the cluster's own pods that have a place and keep it."""
-    if asked.is_new:
-        return []
-    return [one for one in asked.there.pods.found or () if pods.host(one) and not pods.is_leaving(one) and _runs(one)]
-
-
-def refuse_security(namespace: Object | None, spec: ClusterSpec) -> None:
-    """Raise RequestError if the namespace's Pod Security Standard would refuse the pods."""
-    level = ((namespace or {}).get("metadata", {}).get("labels") or {}).get(ENFORCED, "privileged")
-    section = spec.kuberay
-    problem = ""
-    if level == "restricted" and not section.security.restricted:
-        problem = "it takes only pods that give up every privilege"
-    if level != "privileged" and any(volume.host_path for volume in section.volumes):
-        problem = "it takes no pods with a directory of their host (kuberay.volumes: host_path)"
-    if problem:
-        raise RequestError(
-            f"namespace {section.namespace} would refuse the nodes: {problem}",
-            where=f"its label {ENFORCED}={level}",
-            hint="Write `kuberay: {security: {restricted: true}}`; the image must not need root then."
-            if "host_path" not in problem
-            else "Use a claim, or another namespace.",
-        )
-
-
-def _nothing() -> None:
-    """Change nothing: these steps only ask."""
-
-
-def _access(asked: Wanted) -> Answer:
-    claim, has_login = asked.documents.claim, names.pull_secret(asked.site.name) in pull_secrets_of(asked.documents)
-    task = replace(
-        asked.task(),
-        grow=claim is not None and objects.has_smaller_claim(asked.site, claim),
-        no_login=not asked.chosen.kept and not has_login and objects.has_login(asked.site),
-    )
-    needs = access.needs(asked.spec, task)
-    access.refuse_missing(asked.site.kube, needs, command="cluster.up")
-    return Answer(True, "; ".join(one for one in (_unknown(asked), asked.image.remark) if one))
-
-
-def _unknown(asked: Wanted) -> str:
+def _known_to_others(desired: Desired) -> str:
     """Say that a cluster was there of which nothing is written down here, "" if one is known, or none was there."""
-    if asked.ray_cluster is None or location.read(asked.tools) is not None:
+    if desired.live is None or location.read(desired.tools) is not None:
         return ""
-    maker = ray_cluster.maker(asked.ray_cluster)
-    return f"cluster {asked.site.name} was there already" + (f", made by {maker}" if maker else "")
+    maker = (desired.live["metadata"].get("annotations") or {}).get(naming.MAKER)
+    return f"cluster {desired.spec.name} was there already" + (f", made by {maker}" if maker else "")
 
 
-def _references(asked: Wanted) -> Answer:
-    if not to_place(asked):
+def _references(desired: Desired) -> Answer:
+    """Ask for everything that somebody else must have made, and let Kubernetes judge a pod of each group."""
+    if not desired.is_new:
         return YES
-    refuse_security(asked.there.namespace.found, asked.spec)
-    return Answer(True, "; ".join(references.refuse_missing(asked.site.kube, asked.spec)))
-
-
-def _room(asked: Wanted) -> Answer:
-    counts = to_place(asked)
-    if not counts:
-        return YES
-    wanted = demands.demands(asked.documents.ray_cluster, counts, _overheads(asked))
-    remarks = _refuse_over_quota(asked, wanted)
-    there = _hosts(asked)
-    if there is None:
-        remarks.append("whether there is room was not checked: you may not see the Kubernetes nodes, or their pods")
-        return Answer(True, "; ".join(remarks))
-    found = room.shortage(wanted, there)
-    if found.said and found.proven and asked.spec.kuberay.wait_for_machines is None:
-        raise _refusal(asked, wanted, found.said, there)
-    return Answer(True, "; ".join([*found.said, *remarks]))
-
-
-def _refuse_over_quota(asked: Wanted, wanted: Sequence[Demand]) -> list[str]:
-    """Raise PrerequisiteError with what the namespace's quotas and limits forbid; return what was not looked at."""
-    if not asked.there.has_namespace:
-        return []
-    kube, namespace = asked.site.kube, asked.site.namespace
-    quotas = seen(lambda: tuple(kube.list(QUOTA, namespace=namespace)))
-    ranges = seen(lambda: tuple(kube.list(LIMIT_RANGE, namespace=namespace)))
-    hidden = [name for name, one in (("quotas", quotas), ("limit ranges", ranges)) if one.refusal]
-    remarks = [f"{' and '.join(hidden)} of the namespace were not checked"] if hidden else []
-    stay = {pods.uid(one) for one in kept(asked)}
-    gone = [one for one in asked.there.pods.found or () if pods.uid(one) not in stay]
-    # What an `up` that was killed left behind goes before anything else is made.
-    gone += seen(lambda: kube.list(POD, namespace=namespace, labels=errand_pod.of_any(asked.spec.name))).found or []
-    found = quota.over_quota(quotas.found or (), wanted, gone=gone)
-    found += quota.out_of_range(ranges.found or (), wanted)
-    if found:
-        listed = "".join(f"\n  - {one}" for one in found)
+    where = desired.location
+    missing, unchecked = _missing(where)
+    if missing:
+        listed = "".join(f"\n  - {text}" for text in missing)
         raise PrerequisiteError(
-            f"namespace {namespace} does not allow cluster {asked.spec.name}:{listed}",
-            where=kube.place,
-            hint=f"Want less, or have it raised: kubectl describe quota,limitrange -n {namespace}",
+            f"Kubernetes does not have what the cluster file names:{listed}",
+            where=f"namespace {where.namespace}, {where.kube.place}",
+            hint="Have it made, or name what there is.",
         )
-    return remarks
+    if desired.has_namespace:
+        unchecked += _refuse_not_admitted(desired)
+    return Answer(True, "; ".join(unchecked))
 
 
-def _hosts(asked: Wanted) -> tuple[Host, ...] | None:
-    """Return the Kubernetes nodes, None if the user may not see them; pods of ours that go take nothing."""
-    kube = asked.site.kube
-    nodes, every = seen(lambda: tuple(kube.list(NODE))), seen(lambda: tuple(kube.list(POD)))
-    if nodes.found is None or every.found is None:
-        return None
-    stay = {pods.uid(one) for one in kept(asked)}
-    ours = {pods.uid(one) for one in asked.there.pods.found or ()}
-    others = [one for one in every.found if pods.uid(one) in stay or pods.uid(one) not in ours]
-    others = [one for one in others if not errand_pod.is_errand(one, asked.spec.name, asked.site.namespace)]
-    return hosts.hosts(nodes.found, others, ours=stay)
+def _missing(where: Location) -> tuple[list[str], list[str]]:
+    """Return what is missing of what the file names, and what could not be looked at."""
+    named = list(_named(where.section))
+
+    def ask(reference: tuple[str, Kind, str]) -> Any:
+        _, kind, name = reference
+        return if_allowed(lambda: where.kube.get(kind, name, namespace=where.namespace if kind.namespaced else None))
+
+    missing, unchecked = [], []
+    for (key, kind, name), reply in zip(named, side_by_side(ask, named), strict=True):
+        if reply.refusal:
+            unchecked.append(f"{key} was not checked")
+        elif reply.found is None:
+            missing.append(f"{key}: there is no {kind.name} called {name}")
+    storage = where.section.storage
+    if storage and storage.size and not storage.storage_class:
+        classes = if_allowed(lambda: tuple(where.kube.list(STORAGE_CLASS)))
+        if classes.found is None:
+            unchecked.append("the default storage class was not checked")
+        elif not any(
+            (each["metadata"].get("annotations") or {}).get(DEFAULT_CLASS) == "true" for each in classes.found
+        ):
+            known = ", ".join(each["metadata"]["name"] for each in classes.found) or "none"
+            missing.append(f"kuberay.storage: there is no default storage class; name one (there are: {known})")
+    return missing, unchecked
 
 
-def _overheads(asked: Wanted) -> dict[str, Amounts]:
-    """Return what each runtime class adds to a pod; nothing where that may not be looked at."""
+def _named(section: Any) -> Iterator[tuple[str, Kind, str]]:
+    """Yield the key, the kind and the name of what only starting pods would miss; admission says the rest."""
+    for index, volume in enumerate(section.volumes):
+        for key, kind in (("claim", CLAIM), ("config_map", CONFIG_MAP), ("secret", SECRET)):
+            if getattr(volume, key):
+                yield f"kuberay.volumes.{index}.{key}", kind, getattr(volume, key)
+    if section.storage and section.storage.claim:
+        yield "kuberay.storage.claim", CLAIM, section.storage.claim
+    if section.storage and section.storage.storage_class:
+        yield "kuberay.storage.storage_class", STORAGE_CLASS, section.storage.storage_class
+    for index, name in enumerate(section.pull_secrets):
+        yield f"kuberay.pull_secrets.{index}", SECRET, name
 
-    def overhead(name: str) -> Amounts:
-        runtime = seen(lambda: asked.site.kube.get(RUNTIME_CLASS, name)).found or {}
-        return amounts((runtime.get("overhead") or {}).get("podFixed"))
 
-    return {name: overhead(name) for name in references.runtime_classes(asked.spec).values()}
+def _refuse_not_admitted(desired: Desired) -> list[str]:
+    """Raise what quotas, limits, Pod Security, or missing classes and accounts stand against a pod of some group.
+
+    A dry run goes through all of admission and leaves nothing (kubernetes.io, "API concepts", dry-run).
+    """
+    where = desired.location
+    for group, template in _groups(desired.documents.ray_cluster).items():
+        metadata = {**(template["template"].get("metadata") or {}), "name": f"{where.name}-{group}-dry-run"}
+        pod = {"apiVersion": POD.api, "kind": POD.name, **template["template"], "metadata": metadata}
+        try:
+            reply = if_allowed(partial(where.kube.create, POD, pod, namespace=where.namespace, dry_run=True))
+        except InvalidError as error:
+            found = explain_admission(error.what, what="the head" if group == "head" else f"a node of {group}")
+            raise PrerequisiteError(found.message, where=f"{where}: {found.raw}", hint=found.hint) from error
+        if reply.refusal:
+            return ["quota, limits and Pod Security of the namespace were not checked"]
+    return []
 
 
-def _refusal(
-    asked: Wanted, wanted: Sequence[Demand], problems: Sequence[str], there: Sequence[Host]
-) -> PrerequisiteError:
-    gpu = asked.spec.kuberay.gpu_resource
-    wants_gpus = any(one.requests.get(gpu) for one in wanted)
-    context = asked.site.kube.context
-    hint = (
-        f"Free it, or want less. Where Kubernetes adds machines by itself: `kuberay: {{wait_for_machines: 10m}}`. "
-        f"All that was counted: kubectl describe nodes{f' --context {context}' if context else ''}"
-    )
-    if wants_gpus and not room.has_resource(there, gpu):
+def _room(desired: Desired) -> Answer:
+    """Ask whether any host is large enough for each node, and whether the hosts offer GPUs enough, busy or not."""
+    spec, where = desired.spec, desired.location
+    placed = [pod for pod in desired.pods if pods.host(pod) and not desired.is_new]
+    if len(placed) >= len(spec.nodes()):
+        return YES
+    hosts = if_allowed(lambda: where.kube.list(NODE)).found
+    if hosts is None:
+        return Answer(True, "whether there is room was not checked: you may not see the Kubernetes nodes")
+    offers = [_offer(host) for host in hosts if not (host.get("spec") or {}).get("unschedulable")]
+    problems = list(dict.fromkeys(_problems(desired, offers)))
+    if not problems or where.section.wait_for_machines is not None:
+        return Answer(True, "; ".join(problems))
+    gpu = where.section.gpu_resource
+    hint = "Want less. Where Kubernetes adds machines by itself: `kuberay: {wait_for_machines: 10m}`."
+    if any(f"offers {gpu}" in problem for problem in problems):
         hint = (
-            f"No Kubernetes node offers {gpu}: is NVIDIA's device plugin there, and does it run? (MicroK8s: microk8s "
-            "enable gpu; elsewhere the GPU operator.) To try the layout without GPUs: "
-            "`kuberay: {simulated_gpus: true}`."
+            "Is NVIDIA's device plugin there, and does it run? (MicroK8s: microk8s enable gpu; elsewhere the GPU "
+            "operator.) To try the layout without GPUs: `kuberay: {simulated_gpus: true}`."
         )
-    listed = "".join(f"\n  - {one}" for one in problems)
-    return PrerequisiteError(
-        f"there is no room on Kubernetes for cluster {asked.spec.name}:{listed}",
-        where=asked.site.kube.place,
-        hint=hint,
+    listed = "".join(f"\n  - {problem}" for problem in problems)
+    raise PrerequisiteError(
+        f"there is no room on Kubernetes for cluster {spec.name}:{listed}", where=where.kube.place, hint=hint
     )
 
 
-def _runs(pod: Object) -> bool:
-    return pods.phase(pod) in ("Pending", "Running")
+def _problems(desired: Desired, offers: list[dict[str, float]]) -> Iterator[str]:
+    gpu = desired.location.section.gpu_resource
+    wanted = {name: _requests(group) for name, group in _groups(desired.documents.ray_cluster).items()}
+    counts = [node.group for node in desired.spec.nodes()]
+    for group in dict.fromkeys(counts):
+        for resource, amount in wanted[group].items():
+            most = max((offer.get(resource, 0) for offer in offers), default=0)
+            if resource == gpu and not most:
+                yield f"{group}: no Kubernetes node offers {gpu}"
+            elif most < amount:
+                shown = f"{_shown(resource, amount)} wanted, at most {_shown(resource, most)} on a host"
+                yield f"{group}: no Kubernetes node is large enough: {resource}: {shown}"
+    total = sum(wanted[group].get(gpu, 0) for group in counts)
+    offered = sum(offer.get(gpu, 0) for offer in offers)
+    if 0 < offered < total:
+        yield f"{gpu}: {total:g} wanted, {offered:g} on all Kubernetes nodes together"
+
+
+def _groups(ray_cluster: Object) -> dict[str, Object]:
+    return {"head": ray_cluster["spec"]["headGroupSpec"], **documents.groups(ray_cluster)}
+
+
+def _requests(group: Object) -> dict[str, float]:
+    resources = group["template"]["spec"]["containers"][0]["resources"]
+    return {name: pods.quantity(str(amount)) for name, amount in resources["requests"].items()}
+
+
+def _offer(host: Object) -> dict[str, float]:
+    found = (host.get("status") or {}).get("allocatable") or {}
+    return {name: pods.quantity(str(amount)) for name, amount in found.items()}
+
+
+def _shown(resource: str, amount: float) -> str:
+    return format_size(int(amount)) if resource == "memory" else f"{amount:g}"

@@ -1,55 +1,45 @@
-"""The RayCluster itself: what differs from the file, what KubeRay changes of that, and the step that does it."""
+"""The RayCluster itself: in what it differs from the file, the former one's end, and the step that makes it."""
 
 from __future__ import annotations
 
 import os
 import pwd
 import socket
+import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
+from functools import partial
 
-from trainyard.backends.kuberay import access, names, pods, site, wait
-from trainyard.backends.kuberay.documents import change
-from trainyard.backends.kuberay.documents.change import Change
-from trainyard.backends.kuberay.operators import definitions
-from trainyard.backends.kuberay.wanted import Wanted, lacks_definitions
-from trainyard.backends.wording import named
-from trainyard.errors import OutsideError, PrerequisiteError, RequestError
-from trainyard.seams.kube.errors import ForbiddenError, InvalidError
-from trainyard.seams.kube.types import RAY_CLUSTER, Object
+from trainyard.backends.kuberay import changes, finalizers, location, naming, operator, pods, wait
+from trainyard.backends.kuberay.changes import Change
+from trainyard.backends.kuberay.desired import Desired
+from trainyard.backends.kuberay.manifest.documents import annotated
+from trainyard.backends.kuberay.queries import if_allowed
+from trainyard.backends.words import named
+from trainyard.errors import NotReadyError, PrerequisiteError, RequestError
+from trainyard.seams.kube.errors import InvalidError
+from trainyard.seams.kube.types import POD, RAY_CLUSTER, SERVICE, Kind, Object
 from trainyard.steps import YES, Answer, Step, no
 
 # What the API says of a field that its CRD does not know (structured-merge-diff).
 _UNKNOWN_FIELD = "field not declared in schema"
 
 
-def differences(asked: Wanted) -> tuple[Change, ...]:
+def differences(desired: Desired) -> tuple[Change, ...]:
     """Return in what the RayCluster that runs differs from the file; the API server says it, and keeps nothing."""
-    live = asked.ray_cluster
-    if live is None:
-        return ()
-    if lacks_definitions(asked.there):
-        # The API server does not know yet what it is to judge.
-        return change.differences(live, change.carried(asked.documents.ray_cluster, live))
-    try:
-        return _differences(asked, live)
-    except ForbiddenError:
-        needs = access.needs(asked.spec, asked.task())
-        access.refuse_missing(asked.site.kube, needs, command="cluster.up")
-        raise
+    return () if desired.running is None else _differences(desired, desired.running)
 
 
-def document(asked: Wanted) -> Object:
+def document(desired: Desired) -> Object:
     """Return the RayCluster as Kubernetes is to get it: what Ray's autoscaler decides about one that runs stays."""
-    live = None if asked.tools.recreate else asked.ray_cluster
-    wanted = asked.documents.ray_cluster
-    return wanted if live is None else change.carried(wanted, live)
+    live, found = None if desired.tools.recreate else desired.running, desired.documents.ray_cluster
+    return found if live is None else changes.carried(found, live)
 
 
-def refusal(asked: Wanted, found: Sequence[Change]) -> RequestError | None:
+def refusal(desired: Desired, found: Sequence[Change]) -> RequestError | None:
     """Return why a running cluster cannot become what the file asks, None if KubeRay makes it so."""
-    ignored = [str(one) for one in found if not one.applied]
-    if not ignored or asked.tools.recreate:
+    ignored = [str(change) for change in found if not change.applied]
+    if not ignored or desired.tools.recreate:
         return None
     return RequestError(
         "the cluster file asks for what KubeRay does not change on a running cluster; to make it anew ends everything "
@@ -59,48 +49,92 @@ def refusal(asked: Wanted, found: Sequence[Change]) -> RequestError | None:
     )
 
 
-def step(asked: Wanted, changes: Sequence[Change], *, after: str | None) -> Step:
+def step(desired: Desired, found: Sequence[Change], *, after: str | None) -> Step:
     """Return the step after which the RayCluster is what the file asks for."""
     sent: list[bool] = []
 
     def done() -> Answer:
-        live = site.ray_cluster(asked.site)
+        live = location.ray_cluster(desired.location)
         if live is not None and not pods.is_leaving(live):
             # What differs is in the title.
-            return no("") if _differences(asked, live) else YES
+            return no("") if _differences(desired, live) else YES
         if sent:
-            raise wait.removed(asked.site).to_error(str(asked.site))
+            raise wait.removed(desired.location).to_error()
         return no("there is none")
 
     def apply() -> None:
-        _apply(asked)
+        _apply(desired)
         sent.append(True)
 
-    disruptive = any(each.ends_nodes for each in changes)
-    return Step(_title(asked, changes), done=done, do=apply, after=after, disruptive=disruptive)
+    title = f"Make the RayCluster {desired.spec.name}"
+    if found and not desired.is_new:
+        title = f"Change the RayCluster: {named([str(change) for change in found])}"
+    return Step(title, done, apply, after=after, disruptive=any(change.ends_nodes for change in found))
 
 
-def maker(ray_cluster: Object) -> str:
-    """Return who made a RayCluster, and when, "" if it does not say so."""
-    return str((ray_cluster["metadata"].get("annotations") or {}).get(names.MAKER) or "")
+def replace_step(desired: Desired) -> Step | None:
+    """Return the step after which a former RayCluster is gone with its pods and services, None if none has to go.
+
+    A service that goes late would take its successor's name.
+    """
+    live, where = desired.live, desired.location
+    if live is not None and not desired.is_new:
+        return None
+    uid = (
+        str(live["metadata"]["uid"])
+        if live
+        else next((u for pod in desired.pods for u in _owners(pod, where.name)), "")
+    )
+    if not uid:
+        return None
+    began: list[float] = []
+
+    def left() -> list[tuple[Kind, Object]]:
+        own = where.kube.get(RAY_CLUSTER, where.name, namespace=where.namespace)
+        found = [(RAY_CLUSTER, own)] if own is not None and own["metadata"]["uid"] == uid else []
+        for kind in (POD, SERVICE):
+            listed = if_allowed(partial(where.kube.list, kind, namespace=where.namespace)).found or []
+            found += [(kind, each) for each in listed if uid in _owners(each, where.name)]
+        return found
+
+    def done() -> Answer:
+        still = left()
+        if not still:
+            return YES
+        if began and time.monotonic() - began[0] > finalizers.GONE_SECONDS:
+            kind = still[0][0]
+            held = finalizers.leftover(where, kind, [each for same, each in still if same == kind])
+            raise NotReadyError(held.what, where=held.where, hint=held.hint)
+        return no(f"still there: {named([each['metadata']['name'] for _, each in still])}")
+
+    def remove() -> None:
+        began.append(time.monotonic())
+        where.kube.delete(RAY_CLUSTER, where.name, namespace=where.namespace, uid=uid)
+
+    title = "Wait until the former cluster is gone"
+    if desired.tools.recreate and live is not None:
+        title = "Remove the cluster that is there"
+    elif desired.never_started:
+        title = "Remove the cluster that never started"
+    return Step(title, done, remove, deadline=2 * finalizers.GONE_SECONDS, every=0.5, disruptive=desired.tools.recreate)
 
 
-def _title(asked: Wanted, changes: Sequence[Change]) -> str:
-    if asked.is_new or not changes:
-        return f"Make the RayCluster {asked.site.name}"
-    return f"Change the RayCluster: {named([str(one) for one in changes])}"
+def _owners(found: Object, name: str) -> list[str]:
+    """Return the uids of the RayClusters of this name that an object belongs to."""
+    owners = found["metadata"].get("ownerReferences") or ()
+    return [str(owner["uid"]) for owner in owners if (owner["kind"], owner["name"]) == (RAY_CLUSTER.name, name)]
 
 
-def _differences(asked: Wanted, live: Object) -> tuple[Change, ...]:
-    document = change.carried(asked.documents.ray_cluster, live)
-    return change.differences(live, _sent(asked, document, dry_run=True))
+def _differences(desired: Desired, live: Object) -> tuple[Change, ...]:
+    document = changes.carried(desired.documents.ray_cluster, live)
+    return changes.changes(live, _sent(desired, document, dry_run=True))
 
 
-def _apply(asked: Wanted) -> None:
-    live = site.ray_cluster(asked.site)
-    document = asked.documents.ray_cluster
-    document = change.carried(document, live) if live else change.annotated(document, {names.MAKER: _us()})
-    _sent(asked, document, dry_run=False)
+def _apply(desired: Desired) -> None:
+    live = location.ray_cluster(desired.location)
+    document = desired.documents.ray_cluster
+    document = changes.carried(document, live) if live else annotated(document, {naming.MAKER: _us()})
+    _sent(desired, document, dry_run=False)
 
 
 def _us() -> str:
@@ -112,18 +146,15 @@ def _us() -> str:
     return f"{user}@{socket.gethostname()} at {datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC"
 
 
-def _sent(asked: Wanted, document: Object, *, dry_run: bool) -> Object:
+def _sent(desired: Desired, document: Object, *, dry_run: bool) -> Object:
+    where = desired.location
     try:
-        return asked.site.kube.apply(RAY_CLUSTER, document, namespace=asked.site.namespace, dry_run=dry_run)
+        return where.kube.apply(RAY_CLUSTER, document, namespace=where.namespace, dry_run=dry_run)
     except InvalidError as error:
-        raise _explained(asked, error) from error
-
-
-def _explained(asked: Wanted, error: InvalidError) -> OutsideError | PrerequisiteError:
-    if _UNKNOWN_FIELD not in str(error):
-        return error
-    return PrerequisiteError(
-        "Kubernetes knows an older RayCluster than its KubeRay operator: Helm does not upgrade CRDs",
-        where=error.what,
-        hint=definitions.how_to_apply(asked.kuberay.version),
-    )
+        if _UNKNOWN_FIELD not in str(error):
+            raise
+        raise PrerequisiteError(
+            "Kubernetes knows an older RayCluster than its KubeRay operator: Helm does not upgrade CRDs",
+            where=error.what,
+            hint=f"Have its CRDs applied: {operator.how_to_apply(where.section.operator)}",
+        ) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import location, names
+from trainyard.backends.kuberay import location, naming
 from trainyard.backends.kuberay.location import (
     Location,
     is_ours,
@@ -35,11 +35,11 @@ def place(site: Site) -> str:
 
 def pods(site: Site) -> list[Object]:
     """Return the pods that KubeRay made for the cluster, the head first, then the oldest."""
-    found = site.kube.list(POD, namespace=site.namespace, labels=names.of_ray_cluster(site.name))
+    found = site.kube.list(POD, namespace=site.namespace, labels=naming.of_ray_cluster(site.name))
 
     def order(pod: Object) -> tuple[bool, str, str]:
         metadata = pod["metadata"]
-        is_worker = metadata["labels"].get(names.RAY_NODE_TYPE) != "head"
+        is_worker = metadata["labels"].get(naming.RAY_NODE_TYPE) != "head"
         return is_worker, metadata.get("creationTimestamp") or "", metadata["name"]
 
     return sorted(found, key=order)

@@ -5,87 +5,69 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trainyard.backends import replace_head
+from trainyard.backends import recreate
 from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import location, objects, preflight, ray_cluster, wait
-from trainyard.backends.kuberay.documents.change import Change
-from trainyard.backends.kuberay.documents.document import printable
-from trainyard.backends.kuberay.errands import trial
-from trainyard.backends.kuberay.operators import operator_steps
-from trainyard.backends.kuberay.removing import removal
-from trainyard.backends.kuberay.wanted import Wanted, lacks_definitions, wanted
+from trainyard.backends.kuberay import desired as reading
+from trainyard.backends.kuberay import location, objects, operator, preflight, ray_cluster, wait
+from trainyard.backends.kuberay.changes import Change
+from trainyard.backends.kuberay.desired import Desired
+from trainyard.backends.kuberay.manifest.documents import printable
 from trainyard.seams.kube.types import Object
 from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.kubernetes import KuberaySection
 from trainyard.steps import YES, Answer, Stage, Step, no
 
 
-def up_steps(spec: ClusterSpec, tools: Tools) -> list[Stage]:
+def up_steps(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> list[Stage]:
     """Return the steps that make the cluster match its file; which those are, Kubernetes and the registry say."""
-    return [Stage("Ask Kubernetes and the registry", lambda: _steps(wanted(spec, tools)))]
+    return [Stage("Ask Kubernetes and the registry", lambda: _steps(reading.read(spec, tools, section)))]
 
 
-def documents(spec: ClusterSpec, tools: Tools) -> list[Object]:
-    """Return what Kubernetes would get, but for Secrets. Raises what `up_steps` does."""
-    asked = wanted(spec, tools)
-    return printable(replace(asked.documents, ray_cluster=ray_cluster.document(asked)))
+def documents(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> list[Object]:
+    """Return what Kubernetes would get, but for Secrets. Raises what the steps do."""
+    desired = reading.read(spec, tools, section)
+    return printable(replace(desired.documents, ray_cluster=ray_cluster.document(desired)))
 
 
-def _steps(asked: Wanted) -> list[Step]:
-    changes = ray_cluster.differences(asked)
-    refused = ray_cluster.refusal(asked, changes)
+def _steps(desired: Desired) -> list[Step]:
+    changes = ray_cluster.differences(desired)
+    refused = ray_cluster.refusal(desired, changes)
+    if refused:
+        # What follows is shown as it would be with --recreate.
+        desired, changes = replace(desired, tools=replace(desired.tools, recreate=True)), ()
     return [
-        *([replace_head.step(refused, title="Make the whole cluster anew")] if refused else []),
-        *preflight.steps(asked),
-        Step("Write down where the cluster is", done=lambda: _is_recorded(asked), do=lambda: _record(asked)),
-        *_kuberay(asked),
-        *_objects(asked),
-        *_nodes(asked, () if refused else changes, anew=asked.tools.recreate or refused is not None),
+        *([recreate.step(refused, title="Make the whole cluster anew")] if refused else []),
+        *preflight.steps(desired),
+        Step("Write down where the cluster is", lambda: _is_recorded(desired), lambda: _record(desired)),
+        *operator.steps(desired.kuberay),
+        *_objects(desired),
+        *_nodes(desired, changes),
     ]
 
 
-def _kuberay(asked: Wanted) -> list[Step]:
-    """Return the steps that bring KubeRay, or see that the one that is there runs."""
-    kuberay, namespace = asked.kuberay, asked.site.namespace
-    steps = []
-    if kuberay.plan.changes or lacks_definitions(asked.there):
-        steps.append(operator_steps.definitions_step(kuberay))
-    if kuberay.plan.what != "hidden":
-        after = steps[0].title if steps else None
-        steps.append(operator_steps.operator_step(kuberay, namespace, after=after))
-    return steps
-
-
-def _objects(asked: Wanted) -> list[Step]:
+def _objects(desired: Desired) -> list[Step]:
     """Return the steps that make what stands beside the RayCluster."""
-    own, document = asked.site, asked.documents
-    login = None
-    if not asked.chosen.kept:
-        login = objects.pull_step(asked.spec, own, asked.image) or objects.no_login_step(own)
-    return [
-        objects.namespace_step(own, document.namespace),
-        *([login] if login else []),
-        objects.token_step(own),
-        *([objects.claim_step(own, document.claim)] if document.claim else []),
-    ]
+    where, documents = desired.location, desired.documents
+    steps = [objects.namespace_step(where, documents.namespace)]
+    if desired.pull_secret:
+        steps.append(objects.login_step(where, desired.pull_secret))
+    elif desired.takes_login_back:
+        steps.append(objects.no_login_step(where))
+    steps.append(objects.token_step(where))
+    return [*steps, objects.claim_step(where, documents.claim)] if documents.claim else steps
 
 
-def _nodes(asked: Wanted, changes: Sequence[Change], *, anew: bool) -> list[Step]:
+def _nodes(desired: Desired, changes: Sequence[Change]) -> list[Step]:
     """Return the steps that make the nodes, and wait for them."""
-    own = asked.site
-    gone = removal.step(own, asked.there, recreate=anew)
-    make = ray_cluster.step(asked, changes, after=gone.title if gone else None)
-    return [
-        *trial.steps(asked, after=None),
-        *([gone] if gone else []),
-        make,
-        wait.step(own, len(asked.spec.nodes()), after=make.title),
-    ]
+    gone = ray_cluster.replace_step(desired)
+    make = ray_cluster.step(desired, changes, after=gone.title if gone else None)
+    return [*([gone] if gone else []), make, wait.step(desired.location, len(desired.spec.nodes()), after=make.title)]
 
 
-def _is_recorded(asked: Wanted) -> Answer:
-    desired = location.record_of(asked.tools, asked.site)
-    return YES if location.read(asked.tools) == desired else no("nothing is written down, or another location")
+def _is_recorded(desired: Desired) -> Answer:
+    record = location.record_of(desired.tools, desired.location)
+    return YES if location.read(desired.tools) == record else no("nothing is written down, or another location")
 
 
-def _record(asked: Wanted) -> None:
-    location.write(asked.tools, asked.site)
+def _record(desired: Desired) -> None:
+    location.write(desired.tools, desired.location)

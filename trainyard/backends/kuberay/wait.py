@@ -15,10 +15,10 @@ from trainyard.backends.kuberay import diagnosis, naming, pods, progress, replic
 from trainyard.backends.kuberay import snapshot as snapshots
 from trainyard.backends.kuberay.dashboard import Dashboard
 from trainyard.backends.kuberay.debounce import MINUTE, SOON, STILL, Debounce
-from trainyard.backends.kuberay.errands.errand import PULL_SECONDS
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.objects import token
 from trainyard.backends.kuberay.pods import Object
+from trainyard.backends.kuberay.probe_pods import SECONDS as PULL_SECONDS
 from trainyard.backends.kuberay.snapshot import Snapshot
 from trainyard.diagnosis import Diagnosis
 from trainyard.errors import NotReadyError, OutsideError

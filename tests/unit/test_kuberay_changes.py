@@ -1,0 +1,150 @@
+"""In what a RayCluster differs from its file: two documents in, words out."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from trainyard.backends.kuberay import changes
+from trainyard.backends.kuberay.manifest.documents import Inputs, documents
+from trainyard.seams.kube.types import Object
+from trainyard.spec import ClusterSpec
+
+GPU = {"name": "gpu", "count": 2, "cpus": 2, "memory": "4GiB", "gpus": 1}
+BURST = {"name": "burst", "min": 1, "max": 3, "idle_timeout": "5m"}
+LAB: dict[str, Any] = {"head": {"cpus": 1}, "workers": [GPU], "env": {"MODE": "fast"}}
+GROWING: dict[str, Any] = {"workers": [BURST]}
+
+
+def sent(*, image: str = "r/a@sha256:0", simulated: bool = False, secrets: tuple[str, ...] = (), **file: Any) -> Object:
+    spec = ClusterSpec.model_validate({"name": "lab", "backend": "kuberay", **file}, context={})
+    inputs = Inputs(spec, spec.kuberay, image, simulated=simulated, pull_secrets=secrets)
+    return documents(inputs).ray_cluster
+
+
+def stored(ray_cluster: Object, **replicas: int) -> Object:
+    """Return what the API server makes of it: its own fields, the CRD's defaults, what the autoscaler wrote."""
+    found = deepcopy(ray_cluster)
+    found["metadata"] |= {"uid": "u", "resourceVersion": "7", "generation": 2, "managedFields": []}
+    found["status"] = {"state": "ready"}
+    for group in found["spec"].get("workerGroupSpecs", []):
+        group.setdefault("replicas", replicas.get(group["groupName"], 0))
+        group.setdefault("numOfHosts", 1)
+        if group["groupName"] in replicas:
+            group["scaleStrategy"] = {"workersToDelete": ["lab-burst-worker-abcde"]}
+    return found
+
+
+def said(old: Object, new: Object) -> list[tuple[str, bool]]:
+    return [(str(change), change.applied) for change in changes.changes(stored(old), stored(new))]
+
+
+def ignored(*texts: str) -> list[tuple[str, bool]]:
+    return [(text, False) for text in texts]
+
+
+@pytest.mark.parametrize("file", [{}, LAB, GROWING])
+def test_what_the_api_server_and_the_autoscaler_fill_in_is_no_difference(file: dict[str, Any]) -> None:
+    assert changes.changes(stored(sent(**file), burst=2), stored(sent(**file))) == ()
+
+
+def test_sizes_of_groups_are_carried_out() -> None:
+    more = {**LAB, "workers": [{**GPU, "count": 3}]}
+    assert said(sent(**LAB), sent(**more)) == [("workers.gpu.count: 2 now, 3 wanted", True)]
+    other: dict[str, Any] = {"workers": [{**BURST, "min": 0, "max": 5, "idle_timeout": "90s"}]}
+    assert sorted(said(sent(**GROWING), sent(**other))) == [
+        ("workers.burst.idle_timeout: 5m now, 90s wanted", True),
+        ("workers.burst.max: 3 now, 5 wanted", True),
+        ("workers.burst.min: 1 now, 0 wanted", True),
+    ]
+    live = stored(sent(**LAB))
+    live["spec"]["workerGroupSpecs"][0]["replicas"] = 1
+    assert [str(change) for change in changes.changes(live, stored(sent(**LAB)))] == [
+        "workers.gpu.count: 1 now, 2 wanted"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "ends"),
+    [
+        ({"count": 1}, {"count": 2}, False),
+        ({"count": 2}, {"count": 1}, True),
+        ({"min": 0, "max": 3}, {"min": 1, "max": 4}, False),
+        ({"min": 0, "max": 3}, {"min": 0, "max": 2}, True),
+    ],
+)
+def test_only_a_group_that_gets_smaller_ends_nodes(before: dict[str, int], after: dict[str, int], ends: bool) -> None:
+    old, new = (sent(workers=[{"name": "gpu", **size}]) for size in (before, after))
+    assert any(change.ends_nodes for change in changes.changes(stored(old), stored(new))) == ends
+
+
+def test_a_new_group_is_carried_out_and_the_pods_of_a_removed_one_stay() -> None:
+    renamed = {**LAB, "workers": [{**GPU, "name": "big"}]}
+    assert said(sent(**LAB), sent(**renamed)) == [("workers.gpu is gone", False), ("workers.big is new", True)]
+
+
+def test_the_first_group_that_grows_needs_another_head() -> None:
+    found = said(sent(**LAB), sent(**{**LAB, "workers": [GPU, BURST]}))
+    assert ("the head's autoscaler, which groups that grow need, differs", False) in found
+    assert ("workers.burst is new", True) in found
+
+
+def test_what_a_node_has_is_said_without_what_follows_from_it() -> None:
+    other = {**GPU, "cpus": 4, "memory": "8GiB", "gpus": 2}
+    assert said(sent(**LAB), sent(**{**LAB, "workers": [other]})) == ignored(
+        "workers.gpu.memory: 4GiB now, 8GiB wanted",
+        "workers.gpu.cpus: 2 now, 4 wanted",
+        "workers.gpu.gpus: 1 now, 2 wanted",
+    )
+    assert said(sent(**LAB, simulated=True), sent(**LAB)) == ignored("kuberay.simulated_gpus: true now, false wanted")
+
+
+def test_what_all_groups_have_otherwise_is_said_once_in_the_file_s_words() -> None:
+    kuberay = {
+        "spread": "required",
+        "node_selector": {"pool": "a"},
+        "priority_class": "high",
+        "storage": {"claim": "mine"},
+        "service_account": "trainer",
+        "security": {"fs_group": 1000},
+        "requests": {"cpus": 0.5},
+        "labels": {"team": "a"},
+        "shm_size": "1GiB",
+    }
+    found = said(sent(**LAB), sent(**LAB, kuberay=kuberay, image="r/b@sha256:1", secrets=("mine",)))
+    assert sorted(found) == ignored(
+        "image: r/a@sha256:0 now, r/b@sha256:1 wanted",
+        "kuberay.labels.team is new",
+        "kuberay.node_selector differs",
+        "kuberay.priority_class differs",
+        "kuberay.pull_secrets differs",
+        "kuberay.requests differs",
+        "kuberay.security differs",
+        "kuberay.service_account differs",
+        "kuberay.shm_size differs",
+        "kuberay.spread differs",
+        "kuberay.volumes differs",
+    )
+
+
+def test_values_of_variables_are_not_shown() -> None:
+    other = {**LAB, "env": {"MODE": "hunter2", "NEW": "hunter2"}}
+    assert said(sent(**LAB), sent(**other)) == ignored("env.MODE is another", "env.NEW is new")
+    assert said(sent(**other), sent(**{**LAB, "env": {"NEW": "hunter2"}})) == ignored("env.MODE is gone")
+
+
+def test_what_the_file_has_no_key_for_is_said_by_its_path() -> None:
+    other = sent(**LAB)
+    other["spec"]["headGroupSpec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 99
+    assert said(other, sent(**LAB)) == ignored("head.template.spec.terminationGracePeriodSeconds differs")
+
+
+def test_what_the_autoscaler_decided_goes_along_within_the_new_bounds() -> None:
+    live = stored(sent(**GROWING), burst=2)
+    group = changes.carried(sent(**GROWING), live)["spec"]["workerGroupSpecs"][0]
+    assert (group["replicas"], group["scaleStrategy"]) == (2, {"workersToDelete": ["lab-burst-worker-abcde"]})
+    smaller = sent(workers=[{**BURST, "min": 0, "max": 1}])
+    assert changes.carried(smaller, live)["spec"]["workerGroupSpecs"][0]["replicas"] == 1
+    assert changes.carried(sent(**GROWING), stored(sent(**LAB))) == sent(**GROWING)

@@ -1,0 +1,152 @@
+"""The steps that remove everything of a cluster from Kubernetes, and prove it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from trainyard.backends import words
+from trainyard.backends.contract import Tools
+from trainyard.backends.kuberay import finalizers, location, naming, purge
+from trainyard.backends.kuberay.location import Location, is_ours
+from trainyard.backends.kuberay.queries import if_allowed, side_by_side
+from trainyard.seams.kube.types import (
+    CLAIM,
+    CONFIG_MAP,
+    POD,
+    RAY_CLUSTER,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    Kind,
+    Object,
+)
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.kubernetes import KuberaySection
+from trainyard.steps import YES, Answer, Stage, Step, no
+
+# What we make, in the order in which it goes: a claim can only go when no pod uses it any more.
+OURS = {POD: "pod", SECRET: "secret", CLAIM: "claim"}
+# What KubeRay makes beside pods and goes with its RayCluster; not everybody may ask for it.
+KUBERAYS = (SERVICE, CONFIG_MAP, SERVICE_ACCOUNT, ROLE, ROLE_BINDING)
+
+
+def down_steps(spec: ClusterSpec, tools: Tools, section: KuberaySection, *, purge: bool) -> list[Stage]:
+    """Return the steps that remove the cluster, whatever its file says by now: what is recorded and labelled counts."""
+    return [Stage(f"Find cluster {spec.name}", lambda: _steps(spec, tools, section, with_purge=purge))]
+
+
+def _steps(spec: ClusterSpec, tools: Tools, section: KuberaySection, *, with_purge: bool) -> list[Step]:
+    where = location.find(spec, tools, section)
+    # Refuses before anything is removed.
+    besides = purge.steps(where, tools) if with_purge else []
+    moved = location.moved(tools, section)
+    title = f"Find cluster {where.name} in {where}" + (", not where its file now says" if moved else "")
+    return [Step(title, done=lambda: Answer(True, moved), do=lambda: None), *steps(where, tools.state, besides)]
+
+
+def steps(where: Location, state: Path, besides: Sequence[Step] = ()) -> list[Step]:
+    """Return the steps that remove what belongs to the cluster at this location, and our own directory of it."""
+    return [
+        _ray_cluster_step(where),
+        *(_kind_step(where, kind) for kind in OURS),
+        _rest_step(where),
+        *besides,
+        # Last of all: a command that was killed must find its way again.
+        Step(
+            "Remove what was written down",
+            done=lambda: no(f"still there: {state}") if state.exists() else YES,
+            do=lambda: shutil.rmtree(state, ignore_errors=True),
+        ),
+    ]
+
+
+def _ray_cluster_step(where: Location) -> Step:
+    """Return the step that removes the RayCluster: Kubernetes then removes what KubeRay made for it."""
+    if _foreign_uid(where):
+        title = f"Leave the RayCluster {where.name} alone: Trainyard did not make it"
+        return Step(title, done=lambda: YES, do=lambda: None)
+
+    def left() -> list[Object]:
+        found = where.kube.get(RAY_CLUSTER, where.name, namespace=where.namespace)
+        return [found] if found is not None and is_ours(found, where.name) else []
+
+    def remove() -> None:
+        for found in left():
+            # By its uid: one that is made anew meanwhile is another one.
+            where.kube.delete(RAY_CLUSTER, where.name, namespace=where.namespace, uid=found["metadata"]["uid"])
+        finalizers.wait(where, RAY_CLUSTER, left)
+
+    return Step(f"Remove the RayCluster {where.name}", lambda: _none(left()), remove, disruptive=True)
+
+
+def _kind_step(where: Location, kind: Kind) -> Step:
+    """Return the step after which nothing of a kind belongs to the cluster; we delete what carries our label."""
+    now = belonging(where, kind)
+    title = f"Remove {words.counted(len(now), OURS[kind])}" if now else f"Leave no {OURS[kind]}"
+    listed = f": {words.named([each['metadata']['name'] for each in now])}" if now else ""
+    return Step(f"{title}{listed}", lambda: _none(belonging(where, kind)), lambda: _remove(where, kind))
+
+
+def _rest_step(where: Location) -> Step:
+    """Return the step that proves it; what was made since, by KubeRay or by hand, goes too."""
+
+    def left() -> list[Object]:
+        every = side_by_side(lambda kind: belonging(where, kind), (*OURS, *KUBERAYS))
+        return [each for found in every for each in found]
+
+    def remove() -> None:
+        for kind in (*OURS, *KUBERAYS):
+            _remove(where, kind)
+
+    return Step("Leave nothing else with the cluster's label", lambda: _none(left()), remove)
+
+
+def belonging(where: Location, kind: Kind) -> list[Object]:
+    """Return the cluster's objects of a kind: what carries our label, and what KubeRay made for its RayCluster.
+
+    A RayCluster of the same name that is somebody else's has its own; and who copies our RayCluster copies our label.
+    """
+    found: dict[str, Object] = {}
+    for labels in (naming.of_cluster(where.name), naming.of_ray_cluster(where.name)):
+        reply = if_allowed(partial(where.kube.list, kind, namespace=where.namespace, labels=labels))
+        if reply.refusal and kind in OURS:
+            raise reply.refusal
+        found |= {each["metadata"]["name"]: each for each in reply.found or ()}
+    owned = [name for name, each in found.items() if _owners(each)]
+    foreign = _foreign_uid(where) if owned else None
+    return [each for _, each in sorted(found.items()) if _is_own(each, where.name, foreign)]
+
+
+def _is_own(found: Object, name: str, foreign: str | None) -> bool:
+    owners = _owners(found)
+    if not owners:
+        return is_ours(found, name)
+    return any(owner == name and uid != foreign for owner, uid in owners)
+
+
+def _owners(found: Object) -> list[tuple[str, str]]:
+    """Return name and uid of each RayCluster that an object belongs to."""
+    owners = found["metadata"].get("ownerReferences") or ()
+    return [(owner["name"], str(owner["uid"])) for owner in owners if owner["kind"] == RAY_CLUSTER.name]
+
+
+def _foreign_uid(where: Location) -> str | None:
+    """Return the uid of a RayCluster of our name that somebody else made."""
+    found = where.kube.get(RAY_CLUSTER, where.name, namespace=where.namespace)
+    return None if found is None or is_ours(found, where.name) else str(found["metadata"]["uid"])
+
+
+def _remove(where: Location, kind: Kind) -> None:
+    for found in belonging(where, kind):
+        if is_ours(found, where.name):
+            where.kube.delete(kind, found["metadata"]["name"], namespace=where.namespace)
+    finalizers.wait(where, kind, lambda: belonging(where, kind))
+
+
+def _none(left: list[Object]) -> Answer:
+    return no(f"still there: {words.named([each['metadata']['name'] for each in left])}") if left else YES

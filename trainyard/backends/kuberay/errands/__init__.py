@@ -1,1 +1,0 @@
-"""Short-lived pods that prove something: an image on every host, GPUs before a cluster wants them."""

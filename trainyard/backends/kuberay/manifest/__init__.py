@@ -1,0 +1,1 @@
+"""From a cluster file to the objects that Kubernetes gets; pure."""

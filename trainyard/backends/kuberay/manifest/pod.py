@@ -1,0 +1,202 @@
+"""The pod of a Ray node: who it runs as, where it may run, what it gets and sees; the values of kuberay/pod.yaml.j2."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainyard import render
+from trainyard.backends import ray_settings
+from trainyard.backends.kuberay import naming
+from trainyard.backends.kuberay.manifest.nodes import Node
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.kubernetes import KuberaySection, KubeVolume, PodPlacement, PodSecurity
+
+Values = dict[str, Any]
+
+GCS_PORT = 6379
+# Where Ray's agent of each node answers (ray/_private/ray_constants.py, DEFAULT_DASHBOARD_AGENT_LISTEN_PORT).
+AGENT_PORT = 52365
+# From SIGTERM Ray takes 2 s to end its processes; a worker whose head is gone would wait for it (15 s were seen).
+GRACE_SECONDS = 5
+# Where Ray keeps sessions and logs; a volume of its own, so that they outlive a container that ends.
+SESSIONS = "/tmp/ray"  # noqa: S108
+# The home of users whom the image does not know.
+HOME = "/home/trainyard"
+_HOST = "kubernetes.io/hostname"
+_UNITS = {"Gi": 2**30, "Mi": 2**20, "Ki": 2**10}
+
+
+def values(
+    spec: ClusterSpec,
+    section: KuberaySection,
+    node: Node,
+    *,
+    image: str,
+    pull_secrets: tuple[str, ...],
+    simulated: bool,
+    with_autoscaler: bool,
+) -> Values:
+    """Return the values of a group's pods; None for what is to be left out."""
+    place = section.placement(node.group)
+    gpus = 0 if simulated else node.gpus
+    limits = _limits(section, node, gpus)
+    volumes, mounts = _volumes(spec, section, node)
+    return {
+        "labels": {**section.labels, **naming.labels(spec.name)},
+        "annotations": dict(section.annotations) or None,
+        "service_account": section.service_account,
+        # Nothing on a node asks Kubernetes anything, unless the file gives it an account, or the autoscaler is there.
+        "has_account": None if section.service_account or with_autoscaler else False,
+        "pull_secrets": [{"name": name} for name in pull_secrets] or None,
+        "grace_seconds": GRACE_SECONDS,
+        "node_selector": dict(place.node_selector) or None,
+        "tolerations": tolerations(place, section.gpu_resource if gpus else None) or None,
+        "affinity": _affinity(spec, section, place.spread),
+        "runtime_class": place.runtime_class if gpus else None,
+        "priority_class": place.priority_class,
+        "pod_security": pod_security(section.security),
+        "container": naming.HEAD_CONTAINER if node.is_head else naming.WORKER_CONTAINER,
+        "image": image,
+        "ports": _ports() if node.is_head else None,
+        "env": _env(spec, section, has_gpus=bool(gpus)),
+        "limits": limits,
+        "requests": requests(section, node, limits),
+        "container_security": container_security(section.security),
+        "started": _started(node),
+        "alive": {"path": "/api/local_raylet_healthz", "port": AGENT_PORT},
+        "mounts": mounts,
+        "volumes": volumes,
+    }
+
+
+def quantity(size: int) -> str:
+    """Return bytes as Kubernetes writes them: `2Gi`, or the plain number."""
+    return next((f"{size // factor}{unit}" for unit, factor in _UNITS.items() if size % factor == 0), str(size))
+
+
+def home(security: PodSecurity, *, directory: str) -> dict[str, str]:
+    """Return the variables of a user whom the image need not know: a home to write to, and a name.
+
+    Without USER, getpass.getuser() raises KeyError, and with it PyTorch's compiler.
+    """
+    return {"HOME": directory, "USER": "ray", "LOGNAME": "ray"} if security.run_as_user else {}
+
+
+def pod_security(security: PodSecurity) -> Values | None:
+    """Return as whom all containers of a pod run (core/v1 PodSecurityContext)."""
+    found: Values = {
+        "runAsUser": security.run_as_user,
+        "runAsGroup": security.run_as_group,
+        "fsGroup": security.fs_group,
+        "fsGroupChangePolicy": None if security.fs_group is None else "OnRootMismatch",
+        "runAsNonRoot": True if security.restricted else None,
+        "seccompProfile": {"type": "RuntimeDefault"} if security.restricted else None,
+    }
+    return {name: value for name, value in found.items() if value is not None} or None
+
+
+def container_security(security: PodSecurity) -> Values | None:
+    """Return what the Pod Security Standard `restricted` wants of each container; KubeRay gives it to its own too."""
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}} if security.restricted else None
+
+
+def tolerations(place: PodPlacement, gpu_resource: str | None) -> list[Values]:
+    """Return the taints that a pod puts up with: the file's, and the one of hosts with GPUs if it has some."""
+    found = [toleration.model_dump(exclude_none=True) for toleration in place.tolerations]
+    gpu = {"key": gpu_resource, "operator": "Exists", "effect": "NoSchedule"}
+    return [*found, gpu] if gpu_resource else found
+
+
+def requests(section: KuberaySection, node: Node, limits: Mapping[str, str]) -> dict[str, str]:
+    """Return what the scheduler is asked for: the limits, unless the file says less."""
+    less = section.requests
+    found = dict(limits)
+    if less.cpus is not None and less.cpus < node.cpu_limit:
+        found["cpu"] = f"{round(less.cpus * 1000)}m"
+    if less.memory is not None and less.memory < node.memory:
+        found["memory"] = quantity(less.memory)
+    return found
+
+
+def _limits(section: KuberaySection, node: Node, gpus: int) -> dict[str, str]:
+    limits = {"cpu": str(node.cpu_limit), "memory": quantity(node.memory)}
+    return {**limits, section.gpu_resource: str(gpus)} if gpus else limits
+
+
+def _affinity(spec: ClusterSpec, section: KuberaySection, spread: str | None) -> Values | None:
+    """Return how the nodes of a cluster are spread over hosts: not at all, where only one host can have the storage."""
+    # Of our pods only the nodes: probe pods have the cluster's label as well.
+    ours = {"matchLabels": {naming.CLUSTER: spec.name, "ray.io/is-ray-node": "yes"}}
+    term = {"labelSelector": ours, "topologyKey": _HOST}
+    if section.storage is not None and section.storage.access == "ReadWriteOnce":
+        return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    if spread == "required":
+        return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    if spread == "preferred":
+        preferred = [{"weight": 100, "podAffinityTerm": term}]
+        return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    return None
+
+
+def _started(node: Node) -> Values:
+    """Return what is asked until the node is there; both paths answer without the token.
+
+    The dashboard is the last of the head's parts that a run needs, and the GCS must be there for it to answer
+    (ray/dashboard/http_server_head.py and http_server_agent.py, PUBLIC_EXACT_PATHS).
+    """
+    if node.is_head:
+        return {"path": "/api/gcs_healthz", "port": naming.DASHBOARD_PORT}
+    return {"path": "/api/local_raylet_healthz", "port": AGENT_PORT}
+
+
+def _ports() -> list[Values]:
+    """Return what the head's service leads to; KubeRay adds the metrics. Ray Client's port is not among them."""
+    ports = {"gcs-server": GCS_PORT, "dashboard": naming.DASHBOARD_PORT}
+    return [{"name": name, "containerPort": port} for name, port in ports.items()]
+
+
+def _env(spec: ClusterSpec, section: KuberaySection, *, has_gpus: bool) -> list[dict[str, str]]:
+    # An image may ask for every GPU (NVIDIA_VISIBLE_DEVICES=all in its ENV), and a host may grant it by default.
+    hidden = {} if has_gpus else {"NVIDIA_VISIBLE_DEVICES": "void"}
+    variables = {**hidden, **home(section.security, directory=HOME), **spec.env, **ray_settings.settings()}
+    # To Kubernetes `$(NAME)` is a variable, and `$$` a dollar sign.
+    return [{"name": name, "value": render.dollars_doubled(value)} for name, value in sorted(variables.items())]
+
+
+def _volumes(spec: ClusterSpec, section: KuberaySection, node: Node) -> tuple[list[Values], list[Values]]:
+    """Return volumes and where they are mounted: what Ray needs, `outputs`, and the file's own.
+
+    KubeRay would call the first two the same.
+    """
+    memory = {"medium": "Memory", "sizeLimit": quantity(node.shared_memory)}
+    found: list[tuple[str, Values, str]] = [
+        ("shared-mem", {"emptyDir": memory}, "/dev/shm"),  # noqa: S108
+        ("ray-logs", {"emptyDir": {}}, SESSIONS),
+    ]
+    if home(section.security, directory=HOME):
+        found.append(("home", {"emptyDir": {}}, HOME))
+    found.append(("outputs", _outputs(spec, section), section.outputs))
+    volumes: list[Values] = [{"name": name, **source} for name, source, _ in found]
+    mounts: list[Values] = [{"name": name, "mountPath": path} for name, _, path in found]
+    for index, volume in enumerate(section.volumes):
+        volumes.append({"name": f"volume-{index}", **_source(volume)})
+        mounts.append({"name": f"volume-{index}", "mountPath": volume.target, "readOnly": volume.read_only or None})
+    return volumes, mounts
+
+
+def _outputs(spec: ClusterSpec, section: KuberaySection) -> Values:
+    if section.storage is None:
+        return {"emptyDir": {}}
+    return {"persistentVolumeClaim": {"claimName": section.storage.claim or naming.claim(spec.name)}}
+
+
+def _source(volume: KubeVolume) -> Values:
+    if volume.claim:
+        return {"persistentVolumeClaim": {"claimName": volume.claim, "readOnly": volume.read_only or None}}
+    if volume.config_map:
+        return {"configMap": {"name": volume.config_map}}
+    if volume.secret:
+        return {"secret": {"secretName": volume.secret}}
+    # A directory that is missing there is an error, not an empty directory.
+    return {"hostPath": {"path": volume.host_path, "type": "Directory"}}

@@ -1,3 +1,0 @@
-"""The former name of `naming`, until nobody uses it."""
-
-from trainyard.backends.kuberay.naming import *  # noqa: F403

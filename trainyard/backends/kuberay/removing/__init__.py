@@ -1,1 +1,0 @@
-"""How everything of a cluster goes, and what stands in the way."""
