@@ -165,7 +165,7 @@ def test_a_connection_that_leads_nowhere_is_closed_at_once_and_says_why(
     here = place.port(find, what=what, port=port)
     with client(here) as http, pytest.raises((httpx.ReadError, httpx.RemoteProtocolError)):
         http.get("/name")
-    assert why in forward.trouble(here)
+    assert why in forward.last_error(here)
 
 
 def test_the_api_server_may_go_and_come_back(place: Place) -> None:
@@ -287,7 +287,7 @@ def test_a_token_that_has_ended_is_no_matter_of_waiting(place: Place, tmp_path: 
     port = forward.forward(kube, namespace=NAMESPACE, find=lambda: "server", port=8000, what="unknown")
     with client(port) as http, pytest.raises(httpx.TransportError):
         http.get("/name")
-    assert forward.trouble(port) == refused.value.what
+    assert forward.last_error(port) == refused.value.what
 
 
 def test_the_server_of_another_ca_is_not_trusted(place: Place, tmp_path: Path) -> None:

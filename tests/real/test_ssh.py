@@ -17,6 +17,7 @@ from tests.bed.hosts import Host
 from tests.bed.places import need
 from tests.bed.programs import missing
 from trainyard.errors import NotReadyError, TrainyardError
+from trainyard.seams.forwarding import last_error
 from trainyard.seams.ssh import forward
 from trainyard.seams.ssh.connection import Connection
 from trainyard.seams.ssh.failures import HostError
@@ -103,8 +104,9 @@ def test_a_port_leads_to_the_host_and_still_does_when_the_connection_broke(two: 
     assert _greeting(port).startswith("SSH-2.0-OpenSSH")
     two[0].shell("pidof sshd | tr ' ' '\\n' | sort -n | tail -n +2 | xargs kill")
     assert _greeting(port).startswith("SSH-2.0-OpenSSH")
-    assert _greeting(forward.local_port(host, 1)) == ""
-    assert "onnect" in forward.last_error(host)
+    dead = forward.local_port(host, 1)
+    assert _greeting(dead) == ""
+    assert "onnect" in last_error(dead)
 
 
 def test_aliases_includes_other_ports_and_jump_hosts_are_as_ssh_has_them(two: list[Host], home: Path) -> None:

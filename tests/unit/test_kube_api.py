@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from trainyard.errors import TrainyardError
-from trainyard.seams.kube import refusals
-from trainyard.seams.kube.access import Access
+from trainyard.seams.kube import errors
 from trainyard.seams.kube.api import Kube
-from trainyard.seams.kube.errors import ConflictError, MissingError
-from trainyard.seams.kube.refusals import Doing
+from trainyard.seams.kube.config import Access
+from trainyard.seams.kube.errors import Request
 from trainyard.seams.kube.transport import Answer
-from trainyard.seams.kube.types import CRD, EVENT, NODE, POD, RAY_CLUSTER, SECRET
+from trainyard.seams.kube.types import CRD, EVENT, NODE, POD, RAY_CLUSTER
 
 ACCESS = Access("lab", "https://192.0.2.1:6443", "default", "ops")
 
@@ -33,7 +32,7 @@ class Server:
         self,
         method: str,
         path: str,
-        doing: Doing,
+        request: Request,
         *,
         params: Mapping[str, str] | None = None,
         body: Any = None,
@@ -45,7 +44,7 @@ class Server:
             self.bodies.append((content_type, body))
         answer = self.answers.pop(0)
         if answer.status >= 400 and answer.status not in accept:
-            raise refusals.refused(answer.status, answer.body, doing, ACCESS)
+            raise errors.refused(answer.status, answer.body, request, ACCESS)
         return answer
 
 
@@ -133,20 +132,6 @@ def test_applying_says_who_applies_and_completes_the_object() -> None:
     assert server.bodies[0] == ("application/apply-patch+yaml", whole)
 
 
-def test_a_patch_is_merged() -> None:
-    kube, server = answered((200, {}))
-    kube.patch(POD, "one", {"metadata": {"labels": {"a": None}}}, namespace="team")
-    assert server.bodies == [("application/merge-patch+json", {"metadata": {"labels": {"a": None}}})]
-
-
-def test_what_is_there_already_is_a_conflict_and_a_missing_namespace_is_missing() -> None:
-    kube, _ = answered(status(409, "already exists"), status(404, "namespaces not found"))
-    with pytest.raises(ConflictError):
-        kube.create(SECRET, {"metadata": {"name": "one"}}, namespace="team")
-    with pytest.raises(MissingError):
-        kube.create(SECRET, {"metadata": {"name": "one"}}, namespace="team")
-
-
 def test_only_the_object_that_was_meant_is_deleted() -> None:
     kube, server = answered((200, {}), status(404, "not found"), status(409, "the UID in the precondition"))
     assert kube.delete(POD, "one", namespace="team", seconds=0, uid="abc")
@@ -158,12 +143,6 @@ def test_only_the_object_that_was_meant_is_deleted() -> None:
         options,
         {**options, "preconditions": {"uid": "abc"}},
     ]
-
-
-def test_a_conflict_that_no_uid_was_asked_for_is_an_error() -> None:
-    kube, _ = answered(status(409, "something else"))
-    with pytest.raises(ConflictError):
-        kube.delete(POD, "one", namespace="team")
 
 
 def test_rights_are_asked_for_by_group_resource_and_namespace() -> None:

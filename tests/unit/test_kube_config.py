@@ -11,7 +11,7 @@ import yaml
 
 from trainyard.errors import PrerequisiteError
 from trainyard.seams.kube import config
-from trainyard.seams.kube.access import Access
+from trainyard.seams.kube.config import Access
 
 
 def kubeconfig(path: Path, *names: str, current: str | None = None, **user: Any) -> Path:

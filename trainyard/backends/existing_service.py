@@ -76,7 +76,7 @@ def address(service: Service) -> str:
 
 def trouble(at: str) -> str:
     """Say why the newest connection to such an address came to nothing; "" if it did not."""
-    return forward.trouble(int(at.rpartition(":")[2]))
+    return forward.last_error(int(at.rpartition(":")[2]))
 
 
 def token(service: Service, secret: str) -> str:

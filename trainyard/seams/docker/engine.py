@@ -18,6 +18,7 @@ from docker.context import ContextAPI
 from docker.errors import APIError, DockerException
 
 from trainyard.errors import OutsideError, PrerequisiteError
+from trainyard.seams.forwarding import last_error
 from trainyard.seams.ssh import config, forward
 from trainyard.seams.ssh.connection import connect as reach
 
@@ -98,7 +99,7 @@ def connect(environ: Mapping[str, str], *, address: str | None = None) -> Engine
         # version="auto" asks the engine: that nobody answers comes out here, and not in the middle of a command.
         api = docker.APIClient(base_url=socket, version="auto", timeout=ANSWER_SECONDS)
     except (DockerException, requests.RequestException, OSError) as error:
-        last = forward.last_error(host) if host else ""
+        last = last_error(socket.removeprefix("unix://"))
         raise unreachable(where, DockerException(last) if last else error) from error
     return Engine(where, api, environ, socket)
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainyard.errors import TrainyardError
-from trainyard.seams.kube import running
-from trainyard.seams.kube.access import Access
-from trainyard.seams.kube.errors import GoneError, InvalidError, KubeError, MissingError
-from trainyard.seams.kube.refusals import Doing
+from trainyard.seams.kube import streams
+from trainyard.seams.kube.config import Access
+from trainyard.seams.kube.errors import GoneError, InvalidError, KubeError, MissingError, Request
 from trainyard.seams.kube.transport import Transport
 from trainyard.seams.kube.types import POD, Kind, Object, Ran
 
@@ -37,18 +36,18 @@ class Kube:
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
         """Return an object, or None if it is not there."""
-        doing = Doing("get", kind, name, namespace)
-        answer = self.transport.send("GET", kind.path(namespace, name), doing, accept=(404,))
+        request = Request("get", kind, name, namespace)
+        answer = self.transport.send("GET", kind.path(namespace, name), request, accept=(404,))
         return None if answer.status == 404 else _object(answer.json())
 
     def list(self, kind: Kind, *, namespace: str | None = None, labels: str = "", fields: str = "") -> list[Object]:
         """Return the objects of a namespace, or of all; none of a kind that the cluster does not know."""
-        doing = Doing("list", kind, namespace=namespace)
-        asked = {"limit": str(PAGE), "labelSelector": labels, "fieldSelector": fields}
+        request = Request("list", kind, namespace=namespace)
+        attributes = {"limit": str(PAGE), "labelSelector": labels, "fieldSelector": fields}
         found: list[Object] = []
-        params = {key: value for key, value in asked.items() if value}
+        params = {key: value for key, value in attributes.items() if value}
         while True:
-            answer = self.transport.send("GET", kind.path(namespace), doing, params=params, accept=(404, 410))
+            answer = self.transport.send("GET", kind.path(namespace), request, params=params, accept=(404, 410))
             if answer.status == 404:
                 return []
             if answer.status == 410:
@@ -63,14 +62,10 @@ class Kube:
                 return found
             params = {**params, "continue": following}
 
-    def create(self, kind: Kind, body: Object, *, namespace: str | None = None, dry_run: bool = False) -> Object:
-        """Make an object; with `dry_run` it is only judged, by all of admission, and nothing is kept.
-
-        Raises ConflictError if it is there, MissingError if its namespace is not.
-        """
-        doing = Doing("create", kind, _name(body), namespace)
-        params = {"dryRun": "All"} if dry_run else None
-        return _object(self.transport.send("POST", kind.path(namespace), doing, params=params, body=body).json())
+    def create(self, kind: Kind, body: Object, *, namespace: str | None = None) -> Object:
+        """Make an object. Raises ConflictError if it is there, MissingError if its namespace is not."""
+        request = Request("create", kind, _name(body), namespace)
+        return _object(self.transport.send("POST", kind.path(namespace), request, body=body).json())
 
     def apply(
         self,
@@ -91,7 +86,7 @@ class Kube:
         answer = self.transport.send(
             "PATCH",
             kind.path(namespace, _name(body)),
-            Doing("patch", kind, _name(body), namespace),
+            Request("patch", kind, _name(body), namespace),
             params=params,
             body={"apiVersion": kind.api, "kind": kind.name, **body},
             content_type="application/apply-patch+yaml",
@@ -103,7 +98,7 @@ class Kube:
         answer = self.transport.send(
             "PATCH",
             kind.path(namespace, name),
-            Doing("patch", kind, name, namespace),
+            Request("patch", kind, name, namespace),
             params={"fieldManager": FIELD_MANAGER},
             body=merge,
             content_type="application/merge-patch+json",
@@ -129,15 +124,15 @@ class Kube:
         if uid:
             options["preconditions"] = {"uid": uid}
         accepted = (404, 409) if uid else (404,)
-        doing = Doing("delete", kind, name, namespace)
-        answer = self.transport.send("DELETE", kind.path(namespace, name), doing, body=options, accept=accepted)
+        request = Request("delete", kind, name, namespace)
+        answer = self.transport.send("DELETE", kind.path(namespace, name), request, body=options, accept=accepted)
         return answer.status < 400
 
     def may(
         self, verb: str, kind: Kind, *, namespace: str | None = None, subresource: str = "", name: str = ""
     ) -> bool:
         """Say whether we may do that; no namespace: in all of them."""
-        asked = {
+        attributes = {
             "verb": verb,
             "group": kind.group,
             "resource": kind.plural,
@@ -148,13 +143,13 @@ class Kube:
         review = {
             "apiVersion": REVIEW.api,
             "kind": REVIEW.name,
-            "spec": {"resourceAttributes": {key: value for key, value in asked.items() if value}},
+            "spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value}},
         }
         return self.create(REVIEW, review)["status"].get("allowed") is True
 
     def version(self) -> str:
         """Return the server's version, such as v1.34.2."""
-        return str(_object(self.transport.send("GET", "/version", Doing("ask for the version")).json())["gitVersion"])
+        return str(_object(self.transport.send("GET", "/version", Request("ask for the version")).json())["gitVersion"])
 
     def answers(self) -> bool:
         """Say whether the server answers at all; whatever it says will do."""
@@ -168,7 +163,7 @@ class Kube:
 
     def serves(self, kind: Kind) -> bool:
         """Say whether the cluster knows this kind, in this version."""
-        answer = self.transport.send("GET", kind.root, Doing(f"ask about {kind.api}"), accept=(404,))
+        answer = self.transport.send("GET", kind.root, Request(f"ask about {kind.api}"), accept=(404,))
         if answer.status == 404:
             return False
         return any(one["name"] == kind.plural for one in _object(answer.json()).get("resources") or ())
@@ -177,9 +172,9 @@ class Kube:
         self, pod: str, *, namespace: str, container: str, previous: bool = False, lines: int | None = None
     ) -> str:
         """Return what a container printed, or its last lines; "" if it did not start yet, or has no predecessor."""
-        asked = {"container": container, "previous": "true" if previous else ""}
-        asked |= {"tailLines": "" if lines is None else str(lines)}
-        return self._log(pod, namespace, asked)
+        attributes = {"container": container, "previous": "true" if previous else ""}
+        attributes |= {"tailLines": "" if lines is None else str(lines)}
+        return self._log(pod, namespace, attributes)
 
     def printed(
         self,
@@ -192,25 +187,25 @@ class Kube:
         lines: int | None = None,
     ) -> tuple[tuple[str, str], ...]:
         """Return (time, line) of what a container printed after a time that was returned before; () as in `logs`."""
-        asked = {"container": container, "previous": "true" if previous else "", "timestamps": "true"}
-        asked |= {"sinceTime": since, "tailLines": "" if lines is None else str(lines)}
-        split = (line.partition(" ") for line in self._log(pod, namespace, asked).split("\n") if line)
+        attributes = {"container": container, "previous": "true" if previous else "", "timestamps": "true"}
+        attributes |= {"sinceTime": since, "tailLines": "" if lines is None else str(lines)}
+        split = (line.partition(" ") for line in self._log(pod, namespace, attributes).split("\n") if line)
         # The API takes whole seconds. Times sort as text: always nine digits behind the point (k8s.io/cri-client/pkg/
         # logs, timeFormatOut).
         return tuple((moment, text) for moment, _, text in split if moment > since)
 
-    def _log(self, pod: str, namespace: str, asked: Mapping[str, str]) -> str:
-        params = {key: value for key, value in asked.items() if value}
-        doing = Doing("get", POD, pod, namespace, part="log")
+    def _log(self, pod: str, namespace: str, attributes: Mapping[str, str]) -> str:
+        params = {key: value for key, value in attributes.items() if value}
+        request = Request("get", POD, pod, namespace, part="log")
         try:
-            answer = self.transport.send("GET", POD.path(namespace, pod, part="log"), doing, params=params)
+            answer = self.transport.send("GET", POD.path(namespace, pod, part="log"), request, params=params)
         except (InvalidError, MissingError):
             return ""
         return answer.body.decode(errors="replace")
 
     def run_in(self, pod: str, command: Sequence[str], *, namespace: str, container: str, seconds: float) -> Ran:
         """Run a command in a container to its end. Raises NotReadyError after `seconds`."""
-        return running.run_in(self.transport, pod, command, namespace=namespace, container=container, seconds=seconds)
+        return streams.run_in(self.transport, pod, command, namespace=namespace, container=container, seconds=seconds)
 
 
 def _object(found: Any) -> Object:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import ipaddress
 import logging
 import os
 import ssl
@@ -10,15 +12,11 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from trainyard.errors import PrerequisiteError
-from trainyard.seams.kube import proxies
-from trainyard.seams.kube.access import Access
-
-# Where Kubernetes puts what a pod needs to talk to it (kubernetes.io/docs/tasks/run-application/access-api-from-pod).
-MOUNTED = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+from trainyard.seams.kube.config import MOUNTED, Access
 
 
 def configuration(access: Access, environ: Mapping[str, str]) -> Any:
@@ -30,9 +28,9 @@ def configuration(access: Access, environ: Mapping[str, str]) -> Any:
     with complaints(access):
         _load(made, access, environ)
     # Decided here, by kubectl's rules: the library sends loopback addresses through a proxy.
-    made.proxy = proxies.proxy_for(access.server, environ, named=access.proxy)
+    made.proxy = proxy_for(access.server, environ, named=access.proxy)
     made.no_proxy = ""
-    made.proxy_headers = proxies.login(made.proxy)
+    made.proxy_headers = proxy_login(made.proxy)
     # Who calls decides what may be asked twice.
     made.retries = False
     made.keep_alive = True
@@ -47,7 +45,6 @@ class _Shared(ssl.SSLContext):
     """
 
     def settle(self) -> None:
-        """Set the one protocol that is ever spoken."""
         super().set_alpn_protocols(["http/1.1"])
 
     def set_alpn_protocols(self, alpn_protocols: Iterable[str]) -> None:
@@ -58,7 +55,8 @@ def context(made: Any, access: Access) -> ssl.SSLContext:
     """Return what TLS needs: the server's CA, our certificate. Raises PrerequisiteError if one cannot be used."""
     import certifi
 
-    # Not ssl.create_default_context: since Python 3.13 it refuses CAs as Kubernetes makes them (VERIFY_X509_STRICT).
+    # Not ssl.create_default_context: since Python 3.13 it refuses CAs as Kubernetes makes them (VERIFY_X509_STRICT;
+    # canonical/microk8s#4864).
     tls = _Shared(ssl.PROTOCOL_TLS_CLIENT)
     tls.settle()
     if not made.verify_ssl:
@@ -70,7 +68,7 @@ def context(made: Any, access: Access) -> ssl.SSLContext:
         if made.cert_file:
             # Without a password, a key that has one is an error: OpenSSL would ask for it on the terminal.
             tls.load_cert_chain(made.cert_file, made.key_file, password="")
-    except (ssl.SSLError, OSError) as error:
+    except OSError as error:  # ssl.SSLError is one
         raise PrerequisiteError(
             f"a certificate of context {access.context} cannot be used: {error.strerror or error}",
             where=access.source,
@@ -87,6 +85,29 @@ def _warn_once(access: Access) -> None:
     warnings.simplefilter("ignore", InsecureRequestWarning)
     unchecked = f"the certificate of {access.server} is not checked: its kubeconfig says insecure-skip-tls-verify"
     warnings.warn(unchecked, stacklevel=1)
+
+
+def proxy_for(server: str, environ: Mapping[str, str], *, named: str | None = None) -> str | None:
+    """Return the proxy to use, as a URL; one that the kubeconfig names counts, else that of the environment."""
+    parts = urlsplit(server)
+    proxy = _variable(environ, f"{parts.scheme}_proxy".upper())
+    if named or not proxy or _is_loopback(parts.hostname or ""):
+        return named
+    from kubernetes.client.rest import should_bypass_proxies
+
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    whole = parts._replace(netloc=f"{parts.netloc.removesuffix(f':{port}')}:{port}").geturl()
+    if should_bypass_proxies(whole, _variable(environ, "NO_PROXY")):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def proxy_login(proxy: str | None) -> dict[str, str] | None:
+    """Return the header for a proxy whose URL has a user."""
+    parts = urlsplit(proxy or "")
+    words = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+    encoded = base64.b64encode(words.encode()).decode()
+    return {"proxy-authorization": f"Basic {encoded}"} if parts.username else None
 
 
 @contextmanager
@@ -107,7 +128,7 @@ def complaints(access: Access) -> Iterator[None]:
 
 
 class _Heard(logging.Handler):
-    """Collects what this thread logs as an error, to the root logger itself, as kubernetes.config does.
+    """Collects what this thread logs as an error to the root logger itself, as kubernetes.config does.
 
     A handler of the root logger also keeps it off the terminal.
     """
@@ -143,10 +164,20 @@ def _load(made: Any, access: Access, environ: Mapping[str, str]) -> None:
 
 def _failed(access: Access, why: str) -> PrerequisiteError:
     who = f"{access.plugin} could not log in" if access.plugin else f"user {access.user or '(nobody)'} cannot log in"
-    hint = "Log in by hand and repeat the command; `kubectl get pods` logs in in the same way."
     lines = why.removeprefix("exec: ").strip().splitlines()
     return PrerequisiteError(
         f"{who} to the Kubernetes cluster" + (f": {lines[-1].strip()[:300]}" if lines else ""),
         where=f"{access}, from {access.source}",
-        hint=hint,
+        hint="Log in by hand and repeat the command; `kubectl get pods` logs in in the same way.",
     )
+
+
+def _variable(environ: Mapping[str, str], name: str) -> str:
+    return (environ.get(name) or environ.get(name.lower()) or "").strip()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.rstrip(".").lower() == "localhost"

@@ -1,0 +1,72 @@
+"""Ports and sockets of this machine that lead elsewhere, for as long as this process lives.
+
+Each connection to one is served by a thread of its own. One that leads nowhere is closed at once, which clients
+understand sooner than silence, and `last_error` says why.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from trainyard.errors import TrainyardError
+
+LOOPBACK = "127.0.0.1"
+WAITING = 128
+
+_forwards: dict[Hashable, Forward] = {}
+_lock = threading.Lock()
+
+
+def shared(key: Hashable, make: Callable[[], Forward]) -> Forward:
+    """Return the forward of that key, made if there is none yet: the same question has the same answer."""
+    with _lock:
+        if key not in _forwards:
+            _forwards[key] = make()
+        return _forwards[key]
+
+
+def last_error(address: object) -> str:
+    """Say why the newest connection to a forward, by its port or path, came to nothing; "" if it did not."""
+    with _lock:
+        return next((forward.last_error for forward in _forwards.values() if forward.address == address), "")
+
+
+def loopback() -> socket.socket:
+    """Return a listener on a free port of this machine."""
+    return socket.create_server((LOOPBACK, 0), backlog=WAITING)
+
+
+class Forward:
+    """A listener, and what serves one connection to it: it returns, or raises, why that came to nothing."""
+
+    def __init__(self, listener: socket.socket, serve: Callable[[socket.socket], str]) -> None:
+        self.last_error = ""
+        name: Any = listener.getsockname()
+        self.address: Any = name if isinstance(name, str) else name[1]
+        self._listener = listener
+        self._serve = serve
+        threading.Thread(target=self._accept, name=f"forward {self.address}", daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                local, _ = self._listener.accept()
+            except OSError:
+                # No more files may be opened at the moment.
+                time.sleep(0.1)
+                continue
+            threading.Thread(target=self._attend, args=(local,), daemon=True).start()
+
+    def _attend(self, local: socket.socket) -> None:
+        with local:
+            try:
+                self.last_error = self._serve(local)
+            except TrainyardError as error:
+                self.last_error = error.what
+            except Exception as error:
+                # Nobody else would hear of it.
+                self.last_error = f"the connection broke: {error}"
