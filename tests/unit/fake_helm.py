@@ -41,7 +41,7 @@ class FakeHelm:
 
 
 def crd(name: str, *, made_by: str = "", old: bool = False) -> Object:
-    fields = {"headGroupSpec": {}, **({} if old else {"authOptions": {}})}
+    fields: Object = {"headGroupSpec": {}, **({} if old else {"authOptions": {}})}
     schema: Object = {"properties": {"spec": {"properties": fields}}}
     spec = {
         "group": "ray.io",

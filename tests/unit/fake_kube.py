@@ -149,9 +149,7 @@ class FakeKube:
         everywhere = namespace is None and kind.namespaced and f"all {kind.plural}" in self.forbidden
         if kind.plural in self.forbidden or everywhere:
             what = f"{self.user} may not {verb} {kind.plural}"
-            raise ForbiddenError(
-                what, verb=verb, kind=kind.plural, namespace=namespace, user=self.user, where=None, hint=None
-            )
+            raise ForbiddenError(what)
 
 
 def _merged(there: Any, body: Any) -> Any:

@@ -25,7 +25,7 @@ def helm(monkeypatch: pytest.MonkeyPatch) -> FakeHelm:
     """Return the Helm that is found; a test gives it its Kubernetes."""
     found = FakeHelm(FakeKube())
     monkeypatch.setattr(operator, "helm_of", lambda *_: found)
-    monkeypatch.setattr(operator.time, "sleep", lambda _: None)
+    monkeypatch.setattr("time.sleep", lambda _: None)
     return found
 
 
@@ -117,7 +117,8 @@ def test_a_release_of_somebody_else_is_not_touched(helm: FakeHelm) -> None:
         (
             FakeKube(forbidden=["deployments"], unknown=["rayclusters"]),
             {},
-            "this Kubernetes does not know what a RayCluster is, and you may not see whether KubeRay's operator is there",
+            "this Kubernetes does not know what a RayCluster is, and you may not see whether KubeRay's operator is "
+            "there",
         ),
     ],
 )

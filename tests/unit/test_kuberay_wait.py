@@ -70,7 +70,7 @@ class MoodyKube(FakeKube):
     def delete(self, kind: Kind, name: str, **more: Any) -> bool:
         if self.keeps_pods:
             what = "ops may not delete pods"
-            raise ForbiddenError(what, verb="delete", kind="pods", namespace="", user="ops", where=None, hint=None)
+            raise ForbiddenError(what)
         return super().delete(kind, name, **more)
 
 

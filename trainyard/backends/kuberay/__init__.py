@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from trainyard.backends.contract import ClusterStatus, LogLine, Tools
+from trainyard.backends.contract import ClusterStatus, LogLine, Tools, Traits
 from trainyard.backends.kuberay import down, location, up
 from trainyard.backends.kuberay import status as statuses
 from trainyard.backends.kuberay.dashboard import Dashboard
+from trainyard.backends.kuberay.listing import discover
 from trainyard.backends.kuberay.verify import verify as verify_hosts
 from trainyard.endpoint import Endpoint
 from trainyard.images.verified import Verified
@@ -19,6 +20,9 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
 from trainyard.steps import Stage, Step
 
+__all__ = ["connect", "discover", "documents", "down_steps", "logs", "status", "up_steps", "verify"]
+# To verify an image needs the namespace that `cluster.up` makes.
+TRAITS = Traits(names_change=True, pushed_image="cluster.up", leaves="namespace and KubeRay operator stay")
 Section = KuberaySection | None
 
 

@@ -25,7 +25,7 @@ class Dashboard:
 
     def last_error(self) -> str:
         """Return why the newest connection came to nothing; "" if it did not."""
-        return forward.trouble(self._port())
+        return forward.last_error(self._port())
 
     def alive(self, token: str | None, found: Iterable[Object]) -> frozenset[str]:
         """Return the names of the nodes that Ray calls alive. Raises OutsideError when it does not answer.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from trainyard.backends import words
+from trainyard.backends import wording
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import finalizers, location, naming, purge
 from trainyard.backends.kuberay.location import Location, is_ours
@@ -87,8 +87,8 @@ def _ray_cluster_step(where: Location) -> Step:
 def _kind_step(where: Location, kind: Kind) -> Step:
     """Return the step after which nothing of a kind belongs to the cluster; we delete what carries our label."""
     now = belonging(where, kind)
-    title = f"Remove {words.counted(len(now), OURS[kind])}" if now else f"Leave no {OURS[kind]}"
-    listed = f": {words.named([each['metadata']['name'] for each in now])}" if now else ""
+    title = f"Remove {wording.counted(len(now), OURS[kind])}" if now else f"Leave no {OURS[kind]}"
+    listed = f": {wording.named([each['metadata']['name'] for each in now])}" if now else ""
     return Step(f"{title}{listed}", lambda: _none(belonging(where, kind)), lambda: _remove(where, kind))
 
 
@@ -149,4 +149,4 @@ def _remove(where: Location, kind: Kind) -> None:
 
 
 def _none(left: list[Object]) -> Answer:
-    return no(f"still there: {words.named([each['metadata']['name'] for each in left])}") if left else YES
+    return no(f"still there: {wording.named([each['metadata']['name'] for each in left])}") if left else YES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from trainyard.backends import words
+from trainyard.backends import wording
 from trainyard.backends.kuberay import snapshot
 from trainyard.backends.kuberay.diagnosis import explain_host
 from trainyard.backends.kuberay.location import Location
@@ -45,7 +45,7 @@ def leftover(location: Location, kind: Kind, left: Sequence[Object]) -> Leftover
     kubectl += f" -n {namespace}" if kind.namespaced else ""
     why, hint = _reason(location, kind, first, kubectl, namespace)
     where = f"namespace {namespace}" if kind.namespaced else location.kube.place
-    listed = f": {words.named([each['metadata']['name'] for each in left])}" if len(left) > 1 else ""
+    listed = f": {wording.named([each['metadata']['name'] for each in left])}" if len(left) > 1 else ""
     return LeftoverError(f"{kind.name} {name} is to be removed, and {why}", where=f"{where}{listed}", hint=hint)
 
 

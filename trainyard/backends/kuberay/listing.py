@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainyard.backends.contract import Discovered, FoundCluster, Tools
-from trainyard.backends.kuberay import names, site
-from trainyard.backends.kuberay.site import Site
+from trainyard.backends.kuberay import location, naming
+from trainyard.backends.kuberay.location import Location
 from trainyard.errors import TrainyardError, in_a_line
 from trainyard.seams.kube import config
 from trainyard.seams.kube.api import Kube
@@ -55,15 +55,15 @@ class Question:
     namespaces: tuple[str, ...] = field(default=())
 
 
-def place(spec: ClusterSpec, tools: Tools) -> Site | TrainyardError:
+def place(spec: ClusterSpec, tools: Tools) -> Location | TrainyardError:
     """Return where a file's cluster is, or is to be; or why nobody can tell."""
     try:
-        return site.find(spec, tools)
+        return location.find(spec, tools, spec.kuberay)
     except TrainyardError as error:
         return error
 
 
-def look(sites: Iterable[Site], environ: Mapping[str, str]) -> dict[Key, Answer]:
+def look(sites: Iterable[Location], environ: Mapping[str, str]) -> dict[Key, Answer]:
     """Ask through the context of every site, and the kubeconfig's current one, side by side.
 
     Nobody is asked to log in for a context that is merely the current one: its program may open a browser.
@@ -124,14 +124,14 @@ def _clusters(question: Question) -> tuple[list[Object], str]:
     """Return the RayClusters with our label, and which namespaces were left out."""
     kube = question.kube
     try:
-        return kube.list(RAY_CLUSTER, labels=names.CLUSTER), ""
+        return kube.list(RAY_CLUSTER, labels=naming.CLUSTER), ""
     except ForbiddenError:
         spaces = _namespaces(kube) or tuple(dict.fromkeys((kube.namespace, *question.namespaces)))
     found: list[Object] = []
     seen = []
     for space in spaces:
         try:
-            found += kube.list(RAY_CLUSTER, namespace=space, labels=names.CLUSTER)
+            found += kube.list(RAY_CLUSTER, namespace=space, labels=naming.CLUSTER)
             seen.append(space)
         except ForbiddenError:
             continue

@@ -6,7 +6,7 @@ import secrets
 from contextlib import suppress
 from datetime import datetime, timezone
 
-from trainyard.backends import token_secret
+from trainyard.backends import record
 from trainyard.backends.kuberay import image, naming
 from trainyard.backends.kuberay.location import Location, is_ours
 from trainyard.backends.kuberay.pods import quantity
@@ -39,10 +39,10 @@ def token_step(location: Location) -> Step:
         owners = found["metadata"].get("ownerReferences") or ()
         if not any((owner["kind"], owner["name"]) == (RAY_CLUSTER.name, location.name) for owner in owners):
             refuse_foreign(found, location, SECRET)
-        return YES if token_secret.token(found) else no("the Secret has none")
+        return YES if record.secret_token(found) else no("the Secret has none")
 
     def make_token() -> None:
-        content = {"stringData": {token_secret.TOKEN_KEY: secrets.token_hex(32)}}
+        content = {"stringData": {record.TOKEN_KEY: secrets.token_hex(32)}}
         if location.kube.get(SECRET, name, namespace=location.namespace):
             # Emptied by somebody: pods that run hold the old one, which nobody knows any more.
             location.kube.patch(SECRET, name, content, namespace=location.namespace)
@@ -57,7 +57,7 @@ def token_step(location: Location) -> Step:
 def token(location: Location) -> str | None:
     """Return the cluster's token, None if it has none."""
     found = location.kube.get(SECRET, naming.token_secret(location.name), namespace=location.namespace)
-    return token_secret.token(found) if found else None
+    return record.secret_token(found) if found else None
 
 
 def login_step(location: Location, secret: Object) -> Step:

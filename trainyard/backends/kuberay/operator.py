@@ -263,10 +263,10 @@ def _refuse_broken(kube: Kube, operator: Operator, debounce: Debounce) -> None:
 
 def _install(kuberay: Kuberay) -> None:
     section, helm, kube = kuberay.section, kuberay.helm, kuberay.location.kube
+    _recover(kuberay)
     metadata = {"name": section.namespace, "labels": {naming.MADE_BY: naming.US}}
     if kube.get(NAMESPACE, section.namespace) is None:
         objects.make(kuberay.location, NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-    _recover(kuberay)
     helm.install(
         section.release, kuberay.chart, section.namespace, section.values, description=f"{BY_US}: {section.version}"
     )

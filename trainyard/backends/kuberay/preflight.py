@@ -15,7 +15,7 @@ from trainyard.backends.kuberay.diagnosis.admission import explain_admission
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.manifest import documents
 from trainyard.backends.kuberay.queries import if_allowed, side_by_side
-from trainyard.backends.words import counted
+from trainyard.backends.wording import counted
 from trainyard.errors import PrerequisiteError
 from trainyard.seams.kube.errors import InvalidError
 from trainyard.seams.kube.types import CLAIM, CONFIG_MAP, NODE, POD, SECRET, STORAGE_CLASS, Kind, Object

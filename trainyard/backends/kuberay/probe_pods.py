@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from trainyard.backends import words
+from trainyard.backends import wording
 from trainyard.backends.kuberay import diagnosis, naming, pods, snapshot
 from trainyard.backends.kuberay.debounce import MINUTE, Debounce
 from trainyard.backends.kuberay.location import Location
@@ -204,7 +204,7 @@ class _Running:
                 pod = found[name]
                 verb = "runs on" if pods.phase(pod) == "Running" else "pulls on" if pods.host(pod) else "no room yet on"
                 doing.setdefault(verb, []).append(title)
-        return ", ".join(f"{verb} {words.named(titles)}" for verb, titles in doing.items())
+        return ", ".join(f"{verb} {wording.named(titles)}" for verb, titles in doing.items())
 
     def _name(self, pod: Mapping[str, Any]) -> str:
         return f"the pod on {self._titles[pods.name(pod)]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from trainyard.backends import words
+from trainyard.backends import wording
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import finalizers, naming, operator
 from trainyard.backends.kuberay.location import Location, is_ours
@@ -90,7 +90,7 @@ def refuse_users(where: Location) -> None:
         live = "1 other lives" if len(found) == 1 else f"{len(found)} others live"
         raise RequestError(
             f"the KubeRay operator does not go: {live} from it",
-            where=words.named(found),
+            where=wording.named(found),
             hint="Leave out --purge: this cluster alone goes then. Or remove those first.",
         )
 
@@ -114,7 +114,7 @@ def _crds_step(where: Location, crds: Sequence[str]) -> Step:
             where.kube.delete(CRD, crd["metadata"]["name"], uid=crd["metadata"]["uid"])
         finalizers.wait(where, CRD, lambda: _crds(where))
 
-    return _removal(f"Remove KubeRay's CRDs: {words.named(crds)}", lambda: _crds(where), remove)
+    return _removal(f"Remove KubeRay's CRDs: {wording.named(crds)}", lambda: _crds(where), remove)
 
 
 def _namespace_step(where: Location, name: str) -> Step:
@@ -126,7 +126,7 @@ def _namespace_step(where: Location, name: str) -> Step:
         return _leave(f"Leave namespace {name}: Trainyard did not make it")
     others = _tenants(where, name)
     if others:
-        return _leave(f"Leave namespace {name}: {words.named(others)} {'is' if len(others) == 1 else 'are'} in it")
+        return _leave(f"Leave namespace {name}: {wording.named(others)} {'is' if len(others) == 1 else 'are'} in it")
 
     def left() -> list[Object]:
         found = where.kube.get(NAMESPACE, name)

@@ -15,7 +15,7 @@ from trainyard.backends.kuberay.changes import Change
 from trainyard.backends.kuberay.desired import Desired
 from trainyard.backends.kuberay.manifest.documents import annotated
 from trainyard.backends.kuberay.queries import if_allowed
-from trainyard.backends.words import named
+from trainyard.backends.wording import named
 from trainyard.errors import NotReadyError, PrerequisiteError, RequestError
 from trainyard.seams.kube.errors import InvalidError
 from trainyard.seams.kube.types import POD, RAY_CLUSTER, SERVICE, Kind, Object

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.queries import side_by_side
-from trainyard.backends.words import counted
+from trainyard.backends.wording import counted
 from trainyard.errors import PrerequisiteError
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.errors import KubeError

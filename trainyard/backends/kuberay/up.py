@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trainyard.backends import recreate
+from trainyard.backends import replace_head
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import desired as reading
 from trainyard.backends.kuberay import location, objects, operator, preflight, ray_cluster, wait
@@ -36,7 +36,7 @@ def _steps(desired: Desired) -> list[Step]:
         # What follows is shown as it would be with --recreate.
         desired, changes = replace(desired, tools=replace(desired.tools, recreate=True)), ()
     return [
-        *([recreate.step(refused, title="Make the whole cluster anew")] if refused else []),
+        *([replace_head.step(refused, title="Make the whole cluster anew")] if refused else []),
         *preflight.steps(desired),
         Step("Write down where the cluster is", lambda: _is_recorded(desired), lambda: _record(desired)),
         *operator.steps(desired.kuberay),

@@ -62,10 +62,14 @@ class Kube:
                 return found
             params = {**params, "continue": following}
 
-    def create(self, kind: Kind, body: Object, *, namespace: str | None = None) -> Object:
-        """Make an object. Raises ConflictError if it is there, MissingError if its namespace is not."""
+    def create(self, kind: Kind, body: Object, *, namespace: str | None = None, dry_run: bool = False) -> Object:
+        """Make an object; with `dry_run` it is only judged, by all of admission, and nothing is kept.
+
+        Raises ConflictError if it is there, MissingError if its namespace is not.
+        """
         request = Request("create", kind, _name(body), namespace)
-        return _object(self.transport.send("POST", kind.path(namespace), request, body=body).json())
+        params = {"dryRun": "All"} if dry_run else None
+        return _object(self.transport.send("POST", kind.path(namespace), request, params=params, body=body).json())
 
     def apply(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainyard import render
-from trainyard.backends import ray_settings
+from trainyard.backends import ray_nodes
 from trainyard.backends.kuberay import naming
 from trainyard.backends.kuberay.manifest.nodes import Node
 from trainyard.spec.cluster import ClusterSpec
@@ -159,7 +159,7 @@ def _ports() -> list[Values]:
 def _env(spec: ClusterSpec, section: KuberaySection, *, has_gpus: bool) -> list[dict[str, str]]:
     # An image may ask for every GPU (NVIDIA_VISIBLE_DEVICES=all in its ENV), and a host may grant it by default.
     hidden = {} if has_gpus else {"NVIDIA_VISIBLE_DEVICES": "void"}
-    variables = {**hidden, **home(section.security, directory=HOME), **spec.env, **ray_settings.settings()}
+    variables = {**hidden, **home(section.security, directory=HOME), **spec.env, **ray_nodes.settings()}
     # To Kubernetes `$(NAME)` is a variable, and `$$` a dollar sign.
     return [{"name": name, "value": render.dollars_doubled(value)} for name, value in sorted(variables.items())]
 
