@@ -11,8 +11,26 @@ from pathlib import Path
 
 from trainyard import paths
 from trainyard.errors import NotReadyError
+from trainyard.steps import Progress, StepResult
 
 WAIT_SECONDS = 600.0
+
+
+@contextmanager
+def alone(path: Path, progress: Progress, *, keep: Callable[[], bool], what: str) -> Iterator[None]:
+    """Keep other commands from changing a cluster or registry meanwhile; show it when we wait for one."""
+    title = f"Wait for another command on this {what}"
+    began = time.monotonic()
+    waited: list[str] = []
+
+    def waiting() -> None:
+        waited.append(title)
+        progress.started(title)
+
+    with held(path, waiting=waiting, keep=keep, what=what):
+        if waited:
+            progress.finished(StepResult(title, True, time.monotonic() - began))
+        yield
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from tests.real.yard import wait_until
 from trainyard import progress, steps
 from trainyard.images.push import Pushing
 from trainyard.images.types import Built, Pushed
-from trainyard.registry import passwords
+from trainyard.registry import container
 from trainyard.registry.access import access
 from trainyard.registry.certificates import KeyPair
 from trainyard.seams.docker import images as docker_images
@@ -107,7 +107,7 @@ def registry(
         (directory / "server.key").write_bytes(tls.key)
         settings |= {"REGISTRY_HTTP_TLS_CERTIFICATE": "/its/server.pem", "REGISTRY_HTTP_TLS_KEY": "/its/server.key"}
     if users:
-        (directory / "htpasswd").write_bytes(b"".join(passwords.line(*user) for user in users.items()))
+        (directory / "htpasswd").write_bytes(b"".join(container.htpasswd_line(*user) for user in users.items()))
         settings |= {"REGISTRY_AUTH_HTPASSWD_REALM": "bed", "REGISTRY_AUTH_HTPASSWD_PATH": "/its/htpasswd"}
     port = _free_port(host)
     found = BedRegistry(engine, f"push-test-{port}", f"{host}:{port}")

@@ -18,7 +18,7 @@ import pytest
 
 from tests.bed.engine import BedEngine
 from tests.real.yard import Yard
-from trainyard.registry import certificates, inside
+from trainyard.registry import certificates, container
 from trainyard.registry.certificates import KeyPair
 from trainyard.seams import processes
 from trainyard.seams.docker import containers as docker_containers
@@ -159,11 +159,11 @@ def test_an_expired_certificate_is_renewed_and_whoever_trusts_the_ca_goes_on_to(
     ca = Path(guarded.json("registry.status")["ca_file"])
     pair = KeyPair(ca.read_bytes(), (ca.parent / "ca.key").read_bytes())
     expired = certificates.make_server(pair, "127.0.0.1", now=datetime.now(timezone.utc) - timedelta(days=900))
-    (container,) = of_registry(engine, "container", where)
+    (name,) = of_registry(engine, "container", where)
     with connected({}, address=engine.address) as there:
-        files = {inside.CERTIFICATE: NewFile(expired.certificate), inside.KEY: NewFile(expired.key)}
-        docker_containers.put_files(there, container, files)
-    engine.docker("restart", container)
+        files = {container.CERTIFICATE: NewFile(expired.certificate), container.KEY: NewFile(expired.key)}
+        docker_containers.put_files(there, name, files)
+    engine.docker("restart", name)
 
     refused = guarded.run("registry.status", expect=6)
     assert f"error: the certificate of registry {where}, or of its CA, has expired" in refused.stderr
@@ -185,7 +185,7 @@ def test_a_taken_port_is_refused_with_the_name_of_who_has_it(plain: Yard, engine
     finally:
         engine.docker("rm", "--force", "--volumes", "in-the-way")
     assert "taken by the container in-the-way (trainyard-bed/registry:1)\n  -> " in refused.stderr
-    assert "docker rm -f in-the-way" in refused.stderr
+    assert "docker rm -f NAME" in refused.stderr
     assert of_registry(engine, "container", where) == []
 
 

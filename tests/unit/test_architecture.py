@@ -42,7 +42,7 @@ BUDGETS = {
     "backends/kuberay": (9_200, 85),
     "dispatch": (2_200, 20),
     "images": (2_385, 19),
-    "registry": (1_850, 19),
+    "registry": (1_330, 12),
     "results": (2_280, 20),
     "seams": (5_900, 50),
     "spec": (2_651, 20),

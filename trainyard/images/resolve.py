@@ -18,7 +18,7 @@ from trainyard.images import catalog, content
 from trainyard.images.build import Building
 from trainyard.images.types import Image, PinnedImage
 from trainyard.registry import access
-from trainyard.registry.settings import DEFAULT, place
+from trainyard.registry.settings import DEFAULT, host_port
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker import push as docker_push
 from trainyard.seams.docker.engine import Engine
@@ -210,7 +210,7 @@ def _reachable(spec: ClusterSpec, image: str, *, loopback: bool) -> Registry:
             where="the cluster file, which names no registry",
             hint=hint,
         )
-    if place(spec.registry).is_loopback and not loopback:
+    if host_port(spec.registry).is_loopback and not loopback:
         raise RequestError(
             f"the nodes of cluster {spec.name} cannot pull from {spec.registry.address}: to them, it is their own "
             "loopback",
@@ -243,7 +243,7 @@ class _Asking:
         # Docker Hub keeps one-word names in library/.
         path = repository.removeprefix(f"{host}/")
         path = f"library/{path}" if host == HUB and "/" not in path else path
-        if place(registry).is_loopback and not self.loopback:
+        if host_port(registry).is_loopback and not self.loopback:
             why = f"{host} is the nodes' own loopback, not this machine's"
             return _as_it_is(name, login(registry, self.environ), why)
         try:

@@ -13,12 +13,10 @@ from trainyard.spec.docker import Registry
 
 # What works without a `registry:` section: Docker trusts loopback by itself, and nobody else can reach it.
 DEFAULT = Registry(address="127.0.0.1:32000", insecure=True)
-HTTP_PORT = 80
-HTTPS_PORT = 443
 
 
 @dataclass(frozen=True)
-class Place:
+class HostPort:
     """Host and port of a registry's address."""
 
     host: str
@@ -35,12 +33,12 @@ def registry_of(spec: ClusterSpec) -> Registry:
     return spec.registry or DEFAULT
 
 
-def place(registry: Registry) -> Place:
+def host_port(registry: Registry) -> HostPort:
     """Return where the registry answers; without a port it is HTTP's or HTTPS's own, as for Docker."""
     host, colon, port = registry.address.rpartition(":")
     if not colon or registry.address.endswith("]"):
-        host, port = registry.address, str(HTTP_PORT if registry.insecure else HTTPS_PORT)
-    return Place(host.strip("[]"), int(port))
+        host, port = registry.address, "80" if registry.insecure else "443"
+    return HostPort(host.strip("[]"), int(port))
 
 
 def directory(registry: Registry, environ: Mapping[str, str]) -> Path:
@@ -63,7 +61,6 @@ def ca_file(registry: Registry, environ: Mapping[str, str]) -> Path | None:
 
 
 def is_ip(host: str) -> bool:
-    """Say whether a host is an IP address, not a name."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

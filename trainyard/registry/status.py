@@ -2,21 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from trainyard.errors import OutsideError
-from trainyard.registry import inside, probe, room, settings
-from trainyard.registry.content import Content, look
+from trainyard.registry import checks, settings, trust
 from trainyard.registry.down import kept_volume
-from trainyard.registry.site import LABEL, Site
+from trainyard.registry.target import LABEL, Target
 from trainyard.seams.docker import containers
-from trainyard.seams.docker.containers import Container
-from trainyard.seams.registry.api import RegistryApi
-from trainyard.seams.registry.errors import GoneError, LoginError, MissingError
+from trainyard.seams.registry.api import Manifest, RegistryApi
+from trainyard.seams.registry.errors import DamagedError, GoneError, LoginError, MissingError
 
 State = Literal["up", "stopped", "down", "unreachable"]
+# Each tag is a question of its own; the registry of a team has hundreds.
+AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class Tag:
+    """A tag, what it points to, and how many bytes a pull of it takes. `problem` says why that cannot be told."""
+
+    name: str
+    digest: str | None
+    size: int
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository; `size` is what its tags take together, where layers are shared."""
+
+    name: str
+    tags: tuple[Tag, ...]
+    size: int
+
+
+@dataclass(frozen=True)
+class Content:
+    """Everything that has a tag; `size` is what it takes together, where layers are shared."""
+
+    repositories: tuple[Repository, ...]
+    size: int
 
 
 @dataclass(frozen=True)
@@ -25,7 +54,7 @@ class RegistryStatus:
 
     `container` is None for a registry that we did not make; `volume` holds images also while nothing runs.
     `trusted` says whether Docker here speaks to it, None where that cannot be asked. `content` is None where it could
-    not be asked for, and `seen` says why. `others` are registries of ours at other addresses of the same engine.
+    not be asked for, and `detail` says why. `others` are registries of ours at other addresses of the same engine.
     """
 
     address: str
@@ -39,73 +68,93 @@ class RegistryStatus:
     disk_free: int | None
     content: Content | None
     trusted: bool | None = None
-    seen: str = ""
+    detail: str = ""
     others: tuple[str, ...] = ()
 
 
-def status(site: Site) -> RegistryStatus:
+def status(target: Target) -> RegistryStatus:
     """Ask engine and registry. Raises RegistryError when the registry is there and does not let us in."""
-    container = site.container
-    answers, content, seen = _content(site)
+    container = target.container
+    answers, content, detail = _content(target)
+    state: State = "stopped" if container else "down"
+    if answers or (container and container.is_running):
+        state = "up" if answers else "unreachable"
+    ours = {found.labels[LABEL] for found in containers.labelled(target.engine, LABEL)}
     return RegistryStatus(
-        address=site.address,
-        state=_state(site, answers=answers),
-        insecure=site.registry.insecure,
-        username=site.registry.username,
-        ca_file=settings.ca_file(site.registry, site.environ),
+        address=target.address,
+        state=state,
+        insecure=target.registry.insecure,
+        username=target.registry.username,
+        ca_file=settings.ca_file(target.registry, target.environ),
         image=container.image if container else None,
         container=container.name if container else None,
-        volume=kept_volume(site),
-        disk_free=room.disk_free(site.engine, lambda: _df(site, container)) if container else None,
+        volume=kept_volume(target),
+        disk_free=checks.disk_free(target, container) if container else None,
         content=content,
-        trusted=_trusted(site) if answers else None,
-        seen=seen,
-        others=_others(site),
+        trusted=_is_trusted(target) if answers else None,
+        detail=detail,
+        others=tuple(sorted(ours - {target.address})),
     )
 
 
-def _content(site: Site) -> tuple[bool, Content | None, str]:
+def content_of(api: RegistryApi) -> Content:
+    """Ask a registry for everything that it holds. Raises RegistryError."""
+    blobs: dict[str, int] = {}
+    found: list[Repository] = []
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for name in api.repositories():
+            tags = sorted(api.tags(name))
+            looked = list(pool.map(lambda tag, name=name: _look_at(api, name, tag), tags))
+            parts = {digest: size for _, sizes in looked for digest, size in sizes.items()}
+            blobs |= parts
+            # A repository whose last tag was removed stays in the catalogue.
+            if tags:
+                found.append(Repository(name, tuple(tag for tag, _ in looked), sum(parts.values())))
+    return Content(tuple(found), sum(blobs.values()))
+
+
+def _content(target: Target) -> tuple[bool, Content | None, str]:
     """Say whether the registry answers, what it holds, and why that cannot be told."""
     try:
-        with site.api() as api:
+        with target.api() as api:
             api.check()
-            return True, *_listed(api)
+            return True, content_of(api), ""
     except GoneError as error:
         # What was being done stands before it, and is clear here.
         return False, None, (error.where or error.what).partition(": ")[2] or error.what
-
-
-def _listed(api: RegistryApi) -> tuple[Content | None, str]:
-    try:
-        return look(api), ""
-    except (LoginError, MissingError) as error:
+    except LoginError as error:
         # ECR and Docker Hub let nobody list their repositories.
-        return None, error.where or error.what
+        if "list the repositories" not in str(error.where):
+            raise
+        return True, None, error.where or error.what
+    except MissingError as error:
+        return True, None, error.where or error.what
 
 
-def _df(site: Site, container: Container) -> str:
-    return containers.execute(site.engine, container.id, ["df", "-Pk", inside.DATA])[1]
-
-
-def _trusted(site: Site) -> bool | None:
+def _look_at(api: RegistryApi, repository: str, tag: str) -> tuple[Tag, dict[str, int]]:
+    """Return a tag with every blob behind it, by digest; a damaged one does not keep the others from being shown."""
     try:
-        return probe.docker_is_let_in(site)
+        manifest = api.manifest(repository, tag)
+        sizes = dict(_sizes(api, repository, manifest)) if manifest else {}
+    except DamagedError as error:
+        return Tag(tag, None, 0, error.what), {}
+    if manifest is None:
+        return Tag(tag, None, 0, "the tag points to nothing"), {}
+    return Tag(tag, manifest.digest, sum(sizes.values())), sizes
+
+
+def _sizes(api: RegistryApi, repository: str, manifest: Manifest) -> Iterator[tuple[str, int]]:
+    yield manifest.digest, len(manifest.content)
+    for blob in (*((manifest.config,) if manifest.config else ()), *manifest.layers):
+        yield blob.digest, blob.size
+    for digest in manifest.platforms:
+        platform = api.manifest(repository, digest)
+        if platform:
+            yield from _sizes(api, repository, platform)
+
+
+def _is_trusted(target: Target) -> bool | None:
+    try:
+        return trust.is_let_in(target)
     except OutsideError:
         return None
-
-
-def _state(site: Site, *, answers: bool) -> State:
-    if answers:
-        return "up"
-    container = site.container
-    if container is None:
-        return "down"
-    return "unreachable" if container.is_running else "stopped"
-
-
-def _others(site: Site) -> tuple[str, ...]:
-    try:
-        found = containers.labelled(site.engine, LABEL)
-    except OutsideError:
-        return ()
-    return tuple(sorted(one.labels[LABEL] for one in found if one.labels[LABEL] != site.address))

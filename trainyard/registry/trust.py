@@ -2,193 +2,165 @@
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from trainyard.errors import PrerequisiteError, RequestError
-from trainyard.registry import daemon_config, probe, settings, settings_file
-from trainyard.registry.site import Site, alone
-from trainyard.seams import addresses
+from trainyard.errors import OutsideError, PrerequisiteError, RequestError
+from trainyard.registry import daemon_json, settings
+from trainyard.registry.target import Target
 from trainyard.seams.docker import daemon as docker_daemon
+from trainyard.seams.docker import images
+from trainyard.seams.docker import push as docker_push
 from trainyard.seams.docker.daemon import Daemon
+from trainyard.seams.registry.errors import CertificateError
 from trainyard.steps import YES, Answer, PlannedStep, Progress, Step, StepResult, no, plan, run
 
 # Docker takes every *.crt of the registry's directory; this name leaves a ca.crt of the user's alone.
 CA_NAME = "trainyard-ca.crt"
+# An image of a few bytes: it proves the way, not the image.
+PROBE = "trainyard/probe:1"
 RELOAD_SECONDS = 15.0
-DESKTOP = "Docker Desktop"
+AS_ROOT = 'Repeat as root: sudo -E env "PATH=$PATH" "HOME=$HOME" invoke registry.trust'
 
 
-def trust(site: Site, progress: Progress) -> list[StepResult]:
+def trust(target: Target, progress: Progress) -> list[StepResult]:
     """Make Docker trust the registry; safe to repeat."""
-    with alone(site, progress):
-        return run(trust_steps(site), progress)
+    with target.alone(progress):
+        return run(trust_steps(target), progress)
 
 
-def plan_trust(site: Site) -> list[PlannedStep]:
+def plan_trust(target: Target) -> list[PlannedStep]:
     """Say what `trust` would change; change nothing."""
-    return plan(trust_steps(site))
+    return plan(trust_steps(target))
 
 
-def trust_steps(site: Site) -> list[Step]:
+def trust_steps(target: Target) -> list[Step]:
     """Return the steps. Raises RequestError or PrerequisiteError where it has to be done in another way."""
-    trusted = _plain_steps(site) if site.registry.insecure else _tls_steps(site)
-    return [*trusted, *probe.steps(site, after=trusted[-1].title if trusted else None)]
-
-
-def accepts_plain_http(info: Mapping[str, Any], address: str, *, found: tuple[str, ...]) -> bool:
-    """Say whether an engine speaks plain HTTP to a registry, whose host has the IP addresses `found`.
-
-    By Docker's own rule: the registry's entry counts, and without one, whether a network that it trusts has the host.
-    """
-    trusted = info.get("RegistryConfig") or {}
-    entry = (trusted.get("IndexConfigs") or {}).get(address)
-    if entry is not None:
-        return not entry.get("Secure", True)
-    networks = [ipaddress.ip_network(one) for one in trusted.get("InsecureRegistryCIDRs") or ()]
-    return any(ipaddress.ip_address(one.partition("%")[0]) in network for one in found for network in networks)
-
-
-def _plain_steps(site: Site) -> list[Step]:
-    accepts = Step(f"Docker accepts plain HTTP from {site.address}", done=lambda: _accepts(site), do=_nothing)
-    if _accepts(site).holds:
-        return [accepts]
-    daemon = _daemon(site)
-    path = daemon.settings
-    refuse_flag(daemon, site.address)
-    backup = settings_file.backup_of(path, now=site.now())
-    # Read now, so that a file that Docker cannot read is refused before anything else happens.
-    kept = f", as it was: {backup.name}" if settings_file.read(path) else ""
-    written = f"Add {site.address} to {path}{kept}"
+    steps = _plain_steps(target) if target.registry.insecure else _tls_steps(target)
+    pulled: list[str] = []
     return [
-        Step(written, done=lambda: _is_written(site, path), do=lambda: _write(site, daemon, backup)),
+        *steps,
+        Step(
+            "A pull proves it",
+            lambda: YES if pulled else no("not tried yet"),
+            lambda: pulled.append(_pull(target)),
+            after=steps[-1].title if steps else None,
+        ),
+    ]
+
+
+def is_let_in(target: Target) -> bool:
+    """Ask whether Docker speaks to the registry as it is now: by TLS with a certificate that it trusts, or plainly."""
+    try:
+        docker_push.digest_there(target.engine, _probe(target), login=target.login)
+    except CertificateError:
+        return False
+    return True
+
+
+def _plain_steps(target: Target) -> list[Step]:
+    if is_let_in(target):
+        return [Step(f"Docker accepts plain HTTP from {target.address}", lambda: YES, lambda: None)]
+    daemon = _daemon(target)
+    daemon_json.refuse_flag(daemon, target.address)
+    path = daemon.settings
+    # Read now, so that a file that Docker cannot read is refused before anything else happens.
+    daemon_json.has(path, target.address)
+    backup = daemon_json.backup_of(path, now=target.now())
+    written = f"Add {target.address} to {path}" + (f", as it was: {backup.name}" if path.exists() else "")
+    return [
+        Step(
+            written,
+            lambda: YES if daemon_json.has(path, target.address) else no("it is not there"),
+            lambda: daemon_json.add(path, target.address, backup=backup, hint=AS_ROOT),
+        ),
         Step(
             "Docker reads its settings again, without a restart",
-            done=lambda: _accepts(site),
-            do=lambda: docker_daemon.reload(daemon),
+            lambda: YES if is_let_in(target) else no("not yet; it does after: sudo systemctl restart docker"),
+            lambda: docker_daemon.reload(daemon),
             deadline=RELOAD_SECONDS,
             after=written,
         ),
     ]
 
 
-def _tls_steps(site: Site) -> list[Step]:
-    ca = settings.ca_file(site.registry, site.environ)
-    if ca is None:
-        # A certificate of a public CA needs nothing; the pull will tell.
+def _tls_steps(target: Target) -> list[Step]:
+    ca = settings.ca_file(target.registry, target.environ)
+    if ca is None or (docker_daemon.find(target.engine) is None and is_let_in(target)):
+        # A certificate of a public CA needs nothing, and the files of an engine elsewhere are not ours to write.
         return []
-    content = _content(ca)
-    found = docker_daemon.find(site.engine)
-    if found is None and probe.docker_is_let_in(site):
-        # Somebody has told an engine elsewhere, whose files are not ours to write.
-        return []
-    directory = (found or _daemon(site)).certificates / site.address
-    title = f"Put its CA at {directory / CA_NAME}"
-    return [
-        Step(
-            title,
-            done=lambda: _has_content(directory / CA_NAME, content),
-            do=lambda: settings_file.place(directory / CA_NAME, content, hint=_as_root(site)),
-        )
-    ]
-
-
-def _nothing() -> None:
-    """Change nothing: such a step only asks."""
-
-
-def _accepts(site: Site) -> Answer:
-    found = addresses.resolve(site.place.host)
-    if accepts_plain_http(site.engine.info(), site.address, found=found):
-        return YES
-    return no("Docker does not say so yet; it will after: sudo systemctl restart docker")
-
-
-def _is_written(site: Site, path: Path) -> Answer:
-    there = daemon_config.has(settings_file.read(path), site.address, where=str(path))
-    return YES if there else no("it is not there")
-
-
-def _write(site: Site, daemon: Daemon, backup: Path) -> None:
-    path = daemon.settings
-    text = daemon_config.merged(settings_file.read(path), site.address, where=str(path))
-
-    def check(new: Path) -> None:
-        said = docker_daemon.complaint(daemon, new, site.environ)
-        if said:
-            raise PrerequisiteError(
-                "Docker would not start with these settings; nothing was changed",
-                where=f"{path}: {said}",
-                hint=f"Repair {path}, or how dockerd is started, then repeat this command.",
-            )
-
-    settings_file.replace(path, text, backup=backup, check=check, hint=_as_root(site))
-
-
-def _daemon(site: Site) -> Daemon:
-    """Return the daemon whose settings count. Raises an error that says what to do where they are not ours."""
-    if not site.engine.is_here:
-        raise RequestError(
-            f"the Docker that is used here runs on {site.engine.host}: registry.trust changes the host it runs on",
-            where=site.engine.address,
-            hint=f"Run it there: ssh {site.engine.host}, then invoke registry.trust",
-        )
-    if site.engine.info().get("OperatingSystem") == DESKTOP:
-        raise PrerequisiteError("Docker Desktop keeps its settings to itself", hint=_desktop_hint(site))
-    found = docker_daemon.find(site.engine)
-    if found is None:
-        raise PrerequisiteError(
-            "no dockerd of this machine answers on this socket: it runs in a virtual machine or a container",
-            where=site.engine.address,
-            hint=f"Name the registry there, by {_by_hand(site)}; then repeat this command: its pull proves it.",
-        )
-    return found
-
-
-def refuse_flag(daemon: Daemon, address: str) -> None:
-    """Refuse what would keep Docker from starting: one setting both as a flag and in the file."""
-    if any(docker_daemon.values(daemon.arguments, "--insecure-registry")):
-        raise PrerequisiteError(
-            "dockerd is started with --insecure-registry, and does not start if its file has such settings as well",
-            where=f"dockerd (pid {daemon.pid})",
-            hint=f"Add the flag --insecure-registry={address} there (systemctl edit docker), and restart Docker.",
-        )
-
-
-def _desktop_hint(site: Site) -> str:
-    if site.registry.insecure:
-        return f'Settings -> Docker Engine: add "{site.address}" to "insecure-registries", then "Apply & restart".'
-    ca = settings.ca_file(site.registry, site.environ)
-    return f"Copy {ca} to ~/.docker/certs.d/{site.address}/ca.crt, then restart Docker Desktop."
-
-
-def _by_hand(site: Site) -> str:
-    if site.registry.insecure:
-        return '"insecure-registries" in its daemon.json'
-    return f"its CA in /etc/docker/certs.d/{site.address}/ca.crt"
-
-
-def _as_root(site: Site) -> str:
-    return 'Repeat as root: sudo -E env "PATH=$PATH" "HOME=$HOME" invoke registry.trust'
-
-
-def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        content = ca.read_bytes()
     except OSError as error:
         raise PrerequisiteError(
             f"registry.ca_file cannot be read: {error.strerror}",
-            where=str(path),
+            where=str(ca),
             hint="It names a copy of the CA that registry.up made: registry.status says where that is.",
         ) from error
+    path = _daemon(target).certificates / target.address / CA_NAME
+    return [
+        Step(
+            f"Put its CA at {path}",
+            lambda: _has_content(path, content),
+            lambda: daemon_json.write_for_all(path, content, hint=AS_ROOT),
+        )
+    ]
 
 
 def _has_content(path: Path, content: bytes) -> Answer:
     try:
         return YES if path.read_bytes() == content else no("another CA is there")
-    except FileNotFoundError:
-        return no("it is not there")
     except OSError as error:
-        return no(str(error))
+        return no(f"it is not there: {error.strerror}")
+
+
+def _daemon(target: Target) -> Daemon:
+    """Return the daemon whose settings count. Raises an error that says what to do where they are not ours."""
+    engine = target.engine
+    if not engine.is_here:
+        raise RequestError(
+            f"the Docker that is used here runs on {engine.host}: registry.trust changes the host it runs on",
+            where=engine.address,
+            hint=f"Run it there: ssh {engine.host}, then invoke registry.trust",
+        )
+    found = docker_daemon.find(engine)
+    if found:
+        return found
+    by_hand = f"{settings.ca_file(target.registry, target.environ)} as /etc/docker/certs.d/{target.address}/ca.crt "
+    by_hand += "(Docker Desktop: below ~/.docker)"
+    if target.registry.insecure:
+        by_hand = f'"{target.address}" in "insecure-registries" of its daemon.json (Settings -> Docker Engine)'
+    raise PrerequisiteError(
+        "no dockerd of this machine answers on this socket: it is Docker Desktop's, or runs in a virtual machine or a "
+        "container",
+        where=engine.address,
+        hint=f"Name the registry there: {by_hand}; restart it, then repeat this command: its pull proves it.",
+    )
+
+
+def _probe(target: Target) -> str:
+    return f"{target.address}/{target.registry.repository(PROBE)}"
+
+
+def _pull(target: Target) -> str:
+    """Send an image of a few bytes there if it lacks it, fetch it, and remove it again; return its id."""
+    reference, login = _probe(target), target.login
+    try:
+        if docker_push.digest_there(target.engine, reference, login=login) is None:
+            images.make_tiny(target.engine, reference)
+            docker_push.push(target.engine, reference, login=login)
+            images.remove(target.engine, reference)
+        images.pull(target.engine, reference, auth=login.for_engine(target.address) if login else None)
+        found = images.inspect(target.engine, reference)
+        if found is None:
+            raise OutsideError(f"Docker says that it pulled {reference}, and does not have it")
+        return found.id
+    except CertificateError as error:
+        if target.registry.insecure or settings.ca_file(target.registry, target.environ):
+            raise
+        raise PrerequisiteError(
+            f"the certificate of registry {target.address} is of a CA that Docker does not know, and nor do we",
+            where=error.where,
+            hint="Name a copy of its CA as registry.ca_file; registry.up left it on the machine that it ran on.",
+        ) from error
+    finally:
+        images.remove(target.engine, reference)

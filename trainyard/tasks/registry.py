@@ -10,7 +10,7 @@ from trainyard.tasks.command import REGISTRY, Call, task
 from trainyard.tasks.report import Report
 
 if TYPE_CHECKING:
-    from trainyard.registry.site import Site
+    from trainyard.registry.target import Target
 
 FILE = "Cluster file whose `registry:` is meant, or a bare name of clusters/ (default: $TRAINYARD_CLUSTER, else local)."
 PURGE = "Remove the images in it, too, and its CA."
@@ -22,11 +22,11 @@ def up(call: Call) -> Report:
     from trainyard.registry import up as registry
     from trainyard.tasks import registry_report
 
-    with _open(call) as site:
+    with _open(call) as target:
         if call.dry:
-            return registry_report.planned(site, registry.plan_up(site))
-        registry_report.begin(site)
-        return registry_report.made(site, registry.up(site, call.progress))
+            return registry_report.planned(target, registry.plan_up(target))
+        registry_report.begin(target)
+        return registry_report.made(target, registry.up(target, call.progress))
 
 
 @task(*REGISTRY, help={"file": FILE, "purge": PURGE})
@@ -35,13 +35,13 @@ def down(call: Call, purge: bool = False) -> Report:
     from trainyard.registry import down as registry
     from trainyard.tasks import registry_report
 
-    with _open(call) as site:
+    with _open(call) as target:
         if call.dry:
-            return registry_report.planned(site, registry.plan_down(site, purge=purge))
-        registry_report.begin(site)
-        results = registry.down(site, call.progress, purge=purge)
-        kept, images = registry.kept_volume(site), registry.images_here(site)
-        return registry_report.removed(site, results, kept=kept, images=images)
+            return registry_report.planned(target, registry.plan_down(target, purge=purge))
+        registry_report.begin(target)
+        results = registry.down(target, call.progress, purge=purge)
+        kept, images = registry.kept_volume(target), registry.images_here(target)
+        return registry_report.removed(target, results, kept=kept, images=images)
 
 
 @task(*REGISTRY, help={"file": FILE})
@@ -50,8 +50,8 @@ def status(call: Call) -> Report:
     from trainyard.registry.status import status as ask
     from trainyard.tasks import registry_report
 
-    with _open(call) as site:
-        return registry_report.status(site, ask(site))
+    with _open(call) as target:
+        return registry_report.status(target, ask(target))
 
 
 @task(*REGISTRY, help={"file": FILE})
@@ -60,14 +60,14 @@ def trust(call: Call) -> Report:
     from trainyard.registry import trust as registry
     from trainyard.tasks import registry_report
 
-    with _open(call) as site:
+    with _open(call) as target:
         if call.dry:
-            return registry_report.planned(site, registry.plan_trust(site))
-        registry_report.begin(site)
-        return registry_report.trusted(site, registry.trust(site, call.progress))
+            return registry_report.planned(target, registry.plan_trust(target))
+        registry_report.begin(target)
+        return registry_report.trusted(target, registry.trust(target, call.progress))
 
 
-def _open(call: Call) -> AbstractContextManager[Site]:
-    from trainyard.registry import site
+def _open(call: Call) -> AbstractContextManager[Target]:
+    from trainyard.registry.target import find
 
-    return site.find(call.file, os.environ, directory=call.here, overrides=call.overrides)
+    return find(call.file, os.environ, directory=call.here, overrides=call.overrides)

@@ -8,66 +8,66 @@ from typing import Any
 
 from trainyard.backends.wording import counted
 from trainyard.registry import settings
-from trainyard.registry.site import Site
 from trainyard.registry.status import RegistryStatus
-from trainyard.registry.up import CHECKS
+from trainyard.registry.target import Target
+from trainyard.registry.up import CHECK
 from trainyard.results.formats import size
 from trainyard.steps import PlannedStep, StepResult
 from trainyard.tasks.image_report import after_push
 from trainyard.tasks.report import Report, Table, as_document, note, plan_lines, step_documents
 
 
-def begin(site: Site) -> None:
+def begin(target: Target) -> None:
     """Say which registry is meant, by which file, and on whose Docker."""
-    where = "" if site.engine.is_here else f", on the Docker of {site.engine.host}"
-    note(f"registry {site.address}, as {site.source} says{where}")
+    where = "" if target.engine.is_here else f", on the Docker of {target.engine.host}"
+    note(f"registry {target.address}, as {target.source} says{where}")
 
 
-def made(site: Site, results: Sequence[StepResult]) -> Report:
+def made(target: Target, results: Sequence[StepResult]) -> Report:
     """Say where the registry answers, how, and what the user should know about it."""
-    checks = [step for step in results if step.title in CHECKS and step.detail]
+    checks = [step for step in results if step.title == CHECK and step.detail]
     warnings = [warning for step in checks for warning in step.detail.split("; ")]
-    ca = settings.ca_file(site.registry, site.environ)
-    facts = {"address": site.address, "state": "up", "container": site.name, "volume": site.name}
-    up = f"registry {site.address} is up: {_access(site)}; its images are in the volume {site.name}"
+    ca = settings.ca_file(target.registry, target.environ)
+    facts = {"address": target.address, "state": "up", "container": target.name, "volume": target.name}
+    up = f"registry {target.address} is up: {_access(target)}; its images are in the volume {target.name}"
     return Report(
         {**facts, "ca_file": str(ca) if ca else None, "warnings": warnings, "steps": step_documents(results)},
         [up, *([f"its CA: {ca}"] if ca else [])],
         notes=[f"warning: {warning}" for warning in warnings],
-        next="invoke image.push" if site.place.is_loopback else "invoke registry.trust",
+        next="invoke image.push" if target.host_port.is_loopback else "invoke registry.trust",
     )
 
 
-def planned(site: Site, plan: Sequence[PlannedStep]) -> Report:
+def planned(target: Target, plan: Sequence[PlannedStep]) -> Report:
     """Say what would be done."""
     steps = [as_document(step) for step in plan]
-    return Report({"address": site.address, "steps": steps}, plan_lines(plan), next="invoke registry.status")
+    return Report({"address": target.address, "steps": steps}, plan_lines(plan), next="invoke registry.status")
 
 
-def removed(site: Site, results: Sequence[StepResult], *, kept: str | None, images: Sequence[str]) -> Report:
+def removed(target: Target, results: Sequence[StepResult], *, kept: str | None, images: Sequence[str]) -> Report:
     """Say what was removed, and what was kept: the volume, and the names that images in Docker have."""
-    lines = [f"registry {site.address} is gone, nothing of it is left"]
+    lines = [f"registry {target.address} is gone, nothing of it is left"]
     if kept:
         lines = [
-            f"registry {site.address} is gone; its images are kept in the volume {kept}",
+            f"registry {target.address} is gone; its images are kept in the volume {kept}",
             "to remove them too: invoke registry.down --purge",
         ]
     elif images:
         names = counted(len(images), "name")
         lines += [
-            f"Docker keeps what was built or pulled here, {names}: docker images '{site.address}/*'",
+            f"Docker keeps what was built or pulled here, {names}: docker images '{target.address}/*'",
             "to remove what no container uses: docker image prune --all --filter label=io.trainyard.image",
         ]
-    facts = {"address": site.address, "state": "down", "volume": kept, "images_here": list(images)}
+    facts = {"address": target.address, "state": "down", "volume": kept, "images_here": list(images)}
     return Report({**facts, "steps": step_documents(results)}, lines, next="invoke registry.up")
 
 
-def status(site: Site, now: RegistryStatus) -> Report:
+def status(target: Target, now: RegistryStatus) -> Report:
     """Show the repositories."""
     is_up = now.state == "up"
-    body: list[str | Table] = [f"registry {now.address} is {now.state}" + (f" ({_access(site)})" if is_up else "")]
+    body: list[str | Table] = [f"registry {now.address} is {now.state}" + (f" ({_access(target)})" if is_up else "")]
     if now.content is None:
-        body.append(f"it does not {'list what it holds' if is_up else 'answer'}: {now.seen}")
+        body.append(f"it does not {'list what it holds' if is_up else 'answer'}: {now.detail}")
     else:
         body += _content(now)
     if not is_up and now.volume:
@@ -76,22 +76,22 @@ def status(site: Site, now: RegistryStatus) -> Report:
         body.append(f"other registries of this Docker: {', '.join(now.others)}")
     if now.trusted is False:
         body.append("Docker here does not trust it yet")
-    return Report(_document(now), body, next=f"invoke {_next(site, now)}")
+    return Report(_document(now), body, next=f"invoke {_next(target, now)}")
 
 
-def trusted(site: Site, results: Sequence[StepResult]) -> Report:
+def trusted(target: Target, results: Sequence[StepResult]) -> Report:
     """Say that Docker pulls from the registry."""
-    whose = "this host's Docker" if site.engine.is_here else f"the Docker of {site.engine.host}"
-    document = {"address": site.address, "trusted": True, "steps": step_documents(results)}
-    return Report(document, [f"{whose} pulls from {site.address}"], next="invoke image.push")
+    whose = "this host's Docker" if target.engine.is_here else f"the Docker of {target.engine.host}"
+    document = {"address": target.address, "trusted": True, "steps": step_documents(results)}
+    return Report(document, [f"{whose} pulls from {target.address}"], next="invoke image.push")
 
 
-def _next(site: Site, now: RegistryStatus) -> str:
+def _next(target: Target, now: RegistryStatus) -> str:
     if now.state != "up":
         return "registry.up"
     if now.trusted is False:
         return "registry.trust"
-    return after_push(site.backend) if now.content and now.content.repositories else "image.push"
+    return after_push(target.backend) if now.content and now.content.repositories else "image.push"
 
 
 def _content(now: RegistryStatus) -> list[str | Table]:
@@ -115,11 +115,11 @@ def _document(now: RegistryStatus) -> dict[str, Any]:
         "ca_file": str(now.ca_file) if now.ca_file else None,
         "size": now.content.size if now.content else None,
         "repositories": [asdict(repository) for repository in now.content.repositories] if now.content else [],
-        "seen": now.seen,
+        "seen": now.detail,
         "others": list(now.others),
     }
 
 
-def _access(site: Site) -> str:
-    protocol = "plain HTTP" if site.registry.insecure else "TLS"
-    return f"{protocol}, user {site.registry.username}" if site.registry.username else f"{protocol}, no login"
+def _access(target: Target) -> str:
+    protocol = "plain HTTP" if target.registry.insecure else "TLS"
+    return f"{protocol}, user {target.registry.username}" if target.registry.username else f"{protocol}, no login"

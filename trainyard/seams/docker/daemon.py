@@ -10,7 +10,7 @@ import signal
 import socket
 import struct
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,28 +18,29 @@ from pathlib import Path
 import psutil
 
 from trainyard.errors import PrerequisiteError
-from trainyard.seams import programs
 from trainyard.seams.docker.engine import Engine
 
-SETTINGS = "docker/daemon.json"
-VALIDATE_SECONDS = 20.0
 _PEER = struct.Struct("3i")  # struct ucred of unix(7): pid, uid, gid
 
 
 @dataclass(frozen=True)
 class Daemon:
-    """A running dockerd: its program, the words it was started with, and the directory of its configuration."""
+    """A running dockerd: the words it was started with, and the directory of its configuration."""
 
     pid: int
-    program: str
-    arguments: tuple[str, ...]
+    arguments: Sequence[str]
     home: Path
 
     @property
     def settings(self) -> Path:
         """Return its daemon.json, which need not exist."""
-        given = list(values(self.arguments, "--config-file"))
-        return Path(given[-1]) if given else self.home / SETTINGS
+        given = self.home / "docker" / "daemon.json"
+        for word, following in zip(self.arguments, [*self.arguments[1:], ""], strict=True):
+            if word == "--config-file":
+                given = Path(following)
+            elif word.startswith("--config-file="):
+                given = Path(word.partition("=")[2])
+        return given
 
     @property
     def certificates(self) -> Path:
@@ -51,26 +52,18 @@ def find(engine: Engine) -> Daemon | None:
     """Return the daemon that answers on the engine's socket, or None if it is no dockerd of this machine."""
     if sys.platform != "linux" or not engine.is_here:
         return None
-    peer = _peer(engine.address.removeprefix("unix://"))
+    try:
+        peer = psutil.Process(_peer(engine.address.removeprefix("unix://")))
+        if peer.name() != "systemd":
+            return _daemon(peer)
+    except (psutil.Error, OSError, ValueError):
+        return None
     # Where systemd listens for dockerd (`-H fd://`, as Debian has it), the socket's owner is systemd.
-    return next(_socket_activated(), None) if _is_systemd(peer) else _daemon(peer)
-
-
-def values(arguments: Sequence[str], flag: str) -> Iterator[str]:
-    """Yield what a flag is given: `--flag value` or `--flag=value`, each time it is there."""
-    for index, word in enumerate(arguments):
-        if word == flag and index + 1 < len(arguments):
-            yield arguments[index + 1]
-        elif word.startswith(f"{flag}="):
-            yield word.partition("=")[2]
-
-
-def complaint(daemon: Daemon, settings: Path, environ: Mapping[str, str]) -> str | None:
-    """Return what dockerd itself objects to in a file of settings, or None; engines before 23.0 cannot be asked."""
-    command = [daemon.program, *daemon.arguments, "--config-file", str(settings), "--validate"]
-    ended = programs.run(command, env=environ, seconds=VALIDATE_SECONDS)
-    said = " ".join(ended.tail[-3:])
-    return None if ended.code in (0, programs.NOT_FOUND) or "unknown flag: --validate" in said else said
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if process.name() == "dockerd" and any("fd://" in word for word in process.cmdline()):
+                return _daemon(process)
+    return None
 
 
 def reload(daemon: Daemon) -> None:
@@ -88,43 +81,17 @@ def _peer(path: str) -> int:
         return int(_PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[0])
 
 
-def _is_systemd(pid: int) -> bool:
-    with suppress(psutil.Error, ValueError):
-        return pid > 0 and psutil.Process(pid).name() == "systemd"
-    return False
-
-
-def _socket_activated() -> Iterator[Daemon]:
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if process.name() == "dockerd" and any("fd://" in word for word in process.cmdline()):
-                daemon = _daemon(process.pid)
-                if daemon:
-                    yield daemon
-
-
-def _daemon(pid: int) -> Daemon | None:
-    try:
-        process = psutil.Process(pid)
-        program, *arguments = process.cmdline()
-        if Path(program).name != "dockerd":
+def _daemon(process: psutil.Process) -> Daemon | None:
+    """Return the daemon that a process is; None for another program, or one in a container, with files of its own."""
+    program, *arguments = process.cmdline()
+    with suppress(PermissionError):
+        if Path(program).name != "dockerd" or not Path(f"/proc/{process.pid}/root").samefile("/"):
             return None
-        # A process in a container has files of its own under the same names; only root may look at another's.
-        with suppress(PermissionError):
-            if not Path(f"/proc/{pid}/root").samefile("/"):
-                return None
-        return Daemon(pid, program, tuple(arguments), _home(process))
-    except (psutil.Error, OSError, ValueError):
-        return None
-
-
-def _home(process: psutil.Process) -> Path:
-    """Return where a daemon looks for its configuration: /etc, or a rootless one's ~/.config."""
     environ: dict[str, str] = {}
     with suppress(psutil.AccessDenied):
         environ = process.environ()
-    # A rootless daemon is root in a user namespace of its own; RootlessKit tells it so.
+    # A rootless daemon is root in a user namespace of its own; RootlessKit marks it so.
     if process.uids().real == 0 and "ROOTLESSKIT_STATE_DIR" not in environ:
-        return Path("/etc")
+        return Daemon(process.pid, arguments, Path("/etc"))
     home = Path(environ.get("HOME") or "~").expanduser()
-    return Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+    return Daemon(process.pid, arguments, Path(environ.get("XDG_CONFIG_HOME") or home / ".config"))

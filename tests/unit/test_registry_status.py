@@ -10,11 +10,10 @@ from typing import cast
 import docker
 import pytest
 
-from trainyard.registry.content import Content, Repository, Tag, look
-from trainyard.registry.site import Site
-from trainyard.registry.status import RegistryStatus
+from trainyard.registry.status import Content, RegistryStatus, Repository, Tag, content_of
+from trainyard.registry.target import Target
 from trainyard.seams.docker.engine import Engine
-from trainyard.seams.registry.api import Blob, Manifest
+from trainyard.seams.registry.api import Blob, Manifest, RegistryApi
 from trainyard.seams.registry.errors import DamagedError
 from trainyard.spec.docker import Registry
 from trainyard.tasks import registry_report
@@ -28,7 +27,7 @@ def image(digest: str, *layers: Blob) -> Manifest:
 
 
 @dataclass(frozen=True)
-class Shelf:
+class FakeRegistry:
     """A registry: repository -> tag or digest -> manifest."""
 
     held: Mapping[str, Mapping[str, Manifest]]
@@ -48,7 +47,7 @@ class Shelf:
 def test_layers_that_are_shared_count_once() -> None:
     first, second = image("sha256:1", Blob("sha256:a", 100)), image("sha256:2", Blob("sha256:b", 200))
     held = {"ray": {"2": second, "1": first, "same-as-1": first}, "schola": {"1": first}}
-    assert look(Shelf(held)) == Content(
+    assert content_of(cast("RegistryApi", FakeRegistry(held))) == Content(
         (
             Repository(
                 "ray",
@@ -64,22 +63,25 @@ def test_layers_that_are_shared_count_once() -> None:
 def test_an_image_for_several_platforms_counts_with_all_of_them() -> None:
     index = Manifest("sha256:index", "", None, (), ("sha256:amd", "sha256:arm"), b"123")
     held = {"ray": {"1": index, "sha256:amd": image("sha256:amd"), "sha256:arm": image("sha256:arm")}}
-    assert look(Shelf(held)).repositories == (Repository("ray", (Tag("1", "sha256:index", 1033),), 1033),)
+    assert content_of(cast("RegistryApi", FakeRegistry(held))).repositories == (
+        Repository("ray", (Tag("1", "sha256:index", 1033),), 1033),
+    )
 
 
 def test_a_damaged_tag_does_not_hide_the_others_and_an_emptied_repository_is_no_content() -> None:
     held = {"ray": {"1": image("sha256:1"), "damaged": image("sha256:2")}, "emptied": {}}
-    assert look(Shelf(held)).repositories == (
+    assert content_of(cast("RegistryApi", FakeRegistry(held))).repositories == (
         Repository(
             "ray", (Tag("1", "sha256:1", 1015), Tag("damaged", None, 0, "what the registry holds is damaged")), 1015
         ),
     )
 
 
-SITE = Site(
+TARGET = Target(
     Registry(address="127.0.0.1:32000", insecure=True),
     Engine("unix:///docker.sock", cast(docker.APIClient, None), {}),
     {},
+    backend="compose",
 )
 UP = RegistryStatus(
     address="127.0.0.1:32000",
@@ -97,7 +99,7 @@ UP = RegistryStatus(
 
 
 def test_status_lists_repositories_tags_and_sizes() -> None:
-    first, table, last = registry_report.status(SITE, UP).body
+    first, table, last = registry_report.status(TARGET, UP).body
     assert first == "registry 127.0.0.1:32000 is up (plain HTTP, no login)"
     assert isinstance(table, Table)
     assert table.rows == [("ray", "1", "2.0 KiB", "sha256:0123456789ab")]
@@ -105,22 +107,22 @@ def test_status_lists_repositories_tags_and_sizes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("site", "now", "following"),
+    ("target", "now", "following"),
     [
-        (SITE, UP, "image.verify"),
-        (SITE, replace(UP, content=Content((), 0)), "image.push"),
-        (replace(SITE, backend="local"), UP, "cluster.up -f compose"),
-        (replace(SITE, backend="kuberay"), UP, "cluster.up"),
-        (SITE, replace(UP, state="down", content=None), "registry.up"),
-        (SITE, replace(UP, trusted=False), "registry.trust"),
+        (TARGET, UP, "image.verify"),
+        (TARGET, replace(UP, content=Content((), 0)), "image.push"),
+        (replace(TARGET, backend="local"), UP, "cluster.up -f compose"),
+        (replace(TARGET, backend="kuberay"), UP, "cluster.up"),
+        (TARGET, replace(UP, state="down", content=None), "registry.up"),
+        (TARGET, replace(UP, trusted=False), "registry.trust"),
     ],
 )
-def test_what_comes_next_depends_on_what_is_there(site: Site, now: RegistryStatus, following: str) -> None:
-    assert registry_report.status(site, now).next == f"invoke {following}"
+def test_what_comes_next_depends_on_what_is_there(target: Target, now: RegistryStatus, following: str) -> None:
+    assert registry_report.status(target, now).next == f"invoke {following}"
 
 
 def test_status_as_json_has_everything() -> None:
-    document = registry_report.status(SITE, UP).document
+    document = registry_report.status(TARGET, UP).document
     assert json.loads(json.dumps(document)) == {
         "address": "127.0.0.1:32000",
         "state": "up",

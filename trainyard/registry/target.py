@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
 from trainyard import lock, paths
-from trainyard.registry import settings
-from trainyard.registry.settings import Place
+from trainyard.errors import RequestError
+from trainyard.registry import access, settings
+from trainyard.registry.settings import HostPort
+from trainyard.seams import addresses
 from trainyard.seams.docker import containers
 from trainyard.seams.docker import engine as docker_engine
 from trainyard.seams.docker.containers import Container
@@ -21,29 +22,22 @@ from trainyard.seams.registry.auth import Login
 from trainyard.seams.registry.login import login
 from trainyard.spec import load_cluster
 from trainyard.spec.docker import Registry
-from trainyard.steps import Progress, StepResult
+from trainyard.steps import Progress
 
 # Every container and volume of ours carries it; its value is the registry's address.
 LABEL = "io.trainyard.registry"
 
 
-def _now() -> datetime:
-    return datetime.now(timezone.utc)
-
-
 @dataclass(frozen=True)
-class Site:
-    """A registry, the engine that runs it.
-
-    `backend` is the one of that file: only some run images.
-    """
+class Target:
+    """A registry, and the engine that runs it. `backend` is the one of the cluster file: only some run images."""
 
     registry: Registry
     engine: Engine
     environ: Mapping[str, str]
     source: Path | None = None
-    backend: str = "compose"
-    now: Callable[[], datetime] = _now
+    backend: str = ""
+    now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
 
     @property
     def address(self) -> str:
@@ -51,20 +45,23 @@ class Site:
         return self.registry.address
 
     @property
-    def place(self) -> Place:
-        """Return its host and port."""
-        return settings.place(self.registry)
+    def host_port(self) -> HostPort:
+        return settings.host_port(self.registry)
 
     @property
     def name(self) -> str:
         """Return what its container and its volume are called; two addresses may share a port."""
-        host = self.place.host.replace(":", "-")
-        return f"trainyard-registry-{host}-{self.place.port}"
+        return f"trainyard-registry-{self.host_port.host.replace(':', '-')}-{self.host_port.port}"
 
     @property
     def state(self) -> Path:
         """Return the directory with its certificates on this machine."""
         return settings.directory(self.registry, self.environ)
+
+    @property
+    def where(self) -> str | None:
+        """Return the cluster file that says so, for an error."""
+        return str(self.source) if self.source else None
 
     @property
     def container(self) -> Container | None:
@@ -73,24 +70,44 @@ class Site:
         return found[0] if found else None
 
     @property
+    def bind_address(self) -> str:
+        """Return the IP address to publish on. Raises RequestError when it is not one of this machine's."""
+        host = self.host_port.host
+        found = addresses.resolve(host)
+        if not found:
+            raise RequestError(f"nobody knows the host of registry.address: {host}", where=self.where)
+        if not self.engine.is_here:
+            return found[0]
+        # IPv4 first where a name has both: programs that know only that are still around.
+        ours = sorted((address for address in found if addresses.is_ours(address)), key=lambda address: ":" in address)
+        if ours:
+            return ours[0]
+        resolved = "" if settings.is_ip(host) else f" ({', '.join(found)})"
+        raise RequestError(
+            f"registry.address names {host}{resolved}, which is not an address of this machine",
+            where=self.where,
+            hint="registry.up runs the registry where Docker runs. Run it there, or give an address of this host.",
+        )
+
+    @property
     def login(self) -> Login | None:
         """Return who logs in, if anybody. Raises PrerequisiteError when the password is not where the file says."""
         return login(self.registry, self.environ)
 
     def api(self) -> RegistryApi:
         """Return a connection to the registry, to be used as a context manager."""
-        return RegistryApi(
-            self.address,
-            insecure=self.registry.insecure,
-            ca_file=settings.ca_file(self.registry, self.environ),
-            login=self.login,
-        )
+        return access.connect(self.registry, self.environ, self.login)
+
+    def alone(self, progress: Progress) -> AbstractContextManager[None]:
+        """Keep other commands from changing the registry meanwhile."""
+        path = self.state.with_name(f"{self.state.name}.lock")
+        return lock.alone(path, progress, keep=self.state.exists, what="registry")
 
 
 @contextmanager
 def find(
     asked: str | None, environ: Mapping[str, str], *, directory: Path, overrides: Sequence[str] = ()
-) -> Iterator[Site]:
+) -> Iterator[Target]:
     """Connect to the Docker engine here, with the registry that `-f` and `--set` mean.
 
     Raises RequestError for a wrong file, PrerequisiteError without Docker.
@@ -98,22 +115,4 @@ def find(
     source = paths.cluster_file(asked, environ, directory=directory)
     spec = load_cluster(source, overrides=overrides).spec
     with docker_engine.engine(environ) as engine:
-        yield Site(settings.registry_of(spec), engine, environ, source=source, backend=spec.backend)
-
-
-@contextmanager
-def alone(site: Site, progress: Progress) -> Iterator[None]:
-    """Keep other commands from changing the registry meanwhile; show it when we wait for one."""
-    title = "Wait for another command on this registry"
-    began = time.monotonic()
-    waited: list[str] = []
-
-    def waiting() -> None:
-        waited.append(title)
-        progress.started(title)
-
-    path = site.state.with_name(f"{site.state.name}.lock")
-    with lock.held(path, waiting=waiting, keep=site.state.exists, what="registry"):
-        if waited:
-            progress.finished(StepResult(title, True, time.monotonic() - began))
-        yield
+        yield Target(settings.registry_of(spec), engine, environ, source=source, backend=spec.backend)

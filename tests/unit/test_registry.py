@@ -1,0 +1,189 @@
+"""What a registry of one's own is made with, what it needs at its address, and what its user is warned of."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from cryptography import x509
+
+from trainyard.errors import PrerequisiteError, RequestError
+from trainyard.registry import certificates, checks, container, settings, up
+from trainyard.registry.certificates import KeyPair
+from trainyard.registry.settings import HostPort
+from trainyard.registry.target import Target
+from trainyard.seams.docker.engine import Engine
+from trainyard.spec import ClusterSpec
+from trainyard.spec.docker import Registry
+
+GIBIBYTE = 1024**3
+NOW = datetime(2026, 11, 21, 15, 0, tzinfo=timezone.utc)
+HOST = "192.0.2.10"
+CA = certificates.make_ca(HOST, now=NOW)
+
+
+def target(address: str = f"{HOST}:32000", *, docker_host: str = "unix:///docker.sock", **more: object) -> Target:
+    registry = Registry.model_validate({"address": address, **more})
+    return Target(registry, Engine(docker_host, cast("Any", None), {}), {})
+
+
+def test_a_cluster_file_without_a_registry_means_the_one_on_loopback() -> None:
+    found = settings.registry_of(ClusterSpec.model_validate({"name": "lab", "backend": "local"}))
+    assert (found.address, found.insecure) == ("127.0.0.1:32000", True)
+
+
+@pytest.mark.parametrize(
+    ("address", "insecure", "expected"),
+    [
+        ("192.0.2.10:32000", True, HostPort("192.0.2.10", 32000)),
+        ("registry.lab", False, HostPort("registry.lab", 443)),
+        ("registry.lab", True, HostPort("registry.lab", 80)),
+        ("[::1]:5000", True, HostPort("::1", 5000)),
+        ("[2001:db8::1]", False, HostPort("2001:db8::1", 443)),
+    ],
+)
+def test_an_address_is_a_host_and_a_port(address: str, insecure: bool, expected: HostPort) -> None:
+    found = target(address, insecure=insecure).host_port
+    assert found == expected
+    assert found.is_loopback == ("::1" in address and "db8" not in address)
+
+
+def test_the_ca_is_the_named_one_else_ours_else_a_public_one(tmp_path: Path) -> None:
+    environ = {"XDG_STATE_HOME": str(tmp_path)}
+    registry = target().registry
+    assert settings.ca_file(registry, environ) is None
+    ours = tmp_path / "trainyard" / "registries" / "192.0.2.10_32000" / "ca.pem"
+    ours.parent.mkdir(parents=True)
+    ours.touch()
+    assert settings.ca_file(registry, environ) == ours
+    assert settings.ca_file(target(ca_file="/lab/ca.pem").registry, environ) == Path("/lab/ca.pem")
+    assert settings.ca_file(target(insecure=True).registry, environ) is None
+
+
+def test_a_certificate_is_good_and_is_renewed_a_month_before_its_end() -> None:
+    server = certificates.make_server(CA, HOST, now=NOW).certificate
+    problems = {days: certificates.expiry_problem(server, now=NOW + timedelta(days=days)) for days in (793, 800, 830)}
+    assert problems == {
+        793: None,
+        800: "the certificate expires in 24 days",
+        830: "the certificate has expired 6 days ago",
+    }
+
+
+def test_no_certificate_outlives_its_ca() -> None:
+    last = x509.load_pem_x509_certificate(
+        certificates.make_server(CA, HOST, now=NOW + timedelta(days=3600)).certificate
+    )
+    assert last.not_valid_after_utc <= x509.load_pem_x509_certificate(CA.certificate).not_valid_after_utc
+
+
+@pytest.mark.parametrize("host", ["192.0.2.10", "2001:db8::1", "registry.lab"])
+def test_the_ca_counts_for_its_own_host_only(host: str) -> None:
+    ca = x509.load_pem_x509_certificate(certificates.make_ca(host, now=NOW).certificate)
+    (subtree,) = ca.extensions.get_extension_for_class(x509.NameConstraints).value.permitted_subtrees or []
+    assert str(subtree.value).removesuffix("/32").removesuffix("/128") == host
+
+
+def test_a_password_is_kept_as_a_hash_that_only_it_matches() -> None:
+    line = container.htpasswd_line("ann", "correct horse")
+    assert line.startswith(b"ann:$2b$08$")
+    assert b"horse" not in line
+    assert container.has_password(line, "ann", "correct horse")
+    assert not container.has_password(line, "ann", "correct mule")
+    assert not container.has_password(line, "bob", "correct horse")
+    assert not container.has_password(b"ann:not a hash", "ann", "correct horse")
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "what"),
+    [
+        ("ann:admin", "secret", "registry.username 'ann:admin' must not contain ':' or a line break"),
+        ("ann", "ä" * 37, "the registry's password is longer than the 72 bytes that count"),
+    ],
+)
+def test_what_a_password_file_cannot_hold_is_refused(user: str, password: str, what: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        container.check_password(user, password)
+    assert caught.value.what == what
+
+
+def test_a_registry_is_given_what_its_settings_ask_for_and_secrets_are_roots_alone() -> None:
+    plain = container.files(server=None, ca=b"", htpasswd=None)
+    assert list(plain) == [container.CONFIG]
+    assert "auth" not in json.loads(plain[container.CONFIG].content)
+    full = container.files(server=KeyPair(b"certificate", b"key"), ca=b"ca", htpasswd=b"ann:hash")
+    assert {path: file.mode for path, file in full.items()} == {
+        container.CONFIG: 0o600,
+        container.CERTIFICATE: 0o644,
+        container.KEY: 0o600,
+        container.CA: 0o644,
+        container.HTPASSWD: 0o600,
+    }
+    config = json.loads(full[container.CONFIG].content)
+    assert config["http"]["tls"]["certificate"] == container.CERTIFICATE
+    assert config["auth"] == {"htpasswd": {"realm": "trainyard", "path": container.HTPASSWD}}
+
+
+def test_a_disk_that_is_as_good_as_full_is_refused_and_a_small_one_is_warned_of() -> None:
+    with pytest.raises(PrerequisiteError) as caught:
+        checks.disk_warnings(GIBIBYTE - 1024**2)
+    assert caught.value.what == ("too little disk for a registry: 1023.0 MiB free where Docker keeps its data")
+    assert checks.disk_warnings(5 * GIBIBYTE) == [
+        "only 5.0 GiB of disk are free where Docker keeps its data, and training images are large"
+    ]
+    assert checks.disk_warnings(30 * GIBIBYTE) == checks.disk_warnings(None) == []
+
+
+LOGIN = {"username": "ann", "password_env": "PASSWORD"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "address", "warnings"),
+    [
+        (target("127.0.0.1:32000", insecure=True), "127.0.0.1", []),
+        (target(**LOGIN), HOST, []),
+        (
+            target(insecure=True),
+            HOST,
+            ["whoever reaches 192.0.2.10:32000 can push to it: give it registry.username and password_env"],
+        ),
+        (
+            target(insecure=True, **LOGIN),
+            HOST,
+            ["the password travels in clear text: leave out `insecure: true`, and TLS is made for you"],
+        ),
+        (
+            target("lab-1:32000", insecure=True),
+            "127.0.1.1",
+            ["lab-1 is 127.0.1.1 here, so that no other host can reach the registry"],
+        ),
+    ],
+)
+def test_who_can_reach_it_is_warned_of(asked: Target, address: str, warnings: list[str]) -> None:
+    assert checks.address_warnings(asked, address) == warnings
+
+
+@pytest.mark.parametrize(
+    ("asked", "what"),
+    [
+        (
+            target("123456789012.dkr.ecr.eu-west-1.amazonaws.com", login="ecr"),
+            "123456789012.dkr.ecr.eu-west-1.amazonaws.com is Amazon's: registry.up runs registries of one's own",
+        ),
+        (
+            target("127.0.0.1:32000", docker_host="ssh://ops@192.0.2.7", insecure=True),
+            "127.0.0.1:32000 would be reachable on 192.0.2.7 only, which is where Docker runs",
+        ),
+        (
+            target("127.0.0.1:32000", **LOGIN),
+            "$PASSWORD is not set: it is to hold the password of ann for registry 127.0.0.1:32000",
+        ),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_is_made(asked: Target, what: str) -> None:
+    with pytest.raises((RequestError, PrerequisiteError)) as caught:
+        up.plan_up(asked)
+    assert caught.value.what == what
