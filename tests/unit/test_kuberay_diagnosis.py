@@ -223,11 +223,6 @@ def test_what_kuberay_could_not_make_stands_in_its_condition() -> None:
     ("status", "message", "code"),
     [
         (waiting("CreateContainerConfigError", 'secret "lab" not found'), "there is no Secret lab", 3),
-        (
-            waiting("CreateContainerConfigError", "couldn't find key password in Secret team/lab"),
-            "the Secret lab has no key password",
-            3,
-        ),
         (waiting("CreateContainerConfigError", "it is late"), "it is late", 3),
         (
             waiting(

@@ -60,19 +60,17 @@ def lines(
 
 @dataclass(frozen=True)
 class _Run:
-    """One run of a container; `number` counts those before it."""
+    """One run of a container; `number` counts those before it, so that it stays the same once it is the former one."""
 
-    pod: str
-    uid: str
-    node: str
+    pod: Object
     container: str
     number: int
     former: bool
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Return what makes it the same run, also once it is the former one."""
-        return self.uid, self.container, self.number
+        """Return what tells it from every other run."""
+        return pods.uid(self.pod), self.container, self.number
 
 
 class _Containers:
@@ -82,40 +80,39 @@ class _Containers:
         self._location = location
         self._since: dict[tuple[str, str, int], str] = {}
         self._over: set[tuple[str, str, int]] = set()
-        self._is_first = True
+        self._lines: int | None = FIRST_LINES
 
     def fresh(self, found: Sequence[Object]) -> list[LogLine]:
         """Return what was printed since the last look, all of it; at first, the last lines of each."""
         runs = [run for pod in found for run in _runs(pod) if run.key not in self._over]
-        # Nothing is remembered before every answer is there: what was read and not shown is read again.
+        # Nothing is remembered before every answer is known: what was read and not shown is read again.
         answers = side_by_side(self._printed, runs)
         fresh = []
         for run, printed in zip(runs, answers, strict=True):
             self._since[run.key] = printed[-1][0] if printed else self._since.get(run.key, "")
             self._over |= {run.key} if run.former else set()
             file = FORMER + run.container if run.former else run.container
-            fresh += [LogLine(run.node, file, line) for _, line in printed]
-        self._is_first = False
+            fresh += [LogLine(naming.node_name(run.pod), file, line) for _, line in printed]
+        self._lines = None
         return fresh
 
     def _printed(self, run: _Run) -> Sequence[tuple[str, str]]:
         return self._location.kube.printed(
-            run.pod,
+            pods.name(run.pod),
             namespace=self._location.namespace,
             container=run.container,
             previous=run.former,
             since=self._since.get(run.key, ""),
-            lines=FIRST_LINES if self._is_first else None,
+            lines=self._lines,
         )
 
 
 def _runs(pod: Object) -> Iterator[_Run]:
     for container in pods.containers(pod):
-        parts = pods.name(pod), pods.uid(pod), naming.node_name(pod), container.name
         if container.last:
-            yield _Run(*parts, container.restarts - 1, former=True)
+            yield _Run(pod, container.name, container.restarts - 1, former=True)
         if container.running_since or container.ended:
-            yield _Run(*parts, container.restarts, former=False)
+            yield _Run(pod, container.name, container.restarts, former=False)
 
 
 def _of_ray(dashboard: Dashboard, token: str | None, ray_files: logs.Follower) -> Iterator[LogLine]:

@@ -21,13 +21,12 @@ _UNITS = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12} | {
 
 @dataclass(frozen=True)
 class Ended:
-    """How a container ended; the times are as Kubernetes writes them."""
+    """How a container ended; the time is as Kubernetes writes it."""
 
     reason: str
     code: int
     message: str
     started: str
-    finished: str
 
 
 @dataclass(frozen=True)
@@ -189,5 +188,4 @@ def _ended(found: Mapping[str, Any] | None) -> Ended | None:
         code=int(found.get("exitCode") or 0),
         message=str(found.get("message") or ""),
         started=str(found.get("startedAt") or ""),
-        finished=str(found.get("finishedAt") or ""),
     )

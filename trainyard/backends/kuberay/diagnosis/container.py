@@ -49,14 +49,6 @@ RULES = (
         words=_kind,
     ),
     Rule(
-        r"(?i)couldn't find key (?P<key>\S+) in (?P<kind>Secret|ConfigMap) (?:\S+/)?(?P<name>\S+)",
-        "the {kind} {name} has no key {key}",
-        "Add it there.",
-        reasons=_CONFIG,
-        error=PrerequisiteError,
-        words=_kind,
-    ),
-    Rule(
         r"runAsNonRoot and image will run as root|has non-numeric user",
         "its image runs as root, or as a user without a number, and that is not allowed",
         "Name a user: `kuberay: {security: {run_as_user: 1000}}`, if the image can run as one.",
@@ -157,12 +149,9 @@ def _out_of_memory(pod: Object, container: Container) -> Diagnosis | None:
         return None
     limit = pods.limit(pod, container.name, "memory")
     memory = f"its memory of {limit}B" if limit and limit.endswith("i") else "the memory that it has"
-    process = "it" if _is_ray(container, pod) else f"its container {container.name}"
-    return Diagnosis(
-        f"was killed: {process} used more than {memory}",
-        MORE_MEMORY,
-        summary=f"out of memory ({limit or 'no limit'})",
-    )
+    process = f"its container {container.name}" if _beside_ray(container, pod) else "it"
+    summary = f"out of memory ({limit or 'no limit'})"
+    return Diagnosis(f"was killed: {process} used more than {memory}", MORE_MEMORY, summary=summary)
 
 
 def _crashed(pod: Object, container: Container, snapshot: Snapshot) -> Diagnosis | None:
@@ -171,11 +160,10 @@ def _crashed(pod: Object, container: Container, snapshot: Snapshot) -> Diagnosis
         return None
     # Of a container that runs again, the former run has the log.
     former = container.ended is None
-    ends = [event for event in snapshot.events_of(pod) if events.reason(event) == "Killing"]
-    killed = any("failed liveness probe" in events.message(event) for event in ends)
-    process = "" if _is_ray(container, pod) else f" in its container {container.name}"
+    ends = [events.message(event) for event in snapshot.events_of(pod) if events.reason(event) == "Killing"]
+    process = f" in its container {container.name}" if _beside_ray(container, pod) else ""
     how = f"ended while it was starting{process} (exit code {ended.code})"
-    if killed:
+    if any("failed liveness probe" in message for message in ends):
         how = f"was ended by Kubernetes{process}, because it did not answer (liveness probe)"
     return Diagnosis(
         f"{how}; the end of its log:",
@@ -200,6 +188,6 @@ def _ended_with_head(pod: Object, ended: Ended, snapshot: Snapshot) -> bool:
     return pods.seconds(ended.started) < since
 
 
-def _is_ray(container: Container, pod: Object) -> bool:
+def _beside_ray(container: Container, pod: Object) -> bool:
     ray = pods.ray(pod)
-    return ray is not None and ray.name == container.name
+    return ray is None or ray.name != container.name

@@ -115,14 +115,8 @@ def _unwatched(cluster: Object) -> Diagnosis:
 
 
 def _silent(message: str, hint: str) -> Diagnosis:
-    return Diagnosis(
-        message,
-        hint,
-        summary="waits for the KubeRay operator",
-        key=KEY,
-        error=PrerequisiteError,
-        tolerates=MINUTE,
-    )
+    summary = "waits for the KubeRay operator"
+    return Diagnosis(message, hint, summary=summary, key=KEY, error=PrerequisiteError, tolerates=MINUTE)
 
 
 def _again_and_again(cluster: Object, every: Sequence[Object]) -> Iterator[Diagnosis]:
