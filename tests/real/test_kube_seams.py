@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -297,6 +299,25 @@ def test_the_server_of_another_ca_is_not_trusted(place: Place, tmp_path: Path) -
     kube = config.connect({**place.bed.environ(), "KUBECONFIG": str(tmp_path / "config")})
     with pytest.raises(PrerequisiteError, match="the Kubernetes API's certificate is not to be trusted"):
         kube.version()
+
+
+def test_a_server_that_accepts_and_never_answers_is_one_error_within_seconds(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        server = f"https://127.0.0.1:{silent.getsockname()[1]}"
+        cluster = {"name": "lab", "cluster": {"server": server}}
+        context = {"name": "lab", "context": {"cluster": "lab"}}
+        (tmp_path / "config").write_text(
+            yaml.safe_dump({"clusters": [cluster], "contexts": [context], "current-context": "lab"})
+        )
+        kube = config.connect({"HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "config")})
+        began = time.monotonic()
+        with pytest.raises(GoneError) as gone:
+            kube.version()
+    assert time.monotonic() - began < 30
+    assert gone.value.lines()[:2] == [
+        "the Kubernetes API does not answer: it took too long",
+        f"  at {server} (context lab)",
+    ]
 
 
 def test_both_questions_and_port_forwards_go_through_a_proxy_unless_it_is_not_meant(

@@ -60,22 +60,32 @@ def test_a_file_that_the_cluster_file_names_is_its_neighbour(tmp_path: Path) -> 
     assert find(tmp_path, kubeconfig="~/mine").context == "prod"
 
 
-def test_a_misspelt_context_is_told_with_those_that_there_are(tmp_path: Path) -> None:
-    file = kubeconfig(tmp_path / "config", "lab", "prod", current="lab")
-    assert refusal(tmp_path, file, context="prodd") == [
-        "the kubeconfig has no context 'prodd'; did you mean 'prod'?",
-        f"  at {file}",
-        "  -> It has lab, prod.",
-    ]
-
-
-def test_a_file_without_a_current_context_asks_for_one(tmp_path: Path) -> None:
-    file = kubeconfig(tmp_path / "config", "lab")
-    assert refusal(tmp_path, file) == [
-        "the kubeconfig has no current context",
-        f"  at {file}",
-        "  -> Name one in the cluster file (context: ...); it has lab.",
-    ]
+@pytest.mark.parametrize(
+    ("text", "context", "what"),
+    [
+        (
+            "contexts: [{name: lab}, {name: prod}]",
+            "prodd",
+            "the kubeconfig has no context 'prodd'; did you mean 'prod'?",
+        ),
+        ("contexts: [{name: lab}, {name: prod}]", None, "the kubeconfig has no current context"),
+        ("- lab", None, "the kubeconfig cannot be used: it is not a kubeconfig"),
+        ("users:\n- token: s3cret\n  - [\n", None, "the kubeconfig cannot be used: it is not YAML (line 3)"),
+        (
+            "contexts: [{name: lab, context: {cluster: gone, user: me}}]\ncurrent-context: lab\n",
+            None,
+            "the kubeconfig cannot be used: context lab names a cluster 'gone' that is not there",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told_and_never_quoted(
+    tmp_path: Path, text: str, context: str | None, what: str
+) -> None:
+    file = tmp_path / "config"
+    file.write_text(text)
+    lines = refusal(tmp_path, file, **({"context": context} if context else {}))
+    assert lines[:2] == [what, f"  at {file}"]
+    assert "s3cret" not in "\n".join(lines)
 
 
 def test_without_any_kubeconfig_it_says_where_it_looked(tmp_path: Path) -> None:
@@ -84,22 +94,6 @@ def test_without_any_kubeconfig_it_says_where_it_looked(tmp_path: Path) -> None:
         f"  at {tmp_path}/.kube/config",
         "  -> Set KUBECONFIG, or name the file in the cluster file (kubeconfig: ...).",
     ]
-
-
-def test_a_file_that_is_no_yaml_is_told_by_its_line_and_never_quoted(tmp_path: Path) -> None:
-    file = tmp_path / "config"
-    file.write_text("users:\n- token: s3cret\n  - [\n")
-    lines = refusal(tmp_path, file)
-    assert lines[0] == "the kubeconfig cannot be used: it is not YAML (line 3)"
-    assert "s3cret" not in "\n".join(lines)
-
-
-def test_a_context_without_its_cluster_is_told(tmp_path: Path) -> None:
-    file = tmp_path / "config"
-    file.write_text("contexts: [{name: lab, context: {cluster: gone, user: me}}]\ncurrent-context: lab\n")
-    assert refusal(tmp_path, file)[0] == (
-        "the kubeconfig cannot be used: context lab names a cluster 'gone' that is not there"
-    )
 
 
 def test_a_program_that_logs_in_and_is_not_installed_is_told_with_its_own_hint(tmp_path: Path) -> None:

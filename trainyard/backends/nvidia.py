@@ -19,7 +19,7 @@ def gpu_ids(engine: Engine, *, wanted: int) -> tuple[str, ...]:
     Raises PrerequisiteError when there is no driver, no toolkit, or fewer GPUs than wanted.
     """
     facts = nvidia.look(engine)
-    where = f"Docker host {engine.host}" + (f": {facts.seen}" if facts.seen else "")
+    where = f"Docker host {engine.host}" + (f": {facts.detail}" if facts.detail else "")
     if not facts.gpu_ids:
         raise PrerequisiteError(
             f"the cluster wants {_counted(wanted)}, and the Docker host has no working NVIDIA driver",

@@ -33,7 +33,6 @@ def resolve(host: str) -> tuple[str, ...]:
 
 
 def is_ours(address: str) -> bool:
-    """Say whether an IP address is one of this machine's."""
     return _bind(address, 0) != errno.EADDRNOTAVAIL
 
 
@@ -73,11 +72,11 @@ def listener(address: str, port: int) -> Listener | None:
         listed = psutil.net_connections(kind="tcp")
     except psutil.AccessDenied:  # macOS tells root only
         return None
-    for one in listed:
-        if one.status != psutil.CONN_LISTEN or not one.laddr or one.laddr.port != port:
+    for entry in listed:
+        if entry.status != psutil.CONN_LISTEN or not entry.laddr or entry.laddr.port != port:
             continue
-        if one.laddr.ip in (address, *ANY):
-            return Listener(one.laddr.ip, one.pid, _program(one.pid))
+        if entry.laddr.ip in (address, *ANY):
+            return Listener(entry.laddr.ip, entry.pid, _program(entry.pid))
     return None
 
 

@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-# Run by its path, this directory comes first on sys.path; what is wanted there is the package's parent.
+# Run by its path, this directory comes first on sys.path instead of the package's parent.
 sys.path.pop(0)
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -30,7 +30,7 @@ from trainyard.seams import processes
 PR_SET_CHILD_SUBREAPER = 36
 # Without its raylet a node is no node; without the GCS there is no cluster.
 VITAL = frozenset({"raylet", "gcs_server"})
-# What this prints, for whoever reads the log.
+# What a reader of the log looks for.
 DIED = "keeper: ended while the node was starting: "
 GAVE_UP = "keeper: this machine is too busy for Ray's own time limits"
 TRIES = 3
@@ -66,22 +66,18 @@ def main(record: Path, log: Path, command: list[str]) -> int:
 def _start(command: list[str], log: Path) -> int:
     """Run `ray start`, again if this machine was only too busy for it; return its exit code."""
     for _ in range(TRIES):
-        seen = log.stat().st_size
+        size = log.stat().st_size
         code = _wait_for(subprocess.Popen(command, stdin=subprocess.DEVNULL).pid)
-        if code == 0 or not _was_too_busy(log, seen):
+        if code == 0 or not _was_too_busy(log, size):
             return code
         _end_everything()
     print(f"{GAVE_UP}; tried {TRIES} times", flush=True)
     return code
 
 
-def _was_too_busy(log: Path, seen: int) -> bool:
-    with log.open("rb") as file:
-        file.seek(seen)
-        said = file.read()
-    if RAYLET_LOG.exists():
-        said += RAYLET_LOG.read_bytes()
-    return any(text.encode() in said for text in TOO_BUSY)
+def _was_too_busy(log: Path, size: int) -> bool:
+    output = log.read_bytes()[size:] + (RAYLET_LOG.read_bytes() if RAYLET_LOG.exists() else b"")
+    return any(text.encode() in output for text in TOO_BUSY)
 
 
 def _end_everything() -> None:

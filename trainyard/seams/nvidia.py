@@ -19,27 +19,27 @@ FIND = 'PATH="$PATH:/usr/sbin:/usr/local/sbin"; for one in "$@"; do command -v "
 
 @dataclass(frozen=True)
 class GpuFacts:
-    """What the host answered. `seen` is what nvidia-smi said, if it listed no GPU."""
+    """What the host answered. `detail` is what nvidia-smi printed, if it listed no GPU."""
 
     gpu_ids: tuple[str, ...]
     toolkit: str | None
-    seen: str
+    detail: str
 
 
 def look(engine: Engine) -> GpuFacts:
     """Ask the engine's host which GPUs it has, and for NVIDIA's container toolkit."""
-    asked = _run(engine, ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"])
-    ids = tuple(line.strip() for line in asked.tail if line.strip().isdigit()) if asked.code == 0 else ()
+    ran = _run(engine, ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"])
+    ids = tuple(line.strip() for line in ran.tail if line.strip().isdigit()) if ran.code == 0 else ()
     found = _run(engine, ["sh", "-c", FIND, "sh", *TOOLKIT])
     toolkit = found.tail[0].strip() if found.code == 0 and found.tail else None
-    return GpuFacts(ids, toolkit, "" if ids else _said(asked))
+    return GpuFacts(ids, toolkit, "" if ids else _first_line(ran))
 
 
-def _said(asked: programs.Ended) -> str:
-    """Return the first thing that nvidia-smi said."""
-    if asked.code == programs.NOT_FOUND:
+def _first_line(ran: programs.Ended) -> str:
+    """Return the first thing that nvidia-smi printed."""
+    if ran.code == programs.NOT_FOUND:
         return "nvidia-smi is not installed"
-    return next((line.strip() for line in asked.tail if line.strip()), "")
+    return next((line.strip() for line in ran.tail if line.strip()), "")
 
 
 def _run(engine: Engine, command: Sequence[str]) -> programs.Ended:

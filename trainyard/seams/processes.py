@@ -46,27 +46,23 @@ def identify(pid: int) -> ProcessId | None:
 
 
 def alive(process: ProcessId) -> bool:
-    """Say whether exactly this process still runs."""
     return identify(process.pid) == process
 
 
 def start(command: Sequence[str], *, env: Mapping[str, str], log: Path, directory: Path) -> ProcessId:
     """Start a process in a session of its own, its output in a log file; it outlives us."""
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    try:
+    with open(log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as output:
         child = subprocess.Popen(
             list(command),
             env=dict(env),
             cwd=directory,
             stdin=subprocess.DEVNULL,
-            stdout=descriptor,
-            stderr=descriptor,
+            stdout=output,
+            stderr=output,
             start_new_session=True,
         )
-    finally:
-        os.close(descriptor)
     started = ProcessId(child.pid, _start_time(psutil.Process(child.pid)))
-    # Popen would warn that its child still runs, which is what is wanted here.
+    # Popen would warn that its child still runs, which is the purpose.
     child.returncode = 0
     return started
 
@@ -85,7 +81,7 @@ def members(leaders: Iterable[ProcessId], *, marker: str | None = None) -> froze
             continue
     found |= {pid for pid in parents if _descends(pid, parents, found)}
     found.discard(os.getpid())
-    return frozenset(one for pid in found if (one := identify(pid)))
+    return frozenset(member for pid in found if (member := identify(pid)))
 
 
 def end(find: Callable[[], frozenset[ProcessId]], *, grace: float, deadline: float) -> frozenset[ProcessId]:
@@ -101,7 +97,6 @@ def end(find: Callable[[], frozenset[ProcessId]], *, grace: float, deadline: flo
 
 
 def terminate(process: ProcessId) -> None:
-    """Ask one process to end."""
     _signal(frozenset({process}), signal.SIGTERM)
 
 
@@ -128,9 +123,9 @@ def free_ports(count: int) -> tuple[int, ...]:
         for port in random.SystemRandom().sample(OWN_PORTS, len(OWN_PORTS)):
             if len(found) == count:
                 return tuple(found)
-            one = held.enter_context(socket.socket())
+            bound = held.enter_context(socket.socket())
             with suppress(OSError):
-                one.bind(("127.0.0.1", port))
+                bound.bind(("127.0.0.1", port))
                 found.append(port)
     raise OSError(f"no {count} free ports between {OWN_PORTS[0]} and {OWN_PORTS[-1]}")
 
@@ -138,21 +133,18 @@ def free_ports(count: int) -> tuple[int, ...]:
 def answer_of(command: Sequence[str], *, seconds: float) -> str | None:
     """Return what a program prints, or None if it is not there, fails or does not answer in time."""
     try:
-        done = subprocess.run(
-            list(command), capture_output=True, text=True, timeout=seconds, check=True, stdin=subprocess.DEVNULL
+        return subprocess.check_output(
+            list(command), text=True, timeout=seconds, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout
 
 
 def memory_total() -> int:
-    """Return the machine's memory in bytes."""
     return int(psutil.virtual_memory().total)
 
 
 def memory_available() -> int:
-    """Return the memory that could be had now, in bytes."""
     return int(psutil.virtual_memory().available)
 
 
@@ -177,22 +169,19 @@ def _session_is_ours(leader: ProcessId) -> bool:
 
 
 def _descends(pid: int, parents: Mapping[int, int], ancestors: set[int]) -> bool:
-    seen: set[int] = set()
-    while pid in parents and pid not in seen:
+    visited: set[int] = set()
+    while pid in parents and pid not in visited:
         if pid in ancestors:
             return True
-        seen.add(pid)
+        visited.add(pid)
         pid = parents[pid]
     return False
 
 
 def _signal(processes: frozenset[ProcessId], number: signal.Signals) -> None:
-    for process in processes:
-        if alive(process):
-            try:
-                os.kill(process.pid, number)
-            except ProcessLookupError:
-                continue
+    for process in filter(alive, processes):
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, number)
 
 
 def _gone(find: Callable[[], frozenset[ProcessId]], seconds: float) -> bool:

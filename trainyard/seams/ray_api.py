@@ -91,7 +91,6 @@ class RayApi:
         self.close()
 
     def close(self) -> None:
-        """Give the connections back."""
         self._http.close()
 
     def version(self) -> Version:
@@ -151,7 +150,7 @@ class RayApi:
     ) -> Iterator[Iterator[bytes]]:
         """Open a file below a node's log directory; yields its bytes, or its last lines, in chunks to the end.
 
-        Ray can also stream a file that grows (/api/v0/logs/stream), but must not be asked to: the dashboard does not
+        Ray can also stream a file that grows (/api/v0/logs/stream), but must not be began to: the dashboard does not
         notice that a client left while the file is quiet, and after 100 such streams answers nobody any more (seen
         with Ray 2.60).
 
@@ -219,31 +218,31 @@ class RayApi:
 
     def _brisk(self, chunks: Iterator[bytes], silence: float) -> Iterator[bytes]:
         """Pass chunks on, but not from who sends a byte now and then for ever; what the reader takes is not counted."""
-        waited, size, asked = 0.0, 0, time.monotonic()
+        waited, size, began = 0.0, 0, time.monotonic()
         for chunk in chunks:
-            waited += time.monotonic() - asked
+            waited += time.monotonic() - began
             size += len(chunk)
             if waited > silence:
                 if size < SLOWEST * waited:
                     raise TimeoutError(f"{size} bytes in {waited:.1f} s")
                 waited, size = 0.0, 0
             yield chunk
-            asked = time.monotonic()
+            began = time.monotonic()
 
     def _refuse(self, answer: httpx.Response, body: bytes) -> NoReturn:
-        said = _last_line(body.decode("utf-8", "replace"))
+        reason = _last_line(body.decode("utf-8", "replace"))
         if answer.status_code in (401, 403):
-            raise RefusedError(f"the cluster refused our token: {said}", where=self.address, hint=self._refused)
+            raise RefusedError(f"the cluster refused our token: {reason}", where=self.address, hint=self._refused)
         if b"A file is not found at" in body:
-            raise FileMissingError(said, where=self.address)
+            raise FileMissingError(reason, where=self.address)
         raise OutsideError(
-            f"Ray answered {answer.status_code}: {said}",
+            f"Ray answered {answer.status_code}: {reason}",
             where=f"{answer.request.method} {answer.request.url.copy_with(query=None)}",
         )
 
-    def _stranger(self, said: str) -> NotRayError:
+    def _stranger(self, reason: str) -> NotRayError:
         return NotRayError(
-            f"what answers at {self.address} is not Ray's dashboard: {said}",
+            f"what answers at {self.address} is not Ray's dashboard: {reason}",
             hint="Does another program listen there? The cluster file says the address, or the backend has chosen it.",
         )
 

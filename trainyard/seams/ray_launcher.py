@@ -57,7 +57,7 @@ def _start_dashboard_beside(pool: ThreadPoolExecutor, dashboards: list[Future[No
 
 
 def _address(arguments: list[str]) -> tuple[str, int]:
-    value = next(one.partition("=")[2] for one in arguments if one.startswith("--address="))
+    value = next(word.partition("=")[2] for word in arguments if word.startswith("--address="))
     host, _, port = value.rpartition(":")
     return host, int(port)
 

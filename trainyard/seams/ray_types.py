@@ -128,9 +128,11 @@ def job_from(row: Mapping[str, Any]) -> Job:
 
 def usage_from(found: Any) -> dict[str, tuple[Amounts, Amounts]]:
     """Read /nodes?view=summary: what of each node is used, and what is free; a node it says nothing of is left out."""
-    said = found["data"]["nodeLogicalResources"]
+    usage = found["data"]["nodeLogicalResources"]
     raylets = [row["raylet"] for row in found["data"]["summary"]]
-    return {_text(one["nodeName"]): _used_and_free(said[one["nodeId"]]) for one in raylets if one["nodeId"] in said}
+    return {
+        _text(node["nodeName"]): _used_and_free(usage[node["nodeId"]]) for node in raylets if node["nodeId"] in usage
+    }
 
 
 def _used_and_free(text: str) -> tuple[Amounts, Amounts]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import builtins
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, TimeoutError
+from concurrent.futures import Future, wait
 from typing import TypeVar
 
 Result = TypeVar("Result")
 
 
 def within(seconds: float, call: Callable[[], Result]) -> Result:
-    """Return what a call returns, or raises. Raises TimeoutError when it takes longer: it then ends for nobody."""
+    """Return what a call returns. Raises TimeoutError when it takes longer: it then ends for nobody."""
     future: Future[Result] = Future()
 
     def run() -> None:
@@ -22,7 +21,6 @@ def within(seconds: float, call: Callable[[], Result]) -> Result:
             future.set_exception(error)
 
     threading.Thread(target=run, name="within", daemon=True).start()
-    try:
-        return future.result(timeout=seconds)
-    except TimeoutError:  # of its own kind before Python 3.11
-        raise builtins.TimeoutError(f"not done within {seconds:g} s") from None
+    if not wait([future], timeout=seconds).done:
+        raise TimeoutError(f"not done within {seconds:g} s")
+    return future.result()

@@ -43,9 +43,9 @@ class Kube:
     def list(self, kind: Kind, *, namespace: str | None = None, labels: str = "", fields: str = "") -> list[Object]:
         """Return the objects of a namespace, or of all; none of a kind that the cluster does not know."""
         request = Request("list", kind, namespace=namespace)
-        attributes = {"limit": str(PAGE), "labelSelector": labels, "fieldSelector": fields}
         found: list[Object] = []
-        params = {key: value for key, value in attributes.items() if value}
+        params = {"limit": str(PAGE), "labelSelector": labels, "fieldSelector": fields}
+        params = {key: value for key, value in params.items() if value}
         while True:
             answer = self.transport.send("GET", kind.path(namespace), request, params=params, accept=(404, 410))
             if answer.status == 404:
@@ -56,7 +56,7 @@ class Kube:
                 continue
             page = _object(answer.json())
             # The API leaves out of each what all have in common.
-            found += [{"apiVersion": kind.api, "kind": kind.name, **one} for one in page.get("items") or ()]
+            found += [{"apiVersion": kind.api, "kind": kind.name, **item} for item in page.get("items") or ()]
             following = (page.get("metadata") or {}).get("continue")
             if not following:
                 return found
@@ -159,10 +159,8 @@ class Kube:
         """Say whether the server answers at all; whatever it says will do."""
         try:
             self.version()
-        except GoneError:
-            return False
-        except TrainyardError:
-            return True
+        except TrainyardError as error:
+            return not isinstance(error, GoneError)
         return True
 
     def serves(self, kind: Kind) -> bool:
@@ -170,15 +168,13 @@ class Kube:
         answer = self.transport.send("GET", kind.root, Request(f"ask about {kind.api}"), accept=(404,))
         if answer.status == 404:
             return False
-        return any(one["name"] == kind.plural for one in _object(answer.json()).get("resources") or ())
+        return any(served["name"] == kind.plural for served in _object(answer.json()).get("resources") or ())
 
     def logs(
         self, pod: str, *, namespace: str, container: str, previous: bool = False, lines: int | None = None
     ) -> str:
         """Return what a container printed, or its last lines; "" if it did not start yet, or has no predecessor."""
-        attributes = {"container": container, "previous": "true" if previous else ""}
-        attributes |= {"tailLines": "" if lines is None else str(lines)}
-        return self._log(pod, namespace, attributes)
+        return self._log(pod, namespace, container, previous, lines)
 
     def printed(
         self,
@@ -191,15 +187,16 @@ class Kube:
         lines: int | None = None,
     ) -> tuple[tuple[str, str], ...]:
         """Return (time, line) of what a container printed after a time that was returned before; () as in `logs`."""
-        attributes = {"container": container, "previous": "true" if previous else "", "timestamps": "true"}
-        attributes |= {"sinceTime": since, "tailLines": "" if lines is None else str(lines)}
-        split = (line.partition(" ") for line in self._log(pod, namespace, attributes).split("\n") if line)
+        printed = self._log(pod, namespace, container, previous, lines, timestamps="true", sinceTime=since)
+        split = (line.partition(" ") for line in printed.split("\n") if line)
         # The API takes whole seconds. Times sort as text: always nine digits behind the point (k8s.io/cri-client/pkg/
         # logs, timeFormatOut).
         return tuple((moment, text) for moment, _, text in split if moment > since)
 
-    def _log(self, pod: str, namespace: str, attributes: Mapping[str, str]) -> str:
-        params = {key: value for key, value in attributes.items() if value}
+    def _log(self, pod: str, namespace: str, container: str, previous: bool, lines: int | None, **options: str) -> str:
+        options |= {"container": container, "previous": "true" if previous else ""}
+        options |= {"tailLines": "" if lines is None else str(lines)}
+        params = {key: value for key, value in options.items() if value}
         request = Request("get", POD, pod, namespace, part="log")
         try:
             answer = self.transport.send("GET", POD.path(namespace, pod, part="log"), request, params=params)

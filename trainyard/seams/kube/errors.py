@@ -137,12 +137,12 @@ UNREACHABLE = (
 
 def refused(status: int, body: bytes, request: Request, access: Access) -> TrainyardError:
     """Return the error for an answer that is not what was asked for."""
-    found = _status(body)
-    text = str((found or {}).get("message") or _last_line(body))
+    document = _status(body)
+    text = str((document or {}).get("message") or _last_line(body))
     reason = str(status)
-    if found is None and status == 404 and request.kind and request.kind.group:
+    if document is None and status == 404 and request.kind and request.kind.group:
         reason = "unknown kind"
-    elif found is None and reason not in ("401", *_BUSY):
+    elif document is None and reason not in ("401", *_BUSY):
         reason = "foreign"
     words = {
         "user": access.user or "(nobody)",

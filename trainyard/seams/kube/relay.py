@@ -110,15 +110,15 @@ class Relay:
 
     def _wait(self) -> None:
         """Sleep until there is something to read that there is room for, or room where something waits."""
-        wanted = select.poll()
+        poll = select.poll()
         for side, to_side, to_other in (
             (self._local, self._to_local, self._to_remote),
             (self._remote, self._to_remote, self._to_local),
         ):
-            asked = (select.POLLIN if len(to_other) < ROOM else 0) | (select.POLLOUT if to_side else 0)
-            if asked:
-                wanted.register(side, asked)
-        wanted.poll()
+            events = (select.POLLIN if len(to_other) < ROOM else 0) | (select.POLLOUT if to_side else 0)
+            if events:
+                poll.register(side, events)
+        poll.poll()
 
     def _flush(self) -> None:
         """Give each side a moment to take what is left for it."""

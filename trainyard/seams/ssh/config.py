@@ -42,7 +42,7 @@ class Address:
 class Settings:
     """How to reach one host.
 
-    `agent` is the socket of one that holds keys; with `only_named` it offers those whose public halves are beside
+    `agent` is the socket of one that holds keys; with `only_named` they come after
     `keys`. `pin`: an unknown host key is written to the first of `known_hosts`, not refused.
     """
 

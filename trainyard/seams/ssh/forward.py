@@ -57,11 +57,11 @@ def _relay(local: socket.socket, channel: Channel) -> str:
     with channel:
         threading.Thread(target=_send, args=(local, channel), daemon=True).start()
         _copy(channel.recv, local.sendall)
-        said = channel.recv_stderr(PART).decode(errors="replace") if channel.recv_stderr_ready() else ""
+        printed = channel.recv_stderr(PART).decode(errors="replace") if channel.recv_stderr_ready() else ""
         # Wakes the sender, which may wait for more.
         with suppress(OSError):
             local.shutdown(socket.SHUT_RD)
-    return next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
+    return next((line.strip() for line in reversed(printed.splitlines()) if line.strip()), "")
 
 
 def _send(local: socket.socket, channel: Channel) -> None:

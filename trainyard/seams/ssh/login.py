@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+import itertools
 import logging
 import socket
 from collections.abc import Iterator
@@ -86,7 +86,7 @@ class _Policy(MissingHostKeyPolicy):
 
 
 class _Keys(AuthStrategy):
-    """Offer the agent's keys, then those in files."""
+    """Offer the agent's keys and those in files."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(SSHConfig())
@@ -95,7 +95,10 @@ class _Keys(AuthStrategy):
         self._offered = 0
 
     def get_sources(self) -> Iterator[AuthSource]:
-        for key in (*self._held(), *self._files()):
+        held = _Agent(self._settings.agent).get_keys() if self._settings.agent else ()
+        # With IdentitiesOnly the agent's stand behind those that are named: sshd ends a login after six.
+        keys = (self._files(), held) if self._settings.only_named else (held, self._files())
+        for key in itertools.chain(*keys):
             self._offered += 1
             yield InMemoryPrivateKey(self._settings.user, key)
 
@@ -108,14 +111,6 @@ class _Keys(AuthStrategy):
             if not self._offered:
                 raise NoKeysError(", ".join(map(str, self._settings.keys))) from error
             raise AuthenticationException(f"{self._offered} keys were refused") from error
-
-    def _held(self) -> list[PKey]:
-        """Return the agent's keys; with IdentitiesOnly those whose public halves the configuration names."""
-        if not self._settings.agent:
-            return []
-        held = _Agent(self._settings.agent).get_keys()
-        named = {_public(file) for file in self._settings.keys} if self._settings.only_named else set()
-        return [key for key in held if not self._settings.only_named or key.asbytes() in named]
 
     def _files(self) -> Iterator[PKey]:
         for file in self._settings.keys:
@@ -140,11 +135,3 @@ class _Agent(AgentSSH):
         except OSError:
             return
         self._connect(connection)  # type: ignore[attr-defined]  # not in the stubs
-
-
-def _public(key: Path) -> bytes:
-    file = key if key.suffix == ".pub" else key.with_name(f"{key.name}.pub")
-    try:
-        return base64.b64decode(file.read_text().split()[1])
-    except (OSError, ValueError, IndexError):
-        return b""
