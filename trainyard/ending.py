@@ -37,7 +37,6 @@ class Change:
 
     @property
     def with_end_runs(self) -> str:
-        """Return what to type if runs may end."""
         return f"invoke {self.command} --end-runs"
 
 

@@ -40,7 +40,7 @@ def list_clusters(environ: Mapping[str, str], *, directory: Path) -> Listing:
 
     An outside system that does not answer costs seconds, and is a remark.
     """
-    files = [_file(name, environ, directory) for name in paths.cluster_names(directory)]
+    files = [_file(name, environ, directory) for name in paths.listed_clusters(directory)]
     clusters = [file for file in files if isinstance(file, Cluster)]
     # Of a file with a mistake in it, nobody knows which cluster it means.
     broken = {file.name for file in files if isinstance(file, ListedCluster)}

@@ -64,6 +64,12 @@ def cluster_names(directory: Path) -> tuple[str, ...]:
     return tuple(sorted({path.stem for folder in folders for path in folder.glob("*.yaml")}))
 
 
+def listed_clusters(directory: Path) -> tuple[str, ...]:
+    """Return the names of the cluster files of a project; ours, which are samples, where it has none of its own."""
+    own = sorted(path.stem for path in (directory / "clusters").glob("*.yaml"))
+    return tuple(own) or cluster_names(directory)
+
+
 def job_names(directory: Path) -> tuple[str, ...]:
     """Return the bare names that `train.dispatch` accepts here."""
     return _parents("jobs", "job.yaml", directory)

@@ -40,7 +40,6 @@ class Smoked:
 
     @property
     def ok(self) -> bool:
-        """Say whether every check that applies holds."""
         return self.error is None
 
     def document(self) -> dict[str, Any]:
@@ -74,7 +73,7 @@ def smoke(endpoint: Endpoint, progress: Progress) -> Smoked:
 
 
 def dashboard(endpoint: Endpoint, ray: RayApi) -> Check:
-    """Check the way in: the dashboard answers with the token, and refuses without it."""
+    """Check that the dashboard answers with the token, and refuses without it."""
     began = time.monotonic()
     detail = f"Ray {ray.version().ray} answers at {endpoint.address}"
     problem = None
@@ -84,7 +83,7 @@ def dashboard(endpoint: Endpoint, ray: RayApi) -> Check:
         try:
             with RayApi(endpoint.address, None) as stranger:
                 stranger.version()
-            problem = "answers without the token too: whoever reaches it can run code on the cluster"
+            problem = "answers without the token too: anybody who reaches it can run code on the cluster"
         except RefusedError:
             detail += ", refuses without the token"
     return {
@@ -99,7 +98,6 @@ def dashboard(endpoint: Endpoint, ray: RayApi) -> Check:
 
 
 def missing(endpoint: Endpoint) -> tuple[Check, ...]:
-    """Return a failed check for every node that is known not to run."""
     hint = "`invoke cluster.up` starts what is missing, or says why it cannot."
     return tuple(
         {"name": "nodes", "node": name, "ok": False, "skipped": False, "detail": why, "seconds": 0.0, "hint": hint}
@@ -108,16 +106,16 @@ def missing(endpoint: Endpoint) -> tuple[Check, ...]:
 
 
 def refuse_broken(endpoint: Endpoint) -> None:
-    """Raise SmokeError if a node is known not to run, or fails a rung that only the backend can climb.
+    """Raise SmokeError if a node is known not to run, or fails a check that only the backend can make.
 
-    The smoke test of a run would wait for such a node in vain, and cannot climb that rung; what it sees itself on the
+    The smoke test of a run would wait for such a node in vain, and cannot make that check; what it finds itself on the
     nodes is left to it.
     """
-    for check in missing(endpoint):
-        raise _error(endpoint, check)
-    for one in endpoint.quick_checks():
-        if not one.ok:
-            raise _error(endpoint, asdict(one))
+    for absent in missing(endpoint):
+        raise _error(endpoint, absent)
+    for check in endpoint.quick_checks():
+        if not check.ok:
+            raise _error(endpoint, asdict(check))
 
 
 def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interruption) -> RunState:
@@ -129,18 +127,8 @@ def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interr
         journal = Journal(store.create(Path(home), record, cluster="", job=""))
         try:
             launch.begin(ray, name, plan.build(name, endpoint), job=JOB, progress=progress)
-            watch = Watch(
-                ray,
-                name,
-                journal,
-                state,
-                None,
-                _Notes(progress),
-                interrupts,
-                stop_on_interruption=True,
-                is_in_reach=endpoint.is_in_reach,
-            )
-            Follower(watch).follow()
+            notes, reach = _Notes(progress), endpoint.is_in_reach
+            Follower(Watch(ray, name, journal, state, None, notes, interrupts, True, is_in_reach=reach)).follow()
         finally:
             journal.close()
     return state

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -11,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from trainyard import lifecycle, paths, progress, smoke
+from trainyard import lifecycle, paths, smoke
 from trainyard.backends.contract import Tools
 from trainyard.dispatch import launch, looking
 from trainyard.dispatch.looking import Standing
@@ -32,6 +31,7 @@ from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
 from trainyard.spec import load_cluster, load_job
 from trainyard.spec.overrides import FLAG
+from trainyard.steps import Progress
 from trainyard.suggest import did_you_mean
 
 # Before an override of `train.dispatch` that is for the cluster file; any other is for the job file.
@@ -80,7 +80,9 @@ def ready(job_dir: str, files: Sequence[str], *, overrides: Sequence[str], backe
     )
 
 
-def dispatch(ready: Ready, *, command: Sequence[str], wait: bool, skip_smoke: bool, screen: Screen) -> Outcome:
+def dispatch(
+    ready: Ready, *, command: Sequence[str], wait: bool, skip_smoke: bool, progress: Progress, screen: Screen
+) -> Outcome:
     """Connect, send, follow, bring home."""
     endpoint = lifecycle.connect(ready.cluster)
     for difference in lifecycle.differences(ready.cluster, endpoint):
@@ -88,7 +90,7 @@ def dispatch(ready: Ready, *, command: Sequence[str], wait: bool, skip_smoke: bo
     if not skip_smoke:
         smoke.refuse_broken(endpoint)
     request = Request(results(), command=command, directory=Path.cwd(), wait=wait, skip_smoke=skip_smoke)
-    return launch.dispatch(ready.prepared, endpoint, request, progress=progress.for_stream(sys.stderr), screen=screen)
+    return launch.dispatch(ready.prepared, endpoint, request, progress=progress, screen=screen)
 
 
 def standings(file: str | None = None, only: RunFilter = RunFilter()) -> list[Standing]:  # noqa: B008
@@ -126,7 +128,6 @@ def filtered(file: str | None, *, job: str, state: str, since: str) -> list[Stan
 
 
 def status(run: RunDirectory) -> Standing:
-    """Return how a run stands now."""
     return looking.standing(run, connect)
 
 
@@ -150,7 +151,6 @@ def logs(run: RunDirectory, *, screen: Screen, task: str | None, everything: boo
 
 
 def watch(run: RunDirectory, *, screen: ReportScreen) -> Outcome:
-    """Keep a run's report fresh until it has ended."""
     with closing(screen):
         return looking.watch(run, connect, screen=screen)
 
@@ -165,12 +165,10 @@ def compare(asked: Sequence[str], *, tags: Sequence[str]) -> Comparison:
 
 
 def stop(run: RunDirectory, *, screen: Screen) -> Outcome:
-    """Stop a run and wait until it has ended."""
     return looking.stop(run, connect, screen=screen)
 
 
 def fetch(run: RunDirectory, *, checkpoints: bool, screen: Screen) -> Outcome:
-    """Bring home what is not here yet."""
     return looking.fetch(run, connect, screen=screen, checkpoints=checkpoints)
 
 
@@ -218,7 +216,6 @@ def connect(run: RunDirectory) -> Endpoint:
 
 
 def results() -> Path:
-    """Return the directory of all runs."""
     return paths.results_home(os.environ, directory=Path.cwd())
 
 

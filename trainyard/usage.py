@@ -57,7 +57,6 @@ def ask(now: ClusterStatus) -> Usage | None:
 
 
 def total(amounts: Iterable[Amounts]) -> Amounts:
-    """Return amounts of several nodes in all."""
     cpus, gpus, memory = zip(*((one.cpus, one.gpus, one.memory) for one in amounts), strict=True)
     return Amounts(round(sum(cpus), 4), round(sum(gpus), 4), sum(memory))
 

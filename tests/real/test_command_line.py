@@ -54,7 +54,7 @@ def test_help_explains_every_flag(fresh: Yard, words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("words", [["--list"], ["cluster.show"], ["cluster.show", "-f", "no-such"]])
+@pytest.mark.parametrize("words", [["--list"], ["train.list"], ["cluster.show"], ["cluster.show", "-f", "no-such"]])
 def test_a_reader_who_leaves_early_is_no_error(program: str, words: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)

@@ -11,7 +11,6 @@ from invoke.program import Program
 from invoke.tasks import task
 
 from trainyard import errors
-from trainyard.errors import Problem, RequestError
 from trainyard.tasks import namespace
 from trainyard.tasks.executor import TrainyardExecutor
 from trainyard.tasks.grammar import extend_invoke
@@ -48,13 +47,6 @@ def test_every_kind_of_error_has_its_own_exit_code(
         raise kind("it broke", where="here", hint="Mend it.")
 
     assert run(body, capsys) == (code, "error: it broke\n  at here\n  -> Mend it.\n")
-
-
-def test_every_problem_of_a_request_is_a_bullet(capsys: pytest.CaptureFixture[str]) -> None:
-    def body() -> None:
-        raise RequestError("2 problems", problems=(Problem("a.yaml:1", "one"), Problem("a.yaml:2", "two")))
-
-    assert run(body, capsys) == (2, "error: 2 problems\n  - a.yaml:1: one\n  - a.yaml:2: two\n")
 
 
 def test_a_bug_exits_70_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,22 +6,17 @@ import shlex
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 from trainyard_runner import bootstrap
 
-from trainyard.dispatch.follow import Follower, Watch, printed_by_runner
+from trainyard.dispatch.follow import Follower, Watch, printed_by_runner, silent_since
 from trainyard.dispatch.screens import Silent
 from trainyard.results.journal import Journal
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
 from trainyard.seams.ray_api import RayApi
-from trainyard.seams.ray_types import job_from
 
 COMMAND = "exec " + shlex.join(bootstrap.argv("hang-1", runner="_ray_pkg_1.zip", plan="_ray_pkg_2.zip"))
-
-
-def test_the_runners_last_lines_are_not_the_command_that_started_it() -> None:
-    log = f"INFO -- Runtime env is setup.\nRunning entrypoint: {COMMAND}\ngate passed\nend\n"
-    assert printed_by_runner(log) == ["gate passed", "end"]
 
 
 class HeadMadeAnew:
@@ -52,15 +47,20 @@ def test_a_run_that_its_cluster_forgot_says_why_and_what_to_do(tmp_path: Path) -
     )
 
 
-def test_a_runner_that_printed_nothing_has_no_last_lines() -> None:
-    assert printed_by_runner(f"Running entrypoint: {COMMAND}\n") == []
-    assert printed_by_runner(f"Running entrypoint: {COMMAND}") == []
+@pytest.mark.parametrize(
+    ("log", "printed"),
+    [
+        (f"INFO -- Runtime env is setup.\nRunning entrypoint: {COMMAND}\ngate passed\nend\n", ["gate passed", "end"]),
+        (f"Running entrypoint: {COMMAND}", []),
+        ("one\ntwo\n", ["one", "two"]),
+    ],
+)
+def test_the_runners_last_lines_are_not_the_command_that_started_it(log: str, printed: list[str]) -> None:
+    assert printed_by_runner(log) == printed
 
 
-def test_a_log_without_the_command_is_the_runners_own() -> None:
-    assert printed_by_runner("one\ntwo\n") == ["one", "two"]
-
-
-def test_ray_says_when_a_job_ended_in_milliseconds() -> None:
-    assert job_from({"status": "FAILED", "end_time": 1_763_000_000_500}).end == 1_763_000_000.5
-    assert job_from({"status": "RUNNING", "end_time": None}).end is None
+@pytest.mark.parametrize(("out_of_reach", "since"), [(0.0, 100.0), (131.0, 131.0), (60.0, 100.0), (1000.0, 280.0)])
+def test_while_the_way_to_a_cluster_is_closed_it_is_not_called_silent_for_three_minutes(
+    out_of_reach: float, since: float
+) -> None:
+    assert silent_since(100.0, out_of_reach) == since

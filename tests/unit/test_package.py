@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from trainyard.dispatch import package
-from trainyard.dispatch.package import Listing, listing, pack
+from trainyard.dispatch.package import listing, pack
 from trainyard.errors import RequestError
 
 
@@ -169,21 +169,7 @@ def test_links_are_followed_but_not_in_circles_and_not_to_nothing(tmp_path: Path
     }
 
 
-def test_big_files_are_named_biggest_first(tmp_path: Path) -> None:
-    files = tuple(
-        package.SentFile(name, tmp_path / name, size << 20) for name, size in (("a", 5), ("b", 20), ("c", 30))
-    )
-    assert [file.name for file in Listing(tmp_path, files, ()).big] == ["c", "b"]
-
-
 def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/bad\xff.py")).write_text("")
     with pytest.raises(RequestError, match="a file cannot be sent"):
         listing(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 20, "5.0 MiB"), (3 << 30, "3.0 GiB")]
-)
-def test_sizes_read_well(count: int, text: str) -> None:
-    assert package.sized(count) == text

@@ -36,6 +36,13 @@ def test_without_flag_and_environment_the_shipped_local_cluster_is_meant(tmp_pat
     assert paths.cluster_file(None, {}, directory=tmp_path) == paths.shipped("clusters") / "local.yaml"
 
 
+def test_a_project_with_clusters_of_its_own_lists_no_samples(
+    here: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    assert paths.listed_clusters(here) == ("lab",)
+    assert "local" in paths.listed_clusters(here / "jobs")
+
+
 def test_the_users_file_wins_over_the_shipped_one(here: Path) -> None:
     (here / "clusters" / "local.yaml").write_text("name: mine\n")
     assert paths.cluster_file(None, {}, directory=here) == here / "clusters" / "local.yaml"

@@ -20,10 +20,6 @@ def test_a_node_that_is_known_not_to_run_is_told_at_once() -> None:
     ]
 
 
-def test_a_cluster_without_gaps_is_tested() -> None:
-    smoke.refuse_broken(Endpoint("lab", "http://127.0.0.1:1"))
-
-
 def test_a_rung_of_the_backend_that_fails_blocks_what_would_be_dispatched() -> None:
     fine = BackendCheck("allocatable", "gpu-a", True, "host-2 offers 2")
     broken = BackendCheck("pod", "gpu-b", False, "nvidia-smi lists 1 of 2 GPUs", hint="Look at the host.")
@@ -34,8 +30,3 @@ def test_a_rung_of_the_backend_that_fails_blocks_what_would_be_dispatched() -> N
         "  at gpu-b, cluster lab",
         "  -> Look at the host.",
     ]
-
-
-def test_a_rung_of_the_backend_that_holds_blocks_nothing() -> None:
-    fine = BackendCheck("allocatable", "gpu-a", True, "host-2 offers 2")
-    smoke.refuse_broken(Endpoint("lab", "http://127.0.0.1:1", quick_checks=lambda: (fine,)))

@@ -46,14 +46,12 @@ class Fetcher:
         self._failed: dict[str, OutsideError] = {}
 
     def fetch(self, node_id: str, task: Task) -> None:
-        """Begin to fetch what a task has left and is not here yet."""
         with self._lock:
             if task.name not in self._busy and missing_archives(self._run, task):
                 self._busy.add(task.name)
                 self._pool.submit(self._bring, node_id, task)
 
     def missing(self, node_id: str, state: RunState) -> None:
-        """Begin to fetch whatever tasks have left and is not here yet."""
         for task in state.tasks.values():
             self.fetch(node_id, task)
 
@@ -63,7 +61,6 @@ class Fetcher:
         return tuple(self._failed.values())
 
     def abandon(self) -> None:
-        """Start nothing more."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _bring(self, node_id: str, task: Task) -> None:

@@ -229,6 +229,5 @@ def _last_words(ray: RayApi, run: str) -> str | None:
 
 
 def printed_by_runner(log: str) -> list[str]:
-    """Return the lines of a Ray job's log without the command that Ray prints before it runs it."""
     before, submitted, after = log.rpartition(_SUBMITTED)
     return (after.partition("\n")[2] if submitted else before + after).strip().splitlines()

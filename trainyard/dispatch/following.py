@@ -21,7 +21,6 @@ from trainyard.seams.ray_api import RayApi
 
 
 def ray_of(endpoint: Endpoint) -> RayApi:
-    """Return a connection to the dashboard of a cluster."""
     return RayApi(endpoint.address, endpoint.token, refused=endpoint.refused)
 
 

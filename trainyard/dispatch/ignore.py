@@ -51,7 +51,6 @@ class Ignores:
 
 
 def ignores_for(root: Path) -> Ignores:
-    """Return the rules that hold in a job directory."""
     rules = [*_rules_of(root, root=root)]
     for parent in _parents_in_repository(root):
         above = [one for one in _rules_of(parent, root=root, names=(".gitignore",)) if not _hides(one, root)]

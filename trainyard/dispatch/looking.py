@@ -85,7 +85,6 @@ def watch(run: RunDirectory, connect: Connect, *, screen: Screen) -> Outcome:
 
 
 def logs_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> Outcome:
-    """Show what a run has printed by now."""
     found = standing(run, connect)
     replay(run, screen)
     if found.unsure:

@@ -81,7 +81,6 @@ class Package:
             yield block
 
     def part_size(self, part: int) -> int:
-        """Return the size of one part in bytes."""
         return min(PART_LIMIT, self.size - part * PART_LIMIT)
 
 
@@ -115,12 +114,10 @@ def pack(listed: Listing, *, prefix: str = "") -> Package:
 
 
 def package_name(sha256: str) -> str:
-    """Return the name under which Ray keeps content with that hash."""
     return f"_ray_pkg_{sha256[:40]}.zip"
 
 
 def blob_name(content: bytes) -> str:
-    """Return the name under which Ray keeps these very bytes."""
     return package_name(hashlib.sha256(content).hexdigest())
 
 

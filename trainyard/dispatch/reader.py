@@ -66,11 +66,9 @@ class StreamReader:
             return []
 
     def has_read_all_of(self, moment: float) -> bool:
-        """Say whether everything that was written before a moment has been taken."""
         return self._all_read_at > moment and self._batches.empty()
 
     def close(self) -> None:
-        """Stop reading."""
         self._stopped.set()
 
     def _read(self) -> None:

@@ -62,11 +62,9 @@ class ReportScreen:
         self._write()
 
     def output(self, task: str, text: bytes) -> None:
-        """Take in that a task printed something."""
         self._is_old = True
 
     def event(self, event: Event, state: RunState) -> None:
-        """Take in that something happened."""
         self._is_old = True
 
     def tick(self, state: RunState) -> None:
@@ -75,7 +73,6 @@ class ReportScreen:
             self._write()
 
     def close(self) -> None:
-        """Leave a page that nobody keeps fresh any more."""
         write_report(self._run.path)
 
     def _write(self) -> None:

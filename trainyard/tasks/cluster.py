@@ -20,7 +20,7 @@ RECREATE = "Make every node anew, the head too; ends all that runs."
 SIZES = "GROUP=N: so many nodes; of a group that grows and shrinks, at least so many. Several may be given."
 
 
-@task(*CLUSTER, help={"recreate": RECREATE, "end_runs": END_RUNS})
+@task(*CLUSTER, dry=True, help={"recreate": RECREATE, "end_runs": END_RUNS})
 def up(call: Call, recreate: bool = False, end_runs: bool = False) -> Report:
     """Make the cluster match its file."""
     from trainyard import lifecycle
@@ -33,7 +33,7 @@ def up(call: Call, recreate: bool = False, end_runs: bool = False) -> Report:
     return _made(call, cluster, command, recreate=recreate, end_runs=end_runs)
 
 
-@task(*CLUSTER, help={"recreate": "Plan as if cluster.up were called with --recreate."})
+@task(*CLUSTER, dry=True, help={"recreate": "Plan as if cluster.up were called with --recreate."})
 def plan(call: Call, recreate: bool = False) -> Report:
     """Say what cluster.up would change; change nothing."""
     from trainyard import lifecycle
@@ -46,7 +46,7 @@ def plan(call: Call, recreate: bool = False) -> Report:
     return cluster_report.planned(cluster, steps, command=command, documents=documents)
 
 
-@task(*CLUSTER, help={"purge": PURGE, "end_runs": END_RUNS})
+@task(*CLUSTER, dry=True, help={"purge": PURGE, "end_runs": END_RUNS})
 def down(call: Call, purge: bool = False, end_runs: bool = False) -> Report:
     """Remove the cluster, and prove that nothing is left."""
     from trainyard import lifecycle
@@ -62,7 +62,7 @@ def down(call: Call, purge: bool = False, end_runs: bool = False) -> Report:
     return cluster_report.removed(cluster, results, purge=purge)
 
 
-@task(*CLUSTER)
+@task(*CLUSTER, dry=True)
 def status(call: Call) -> Report:
     """Ask every node how it is, and what is in use."""
     from trainyard import lifecycle, usage
@@ -72,7 +72,7 @@ def status(call: Call) -> Report:
     return cluster_report.status(now, usage.ask(now))
 
 
-@task(*CLUSTER, positional=["sizes"], iterable=["sizes"], help={"sizes": SIZES, "end_runs": END_RUNS})
+@task(*CLUSTER, dry=True, positional=["sizes"], iterable=["sizes"], help={"sizes": SIZES, "end_runs": END_RUNS})
 def scale(call: Call, sizes: list[str] | None = None, end_runs: bool = False) -> Report:
     """Give groups another number of nodes than the file says, as cluster.up would: cluster.scale gpu=3."""
     from trainyard import lifecycle, scaling
@@ -87,7 +87,7 @@ def scale(call: Call, sizes: list[str] | None = None, end_runs: bool = False) ->
     return cluster_report.resized(made, cluster, scaling.differences(file.spec, cluster.spec))
 
 
-@task(*CLUSTER)
+@task(*CLUSTER, dry=True)
 def show(call: Call) -> Report:
     """Print the cluster file as resolved, defaults marked."""
     from trainyard.tasks import cluster_report
@@ -95,7 +95,7 @@ def show(call: Call) -> Report:
     return cluster_report.shown(call.cluster())
 
 
-@task(name="list")
+@task(dry=True, name="list")
 def list_(call: Call) -> Report:
     """List the clusters that have a file here, and those that were made from files elsewhere."""
     from trainyard import listing
@@ -104,7 +104,7 @@ def list_(call: Call) -> Report:
     return cluster_report.listed(listing.list_clusters(os.environ, directory=call.here))
 
 
-@task(*CLUSTER, name="open")
+@task(*CLUSTER, dry=True, name="open")
 def open_(call: Call) -> Report | None:
     """Show where the dashboard is and how to log in; open it when there is a browser."""
     from trainyard import lifecycle
@@ -120,7 +120,7 @@ def open_(call: Call) -> Report | None:
     return None
 
 
-@task(*CLUSTER, help={"follow": "Stay, and print what is added (default)."})
+@task(*CLUSTER, dry=True, help={"follow": "Stay, and print what is added (default)."})
 def logs(call: Call, follow: bool = True) -> None:
     """Print what the nodes' own log files say, each line with its node."""
     from trainyard import lifecycle

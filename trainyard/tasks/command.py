@@ -64,7 +64,6 @@ class Call:
         )
 
     def skipped(self, about: str = "") -> Report:
-        """Return what --dry prints of a command that it does not run."""
         what = self.summary + (f" ({about})" if about else "")
         return Report({"would": self.task, "about": what}, [f"would: {what}"], notes=["nothing was done (--dry)"])
 
@@ -72,8 +71,11 @@ class Call:
 class Command(tasks.Task[Any]):
     """A task of ours: its function gets a Call and its own flags, and returns what is to be printed."""
 
-    def __init__(self, body: Callable[..., Report | None], *, shared: tuple[str, ...], **options: Any) -> None:
+    def __init__(
+        self, body: Callable[..., Report | None], *, shared: tuple[str, ...], dry: bool, **options: Any
+    ) -> None:
         self._shared = (*shared, "json")
+        self._runs_dry = dry
         texts = {name: SHARED[name][1] for name in self._shared}
         options["help"] = {**texts, **options.get("help", {})}
         options["iterable"] = ["set_", *options.get("iterable", ())]
@@ -107,12 +109,15 @@ class Command(tasks.Task[Any]):
             overrides=tuple(given.get("set_") or ()),
             backend=given.get("backend") or None,
         )
-        found = self.body(call, **values)
+        found = call.skipped() if call.dry and not self._runs_dry else self.body(call, **values)
         self.times_called += 1
         if found is not None:
             report.show(found, json=call.json)
 
 
-def task(*shared: str, **options: Any) -> Callable[[Callable[..., Report | None]], Command]:
-    """Make a task of a function; `shared` are the flags of many tasks that it has besides --json."""
-    return lambda body: Command(body, shared=shared, **options)
+def task(*shared: str, dry: bool = False, **options: Any) -> Callable[[Callable[..., Report | None]], Command]:
+    """Make a task of a function; `shared` are the flags of many tasks that it has besides --json.
+
+    With `dry` it is run with --dry too, since it only reads or asks `call.dry` itself; any other is not run then.
+    """
+    return lambda body: Command(body, shared=shared, dry=dry, **options)

@@ -67,7 +67,6 @@ def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
 
 
 def _warn(message: Warning | str, *_where: object) -> None:
-    """Print a warning without the line of code that it comes from."""
     report.note(f"warning: {message}")
 
 

@@ -123,7 +123,6 @@ class CommandLine:
         return self._take_flags(word) if word.startswith("-") else self._take_argument(word)
 
     def finish(self) -> None:
-        """Raise RequestError if something is missing at the end."""
         self._check_value()
         missing = next((argument for argument in self.arguments if argument.default is None), None)
         if missing:

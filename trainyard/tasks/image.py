@@ -20,7 +20,7 @@ HELP = {
 }
 
 
-@task(*CLUSTER, positional=["image"], help={**HELP, "cache": "With --no-cache: run every stage again."})
+@task(*CLUSTER, dry=True, positional=["image"], help={**HELP, "cache": "With --no-cache: run every stage again."})
 def build(call: Call, image: str = "", base: str = "", platform: str = "", cache: bool = True) -> Report:
     """Build an image under the hash of its content; quick where nothing changed."""
     from trainyard.images import pipeline
@@ -38,13 +38,16 @@ def lint(call: Call, image: str = "", base: str = "", platform: str = "") -> Rep
     from trainyard.images import pipeline
     from trainyard.tasks import image_report
 
-    if call.dry:
-        return call.skipped()
     with _open(_flags(call, image, base, platform)) as command:
         return image_report.checked(pipeline.run_lint(command, on_progress=image_report.busy))
 
 
-@task(*CLUSTER, positional=["image"], help={**HELP, "skip_lint": "Push it as it is, without looking at it first."})
+@task(
+    *CLUSTER,
+    dry=True,
+    positional=["image"],
+    help={**HELP, "skip_lint": "Push it as it is, without looking at it first."},
+)
 def push(call: Call, image: str = "", base: str = "", platform: str = "", skip_lint: bool = False) -> Report:
     """Build an image if it changed, check it, push it; clusters run the digest that this prints."""
     from trainyard.images import pipeline
@@ -56,7 +59,7 @@ def push(call: Call, image: str = "", base: str = "", platform: str = "", skip_l
         return image_report.pushed(command, pipeline.run_push(command, call.progress, skip_lint=skip_lint))
 
 
-@task(*CLUSTER, positional=["image"], help=HELP)
+@task(*CLUSTER, dry=True, positional=["image"], help=HELP)
 def verify(call: Call, image: str = "", base: str = "", platform: str = "") -> Report:
     """Let every host of a cluster pull what was pushed, by its digest, and run it; exit 6 if one cannot."""
     from trainyard.images import image_command
@@ -69,7 +72,7 @@ def verify(call: Call, image: str = "", base: str = "", platform: str = "") -> R
     return image_report.verified(cluster.backend.verify(spec, cluster.tools, report=image_report.busy))
 
 
-@task(*CLUSTER, name="list")
+@task(*CLUSTER, dry=True, name="list")
 def list_(call: Call) -> Report:
     """List the images that can be built here, and what Docker has of each."""
     from trainyard.images import pipeline

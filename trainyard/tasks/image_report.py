@@ -20,12 +20,10 @@ from trainyard.tasks.report import Report, Table, as_document, note, plan_lines,
 
 
 def busy(text: str) -> None:
-    """Print what a check is at."""
     note(f"  ... {text}")
 
 
 def planned(command: ImageCommand, plan: Sequence[PlannedStep], *, again: str) -> Report:
-    """Say what a command would do."""
     name = command.image.name if command.image else str(command.reference)
     steps = [as_document(step) for step in plan]
     return Report({"image": name, "steps": steps}, plan_lines(plan), next=f"invoke {again}")
@@ -75,12 +73,10 @@ def pushed(command: ImageCommand, sent: PushResult) -> Report:
 
 
 def after_push(backend: str) -> str:
-    """Return the command that uses an image that is in the registry."""
     return BACKENDS[backend].TRAITS.pushed_image or "cluster.up -f compose"
 
 
 def would_verify(spec: ClusterSpec) -> Report:
-    """Say what verifying would do."""
     step = PlannedStep("Pull and run the image on every host", "would", f"cluster {spec.name} ({spec.backend})")
     return Report({"cluster": spec.name, "steps": [as_document(step)]}, plan_lines([step]))
 

@@ -19,8 +19,6 @@ NAME_LIMIT = 40
 def init(call: Call, directory: str = ".") -> Report:
     """Write a project: a cluster file, a job that runs, a CI workflow that runs it. Overwrites nothing."""
     files = contents(Path(directory))
-    if call.dry:
-        return call.skipped()
     for path, text in files.items():
         _write(path, text)
     names = [str(path) for path in files]
@@ -56,6 +54,5 @@ def _write(path: Path, text: str) -> None:
 
 
 def _name(directory: Path) -> str:
-    """Return a cluster's name made of a directory's."""
     letters = re.sub(r"[^a-z0-9]+", "-", directory.resolve().name.lower()).strip("-")
     return letters[:NAME_LIMIT].strip("-") or paths.DEFAULT_CLUSTER

@@ -16,7 +16,7 @@ FILE = "Cluster file whose `registry:` is meant, or a bare name of clusters/ (de
 PURGE = "Remove the images in it, too, and its CA."
 
 
-@task(*REGISTRY, help={"file": FILE})
+@task(*REGISTRY, dry=True, help={"file": FILE})
 def up(call: Call) -> Report:
     """Run the registry in a container of this Docker."""
     from trainyard.registry import up as registry
@@ -29,7 +29,7 @@ def up(call: Call) -> Report:
         return registry_report.made(target, registry.up(target, call.progress))
 
 
-@task(*REGISTRY, help={"file": FILE, "purge": PURGE})
+@task(*REGISTRY, dry=True, help={"file": FILE, "purge": PURGE})
 def down(call: Call, purge: bool = False) -> Report:
     """Remove the registry; its images are kept unless --purge."""
     from trainyard.registry import down as registry
@@ -44,7 +44,7 @@ def down(call: Call, purge: bool = False) -> Report:
         return registry_report.removed(target, results, kept=kept, images=images)
 
 
-@task(*REGISTRY, help={"file": FILE})
+@task(*REGISTRY, dry=True, help={"file": FILE})
 def status(call: Call) -> Report:
     """List its repositories, tags and sizes."""
     from trainyard.registry.status import status as ask
@@ -54,7 +54,7 @@ def status(call: Call) -> Report:
         return registry_report.status(target, ask(target))
 
 
-@task(*REGISTRY, help={"file": FILE})
+@task(*REGISTRY, dry=True, help={"file": FILE})
 def trust(call: Call) -> Report:
     """Make this host's Docker trust it, without a restart; prove it with a pull."""
     from trainyard.registry import trust as registry

@@ -39,7 +39,6 @@ def made(target: Target, results: Sequence[StepResult]) -> Report:
 
 
 def planned(target: Target, plan: Sequence[PlannedStep]) -> Report:
-    """Say what would be done."""
     steps = [as_document(step) for step in plan]
     return Report({"address": target.address, "steps": steps}, plan_lines(plan), next="invoke registry.status")
 
@@ -80,7 +79,6 @@ def status(target: Target, now: RegistryStatus) -> Report:
 
 
 def trusted(target: Target, results: Sequence[StepResult]) -> Report:
-    """Say that Docker pulls from the registry."""
     whose = "this host's Docker" if target.engine.is_here else f"the Docker of {target.engine.host}"
     document = {"address": target.address, "trusted": True, "steps": step_documents(results)}
     return Report(document, [f"{whose} pulls from {target.address}"], next="invoke image.push")

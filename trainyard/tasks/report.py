@@ -92,12 +92,10 @@ def say(text: object, *, file: TextIO | None = None, flush: bool = False) -> Non
 
 
 def note(text: str) -> None:
-    """Print a line on stderr."""
     say(complete(text), file=sys.stderr)
 
 
 def print_json(document: object) -> None:
-    """Print one JSON document on stdout."""
     _document_due.set(False)
     say(json_module.dumps(_completed(document), indent=2, ensure_ascii=False))
 
@@ -120,11 +118,14 @@ def print_table(table: Table) -> None:
         for cell in cells if shortens is not None else ():
             cell.no_wrap, cell.overflow = True, "ellipsis"
         drawn.add_row(*cells)
-    Console(highlight=False, width=None if sys.stdout.isatty() else 200).print(drawn)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+    with console.capture() as text:
+        console.print(drawn)
+    # Not by rich itself, which ends the process with 1 when a pipe is closed.
+    print(text.get(), end="")
 
 
 def _completed(document: object, key: str = "") -> object:
-    """Return a document in which the commands that we name have the flags that were typed."""
     if isinstance(document, dict):
         return {name: _completed(value, name) for name, value in document.items()}
     if isinstance(document, list | tuple):
@@ -145,5 +146,4 @@ def step_documents(results: Sequence[StepResult]) -> list[dict[str, Any]]:
 
 
 def plan_lines(plan: Sequence[PlannedStep]) -> list[str]:
-    """Return a line for each step of a plan."""
     return [f"  {step.state:<7}  {step.title}" + (f"  ({step.detail})" if step.detail else "") for step in plan]

@@ -6,7 +6,7 @@ from trainyard.tasks.command import CLUSTER, Call, task
 from trainyard.tasks.report import Report
 
 
-@task(*CLUSTER)
+@task(*CLUSTER, dry=True)
 def run(call: Call) -> Report:
     """Test nodes, versions, GPUs, isolation, transfer and space; exit 5 if something is wrong."""
     from trainyard import lifecycle, smoke

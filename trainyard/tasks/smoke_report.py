@@ -18,7 +18,6 @@ _OF_BACKEND = ("allocatable", "pod")
 
 
 def planned(endpoint: Endpoint) -> Report:
-    """Say what would be tested."""
     checks = ["dashboard", *_COLUMNS]
     document = {"cluster": endpoint.cluster, "would": checks}
     return Report(document, [f"would test on {endpoint.cluster}: {', '.join(checks)}"])
@@ -49,7 +48,6 @@ def _cells(smoked: Smoked, node: str, names: list[str]) -> Iterator[str]:
 
 
 def _whole(smoked: Smoked) -> Iterator[str]:
-    """Yield the checks of the cluster as a whole."""
     for check in smoked.checks:
         if check["node"] is None and check["ok"] and not check["skipped"]:
             yield f"{check['name']}: {check['detail']}"

@@ -21,6 +21,7 @@ HELP = {
 @task(
     "set_",
     "backend",
+    dry=True,
     positional=["job_dir"],
     iterable=["file"],
     help={
@@ -43,13 +44,13 @@ def dispatch(
     if call.dry:
         return None
     screen = train_report.screen(json=call.json)
-    return train_report.ended(
-        training.dispatch(ready, command=sys.argv, wait=wait, skip_smoke=skip_smoke, screen=screen)
-    )
+    how = {"wait": wait, "skip_smoke": skip_smoke}
+    return train_report.ended(training.dispatch(ready, command=sys.argv, progress=call.progress, screen=screen, **how))
 
 
 @task(
     "file",
+    dry=True,
     name="list",
     help={
         "file": HELP["file"],
@@ -66,7 +67,7 @@ def list_(call: Call, job: str = "", state: str = "", since: str = "") -> Report
     return train_report.listed(training.filtered(call.file, job=job, state=state, since=since))
 
 
-@task("file", positional=["run"], help=HELP)
+@task("file", dry=True, positional=["run"], help=HELP)
 def status(call: Call, run: str = "") -> Report:
     """Say how a run stands."""
     from trainyard import training
@@ -77,6 +78,7 @@ def status(call: Call, run: str = "") -> Report:
 
 @task(
     "file",
+    dry=True,
     positional=["run"],
     help={
         **HELP,
@@ -95,7 +97,7 @@ def logs(call: Call, run: str = "", task: str = "", all: bool = False, follow: b
     return train_report.ended(training.logs(found, screen=screen, task=task or None, everything=all, follow=follow))
 
 
-@task("file", positional=["run"], help=HELP)
+@task("file", dry=True, positional=["run"], help=HELP)
 def stop(call: Call, run: str = "") -> Report:
     """End a run, and wait until it has ended; where several go on, RUN says which."""
     from trainyard import training
@@ -109,7 +111,7 @@ def stop(call: Call, run: str = "") -> Report:
     return train_report.stopped(training.stop(found, screen=train_report.Notes()))
 
 
-@task("file", positional=["run"], help={**HELP, "checkpoints": "The tasks' last checkpoints too."})
+@task("file", dry=True, positional=["run"], help={**HELP, "checkpoints": "The tasks' last checkpoints too."})
 def fetch(call: Call, run: str = "", checkpoints: bool = False) -> Report:
     """Bring home outputs that are not here yet."""
     from trainyard import training
@@ -122,7 +124,7 @@ def fetch(call: Call, run: str = "", checkpoints: bool = False) -> Report:
     return train_report.fetched(training.fetch(found, checkpoints=checkpoints, screen=screen))
 
 
-@task("file", positional=["run"], help=HELP)
+@task("file", dry=True, positional=["run"], help=HELP)
 def report(call: Call, run: str = "") -> Report:
     """Write a run's report anew: one HTML page that needs nothing else."""
     from trainyard import training
@@ -135,7 +137,7 @@ def report(call: Call, run: str = "") -> Report:
     return Report({"report": str(path)}, [str(path)])
 
 
-@task("file", positional=["run"], help={**HELP, "browser": "With --no-browser: only keep the page fresh."})
+@task("file", dry=True, positional=["run"], help={**HELP, "browser": "With --no-browser: only keep the page fresh."})
 def watch(call: Call, run: str = "", browser: bool = True) -> Report:
     """Keep a run's report fresh, and open in a browser, until the run has ended. Ctrl-C only stops watching."""
     from trainyard import training
@@ -161,8 +163,6 @@ def compare(call: Call, runs: list[str] | None = None, tag: list[str] | None = N
     from trainyard import training
     from trainyard.tasks import train_report
 
-    if call.dry:
-        return call.skipped()
     return train_report.compared(training.compare(runs or [], tags=tag or []))
 
 

@@ -64,7 +64,6 @@ def stopped(outcome: Outcome) -> Report:
 
 
 def ended_before(found: Standing) -> Report:
-    """Say that there is nothing to stop."""
     state = found.state
     ago = f", {formats.age(time.time() - state.heard)}" if state.heard else ""
     return Report(found.document(), [f"run {found.run.name} had ended already: {state.state}{ago}"])
