@@ -108,7 +108,7 @@ def frozen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frozen]:
         command.kill()
     finally:
         yard.run("cluster.down")
-        for pid in (*running("7101.5"), *running("7102.5")):
+        for pid in (*running("7101.5"), *running("7102.5"), *running("7103.5")):
             psutil.Process(pid).kill()
 
 
@@ -119,7 +119,7 @@ def test_kill_9_of_a_node_continues_elsewhere_from_the_checkpoint_with_the_outpu
     command = yard.start("train.dispatch", "survivor", "--skip-smoke")
     try:
         wait_until(lambda: printed(yard, "survivor.1.log") == "written\n", seconds=120, what="a checkpoint is written")
-        time.sleep(5)  # what issue 3 promises: what was there 5 s before is there for the next attempt
+        time.sleep(5)  # promised: what was there 5 s before is there for the next attempt
         run = newest(yard)
         kill_node(yard, started(run, attempt=1)["node"])
         assert command.wait(timeout=150) == 0
@@ -162,6 +162,22 @@ def test_what_a_task_hid_that_killed_both_its_guards_at_once_ends_with_its_clust
     ]
     frozen.yard.run("cluster.down")
     assert running("7102.5") == []
+
+
+def test_tasks_of_a_killed_head_end_by_themselves(frozen: Frozen) -> None:
+    """A raylet that has not reached the GCS for 60 s ends; with it its workers, their guards, what these guard (62 s)."""
+    yard = frozen.yard
+    yard.run("cluster.up")
+    script = "env -i setsid sleep 7103.5 & sleep 7103.5"
+    write_job(yard, "orphan", f"command: [sh, -c, {json.dumps(script)}]\nresources: {{cpus: 1, gpus: 1}}\n")
+    command = yard.start("train.dispatch", "orphan", "--skip-smoke")
+    try:
+        wait_until(lambda: len(running("7103.5")) == 2, seconds=120, what="the task runs")
+        kill_node(yard, "head")
+        wait_until(lambda: not running("7103.5"), seconds=180, what="the task ended")
+    finally:
+        command.kill()
+        yard.run("cluster.down")
 
 
 def started(run: Path, *, attempt: int) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from trainyard.errors import OutsideError
-from trainyard.results import logs, store
+from trainyard.results import journal as journals
+from trainyard.results import store
 from trainyard.results.journal import Journal, Output
 from trainyard.results.store import RunDirectory
 
@@ -128,7 +129,7 @@ def recorded_events(run: RunDirectory) -> list[int]:
 def test_more_logs_than_may_be_open_at_once_are_all_complete(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "_OPEN_AT_ONCE", 3)
+    monkeypatch.setattr(journals, "_OPEN_AT_ONCE", 3)
     tasks = [f"t{number}" for number in range(10)]
     lines = [output(i * 10 + j, f"{i}", at=i, task=task) for i in range(5) for j, task in enumerate(tasks)]
     take_in(run, lines)

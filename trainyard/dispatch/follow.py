@@ -180,7 +180,7 @@ class Follower:
         stopped = job is not None and job.status == "STOPPED"
         # Nobody may have looked for hours: the run ended when Ray noticed, or at the latest soon after its last word.
         known = time.time() - (now - self._known) if self._known and job is None else 0.0
-        ended = (job.end if job else None) or max(watch.state.heard or 0.0, known) or time.time()
+        ended = (job.end if job else None) or max(watch.state.last_contact or 0.0, known) or time.time()
         self._event(
             watch.journal.end_for(
                 _end_reason(job),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from trainyard_runner.names import file_stem
 
-from trainyard.results import curves, job_file, rendering, story
-from trainyard.results.curves import Curves, Series
+from trainyard.results import curves, rendering
+from trainyard.results import state as states
+from trainyard.results.curves import Series
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
 
@@ -37,6 +38,18 @@ class Compared:
     finals: Mapping[str, Final]
     values: Mapping[str, str]
 
+    def document(self) -> dict[str, Any]:
+        """Return what `--json` prints of it."""
+        return {
+            "run": self.run.name,
+            "state": self.state.state,
+            "job": self.state.job,
+            "cluster": self.state.cluster,
+            "seconds": self.state.seconds,
+            "counts": {name: count for name, count in self.state.counts.items() if count},
+            "final": {tag: asdict(final) for tag, final in self.finals.items()},
+        }
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -50,88 +63,57 @@ class Comparison:
 
     def document(self) -> dict[str, Any]:
         """Return what `--json` prints."""
+        names = [compared.run.name for compared in self.runs]
         return {
-            "runs": [_document(compared) for compared in self.runs],
-            "differences": {
-                name: {compared.run.name: value for compared, value in zip(self.runs, values, strict=True)}
-                for name, values in self.differences.items()
-            },
+            "runs": [compared.document() for compared in self.runs],
+            "differences": {name: dict(zip(names, values, strict=True)) for name, values in self.differences.items()},
             "page": str(self.page),
         }
 
 
 def compare(runs: Sequence[RunDirectory], home: Path, *, tags: Sequence[str] = ()) -> Comparison:
     """Compare runs by these scalars, else by the most telling ones; write the page into `home`."""
-    everything: list[Series] = []
-    keys: dict[str, None] = {"run": None}
-    parts: list[tuple[RunDirectory, RunState, list[Series], dict[str, str]]] = []
+    loaded = [(run, states.load(run)) for run in runs]
+    jobs = [curves.job_file(run, list(state.tasks)) for run, state in loaded]
+    keys = list(dict.fromkeys(["run", *(key for job in jobs for key in job.keys)]))
+    series: list[list[Series]] = []
     left_out = 0
-    for run in runs:
-        told = story.read(run.path)
-        job = job_file.read(run, list(told.state.tasks))
-        found, more = curves.read(run, told.state.tasks, job, most=max(10, _MOST_SERIES // len(runs)))
-        series = [replace(one, parameters={"run": run.name, **one.parameters}) for one in found]
-        everything += series
+    for (run, state), job in zip(loaded, jobs, strict=True):
+        found, more = curves.read(run, state.tasks, job, most=max(10, _MOST_SERIES // len(runs)))
+        series.append([replace(one, parameters={"run": run.name, **one.parameters}) for one in found])
         left_out += more
-        keys |= dict.fromkeys(job.keys)
-        parts.append((run, told.state, series, job.values() | _origin(told.record)))
-    gathered = curves.chosen(everything, left_out)
-    compared_tags = tuple(tags or gathered.telling(_MOST_TAGS))
+    gathered = curves.chosen([one for found in series for one in found], left_out)
+    chosen = tuple(tags or gathered.telling[:_MOST_TAGS])
     compared = tuple(
-        Compared(run, state, dict(_finals(series, compared_tags)), values) for run, state, series, values in parts
+        Compared(run, state, _finals(found, chosen), job.values() | _origin(run.record()))
+        for (run, state), job, found in zip(loaded, jobs, series, strict=True)
     )
     page = home / f"{file_stem('compare-' + '-'.join(run.name for run in runs))}.html"
-    differences = _differences([one.values for one in compared])
-    comparison = Comparison(compared, compared_tags, differences, left_out, page)
-    _write_page(comparison, gathered, list(keys))
-    return comparison
-
-
-def _write_page(comparison: Comparison, gathered: Curves, keys: Sequence[str]) -> None:
+    comparison = Comparison(compared, chosen, _differences([one.values for one in compared]), left_out, page)
     values = {
         "comparison": comparison,
         "curves": gathered,
         "drawing": gathered.drawing(keys, averaged=keys[1:]),
-        "version": story.read(comparison.runs[0].run.path).version,
+        "version": (runs[0].record().get("versions") or {}).get("trainyard", ""),
     }
-    rendering.write_page(comparison.page, "compare.html.j2", values)
+    rendering.write_page(page, "compare.html.j2", values)
+    return comparison
 
 
 def _origin(record: Mapping[str, Any]) -> dict[str, str]:
-    """Return what may differ besides the job file."""
     revision = str((record.get("git") or {}).get("revision") or "")[:12]
+    return {"cluster": record["cluster"], "image": str(record.get("image") or ""), "git revision": revision}
+
+
+def _finals(series: Sequence[Series], tags: Sequence[str]) -> dict[str, Final]:
+    values = {tag: found for tag in tags if (found := curves.finals(series, tag))}
     return {
-        "cluster": str(record.get("cluster", "")),
-        "image": str(record.get("image") or ""),
-        "git revision": revision,
+        tag: Final(statistics.fmean(found), statistics.stdev(found) if len(found) > 1 else None, len(found))
+        for tag, found in values.items()
     }
-
-
-def _finals(series: Sequence[Series], tags: Iterable[str]) -> Iterable[tuple[str, Final]]:
-    for tag in tags:
-        values = curves.finals(series, tag)
-        if values:
-            spread = statistics.stdev(values) if len(values) > 1 else None
-            yield tag, Final(statistics.fmean(values), spread, len(values))
 
 
 def _differences(values: Sequence[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
-    names = dict.fromkeys(name for one in values for name in one)
-    rows = {name: tuple(one.get(name, "") for one in values) for name in names}
+    names = dict.fromkeys(name for found in values for name in found)
+    rows = {name: tuple(found.get(name, "") for found in values) for name in names}
     return {name: row for name, row in rows.items() if len(set(row)) > 1}
-
-
-def _document(compared: Compared) -> dict[str, Any]:
-    state = compared.state
-    return {
-        "run": compared.run.name,
-        "state": state.state,
-        "job": state.job,
-        "cluster": state.cluster,
-        "seconds": state.seconds,
-        "counts": {name: count for name, count in state.counts.items() if count},
-        "final": {
-            tag: {"mean": final.mean, "spread": final.spread, "count": final.count}
-            for tag, final in compared.finals.items()
-        },
-    }

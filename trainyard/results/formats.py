@@ -10,10 +10,8 @@ def duration(seconds: float | None) -> str:
     """Return "0.42 s", "12.3 s", "4 min 05 s", "2 h 07 min", "3 d 04 h"."""
     if seconds is None:
         return "–"
-    if seconds < 1:
-        return f"{seconds:.2f} s"
     if seconds < 59.95:
-        return f"{seconds:.1f} s"
+        return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest:02d} s"
@@ -41,18 +39,13 @@ def size(count: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """Return a measured value in few digits."""
     return "–" if value is None else f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
 
 
-def utc(moment: float) -> str:
-    """Return a moment as ISO 8601; the page's script shows it in the reader's own time zone."""
-    return datetime.datetime.fromtimestamp(moment, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def clock(moment: float) -> str:
-    """Return a moment for readers without the script."""
-    return datetime.datetime.fromtimestamp(moment, datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+def utc(moment: float, *, readable: bool = False) -> str:
+    """Return a moment as ISO 8601, or for readers; the page's script shows it in the reader's own time zone."""
+    form = "%Y-%m-%d %H:%M:%S UTC" if readable else "%Y-%m-%dT%H:%M:%SZ"
+    return datetime.datetime.fromtimestamp(moment, datetime.timezone.utc).strftime(form)
 
 
 def natural(name: str) -> list[str]:

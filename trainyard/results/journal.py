@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import time
+from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from trainyard.errors import OutsideError
 from trainyard.results import event as events
 from trainyard.results import store
 from trainyard.results.event import Event
-from trainyard.results.logs import Logs
 from trainyard.results.store import RunDirectory
+
+# A run may have 10,000 tasks at once; the usual limit of open files is 1,024.
+_OPEN_AT_ONCE = 128
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Journal:
         self._next = 0
         for event in store.events(run):
             self._count(event)
-        self._logs = Logs(run, recording=self.recording)
+        self._logs = _Logs(run, recording=self.recording)
         if self.recording:
             self._events = self._open(run.events, os.O_WRONLY | os.O_APPEND, 0o644)
 
@@ -105,7 +108,11 @@ class Journal:
         return self._descriptors[-1]
 
     def _lock(self) -> bool:
-        return _locked(self._open(self._run.path / ".lock", os.O_RDWR, 0o600))
+        try:
+            fcntl.flock(self._open(self._run.path / ".lock", os.O_RDWR, 0o600), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def _record(self, line: bytes) -> None:
         if self.recording:
@@ -116,20 +123,68 @@ class Journal:
         self.segment += event["event"] == "continues"
 
 
-def _locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+@dataclass
+class _Log:
+    size: int
+    descriptor: int | None = None
+
+
+class _Logs:
+    """Appends output to the logs of one run; unbuffered, so that what was written outlives a killed process.
+
+    With recording off nothing is written and only the sizes are kept: another process records, and this one looks on.
+    """
+
+    def __init__(self, run: RunDirectory, *, recording: bool) -> None:
+        self._run = run
+        self._recording = recording
+        self._logs: OrderedDict[tuple[str, int], _Log] = OrderedDict()
+
+    def append(self, task: str, attempt: int, *, at: int, output: bytes) -> bytes:
+        """Write what is new of some output that begins at an offset; return what was new.
+
+        Raises OutsideError when bytes between are missing.
+        """
+        log = self._log(task, attempt)
+        if at > log.size:
+            raise OutsideError(
+                f"output of task {task} is missing: {at - log.size} bytes before offset {at}",
+                where=str(self._run.log(task, attempt)),
+                hint="Another program changed this file, or the cluster lost a part of the stream.",
+            )
+        new = left = output[log.size - at :]
+        while left and log.descriptor is not None:
+            left = left[os.write(log.descriptor, left) :]
+        log.size += len(new)
+        return new
+
+    def close(self) -> None:
+        while self._logs:
+            self._close_oldest()
+
+    def _log(self, task: str, attempt: int) -> _Log:
+        key = (task, attempt)
+        if key not in self._logs:
+            self._logs[key] = self._open(self._run.log(task, attempt))
+            if self._recording and len(self._logs) > _OPEN_AT_ONCE:
+                self._close_oldest()
+        self._logs.move_to_end(key)
+        return self._logs[key]
+
+    def _close_oldest(self) -> None:
+        _, log = self._logs.popitem(last=False)
+        if log.descriptor is not None:
+            os.close(log.descriptor)
+
+    def _open(self, path: Path) -> _Log:
+        if not self._recording:
+            return _Log(path.stat().st_size if path.exists() else 0)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        return _Log(os.fstat(descriptor).st_size, descriptor)
 
 
 def _cut_torn_line(path: Path) -> None:
     """Remove a last line without its end: the process that wrote it was killed in the middle."""
-    if not path.exists():
-        return
-    with path.open("r+b") as file:
-        whole = 0
-        for line in file:
-            whole += len(line) if line.endswith(b"\n") else 0
-        file.truncate(whole)
+    if path.exists():
+        with path.open("r+b") as file:
+            file.truncate(sum(len(line) for line in file if line.endswith(b"\n")))

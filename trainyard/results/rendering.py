@@ -57,12 +57,10 @@ def _environment() -> jinja2.Environment:
         size=formats.size,
         number=formats.number,
         utc=formats.utc,
-        clock=formats.clock,
         thousands=lambda count: f"{count:,}",
     )
     return environment
 
 
 def _cleaned(value: object) -> object:
-    """Take out of everything that is put into the page what terminals and broken encodings leave in texts."""
     return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -6,9 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trainyard.results import curves, formats, job_file, log_tails, media, rendering, story, tables, timeline
-from trainyard.results.job_file import JobFile
-from trainyard.results.story import Story
+from trainyard.errors import RequestError
+from trainyard.results import curves, embedded, formats, rendering, tables, timeline
+from trainyard.results import state as states
+from trainyard.results.state import RunState
+from trainyard.results.store import RunDirectory
+
+# Files as resolved are shown whole; one of 10,000 tasks would make the page unusable.
+_LONGEST_FILE = 200_000
 
 
 def write_report(run_dir: Path, *, watched: bool = False) -> Path:
@@ -16,67 +21,64 @@ def write_report(run_dir: Path, *, watched: bool = False) -> Path:
 
     A page that is `watched` loads itself again every few seconds. Raises RequestError when the directory is no run's.
     """
-    told = story.read(run_dir)
-    rendering.write_page(told.run.report, "report.html.j2", _values(told) | {"watched": watched})
-    return told.run.report
+    run = RunDirectory(run_dir)
+    if not (run_dir / "run.json").exists():
+        raise RequestError(f"there is no run in {run_dir}", hint="See `invoke train.list`.")
+    state = states.load(run)
+    rendering.write_page(run.report, "report.html.j2", _values(run, state) | {"watched": watched})
+    return run.report
 
 
-def _values(told: Story) -> dict[str, Any]:
+def _values(run: RunDirectory, state: RunState) -> dict[str, Any]:
     """Return all that the page shows."""
-    state = told.state
-    job = job_file.read(told.run, list(state.tasks))
-    gathered = curves.chosen(*curves.read(told.run, state.tasks, job))
-    rows, rows_left_out = tables.tasks(told, job, final=gathered.final)
-    checks, checks_left_out = tables.checks(told)
-    failed, retried = tables.failures(told)
+    record = run.record()
+    job = curves.job_file(run, list(state.tasks))
+    gathered = curves.chosen(*curves.read(run, state.tasks, job))
+    rows, rows_left_out = tables.tasks(run, state, job, final=gathered.final)
+    checks, checks_left_out = tables.checks(state)
+    failed, retried = tables.failures(run, state)
     return {
-        "story": told,
         "state": state,
-        "version": told.version,
-        "smoke_skipped": bool(told.record.get("skip_smoke")),
+        "version": (record.get("versions") or {}).get("trainyard", ""),
+        "smoke_skipped": bool(record.get("skip_smoke")),
         "unfinished": not state.ended,
-        "figures": _figures(told),
-        "facts": _facts(told.record),
+        "as_of": state.last_contact or (run.path / "run.json").stat().st_mtime,
+        "figures": _figures(state),
+        "facts": _facts(record),
         "failed": failed,
         "retried": retried,
         "curves": gathered,
         "drawing": gathered.drawing(job.keys),
-        "keys": _columns(job),
+        # A job without a matrix has only the name of each task.
+        "keys": () if job.keys == ("task",) else job.keys,
         "rows": rows,
         "rows_left_out": rows_left_out,
-        "timeline": timeline.build(told),
-        "gallery": media.gather(told.run, state.tasks),
-        "logs": log_tails.gather(told),
+        "timeline": timeline.build(state),
+        "gallery": embedded.media(run, state.tasks),
+        "logs": embedded.logs(run, state),
         "checks": checks,
         "checks_left_out": checks_left_out,
-        "machines": tables.machines(told),
-        "files": [(name, text) for name in ("job.yaml", "cluster.yaml") if (text := story.resolved(told, name))],
+        "machines": tables.machines(state),
+        "files": [(path.name, _beginning(path)) for path in (run.job_file, run.cluster_file) if path.is_file()],
     }
 
 
-def _columns(job: JobFile) -> tuple[str, ...]:
-    """Return the keys of the matrix; a job without one has only the name of each task."""
-    return () if job.keys == ("task",) else job.keys
-
-
-def _figures(told: Story) -> list[tuple[str, str]]:
+def _figures(state: RunState) -> list[tuple[str, str]]:
     """Return the numbers that are read first."""
-    state = told.state
-    known = (
-        state.seconds if state.seconds is not None else max(0.0, told.last_event - (state.started or told.last_event))
-    )
-    figures = [(formats.duration(known), "so far" if not state.ended else "in all")]
+    known = max(0.0, state.last_contact - state.started) if state.last_contact and state.started else 0.0
+    known = known if state.seconds is None else state.seconds
+    figures = [(formats.duration(known), "in all" if state.ended else "so far")]
     for word in ("succeeded", "running", "waiting", "failed", "stopped"):
         count = state.counts[word]
         if count or word == "succeeded":
             figures.append((f"{count:,}", f"task{'' if count == 1 else 's'} {word}"))
-    attempts = sum(len(task.attempts) for task in state.tasks.values())
-    if attempts > len(state.tasks):
-        figures.append((f"{attempts:,}", "attempts"))
-    cpu = [use.cpu_seconds for use in told.uses.values() if use.cpu_seconds is not None]
+    attempts = state.attempts()
+    if len(attempts) > len(state.tasks):
+        figures.append((f"{len(attempts):,}", "attempts"))
+    cpu = [attempt.cpu_seconds for attempt in attempts if attempt.cpu_seconds is not None]
     if cpu:
         figures.append((formats.duration(sum(cpu)), "of CPU time"))
-    memory = [use.memory for use in told.uses.values() if use.memory is not None]
+    memory = [attempt.memory for attempt in attempts if attempt.memory is not None]
     if memory:
         figures.append((formats.size(max(memory)), "at most in one task"))
     if state.exit:
@@ -86,24 +88,22 @@ def _figures(told: Story) -> list[tuple[str, str]]:
 
 def _facts(record: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return where the run came from, by run.json; what is not recorded there is not shown."""
-    versions = record.get("versions") or {}
-    backend = record.get("backend")
-    cluster = record.get("cluster")
+    cluster, backend, git = record["cluster"], record.get("backend"), record.get("git") or {}
     simulated = ", GPUs simulated" if record.get("simulated_gpus") else ""
+    versions = [(name, value) for name, value in (record.get("versions") or {}).items() if name != "runner_protocol"]
+    uncommitted = ", with changes that were not committed" if git.get("dirty") else ""
     facts = {
         "Cluster": cluster and f"{cluster}{f' ({backend}{simulated})' if backend else simulated}",
-        "Git revision": _revision(record.get("git")),
+        "Git revision": git.get("revision") and f"{git['revision'][:12]}{uncommitted}",
         "Image": record.get("image"),
-        "Versions": ", ".join(
-            f"{name} {value}" for name, value in versions.items() if name != "runner_protocol" and value
-        ),
+        "Versions": ", ".join(f"{name} {value}" for name, value in versions if value),
         "Started by": "@".join(str(record[key]) for key in ("user", "host") if record.get(key)),
         "Command": " ".join(map(str, record.get("command") or ())),
     }
     return [(name, str(value)) for name, value in facts.items() if value]
 
 
-def _revision(git: Mapping[str, Any] | None) -> str | None:
-    if not git or not git.get("revision"):
-        return None
-    return f"{git['revision'][:12]}{', with changes that were not committed' if git.get('dirty') else ''}"
+def _beginning(path: Path) -> str:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        text = file.read(_LONGEST_FILE + 1)
+    return text if len(text) <= _LONGEST_FILE else f"{text[:_LONGEST_FILE]}\n... the rest is in {path.name}\n"

@@ -48,6 +48,5 @@ def run_filter(*, job: str, state: str, since: str, now: float) -> RunFilter:
 
 
 def started(record: Mapping[str, Any]) -> float | None:
-    """Return when a run was dispatched, in Unix seconds."""
     written = record.get("started")
     return datetime.datetime.fromisoformat(str(written)).timestamp() if written else None

@@ -10,7 +10,8 @@ import math
 import os
 import struct
 from array import array
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
@@ -29,8 +30,7 @@ _CHECKSUM_BYTES = 4
 # A scalar's record has about 50 bytes. What is larger holds images, histograms or text, and is passed over unread.
 _LARGEST = 64 * 1024
 # What a tensor of one number is packed as (tensorflow/core/framework/types.proto), and the field it may be in instead.
-_PACKED = {1: "f", 2: "d", 3: "i", 9: "q"}
-_UNPACKED = {1: "float_val", 2: "double_val", 3: "int_val", 9: "int64_val"}
+_TENSORS = {1: ("f", "float_val"), 2: ("d", "double_val"), 3: ("i", "int_val"), 9: ("q", "int64_val")}
 
 Point = tuple[float, float, float]
 
@@ -65,20 +65,14 @@ class Curve:
             self._every *= 2
 
     def points(self) -> list[Point]:
-        """Return (step, value, seconds since 1970) in order."""
         kept = list(zip(self.steps, self.values, self.times, strict=True))
-        if self._last is not None and (not kept or kept[-1] != self._last):
-            kept.append(self._last)
-        return kept
+        return kept if self._last is None or kept[-1:] == [self._last] else [*kept, self._last]
 
     def last(self) -> float | None:
-        """Return the newest value."""
         return self._last[1] if self._last else None
 
     def _forget_from(self, step: float) -> None:
-        keep = len(self.steps)
-        while keep and self.steps[keep - 1] >= step:
-            keep -= 1
+        keep = bisect_left(self.steps, step)
         del self.steps[keep:], self.values[keep:], self.times[keep:]
         self._last = (self.steps[-1], self.values[-1], self.times[-1]) if keep else None
 
@@ -153,15 +147,13 @@ def _scalar(entry: Summary.Value) -> float | None:
     if kind != "tensor" or entry.metadata.plugin_data.plugin_name not in ("", "scalars"):
         return None
     tensor = entry.tensor
-    letter = _PACKED.get(tensor.dtype)
-    if letter is None or any(side.size != 1 for side in tensor.tensor_shape.dim):
+    if tensor.dtype not in _TENSORS or any(side.size != 1 for side in tensor.tensor_shape.dim):
         return None
-    if tensor.tensor_content:
-        packed = struct.Struct(f"<{letter}")
-        whole = len(tensor.tensor_content) == packed.size
-        return float(packed.unpack(tensor.tensor_content)[0]) if whole else None
-    unpacked = getattr(tensor, _UNPACKED[tensor.dtype])
-    return float(unpacked[0]) if len(unpacked) == 1 else None
+    letter, name = _TENSORS[tensor.dtype]
+    values: Sequence[float] = getattr(tensor, name)
+    if len(tensor.tensor_content) == struct.calcsize(letter):
+        values = struct.unpack(f"<{letter}", tensor.tensor_content)
+    return float(values[0]) if len(values) == 1 else None
 
 
 def _begun(path: Path) -> tuple[list[str], int, str]:

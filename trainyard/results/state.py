@@ -11,23 +11,39 @@ from trainyard.results import store
 from trainyard.results.store import RunDirectory
 
 State = Literal["waiting", "running", "succeeded", "failed", "stopped"]
-# Last lines are for people: 10,000 failed tasks must not fill the memory with them (events.jsonl has them all).
-TAILS_KEPT = 10
 ENDED: tuple[State, ...] = ("succeeded", "failed", "stopped")
+# What may become of an attempt; the report has a look for each.
+KINDS = ("succeeded", "running", "failed", "timeout", "lost", "stopped")
+# Last lines are for people: 10,000 failed tasks must not fill the memory with them (events.jsonl has them all).
+_TAILS_KEPT = 10
+_NOTES_KEPT = 50
 
 
 @dataclass
 class Attempt:
     """One try of a task."""
 
+    task: str
     number: int
     node: str | None
     started: float
+    gpus: str = ""
     outcome: str | None = None
     exit_code: int | None = None
     seconds: float | None = None
     reason: str | None = None
     tail: tuple[str, ...] = ()
+    cpu_seconds: float | None = None
+    memory: int | None = None  # bytes, at its peak
+    checkpoints: int = 0
+    checkpoint_at: float | None = None  # when the last of them was saved
+    continues: int | None = None  # the attempt whose checkpoint it began from
+
+    @property
+    def kind(self) -> str:
+        if self.outcome is None:
+            return "running"
+        return self.outcome if self.outcome in KINDS else "failed"
 
 
 @dataclass
@@ -50,6 +66,12 @@ class Task:
             return f"never ran: {reason}" if reason else "never ran"
         return reason
 
+    def attempt(self, event: Mapping[str, Any]) -> Attempt:
+        """Return the attempt that an event is about; one that is not known yet begins with it."""
+        if not self.attempts or self.attempts[-1].number != event["attempt"]:
+            self.attempts.append(Attempt(self.name, event["attempt"], event.get("node"), event["time"]))
+        return self.attempts[-1]
+
 
 class RunState:
     """The one place that understands events; fed live while a run is followed, or from events.jsonl later."""
@@ -61,7 +83,7 @@ class RunState:
         self.tasks = {name: Task(name) for name in tasks}
         self.state: State = "waiting"
         self.started: float | None = None
-        self.heard: float | None = None  # when it last said something
+        self.last_contact: float | None = None  # when it last said something
         self.seconds: float | None = None
         self.node_id: str | None = None
         self.exit: int | None = None
@@ -69,20 +91,49 @@ class RunState:
         self.hint: str | None = None
         self.gate: Mapping[str, Any] | None = None
         self.checks: list[Mapping[str, Any]] = []
-        self.waiting_for: Mapping[str, Any] | None = None
+        self.notes: list[str] = []
+        self.nodes: dict[str, Mapping[str, Any]] = {}
         self.counts: Counter[State] = Counter({"waiting": len(self.tasks)})
+        self._waiting: Mapping[str, Any] | None = None
 
     @property
     def ended(self) -> bool:
-        """Say whether the run is over."""
         return self.state in ENDED
+
+    @property
+    def waiting(self) -> Mapping[str, Any] | None:
+        """Return for what tasks wait, as far as it was said since anything started."""
+        return self._waiting if self.counts["waiting"] and not self.ended else None
 
     def apply(self, event: Mapping[str, Any]) -> None:
         """Take in one event; kinds that are not known here change nothing."""
-        self.heard = event.get("time", self.heard)
-        take = _TAKE.get(event["event"])
-        if take:
-            take(self, event)
+        self.last_contact = event.get("time", self.last_contact)
+        match event["event"]:
+            case "run-started":
+                self.state, self.started, self.node_id = "running", event["time"], event.get("node_id")
+            case "check":
+                self.checks.append(event)
+            case "gate":
+                self.gate = event
+            case "node":
+                self.nodes[event["name"]] = event
+            case "note":
+                self.notes += [event["text"]] if len(self.notes) < _NOTES_KEPT else []
+            case "waiting":
+                self._waiting = event
+            case "attempt-started":
+                self._attempt_started(self.task(event["task"]), event)
+            case "attempt-ended":
+                self._attempt_ended(self.task(event["task"]), event)
+            case "task-ended":
+                self.task(event["task"]).ended_because = event.get("reason")
+                self._move(self.task(event["task"]), event["state"])
+            case "checkpoint":
+                self._checkpoint(self.task(event["task"]), event)
+            case "outputs":
+                _add_archive(self.task(event["task"]), event)
+            case "run-ended":
+                self._ended(event)
 
     def task(self, name: str) -> Task:
         """Return a task, new ones included."""
@@ -91,16 +142,8 @@ class RunState:
             self.counts["waiting"] += 1
         return self.tasks[name]
 
-    def move(self, task: Task, state: State) -> None:
-        """Put a task into another state, and keep count."""
-        self.counts[task.state] -= 1
-        self.counts[state] += 1
-        task.state = state
-
-    @property
-    def waiting(self) -> Mapping[str, Any] | None:
-        """Return for what tasks wait, as far as it was said since anything started."""
-        return self.waiting_for if self.counts["waiting"] and not self.ended else None
+    def attempts(self) -> list[Attempt]:
+        return [attempt for task in self.tasks.values() for attempt in task.attempts]
 
     def seconds_of(self, attempt: Attempt, *, now: float) -> float | None:
         """Return how long an attempt took, or has taken until now; None if nobody knows."""
@@ -113,12 +156,12 @@ class RunState:
         return max(0.0, end - (self.started or began))
 
     def document(self, *, now: float, unsure: str | None = None) -> dict[str, Any]:
-        """Return what `--json` prints (design.md, section 11).
+        """Return what `--json` prints.
 
         `unsure` says why the run may have gone on since: its cluster did not answer.
         """
         # Of a cluster that does not answer it is known until it last said something.
-        now = now if unsure is None or self.heard is None else self.heard
+        now = now if unsure is None or self.last_contact is None else self.last_contact
         running = now - self.started if self.started else 0.0
         return {
             "run": self.run,
@@ -129,14 +172,73 @@ class RunState:
             "exit": self.exit,
             "error": self.error,
             "unsure": unsure,
-            "checks": [_check_document(check) for check in self.checks],
+            "checks": [
+                {key: check.get(key) for key in ("name", "node", "ok", "skipped", "detail", "seconds", "hint")}
+                for check in self.checks
+            ],
             "waiting": self.waiting and {key: self.waiting[key] for key in ("tasks", "needs", "holders", "text")},
-            "tasks": [_task_document(self, task, now=now) for task in self.tasks.values()],
+            "tasks": [self._task_document(task, now=now) for task in self.tasks.values()],
         }
+
+    def _task_document(self, task: Task, *, now: float) -> dict[str, Any]:
+        attempts = [
+            {
+                "node": attempt.node,
+                "exit_code": attempt.exit_code,
+                "seconds": self.seconds_of(attempt, now=now),
+                "reason": attempt.reason,
+                "outcome": attempt.outcome,
+            }
+            for attempt in task.attempts
+        ]
+        return {"name": task.name, "state": task.state, "reason": task.reason, "attempts": attempts}
+
+    def _move(self, task: Task, state: State) -> None:
+        self.counts[task.state] -= 1
+        self.counts[state] += 1
+        task.state = state
+
+    def _attempt_started(self, task: Task, event: Mapping[str, Any]) -> None:
+        attempt = task.attempt(event)
+        attempt.gpus = ", ".join(event.get("gpus") or ())
+        attempt.continues = task.checkpoint["attempt"] if task.checkpoint else None
+        self._move(task, "running")
+        self._waiting = None
+
+    def _attempt_ended(self, task: Task, event: Mapping[str, Any]) -> None:
+        attempt = task.attempt(event)
+        attempt.outcome, attempt.exit_code = event["outcome"], event.get("exit_code")
+        attempt.seconds, attempt.reason = event.get("seconds"), event.get("reason")
+        attempt.cpu_seconds, attempt.memory = event.get("cpu_seconds"), event.get("max_rss")
+        if attempt.outcome != "succeeded" and self.counts["failed"] < _TAILS_KEPT:
+            attempt.tail = tuple(event.get("tail") or ())
+        self._move(task, "waiting")
+
+    def _checkpoint(self, task: Task, event: Mapping[str, Any]) -> None:
+        task.checkpoint = event
+        attempt = task.attempt(event)
+        attempt.checkpoints, attempt.checkpoint_at = attempt.checkpoints + 1, event["time"]
+
+    def _ended(self, event: Mapping[str, Any]) -> None:
+        self.state, self.seconds = event["state"], event["seconds"]
+        self.exit = 0 if self.state == "succeeded" and not event["exit"] else event["exit"] or 1
+        self.error, self.hint = event.get("error"), event.get("hint")
+        end = (self.started or event["time"]) + event["seconds"]
+        # Nobody stopped the tasks of a run whose runner is gone: they are lost with it, or never began.
+        lost = event["state"] == "failed" and event.get("by") == "operator"
+        for task in self.tasks.values():
+            if task.state == "running" and task.attempts[-1].seconds is None:
+                # Its runner died before it could say; it cannot have run for longer than the run.
+                task.attempts[-1].seconds = round(max(0.0, end - task.attempts[-1].started), 3)
+                if lost:
+                    task.attempts[-1].outcome, task.attempts[-1].reason = "lost", "the run's runner is gone"
+            if lost and not task.attempts:
+                task.ended_because = "the run's runner is gone"
+            elif task.state not in ENDED:
+                self._move(task, "failed" if lost else "stopped")
 
 
 def load(run: RunDirectory) -> RunState:
-    """Return how a run stands by what was recorded here."""
     record = run.record()
     state = RunState(run=run.name, cluster=record["cluster"], job=record.get("job"), tasks=record.get("tasks", ()))
     for event in store.events(run):
@@ -144,110 +246,9 @@ def load(run: RunDirectory) -> RunState:
     return state
 
 
-def _run_started(run: RunState, event: Mapping[str, Any]) -> None:
-    run.state, run.started, run.node_id = "running", event["time"], event.get("node_id")
-
-
-def _check(run: RunState, event: Mapping[str, Any]) -> None:
-    run.checks.append(event)
-
-
-def _gate(run: RunState, event: Mapping[str, Any]) -> None:
-    run.gate = event
-
-
-def _attempt_started(run: RunState, event: Mapping[str, Any]) -> None:
-    task = run.task(event["task"])
-    task.attempts.append(Attempt(event["attempt"], event.get("node"), event["time"]))
-    run.move(task, "running")
-    run.waiting_for = None
-
-
-def _attempt_ended(run: RunState, event: Mapping[str, Any]) -> None:
-    task = run.task(event["task"])
-    if not task.attempts or task.attempts[-1].number != event["attempt"]:
-        task.attempts.append(Attempt(event["attempt"], event.get("node"), event["time"]))
-    attempt = task.attempts[-1]
-    attempt.outcome, attempt.exit_code = event["outcome"], event.get("exit_code")
-    attempt.seconds, attempt.reason = event.get("seconds"), event.get("reason")
-    if attempt.outcome != "succeeded" and run.counts["failed"] < TAILS_KEPT:
-        attempt.tail = tuple(event.get("tail") or ())
-    run.move(task, "waiting")
-
-
-def _waiting(run: RunState, event: Mapping[str, Any]) -> None:
-    run.waiting_for = event
-
-
-def _task_ended(run: RunState, event: Mapping[str, Any]) -> None:
-    run.task(event["task"]).ended_because = event.get("reason")
-    run.move(run.task(event["task"]), event["state"])
-
-
-def _checkpoint(run: RunState, event: Mapping[str, Any]) -> None:
-    run.task(event["task"]).checkpoint = event
-
-
-def _outputs(run: RunState, event: Mapping[str, Any]) -> None:
-    task = run.task(event["task"])
+def _add_archive(task: Task, event: Mapping[str, Any]) -> None:
     if event["whole"]:
-        of_others = [kept for kept in task.archives if event["each_attempt"] and kept["attempt"] != event["attempt"]]
-        task.archives = of_others
+        task.archives = [
+            kept for kept in task.archives if event["each_attempt"] and kept["attempt"] != event["attempt"]
+        ]
     task.archives.append(event)
-
-
-def _run_ended(run: RunState, event: Mapping[str, Any]) -> None:
-    run.state, run.seconds = event["state"], event["seconds"]
-    run.exit = 0 if run.state == "succeeded" and not event["exit"] else event["exit"] or 1
-    run.error, run.hint = event.get("error"), event.get("hint")
-    end = (run.started or event["time"]) + event["seconds"]
-    # Nobody stopped the tasks of a run whose runner is gone: they are lost with it, or never began.
-    lost = event["state"] == "failed" and event.get("by") == "operator"
-    for task in run.tasks.values():
-        if task.state == "running" and task.attempts[-1].seconds is None:
-            # Its runner died before it could say; it cannot have run for longer than the run.
-            task.attempts[-1].seconds = round(max(0.0, end - task.attempts[-1].started), 3)
-            if lost:
-                task.attempts[-1].outcome, task.attempts[-1].reason = "lost", "the run's runner is gone"
-        if lost and task.attempts and task.state not in ENDED:
-            run.move(task, "failed")
-        elif lost and not task.attempts:
-            task.ended_because = "the run's runner is gone"
-        elif not lost and task.state not in ENDED:
-            run.move(task, "stopped")
-
-
-_TAKE = {
-    "run-started": _run_started,
-    "check": _check,
-    "gate": _gate,
-    "attempt-started": _attempt_started,
-    "attempt-ended": _attempt_ended,
-    "waiting": _waiting,
-    "task-ended": _task_ended,
-    "checkpoint": _checkpoint,
-    "outputs": _outputs,
-    "run-ended": _run_ended,
-}
-
-
-def _task_document(run: RunState, task: Task, *, now: float) -> dict[str, Any]:
-    return {
-        "name": task.name,
-        "state": task.state,
-        "reason": task.reason,
-        "attempts": [
-            {
-                "node": attempt.node,
-                "exit_code": attempt.exit_code,
-                "seconds": run.seconds_of(attempt, now=now),
-                "reason": attempt.reason,
-                "outcome": attempt.outcome,
-            }
-            for attempt in task.attempts
-        ],
-    }
-
-
-def _check_document(check: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: check.get(key) for key in ("name", "node", "ok", "skipped", "detail", "seconds", "hint")}

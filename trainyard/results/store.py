@@ -30,7 +30,6 @@ class RunDirectory:
 
     @property
     def name(self) -> str:
-        """Return the run's name, which is also its Ray job's submission id."""
         return self.path.name
 
     @property
@@ -40,20 +39,20 @@ class RunDirectory:
 
     @property
     def cluster_file(self) -> Path:
-        """Return the cluster file as resolved, without secrets: how the run is found again."""
         return self.path / "cluster.yaml"
 
     @property
+    def job_file(self) -> Path:
+        return self.path / "job.yaml"
+
+    @property
     def report(self) -> Path:
-        """Return where the report is written."""
         return self.path / "report.html"
 
     def log(self, task: str, attempt: int) -> Path:
-        """Return the log of one attempt."""
         return self.path / "logs" / f"{file_stem(task)}.{attempt}.log"
 
     def outputs(self, task: str) -> Path:
-        """Return the directory of what a task left behind."""
         return self.path / "outputs" / file_stem(task)
 
     def checkpoint(self, task: str) -> Path:
@@ -86,7 +85,7 @@ def create(home: Path, record: Mapping[str, Any], *, cluster: str, job: str) -> 
     for directory in ("logs", "outputs"):
         (run.path / directory).mkdir()
     run.cluster_file.write_text(cluster, encoding="utf-8")
-    (run.path / "job.yaml").write_text(job, encoding="utf-8")
+    run.job_file.write_text(job, encoding="utf-8")
     # Last, and whole or not at all: a directory with a run.json is a run.
     part = run.path / ".run.json"
     part.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -95,7 +94,6 @@ def create(home: Path, record: Mapping[str, Any], *, cluster: str, job: str) -> 
 
 
 def discard(run: RunDirectory) -> None:
-    """Remove the directory of a run that never began."""
     tree.remove(str(run.path))
 
 
@@ -103,10 +101,10 @@ def runs(home: Path, *, cluster: str | None = None) -> tuple[RunDirectory, ...]:
     """Return every run, or those of a cluster, the newest first."""
     # One whose run.json is gone is a run that is damaged.
     paths = {path.parent for name in ("run.json", "events.jsonl") for path in home.glob(f"*/{name}")}
-    found = [RunDirectory(path) for path in paths]
-    if cluster is not None:
-        found = [run for run in found if described(run).get("cluster") == cluster]
-    return tuple(sorted(found, key=lambda run: (str(described(run).get("started", "")), run.name), reverse=True))
+    known = [(described(run), run) for run in map(RunDirectory, paths)]
+    chosen = [(record, run) for record, run in known if cluster in (None, record.get("cluster"))]
+    chosen.sort(key=lambda entry: (str(entry[0].get("started", "")), entry[1].name), reverse=True)
+    return tuple(run for _, run in chosen)
 
 
 def described(run: RunDirectory) -> dict[str, Any]:
@@ -117,29 +115,30 @@ def described(run: RunDirectory) -> dict[str, Any]:
         return {}
 
 
-def find(home: Path, asked: str | None, *, cluster: str | None = None) -> RunDirectory:
-    """Return the run that was asked for by name or by an unambiguous beginning; the newest (of a cluster) if none was.
+def find(home: Path, name: str | None, *, cluster: str | None = None) -> RunDirectory:
+    """Return the run with this name or unambiguous beginning; without one the newest (of a cluster).
 
     Raises RequestError with the nearest names.
     """
     known = runs(home, cluster=cluster)
-    if asked is None:
-        if not known:
-            on = "" if cluster is None else f" on cluster {cluster}"
-            raise RequestError(
-                f"there are no runs yet{on}", where=str(home), hint="Start one: invoke train.dispatch JOB_DIR"
-            )
-        return known[0]
-    wanted = Path(asked).name
-    exact = [run for run in known if run.name == wanted]
-    meant = exact or [run for run in known if wanted and run.name.startswith(wanted)]
-    if len(meant) == 1:
-        return meant[0]
-    raise RequestError(
-        f"no such run: {asked}" if not meant else f"several runs begin with {asked}",
-        problems=(_meant(asked, meant or known, several=bool(meant)),),
-        where=str(home),
-    )
+    if name is None:
+        if known:
+            return known[0]
+        on = "" if cluster is None else f" on cluster {cluster}"
+        hint = "Start one: invoke train.dispatch JOB_DIR"
+        raise RequestError(f"there are no runs yet{on}", where=str(home), hint=hint)
+    beginning = Path(name).name
+    matching = [run for run in known if beginning and run.name.startswith(beginning)]
+    exact = [run for run in matching if run.name == beginning]
+    if len(exact or matching) == 1:
+        return (exact or matching)[0]
+    names = [run.name for run in matching or known]
+    listed = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "") if names else "none"
+    if matching:
+        problem = Problem("RUN", f"one of: {listed}")
+        raise RequestError(f"several runs begin with {name}", problems=(problem,), where=str(home))
+    problem = Problem("RUN", f"there are: {listed}{did_you_mean(name, names)}")
+    raise RequestError(f"no such run: {name}", problems=(problem,), where=str(home))
 
 
 def events(run: RunDirectory) -> Iterator[dict[str, Any]]:
@@ -153,41 +152,35 @@ def events(run: RunDirectory) -> Iterator[dict[str, Any]]:
             yield parse(line, where=str(run.events), hint="Another program has changed this file.")
 
 
-def fetched_outputs(run: RunDirectory, task: str) -> int:
-    """Return the number of the last of a task's output archives that is here; 0 if none is."""
-    path = outputs_number(run, task)
-    text = path.read_text(encoding="utf-8") if path.exists() and run.outputs(task).exists() else ""
-    return int(text or 0)
-
-
 def outputs_number(run: RunDirectory, task: str) -> Path:
     """Return the file that holds the number of the last output archive that is here; it is also their lock."""
-    place = run.outputs(task)
-    return place.with_name(f".{place.name}.fetched")
+    return _number(run.outputs(task))
+
+
+def fetched_outputs(run: RunDirectory, task: str) -> int:
+    """Return the number of the last of a task's output archives that is here; 0 if none is."""
+    return _fetched(run.outputs(task)) or 0
 
 
 def fetched_checkpoint(run: RunDirectory, task: str) -> int | None:
     """Return the number of the checkpoint that was fetched last; None if there is none."""
-    path = _checkpoint_number(run, task)
-    return int(path.read_text(encoding="utf-8")) if path.exists() and run.checkpoint(task).exists() else None
+    return _fetched(run.checkpoint(task))
 
 
 def keep_checkpoint(run: RunDirectory, task: str, arrived: Path, *, seq: int) -> None:
     """Put a checkpoint that has arrived into its place; an older one moves aside under a name that says so."""
-    place = run.checkpoint(task)
-    if place.exists():
-        place.rename(place.with_name(f"{place.name}.older-than-{seq}"))
-    arrived.rename(place)
-    _checkpoint_number(run, task).write_text(str(seq), encoding="utf-8")
+    directory = run.checkpoint(task)
+    if directory.exists():
+        directory.rename(directory.with_name(f"{directory.name}.older-than-{seq}"))
+    arrived.rename(directory)
+    _number(directory).write_text(str(seq), encoding="utf-8")
 
 
-def _checkpoint_number(run: RunDirectory, task: str) -> Path:
-    place = run.checkpoint(task)
-    return place.with_name(f".{place.name}.fetched")
+def _number(directory: Path) -> Path:
+    return directory.with_name(f".{directory.name}.fetched")
 
 
-def _meant(asked: str, known: list[RunDirectory] | tuple[RunDirectory, ...], *, several: bool) -> Problem:
-    names = [run.name for run in known]
-    listed = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "") if names else "none"
-    close = "" if several else did_you_mean(asked, names)
-    return Problem("RUN", f"{'one of' if several else 'there are'}: {listed}{close}")
+def _fetched(directory: Path) -> int | None:
+    path = _number(directory)
+    text = path.read_text(encoding="utf-8") if path.exists() and directory.exists() else ""
+    return int(text) if text else None

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainyard.results import formats
-from trainyard.results.state import Attempt, Task
-from trainyard.results.story import Saved, Story, attempts
-
-KINDS = ("succeeded", "running", "failed", "timeout", "lost", "stopped")
+from trainyard.results import formats, tables
+from trainyard.results.state import KINDS, Attempt, RunState
 
 _MOST_BARS = 1200
 _MOST_ROWS = 32  # of bars side by side on one node
@@ -25,12 +22,12 @@ _NICE = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 2
 class Bar:
     """One attempt; left, width and checkpoint in percent of the whole time."""
 
+    kind: str
+    title: str
     left: float
     width: float
     row: int
-    kind: str
     label: str
-    title: str
     restored: bool
     checkpoint: float | None
 
@@ -39,9 +36,9 @@ class Bar:
 class Cross:
     """An attempt that did not succeed, on a lane that shows no bars."""
 
-    left: float
     kind: str
     title: str
+    left: float
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ class Lane:
 
     node: str
     count: int
-    rows: int
+    rows: int = 2
     bars: tuple[Bar, ...] = ()
     heights: tuple[float, ...] = ()
     most: int = 0
@@ -61,174 +58,138 @@ class Lane:
 class Timeline:
     """All lanes over the same time."""
 
-    lanes: tuple[Lane, ...]
-    ticks: tuple[tuple[float, str], ...]
-    kinds: tuple[str, ...]
-    hidden_nodes: int
-    restores: bool
-    checkpoints: bool
-    areas: bool
+    lanes: tuple[Lane, ...] = ()
+    ticks: tuple[tuple[float, str], ...] = ()
+    kinds: tuple[str, ...] = ()
+    hidden_nodes: int = 0
+    restores: bool = False
+    checkpoints: bool = False
+    areas: bool = False
 
 
 @dataclass(frozen=True)
-class _Placed:
-    task: Task
-    attempt: Attempt
-    start: float
-    end: float
+class _Times:
+    """When attempts began and ended, against the whole run's time."""
 
-    @property
-    def kind(self) -> str:
-        return kind(self.attempt)
+    state: RunState
+    began: float
+    span: float
+
+    def ended(self, attempt: Attempt) -> float:
+        return attempt.started + tables.seconds(self.state, attempt)
+
+    def percent(self, moment: float) -> float:
+        return round(min(max((moment - self.began) / self.span * 100, 0.0), 100.0), 3)
 
 
-def build(story: Story) -> Timeline:
+def build(state: RunState) -> Timeline:
     """Lay out all attempts of a run."""
-    placed = [_Placed(task, one, one.started, story.ended_at(one)) for task, one in attempts(story)]
-    if not placed:
-        return Timeline((), (), (), 0, restores=False, checkpoints=False, areas=False)
-    begin = min(min(one.start for one in placed), story.state.started or placed[0].start)
-    span = max(max(one.end for one in placed) - begin, 0.1)
-    scale = _Scale(begin, span)
-    by_node: dict[str, list[_Placed]] = {}
-    for one in sorted(placed, key=lambda one: one.start):
-        by_node.setdefault(one.attempt.node or "not placed", []).append(one)
-    nodes = sorted(by_node, key=_natural)
-    as_bars = len(placed) <= _MOST_BARS
-    lanes = tuple(_lane(story, node, by_node[node], scale, as_bars=as_bars) for node in nodes[:_MOST_NODES])
-    shown = {bar.kind for lane in lanes for bar in lane.bars} | {one.kind for lane in lanes for one in lane.crosses}
+    attempts = sorted(state.attempts(), key=lambda attempt: attempt.started)
+    if not attempts:
+        return Timeline()
+    began = min(attempts[0].started, state.started or attempts[0].started)
+    last = max(attempt.started + tables.seconds(state, attempt) for attempt in attempts)
+    times = _Times(state, began, max(last - began, 0.1))
+    by_node: dict[str, list[Attempt]] = {}
+    for attempt in attempts:
+        by_node.setdefault(attempt.node or "not placed", []).append(attempt)
+    # The head first, then by name, with their numbers as numbers.
+    nodes = sorted(by_node, key=lambda name: (name != "head", formats.natural(name)))
+    lanes = tuple(_lane(node, by_node[node], times, few=len(attempts) <= _MOST_BARS) for node in nodes[:_MOST_NODES])
+    bars = [bar for lane in lanes for bar in lane.bars]
+    shown = {bar.kind for bar in bars} | {cross.kind for lane in lanes for cross in lane.crosses}
     return Timeline(
         lanes,
-        _ticks(span),
-        tuple(word for word in KINDS if word in shown),
+        _ticks(times.span),
+        tuple(kind for kind in KINDS if kind in shown),
         max(0, len(nodes) - _MOST_NODES),
-        restores=any(bar.restored for lane in lanes for bar in lane.bars),
-        checkpoints=any(bar.checkpoint is not None for lane in lanes for bar in lane.bars),
+        restores=any(bar.restored for bar in bars),
+        checkpoints=any(bar.checkpoint is not None for bar in bars),
         areas=any(lane.heights for lane in lanes),
     )
 
 
-def kind(attempt: Attempt) -> str:
-    """Return what became of an attempt, in one of the words that the page has a look for."""
-    if attempt.outcome is None:
-        return "running"
-    return attempt.outcome if attempt.outcome in KINDS else "failed"
-
-
-@dataclass(frozen=True)
-class _Scale:
-    begin: float
-    span: float
-
-    def percent(self, moment: float) -> float:
-        return round(min(max((moment - self.begin) / self.span * 100, 0.0), 100.0), 3)
-
-
-def _lane(story: Story, node: str, placed: Sequence[_Placed], scale: _Scale, *, as_bars: bool) -> Lane:
-    rows = _rows(placed) if as_bars else []
+def _lane(node: str, attempts: Sequence[Attempt], times: _Times, *, few: bool) -> Lane:
+    rows = _rows(attempts, times) if few else []
     if rows and max(rows) < _MOST_ROWS:
-        bars = tuple(_bar(story, one, row, scale) for one, row in zip(placed, rows, strict=True))
-        return Lane(node, len(placed), max(rows) + 1, bars)
-    loads = _loads(placed, scale)
-    top = max(loads)
-    bad = [one for one in placed if one.kind not in ("succeeded", "running")][:_MOST_CROSSES]
-    crosses = tuple(Cross(scale.percent(one.end), one.kind, _title(story, one)) for one in bad)
+        bars = tuple(_bar(attempt, row, times) for attempt, row in zip(attempts, rows, strict=True))
+        return Lane(node, len(attempts), max(rows) + 1, bars)
+    loads = _loads(attempts, times)
+    most = max(loads)
+    bad = [attempt for attempt in attempts if attempt.kind not in ("succeeded", "running")][:_MOST_CROSSES]
     return Lane(
-        node, len(placed), 2, heights=tuple(round(load / top, 3) for load in loads), most=round(top), crosses=crosses
+        node,
+        len(attempts),
+        heights=tuple(round(load / most, 3) for load in loads),
+        most=round(most),
+        crosses=tuple(Cross(one.kind, _title(one, times), times.percent(times.ended(one))) for one in bad),
     )
 
 
-def _rows(placed: Sequence[_Placed]) -> list[int]:
+def _rows(attempts: Sequence[Attempt], times: _Times) -> list[int]:
     """Give every attempt the topmost row that is free when it starts."""
     free_at: list[float] = []
     rows = []
-    for one in placed:
+    for attempt in attempts:
         # Ends are worked out from rounded seconds: neighbours may seem to overlap by a few milliseconds.
-        row = next((row for row, end in enumerate(free_at) if end <= one.start + 0.02), len(free_at))
-        free_at[row : row + 1] = [one.end]
+        row = next((row for row, end in enumerate(free_at) if end <= attempt.started + 0.02), len(free_at))
+        free_at[row : row + 1] = [times.ended(attempt)]
         rows.append(row)
     return rows
 
 
-def _bar(story: Story, one: _Placed, row: int, scale: _Scale) -> Bar:
-    left = scale.percent(one.start)
-    width = min(max(scale.percent(one.end) - left, _NARROWEST), 100.0)
-    saved = story.saved.get((one.task.name, one.attempt.number))
+def _bar(attempt: Attempt, row: int, times: _Times) -> Bar:
+    left, end, saved = times.percent(attempt.started), times.ended(attempt), attempt.checkpoint_at
+    width = min(max(times.percent(end) - left, _NARROWEST), 100.0)
     return Bar(
+        attempt.kind,
+        _title(attempt, times),
         min(left, 100.0 - width),
         round(width, 3),
         row,
-        one.kind,
-        one.task.name,
-        _title(story, one),
-        restored=(one.task.name, one.attempt.number) in story.restored,
-        checkpoint=scale.percent(saved.at) if saved and one.start <= saved.at <= one.end + 5 else None,
+        attempt.task,
+        restored=attempt.continues is not None,
+        checkpoint=times.percent(saved) if saved and attempt.started <= saved <= end + 5 else None,
     )
 
 
-def _title(story: Story, one: _Placed) -> str:
-    attempt = one.attempt
+def _title(attempt: Attempt, times: _Times) -> str:
+    took = formats.duration(tables.seconds(times.state, attempt))
     lines = [
-        f"{one.task.name}, attempt {attempt.number} on {story.where(one.task.name, attempt) or 'no node'}",
-        f"{one.kind} after {formats.duration(one.end - one.start)}"
-        if attempt.outcome
-        else f"running for {formats.duration(one.end - one.start)}",
+        f"{attempt.task}, attempt {attempt.number} on {tables.where(attempt) or 'no node'}",
+        f"{attempt.kind} after {took}" if attempt.outcome else f"running for {took}",
     ]
     if attempt.reason:
         lines.append(attempt.reason)
-    lines += _checkpoint_lines(
-        story.restored.get((one.task.name, attempt.number)), story.saved.get((one.task.name, attempt.number)), one.start
-    )
+    if attempt.continues is not None:
+        lines.append(f"continued from the last checkpoint of attempt {attempt.continues}")
+    if attempt.checkpoint_at is not None:
+        after = formats.duration(max(0.0, attempt.checkpoint_at - attempt.started))
+        lines.append(f"{attempt.checkpoints} checkpoint{'s' * (attempt.checkpoints > 1)}, the last after {after}")
     return "\n".join(lines)
 
 
-def _checkpoint_lines(restored: Saved | None, saved: Saved | None, start: float) -> list[str]:
-    lines = []
-    if restored:
-        lines.append(f"continued from the last checkpoint of attempt {restored.attempt}")
-    if saved:
-        after = formats.duration(max(0.0, saved.at - start))
-        lines.append(f"{saved.count} checkpoint{'s' * (saved.count > 1)}, the last after {after}")
-    return lines
-
-
-def _loads(placed: Sequence[_Placed], scale: _Scale) -> list[float]:
+def _loads(attempts: Sequence[Attempt], times: _Times) -> list[float]:
     """Return how many attempts ran, on average, in each slice of the time."""
-    partial = [0.0] * (_BUCKETS + 1)
-    change = [0] * (_BUCKETS + 2)
-    for one in placed:
-        start, end = (scale.percent(moment) / 100 * _BUCKETS for moment in (one.start, one.end))
-        first, last = int(start), int(end)
-        if first == last:
-            partial[first] += max(end - start, 0.01)
-            continue
-        partial[first] += first + 1 - start
-        partial[last] += end - last
-        change[first + 1] += 1
-        change[last] -= 1
-    whole, loads = 0, []
-    for bucket in range(_BUCKETS):
-        whole += change[bucket]
-        loads.append(partial[bucket] + whole)
+    loads = [0.0] * _BUCKETS
+    for attempt in attempts:
+        start = min(times.percent(attempt.started) / 100 * _BUCKETS, _BUCKETS - 0.01)
+        end = max(times.percent(times.ended(attempt)) / 100 * _BUCKETS, start + 0.01)
+        for bucket in range(int(start), min(int(end) + 1, _BUCKETS)):
+            loads[bucket] += min(end, bucket + 1) - max(start, bucket)
     return loads
 
 
 def _ticks(span: float) -> tuple[tuple[float, str], ...]:
     every = next((step for step in _NICE if span / step <= _TICKS), 86400 * max(1, round(span / 86400 / _TICKS)))
-    count = int(span / every)
-    return tuple((round(index * every / span * 100, 3), _tick(index * every)) for index in range(count + 1))
+    return tuple((round(at / span * 100, 3), _tick(at)) for at in range(0, int(span) + 1, every))
 
 
 def _tick(seconds: int) -> str:
     if seconds < 60:
         return f"{seconds} s"
-    if seconds < 3600:
-        minutes, rest = divmod(seconds, 60)
+    minutes, rest = divmod(seconds, 60)
+    if minutes < 60:
         return f"{minutes}:{rest:02d} min" if rest else f"{minutes} min"
-    hours, rest = divmod(seconds, 3600)
-    return f"{hours}:{rest // 60:02d} h" if rest else f"{hours} h"
-
-
-def _natural(name: str) -> tuple[bool, list[str]]:
-    """Sort names with their numbers as numbers, the head first."""
-    return name != "head", formats.natural(name)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d} h" if minutes else f"{hours} h"

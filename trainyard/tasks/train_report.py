@@ -65,7 +65,7 @@ def stopped(outcome: Outcome) -> Report:
 
 def ended_before(found: Standing) -> Report:
     state = found.state
-    ago = f", {formats.age(time.time() - state.heard)}" if state.heard else ""
+    ago = f", {formats.age(time.time() - state.last_contact)}" if state.last_contact else ""
     return Report(found.document(), [f"run {found.run.name} had ended already: {state.state}{ago}"])
 
 
@@ -82,7 +82,7 @@ def fetched(outcome: Outcome) -> Report:
 def status(found: Standing) -> Report:
     """Show how a run stands, and every task of it."""
     state = found.state
-    body = _tasks(state, now=time.time() if found.unsure is None else state.heard or 0.0)
+    body = _tasks(state, now=time.time() if found.unsure is None else state.last_contact or 0.0)
     if state.waiting:
         body.append(state.waiting["text"])
     body.append(_summary(state) + (f"; unknown since then ({found.unsure})" if found.unsure else ""))
@@ -153,7 +153,7 @@ def _tasks(state: RunState, *, now: float) -> list[str | Table]:
 
 
 def _row(state: RunState, task: Task, *, now: float) -> list[str]:
-    last = task.attempts[-1] if task.attempts else Attempt(0, None, 0.0, outcome="none")
+    last = task.attempts[-1] if task.attempts else Attempt(task.name, 0, None, 0.0, outcome="none")
     taken = state.seconds_of(last, now=now)
     seconds = "" if taken is None else f"{taken:.1f}"
     code = "" if last.exit_code is None else str(last.exit_code)
