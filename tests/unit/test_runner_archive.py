@@ -1,4 +1,4 @@
-"""Archives: everything that was there, nothing from outside, whole or not at all."""
+"""Trees and archives: everything that was there, any depth and any name; nothing from outside; whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,22 +8,28 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from trainyard_runner import archive
+from trainyard_runner import archive, tree
 from trainyard_runner.unpack import unpack
 
 from tests.unit.trees import few_descriptors, make_deep, read_deep
+
+END = bytes(1024)
 
 
 def there_and_back(source: Path, target: Path) -> list[archive.LeftOut]:
     entries, left_out = archive.scan(str(source))
     pieces = list(archive.parts(entries.values(), left_out))
-    return left_out + unpack([*pieces, bytes(1024)], target)
+    return left_out + unpack([*pieces, END], target)
 
 
 def members(entries: archive.Entries, left_out: list[archive.LeftOut] | None = None) -> dict[str, tarfile.TarInfo]:
-    content = b"".join(archive.parts(entries.values(), left_out)) + bytes(1024)
+    content = b"".join(archive.parts(entries.values(), left_out)) + END
     with tarfile.open(fileobj=io.BytesIO(content)) as tar:
         return {member.name: member for member in tar}
+
+
+def lost(name: str, reason: str) -> archive.LeftOut:
+    return archive.LeftOut(name, reason, is_lost=True)
 
 
 def test_a_directory_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -34,14 +40,13 @@ def test_a_directory_comes_back_as_it_was(tmp_path: Path) -> None:
     (source / "run.sh").write_text("#!/bin/sh")
     (source / "run.sh").chmod(0o4755)
     (source / "latest").symlink_to("deep")
-    entries, left_out = archive.scan(str(source))
-    target.mkdir()
-    unpack(iter([*archive.parts(entries.values()), bytes(1024)]), target)
-    assert left_out == []
+    (source / "deep" / "full").symlink_to(source / "none")
+    assert there_and_back(source, target) == []
     assert (target / "deep" / "größe.bin").read_bytes() == bytes(range(256)) * 9000
     assert (target / "deep" / "empty").is_dir()
     assert (target / "run.sh").stat().st_mode & 0o7777 == 0o755
     assert (target / "latest").readlink() == Path("deep")
+    assert (target / "deep" / "full").readlink() == Path("../none")
     assert (target / "none").read_bytes() == b""
 
 
@@ -53,51 +58,33 @@ def test_a_link_that_leads_outside_is_left_out(tmp_path: Path, target: str) -> N
     assert left_out == [archive.LeftOut("link", f"a link that leads outside ({target})", is_lost=False)]
 
 
-def test_a_link_with_the_full_path_of_something_inside_becomes_relative(tmp_path: Path) -> None:
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "model").write_text("m")
-    (tmp_path / "deep" / "latest").symlink_to(tmp_path / "model")
-    found = members(archive.scan(str(tmp_path))[0])
-    assert found["deep/latest"].linkname == "../model"
-
-
-def test_the_content_behind_a_linked_directory_is_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "real" / "file").write_text("x")
-    (tmp_path / "alias").symlink_to("real")
-    assert sorted(archive.scan(str(tmp_path))[0]) == ["alias", "real", "real/file"]
-
-
 def test_a_declared_file_is_found_under_its_own_name(tmp_path: Path) -> None:
     (tmp_path / "model.pt").write_text("m")
     assert list(archive.scan_one(str(tmp_path / "model.pt"), "out/model.pt")[0]) == ["out/model.pt"]
     assert archive.scan_one(str(tmp_path / "absent"), "absent") == ({}, [])
 
 
-def test_a_file_that_changes_while_it_is_read_spoils_the_archive(tmp_path: Path) -> None:
-    file = tmp_path / "model"
-    file.write_text("before")
-    entries, _ = archive.scan(str(tmp_path))
-    file.write_text("after it")
-    with pytest.raises(archive.ChangedError, match="model"):
-        list(archive.parts(entries.values()))
-
-
-def test_a_file_that_was_exchanged_for_a_link_is_not_followed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_file_that_changes_while_it_is_read_spoils_the_archive(tmp_path: Path, is_link: bool) -> None:
     file = tmp_path / "model"
     file.write_text("before")
     entries, _ = archive.scan(str(tmp_path))
     file.unlink()
-    file.symlink_to("/etc/hostname")
-    with pytest.raises(archive.ChangedError):
+    if is_link:
+        file.symlink_to("/etc/hostname")
+    else:
+        file.write_text("after it")
+    with pytest.raises(archive.ChangedError, match="model"):
         list(archive.parts(entries.values()))
 
 
-def test_a_tree_deeper_than_any_path_or_limit_comes_back(deep_path: Path) -> None:
+def test_a_tree_deeper_than_any_path_or_limit_comes_back_and_is_removed(deep_path: Path) -> None:
     leaf = make_deep(deep_path / "a", name="level" * 8)
     with few_descriptors():
         assert there_and_back(deep_path / "a", deep_path / "b") == []
+        tree.remove(str(deep_path / "a"))
     assert read_deep(deep_path / "b", leaf) == "leaf"
+    assert not (deep_path / "a").exists()
 
 
 def test_names_of_any_bytes_and_any_length_come_back(tmp_path: Path) -> None:
@@ -126,8 +113,7 @@ def test_a_sparse_file_stays_sparse(tmp_path: Path, name: str) -> None:
     assert sum(map(len, archive.parts(entries.values()))) < 1 << 20
     assert there_and_back(source, tmp_path / "b") == []
     back = tmp_path / "b" / name
-    assert back.stat().st_size == 1 << 40
-    assert back.stat().st_blocks * 512 < 1 << 20
+    assert (back.stat().st_size, back.stat().st_blocks * 512 < 1 << 20) == (1 << 40, True)
     with back.open("rb") as file:
         file.seek((3 << 30) - 2)
         assert file.read(8) == b"\0\0data\0\0"
@@ -143,7 +129,7 @@ def test_a_file_that_shrinks_while_it_is_read_costs_only_itself(tmp_path: Path) 
     sending = archive.parts(archive.scan(str(source))[0].values(), left_out)
     first = next(sending)
     (source / "big").write_bytes(b"x" * 10)
-    unpack([first, *sending, bytes(1024)], tmp_path / "b")
+    unpack([first, *sending, END], tmp_path / "b")
     assert (tmp_path / "b" / "small").read_text() == "whole"
     assert (tmp_path / "b" / "big").stat().st_size == 3 * archive.PART
     assert [item.name for item in left_out] == ["big"]
@@ -159,19 +145,14 @@ def test_a_file_that_became_a_pipe_a_link_or_nothing_costs_only_itself(tmp_path:
     os.mkfifo(tmp_path / "pipe")
     assert list(members(entries, left_out)) == ["whole"]
     assert [item.name for item in left_out] == ["link", "pipe"]
+    assert archive.LeftOut("pipe", "a pipe", is_lost=False) in archive.scan(str(tmp_path))[1]
+    assert archive.scan_one(str(tmp_path / "pipe"), "pipe")[1] == [lost("pipe", "a pipe")]
 
 
 def test_a_root_that_became_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "output").symlink_to("/etc")
-    lost = archive.LeftOut("out", "a link or file took its place", is_lost=True)
-    assert archive.scan(str(tmp_path / "output"), "out") == ({}, [lost])
+    assert archive.scan(str(tmp_path / "output"), "out") == ({}, [lost("out", "a link or file took its place")])
     assert archive.scan(str(tmp_path / "absent")) == ({}, [])
-
-
-def test_what_is_neither_file_nor_link_is_left_out_and_not_lost(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    assert archive.scan(str(tmp_path))[1] == [archive.LeftOut("pipe", "a pipe", is_lost=False)]
-    assert archive.scan_one(str(tmp_path / "pipe"), "pipe")[1] == [archive.LeftOut("pipe", "a pipe", is_lost=True)]
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root reads everything; tests/real runs this as another user")
@@ -181,17 +162,16 @@ def test_an_unreadable_file_or_directory_costs_only_itself(tmp_path: Path) -> No
         (source / name).mkdir(parents=True)
         (source / name / "file").write_text(name)
     (source / "secret").write_text("s")
-    (source / "secret").chmod(0)
-    (source / "locked").chmod(0)
-    (source / "listed").chmod(0o400)
+    for name, mode in (("secret", 0), ("locked", 0), ("listed", 0o400)):
+        (source / name).chmod(mode)
     reason = "it cannot be read: Permission denied"
     left_out = there_and_back(source, tmp_path / "b")
-    assert left_out == [archive.LeftOut(name, reason, is_lost=True) for name in ("locked", "listed/file", "secret")]
+    assert left_out == [lost(name, reason) for name in ("locked", "listed/file", "secret")]
     assert sorted(path.name for path in (tmp_path / "b").rglob("*")) == ["file", "listed", "open"]
     entries = archive.scan(str(source))[0]
     assert set(members(entries)) == set(entries) - {"secret"}  # as checkpoints are sent
     source.chmod(0)
-    assert archive.scan(str(source), "a") == ({}, [archive.LeftOut("a", reason, is_lost=True)])
+    assert archive.scan(str(source), "a") == ({}, [lost("a", reason)])
 
 
 def test_an_arriving_archive_appears_when_it_is_whole(tmp_path: Path) -> None:
@@ -207,19 +187,55 @@ def test_files_that_were_being_written_are_carried_over_from_the_archive_before(
     source, path = tmp_path / "source", tmp_path / "t.tar"
     source.mkdir()
     (source / "log").write_text("old log")
-    (source / "model").write_text("old model")
-    receive(path, archive.scan(str(source))[0], carry=[])
-    (source / "model").write_text("new model")
-    (source / "log").unlink()
-    receive(path, archive.scan(str(source))[0], carry=["log"])
-    target = tmp_path / "target"
-    target.mkdir()
-    unpack(iter([path.read_bytes()]), target)
-    assert {file.name: file.read_text() for file in target.iterdir()} == {"log": "old log", "model": "new model"}
+    for content, carry in (("old model", []), ("new model", ["log"])):
+        (source / "model").write_text(content)
+        incoming = archive.Incoming(path)
+        for part in archive.parts(archive.scan(str(source))[0].values()):
+            incoming.write(part)
+        incoming.finish(carry=carry)
+        (source / "log").unlink(missing_ok=True)
+    unpack(iter([path.read_bytes()]), tmp_path / "target")
+    found = {file.name: file.read_text() for file in (tmp_path / "target").iterdir()}
+    assert found == {"log": "old log", "model": "new model"}
 
 
-def receive(path: Path, entries: archive.Entries, *, carry: list[str]) -> None:
-    incoming = archive.Incoming(path)
-    for part in archive.parts(entries.values()):
-        incoming.write(part)
-    incoming.finish(carry=carry)
+def test_what_links_lead_to_stays_when_they_are_removed(tmp_path: Path) -> None:
+    outside, inside = tmp_path / "outside", tmp_path / "inside"
+    for directory in (outside, inside):
+        directory.mkdir()
+    (outside / "file").write_text("kept")
+    (inside / "door").symlink_to(outside)
+    (tmp_path / "link").symlink_to(outside)
+    tree.remove(str(inside))
+    tree.remove(str(tmp_path / "link"))
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "outside"]
+
+
+def test_many_files_odd_names_and_locked_directories_are_removed(tmp_path: Path) -> None:
+    root = tmp_path / "a"
+    (root / "locked" / "more").mkdir(parents=True)
+    for name in [b"\xff\xfe", b"new\nline", b" ", b"-rf", *(b"%d" % number for number in range(1000))]:
+        Path(os.fsdecode(os.path.join(os.fsencode(root), name))).touch()
+    os.mkfifo(root / "pipe")
+    for directory in (root / "locked" / "more", root / "locked", root):
+        directory.chmod(0)
+    tree.remove(str(root))
+    tree.remove(str(root))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cursor_goes_through_no_link_and_finds_its_way_back_out_of_a_directory_that_was_moved(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b" / "c").mkdir(parents=True)
+    (tmp_path / "a" / "file").touch()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to("a")
+    with pytest.raises(NotADirectoryError):
+        tree.Cursor(str(tmp_path / "link"))
+    with tree.Cursor(str(tmp_path)) as cursor:
+        with pytest.raises(NotADirectoryError):
+            cursor.to("link")
+        cursor.to("a/b/c")
+        (tmp_path / "a" / "b" / "c").rename(tmp_path / "elsewhere" / "c")
+        (tmp_path / "a" / "b" / "c").mkdir()
+        cursor.up()
+        assert sorted(os.listdir(cursor.to("a"))) == ["b", "file"]
