@@ -165,7 +165,7 @@ def test_what_a_task_hid_that_killed_both_its_guards_at_once_ends_with_its_clust
 
 
 def test_tasks_of_a_killed_head_end_by_themselves(frozen: Frozen) -> None:
-    """A raylet that has not reached the GCS for 60 s ends; with it its workers, their guards, what these guard (62 s)."""
+    """A raylet that has not reached the GCS for 60 s ends, and with it its workers, their guards and the tasks."""
     yard = frozen.yard
     yard.run("cluster.up")
     script = "env -i setsid sleep 7103.5 & sleep 7103.5"

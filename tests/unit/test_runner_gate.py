@@ -162,7 +162,10 @@ def test_a_full_disk_and_a_small_shm_fail_and_a_job_may_ask_for_more() -> None:
 
 
 def test_a_broken_connection_between_two_nodes_is_named() -> None:
-    results = {"head": {"gpu-0": {"rate": 90.0}}, "gpu-0": {"head": {"error": "GetTimeoutError after 30 s"}}}
+    results: dict[str, dict[str, Any]] = {
+        "head": {"gpu-0": {"rate": 90.0}},
+        "gpu-0": {"head": {"error": "GetTimeoutError after 30 s"}},
+    }
     good, bad = rungs.transfer(results, 1.0)
     assert good.detail == "90 MB/s from gpu-0"
     assert (bad.node, bad.detail) == ("gpu-0", "nothing from head: GetTimeoutError after 30 s")

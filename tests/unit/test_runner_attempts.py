@@ -1,0 +1,214 @@
+"""An attempt's life beside its files: retries, losses, output, the guard's words, the event stream, names."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray import exceptions
+from trainyard_runner import guard, losses, names, proctree
+from trainyard_runner.output import CHUNK, OutputBuffer
+from trainyard_runner.plan import Task
+from trainyard_runner.stream import EventStream
+from trainyard_runner.units import MOST_LOSSES, Unit
+
+
+def task(name: str = "t", *, retries: int = 0) -> Task:
+    return Task(index=0, name=name, command=("true",), env={}, retries=retries)
+
+
+def tried(unit: Unit, *outcomes: str, is_final: bool = False) -> bool:
+    unit.begin()
+    for tried_task, outcome in zip(unit.tasks, outcomes, strict=True):
+        unit.ended(tried_task, outcome, is_final=is_final)
+    return unit.may_try_again()
+
+
+def test_a_failure_uses_a_retry_and_a_lost_node_none_but_not_for_ever() -> None:
+    unit = Unit((task(retries=1),))
+    assert [tried(unit, "failed"), tried(unit, "timeout")] == [True, False]
+    assert unit.states() == {"t": "failed"}
+    lost = Unit((task(),))
+    assert all(tried(lost, "lost") for _ in range(MOST_LOSSES))
+    assert not tried(lost, "lost")
+    assert lost.states() == {"t": "failed"}
+
+
+def test_success_a_stop_and_what_cannot_get_better_are_not_tried_again() -> None:
+    unit = Unit((task(retries=5),))
+    assert not tried(unit, "succeeded")
+    assert not tried(unit, "stopped")
+    assert not tried(unit, "failed", is_final=True)
+
+
+def test_a_gang_is_judged_by_the_first_that_failed() -> None:
+    first, second = task("a", retries=1), task("b")
+    unit = Unit((first, second))
+    unit.begin()
+    unit.ended(first, "failed")
+    assert not unit.is_over
+    unit.ended(second, "stopped")
+    assert unit.is_over
+    assert unit.may_try_again()
+    assert not tried(unit, "failed", "stopped")
+    assert unit.states() == {"a": "failed", "b": "stopped"}
+
+
+INSTALLER = """\
+Failed to set up runtime environment.
+  File "pip.py", line 252, in _install
+Last 50 lines of stdout:
+    Looking in links: somewhere
+    ERROR: No matching distribution found for nothing==1.0
+"""
+CRASHED, OUT_OF_MEMORY = exceptions.WorkerCrashedError(), exceptions.OutOfMemoryError("killed")
+
+
+@pytest.mark.parametrize(
+    ("error", "known", "outcome", "reason"),
+    [
+        (CRASHED, {"node_is_alive": False}, "lost", "node gpu-0 died"),
+        (CRASHED, {}, "lost", "Ray's worker process on gpu-0 ended (WorkerCrashedError)"),
+        (CRASHED, {"node": None, "node_is_alive": False}, "lost", "its node died"),
+        # Ray lists it for a while.
+        (exceptions.NodeDiedError("gone"), {}, "lost", "node gpu-0 died"),
+        (OUT_OF_MEMORY, {}, "failed", "gpu-0 ran out of memory, and Ray ended the task"),
+        (OUT_OF_MEMORY, {"is_alone": False}, "lost", "gpu-0 ran out of memory, and Ray ended the task"),
+        (exceptions.TaskCancelledError(), {}, "stopped", "it had not started yet"),
+    ],
+)
+def test_what_ray_raises_is_said_in_words(error: Exception, known: dict[str, Any], outcome: str, reason: str) -> None:
+    ending = losses.explain(error, **{"node": "gpu-0", "node_is_alive": True, **known})
+    assert (ending.outcome, ending.reason) == (outcome, reason)
+
+
+def test_an_environment_that_cannot_be_installed_fails_once_with_the_installers_words() -> None:
+    ending = losses.explain(exceptions.RuntimeEnvSetupError(INSTALLER), node=None, node_is_alive=True)
+    last = "ERROR: No matching distribution found for nothing==1.0"
+    assert ending.reason == f"its runtime_env could not be set up: {last}"
+    assert ending.is_final
+    assert ending.tail == ("Looking in links: somewhere", last)
+
+
+@pytest.mark.parametrize(
+    ("is_stopping", "culprit", "ending"),
+    [
+        (True, None, ("stopped", "the run was stopped")),
+        (False, "a", ("stopped", "stopped together with 'a'")),
+        (False, None, ("lost", "its worker ended without a word")),
+    ],
+)
+def test_a_worker_that_ends_without_a_word_was_stopped_if_somebody_stopped_it(
+    is_stopping: bool, culprit: str | None, ending: tuple[str, str]
+) -> None:
+    found = losses.unsaid(node=None, is_stopping=is_stopping, culprit=culprit)
+    assert (found.outcome, found.reason) == ending
+
+
+def printed(*chunks: bytes) -> OutputBuffer:
+    """Return a buffer that has read what a command printed before it ended."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    buffer = OutputBuffer()
+    for chunk in chunks:
+        os.write(writer, chunk)
+        assert buffer.read(reader, len(chunk))
+    os.close(writer)
+    assert not buffer.read(reader, 100)
+    os.close(reader)
+    return buffer
+
+
+def test_the_start_of_a_line_waits_once_for_its_rest() -> None:
+    buffer = printed(b"one\ntw")
+    assert [buffer.take(), buffer.take()] == [[("output", b"one\n")], [("output", b"tw")]]
+
+
+def test_everything_is_taken_at_the_end_and_the_tail_kept() -> None:
+    buffer = printed(b"".join(b"line %d\n" % number for number in range(30)) + b"no end")
+    assert b"".join(chunk for _, chunk in buffer.take(everything=True)).endswith(b"line 29\nno end")
+    assert buffer.tail() == [*(f"line {number}" for number in range(11, 30)), "no end"]
+
+
+def test_a_chunk_is_never_larger_than_it_may_be() -> None:
+    chunks = [chunk for _, chunk in printed(*[b"x" * 60_000] * 10).take(everything=True)]
+    assert max(map(len, chunks)) <= CHUNK
+    assert sum(map(len, chunks)) == 600_000
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("/no/such/program", "no such program on the node"),
+        ("./no-such-program", "no such program in the task's directory"),
+        ("no-such-program", "no such program on the node's PATH (/nowhere)"),
+        (__file__, "it is not an executable file"),
+    ],
+)
+def test_a_missing_program_is_missing_where_it_was_looked_for(program: str, words: str) -> None:
+    with pytest.raises(OSError) as caught:
+        guard._find(program, "/nowhere")
+    assert caught.value.strerror == words
+
+
+def test_files_open_for_writing_are_told_from_those_open_for_reading(tmp_path: Path) -> None:
+    read = tmp_path / "read"
+    read.write_text("x")
+    with (tmp_path / "written").open("w"), (tmp_path / "both").open("w+"), read.open():
+        found = proctree.files_open_for_writing([os.getpid()], str(tmp_path))
+    assert found == {str(tmp_path / "written"), str(tmp_path / "both")}
+
+
+def test_the_parent_of_a_process_is_found_and_what_is_gone_has_no_relatives() -> None:
+    assert proctree.parent(os.getpid()) == os.getppid()
+    assert proctree.parent(2**22 + 1) == 0
+    assert proctree.descendants(2**22 + 1) == []
+
+
+def events(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_events_are_numbered_without_a_gap_over_all_segments_and_each_names_the_next(tmp_path: Path) -> None:
+    stream = EventStream(tmp_path, roll_at=200, clock=lambda: 5.0)
+    for number in range(10):
+        stream.write("note", text=f"number {number}")
+    stream.close()
+    segments = [events(path) for path in sorted(tmp_path.glob("*.jsonl"))]
+    written = [event for segment in segments for event in segment]
+    assert [event["seq"] for event in written] == list(range(len(written)))
+    assert [event["text"] for event in written if event["event"] == "note"] == [f"number {n}" for n in range(10)]
+    following = [segment[-1]["next"] for segment in segments[:-1]]
+    assert following == [names.segment(number) for number in range(1, len(segments))] != []
+
+
+def test_bytes_that_are_no_text_survive_and_can_be_read_while_the_stream_is_open(tmp_path: Path) -> None:
+    EventStream(tmp_path).write("output", text=b"\xff\xfe ok \xc3".decode("utf-8", "surrogateescape"))
+    (event,) = events(tmp_path / "stream.000000.jsonl")
+    assert event["text"].encode("utf-8", "surrogateescape") == b"\xff\xfe ok \xc3"
+
+
+@pytest.mark.parametrize("name", ["train", "seed=0,lr=0.1", "a+b_c-d.e", "x" * 100])
+def test_a_safe_name_stays_as_it_is(name: str) -> None:
+    assert names.file_stem(name) == name
+
+
+ODD = ["a/b", "../up", "a b", "größe", "x" * 101, "x" * 102, "", "a\nb", "\udc80", ".", "..", ".hidden"]
+
+
+def test_any_other_name_becomes_safe_and_keeps_a_mark_of_its_own() -> None:
+    stems = [names.file_stem(name) for name in ODD]
+    assert len(set(stems)) == len(ODD)
+    for name, stem in zip(ODD, stems, strict=True):
+        assert stem != name
+        assert "/" not in stem
+        assert not stem.startswith(".")
+        assert len(stem) <= 109
+
+
+def test_records_have_their_paths() -> None:
+    assert names.output_archive("seed=0", 2) == "outputs/seed=0.2.tar"
+    assert names.checkpoint_archive("seed=0") == "checkpoints/seed=0.tar"
