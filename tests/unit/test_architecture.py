@@ -42,7 +42,7 @@ BUDGETS = {
     "backends/kuberay": (9_200, 85),
     "dispatch": (2_000, 16),
     "images": (2_385, 19),
-    "registry": (1_330, 12),
+    "registry": (1_320, 12),
     "results": (2_280, 20),
     "seams": (5_850, 47),
     "spec": (2_651, 20),

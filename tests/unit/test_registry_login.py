@@ -16,7 +16,7 @@ from trainyard.seams.registry.login import docker_config, login
 from trainyard.spec.docker import Registry
 
 ADDRESS = "reg:5000"
-BY_VARIABLE = Registry(address=ADDRESS, username="ray", password_env="SECRET")
+AUTH = base64.b64encode(b"ray:open:sesame").decode()
 
 
 def configured(directory: Path, **written: object) -> dict[str, str]:
@@ -24,61 +24,47 @@ def configured(directory: Path, **written: object) -> dict[str, str]:
     return {"DOCKER_CONFIG": str(directory)}
 
 
-def packed(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
-
-
 def test_the_cluster_files_user_comes_before_dockers(tmp_path: Path) -> None:
-    environ = configured(tmp_path, auths={ADDRESS: {"auth": packed("other:word")}})
-    assert login(BY_VARIABLE, {**environ, "SECRET": "open sesame"}) == Login("$SECRET", "ray", "open sesame")
-
-
-def test_a_variable_that_is_not_set_is_named() -> None:
+    environ = configured(tmp_path, auths={ADDRESS: {"auth": AUTH}})
+    by_variable = Registry(address=ADDRESS, username="ray", password_env="SECRET")
+    assert login(by_variable, {**environ, "SECRET": "open sesame"}) == Login("$SECRET", "ray", "open sesame")
     with pytest.raises(PrerequisiteError) as caught:
-        login(BY_VARIABLE, {})
+        login(by_variable, environ)
     assert caught.value.lines() == [
         "$SECRET is not set: it is to hold the password of ray for registry reg:5000",
         "  -> Set it for this shell without writing it into its history: read -rs SECRET && export SECRET",
     ]
 
 
-def test_a_password_file_is_read_without_its_line_end(tmp_path: Path) -> None:
+def test_a_password_file_is_read_without_its_line_end_and_is_not_empty(tmp_path: Path) -> None:
     path = tmp_path / "password"
+    by_file = Registry(address=ADDRESS, username="ray", password_file=str(path))
     path.write_text(" open sesame \n")
-    spec = Registry(address=ADDRESS, username="ray", password_file=str(path))
-    assert login(spec, {}) == Login(str(path), "ray", " open sesame ")
-
-
-@pytest.mark.parametrize("content", ["", "\n"])
-def test_an_empty_password_file_is_told(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "password"
-    path.write_text(content)
+    assert login(by_file, {}) == Login(str(path), "ray", " open sesame ")
+    path.write_text("\n")
     with pytest.raises(PrerequisiteError) as caught:
-        login(Registry(address=ADDRESS, username="ray", password_file=str(path)), {})
+        login(by_file, {})
     assert caught.value.what == f"no password of ray for registry reg:5000: {path} is empty"
 
 
-def test_docker_login_is_used_where_the_file_names_nobody(tmp_path: Path) -> None:
-    environ = configured(tmp_path, auths={"https://reg:5000/v1/": {"auth": packed("ray:open:sesame")}})
-    assert login(Registry(address=ADDRESS), environ) == Login(str(tmp_path / "config.json"), "ray", "open:sesame")
-
-
-def test_an_identity_token_is_a_login(tmp_path: Path) -> None:
-    environ = configured(tmp_path, auths={ADDRESS: {"identitytoken": "both"}})
-    assert login(Registry(address=ADDRESS), environ) == Login(str(tmp_path / "config.json"), identity_token="both")
-
-
 @pytest.mark.parametrize(
-    "written", [{}, {"auths": {}}, {"auths": {ADDRESS: {}}}, {"auths": {"other": {"auth": "eDp5"}}}]
+    ("auths", "expected"),
+    [
+        ({"https://reg:5000/v1/": {"auth": AUTH}}, {"username": "ray", "password": "open:sesame"}),
+        ({ADDRESS: {"identitytoken": "both"}}, {"identity_token": "both"}),
+        ({ADDRESS: {}}, None),
+        ({"other": {"auth": AUTH}}, None),
+    ],
 )
-def test_nobody_logs_in_where_docker_knows_nobody(tmp_path: Path, written: dict[str, object]) -> None:
-    assert login(Registry(address=ADDRESS), configured(tmp_path, **written)) is None
+def test_docker_login_is_used_where_the_file_names_nobody(
+    tmp_path: Path, auths: dict[str, object], expected: dict[str, str] | None
+) -> None:
+    found = login(Registry(address=ADDRESS), configured(tmp_path, auths=auths))
+    assert found == (Login(str(tmp_path / "config.json"), **expected) if expected else None)
     assert login(Registry(address=ADDRESS), {"HOME": str(tmp_path / "empty")}) is None
 
 
-@pytest.mark.parametrize(
-    "text", ["{", "[]", '{"auths": {"reg:5000": {"auth": "not base64"}}}', '{"auths": {"reg": 1}}']
-)
+@pytest.mark.parametrize("text", ["{", "[]", '{"auths": {"reg:5000": {"auth": "not base64"}}}'])
 def test_a_docker_configuration_that_cannot_be_read_is_not_passed_over(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(PrerequisiteError) as caught:
@@ -94,13 +80,14 @@ def test_dockers_configuration_is_where_docker_has_it() -> None:
 
 def test_what_docker_trusts_on_this_host_is_trusted(tmp_path: Path) -> None:
     environ = {"XDG_STATE_HOME": str(tmp_path / "state")}
-    trust = tmp_path / "certs.d"
-    (trust / ADDRESS).mkdir(parents=True)
-    (trust / ADDRESS / "ca.crt").write_text("a CA")
-    assert ca_file(Registry(address=ADDRESS), environ, docker_trust=trust) == trust / ADDRESS / "ca.crt"
-    assert ca_file(Registry(address=ADDRESS, ca_file="/my/ca"), environ, docker_trust=trust) == Path("/my/ca")
-    assert ca_file(Registry(address=ADDRESS, insecure=True), environ, docker_trust=trust) is None
-    assert ca_file(Registry(address="other:1"), environ, docker_trust=trust) is None
+    trusted = tmp_path / "certs.d" / ADDRESS / "ca.crt"
+    trusted.parent.mkdir(parents=True)
+    trusted.write_text("a CA")
+    cases: dict[Path | None, dict[str, object]]
+    cases = {trusted: {}, Path("/my/ca"): {"ca_file": "/my/ca"}, None: {"insecure": True}}
+    for expected, settings in cases.items():
+        registry = Registry.model_validate({"address": ADDRESS, **settings})
+        assert ca_file(registry, environ, docker_trust=tmp_path / "certs.d") == expected
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def test_an_engine_whose_files_are_not_here_is_not_changed_from_here(
     def refuse(engine: Engine, reference: str, login: object) -> None:
         raise CertificateError("plain HTTP")
 
-    monkeypatch.setattr(docker_push, "digest_there", refuse)
+    monkeypatch.setattr(docker_push, "registry_digest", refuse)
     registry = Registry(address=LAB, insecure=True)
     with pytest.raises((PrerequisiteError, RequestError)) as caught:
         trust.plan_trust(Target(registry, Engine(docker_host, cast("Any", None), {}), {}))

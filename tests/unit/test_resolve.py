@@ -228,7 +228,9 @@ class FakeEngine:
 BUILT, PUSHED = "trainyard/mine:CONTENT", "reg.lab:5000/mine:SOURCE"
 
 
-def for_engine(tmp_path: Path, api: FakeEngine, image: str = "mine", registry: Registry | None = None) -> PinnedImage:
+def for_engine(
+    tmp_path: Path, api: FakeEngine, image: str = "mine", registry: Registry | None = None, running: str | None = None
+) -> PinnedImage:
     source = yard(tmp_path)
     engine = Engine("unix:///x.sock", api, {"HOME": str(tmp_path)})  # type: ignore[arg-type]
     spec = ClusterSpec(name="yard", backend="compose", image=image, registry=registry)
@@ -237,7 +239,7 @@ def for_engine(tmp_path: Path, api: FakeEngine, image: str = "mine", registry: R
     tag = what.reference.rpartition(":")[2]
     api.held = {name.replace("CONTENT", tag): value for name, value in api.held.items()}
     api.registries = {name.replace("SOURCE", source): value for name, value in api.registries.items()}
-    return resolve.for_engine(spec, engine.environ, engine, directory=tmp_path)
+    return resolve.for_engine(spec, engine.environ, engine, directory=tmp_path, running=running)
 
 
 def test_a_registry_is_asked_for_what_was_pushed_from_these_files(tmp_path: Path) -> None:
@@ -307,3 +309,9 @@ def test_what_was_built_here_needs_no_hub_whatever_the_engine_noted(tmp_path: Pa
 def test_what_was_pulled_from_the_hub_runs_by_its_digest(tmp_path: Path, image_id: str) -> None:
     api = FakeEngine({"team/robots:1": [f"team/robots@{DIGEST}"]}, {"team/robots:1": DIGEST}, image_id=image_id)
     assert for_engine(tmp_path, api, "team/robots:1").reference == f"team/robots@{DIGEST}"
+
+
+def test_what_runs_stays_under_its_name_where_the_file_means_the_same_image(tmp_path: Path) -> None:
+    engine = FakeEngine({BUILT: [f"{DEFAULT}@{DIGEST}"], f"{DEFAULT}@{DIGEST}": [], ID: []}, {})
+    assert for_engine(tmp_path, engine, running=ID).reference == ID
+    assert for_engine(tmp_path, FakeEngine(engine.held, {}), running="gone").reference == f"{DEFAULT}@{DIGEST}"

@@ -63,10 +63,16 @@ class Pushing:
     def steps(self) -> list[Step]:
         """Return what makes the registry hold the image: its repository (AWS), its layers and tag, its other tags."""
         push = Step(f"Push {self._reference}", self._is_held, self._push)
-        # Each with a name of its own in the list: a tag that people read, and the one that clusters look for.
         tags = [self._tag_step(tag, after=push.title) for tag in (self._alias, source_tag(self._built.source))]
-        repository = Step(f"Make the repository {self._name} in ECR", self._has_repository, self._make_repository)
-        return [repository, push, *tags] if self._access.registry.login == "ecr" else [push, *tags]
+        if self._access.registry.login != "ecr":
+            return [push, *tags]
+        where = self._access.registry.address, self._name, self._engine.environ
+        repository = Step(
+            f"Make the repository {self._name} in ECR",
+            lambda: YES if ecr.has_repository(*where) else no("there is none"),
+            lambda: ecr.make_repository(*where),
+        )
+        return [repository, push, *tags]
 
     def result(self) -> Pushed:
         """Return what the registry has, once the steps are done."""
@@ -156,13 +162,6 @@ class Pushing:
                 f"{self._reference} is not in the registry any more", hint="Push it again: invoke image.push"
             )
         return found
-
-    def _has_repository(self) -> Answer:
-        address = self._access.registry.address
-        return YES if ecr.has_repository(address, self._name, self._engine.environ) else no("there is none")
-
-    def _make_repository(self) -> None:
-        ecr.make_repository(self._access.registry.address, self._name, self._engine.environ)
 
     def _sent_sizes(self, manifest: Manifest) -> dict[str, int]:
         """Return digest and size of each layer that was sent; Docker reports short ids, of contents or of blobs."""

@@ -8,9 +8,8 @@ count; where the nodes pull by themselves, the registry is asked through its own
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 from trainyard import labels
 from trainyard.errors import PrerequisiteError, RequestError
@@ -23,7 +22,7 @@ from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker import push as docker_push
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.docker.images import HUB, ImageFacts
-from trainyard.seams.registry.api import RegistryApi
+from trainyard.seams.registry.api import Manifest, RegistryApi
 from trainyard.seams.registry.auth import Login
 from trainyard.seams.registry.errors import (
     BusyError,
@@ -42,16 +41,26 @@ _AWAY = (GoneError, BusyError)
 # A registry that cannot be asked from here may well answer the nodes.
 _OUT_OF_REACH = (*_AWAY, CertificateError, NoRegistryError)
 
-Found = TypeVar("Found")
 Connect = Callable[[Registry, Mapping[str, str], Login | None], RegistryApi]
 
 
-def for_engine(spec: ClusterSpec, environ: Mapping[str, str], engine: Engine, *, directory: Path) -> PinnedImage:
+def for_engine(
+    spec: ClusterSpec, environ: Mapping[str, str], engine: Engine, *, directory: Path, running: str | None = None
+) -> PinnedImage:
     """Return what the cluster's `image` means now: a directory of images/, or a reference to an image of others.
 
-    `engine` is the one that is to run it. Raises RegistryError when the registry refuses or does not hold the image,
-    PrerequisiteError when there is no registry and the image was never built.
+    `engine` is the one that is to run it; `running` is the reference that the cluster runs there: it stays where both
+    mean the same image, as of one that was built, and pushed since. Raises RegistryError when the registry refuses or
+    does not hold the image, PrerequisiteError when there is no registry and the image was never built.
     """
+    found = _by_engine(spec, environ, engine, directory)
+    if running is None or running == found.reference:
+        return found
+    before, now = (docker_images.inspect(engine, reference) for reference in (running, found.reference))
+    return replace(found, reference=running) if before and now and before.id == now.id else found
+
+
+def _by_engine(spec: ClusterSpec, environ: Mapping[str, str], engine: Engine, directory: Path) -> PinnedImage:
     name = spec.image or catalog.DEFAULT_IMAGE
     if catalog.is_reference(name, directory=directory):
         return _of_others_by_engine(name, spec.registry, environ, engine)
@@ -61,7 +70,14 @@ def for_engine(spec: ClusterSpec, environ: Mapping[str, str], engine: Engine, *,
         return _ours_by_engine(building, spec.registry, environ)
     built = docker_images.inspect(engine, building.reference)
     if built is None:
-        return _ours_in_default(building, environ)
+        try:
+            return _ours_by_engine(building, DEFAULT, environ)
+        except GoneError as error:
+            raise PrerequisiteError(
+                f"image {image.name} is not on the Docker engine ({engine.host}) as it is now",
+                where=f"{building.reference}; the cluster file names no registry",
+                hint=f"Build it: invoke image.build {image.name}",
+            ) from error
     # Pushed to the registry on the engine's loopback, it runs by the digest that it has there.
     repository = f"{DEFAULT.address}/{DEFAULT.repository(image.name)}"
     digest = built.digest_in(repository)
@@ -118,7 +134,7 @@ def _ours_by_engine(building: Building, registry: Registry, environ: Mapping[str
     tag = content.source_tag(building.source)
     used = login(registry, environ)
     try:
-        digest = docker_push.digest_there(building.engine, f"{repository}:{tag}", login=used)
+        digest = docker_push.registry_digest(building.engine, f"{repository}:{tag}", login=used)
     except _AWAY:
         # What the engine has from there, it can run without asking again: a digest never changes.
         held = docker_images.references(building.engine, label=f"{labels.SOURCE}={building.source}")
@@ -128,18 +144,6 @@ def _ours_by_engine(building: Building, registry: Registry, environ: Mapping[str
     if digest is None:
         raise _not_pushed(building.image, registry, tag)
     return PinnedImage(building.image.name, f"{repository}@{digest}", digest, used)
-
-
-def _ours_in_default(building: Building, environ: Mapping[str, str]) -> PinnedImage:
-    """Return what the registry on the engine's loopback holds; nobody named it, so that it need not be there."""
-    try:
-        return _ours_by_engine(building, DEFAULT, environ)
-    except GoneError as error:
-        raise PrerequisiteError(
-            f"image {building.image.name} is not on the Docker engine ({building.engine.host}) as it is now",
-            where=f"{building.reference}; the cluster file names no registry",
-            hint=f"Build it: invoke image.build {building.image.name}",
-        ) from error
 
 
 def _not_pushed(image: Image, registry: Registry, tag: str) -> MissingError:
@@ -162,7 +166,7 @@ def _of_others_by_engine(
         return PinnedImage(name, here.id, None)
     used = login(registry, environ) if registry and registry.address == host else docker_login(host, environ)
     try:
-        digest = digest or docker_push.digest_there(engine, name, login=used)
+        digest = digest or docker_push.registry_digest(engine, name, login=used)
     except _AWAY:
         # What was pulled before can be run; a refusal is told, lest an old image runs for ever.
         if here is None:
@@ -188,7 +192,7 @@ def _was_made_here(name: str, here: ImageFacts, engine: Engine, environ: Mapping
     if noted != here.id:
         return noted is None
     try:
-        return docker_push.digest_there(engine, name, login=docker_login(HUB, environ)) != noted
+        return docker_push.registry_digest(engine, name, login=docker_login(HUB, environ)) != noted
     except (RegistryError, PrerequisiteError):
         return True
 
@@ -230,7 +234,7 @@ class _Asking:
 
     def ours(self, image: Image, registry: Registry, source: str) -> PinnedImage:
         repository, tag = registry.repository(image.name), content.source_tag(source)
-        found, used = self._ask(registry, lambda api: api.manifest(repository, tag))
+        found, used = self._ask(registry, repository, tag)
         if found is None:
             raise _not_pushed(image, registry, tag)
         return PinnedImage(image.name, f"{registry.address}/{repository}@{found.digest}", found.digest, used)
@@ -247,7 +251,7 @@ class _Asking:
             why = f"{host} is the nodes' own loopback, not this machine's"
             return _as_it_is(name, login(registry, self.environ), why)
         try:
-            found, used = self._ask(registry, lambda api: api.manifest(path, digest or tag))
+            found, used = self._ask(registry, path, digest or tag)
         except _OUT_OF_REACH as error:
             return _as_it_is(name, login(registry, self.environ), error.what)
         except LoginError as error:
@@ -259,9 +263,7 @@ class _Asking:
             raise _no_such_image(name, f"not in its registry, {host}")
         return PinnedImage(name, f"{repository}@{found.digest}", found.digest, used)
 
-    def _ask(
-        self, registry: Registry, question: Callable[[RegistryApi], Found | None]
-    ) -> tuple[Found | None, Login | None]:
+    def _ask(self, registry: Registry, repository: str, reference: str) -> tuple[Manifest | None, Login | None]:
         """Ask with the cluster file's login; without one as nobody, then with the login that Docker keeps.
 
         A login that is not needed is not handed to the nodes. Registries may hide what is private: "not there" counts
@@ -272,13 +274,13 @@ class _Asking:
         answer = None
         try:
             with self.connect(registry, self.environ, used) as api:
-                answer = question(api)
+                answer = api.manifest(repository, reference)
         except LoginError as error:
             refusal = error
         second = docker_login(registry.address, self.environ) if answer is None and used is None else None
         if second:
             with self.connect(registry, self.environ, second) as api:
-                return question(api), second
+                return api.manifest(repository, reference), second
         if refusal:
             raise refusal
         return answer, used

@@ -33,7 +33,7 @@ def add(path: Path, address: str, *, backup: Path, hint: str) -> None:
     settings[KEY] = [*settings.get(KEY, ()), address]
     target = path.resolve()
     new = target.with_name(f"{target.name}.trainyard-new")
-    with _told(path, hint):
+    with _explained(path, hint):
         target.parent.mkdir(parents=True, exist_ok=True)
         new.write_text(json.dumps(settings, indent=_indentation(target), ensure_ascii=False) + "\n", encoding="utf-8")
         if target.exists():
@@ -61,7 +61,7 @@ def refuse_flag(daemon: Daemon, address: str) -> None:
 
 def write_for_all(path: Path, content: bytes, *, hint: str) -> None:
     """Write a file that everybody may read, whatever root's umask is, with the directories above it."""
-    with _told(path, hint):
+    with _explained(path, hint):
         missing = [directory for directory in path.parents if not directory.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
         for directory in missing:
@@ -71,7 +71,7 @@ def write_for_all(path: Path, content: bytes, *, hint: str) -> None:
 
 
 @contextmanager
-def _told(path: Path, hint: str) -> Iterator[None]:
+def _explained(path: Path, hint: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -118,17 +118,14 @@ def _content(target: Target) -> tuple[bool, Content | None, str]:
     try:
         with target.api() as api:
             api.check()
-            return True, content_of(api), ""
+            try:
+                return True, content_of(api), ""
+            except (LoginError, MissingError) as error:
+                # ECR and Docker Hub let nobody list their repositories.
+                return True, None, error.where or error.what
     except GoneError as error:
         # What was being done stands before it, and is clear here.
         return False, None, (error.where or error.what).partition(": ")[2] or error.what
-    except LoginError as error:
-        # ECR and Docker Hub let nobody list their repositories.
-        if "list the repositories" not in str(error.where):
-            raise
-        return True, None, error.where or error.what
-    except MissingError as error:
-        return True, None, error.where or error.what
 
 
 def _look_at(api: RegistryApi, repository: str, tag: str) -> tuple[Tag, dict[str, int]]:

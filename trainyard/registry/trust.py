@@ -51,7 +51,7 @@ def trust_steps(target: Target) -> list[Step]:
 def is_let_in(target: Target) -> bool:
     """Ask whether Docker speaks to the registry as it is now: by TLS with a certificate that it trusts, or plainly."""
     try:
-        docker_push.digest_there(target.engine, _probe(target), login=target.login)
+        docker_push.registry_digest(target.engine, _probe(target), login=target.login)
     except CertificateError:
         return False
     return True
@@ -145,7 +145,7 @@ def _pull(target: Target) -> str:
     """Send an image of a few bytes there if it lacks it, fetch it, and remove it again; return its id."""
     reference, login = _probe(target), target.login
     try:
-        if docker_push.digest_there(target.engine, reference, login=login) is None:
+        if docker_push.registry_digest(target.engine, reference, login=login) is None:
             images.make_tiny(target.engine, reference)
             docker_push.push(target.engine, reference, login=login)
             images.remove(target.engine, reference)

@@ -51,7 +51,7 @@ def push(
                 on_progress(tally.text())
 
 
-def digest_there(engine: Engine, reference: str, *, login: Login | None) -> str | None:
+def registry_digest(engine: Engine, reference: str, *, login: Login | None) -> str | None:
     """Return the digest of what a registry has under this name now, as this engine sees it; None if it has nothing.
 
     (Engine API, GET /distribution/{name}/json.) Raises RegistryError.

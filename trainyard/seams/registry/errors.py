@@ -79,7 +79,6 @@ RULES: tuple[Rule, ...] = (
         rf"^{NOT_A_REGISTRY}|error parsing HTTP (404|405|501) response body: invalid character",
         "what answers at {registry} is not a registry",
         "Is registry.address right, with its port? One of our own is started by: invoke registry.up",
-        key="no_registry",
         error=NoRegistryError,
     ),
     # Go: "x509: certificate has expired or is not yet valid"; OpenSSL: "certificate has expired".
@@ -102,7 +101,6 @@ RULES: tuple[Rule, ...] = (
         r"self[- ]signed certificate|unable to get (local )?issuer certificate|unable to verify the first certificate",
         "the certificate of registry {registry} is from a CA that is not trusted here",
         _TRUST_HERE,
-        key="untrusted_here",
         error=CertificateError,
     ),
     Rule(
@@ -110,7 +108,6 @@ RULES: tuple[Rule, ...] = (
         r"|Hostname mismatch|IP address mismatch|doesn't match|x509: certificate relies on legacy Common Name",
         "the certificate of registry {registry} is for another address",
         "Give `registry.address` the name or address that the certificate is for, or make one for this address.",
-        key="other_address",
         error=CertificateError,
     ),
     Rule(
@@ -124,14 +121,12 @@ RULES: tuple[Rule, ...] = (
         r"WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE|UNKNOWN_PROTOCOL|HTTP_REQUEST",
         "registry {registry} speaks plain HTTP, and the cluster file expects TLS",
         _IF_MEANT,
-        key="plain_http_here",
         error=CertificateError,
     ),
     Rule(
         r"HTTP request to an HTTPS server|HTTP request was sent to HTTPS port",
         "registry {registry} speaks TLS, and the cluster file says `insecure: true`",
         "Remove `insecure: true` from `registry:`; name the CA with registry.ca_file unless it is a public one.",
-        key="tls",
         error=CertificateError,
     ),
     Rule(
@@ -147,21 +142,18 @@ RULES: tuple[Rule, ...] = (
         "the disk of registry {registry} is full",
         "Make room there (its images: invoke registry.status), then repeat the command: layers that are there are not "
         "sent again.",
-        key="registry_full",
         error=FullError,
     ),
     Rule(
         r"no space left on device|disk quota exceeded",
         "the disk of the Docker host is full",
         "Make room there (docker system df; docker image prune), then repeat the command.",
-        key="host_full",
         error=FullError,
     ),
     Rule(
         r"no match(ing manifest)? for|does not match the specified platform|exec format error",
         "the image is for another kind of processor than the host's",
         "Build it for that one (`build: {platform: linux/arm64}` or linux/amd64), and push it again.",
-        key="platform",
         error=RegistryError,
     ),
     Rule(
@@ -169,7 +161,6 @@ RULES: tuple[Rule, ...] = (
         r"failed commit|unexpected size|invalid checksum|gzip: invalid|unexpected EOF.*layer",
         "what registry {registry} holds is damaged: it is not what its digest says",
         MEND,
-        key="damaged",
         error=DamagedError,
     ),
     # ECR: "cannot be overwritten because the repository is immutable"; Harbor: "configured as immutable".
@@ -177,14 +168,12 @@ RULES: tuple[Rule, ...] = (
         r"is immutable|as immutable|immutable tag|TAG_IMMUTABLE",
         "registry {registry} does not let a tag lead to another image",
         "Allow that for this repository there (ECR: tag mutability), or push a changed image.",
-        key="fixed_tag",
         error=FixedTagError,
     ),
     Rule(
         r"toomanyrequests|\b429\b",
         "registry {registry} allows no more pulls for now",
         "Log in there (registry.username in the cluster file), or copy the image to a registry of your own.",
-        key="too_many",
         error=BusyError,
     ),
     # Docker Hub, and what follows it, do not tell a missing repository from a private one.
@@ -234,14 +223,12 @@ RULES: tuple[Rule, ...] = (
         r"BLOB_UNKNOWN|blob unknown|manifest for .* not found|: not found",
         "registry {registry} does not hold that image",
         "Is its name right? An image of ours gets there by: invoke image.push",
-        key="missing",
         error=MissingError,
     ),
     Rule(
         r"\b50[0-9]\b|Internal Server Error|Service Unavailable|Bad Gateway|unknown error",
         "registry {registry} broke while it answered",
         "Look at its log (docker logs of its container, if it is ours), then repeat the command.",
-        key="broken",
         error=BusyError,
     ),
 )
