@@ -6,7 +6,7 @@ The reasons are the kubelet's (kubernetes/pkg/kubelet), the texts its, container
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from trainyard.backends.kuberay import events, pods
@@ -26,10 +26,6 @@ RAY_IN_IMAGE = "Is Ray in the image, and does it work there? `invoke image.lint`
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 # The kubelet has not read yet what exists.
 _PASSES = re.compile(r"failed to sync (?:secret|configmap) cache|not registered")
-_CONFIG = ("CreateContainerConfigError", "PreCreateHookError")
-_START = ("CreateContainerError", "RunContainerError", "StartError", "ContainerCannotRun", "PostStartHookError")
-_SANDBOX = "FailedCreatePodSandBox"
-_UNPREPARED = ("FailedMount", "FailedAttachVolume", "FailedMapVolume", _SANDBOX)
 _WENT_ON = ("Pulling", "Pulled", "Created", "Started", "SuccessfulAttachVolume")
 
 
@@ -38,64 +34,70 @@ def _kind(match: re.Match[str]) -> Mapping[str, str]:
 
 
 _MISSING = r'(?i)(?P<kind>secret|configmap) "(?P<name>[^"]+)" not found'
+
+
+def _lack(pattern: str, message: str, hint: str | None, words: Callable[..., Mapping[str, str]] | None = None) -> Rule:
+    return Rule(pattern, message, hint, error=PrerequisiteError, words=words)
+
+
 # Each message follows "cannot start: ", and is what a table shows. {host} is the host, {image} what was asked for.
-RULES = (
-    Rule(
-        _MISSING,
-        "there is no {kind} {name}",
-        "Make it, or correct the cluster file; the token's is made by cluster.up.",
-        reasons=_CONFIG,
-        error=PrerequisiteError,
-        words=_kind,
+CONFIG = (
+    _lack(
+        _MISSING, "there is no {kind} {name}", "Make it, or correct the cluster file; cluster.up makes tokens.", _kind
     ),
-    Rule(
+    _lack(
         r"runAsNonRoot and image will run as root|has non-numeric user",
         "its image runs as root, or as a user without a number, and that is not allowed",
         "Name a user: `kuberay: {security: {run_as_user: 1000}}`, if the image can run as one.",
-        reasons=_CONFIG,
-        error=PrerequisiteError,
     ),
-    Rule(r"(?s)(?P<text>.*)", "{text}", reasons=_CONFIG, error=PrerequisiteError),
+    _lack(r"(?s)(?P<text>.*)", "{text}", None),
+)
+START = (
     Rule(
         r'exec: "(?P<program>[^"]+)": (?:stat [^:]+: )?(?:no such file|executable file not found)',
         "there is no {program} in the image {image}",
         "What is wrong with it: invoke image.lint",
-        reasons=_START,
     ),
-    Rule("", "the runtime cannot run the image {image}", reasons=_START),
-    Rule(
+    Rule("", "the runtime cannot run the image {image}"),
+)
+SANDBOX = (
+    _lack(
         r'no runtime for "(?P<name>[^"]+)" is configured',
         "containerd of the Kubernetes node {host} has no runtime {name}",
         "Install the NVIDIA container toolkit there (or whatever that runtime is), or correct "
         "`kuberay.runtime_class` in the cluster file.",
-        reasons=(_SANDBOX,),
-        error=PrerequisiteError,
     ),
     Rule(
         "",
         "the Kubernetes node {host} cannot prepare its network",
         "Does its CNI plugin run? kubectl get pods -A",
-        reasons=(_SANDBOX,),
     ),
-    Rule(
+)
+MOUNT = (
+    _lack(
         _MISSING,
         "there is no {kind} {name} to be mounted",
         "Make it, or correct `kuberay.volumes` in the cluster file.",
-        error=PrerequisiteError,
-        words=_kind,
+        _kind,
     ),
-    Rule(
+    _lack(
         r"hostPath type check failed: (?P<path>\S+) is not (?P<kind>.+)",
         "{path} of the Kubernetes node is not {kind}",
         "Make it on every node, or correct `kuberay.volumes` in the cluster file.",
-        error=PrerequisiteError,
     ),
-    Rule(
-        "",
-        "a volume cannot be mounted",
-        "Is the storage available, and may this node have it? kubectl describe pvc",
-    ),
+    Rule("", "a volume cannot be mounted", "Is the storage available, and may this node have it? kubectl describe pvc"),
 )
+# Which table is about what, by the reason of a container's status, or of a pod's event.
+STATUSES = {
+    **dict.fromkeys(("CreateContainerConfigError", "PreCreateHookError"), CONFIG),
+    **dict.fromkeys(
+        ("CreateContainerError", "RunContainerError", "StartError", "ContainerCannotRun", "PostStartHookError"), START
+    ),
+}
+EVENTS = {
+    "FailedCreatePodSandBox": SANDBOX,
+    **dict.fromkeys(("FailedMount", "FailedAttachVolume", "FailedMapVolume"), MOUNT),
+}
 
 
 def explain_container(pod: Object, container: Container, snapshot: Snapshot) -> Diagnosis | None:
@@ -107,10 +109,9 @@ def explain_unprepared(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
     """Return what the kubelet lacks to start a pod's first container, None if it lacks nothing (yet)."""
     if any(each.running_since or each.ended or each.last for each in pods.containers(pod)):
         return None
-    newest = events.newest(snapshot.events_of(pod), *_UNPREPARED, *_WENT_ON)
-    if newest is None or events.reason(newest) in _WENT_ON or _PASSES.search(events.message(newest)):
-        return None
-    return _cannot_start(explain(events.message(newest), RULES, reason=events.reason(newest), host=pods.host(pod)))
+    newest = events.newest(snapshot.events_of(pod), *EVENTS, *_WENT_ON)
+    rules = EVENTS.get(events.reason(newest)) if newest else None
+    return _cannot_start(events.message(newest), rules, host=pods.host(pod)) if newest and rules else None
 
 
 def log_tail(text: str) -> str:
@@ -125,18 +126,18 @@ def image_of(pod: Object, container: Container) -> str:
 
 
 def _not_started(pod: Object, container: Container) -> Diagnosis | None:
+    if container.ready:
+        return None
+    image = image_of(pod, container)
+    if rules := STATUSES.get(container.waiting):
+        return _cannot_start(container.message, rules, image=image)
     ended = container.failed
-    reasons = (container.waiting, ended.reason if ended else "")
-    reason = next((reason for reason in reasons if reason in (*_CONFIG, *_START)), None)
-    if reason is None or container.ready:
-        return None
-    text = ended.message if ended and reason == ended.reason else container.message
-    if reason in _CONFIG and _PASSES.search(text):
-        return None
-    return _cannot_start(explain(text, RULES, reason=reason, image=image_of(pod, container)))
+    rules = STATUSES.get(ended.reason) if ended else None
+    return _cannot_start(ended.message, rules, image=image) if ended and rules else None
 
 
-def _cannot_start(found: Diagnosis | None) -> Diagnosis | None:
+def _cannot_start(text: str, rules: Sequence[Rule], **words: str) -> Diagnosis | None:
+    found = None if _PASSES.search(text) else explain(text, rules, **words)
     if found is None:
         return None
     raw = "" if found.raw in found.message else found.raw
