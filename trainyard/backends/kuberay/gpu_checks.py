@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from trainyard.backends.kuberay import naming, pods
 from trainyard.backends.kuberay.location import Location
@@ -59,24 +60,27 @@ def _holding(location: Location, spec: ClusterSpec) -> list[Object]:
 def _offered(location: Location, holding: Sequence[Object]) -> tuple[BackendCheck, ...]:
     """Check of each pod that its host offers what all our pods there hold together."""
     hosts = sorted({pods.host(pod) for pod in holding})
-    offers = dict(zip(hosts, side_by_side(lambda host: _offer(location, host), hosts), strict=True))
-    held = {host: sum(_gpus(pod, location) for pod in holding if pods.host(pod) == host) for host in hosts}
+    checks_ = dict(zip(hosts, side_by_side(lambda host: _check_host(location, host, holding), hosts), strict=True))
+    return tuple(replace(checks_[pods.host(pod)], node=naming.node_name(pod)) for pod in holding)
+
+
+def _check_host(location: Location, host: str, holding: Sequence[Object]) -> BackendCheck:
     resource = location.section.gpu_resource
-
-    def check(pod: Object) -> BackendCheck:
-        name, host = naming.node_name(pod), pods.host(pod)
-        offer = offers[host]
-        if isinstance(offer, PrerequisiteError):
-            return BackendCheck("allocatable", name, True, offer.what, skipped=True)
-        if offer is None:
-            hint = "Kubernetes removes its pods; `invoke cluster.up` waits for new ones."
-            return BackendCheck("allocatable", name, False, f"there is no Kubernetes node {host} any more", hint=hint)
-        if offer < held[host]:
-            detail = f"Kubernetes node {host} offers {offer} {resource}, and the cluster holds {held[host]} there"
-            return BackendCheck("allocatable", name, False, detail, hint=DEVICE_PLUGIN.format(host=host))
-        return BackendCheck("allocatable", name, True, f"Kubernetes node {host} offers {offer} {resource}")
-
-    return tuple(check(pod) for pod in holding)
+    held = sum(_gpus(pod, location) for pod in holding if pods.host(pod) == host)
+    try:
+        node = location.kube.get(NODE, host)
+    except PrerequisiteError as error:
+        return BackendCheck("allocatable", None, True, error.what, skipped=True)
+    if node is None:
+        hint = "Kubernetes removes its pods; `invoke cluster.up` waits for new ones."
+        return BackendCheck("allocatable", None, False, f"there is no Kubernetes node {host} any more", hint=hint)
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    offer = round(pods.quantity(str(allocatable.get(resource, 0))))
+    detail = f"Kubernetes node {host} offers {offer} {resource}"
+    if offer < held:
+        detail, hint = f"{detail}, and the cluster holds {held} there", DEVICE_PLUGIN.format(host=host)
+        return BackendCheck("allocatable", None, False, detail, hint=hint)
+    return BackendCheck("allocatable", None, True, detail)
 
 
 def _listed(location: Location, pod: Object, clock: Callable[[], float]) -> BackendCheck:
@@ -108,18 +112,6 @@ def _listed(location: Location, pod: Object, clock: Callable[[], float]) -> Back
     if listed != gpus:
         return check(False, f"nvidia-smi in pod {name} lists {listed} of {gpus} GPUs")
     return check(True, f"nvidia-smi in pod {name} lists {'its GPU' if gpus == 1 else f'its {gpus} GPUs'}")
-
-
-def _offer(location: Location, host: str) -> int | PrerequisiteError | None:
-    """Return how many GPUs a host offers, or why that may not be asked; None if it is gone."""
-    try:
-        node = location.kube.get(NODE, host)
-    except PrerequisiteError as error:
-        return error
-    if node is None:
-        return None
-    offered = (node.get("status") or {}).get("allocatable") or {}
-    return round(pods.quantity(str(offered.get(location.section.gpu_resource, 0))))
 
 
 def _gpus(pod: Object, location: Location) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from trainyard.backends import wording
 from trainyard.backends.contract import NodeState, NodeStatus
@@ -176,15 +175,13 @@ def _made_sizes(cluster: Object | None) -> dict[str, Size]:
     """Return what the nodes of each group were started as (manifest/)."""
     if cluster is None:
         return {}
-    spec = cluster["spec"]
-    workers = {str(group["groupName"]): group for group in spec.get("workerGroupSpecs") or ()}
-    groups: Mapping[str, Any] = {HEAD: spec["headGroupSpec"], **workers}
-    return {name: _size(group.get("rayStartParams") or {}) for name, group in groups.items()}
+    groups = [{**cluster["spec"]["headGroupSpec"], "groupName": HEAD}, *(cluster["spec"].get("workerGroupSpecs") or ())]
+    return {str(group["groupName"]): _size(group.get("rayStartParams") or {}) for group in groups}
 
 
 def _size(started: Mapping[str, str]) -> Size:
-    cpus, memory = started.get("num-cpus"), started.get("memory")
-    return Size(int(cpus) if cpus else None, int(started.get("num-gpus") or 0), int(memory) if memory else None)
+    cpus, gpus, memory = (started.get(option) for option in ("num-cpus", "num-gpus", "memory"))
+    return Size(int(cpus) if cpus else None, int(gpus or 0), int(memory) if memory else None)
 
 
 def _range(counts: tuple[int, int]) -> str:
