@@ -39,7 +39,7 @@ NAMES_ALLOWED = ("backends", "seams", "spec/cluster.py", "spec/cluster_rules.py"
 BUDGETS = {
     ".": (36_000, 345),
     "backends": (12_900, 130),
-    "backends/kuberay": (9_200, 85),
+    "backends/kuberay": (5_500, 42),
     "dispatch": (2_000, 16),
     "images": (2_385, 19),
     "registry": (1_320, 12),
