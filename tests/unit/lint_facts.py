@@ -40,7 +40,6 @@ HEALTHY = Inspection(
         labels={},
         user="ray",
         entrypoint=None,
-        command=("/bin/bash",),
         env={"PATH": "/opt/ray/bin:/usr/bin"},
         size=600 * 1024**2,
         layers=("sha256:a", "sha256:b"),

@@ -27,7 +27,6 @@ def test_an_engines_answer_as_facts() -> None:
         labels={"l": "m"},
         user="ray",
         entrypoint=("/x",),
-        command=None,
         env={"A": "b=c", "EMPTY": ""},
         size=7,
         layers=("sha256:3",),

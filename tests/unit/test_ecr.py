@@ -11,7 +11,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from trainyard.errors import PrerequisiteError
-from trainyard.images import catalog, image_command
+from trainyard.images import build, catalog
+from trainyard.images.build import Building
 from trainyard.seams import ecr
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.engine import Engine
@@ -129,4 +130,4 @@ def test_credentials_that_have_expired_do_not_break_a_build(monkeypatch: pytest.
     spec = ClusterSpec(name="yard", backend="compose", registry=Registry(address=ADDRESS, login="ecr"))
     monkeypatch.setattr(docker_images, "inspect", lambda engine, reference: None)
     engine = Engine("unix:///x.sock", None, {})  # type: ignore[arg-type]
-    assert image_command.cached_layers(catalog.find("mine", directory=tmp_path), engine, spec) == ()
+    assert build.cached_layers(Building(catalog.find("mine", directory=tmp_path), engine, spec)) == ()

@@ -58,14 +58,22 @@ def image(identifier: str, *, platform: str = "linux/amd64") -> dict[str, Any]:
     return {"Id": identifier, "Os": os, "Architecture": architecture}
 
 
-def building(tmp_path: Path, api: FakeApi, settings: BuildSection | None = None, *, no_cache: bool = False) -> Building:
+def building(
+    tmp_path: Path,
+    api: FakeApi,
+    settings: BuildSection | None = None,
+    *,
+    registry: Registry | None = None,
+    no_cache: bool = False,
+) -> Building:
     directory = tmp_path / "images" / "mine"
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "image.yaml").write_text("base: debian:12\n")
     (directory / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\n")
     # No PATH: nothing can be started.
     engine = Engine("unix:///x.sock", api, {"PATH": ""})  # type: ignore[arg-type]
-    return Building(catalog.find("mine", directory=tmp_path), engine, settings or BuildSection(), no_cache=no_cache)
+    spec = ClusterSpec(name="yard", backend="compose", build=settings or BuildSection(), registry=registry)
+    return Building(catalog.find("mine", directory=tmp_path), engine, spec, no_cache=no_cache)
 
 
 def tagged(tmp_path: Path) -> dict[str, dict[str, Any]]:
@@ -117,14 +125,11 @@ def test_a_base_in_the_registry_of_the_cluster_file_is_pulled_with_its_login(tmp
     api = FakeApi(refusal="denied")
     (tmp_path / "password").write_text("open sesame")
     bases = {"reg:5000/bases/debian:12": {"username": "ray", "password": "open sesame", "serveraddress": "reg:5000"}}
+    registry = Registry(address="reg:5000", username="ray", password_file=str(tmp_path / "password"))
     for base, used in {**bases, "elsewhere:5000/debian:12": None}.items():
-        registry = Registry(address="reg:5000", username="ray", password_file=str(tmp_path / "password"))
-        spec = ClusterSpec(name="yard", backend="compose", registry=registry)
-        what = building(tmp_path, api)
-        mine = replace(what.image, base=base)
-        command = ImageCommand(spec, tmp_path, what.engine, tmp_path, ImageFlags(), mine, None)
+        what = building(tmp_path, api, registry=registry)
         with pytest.raises(OutsideError):
-            build.steps(command.building())[0].do()
+            build.steps(replace(what, image=replace(what.image, base=base)))[0].do()
         assert api.pulled[-1]["auth_config"] == used
 
 
@@ -194,8 +199,7 @@ def test_one_image_that_cannot_be_read_does_not_hide_the_others(
     broken.mkdir()
     (broken / "image.yaml").write_text("bas: debian:12\n")
     monkeypatch.setattr(docker_images, "references", lambda engine, label: [])
-    spec = ClusterSpec(name="yard", backend="compose")
-    command = ImageCommand(spec, tmp_path / "yard.yaml", what.engine, tmp_path, ImageFlags(), None, None)
+    command = ImageCommand(what.spec, tmp_path / "yard.yaml", what.engine, tmp_path, ImageFlags(), None, None)
     found = pipeline.listed(command)
     assert [one.name for one in found if one.problem] == ["broken"]
     listed = image_report.listed(found)
@@ -211,8 +215,7 @@ def test_one_image_that_cannot_be_read_does_not_hide_the_others(
 def test_another_hosts_docker_has_another_loopback_to_push_to(tmp_path: Path) -> None:
     what = building(tmp_path, FakeApi())
     far = replace(what.engine, address="ssh://ops@192.0.2.7")
-    spec = ClusterSpec(name="yard", backend="compose")
-    command = ImageCommand(spec, tmp_path / "far.yaml", far, tmp_path, ImageFlags(file="far"), what.image, None)
+    command = ImageCommand(what.spec, tmp_path / "far.yaml", far, tmp_path, ImageFlags(file="far"), what.image, None)
     with pytest.raises(RequestError) as raised:
         pipeline.plan_push(command)
     assert raised.value.lines() == [

@@ -22,7 +22,7 @@ from trainyard.seams.registry.api import RegistryApi
 from trainyard.seams.registry.auth import Login
 from trainyard.seams.registry.errors import CertificateError, GoneError, LoginError, MissingError
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.spec.docker import BuildSection, Registry
+from trainyard.spec.docker import Registry
 
 REG = Registry(address="reg.lab:5000")
 BASIC = "Basic cmF5OnNlc2FtZQ=="
@@ -235,7 +235,7 @@ def for_engine(
     engine = Engine("unix:///x.sock", api, {"HOME": str(tmp_path)})  # type: ignore[arg-type]
     spec = ClusterSpec(name="yard", backend="compose", image=image, registry=registry)
     # The engine has no base: its name counts.
-    what = Building(catalog.find("mine", directory=tmp_path), engine, BuildSection())
+    what = Building(catalog.find("mine", directory=tmp_path), engine, spec)
     tag = what.reference.rpartition(":")[2]
     api.held = {name.replace("CONTENT", tag): value for name, value in api.held.items()}
     api.registries = {name.replace("SOURCE", source): value for name, value in api.registries.items()}

@@ -14,39 +14,34 @@ from trainyard.images import catalog, content, context
 from trainyard.images.failures import build_error
 from trainyard.images.progress import BuildProgress
 from trainyard.images.types import Built, Image
+from trainyard.registry.access import access
+from trainyard.registry.settings import registry_of
 from trainyard.seams import git
 from trainyard.seams.docker import build as docker_build
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.build import BuildRequest
 from trainyard.seams.docker.engine import Engine
-from trainyard.spec.docker import BuildSection
+from trainyard.seams.registry.login import login
+from trainyard.spec import BuildSection, ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
-
-
-def dockers_own(registry: str) -> Mapping[str, str] | None:
-    """Leave the login at a registry to Docker's own configuration."""
-    return None
 
 
 @dataclass(frozen=True)
 class Building:
-    """An image, the engine that is to have it, and how it is built.
+    """An image, the engine that is to have it, and the cluster file that says how it is built and where it is kept.
 
-    `report` gets how far a step is: its title, and a text. `cached` returns the images whose layers may be used again,
-    `login` the login at the base's registry as the engine takes it; both are called only when needed.
+    `report` gets how far a step is: its title, and a text.
     """
 
     image: Image
     engine: Engine
-    settings: BuildSection
+    spec: ClusterSpec
     no_cache: bool = False
     report: Callable[[str, str], None] = lambda title, text: None
-    cached: Callable[[], tuple[str, ...]] = tuple
-    login: Callable[[str], Mapping[str, str] | None] = dockers_own
 
     @cached_property
     def source(self) -> str:
-        return content.source_hash(self.image, self.engine.environ, platform=self.settings.platform)
+        return content.source_hash(self.image, self.engine.environ, platform=self.spec.build.platform)
 
     @property
     def reference(self) -> str:
@@ -93,7 +88,7 @@ def built(building: Building) -> Built | None:
     if facts is None:
         return None
     tag = reference.rpartition(":")[2]
-    name, platform = building.image.name, building.settings.platform
+    name, platform = building.image.name, building.spec.build.platform
     return Built(name, reference, building.alias, tag, building.source, facts.id, platform)
 
 
@@ -122,18 +117,18 @@ def _has_base(building: Building) -> Answer:
     if base is None:
         return no("it is not on this engine")
     # Without a platform it is the engine's own: the last build may have been one for other machines.
-    platform = building.settings.platform or building.engine.platform
+    platform = building.spec.build.platform or building.engine.platform
     return YES if f"{base.platform}/".startswith(f"{platform}/") else no(f"it is for {base.platform}, not {platform}")
 
 
 def _get_base(building: Building, title: str) -> None:
     """Pull the base first, by itself: the hash depends on which one the engine has."""
-    base, platform = building.image.base, building.settings.platform
+    base, platform = building.image.base, building.spec.build.platform
     try:
         docker_images.pull(
             building.engine,
             base,
-            auth=building.login(docker_images.registry_of(base)),
+            auth=_base_login(building),
             platform=platform,
             on_progress=lambda text: building.report(title, text),
         )
@@ -162,7 +157,7 @@ def _build(building: Building, title: str) -> None:
 
 
 def _request(building: Building) -> BuildRequest:
-    image, settings, reference = building.image, building.settings, building.reference
+    image, settings, reference = building.image, building.spec.build, building.reference
     secrets = _secrets(settings)
     commit = git.revision(image.directory)
     revision = f"{commit['revision']}{'-dirty' if commit['dirty'] else ''}" if commit else None
@@ -181,8 +176,34 @@ def _request(building: Building) -> BuildRequest:
         network=settings.network,
         no_cache=building.no_cache,
         secrets=secrets,
-        cached=() if building.no_cache else building.cached(),
+        cached=() if building.no_cache else cached_layers(building),
     )
+
+
+def cached_layers(building: Building) -> tuple[str, ...]:
+    """Return the image whose layers a build may use again: the last one, here or in the registry.
+
+    BuildKit forgets its cache sooner or later, and a CI machine starts without one. Built anew, a layer gets another
+    digest and is pushed again, however little has changed.
+    """
+    if docker_images.inspect(building.engine, building.alias):
+        return (building.alias,)
+    name, tag = building.image.name, building.image.alias
+    try:
+        with access(registry_of(building.spec), building.engine.environ) as registry:
+            found = registry.api.manifest(registry.registry.repository(name), tag)
+            return (registry.name(name, tag),) if found else ()
+    except (OutsideError, PrerequisiteError):
+        # A registry that does not answer costs time, not the build: the push says what is wrong with it.
+        # OutsideError: AWS refuses keys that have expired.
+        return ()
+
+
+def _base_login(building: Building) -> Mapping[str, str] | None:
+    """Return the cluster file's login where the base lies in its registry; None: Docker's own."""
+    named, registry = building.spec.registry, docker_images.registry_of(building.image.base)
+    found = login(named, building.engine.environ) if named and named.address == registry else None
+    return found.for_engine(registry) if found else None
 
 
 def _secrets(settings: BuildSection) -> dict[str, Path]:

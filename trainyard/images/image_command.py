@@ -8,16 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard import paths
-from trainyard.errors import OutsideError, PrerequisiteError, Problem, RequestError
+from trainyard.errors import Problem, RequestError
 from trainyard.images import catalog
 from trainyard.images.build import Building
 from trainyard.images.types import Image
-from trainyard.registry.access import access
-from trainyard.registry.settings import registry_of
 from trainyard.seams.docker import engine as docker_engine
-from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.engine import Engine
-from trainyard.seams.registry.login import login
 from trainyard.spec import BuildSection, ClusterSpec, load_cluster
 from trainyard.spec.docker import check_image, check_platform
 
@@ -53,28 +49,13 @@ class ImageCommand:
         self, *, no_cache: bool = False, report: Callable[[str, str], None] = lambda title, text: None
     ) -> Building:
         """Return how the image is built. Raises RequestError for an image that others built."""
-        image = self.image
-        if image is None:
+        if self.image is None:
             raise RequestError(
                 f"{self.reference} is built by others: there is nothing to build",
                 problems=(Problem(str(self.source), f"image: {self.reference} is a full reference"),),
                 hint=f"Name a directory of images/: {', '.join(paths.image_names(self.directory))}",
             )
-        return Building(
-            image,
-            self.engine,
-            self.spec.build,
-            no_cache=no_cache,
-            report=report,
-            cached=lambda: cached_layers(image, self.engine, self.spec),
-            login=self._base_login,
-        )
-
-    def _base_login(self, registry: str) -> Mapping[str, str] | None:
-        """Return the cluster file's login where the base lies in its registry."""
-        named = self.spec.registry
-        found = login(named, self.engine.environ) if named and named.address == registry else None
-        return found.for_engine(registry) if found else None
+        return Building(self.image, self.engine, self.spec, no_cache=no_cache, report=report)
 
 
 @contextmanager
@@ -101,25 +82,6 @@ def read(flags: ImageFlags, environ: Mapping[str, str], *, directory: Path) -> t
     spec = load_cluster(source, overrides=flags.overrides, backend=flags.backend or None).spec
     image = {"image": flags.image} if flags.image else {}
     return spec.model_copy(update={**image, "build": _settings(spec.build, flags)}), source
-
-
-def cached_layers(image: Image, engine: Engine, spec: ClusterSpec) -> tuple[str, ...]:
-    """Return the image whose layers a build may use again: the last one, here or in the registry.
-
-    BuildKit forgets its cache sooner or later, and a CI machine starts without one. Built anew, a layer gets another
-    digest and is pushed again, however little has changed.
-    """
-    local = f"{image.repository}:{image.alias}"
-    if docker_images.inspect(engine, local):
-        return (local,)
-    try:
-        with access(registry_of(spec), engine.environ) as registry:
-            found = registry.api.manifest(registry.registry.repository(image.name), image.alias)
-            return (registry.name(image.name, image.alias),) if found else ()
-    except (OutsideError, PrerequisiteError):
-        # A registry that does not answer costs time, not the build: the push says what is wrong with it.
-        # OutsideError: AWS refuses keys that have expired.
-        return ()
 
 
 def _settings(written: BuildSection, flags: ImageFlags) -> BuildSection:

@@ -145,7 +145,7 @@ def _current(command: ImageCommand, name: str, own: tuple[ImageFacts, ...]) -> t
     bases = [command.spec.build.base, *(facts.labels.get(labels.BASE) for facts in own[:1])]
     images = [catalog.find(name, directory=command.directory, base=base) for base in bases]
     for image in images:
-        built = build.built(Building(image, command.engine, command.spec.build))
+        built = build.built(Building(image, command.engine, command.spec))
         if built:
             return image, built.image_id
     return images[0], None

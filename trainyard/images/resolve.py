@@ -65,7 +65,7 @@ def _by_engine(spec: ClusterSpec, environ: Mapping[str, str], engine: Engine, di
     if catalog.is_reference(name, directory=directory):
         return _of_others_by_engine(name, spec.registry, environ, engine)
     image = catalog.find(name, directory=directory, base=spec.build.base)
-    building = Building(image, engine, spec.build)
+    building = Building(image, engine, spec)
     if spec.registry is not None:
         return _ours_by_engine(building, spec.registry, environ)
     built = docker_images.inspect(engine, building.reference)

@@ -35,7 +35,7 @@ class Layer:
 class ImageFacts:
     """What an engine knows about an image. `digests` are references by digest: where it was pulled from or pushed to.
 
-    `entrypoint` and `command` are None where the image has none; `layers` are diff ids, the base's first.
+    `entrypoint` is None where the image has none; `layers` are diff ids, the base's first.
     """
 
     id: str
@@ -44,7 +44,6 @@ class ImageFacts:
     labels: Mapping[str, str]
     user: str
     entrypoint: tuple[str, ...] | None
-    command: tuple[str, ...] | None
     env: Mapping[str, str]
     size: int
     layers: tuple[str, ...]
@@ -75,8 +74,7 @@ def facts(described: Mapping[str, Any]) -> ImageFacts:
         digests=tuple(described.get("RepoDigests") or ()),
         labels=config.get("Labels") or {},
         user=config.get("User") or "",
-        entrypoint=_words(config.get("Entrypoint")),
-        command=_words(config.get("Cmd")),
+        entrypoint=tuple(config["Entrypoint"]) if config.get("Entrypoint") else None,
         env=dict(entry.partition("=")[::2] for entry in config.get("Env") or ()),
         size=described.get("Size") or 0,
         layers=tuple((described.get("RootFS") or {}).get("Layers") or ()),
@@ -206,7 +204,3 @@ class LayerTally:
 def _familiar(repository: str) -> str:
     """Return a repository as Docker writes it: docker.io/library/debian is debian."""
     return repository.removeprefix(f"{HUB}/").removeprefix("library/")
-
-
-def _words(described: object) -> tuple[str, ...] | None:
-    return tuple(described) if isinstance(described, list) else None
