@@ -80,14 +80,13 @@ def connect(
     """
     from trainyard.seams.kube.api import Kube
 
-    access = find(environ, kubeconfig=kubeconfig, context=context, relative_to=relative_to)
+    access = find(environ, kubeconfig, context, relative_to)
     with _lock:
         return _connected.setdefault(access, Kube(access, environ))
 
 
 def find(
     environ: Mapping[str, str],
-    *,
     kubeconfig: str | None = None,
     context: str | None = None,
     relative_to: Path | None = None,

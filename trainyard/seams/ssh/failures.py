@@ -25,74 +25,63 @@ REACH = (
         "BadHostKeyException",
         "the host key of {name} has changed",
         "Somebody may stand between. If the change is known to be right: ssh-keygen -R '{known}'",
-        key="host_key_changed",
     ),
     Rule(
         "UnknownHostKey",
         "the host key of {name} is not known here",
         "Look at it and accept it once: ssh {host}",
-        key="host_key_unknown",
     ),
     Rule(
         "PasswordRequiredError: (?P<file>.*)",
         "the key to log in to {name} has a passphrase, and no agent holds it",
         "Give it to the agent: ssh-add {file}",
-        key="passphrase",
     ),
     Rule(
         "NoKeysError: (?P<files>.*)",
         "there is no key to log in to {name} with",
         "Neither an agent holds one, nor is there {files}. Make one (ssh-keygen), then: ssh-copy-id {host}",
-        key="no_key",
     ),
     Rule(
         "Authentication|BadAuthenticationType|AuthFailure",
         "{name} refuses every key of user {user}",
         "It must let you in without a password: ssh-copy-id {host}",
-        key="key_refused",
     ),
     Rule("gaierror", "nobody knows a host {address}", "Is it spelt right? It is in DNS and ~/.ssh/config or nowhere."),
     Rule(
         "[Rr]efused|Unable to connect",
         "{name} refuses SSH connections on port {port}",
         "Does sshd run there, and on this port? ssh {host}",
-        key="refused",
     ),
     Rule(
         "[Tt]imed? ?out|Timeout|[Nn]o route|unreachable|NoValidConnections",
         "{name} does not answer on port {port}",
         "Is it on, and in reach of this machine? ssh {host}",
-        key="silent",
     ),
     Rule(
         "Connect failed|ChannelException",
         "jump host {jump} cannot reach {name} on port {port}",
         "Does it work from there? ssh -J {jump} {host}",
-        key="jump",
     ),
     Rule("", "{name} cannot be reached by SSH", "It must work without a question: ssh {host} true"),
 )
 
 # Read against what sudo prints.
 SUDO = (
-    Rule("command not found|not found$", "{name} has no sudo", "Install it there, or log in as root.", key="no_sudo"),
+    Rule("command not found|not found$", "{name} has no sudo", "Install it there, or log in as root."),
     Rule(
         "not in the sudoers|not allowed|may not run",
         "user {user} of {name} may not use sudo",
         "Let an administrator add the user to the group sudo (or wheel).",
-        key="may_not",
     ),
     Rule(
         "[Ss]orry|incorrect password|no password was provided",
         "sudo of {name} refuses the password",
         f"It is read from ${SUDO_PASSWORD}, and must be that of user {{user}} there.",
-        key="wrong_password",
     ),
     Rule(
         "password is required|terminal is required|no tty",
         "sudo of {name} asks for a password",
         f"Set {SUDO_PASSWORD}, or let user {{user}} use sudo without one (NOPASSWD in /etc/sudoers.d).",
-        key="password",
     ),
     Rule("", "sudo of {name} does not work", "Try it there: ssh -t {host} sudo true"),
 )
