@@ -148,7 +148,7 @@ LOGIN = {"username": "ann", "password_env": "PASSWORD"}
         (
             target(insecure=True),
             HOST,
-            ["whoever reaches 192.0.2.10:32000 can push to it: give it registry.username and password_env"],
+            ["anybody who reaches 192.0.2.10:32000 can push to it: give it registry.username and password_env"],
         ),
         (
             target(insecure=True, **LOGIN),

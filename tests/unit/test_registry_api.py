@@ -16,7 +16,7 @@ import pytest
 from trainyard.registry.certificates import make_ca
 from trainyard.seams.registry.api import Blob, Manifest, RegistryApi, digest_of, read_manifest, trusting
 from trainyard.seams.registry.auth import Login, challenge
-from trainyard.seams.registry.errors import DamagedError, FullError, GoneError, LoginError, NoRegistryError
+from trainyard.seams.registry.errors import DamagedError, FullError, LoginError, NoRegistryError
 
 LAYER = "sha256:" + "1" * 64
 CONFIG = "sha256:" + "2" * 64
@@ -168,14 +168,6 @@ def test_a_wrong_password_is_told_without_the_password() -> None:
         "  -> Check username and password of `registry:` in the cluster file, or log in again: docker login reg:5000",
     ]
     assert "sesame" not in repr(SECRET)
-
-
-def test_a_registry_that_is_not_there_is_gone() -> None:
-    def handler(request: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("[Errno 111] Connection refused")
-
-    with pytest.raises(GoneError):
-        api(handler).check()
 
 
 @pytest.mark.parametrize(("status", "heard"), [(404, "404 Not Found"), (200, "200 OK")])

@@ -89,7 +89,7 @@ def address_warnings(target: Target, address: str) -> list[str]:
             return []
         return [f"{host_port.host} is {address} here, so that no other host can reach the registry"]
     if registry.username is None:
-        return [f"whoever reaches {target.address} can push to it: give it registry.username and password_env"]
+        return [f"anybody who reaches {target.address} can push to it: give it registry.username and password_env"]
     if registry.insecure:
         return ["the password travels in clear text: leave out `insecure: true`, and TLS is made for you"]
     return []

@@ -60,7 +60,7 @@ def _no_state(target: Target) -> Answer:
 
 
 def _gone(left: str | None) -> Answer:
-    return no(f"still there: {left}") if left else YES
+    return no(f"still exists: {left}") if left else YES
 
 
 def _volumes(target: Target) -> list[str]:

@@ -106,13 +106,13 @@ class Target:
 
 @contextmanager
 def find(
-    asked: str | None, environ: Mapping[str, str], *, directory: Path, overrides: Sequence[str] = ()
+    file: str | None, environ: Mapping[str, str], *, directory: Path, overrides: Sequence[str] = ()
 ) -> Iterator[Target]:
     """Connect to the Docker engine here, with the registry that `-f` and `--set` mean.
 
     Raises RequestError for a wrong file, PrerequisiteError without Docker.
     """
-    source = paths.cluster_file(asked, environ, directory=directory)
+    source = paths.cluster_file(file, environ, directory=directory)
     spec = load_cluster(source, overrides=overrides).spec
     with docker_engine.engine(environ) as engine:
         yield Target(settings.registry_of(spec), engine, environ, source=source, backend=spec.backend)

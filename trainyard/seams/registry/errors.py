@@ -85,7 +85,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         r"certificate has expired|certificate is not yet valid",
         "the certificate of registry {registry}, or of its CA, has expired or is not valid yet",
-        "`invoke registry.up` makes a new certificate for a registry of ours; else tell whoever runs it. "
+        "`invoke registry.up` makes a new certificate for a registry of ours; else its operator does. "
         "If only this clock is wrong: timedatectl",
         key="expired",
         error=CertificateError,
@@ -203,7 +203,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         r"denied|DENIED|\b403\b|[Ff]orbidden|access to the resource",
         "registry {registry} does not allow this login to do that",
-        "Ask whoever runs it for the right to push to this repository; in ECR the repository must exist.",
+        "Ask its operator for the right to push to this repository; in ECR the repository must exist.",
         key="login",
         error=LoginError,
     ),
