@@ -1,8 +1,4 @@
-"""The Invoke surface: parse, call one function, print one result.
-
-Task modules import what they call inside the task: `invoke --list` must stay quick, and `import pydantic` alone
-would take a third of its time. That is the one place where imports are not at the top.
-"""
+"""The Invoke surface: parse, call one function, print one result."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from trainyard.tasks import command_hints
+from trainyard.tasks import command_hints, lazy
 from trainyard.tasks.command import CLUSTER, Call, task
 from trainyard.tasks.report import Report
 
@@ -23,120 +23,91 @@ SIZES = "GROUP=N: so many nodes; of a group that grows and shrinks, at least so 
 @task(*CLUSTER, dry=True, help={"recreate": RECREATE, "end_runs": END_RUNS})
 def up(call: Call, recreate: bool = False, end_runs: bool = False) -> Report:
     """Make the cluster match its file."""
-    from trainyard import lifecycle
-    from trainyard.tasks import cluster_report
-
     cluster = call.cluster()
     command = "cluster.up --recreate" if recreate else "cluster.up"
     if call.dry:
-        return cluster_report.planned(cluster, lifecycle.plan_up(cluster, recreate=recreate), command=command)
+        return lazy.cluster_report.planned(cluster, lazy.lifecycle.plan_up(cluster, recreate=recreate), command=command)
     return _made(call, cluster, command, recreate=recreate, end_runs=end_runs)
 
 
 @task(*CLUSTER, dry=True, help={"recreate": "Plan as if cluster.up were called with --recreate."})
 def plan(call: Call, recreate: bool = False) -> Report:
     """Say what cluster.up would change; change nothing."""
-    from trainyard import lifecycle
-    from trainyard.tasks import cluster_report
-
     cluster = call.cluster()
-    steps = lifecycle.plan_up(cluster, recreate=recreate)
-    documents = lifecycle.documents(cluster, recreate=recreate) if call.json else ()
+    steps = lazy.lifecycle.plan_up(cluster, recreate=recreate)
+    documents = lazy.lifecycle.documents(cluster, recreate=recreate) if call.json else ()
     command = "cluster.up --recreate" if recreate else "cluster.up"
-    return cluster_report.planned(cluster, steps, command=command, documents=documents)
+    return lazy.cluster_report.planned(cluster, steps, command=command, documents=documents)
 
 
 @task(*CLUSTER, dry=True, help={"purge": PURGE, "end_runs": END_RUNS})
 def down(call: Call, purge: bool = False, end_runs: bool = False) -> Report:
     """Remove the cluster, and prove that nothing is left."""
-    from trainyard import lifecycle
-    from trainyard.tasks import cluster_report
-
     cluster = call.cluster()
     command = "cluster.down --purge" if purge else "cluster.down"
     if call.dry:
-        return cluster_report.planned(cluster, lifecycle.plan_down(cluster, purge=purge), command=command)
-    cluster_report.begin(cluster)
+        return lazy.cluster_report.planned(cluster, lazy.lifecycle.plan_down(cluster, purge=purge), command=command)
+    lazy.cluster_report.begin(cluster)
     check = _before_nodes_end(call, cluster, command, end_runs=end_runs)
-    results = lifecycle.down(cluster, call.progress, purge=purge, before_disruption=check)
-    return cluster_report.removed(cluster, results, purge=purge)
+    results = lazy.lifecycle.down(cluster, call.progress, purge=purge, before_disruption=check)
+    return lazy.cluster_report.removed(cluster, results, purge=purge)
 
 
 @task(*CLUSTER, dry=True)
 def status(call: Call) -> Report:
     """Ask every node how it is, and what is in use."""
-    from trainyard import lifecycle, usage
-    from trainyard.tasks import cluster_report
-
-    now = lifecycle.status(call.cluster())
-    return cluster_report.status(now, usage.ask(now))
+    now = lazy.lifecycle.status(call.cluster())
+    return lazy.cluster_report.status(now, lazy.usage.ask(now))
 
 
 @task(*CLUSTER, dry=True, positional=["sizes"], iterable=["sizes"], help={"sizes": SIZES, "end_runs": END_RUNS})
 def scale(call: Call, sizes: list[str] | None = None, end_runs: bool = False) -> Report:
     """Give groups another number of nodes than the file says, as cluster.up would: cluster.scale gpu=3."""
-    from trainyard import lifecycle, scaling
-    from trainyard.tasks import cluster_report
-
     file = call.cluster()
-    cluster = scaling.scaled(file, sizes or [])
+    cluster = lazy.scaling.scaled(file, sizes or [])
     command_hints.override(cluster.tools.overrides)
     if call.dry:
-        return cluster_report.planned(cluster, lifecycle.plan_up(cluster))
+        return lazy.cluster_report.planned(cluster, lazy.lifecycle.plan_up(cluster))
     made = _made(call, cluster, f"cluster.scale {shlex.join(sizes or [])}", end_runs=end_runs)
-    return cluster_report.resized(made, cluster, scaling.differences(file.spec, cluster.spec))
+    return lazy.cluster_report.resized(made, cluster, lazy.scaling.differences(file.spec, cluster.spec))
 
 
 @task(*CLUSTER, dry=True)
 def show(call: Call) -> Report:
     """Print the cluster file as resolved, defaults marked."""
-    from trainyard.tasks import cluster_report
-
-    return cluster_report.shown(call.cluster())
+    return lazy.cluster_report.shown(call.cluster())
 
 
 @task(dry=True, name="list")
 def list_(call: Call) -> Report:
     """List the clusters that have a file here, and those that were made from files elsewhere."""
-    from trainyard import listing
-    from trainyard.tasks import cluster_report
-
-    return cluster_report.listed(listing.list_clusters(os.environ, directory=call.here))
+    return lazy.cluster_report.listed(lazy.listing.list_clusters(os.environ, directory=call.here))
 
 
 @task(*CLUSTER, dry=True, name="open")
 def open_(call: Call) -> Report | None:
     """Show where the dashboard is and how to log in; open it when there is a browser."""
-    from trainyard import lifecycle
-    from trainyard.tasks import cluster_report
-
     cluster = call.cluster()
-    lifecycle.connect(cluster)
-    now = lifecycle.status(cluster)
-    found = cluster_report.opened(now, browse=not call.dry)
+    lazy.lifecycle.connect(cluster)
+    now = lazy.lifecycle.status(cluster)
+    found = lazy.cluster_report.opened(now, browse=not call.dry)
     if now.tunnel is None or call.dry:
         return found
-    cluster_report.hold(found, now.tunnel, json=call.json)
+    lazy.cluster_report.hold(found, now.tunnel, json=call.json)
     return None
 
 
 @task(*CLUSTER, dry=True, help={"follow": "Stay, and print what is added (default)."})
 def logs(call: Call, follow: bool = True) -> None:
     """Print what the nodes' own log files say, each line with its node."""
-    from trainyard import lifecycle
-    from trainyard.tasks import cluster_report
-
-    cluster_report.print_logs(lifecycle.logs(call.cluster(), follow=follow), json=call.json)
+    lazy.cluster_report.print_logs(lazy.lifecycle.logs(call.cluster(), follow=follow), json=call.json)
 
 
 def _made(call: Call, cluster: Cluster, command: str, *, end_runs: bool, recreate: bool = False) -> Report:
-    from trainyard import lifecycle
-    from trainyard.tasks import cluster_report
-
-    cluster_report.begin(cluster)
+    lazy.cluster_report.begin(cluster)
     check = _before_nodes_end(call, cluster, command, end_runs=end_runs)
-    results = lifecycle.up(cluster, call.progress, recreate=recreate, before_disruption=check)
-    return cluster_report.made(cluster, results, lifecycle.connect(cluster))
+    results = lazy.lifecycle.up(cluster, call.progress, recreate=recreate, before_disruption=check)
+    return lazy.cluster_report.made(cluster, results, lazy.lifecycle.connect(cluster))
 
 
 def _before_nodes_end(call: Call, cluster: Cluster, command: str, *, end_runs: bool) -> Callable[[], None]:

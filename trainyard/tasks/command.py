@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from invoke import tasks
 from invoke.context import Context
 
-from trainyard.tasks import command_hints, report
+from trainyard.tasks import command_hints, lazy, report
 from trainyard.tasks.report import Report
 
 if TYPE_CHECKING:
@@ -51,15 +51,12 @@ class Call:
 
     @property
     def progress(self) -> Progress:
-        from trainyard import progress
-
-        return progress.for_stream()
+        return lazy.progress.for_stream()
 
     def cluster(self) -> Cluster:
         """Return the cluster that the flags mean. Raises RequestError."""
-        from trainyard import lifecycle
 
-        return lifecycle.find(
+        return lazy.lifecycle.find(
             self.file, os.environ, directory=self.here, overrides=self.overrides, backend=self.backend
         )
 

@@ -6,6 +6,7 @@ import os
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from trainyard.tasks import lazy
 from trainyard.tasks.command import REGISTRY, Call, task
 from trainyard.tasks.report import Report
 
@@ -20,51 +21,47 @@ PURGE = "Remove the images in it, too, and its CA."
 def up(call: Call) -> Report:
     """Run the registry in a container of this Docker."""
     from trainyard.registry import up as registry
-    from trainyard.tasks import registry_report
 
     with _open(call) as target:
         if call.dry:
-            return registry_report.planned(target, registry.plan_up(target))
-        registry_report.begin(target)
-        return registry_report.made(target, registry.up(target, call.progress))
+            return lazy.registry_report.planned(target, registry.plan_up(target))
+        lazy.registry_report.begin(target)
+        return lazy.registry_report.made(target, registry.up(target, call.progress))
 
 
 @task(*REGISTRY, dry=True, help={"file": FILE, "purge": PURGE})
 def down(call: Call, purge: bool = False) -> Report:
     """Remove the registry; its images are kept unless --purge."""
     from trainyard.registry import down as registry
-    from trainyard.tasks import registry_report
 
     with _open(call) as target:
         if call.dry:
-            return registry_report.planned(target, registry.plan_down(target, purge=purge))
-        registry_report.begin(target)
+            return lazy.registry_report.planned(target, registry.plan_down(target, purge=purge))
+        lazy.registry_report.begin(target)
         results = registry.down(target, call.progress, purge=purge)
         kept, images = registry.kept_volume(target), registry.images_here(target)
-        return registry_report.removed(target, results, kept=kept, images=images)
+        return lazy.registry_report.removed(target, results, kept=kept, images=images)
 
 
 @task(*REGISTRY, dry=True, help={"file": FILE})
 def status(call: Call) -> Report:
     """List its repositories, tags and sizes."""
     from trainyard.registry.status import status as ask
-    from trainyard.tasks import registry_report
 
     with _open(call) as target:
-        return registry_report.status(target, ask(target))
+        return lazy.registry_report.status(target, ask(target))
 
 
 @task(*REGISTRY, dry=True, help={"file": FILE})
 def trust(call: Call) -> Report:
     """Make this host's Docker trust it, without a restart; prove it with a pull."""
     from trainyard.registry import trust as registry
-    from trainyard.tasks import registry_report
 
     with _open(call) as target:
         if call.dry:
-            return registry_report.planned(target, registry.plan_trust(target))
-        registry_report.begin(target)
-        return registry_report.trusted(target, registry.trust(target, call.progress))
+            return lazy.registry_report.planned(target, registry.plan_trust(target))
+        lazy.registry_report.begin(target)
+        return lazy.registry_report.trusted(target, registry.trust(target, call.progress))
 
 
 def _open(call: Call) -> AbstractContextManager[Target]:

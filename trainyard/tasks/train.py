@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from trainyard.tasks import command_hints
+from trainyard.tasks import command_hints, lazy
 from trainyard.tasks.command import FILE, Call, task
 from trainyard.tasks.report import Report
 
@@ -36,16 +36,15 @@ def dispatch(
     call: Call, job_dir: str, file: list[str] | None = None, wait: bool = True, skip_smoke: bool = False
 ) -> Report | None:
     """Run a job; the exit code is the job's."""
-    from trainyard import training
-    from trainyard.tasks import train_report
-
-    ready = training.ready(job_dir, file or [], overrides=call.overrides, backend=call.backend)
-    train_report.begin(ready.prepared)
+    ready = lazy.training.ready(job_dir, file or [], overrides=call.overrides, backend=call.backend)
+    lazy.train_report.begin(ready.prepared)
     if call.dry:
         return None
-    screen = train_report.screen(json=call.json)
+    screen = lazy.train_report.screen(json=call.json)
     how = {"wait": wait, "skip_smoke": skip_smoke}
-    return train_report.ended(training.dispatch(ready, command=sys.argv, progress=call.progress, screen=screen, **how))
+    return lazy.train_report.ended(
+        lazy.training.dispatch(ready, command=sys.argv, progress=call.progress, screen=screen, **how)
+    )
 
 
 @task(
@@ -61,19 +60,13 @@ def dispatch(
 )
 def list_(call: Call, job: str = "", state: str = "", since: str = "") -> Report:
     """List the runs of this machine, the newest first."""
-    from trainyard import training
-    from trainyard.tasks import train_report
-
-    return train_report.listed(training.filtered(call.file, job=job, state=state, since=since))
+    return lazy.train_report.listed(lazy.training.filtered(call.file, job=job, state=state, since=since))
 
 
 @task("file", dry=True, positional=["run"], help=HELP)
 def status(call: Call, run: str = "") -> Report:
     """Say how a run stands."""
-    from trainyard import training
-    from trainyard.tasks import train_report
-
-    return train_report.status(training.status(_find(call, run)))
+    return lazy.train_report.status(lazy.training.status(_find(call, run)))
 
 
 @task(
@@ -89,65 +82,52 @@ def status(call: Call, run: str = "") -> Report:
 )
 def logs(call: Call, run: str = "", task: str = "", all: bool = False, follow: bool = True) -> Report:
     """Follow a run from where this machine stopped; print all of one that has ended. Ctrl-C only stops looking."""
-    from trainyard import training
-    from trainyard.tasks import train_report
-
     found = _find(call, run)
-    screen = train_report.screen(json=call.json, only=task or None)
-    return train_report.ended(training.logs(found, screen=screen, task=task or None, everything=all, follow=follow))
+    screen = lazy.train_report.screen(json=call.json, only=task or None)
+    return lazy.train_report.ended(
+        lazy.training.logs(found, screen=screen, task=task or None, everything=all, follow=follow)
+    )
 
 
 @task("file", dry=True, positional=["run"], help=HELP)
 def stop(call: Call, run: str = "") -> Report:
     """End a run, and wait until it has ended; where several go on, RUN says which."""
-    from trainyard import training
-    from trainyard.tasks import train_report
-
-    found = _remembered(training.run_to_stop(run or None, call.file))
+    found = _remembered(lazy.training.run_to_stop(run or None, call.file))
     if call.dry:
         return call.skipped(f"run {found.name}")
-    if ended := training.ended(found):
-        return train_report.ended_before(ended)
-    return train_report.stopped(training.stop(found, screen=train_report.Notes()))
+    if ended := lazy.training.ended(found):
+        return lazy.train_report.ended_before(ended)
+    return lazy.train_report.stopped(lazy.training.stop(found, screen=lazy.train_report.Notes()))
 
 
 @task("file", dry=True, positional=["run"], help={**HELP, "checkpoints": "The tasks' last checkpoints too."})
 def fetch(call: Call, run: str = "", checkpoints: bool = False) -> Report:
     """Bring home outputs that are not here yet."""
-    from trainyard import training
-    from trainyard.tasks import train_report
-
     found = _find(call, run)
     if call.dry:
         return call.skipped(f"run {found.name}")
-    screen = train_report.screen(json=call.json)
-    return train_report.fetched(training.fetch(found, checkpoints=checkpoints, screen=screen))
+    screen = lazy.train_report.screen(json=call.json)
+    return lazy.train_report.fetched(lazy.training.fetch(found, checkpoints=checkpoints, screen=screen))
 
 
 @task("file", dry=True, positional=["run"], help=HELP)
 def report(call: Call, run: str = "") -> Report:
     """Write a run's report anew: one HTML page that needs nothing else."""
-    from trainyard import training
-    from trainyard.tasks import train_report
-
     found = _find(call, run)
     if call.dry:
         return call.skipped(f"run {found.name}")
-    path = training.report(found, screen=train_report.screen(json=call.json))
+    path = lazy.training.report(found, screen=lazy.train_report.screen(json=call.json))
     return Report({"report": str(path)}, [str(path)])
 
 
 @task("file", dry=True, positional=["run"], help={**HELP, "browser": "With --no-browser: only keep the page fresh."})
 def watch(call: Call, run: str = "", browser: bool = True) -> Report:
     """Keep a run's report fresh, and open in a browser, until the run has ended. Ctrl-C only stops watching."""
-    from trainyard import training
-    from trainyard.tasks import train_report
-
     found = _find(call, run)
     if call.dry:
         return call.skipped(f"run {found.name}")
-    screen = train_report.report_screen(found, json=call.json, browse=browser)
-    return train_report.ended(training.watch(found, screen=screen))
+    screen = lazy.train_report.report_screen(found, json=call.json, browse=browser)
+    return lazy.train_report.ended(lazy.training.watch(found, screen=screen))
 
 
 @task(
@@ -160,16 +140,11 @@ def watch(call: Call, run: str = "", browser: bool = True) -> Report:
 )
 def compare(call: Call, runs: list[str] | None = None, tag: list[str] | None = None) -> Report:
     """Compare runs: their curves on one page, how they ended and what differs in their job files as a table."""
-    from trainyard import training
-    from trainyard.tasks import train_report
-
-    return train_report.compared(training.compare(runs or [], tags=tag or []))
+    return lazy.train_report.compared(lazy.training.compare(runs or [], tags=tag or []))
 
 
 def _find(call: Call, run: str) -> RunDirectory:
-    from trainyard import training
-
-    return _remembered(training.find_run(run or None, call.file))
+    return _remembered(lazy.training.find_run(run or None, call.file))
 
 
 def _remembered(run: RunDirectory) -> RunDirectory:
