@@ -41,7 +41,7 @@ QUOTA = """
 apiVersion: v1
 kind: ResourceQuota
 metadata: {name: small}
-spec: {hard: {limits.memory: 1Gi}}
+spec: {hard: {limits.memory: 512Mi}}
 """
 CLUSTER = """
 name: {{name}}
@@ -123,7 +123,7 @@ def test_what_cannot_be_is_said_before_anything_is_made(kube: KubeBed, make: Mak
     said = _refused(yard, "--set", "workers.0.cpus=64", "--set", "kuberay.requests.cpus=64", expect=3)
     first, reason, *_ = said.splitlines()
     assert first == "there is no room on Kubernetes for cluster nothing:"
-    assert reason.startswith("  - cpu: no Kubernetes node has room for it: cpu: 64 wanted, at most ")
+    assert reason.startswith("  - cpu: no Kubernetes node is large enough: cpu: 64 wanted, at most ")
     for option, lacks in {
         "kuberay.volumes=[{target: /data, secret: nope}]": "kuberay.volumes.0.secret: there is no Secret called nope",
         "kuberay.volumes=[{target: /data, claim: nope}]": (
@@ -140,16 +140,17 @@ def test_what_cannot_be_is_said_before_anything_is_made(kube: KubeBed, make: Mak
     assert kubernetes.one(kube, "namespace", "never", namespace="default") is None
 
 
-def test_a_quota_without_room_is_named_with_what_is_missing(kube: KubeBed, make: Make) -> None:
+def test_a_quota_without_room_is_named_before_anything_is_made(kube: KubeBed, make: Make) -> None:
     kube.kubectl("create", "namespace", "narrow")
     try:
         kube.kubectl("apply", "-n", "narrow", "-f", "-", given=QUOTA)
-        assert _refused(make("narrow", space="narrow"), expect=3) == (
-            "namespace narrow does not allow cluster narrow:\n"
-            "  - quota small: limits.memory: 1536MiB wanted, 1GiB of 1GiB free\n"
-            "  at context bed\n"
-            "  -> Want less, or have it raised: kubectl describe quota,limitrange -n narrow"
+        said = _refused(make("narrow", space="narrow"), expect=3).splitlines()
+        assert said[0] == (
+            "the quota of namespace narrow has no room: small, requested: limits.memory=1Gi, used: limits.memory=0, "
+            "limited: limits.memory=512Mi"
         )
+        assert said[-1] == "  -> Ask for less, or ask whoever runs the cluster for a larger quota."
+        assert kubernetes.belongings(kube, "narrow") == []
     finally:
         kube.kubectl("delete", "namespace", "narrow")
 

@@ -77,11 +77,10 @@ def read(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Desired:
         kuberay = operator.read(where, tools)
         _refuse_leaving(namespace.result().found, where)
         image = asked_image.result()
-    # The cluster's own image, and the logins that it was made with, where its registry did not answer.
-    kept = image.reference == runs and bool(image.remark)
+    # The cluster's own image goes with the logins that it was made with.
     own_secret = naming.pull_secret(name)
-    made = None if kept else images.pull_secret(name, image, others=section.pull_secrets, name=own_secret)
-    used = _pull_secrets(live) if kept and live else (*([own_secret] if made else []), *section.pull_secrets)
+    made = None if image.is_kept else images.pull_secret(name, image, others=section.pull_secrets, name=own_secret)
+    used = _pull_secrets(live) if image.is_kept and live else (*([own_secret] if made else []), *section.pull_secrets)
     reply, secret = namespace.result(), login.result().found
     return Desired(
         spec=spec,

@@ -136,7 +136,7 @@ def _refuse_not_admitted(desired: Desired) -> list[str]:
             reply = if_allowed(partial(where.kube.create, POD, pod, namespace=where.namespace, dry_run=True))
         except InvalidError as error:
             found = explain_admission(error.what, what="the head" if group == "head" else f"a node of {group}")
-            raise PrerequisiteError(found.message, where=f"{where}: {found.raw}", hint=found.hint) from error
+            raise PrerequisiteError(found.message, where=str(where), hint=found.hint) from error
         if reply.refusal:
             return ["quota, limits and Pod Security of the namespace were not checked"]
     return []

@@ -1,0 +1,46 @@
+"""A backend of two steps and then kuberay: it makes a Kubernetes, which here is a kubeconfig, and calls KubeRay's."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from trainyard.backends import kuberay
+from trainyard.backends.contract import ClusterStatus, Tools
+from trainyard.seams.kube import config
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.kubernetes import KuberaySection
+from trainyard.steps import YES, Answer, Stage, Step, no
+
+
+def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
+    made = _kubeconfig(tools)
+
+    def answers() -> Answer:
+        return YES if config.connect(tools.environ, kubeconfig=str(made)).answers() else no("it does not answer yet")
+
+    make = Step("Make the hosts a Kubernetes", lambda: YES if made.exists() else no("it is none"), lambda: _make(tools))
+    wait = Step("Wait for its API", answers, lambda: None, after=make.title)
+    return [make, wait, Stage("KubeRay", lambda: kuberay.up_steps(spec, tools, _section(spec, tools)), wait.title)]
+
+
+def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
+    return kuberay.down_steps(spec, tools, _section(spec, tools), purge=purge)
+
+
+def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
+    return kuberay.status(spec, tools, _section(spec, tools))
+
+
+def _section(spec: ClusterSpec, tools: Tools) -> KuberaySection:
+    return spec.kuberay.model_copy(update={"kubeconfig": str(_kubeconfig(tools)), "context": None})
+
+
+def _kubeconfig(tools: Tools) -> Path:
+    return tools.state.with_name(f"{tools.state.name}.kubeconfig")
+
+
+def _make(tools: Tools) -> None:
+    tools.state.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(tools.environ["OF_THE_BED"], _kubeconfig(tools))
