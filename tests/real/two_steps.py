@@ -1,7 +1,5 @@
 """A backend of two steps and then kuberay: it makes a Kubernetes, which here is a kubeconfig, and calls KubeRay's."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +18,8 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
     def answers() -> Answer:
         return YES if config.connect(tools.environ, kubeconfig=str(made)).answers() else no("it does not answer yet")
 
-    make = Step("Make the hosts a Kubernetes", lambda: YES if made.exists() else no("it is none"), lambda: _make(tools))
+    bed = tools.environ["OF_THE_BED"]
+    make = Step("Make the hosts a Kubernetes", lambda: Answer(made.exists()), lambda: shutil.copy(bed, made) and None)
     wait = Step("Wait for its API", answers, lambda: None, after=make.title)
     return [make, wait, Stage("KubeRay", lambda: kuberay.up_steps(spec, tools, _section(spec, tools)), wait.title)]
 
@@ -38,9 +37,4 @@ def _section(spec: ClusterSpec, tools: Tools) -> KuberaySection:
 
 
 def _kubeconfig(tools: Tools) -> Path:
-    return tools.state.with_name(f"{tools.state.name}.kubeconfig")
-
-
-def _make(tools: Tools) -> None:
-    tools.state.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy(tools.environ["OF_THE_BED"], _kubeconfig(tools))
+    return Path(tools.environ["HOME"]) / f"{tools.state.name}.kubeconfig"
