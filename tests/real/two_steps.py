@@ -9,17 +9,19 @@ from trainyard.backends.contract import ClusterStatus, Tools
 from trainyard.seams.kube import config
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
-from trainyard.steps import YES, Answer, Stage, Step, no
+from trainyard.steps import Answer, Stage, Step
 
 
 def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
     made = _kubeconfig(tools)
 
     def answers() -> Answer:
-        return YES if config.connect(tools.environ, kubeconfig=str(made)).answers() else no("it does not answer yet")
+        return Answer(config.connect(tools.environ, kubeconfig=made).answers())
 
-    bed = tools.environ["OF_THE_BED"]
-    make = Step("Make the hosts a Kubernetes", lambda: Answer(made.exists()), lambda: shutil.copy(bed, made) and None)
+    def make_it() -> None:
+        shutil.copy(tools.environ["OF_THE_BED"], made)
+
+    make = Step("Make the hosts a Kubernetes", lambda: Answer(Path(made).exists()), make_it)
     wait = Step("Wait for its API", answers, lambda: None, after=make.title)
     return [make, wait, Stage("KubeRay", lambda: kuberay.up_steps(spec, tools, _section(spec, tools)), wait.title)]
 
@@ -33,8 +35,8 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
 
 
 def _section(spec: ClusterSpec, tools: Tools) -> KuberaySection:
-    return spec.kuberay.model_copy(update={"kubeconfig": str(_kubeconfig(tools)), "context": None})
+    return spec.kuberay.model_copy(update={"kubeconfig": _kubeconfig(tools), "context": None})
 
 
-def _kubeconfig(tools: Tools) -> Path:
-    return Path(tools.environ["HOME"]) / f"{tools.state.name}.kubeconfig"
+def _kubeconfig(tools: Tools) -> str:
+    return tools.environ["HOME"] + "/made.kubeconfig"
