@@ -43,7 +43,7 @@ BUDGETS = {
     "dispatch": (2_000, 16),
     "images": (2_385, 19),
     "registry": (1_320, 12),
-    "results": (2_280, 20),
+    "results": (1_940, 16),
     "seams": (5_580, 47),
     "spec": (2_651, 20),
     "tasks": (2_125, 19),

@@ -76,12 +76,6 @@ def test_it_writes_the_scalars_that_a_report_looks_for(train: Train, tmp_path: P
     assert len(found["rollout/return"]) == 10
 
 
-def test_a_checkpoint_is_whole_or_not_there(train: Train, tmp_path: Path) -> None:
-    train("--iterations", "3", "--checkpoint-every", "0", output="o", checkpoint="c")
-    assert [path.name for path in (tmp_path / "c").iterdir()] == ["state.json"]
-    assert json.loads((tmp_path / "c" / "state.json").read_text())["iteration"] == 3
-
-
 def test_it_says_how_it_goes(train: Train, capsys: pytest.CaptureFixture[str]) -> None:
     train("--iterations", "10", output="o", checkpoint="c")
     train("--iterations", "10", output="p", checkpoint="c")

@@ -55,11 +55,6 @@ def recorded(run: RunDirectory) -> tuple[list[int], str, str]:
 WHOLE = ([0, 2, 5], "one\ntwo\n", "b\n")
 
 
-def test_events_and_output_are_recorded_apart(run: RunDirectory) -> None:
-    assert take_in(run, STREAM) == [b"one\n", b"two\n", b"b\n"]
-    assert recorded(run) == WHOLE
-
-
 def test_reading_again_changes_nothing_and_shows_nothing(run: RunDirectory) -> None:
     take_in(run, STREAM)
     assert take_in(run, STREAM) == []

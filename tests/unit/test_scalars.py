@@ -38,11 +38,6 @@ def plain(curve: Curve) -> list[tuple[float, float]]:
     return [(step, value) for step, value, _ in curve.points()]
 
 
-def test_what_tensorboardx_wrote_is_read_back(tmp_path: Path) -> None:
-    written(tmp_path, {0: 1.5, 10: 2.5})
-    assert curves(tmp_path) == {"": {"return": [(0, 1.5), (10, 2.5)]}}
-
-
 def test_a_torn_last_record_ends_the_file(tmp_path: Path) -> None:
     path = written(tmp_path, {0: 1.0, 1: 2.0, 2: 3.0})
     whole = path.read_bytes()
