@@ -31,6 +31,10 @@ def no(detail: str) -> Answer:
     return Answer(False, detail)
 
 
+def nothing() -> None:
+    """Change nothing: what a step does that only asks, or waits for what an earlier one began."""
+
+
 @dataclass(frozen=True)
 class Step:
     """One thing that should hold.

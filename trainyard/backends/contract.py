@@ -163,14 +163,23 @@ class Backend(Protocol):
     def discover(
         self, clusters: Sequence[tuple[ClusterSpec, Tools]], states: Sequence[Path], environ: Mapping[str, str]
     ) -> Discovered:
-        """Find clusters of ours where these are, for `cluster.list`; `states` are the records of those without a file.
-
-        Says nothing about a backend whose clusters are only found by what is written down here.
-        """
+        """Find clusters of ours where these are, for `cluster.list`; `states` are the records of those without a file."""
 
 
 def not_up(name: str) -> NotReadyError:
     return NotReadyError(f"cluster {name} is not up", hint="Make it: invoke cluster.up")
+
+
+def nothing_to_show(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
+    """Return no documents: for backends that make a cluster without giving one to an outside system."""
+    return []
+
+
+def nothing_to_discover(
+    clusters: Sequence[tuple[ClusterSpec, Tools]], states: Sequence[Path], environ: Mapping[str, str]
+) -> Discovered:
+    """Find nothing: for backends to whose clusters only what is written down here leads."""
+    return Discovered()
 
 
 def nothing_to_purge(backend: str, why: str) -> RequestError:

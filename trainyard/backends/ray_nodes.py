@@ -100,15 +100,29 @@ def node_plans(spec: ClusterSpec, room: Room, *, simulated: bool, machine: str) 
 
 
 def changes(made: Mapping[str, Any], desired: NodePlan) -> list[str]:
-    """Say what a node should have otherwise than it was made with; values of variables are not shown."""
+    """Say what a node should have otherwise than it was made with."""
     plan = json.loads(desired.as_text())
-    other = [name for name in plan if name != "env" and made.get(name) != plan[name]]
-    found = [f"{name.replace('_', ' ')}: {_shown(made.get(name))} now, {_shown(plan[name])} wanted" for name in other]
-    old, new = dict(made.get("env") or ()), dict(plan["env"])
-    for name in sorted(old.keys() | new.keys()):
-        if old.get(name) != new.get(name):
-            found.append(f"env.{name} is {'gone' if name not in new else 'another' if name in old else 'new'}")
-    return found
+    old = {name.replace("_", " "): _shown(made.get(name)) for name in plan if name != "env"}
+    new = {name.replace("_", " "): _shown(value) for name, value in plan.items() if name != "env"}
+    return [*changed(old, new), *changed_variables(dict(made.get("env") or ()), dict(plan["env"]))]
+
+
+def changed(old: Mapping[str, str | None], new: Mapping[str, str | None]) -> list[str]:
+    """Say which values differ: "cpus: 1 now, 2 wanted"."""
+    return [
+        f"{name}: {old.get(name) or 'none'} now, {value or 'none'} wanted"
+        for name, value in new.items()
+        if old.get(name) != value
+    ]
+
+
+def changed_variables(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    """Say which variables differ; their values are not shown: some of them are secrets."""
+    return [
+        f"env.{name} is {'gone' if name not in new else 'another' if name in old else 'new'}"
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    ]
 
 
 def object_store(memory: int) -> int:

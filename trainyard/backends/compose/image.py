@@ -1,22 +1,32 @@
-"""The image of a cluster: which one exactly, and how it comes to the Docker host."""
+"""The image of a cluster: which one exactly, how it comes to the Docker host, and whether it runs there."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
+from trainyard import versions
+from trainyard.backends.compose.diagnosis import explained
 from trainyard.backends.contract import Tools
-from trainyard.errors import OutsideError
+from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
 from trainyard.images import resolve
 from trainyard.images.types import PinnedImage
+from trainyard.images.verified import LINT, HostResult, Verified
 from trainyard.seams.docker import engine as docker_engine
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.engine import Engine
+from trainyard.seams.docker.once import run_once
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
 
 # Isaac Sim's image is 20 GB: an hour at 50 Mbit/s.
 PULL_SECONDS = 2 * 3600.0
+# Ray's import reads some thousand files of an image that was just unpacked.
+RUN_SECONDS = 180.0
+# Compose gives nodes another entry point than the image's, too.
+PROGRAM = ("python",)
+ASK = ("-c", "import ray; print(ray.__version__)")
 Report = Callable[[str], None]
 
 
@@ -25,35 +35,73 @@ def pinned_for(spec: ClusterSpec, tools: Tools, engine: Engine) -> PinnedImage:
     return resolve.for_engine(spec, tools.environ, engine, directory=tools.directory)
 
 
-def step(engine: Engine, image: PinnedImage) -> Step:
+def pull_step(engine: Engine, image: PinnedImage) -> Step:
     """Return the step after which the Docker host has the image; it is pulled in the background, and says how far."""
-    pulling = _Pulling(lambda report: _pull(engine, image, report))
+    pull = _Pull(engine, image)
 
     def done() -> Answer:
         # Asked before the engine is: what it has by then is what the pull left.
-        ended = pulling.has_ended
+        ended = pull.has_ended
         if docker_images.inspect(engine, image.reference):
             return YES
         if ended:
             raise OutsideError(f"Docker ended the pull of {image.name}, and does not have it", where=image.reference)
-        return no(pulling.seen or "it is not there")
+        return no(pull.detail or "it is not there")
 
-    return Step(f"Pull the image {image.name}", done=done, do=pulling.start, deadline=PULL_SECONDS, every=0.5)
+    return Step(f"Pull the image {image.name}", done=done, do=pull.start, deadline=PULL_SECONDS, every=0.5)
+
+
+def verify(spec: ClusterSpec, tools: Tools, *, report: Report) -> Verified:
+    """Let the Docker host pull the image by its digest, which asks the registry, and run it."""
+    address = spec.compose.docker
+    began = time.monotonic()
+    host, reference = address or "here", ""
+    try:
+        with docker_engine.engine(tools.environ, address=address) as engine:
+            host = engine.host
+            image = pinned_for(spec, tools, engine)
+            reference = image.reference
+            result = pull_and_run(engine, image, report)
+    except TrainyardError as error:
+        return Verified((HostResult(host, reference, time.monotonic() - began, error.what, error),))
+    return Verified((HostResult(host, reference, time.monotonic() - began, result),))
+
+
+def pull_and_run(engine: Engine, image: PinnedImage, report: Report) -> str:
+    """Return what the image answers: its Ray version. Raises what keeps it from being pulled or run."""
+    if image.digest is None:
+        raise PrerequisiteError(
+            f"no registry holds image {image.name}: there is nothing to pull",
+            where=f"{engine.host} has it as {image.reference[:19]}",
+            hint="Push it: invoke image.push, and name the registry in the cluster file.",
+        )
+    _pull(engine, image, report)
+    with explained(image=image.name, program=PROGRAM[0], error=OutsideError):
+        ran = run_once(engine, image.reference, ASK, entrypoint=PROGRAM, seconds=RUN_SECONDS)
+    version = ran.stdout.strip()
+    if ran.code == 0 and version == versions.RAY:
+        return f"ray {version}"
+    ended = "it did not end" if ran.code is None else f"exit code {ran.code}"
+    raise OutsideError(
+        f"image {image.name} does not run on {engine.host} as a Ray {versions.RAY} node"
+        + (f": it has Ray {version}" if ran.code == 0 else ""),
+        where=f"{' '.join(PROGRAM + ASK)}: {ended}; {ran.stderr.strip()[-300:]}" if ran.code != 0 else image.reference,
+        hint=LINT,
+    )
 
 
 def _pull(engine: Engine, image: PinnedImage, report: Report) -> None:
-    auth = image.login.for_engine(docker_images.registry_of(image.reference)) if image.login else None
-    # A connection of its own: the step goes on asking through the other one.
-    with docker_engine.engine(engine.environ, address=engine.address) as own:
-        docker_images.pull(own, image.reference, auth=auth, on_progress=report)
+    auth = image.login.for_engine(docker_images.registry_of(image.reference)) if image.login else {}
+    docker_images.pull(engine, image.reference, auth=auth, on_progress=report)
 
 
-class _Pulling:
-    """One pull, and the error that ended it."""
+class _Pull:
+    """One pull in the background, and the error that ended it."""
 
-    def __init__(self, pull: Callable[[Report], None]) -> None:
-        self.seen = ""
-        self._pull = pull
+    def __init__(self, engine: Engine, image: PinnedImage) -> None:
+        self.detail = ""
+        self._engine = engine
+        self._image = image
         self._error: BaseException | None = None
         self._ended = False
 
@@ -70,11 +118,13 @@ class _Pulling:
 
     def _run(self) -> None:
         try:
-            self._pull(self._saw)
+            # A connection of its own: the step goes on asking through the other one.
+            with docker_engine.engine(self._engine.environ, address=self._engine.address) as own:
+                _pull(own, self._image, self._show)
         except BaseException as error:
             # Handed to whoever waits for the image.
             self._error = error
         self._ended = True
 
-    def _saw(self, text: str) -> None:
-        self.seen = text
+    def _show(self, text: str) -> None:
+        self.detail = text

@@ -3,51 +3,60 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from trainyard.backends import logs
-from trainyard.backends.compose import found, view
-from trainyard.backends.contract import LogLine
+from trainyard.backends import contract
+from trainyard.backends import logs as ray_logs
+from trainyard.backends import record as cluster_record
+from trainyard.backends.compose import record, snapshot, status
+from trainyard.backends.contract import LogLine, Tools
 from trainyard.errors import OutsideError
 from trainyard.seams.docker import containers as docker_containers
 from trainyard.seams.docker.containers import Container
 from trainyard.seams.docker.engine import Engine
+from trainyard.spec.cluster import ClusterSpec
 
 POLL_SECONDS = 1.0
-FIRST_LINES = 20
 # The name under which a container's own output is shown, beside the names of Ray's files.
 CONTAINER = "container"
 
 
-def lines(engine: Engine, name: str, token: str | None, *, follow: bool) -> Iterator[LogLine]:
+def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
     """Return the last lines of every node; with `follow`, then each new one until no node is left."""
+    engine = record.connect(spec, tools)
+    if not snapshot.nodes(engine, spec.name):
+        raise contract.not_up(spec.name)
+    return _lines(engine, spec.name, cluster_record.read_token(record.token_file(tools)), follow=follow)
+
+
+def _lines(engine: Engine, name: str, token: str | None, *, follow: bool) -> Iterator[LogLine]:
     since: dict[str, str] = {}
-    ray_files = logs.Follower()
-    while containers := found.nodes(engine, name):
-        for node, one in containers.items():
-            yield from _of_container(engine, node, one, since)
+    ray_files = ray_logs.Follower()
+    while containers := snapshot.nodes(engine, name):
+        for node, container in containers.items():
+            yield from _of_container(engine, node, container, since)
         yield from _of_ray(engine, containers, token, ray_files)
         if not follow:
             return
         time.sleep(POLL_SECONDS)
 
 
-def _of_container(engine: Engine, node: str, one: Container, since: dict[str, str]) -> Iterator[LogLine]:
-    last = since.get(one.id)
-    for stamp, text in docker_containers.stamped(engine, one.id, since=last, lines=None if last else FIRST_LINES):
+def _of_container(engine: Engine, node: str, container: Container, since: dict[str, str]) -> Iterator[LogLine]:
+    last = since.get(container.id)
+    lines = None if last else ray_logs.FIRST_LINES
+    for stamp, text in docker_containers.stamped(engine, container.id, since=last, lines=lines):
         if last is None or stamp > last:
-            since[one.id] = stamp
+            since[container.id] = stamp
             yield LogLine(node, CONTAINER, text)
 
 
 def _of_ray(
-    engine: Engine, containers: dict[str, Container], token: str | None, ray_files: logs.Follower
+    engine: Engine, containers: Mapping[str, Container], token: str | None, ray_files: ray_logs.Follower
 ) -> Iterator[LogLine]:
-    where = view.address(engine, containers)
-    if where is None:
-        return
+    where = status.address(engine, containers)
     try:
-        yield from ray_files.fresh(where, token)
+        if where is not None:
+            yield from ray_files.fresh(where, token)
     except OutsideError:
         # The containers' own output says why Ray does not answer.
         return

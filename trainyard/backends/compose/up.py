@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from trainyard.backends import ray_nodes, record, replace_head, wording
-from trainyard.backends.compose import found, gpus, host, image, trial, view
-from trainyard.backends.compose.start import start
-from trainyard.backends.compose.wanted import Wanted, refusal, unwanted, wanted
+from trainyard.backends import ray_nodes, replace_head, wording
+from trainyard.backends import record as cluster_record
+from trainyard.backends.compose import desired, diagnosis, image, naming, preflight, record, snapshot, status
+from trainyard.backends.compose.desired import TOKEN_VARIABLE, Desired, Document
+from trainyard.backends.compose.snapshot import Difference
 from trainyard.backends.contract import Tools
+from trainyard.backends.ray_nodes import NodePlan
+from trainyard.errors import OutsideError, RequestError
+from trainyard.images.types import PinnedImage
 from trainyard.seams.docker import compose as docker_compose
 from trainyard.seams.docker import containers as docker_containers
+from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.containers import Container
+from trainyard.seams.docker.engine import Engine
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.steps import YES, Answer, Step, no
+from trainyard.steps import YES, Answer, Stage, Step, no, nothing
 
 # A head and two workers took 8 s on 2 idle cores; a busy machine may need many times that.
 READY_SECONDS = 300.0
@@ -23,94 +30,213 @@ FIXED = (
 )
 
 
-def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
-    """Return the steps that make the cluster match its file."""
+@dataclass(frozen=True)
+class _Up:
+    """What `cluster.up` works with: the engine that is to have the cluster, its nodes and their image."""
+
+    spec: ClusterSpec
+    tools: Tools
+    engine: Engine
+    plans: tuple[NodePlan, ...]
+    image: PinnedImage
+    simulated: bool
+    owner: str
+    template: str
+
+    @property
+    def token(self) -> str | None:
+        """Return the token, None if there is none (yet)."""
+        return cluster_record.read_token(record.token_file(self.tools)) if self.spec.auth == "token" else None
+
+    @property
+    def gpu_ids(self) -> tuple[str, ...]:
+        """Return the real GPUs that the nodes get."""
+        return tuple(gpu for plan in self.plans for gpu in plan.gpu_ids or ())
+
+    def document(self) -> Document:
+        fingerprint = desired.token_fingerprint(self.token) if self.token else None
+        wish = Desired(self.spec, self.plans, self.image.reference, self.owner, fingerprint, self.simulated)
+        return desired.document(wish, self.template)
+
+    def containers(self) -> dict[str, Container]:
+        return snapshot.nodes(self.engine, self.spec.name)
+
+    def difference(self) -> Difference:
+        return snapshot.compare(self.document().fingerprints, self.containers())
+
+    def missing(self) -> tuple[str, ...]:
+        """Return the names of the nodes that will be started."""
+        return tuple(plan.name for plan in self.plans) if self.tools.recreate else self.difference().missing
+
+    def makes_head(self) -> bool:
+        """Say whether the head needs a new container, and not only to be started."""
+        head = self.containers().get("head")
+        return self.tools.recreate or head is None or "head" in self.difference().surplus
+
+
+def up_steps(spec: ClusterSpec, tools: Tools) -> list[Stage]:
+    """Return the steps that make the cluster match its file; which they are, its Docker host knows."""
     ray_nodes.refuse_growing_groups(spec, hint=FIXED)
-    asked = wanted(spec, tools)
-    surplus = unwanted(asked)
-    pull = image.step(asked.engine, asked.image)
-    refused = refusal(asked, surplus)
-    steps = [
-        *([replace_head.step(refused)] if refused else []),
-        Step("Check the Docker host", done=lambda: _check(asked), do=_nothing),
-        pull,
-        *trial.steps(asked, after=pull.title),
-        *gpus.steps(asked, after=pull.title),
-        Step(_token_title(spec), done=lambda: _is_recorded(asked), do=lambda: _record(asked)),
-    ]
+    return [Stage("Look at the Docker host", expand=lambda: _steps(_look(spec, tools)))]
+
+
+def _look(spec: ClusterSpec, tools: Tools) -> _Up:
+    """Find out what the file means on its Docker host. Raises what stands in the way."""
+    record.refuse_other_host(spec, tools)
+    engine = record.connect(spec, tools)
+    owner = record.owner(tools)
+    snapshot.refuse_foreign(engine, spec.name, owner=owner)
+    snapshot.refuse_in_the_way(engine, spec.name, [node.name for node in spec.nodes()])
+    gpu_ids, simulated = preflight.gpus(spec, engine)
+    plans = ray_nodes.node_plans(
+        spec, preflight.room(engine, gpu_ids), simulated=simulated, machine="the Docker host"
+    )
+    pinned = image.pinned_for(spec, tools, engine)
+    return _Up(spec, tools, engine, plans, pinned, simulated, owner, desired.template())
+
+
+def _steps(up: _Up) -> list[Step]:
+    surplus = _surplus(up)
+    refused = _refusal(up, surplus)
+    pull = image.pull_step(up.engine, up.image)
+    missing = up.missing()
+    start = f"Start {_title(up, missing)}"
     remove = f"Remove {wording.named(tuple(surplus))}"
-    if surplus:
-        steps.append(
-            Step(
-                remove,
-                done=lambda: _are_gone(asked, surplus),
-                do=lambda: _remove(asked, surplus),
-                disruptive=any(container.state in found.RUNNING for container in surplus.values()),
-            )
-        )
-    begin = f"Start {_to_start(asked)}"
-    after = remove if surplus else None
-    steps.append(Step(begin, done=lambda: _are_started(asked), do=lambda: start(asked), after=after))
-    answer = wording.all_answer(len(asked.plans))
-    steps.append(Step(answer, done=lambda: _answer(asked), do=_nothing, deadline=READY_SECONDS, after=begin))
-    return steps
+    ends = any(container.state in snapshot.RUNNING for container in surplus.values())
+    removal = Step(
+        remove, done=lambda: _are_gone(up, surplus), do=lambda: _remove(up.engine, surplus), disruptive=ends
+    )
+    return [
+        *([replace_head.step(refused)] if refused else []),
+        Step("Check the Docker host", done=lambda: _check(up), do=nothing),
+        pull,
+        *([_probe_image(up, after=pull.title)] if up.makes_head() else []),
+        *([_probe_gpus(up, after=pull.title)] if _needs_gpus(up, missing) else []),
+        Step(_record_title(up.spec), done=lambda: _is_recorded(up), do=lambda: _record(up)),
+        *([removal] if surplus else []),
+        Step(start, done=lambda: _are_started(up), do=lambda: _start(up), after=remove if surplus else None),
+        Step(
+            wording.all_answer(len(up.plans)),
+            done=lambda: _answer(up),
+            do=nothing,
+            deadline=READY_SECONDS,
+            after=start,
+        ),
+    ]
 
 
-def _check(asked: Wanted) -> Answer:
-    if not asked.tools.recreate and not asked.difference().missing:
+def _surplus(up: _Up) -> Mapping[str, Container]:
+    """Return the nodes that have to go; also workers whose head was started again: Ray lets them wait a minute."""
+    containers = up.containers()
+    if up.tools.recreate:
+        return containers
+    lost = snapshot.older_than_head(containers)
+    if lost:
+        lost -= status.answer(up.engine, containers, up.token)[0]
+    gone = snapshot.compare(up.document().fingerprints, containers, lost=lost).surplus
+    return {name: containers[name] for name in gone}
+
+
+def _refusal(up: _Up, surplus: Mapping[str, Container]) -> RequestError | None:
+    """Return why the running head may not go: all runs end with it, so that it must be asked for."""
+    head = surplus.get("head")
+    if head is None or up.tools.recreate or head.state != "running" or status.never_ran(up.engine, head, up.token):
+        return None
+    made = docker_images.inspect(up.engine, head.image_id)
+    return replace_head.refusal(desired.changes(up.document().services["head"], head, made.env if made else {}))
+
+
+def _check(up: _Up) -> Answer:
+    if not up.missing():
         return YES
-    trial.refuse_taken_port(asked)
-    docker_compose.require(asked.engine)
-    return Answer(True, "; ".join(host.warnings(asked.engine, asked.plans, asked.spec.compose.shm_size)))
+    if up.makes_head():
+        preflight.refuse_taken_port(up.engine, up.spec)
+    docker_compose.require(up.engine)
+    return Answer(True, "; ".join(preflight.warnings(up.engine, up.plans, up.spec.compose.shm_size)))
 
 
-def _nothing() -> None:
-    """Change nothing: such a step only asks, or waits for what an earlier one began."""
+def _probe_image(up: _Up, *, after: str) -> Step:
+    tried: list[bool] = []
+
+    def probe() -> None:
+        preflight.probe_image(up.engine, up.image, up.spec)
+        tried.append(True)
+
+    title = "Try the image and the mounts, for a moment"
+    return Step(title, done=lambda: YES if tried else no("not tried yet"), do=probe, after=after)
 
 
-def _token_title(spec: ClusterSpec) -> str:
+def _needs_gpus(up: _Up, missing: tuple[str, ...]) -> bool:
+    """Say whether real GPUs are to be given to new nodes; nodes that have theirs are proof enough."""
+    return any(plan.gpu_ids for plan in up.plans if plan.name in missing)
+
+
+def _probe_gpus(up: _Up, *, after: str) -> Step:
+    tried: list[bool] = []
+
+    def probe() -> None:
+        preflight.probe_gpus(up.engine, up.image.reference, up.gpu_ids)
+        tried.append(True)
+
+    title = "Give the GPUs to a container, for a moment"
+    return Step(title, done=lambda: YES if tried else no("not tried yet"), do=probe, after=after)
+
+
+def _record_title(spec: ClusterSpec) -> str:
     return "Make the cluster's token" if spec.auth == "token" else "Write down where the cluster is"
 
 
-def _is_recorded(asked: Wanted) -> Answer:
-    if host.read_record(asked.tools) is None:
+def _is_recorded(up: _Up) -> Answer:
+    if record.read(up.tools) is None:
         return no("nothing is written down")
-    return YES if asked.token or asked.spec.auth == "none" else no("there is none")
+    return YES if up.token or up.spec.auth == "none" else no("there is none")
 
 
-def _record(asked: Wanted) -> None:
-    host.write_record(asked.tools, host.Record(asked.spec.name, asked.engine.address, asked.owner))
-    if asked.spec.auth == "token" and asked.token is None:
-        record.make_token(host.token_file(asked.tools))
+def _record(up: _Up) -> None:
+    record.write(up.tools, record.Record(up.spec.name, up.engine.address, up.owner))
+    if up.spec.auth == "token" and up.token is None:
+        cluster_record.make_token(record.token_file(up.tools))
 
 
-def _are_gone(asked: Wanted, surplus: Mapping[str, Container]) -> Answer:
-    now = {one.id for one in asked.containers().values()}
-    left = [name for name, one in surplus.items() if one.id in now]
+def _are_gone(up: _Up, surplus: Mapping[str, Container]) -> Answer:
+    now = {container.id for container in up.containers().values()}
+    left = [name for name, container in surplus.items() if container.id in now]
     return no(f"still there: {', '.join(left)}") if left else YES
 
 
-def _remove(asked: Wanted, surplus: Mapping[str, Container]) -> None:
-    for one in surplus.values():
-        docker_containers.remove(asked.engine, one.id)
+def _remove(engine: Engine, surplus: Mapping[str, Container]) -> None:
+    for container in surplus.values():
+        docker_containers.remove(engine, container.id)
 
 
-def _are_started(asked: Wanted) -> Answer:
-    missing = asked.difference().missing
+def _are_started(up: _Up) -> Answer:
+    missing = up.difference().missing
     return no(f"not there: {', '.join(missing)}") if missing else YES
 
 
-def _answer(asked: Wanted) -> Answer:
-    containers = asked.containers()
-    view.refuse_dead(asked.engine, containers)
-    answering, seen = view.answer(asked.engine, containers, asked.token)
-    silent = [plan.name for plan in asked.plans if plan.name not in answering]
-    return no(seen or f"waiting for {', '.join(silent)}") if silent else YES
+def _start(up: _Up) -> None:
+    """Make every missing container, let everybody in them write to the outputs, then start them."""
+    secrets = {TOKEN_VARIABLE: up.token} if up.token else {}
+    project = docker_compose.Project(
+        up.engine, naming.project(up.spec.name), up.document().text, secrets=secrets
+    )
+    with diagnosis.explained(image=up.image.name, error=OutsideError):
+        docker_compose.create(project)
+        # The new volume belongs to root: it is opened before its first head runs, so that no running one lacks it.
+        head = up.containers().get("head")
+        if head is not None and head.state not in snapshot.RUNNING:
+            docker_containers.open_directory(up.engine, head.id, up.spec.compose.outputs)
+        docker_compose.up(project)
 
 
-def _to_start(asked: Wanted) -> str:
+def _answer(up: _Up) -> Answer:
+    containers = up.containers()
+    diagnosis.refuse_dead(up.engine, containers)
+    answering, detail = status.answer(up.engine, containers, up.token)
+    silent = [plan.name for plan in up.plans if plan.name not in answering]
+    return no(detail or f"waiting for {', '.join(silent)}") if silent else YES
+
+
+def _title(up: _Up, missing: tuple[str, ...]) -> str:
     """Name the nodes that will be started; the whole cluster where that is all of it, or nothing is to be done."""
-    missing = () if asked.tools.recreate else asked.difference().missing
-    if 0 < len(missing) < len(asked.plans):
-        return wording.named(missing)
-    return wording.whole(len(asked.plans))
+    return wording.named(missing) if 0 < len(missing) < len(up.plans) else wording.whole(len(up.plans))

@@ -26,7 +26,6 @@ def of_cluster(name: str) -> str:
 
 
 def common(name: str, owner: str) -> dict[str, str]:
-    """Return the labels of everything that belongs to a cluster."""
     return {CLUSTER: name, OWNER: owner}
 
 
@@ -40,7 +39,6 @@ def owner(state: Path) -> str:
 
 
 def owner_of(labels: Mapping[str, str]) -> str:
-    """Return who made something."""
     return labels.get(OWNER, "somebody unknown")
 
 
@@ -50,7 +48,6 @@ def project(name: str) -> str:
 
 
 def container(name: str, node: str) -> str:
-    """Return the name of a node's container."""
     return f"{project(name)}-{node}"
 
 
