@@ -12,7 +12,7 @@ from tests.bed import images
 from tests.bed import nvidia as standin
 from tests.bed.engine import BedEngine
 from tests.bed.host import DockerHost
-from trainyard.backends import nvidia
+from trainyard.backends.compose import preflight
 from trainyard.errors import PrerequisiteError
 from trainyard.seams import nvidia as nvidia_seam
 from trainyard.seams.docker.engine import engine as connect
@@ -22,7 +22,7 @@ real_gpu = pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="th
 
 def _refused(engine: BedEngine, path: str, *, wanted: int = 2) -> list[str]:
     with connect({"DOCKER_HOST": engine.address, "PATH": path}) as docker, pytest.raises(PrerequisiteError) as refused:
-        nvidia.gpu_ids(docker, wanted=wanted)
+        preflight.gpu_ids(docker, count=wanted)
     return refused.value.lines()
 
 
@@ -67,7 +67,7 @@ def test_fewer_gpus_than_wanted_are_counted(engine: BedEngine, tmp_path: Path) -
     path = f"{tmp_path}:{os.environ['PATH']}"
     assert _refused(engine, path, wanted=3)[0] == "the cluster wants 3 GPUs, the Docker host has 2"
     with connect({"DOCKER_HOST": engine.address, "PATH": path}) as docker:
-        assert nvidia.gpu_ids(docker, wanted=2) == ("0", "1")
+        assert preflight.gpu_ids(docker, count=2) == ("0", "1")
 
 
 def test_a_toolkit_that_docker_does_not_use_is_found_out_by_asking_for_a_gpu(
@@ -76,7 +76,7 @@ def test_a_toolkit_that_docker_does_not_use_is_found_out_by_asking_for_a_gpu(
     standin.toolkit(tmp_path)
     private_engine.load(images.BASE, source=engine)
     with connect({"DOCKER_HOST": private_engine.address}) as docker, pytest.raises(PrerequisiteError) as refused:
-        nvidia.prove(docker, images.BASE, ("0",))
+        preflight.probe_gpus(docker, images.BASE, ("0",))
     said = refused.value.lines()
     assert said[0] == "driver and container toolkit are there, but Docker does not use the toolkit"
     assert "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker" in said[2]
@@ -84,7 +84,7 @@ def test_a_toolkit_that_docker_does_not_use_is_found_out_by_asking_for_a_gpu(
     private_engine.stop()
     private_engine.start(path=str(tmp_path))
     with connect({"DOCKER_HOST": private_engine.address}) as docker:
-        nvidia.prove(docker, images.BASE, ("0",))
+        preflight.probe_gpus(docker, images.BASE, ("0",))
     assert private_engine.docker("ps", "-aq").stdout == ""
 
 
@@ -92,7 +92,7 @@ def test_a_remote_docker_host_is_asked_over_ssh(docker_host: DockerHost, monkeyp
     for name, value in docker_host.environ().items():
         monkeypatch.setenv(name, value)
     with connect(dict(os.environ), address=docker_host.ssh) as docker, pytest.raises(PrerequisiteError) as refused:
-        nvidia.gpu_ids(docker, wanted=1)
+        preflight.gpu_ids(docker, count=1)
     assert refused.value.lines()[:2] == [
         "the cluster wants 1 GPU, and the Docker host has no working NVIDIA driver",
         f"  at Docker host {docker_host.ip}: nvidia-smi is not installed",

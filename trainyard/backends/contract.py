@@ -163,7 +163,7 @@ class Backend(Protocol):
     def discover(
         self, clusters: Sequence[tuple[ClusterSpec, Tools]], states: Sequence[Path], environ: Mapping[str, str]
     ) -> Discovered:
-        """Find clusters of ours where these are, for `cluster.list`; `states` are the records of those without a file."""
+        """Find clusters of ours where these are, for `cluster.list`; `states` are records without a file."""
 
 
 def not_up(name: str) -> NotReadyError:

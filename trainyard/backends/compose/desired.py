@@ -81,7 +81,9 @@ def changes(service: Mapping[str, Any], container: Container, image_env: Mapping
         old["dashboard_port"], new["dashboard_port"] = str(inside[0]), fixed[0]
     given = {name: _plain(str(value)) for name, value in service["environment"].items()}
     # What the image set is no variable of ours, unless it was given another value.
-    had = {name: value for name, value in container.environment.items() if name in given or image_env.get(name) != value}
+    had = {
+        name: value for name, value in container.environment.items() if name in given or image_env.get(name) != value
+    }
     found = [*ray_nodes.changed(old, new), *ray_nodes.changed_variables(had, given), *_mounts(service, container)]
     if container.labels.get(naming.TOKEN) != service["labels"][naming.TOKEN]:
         found.append("its token: the one that was made for it is not known here")

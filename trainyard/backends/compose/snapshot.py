@@ -79,11 +79,13 @@ def refuse_in_the_way(engine: Engine, name: str, nodes: Iterable[str]) -> None:
 def compare(
     desired: Mapping[str, str], found: Mapping[str, Container], *, lost: frozenset[str] = frozenset()
 ) -> Difference:
-    """Compare the fingerprints of the desired nodes with the containers; `lost` are workers that do not find their head.
+    """Compare the fingerprints of the desired nodes with the containers; `lost` are workers without their head.
 
     No worker outlives its head: when the head is not as desired, or does not run, none is.
     """
-    fitting = {name for name, container in found.items() if desired.get(name) == container.labels.get(naming.PLAN)} - lost
+    fitting = {
+        name for name, container in found.items() if desired.get(name) == container.labels.get(naming.PLAN)
+    } - lost
     if "head" not in fitting or found["head"].state not in RUNNING:
         fitting &= {"head"}
     running = {name for name in fitting if found[name].state in RUNNING}

@@ -88,9 +88,7 @@ def _look(spec: ClusterSpec, tools: Tools) -> _Up:
     snapshot.refuse_foreign(engine, spec.name, owner=owner)
     snapshot.refuse_in_the_way(engine, spec.name, [node.name for node in spec.nodes()])
     gpu_ids, simulated = preflight.gpus(spec, engine)
-    plans = ray_nodes.node_plans(
-        spec, preflight.room(engine, gpu_ids), simulated=simulated, machine="the Docker host"
-    )
+    plans = ray_nodes.node_plans(spec, preflight.room(engine, gpu_ids), simulated=simulated, machine="the Docker host")
     pinned = image.pinned_for(spec, tools, engine)
     return _Up(spec, tools, engine, plans, pinned, simulated, owner, desired.template())
 
@@ -103,9 +101,7 @@ def _steps(up: _Up) -> list[Step]:
     start = f"Start {_title(up, missing)}"
     remove = f"Remove {wording.named(tuple(surplus))}"
     ends = any(container.state in snapshot.RUNNING for container in surplus.values())
-    removal = Step(
-        remove, done=lambda: _are_gone(up, surplus), do=lambda: _remove(up.engine, surplus), disruptive=ends
-    )
+    removal = Step(remove, done=lambda: _are_gone(up, surplus), do=lambda: _remove(up.engine, surplus), disruptive=ends)
     return [
         *([replace_head.step(refused)] if refused else []),
         Step("Check the Docker host", done=lambda: _check(up), do=nothing),
@@ -217,9 +213,7 @@ def _are_started(up: _Up) -> Answer:
 def _start(up: _Up) -> None:
     """Make every missing container, let everybody in them write to the outputs, then start them."""
     secrets = {TOKEN_VARIABLE: up.token} if up.token else {}
-    project = docker_compose.Project(
-        up.engine, naming.project(up.spec.name), up.document().text, secrets=secrets
-    )
+    project = docker_compose.Project(up.engine, naming.project(up.spec.name), up.document().text, secrets=secrets)
     with diagnosis.explained(image=up.image.name, error=OutsideError):
         docker_compose.create(project)
         # The new volume belongs to root: it is opened before its first head runs, so that no running one lacks it.
