@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+# Docker's client opens a socket as it is imported.
+import trainyard.backends.compose  # noqa: F401
 from trainyard import lifecycle
 from trainyard.backends import BACKENDS
 from trainyard.backends.contract import Tools

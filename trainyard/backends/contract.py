@@ -186,10 +186,10 @@ def nothing_to_purge(backend: str, why: str) -> RequestError:
     return RequestError(f"backend '{backend}' has nothing to purge: {why}", hint="Leave out --purge.")
 
 
-def no_images(spec: ClusterSpec) -> RequestError:
-    """Return the error for a cluster whose nodes are not containers of ours."""
-    return RequestError(
-        f"cluster {spec.name} ({spec.backend}) runs no images: there is nothing to verify",
+def no_images(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) -> Verified:
+    """Raise RequestError: for backends whose nodes are not containers of ours."""
+    raise RequestError(
+        f"cluster {spec.name} ({tools.backend}) runs no images: there is nothing to verify",
         hint="Its nodes are not containers of ours. Name a cluster whose backend is compose or kuberay: "
         "invoke image.verify --backend compose",
     )

@@ -8,154 +8,149 @@ from dataclasses import dataclass
 
 from trainyard.backends import ray_nodes, replace_head, wording
 from trainyard.backends.contract import Tools
-from trainyard.backends.local import layout, machine, nodes, records, view
-from trainyard.backends.local.layout import NodePlan, Ports
-from trainyard.backends.local.records import ClusterFiles, ClusterRecord, NodeRecord
+from trainyard.backends.local import diagnosis, preflight, record, snapshot, status
+from trainyard.backends.local.desired import Ports
+from trainyard.backends.local.naming import ClusterFiles
+from trainyard.backends.local.record import ClusterRecord, NodeRecord
+from trainyard.backends.local.snapshot import Difference
+from trainyard.backends.ray_nodes import NodePlan
+from trainyard.backends.record import make_token, read_token
 from trainyard.errors import OutsideError, RequestError
 from trainyard.seams import processes
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.steps import YES, Answer, Step, no
+from trainyard.steps import YES, Answer, Stage, Step, no, nothing
 
 # A head and two workers took 5 s on 2 idle cores; a busy machine may need many times that, and several tries.
 READY_SECONDS = 300.0
+FIXED = "Give the group a fixed `count`: this machine does not get larger."
 
 
 @dataclass(frozen=True)
-class _Wanted:
-    """What `cluster.up` was asked for."""
+class _Up:
+    """What `cluster.up` works with: the nodes as they should be, and the files about them."""
 
     spec: ClusterSpec
     tools: Tools
     files: ClusterFiles
     plans: tuple[NodePlan, ...]
 
+    def cluster(self) -> ClusterRecord | None:
+        return record.read(self.files, self.tools.backend)
 
-def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
-    """Return the steps that make the cluster match its file."""
-    ray_nodes.refuse_growing_groups(spec, hint="Give the group a fixed `count`: this machine does not get larger.")
-    wanted = _Wanted(spec, tools, ClusterFiles(tools.state), _plans(spec, tools))
-    unwanted = _unwanted(wanted)
-    refused = _refusal(wanted, unwanted)
-    steps = [replace_head.step(refused)] if refused else []
-    steps.append(Step("Check this machine", done=lambda: _check(wanted), do=_nothing))
-    if spec.auth == "token":
-        steps.append(
-            Step("Make the cluster's token", done=lambda: _has_token(wanted), do=lambda: _make_token(wanted.files))
-        )
-    remove = f"Remove {wording.named(tuple(unwanted))}"
-    if unwanted:
-        steps.append(
-            Step(
-                remove,
-                done=lambda: _are_gone(wanted, unwanted),
-                do=lambda: nodes.end(wanted.files, unwanted),
-                disruptive=bool(nodes.running(unwanted)),
-            )
-        )
-    start = f"Start {_to_start(wanted)}"
-    steps.append(
+    def difference(self) -> Difference:
+        recorded = record.read_nodes(self.files)
+        return snapshot.compare(self.plans, recorded, running=snapshot.running(recorded))
+
+
+def up_steps(spec: ClusterSpec, tools: Tools) -> list[Stage]:
+    """Return the steps that make the cluster match its file; which they are, this machine knows."""
+    ray_nodes.refuse_growing_groups(spec, hint=FIXED)
+
+    def expand() -> list[Step]:
+        return _steps(_Up(spec, tools, ClusterFiles(tools.state), preflight.node_plans(spec, tools.environ)))
+
+    return [Stage("Look at this machine", expand=expand)]
+
+
+def _steps(up: _Up) -> list[Step]:
+    surplus = _surplus(up)
+    refused = _refusal(up, surplus)
+    remove = f"Remove {wording.named(tuple(surplus))}"
+    start = f"Start {_title(up)}"
+    token = Step("Make the cluster's token", done=lambda: _has_token(up), do=lambda: _make_token(up.files))
+    removal = Step(
+        remove,
+        done=lambda: _are_gone(up, surplus),
+        do=lambda: snapshot.end(up.files, surplus),
+        disruptive=bool(snapshot.running(surplus)),
+    )
+    return [
+        *([replace_head.step(refused)] if refused else []),
+        Step("Check this machine", done=lambda: _check(up), do=nothing),
+        *([token] if up.spec.auth == "token" else []),
+        *([removal] if surplus else []),
+        Step(start, done=lambda: _are_started(up), do=lambda: _start(up), after=remove if surplus else None),
         Step(
-            start,
-            done=lambda: _are_started(wanted),
-            do=lambda: _start_missing(wanted),
-            after=remove if unwanted else None,
-        )
-    )
-    answer = wording.all_answer(len(wanted.plans))
-    steps.append(
-        Step(answer, done=lambda: _answer(wanted), do=_nothing, deadline=READY_SECONDS, every=0.1, after=start)
-    )
-    return steps
+            wording.all_answer(len(up.plans)),
+            done=lambda: _answer(up),
+            do=nothing,
+            deadline=READY_SECONDS,
+            every=0.1,
+            after=start,
+        ),
+    ]
 
 
-def _plans(spec: ClusterSpec, tools: Tools) -> tuple[NodePlan, ...]:
-    # nvidia-smi may take seconds: it is asked only where GPUs matter.
-    gpus = any(node.gpus for node in spec.nodes())
-    found = machine.gpu_ids(tools.environ) if gpus else ()
-    return layout.node_plans(spec, cpus=machine.cpus(), memory=machine.memory(), gpu_ids=found)
-
-
-def _difference(wanted: _Wanted) -> nodes.Difference:
-    recorded = records.read_nodes(wanted.files)
-    return nodes.compare(wanted.plans, recorded, running=nodes.running(recorded))
-
-
-def _unwanted(wanted: _Wanted) -> Mapping[str, NodeRecord]:
+def _surplus(up: _Up) -> Mapping[str, NodeRecord]:
     """Return the nodes that have to go."""
-    recorded = records.read_nodes(wanted.files)
-    return recorded if wanted.tools.recreate else {name: recorded[name] for name in _difference(wanted).unwanted}
+    recorded = record.read_nodes(up.files)
+    return recorded if up.tools.recreate else {name: recorded[name] for name in up.difference().surplus}
 
 
-def _refusal(wanted: _Wanted, unwanted: Mapping[str, NodeRecord]) -> RequestError | None:
+def _refusal(up: _Up, surplus: Mapping[str, NodeRecord]) -> RequestError | None:
     """Return why the running head may not go: all runs end with it, so that it must be asked for."""
-    head = unwanted.get("head")
-    if head is None or wanted.tools.recreate or "head" not in nodes.running(unwanted):
+    head = surplus.get("head")
+    if head is None or up.tools.recreate or not any(snapshot.RAYLET in line for line in snapshot.commands(head)):
         return None
-    plan = next(plan for plan in wanted.plans if plan.is_head)
+    plan = next(plan for plan in up.plans if plan.is_head)
     return replace_head.refusal(ray_nodes.changes(json.loads(head.plan), plan))
 
 
-def _check(wanted: _Wanted) -> Answer:
-    missing = _difference(wanted).missing
-    warnings = machine.check(missing, machine.look()) if missing else []
+def _check(up: _Up) -> Answer:
+    missing = up.difference().missing
+    warnings = preflight.check(missing, preflight.inspect()) if missing else []
     return Answer(True, "; ".join(warnings))
 
 
-def _nothing() -> None:
-    """Change nothing: such a step only asks, or waits for what an earlier one began."""
-
-
-def _has_token(wanted: _Wanted) -> Answer:
-    return YES if records.read_token(wanted.files) else no("there is none")
+def _has_token(up: _Up) -> Answer:
+    return YES if read_token(up.files.token) else no("there is none")
 
 
 def _make_token(files: ClusterFiles) -> None:
     files.prepare()
-    records.make_token(files)
+    make_token(files.token)
 
 
-def _are_gone(wanted: _Wanted, unwanted: Mapping[str, NodeRecord]) -> Answer:
-    now = records.read_nodes(wanted.files)
-    left = [name for name, record in unwanted.items() if now.get(name) == record]
+def _are_gone(up: _Up, surplus: Mapping[str, NodeRecord]) -> Answer:
+    now = record.read_nodes(up.files)
+    left = [name for name, node in surplus.items() if now.get(name) == node]
     return no(f"still there: {', '.join(left)}") if left else YES
 
 
-def _are_started(wanted: _Wanted) -> Answer:
-    missing = _difference(wanted).missing
+def _are_started(up: _Up) -> Answer:
+    missing = up.difference().missing
     return no(f"not there: {', '.join(plan.name for plan in missing)}") if missing else YES
 
 
-def _start_missing(wanted: _Wanted) -> None:
+def _start(up: _Up) -> None:
     """Start every missing node, side by side; a new head gets new ports."""
-    files = wanted.files
-    files.prepare()
-    missing = _difference(wanted).missing
-    record = records.read_cluster(files)
-    if record is None or any(plan.is_head for plan in missing):
-        ports = Ports(*processes.free_ports(2))
-        simulated = any(plan.gpus and plan.gpu_ids is None for plan in wanted.plans)
-        record = ClusterRecord(wanted.spec.name, ports, simulated, wanted.spec.auth)
-        records.write_cluster(files, record)
+    up.files.prepare()
+    missing = up.difference().missing
+    cluster = up.cluster()
+    if cluster is None or any(plan.is_head for plan in missing):
+        simulated = any(plan.gpus and plan.gpu_ids is None for plan in up.plans)
+        cluster = ClusterRecord(up.spec.name, Ports(*processes.free_ports(2)), simulated, up.spec.auth)
+        record.write(up.files, up.tools.backend, cluster)
     for plan in missing:
-        nodes.start(files, plan, record.ports, environ=wanted.tools.environ)
+        snapshot.start(up.files, plan, cluster.ports, environ=up.tools.environ)
 
 
-def _answer(wanted: _Wanted) -> Answer:
-    nodes.refuse_dead(wanted.files)
-    answering, seen = view.answering(wanted.files, records.read_cluster(wanted.files))
-    silent = [plan.name for plan in wanted.plans if plan.name not in answering]
-    if seen == view.NO_DASHBOARD:
+def _answer(up: _Up) -> Answer:
+    diagnosis.refuse_dead(up.files)
+    answering, detail = status.answer(up.files, up.cluster())
+    silent = [plan.name for plan in up.plans if plan.name not in answering]
+    if detail == status.NO_DASHBOARD:
         raise OutsideError(
             "the head's dashboard has ended; what runs on the cluster goes on, but nobody can ask it",
-            where=str(wanted.files.node_temp("head") / "session_latest" / "logs" / "dashboard.log"),
+            where=str(up.files.ray_logs("head") / "dashboard.log"),
             hint="Make the cluster anew, which ends everything on it: invoke cluster.up --recreate",
         )
-    return no(seen or f"waiting for {', '.join(silent)}") if silent else YES
+    return no(detail or f"waiting for {', '.join(silent)}") if silent else YES
 
 
-def _to_start(wanted: _Wanted) -> str:
+def _title(up: _Up) -> str:
     """Name the nodes that will be started; the whole cluster where that is all of it, or nothing is to be done."""
-    missing = () if wanted.tools.recreate else _difference(wanted).missing
-    if 0 < len(missing) < len(wanted.plans):
+    missing = () if up.tools.recreate else up.difference().missing
+    if 0 < len(missing) < len(up.plans):
         return wording.named(tuple(plan.name for plan in missing))
-    return wording.whole(len(wanted.plans))
+    return wording.whole(len(up.plans))

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.backends import ray_nodes
-from trainyard.backends.ray_nodes import NodePlan, Room
+from trainyard.backends.ray_nodes import NodePlan
 from trainyard.seams import processes
-from trainyard.spec.cluster import ClusterSpec
-
-__all__ = ["LOOPBACK", "NodePlan", "Ports", "node_environment", "node_plans", "ray_start"]
 
 LOOPBACK = "127.0.0.1"
 
@@ -23,15 +20,10 @@ class Ports:
     gcs: int
     dashboard: int
 
-
-def node_plans(spec: ClusterSpec, *, cpus: int, memory: int, gpu_ids: tuple[str, ...]) -> tuple[NodePlan, ...]:
-    """Return the plan of every node, given what this machine has.
-
-    A node that does not say how much it wants may use the whole machine, as `ray start` would have it.
-    Raises PrerequisiteError when nodes want more GPUs than there are and may not simulate them.
-    """
-    simulated = ray_nodes.simulates_gpus(spec, gpu_ids, allowed=spec.local.simulated_gpus)
-    return ray_nodes.node_plans(spec, Room(cpus, memory, gpu_ids), simulated=simulated, machine="this machine")
+    @property
+    def address(self) -> str:
+        """Return where the dashboard answers."""
+        return f"http://{LOOPBACK}:{self.dashboard}"
 
 
 def ray_start(plan: NodePlan, ports: Ports, *, temp_dir: Path) -> list[str]:
@@ -71,11 +63,11 @@ def node_environment(
         kept.pop("CUDA_VISIBLE_DEVICES", None)
     else:
         kept["CUDA_VISIBLE_DEVICES"] = ",".join(plan.gpu_ids)
-    wanted = {**kept, **dict(plan.env)}
+    desired = {**kept, **dict(plan.env)}
     return {
-        **wanted,
+        **desired,
         **ray_nodes.variables(plan, token_file=str(token_file)),
         processes.MARKER: marker,
-        "PATH": f"{programs}:{wanted.get('PATH', '/usr/bin:/bin')}",
+        "PATH": f"{programs}:{desired.get('PATH', '/usr/bin:/bin')}",
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     }

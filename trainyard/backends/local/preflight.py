@@ -11,10 +11,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from trainyard import versions
-from trainyard.backends.local import records
-from trainyard.backends.local.layout import NodePlan
+from trainyard.backends import ray_nodes
+from trainyard.backends.local.naming import TEMP_PARENT
+from trainyard.backends.ray_nodes import NodePlan, Room
 from trainyard.errors import PrerequisiteError
 from trainyard.seams import processes
+from trainyard.spec.cluster import ClusterSpec
 
 GIBIBYTE = 1024**3
 # Measured: the processes of a node that runs nothing hold 0.35 GiB, those of the head 0.6 GiB.
@@ -36,26 +38,30 @@ class Machine:
     ray: str | None
 
 
-def look() -> Machine:
+def inspect() -> Machine:
     """Ask this machine what it has."""
     shared = Path("/dev/shm")  # noqa: S108 (where Ray keeps its objects on Linux)
     return Machine(
         memory_free=processes.memory_available(),
-        disk_free=shutil.disk_usage(records.TEMP_PARENT).free,
+        disk_free=shutil.disk_usage(TEMP_PARENT).free,
         shared_memory_free=shutil.disk_usage(shared).free if shared.is_dir() else None,
         open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[1],
         ray=_installed_ray(),
     )
 
 
-def cpus() -> int:
-    """Return how many CPUs this machine has."""
-    return os.cpu_count() or 1
+def node_plans(spec: ClusterSpec, environ: Mapping[str, str]) -> tuple[NodePlan, ...]:
+    """Return the plan of every node; one that does not say how much it needs may use the whole machine.
 
-
-def memory() -> int:
-    """Return how much of this machine's memory one node may use, in bytes: Ray's own share, 70 %."""
-    return processes.memory_total() * 7 // 10
+    Raises PrerequisiteError when nodes need more GPUs than there are and may not simulate them.
+    """
+    count = sum(node.gpus for node in spec.nodes())
+    # nvidia-smi may take seconds: it is asked only where GPUs matter.
+    found = gpu_ids(environ) if count else ()
+    # Ray's own share of a machine's memory is 70 %.
+    room = Room(os.cpu_count() or 1, processes.memory_total() * 7 // 10, found)
+    simulated = spec.local.simulated_gpus and count > len(found)
+    return ray_nodes.node_plans(spec, room, simulated=simulated, machine="this machine")
 
 
 def gpu_ids(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -64,7 +70,7 @@ def gpu_ids(environ: Mapping[str, str]) -> tuple[str, ...]:
     rows = [[cell.strip() for cell in line.split(",")] for line in (listed or "").splitlines() if "," in line]
     if "CUDA_VISIBLE_DEVICES" not in environ:
         return tuple(row[0] for row in rows)
-    visible = [one.strip() for one in environ["CUDA_VISIBLE_DEVICES"].split(",")]
+    visible = [device.strip() for device in environ["CUDA_VISIBLE_DEVICES"].split(",")]
     return tuple(row[0] for row in rows if row[0] in visible or row[1] in visible)
 
 
@@ -84,16 +90,11 @@ def check(plans: Sequence[NodePlan], machine: Machine) -> list[str]:
             f"a process may open {machine.open_files} files here; Ray needs {OPEN_FILES_NEEDED}",
             hint=f"Raise the limit: ulimit -Hn {OPEN_FILES_NEEDED} (as root), or in /etc/security/limits.conf",
         )
-    return _warnings(plans, machine)
-
-
-def _warnings(plans: Sequence[NodePlan], machine: Machine) -> list[str]:
-    warnings = []
     objects = sum(plan.object_store for plan in plans)
-    if machine.shared_memory_free is not None and machine.shared_memory_free < objects:
-        free = _gib(machine.shared_memory_free)
-        warnings.append(f"shared memory has {free} free, the nodes may use {_gib(objects)}: large objects will be slow")
-    return warnings
+    free = machine.shared_memory_free
+    if free is None or free >= objects:
+        return []
+    return [f"shared memory has {_gib(free)} free, the nodes may use {_gib(objects)}: large objects will be slow"]
 
 
 def _require(what: str, free: int, needed: int, for_what: str) -> None:

@@ -1,0 +1,76 @@
+"""Where a local cluster keeps what; all of it is 0700 and 0600, and removed by `cluster.down`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainyard.errors import OutsideError
+
+# Short, since the path of a UNIX socket has at most 107 bytes (unix(7)) and Ray's own part takes 64 of them.
+TEMP_PARENT = "/tmp"  # noqa: S108 (the directory below is ours alone: see private_directory)
+
+
+@dataclass(frozen=True)
+class ClusterFiles:
+    """The files of one cluster: `state` is what we write down, `temp` what Ray does."""
+
+    state: Path
+
+    @property
+    def token(self) -> Path:
+        return self.state / "token"
+
+    @property
+    def nodes(self) -> Path:
+        """Return the directory with a record and a log per node."""
+        return self.state / "nodes"
+
+    @property
+    def key(self) -> str:
+        """Return a short name for this cluster that no other one on this machine has."""
+        return hashlib.sha256(str(self.state.absolute()).encode()).hexdigest()[:8]
+
+    @property
+    def temp(self) -> Path:
+        return Path(TEMP_PARENT) / f"trainyard-{os.getuid()}" / self.key
+
+    def node_temp(self, name: str) -> Path:
+        return self.temp / hashlib.sha256(name.encode()).hexdigest()[:6]
+
+    def ray_logs(self, name: str) -> Path:
+        return self.node_temp(name) / "session_latest" / "logs"
+
+    def node_log(self, name: str) -> Path:
+        """Return the file with what `ray start` of a node printed."""
+        return self.nodes / f"{name}.log"
+
+    def node_record(self, name: str) -> Path:
+        """Return the file that names a node's keeper."""
+        return self.nodes / f"{name}.json"
+
+    def marker(self, name: str | None = None) -> str:
+        """Return what every process of the cluster, or of a node, has in its environment."""
+        return f"{self.key}/" if name is None else f"{self.key}/{name}/"
+
+    def prepare(self) -> None:
+        """Make the directories, readable by nobody else."""
+        self.nodes.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for directory in (self.state, self.nodes):
+            directory.chmod(0o700)
+        private_directory(self.temp.parent)
+        private_directory(self.temp)
+
+
+def private_directory(path: Path) -> None:
+    """Make a directory that only we can look into. Raises OutsideError if somebody else made it before us."""
+    path.mkdir(mode=0o700, exist_ok=True)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise OutsideError(
+            f"{path} is not a directory that only you can use",
+            hint="Remove it, or find out who made it.",
+        )
