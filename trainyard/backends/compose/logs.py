@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from trainyard.backends import contract
 from trainyard.backends import logs as ray_logs
 from trainyard.backends import record as cluster_record
-from trainyard.backends.compose import record, snapshot, status
+from trainyard.backends.compose import record, snapshot
+from trainyard.backends.compose.status import address
 from trainyard.backends.contract import LogLine, Tools
 from trainyard.errors import OutsideError
 from trainyard.seams.docker import containers as docker_containers
@@ -53,7 +54,7 @@ def _of_container(engine: Engine, node: str, container: Container, since: dict[s
 def _of_ray(
     engine: Engine, containers: Mapping[str, Container], token: str | None, ray_files: ray_logs.Follower
 ) -> Iterator[LogLine]:
-    where = status.address(engine, containers)
+    where = address(engine, containers)
     try:
         if where is not None:
             yield from ray_files.fresh(where, token)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from trainyard.backends import ray_nodes, replace_head, wording
 from trainyard.backends import record as cluster_record
-from trainyard.backends.compose import desired, diagnosis, image, naming, preflight, record, snapshot, status
+from trainyard.backends.compose import desired, diagnosis, image, naming, preflight, record, snapshot
 from trainyard.backends.compose.desired import TOKEN_VARIABLE, Desired, Document
 from trainyard.backends.compose.snapshot import Difference
+from trainyard.backends.compose.status import answer, never_ran
 from trainyard.backends.contract import Tools
 from trainyard.backends.ray_nodes import NodePlan
 from trainyard.errors import OutsideError, RequestError
@@ -128,7 +129,7 @@ def _surplus(up: _Up) -> Mapping[str, Container]:
         return containers
     lost = snapshot.older_than_head(containers)
     if lost:
-        lost -= status.answer(up.engine, containers, up.token)[0]
+        lost -= answer(up.engine, containers, up.token)[0]
     gone = snapshot.compare(up.document().fingerprints, containers, lost=lost).surplus
     return {name: containers[name] for name in gone}
 
@@ -136,7 +137,7 @@ def _surplus(up: _Up) -> Mapping[str, Container]:
 def _refusal(up: _Up, surplus: Mapping[str, Container]) -> RequestError | None:
     """Return why the running head may not go: all runs end with it, so that it must be asked for."""
     head = surplus.get("head")
-    if head is None or up.tools.recreate or head.state != "running" or status.never_ran(up.engine, head, up.token):
+    if head is None or up.tools.recreate or head.state != "running" or never_ran(up.engine, head, up.token):
         return None
     made = docker_images.inspect(up.engine, head.image_id)
     return replace_head.refusal(desired.changes(up.document().services["head"], head, made.env if made else {}))
@@ -226,7 +227,7 @@ def _start(up: _Up) -> None:
 def _answer(up: _Up) -> Answer:
     containers = up.containers()
     diagnosis.refuse_dead(up.engine, containers)
-    answering, detail = status.answer(up.engine, containers, up.token)
+    answering, detail = answer(up.engine, containers, up.token)
     silent = [plan.name for plan in up.plans if plan.name not in answering]
     return no(detail or f"waiting for {', '.join(silent)}") if silent else YES
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from trainyard.backends import ray_nodes, replace_head, wording
 from trainyard.backends.contract import Tools
-from trainyard.backends.local import diagnosis, preflight, record, snapshot, status
+from trainyard.backends.local import diagnosis, preflight, record, snapshot
 from trainyard.backends.local.desired import Ports
 from trainyard.backends.local.naming import ClusterFiles
 from trainyard.backends.local.record import ClusterRecord, NodeRecord
 from trainyard.backends.local.snapshot import Difference
+from trainyard.backends.local.status import NO_DASHBOARD, answer
 from trainyard.backends.ray_nodes import NodePlan
 from trainyard.backends.record import make_token, read_token
 from trainyard.errors import OutsideError, RequestError
@@ -137,9 +138,9 @@ def _start(up: _Up) -> None:
 
 def _answer(up: _Up) -> Answer:
     diagnosis.refuse_dead(up.files)
-    answering, detail = status.answer(up.files, up.cluster())
+    answering, detail = answer(up.files, up.cluster())
     silent = [plan.name for plan in up.plans if plan.name not in answering]
-    if detail == status.NO_DASHBOARD:
+    if detail == NO_DASHBOARD:
         raise OutsideError(
             "the head's dashboard has ended; what runs on the cluster goes on, but nobody can ask it",
             where=str(up.files.ray_logs("head") / "dashboard.log"),

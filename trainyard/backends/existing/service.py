@@ -1,12 +1,13 @@
-"""The way to a Ray cluster of somebody else on Kubernetes: a port-forward to the pod behind its service."""
+"""A Ray cluster of somebody else on Kubernetes: a port-forward to the pod behind its service."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from trainyard import suggest
-from trainyard.backends import record, wording
+from trainyard.backends import wording
 from trainyard.backends.contract import Tools
+from trainyard.backends.record import TOKEN_KEY, secret_token
 from trainyard.errors import NotReadyError, PrerequisiteError, RequestError
 from trainyard.seams.kube import config, forward
 from trainyard.seams.kube.api import Kube
@@ -28,15 +29,13 @@ class Service:
     port: int
 
     @property
-    def place(self) -> str:
-        """Return where it is, for messages."""
+    def location(self) -> str:
         context = f" of context {self.kube.context}" if self.kube.context else ""
         return f"namespace {self.namespace}{context}"
 
     @property
     def tunnel(self) -> str:
-        """Return where the port-forward leads to, as a person would say it."""
-        return f"service {self.name} in {self.place}"
+        return f"service {self.name} in {self.location}"
 
 
 def named(section: ExistingSection, tools: Tools) -> Service:
@@ -61,7 +60,7 @@ def address(service: Service) -> str:
     if pod is None:
         raise NotReadyError(
             f"service {service.name} has no pod that runs",
-            where=service.place,
+            where=service.location,
             hint="Is the Ray cluster up? Whoever runs it can say.",
         )
     here = forward.forward(
@@ -85,16 +84,15 @@ def token(service: Service, secret: str) -> str:
     if found is None:
         raise PrerequisiteError(
             f"the cluster's token is expected in Secret {secret}, which is not there",
-            where=service.place,
+            where=service.location,
             hint="KubeRay's Secrets are called like their RayCluster: kubectl get rayclusters --all-namespaces",
         )
-    held = record.secret_token(found)
+    held = secret_token(found)
     if held is None:
-        key = record.TOKEN_KEY
-        is_there = (found.get("data") or {}).get(key)
+        exists = (found.get("data") or {}).get(TOKEN_KEY)
         raise PrerequisiteError(
-            f"Secret {secret} has no token: its key {key} is {'empty' if is_there else 'not there'}",
-            where=service.place,
+            f"Secret {secret} has no token: its key {TOKEN_KEY} is {'empty' if exists else 'not there'}",
+            where=service.location,
         )
     return held
 
@@ -104,32 +102,32 @@ def pod_behind(service: Service, found: Object) -> Object | None:
     selector = ",".join(f"{key}={value}" for key, value in sorted(found["spec"]["selector"].items()))
     pods = service.kube.list(POD, namespace=service.namespace, labels=selector)
     running = [
-        one
-        for one in pods
-        if one.get("status", {}).get("phase") == "Running" and not one["metadata"].get("deletionTimestamp")
+        pod
+        for pod in pods
+        if pod.get("status", {}).get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
     ]
-    return max(running, key=lambda one: (_is_ready(one), one["metadata"].get("creationTimestamp") or ""), default=None)
+    return max(running, key=lambda pod: (_is_ready(pod), pod["metadata"].get("creationTimestamp") or ""), default=None)
 
 
 def port_of(service: Service, found: Object, pod: Object) -> int:
     """Return the port of the pod that a port of the service leads to (core/v1, ServicePort.targetPort)."""
-    ports = {int(one["port"]): one.get("targetPort") or one["port"] for one in found["spec"].get("ports") or ()}
+    ports = {int(port["port"]): port.get("targetPort") or port["port"] for port in found["spec"].get("ports") or ()}
     if service.port not in ports:
         raise RequestError(
             f"service {service.name} has no port {service.port}; it has {', '.join(map(str, sorted(ports))) or 'none'}",
-            where=service.place,
+            where=service.location,
             hint="Write in the cluster file: existing: {port: ...}. Ray's dashboard is 8265 by default.",
         )
     target = ports[service.port]
     if isinstance(target, int):
         return target
     for container in pod["spec"]["containers"]:
-        for one in container.get("ports") or ():
-            if one.get("name") == target:
-                return int(one["containerPort"])
+        for port in container.get("ports") or ():
+            if port.get("name") == target:
+                return int(port["containerPort"])
     raise RequestError(
         f"port {service.port} of service {service.name} leads to a port called {target!r}, which its pods do not have",
-        where=service.place,
+        where=service.location,
     )
 
 
@@ -140,31 +138,26 @@ def _found(service: Service) -> Object:
     if not found["spec"].get("selector"):
         raise RequestError(
             f"service {service.name} does not say which pods are behind it",
-            where=service.place,
+            where=service.location,
             hint="Name one that selects pods, or give `address` instead of `service`.",
         )
     return found
 
 
 def _missing(service: Service) -> MissingServiceError:
-    there = service.kube.list(SERVICE, namespace=service.namespace)
-    near = suggest.did_you_mean(service.name, [str(one["metadata"]["name"]) for one in there])
-    fitting = [
-        str(one["metadata"]["name"])
-        for one in there
-        if any(port.get("port") == service.port for port in one["spec"].get("ports") or ())
-    ]
-    known = f"Services with port {service.port} there: {wording.named(sorted(fitting))}." if fitting else ""
+    services = service.kube.list(SERVICE, namespace=service.namespace)
+    names = [str(found["metadata"]["name"]) for found in services]
     return MissingServiceError(
-        f"there is no service {service.name}{near}",
-        where=service.place,
-        hint=known or f"No service there has port {service.port}. That of a RayCluster NAME is called NAME-head-svc.",
+        f"there is no service {service.name}{suggest.did_you_mean(service.name, names)}",
+        where=service.location,
+        hint=f"Services there: {wording.named(sorted(names)) or 'none'}. "
+        "That of a RayCluster NAME is called NAME-head-svc.",
     )
 
 
 def _is_ready(pod: Object) -> bool:
     conditions = pod["status"].get("conditions") or []
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return any(found["type"] == "Ready" and found["status"] == "True" for found in conditions)
 
 
 def _name(pod: Object | None) -> str | None:
