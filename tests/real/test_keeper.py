@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.real.yard import wait_until
-from trainyard.backends.local.nodes import GAVE_UP, KEEPER
+from trainyard.backends.local.diagnosis import GAVE_UP
+from trainyard.backends.local.snapshot import KEEPER
 from trainyard.seams import processes
 
 TOO_BUSY = "Exception: The current node timed out during startup."

@@ -11,7 +11,7 @@ import pytest
 from tests.bed.places import need
 from tests.real.jobs import events, newest, write_job
 from tests.real.yard import Yard, wait_until
-from trainyard.backends.local.records import ClusterFiles
+from trainyard.backends.local.naming import ClusterFiles
 
 # Appends a row to what it finds; the first attempt fails.
 APPENDING = """

@@ -59,7 +59,7 @@ class Yard:
     @property
     def temp(self) -> Path:
         """Return the cluster's directory in /tmp."""
-        from trainyard.backends.local.records import ClusterFiles
+        from trainyard.backends.local.naming import ClusterFiles
 
         return ClusterFiles(self.state).temp
 
@@ -133,10 +133,10 @@ class Yard:
 
     def processes(self) -> list[psutil.Process]:
         """Return every process of the cluster."""
-        from trainyard.backends.local import nodes
-        from trainyard.backends.local.records import ClusterFiles
+        from trainyard.backends.local import snapshot
+        from trainyard.backends.local.naming import ClusterFiles
 
-        return [psutil.Process(one.pid) for one in nodes.of_cluster(ClusterFiles(self.state))]
+        return [psutil.Process(one.pid) for one in snapshot.of_cluster(ClusterFiles(self.state))]
 
     def raylet(self, node: str) -> psutil.Process:
         """Return the raylet of a node."""
