@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -145,22 +144,10 @@ def logs(cluster: Cluster, *, follow: bool) -> Iterator[LogLine]:
     return cluster.backend.logs(cluster.spec, cluster.tools, follow=follow)
 
 
-@contextmanager
-def _alone(cluster: Cluster, progress: Progress) -> Iterator[None]:
-    """Keep other commands from changing the cluster meanwhile; show it when we wait for one."""
-    title = "Wait for another command on this cluster"
+def _alone(cluster: Cluster, progress: Progress) -> AbstractContextManager[None]:
+    """Keep other commands from changing the cluster meanwhile."""
     state = cluster.tools.state
-    waited: list[str] = []
-
-    def waiting() -> None:
-        waited.append(title)
-        progress.started(title)
-
-    began = time.monotonic()
-    with lock.held(state.with_name(f"{state.name}.lock"), waiting=waiting, keep=state.exists):
-        if waited:
-            progress.finished(StepResult(title, True, time.monotonic() - began))
-        yield
+    return lock.alone(state.with_name(f"{state.name}.lock"), progress, keep=state.exists, what="cluster")
 
 
 def _as_declared(spec: ClusterSpec, there: Sequence[ExpectedNode]) -> dict[str, ExpectedNode]:

@@ -33,7 +33,15 @@ LAYERS = (
 OUTSIDE = {"boto3", "botocore", "docker", "fabric", "httpx", "kubernetes", "paramiko", "subprocess", "websocket"}
 BACKENDS = {"compose", "existing", "kuberay", "local"}
 # Where a backend's name is a value of the cluster file, or Docker's own word, or a cluster's default name.
-NAMES_ALLOWED = ("backends", "seams", "spec/cluster.py", "spec/cluster_rules.py", "spec/show.py", "paths.py")
+NAMES_ALLOWED = ("backends", "seams", "spec/cluster.py", "spec/existing.py", "spec/show.py", "paths.py")
+    "backends",
+    "seams",
+    "spec/cluster.py",
+    "spec/cluster_rules.py",
+    "spec/show.py",
+    "spec/existing.py",
+    "paths.py",
+)
 
 # Lines and modules of Python. They only go down: lower them with what you took away.
 BUDGETS = {
@@ -120,7 +128,6 @@ def test_only_seams_talk_to_the_outside() -> None:
     assert found == []
 
 
-@pytest.mark.xfail(strict=True, reason="being rewritten")
 def test_no_backend_is_known_by_name_outside_backends() -> None:
     found = []
     for path, tree in modules().items():

@@ -24,6 +24,21 @@ def differences(old: Any, new: Any, path: str = "") -> list[Difference]:
     return list(_differences(old, new, path))
 
 
+def in_words(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Say how two descriptions of a node differ: "cpus: 1 now, 2 wanted".
+
+    Values of variables (`env`) are not shown: some of them are secrets.
+    """
+    return [_sentence(difference) for difference in differences(old, new)]
+
+
+def _sentence(difference: Difference) -> str:
+    path, old, new = difference.path, difference.old, difference.new
+    if path.startswith(("env.", "mount ")):
+        return f"{path} is {'gone' if new is None else 'new' if old is None else 'another'}"
+    return f"{path}: {old or 'none'} now, {new or 'none'} wanted"
+
+
 def _differences(old: Any, new: Any, path: str) -> Iterator[Difference]:
     if old == new:
         return

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from trainyard.backends.contract import ClusterState, NodeState
+from trainyard.backends.diff import in_words
 from trainyard.backends.wording import counted
 from trainyard.errors import PrerequisiteError, Problem, RequestError
 from trainyard.seams.ray_api import RayApi
@@ -101,28 +102,7 @@ def node_plans(spec: ClusterSpec, room: Room, *, simulated: bool, machine: str) 
 
 def changes(made: Mapping[str, Any], desired: NodePlan) -> list[str]:
     """Say what a node should have otherwise than it was made with."""
-    plan = json.loads(desired.as_text())
-    old = {name.replace("_", " "): _shown(made.get(name)) for name in plan if name != "env"}
-    new = {name.replace("_", " "): _shown(value) for name, value in plan.items() if name != "env"}
-    return [*changed(old, new), *changed_variables(dict(made.get("env") or ()), dict(plan["env"]))]
-
-
-def changed(old: Mapping[str, str | None], new: Mapping[str, str | None]) -> list[str]:
-    """Say which values differ: "cpus: 1 now, 2 wanted"."""
-    return [
-        f"{name}: {old.get(name) or 'none'} now, {value or 'none'} wanted"
-        for name, value in new.items()
-        if old.get(name) != value
-    ]
-
-
-def changed_variables(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    """Say which variables differ; their values are not shown: some of them are secrets."""
-    return [
-        f"env.{name} is {'gone' if name not in new else 'another' if name in old else 'new'}"
-        for name in sorted(old.keys() | new.keys())
-        if old.get(name) != new.get(name)
-    ]
+    return in_words(_described(made), _described(json.loads(desired.as_text())))
 
 
 def object_store(memory: int) -> int:
@@ -244,6 +224,10 @@ def _node_plan(spec: ClusterSpec, node: NodeSpec, room: Room, *, gpu_ids: tuple[
     )
 
 
-def _shown(value: object) -> str:
-    """Return a value of a plan; numbers this large are bytes."""
-    return format_size(value) if isinstance(value, int) and value >= MEBIBYTE else str(value)
+def _described(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recorded plan in the words of a cluster file; numbers as large as a mebibyte are bytes."""
+    shown = {
+        name.replace("_", " "): format_size(value) if isinstance(value, int) and value >= MEBIBYTE else str(value)
+        for name, value in plan.items()
+    }
+    return {**shown, "env": dict(plan.get("env") or ())}

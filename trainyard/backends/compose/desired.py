@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from trainyard import paths, render
 from trainyard.backends import ray_nodes
 from trainyard.backends.compose import naming
+from trainyard.backends.diff import in_words
 from trainyard.backends.ray_nodes import NodePlan
 from trainyard.seams.docker.containers import Bind, Container
 from trainyard.spec.cluster import ClusterSpec
@@ -71,20 +72,21 @@ def changes(service: Mapping[str, Any], container: Container, image_env: Mapping
 
     Values of variables are not shown: some of them are secrets.
     """
-    old = {**_sizes(container.entrypoint), **_labelled(container.labels)}
-    old["shared memory"] = format_size(container.shm_size)
-    new = {**_sizes(service["entrypoint"]), **_labelled(service["labels"])}
-    new["shared memory"] = format_size(int(service["shm_size"]))
-    inside = [port.outside for port in container.ports if port.inside == DASHBOARD_PORT]
-    fixed = [port.split(":")[1] for port in service["ports"]]
-    if inside and fixed and fixed[0]:
-        old["dashboard_port"], new["dashboard_port"] = str(inside[0]), fixed[0]
     given = {name: _plain(str(value)) for name, value in service["environment"].items()}
     # What the image set is no variable of ours, unless it was given another value.
     had = {
         name: value for name, value in container.environment.items() if name in given or image_env.get(name) != value
     }
-    found = [*ray_nodes.changed(old, new), *ray_nodes.changed_variables(had, given), *_mounts(service, container)]
+    binds = [_bind(mount) for mount in service["volumes"] if mount["type"] == "bind"]
+    # Compose mounts the token itself.
+    bound = [bind for bind in container.binds if not bind.target.startswith("/run/secrets/")]
+    old = _described(container.entrypoint, container.labels, container.shm_size, bound)
+    new = _described(service["entrypoint"], service["labels"], int(service["shm_size"]), binds)
+    inside = [port.outside for port in container.ports if port.inside == DASHBOARD_PORT]
+    fixed = [port.split(":")[1] for port in service["ports"]]
+    if inside and fixed and fixed[0]:
+        old["dashboard_port"], new["dashboard_port"] = str(inside[0]), fixed[0]
+    found = in_words({**old, "env": had}, {**new, "env": given})
     if container.labels.get(naming.TOKEN) != service["labels"][naming.TOKEN]:
         found.append("its token: the one that was made for it is not known here")
     return found or ["something that Trainyard sets itself: it was made by another version"]
@@ -185,34 +187,26 @@ def _fingerprint(text: str, digits: int) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:digits]
 
 
-def _sizes(command: Sequence[str]) -> dict[str, str | None]:
-    """Return what `ray start` is told about a node, in the words of a cluster file."""
+def _described(
+    command: Sequence[str], labels: Mapping[str, str], shm_size: int, binds: Iterable[Bind]
+) -> dict[str, Any]:
+    """Return a node, or what was made of it, in the words of a cluster file."""
     given = {name: value for name, _, value in (word.partition("=") for word in command if word.startswith("--"))}
-    store = given.get("--object-store-memory")
-    memory = given.get("--memory")
+    store, memory = given.get("--object-store-memory"), given.get("--memory")
     return {
         "cpus": given.get("--num-cpus"),
         "gpus": given.get("--num-gpus"),
         "memory": format_size(int(memory)) if memory else None,
         "object store": format_size(int(store)) if store else None,
+        "shared memory": format_size(shm_size),
+        "image": labels.get(naming.IMAGE),
+        "simulated GPUs": labels.get(naming.SIMULATED),
+        **{f"mount {bind.source} at {bind.target}{' (read only)' * bind.read_only}": True for bind in binds},
     }
 
 
-def _labelled(labels: Mapping[str, str]) -> dict[str, str | None]:
-    return {"image": labels.get(naming.IMAGE), "simulated GPUs": labels.get(naming.SIMULATED)}
-
-
-def _mounts(service: Mapping[str, Any], container: Container) -> Iterator[str]:
-    new = {
-        Bind(_plain(mount["source"]), _plain(mount["target"]), bool(mount.get("read_only")))
-        for mount in service["volumes"]
-        if mount["type"] == "bind"
-    }
-    # Compose mounts the token itself.
-    old = {bind for bind in container.binds if not bind.target.startswith("/run/secrets/")}
-    for bind in sorted(new ^ old, key=str):
-        shown = f"{bind.source} at {bind.target}{' (read only)' if bind.read_only else ''}"
-        yield f"mount {shown} is {'new' if bind in new else 'gone'}"
+def _bind(mount: Mapping[str, Any]) -> Bind:
+    return Bind(_plain(mount["source"]), _plain(mount["target"]), bool(mount.get("read_only")))
 
 
 def _plain(text: str) -> str:

@@ -10,8 +10,8 @@ from trainyard.backends.ray_nodes import NodePlan, Room, shared_memory
 from trainyard.backends.wording import counted
 from trainyard.errors import NotReadyError, PrerequisiteError
 from trainyard.images.types import PinnedImage
-from trainyard.seams import addresses, nvidia
-from trainyard.seams.docker import containers as docker_containers
+from trainyard.seams import nvidia
+from trainyard.seams.docker import ports
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.docker.once import run_once
 from trainyard.spec.cluster import ClusterSpec
@@ -88,7 +88,7 @@ def refuse_taken_port(engine: Engine, spec: ClusterSpec) -> None:
     port = spec.compose.dashboard_port
     if port is None or snapshot.dashboard_port(snapshot.nodes(engine, spec.name)) == port:
         return
-    holder = _holder(engine, port)
+    holder = ports.holder(engine, LOOPBACK, port)
     if holder:
         raise PrerequisiteError(
             f"port {port} of {LOOPBACK} is taken by {holder}",
@@ -130,14 +130,3 @@ def probe_gpus(engine: Engine, reference: str, ids: tuple[str, ...]) -> None:
     """
     with explained(image=reference, program="true"):
         run_once(engine, reference, [], entrypoint=["true"], gpu_ids=ids)
-
-
-def _holder(engine: Engine, port: int) -> str | None:
-    for container in docker_containers.publishing(engine, port):
-        if any(one.outside == port and one.address in (LOOPBACK, *addresses.ANY, "") for one in container.ports):
-            return f"the container {container.name}"
-    # Nobody but Docker can be asked about another host.
-    if not engine.is_here or addresses.is_free(LOOPBACK, port):
-        return None
-    other = addresses.listener(LOOPBACK, port)
-    return f"{other.program} (pid {other.pid})" if other and other.program else "a program of another user"
