@@ -102,7 +102,6 @@ class LintError(TrainyardError):
         self.problems = problems
 
     def lines(self) -> list[str]:
-        """Return what is wrong, then one bullet a problem."""
         return [*super().lines(), *(f"  - {problem}" for problem in self.problems)]
 
 

@@ -28,12 +28,10 @@ class Cluster:
 
     @property
     def spec(self) -> ClusterSpec:
-        """Return what the file asks for."""
         return self.loaded.spec
 
     @property
     def backend(self) -> Backend:
-        """Return who makes this cluster."""
         return BACKENDS[self.spec.backend]
 
 
@@ -71,7 +69,6 @@ def up(
 
 
 def plan_up(cluster: Cluster, *, recreate: bool = False) -> list[PlannedStep]:
-    """Say what `up` would change; change nothing."""
     _refuse_other_file(cluster)
     _refuse_other_backend(cluster)
     return steps.plan(cluster.backend.up_steps(cluster.spec, replace(cluster.tools, recreate=recreate)))
@@ -98,12 +95,10 @@ def down(
 
 
 def plan_down(cluster: Cluster, *, purge: bool = False) -> list[PlannedStep]:
-    """Say what `down` would remove; change nothing."""
     return steps.plan(_down_steps(cluster, purge=purge))
 
 
 def status(cluster: Cluster) -> ClusterStatus:
-    """Ask how the cluster is."""
     _refuse_other_file(cluster)
     return cluster.backend.status(cluster.spec, cluster.tools)
 
@@ -139,7 +134,6 @@ def differences(cluster: Cluster, endpoint: Endpoint) -> list[str]:
 
 
 def logs(cluster: Cluster, *, follow: bool) -> Iterator[LogLine]:
-    """Return what the nodes' own log files say."""
     _refuse_other_file(cluster)
     return cluster.backend.logs(cluster.spec, cluster.tools, follow=follow)
 

@@ -59,7 +59,6 @@ def job_directory(asked: str, *, directory: Path) -> Path:
 
 
 def cluster_names(directory: Path) -> tuple[str, ...]:
-    """Return the bare names that `-f` accepts here."""
     folders = (directory / "clusters", shipped("clusters"))
     return tuple(sorted({path.stem for folder in folders for path in folder.glob("*.yaml")}))
 
@@ -71,12 +70,10 @@ def listed_clusters(directory: Path) -> tuple[str, ...]:
 
 
 def job_names(directory: Path) -> tuple[str, ...]:
-    """Return the bare names that `train.dispatch` accepts here."""
     return _parents("jobs", "job.yaml", directory)
 
 
 def image_names(directory: Path) -> tuple[str, ...]:
-    """Return the bare names that `image.build` accepts here."""
     return _parents("images", "image.yaml", directory)
 
 
@@ -113,7 +110,6 @@ def cluster_state(name: str, environ: Mapping[str, str]) -> Path:
 
 
 def results_home(environ: Mapping[str, str], *, directory: Path) -> Path:
-    """Return the directory that holds one directory per run."""
     return directory / environ.get("TRAINYARD_RESULTS", "results")
 
 

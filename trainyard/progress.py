@@ -45,11 +45,9 @@ class PlainProgress:
         self._printed = 0.0
 
     def started(self, title: str) -> None:
-        """Say nothing yet: most steps end at once."""
         self._detail = ""
 
     def expanding(self, title: str) -> None:
-        """Print what is looked at: it may take as long as the network does."""
         self._print(f"  ... {title}")
 
     def saw(self, title: str, detail: str) -> None:
@@ -61,11 +59,9 @@ class PlainProgress:
         self._print(f"  ... {title}: {detail}")
 
     def finished(self, result: StepResult) -> None:
-        """Print the step with its outcome and seconds."""
         self._print(f"  ok  {result.title} ({_ending(result)})")
 
     def failed(self, title: str, seconds: float) -> None:
-        """Print the step that broke."""
         self._print(f"  FAILED  {title} ({seconds:.1f} s)")
 
     def _print(self, line: str) -> None:
@@ -81,26 +77,21 @@ class TerminalProgress:
         self._status: Status | None = None
 
     def started(self, title: str) -> None:
-        """Start the spinner."""
         self._status = self._console.status(_text(title))
         self._status.start()
 
     def expanding(self, title: str) -> None:
-        """Start the spinner."""
         self.started(title)
 
     def saw(self, title: str, detail: str) -> None:
-        """Show what is waited for beside the spinner."""
         if self._status:
             self._status.update(f"{_text(title)} [dim]{_text(detail)}[/dim]")
 
     def finished(self, result: StepResult) -> None:
-        """Replace the spinner by a tick."""
         self._stop()
         self._console.print(f"[green]✓[/green] {_text(result.title)} [dim]{_ending(result)}[/dim]")
 
     def failed(self, title: str, seconds: float) -> None:
-        """Replace the spinner by a cross."""
         self._stop()
         self._console.print(f"[red]✗[/red] {_text(title)} [dim]{seconds:.1f} s[/dim]")
 

@@ -44,7 +44,6 @@ def parse(document: str) -> dict[str, Any]:
 
 
 def quoted(value: object, *, change: Change = str) -> str:
-    """Return a value as JSON on one line."""
     text = json.dumps(_changed(value, change), ensure_ascii=False, sort_keys=True)
     return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
@@ -55,7 +54,6 @@ def dollars_doubled(text: str) -> str:
 
 
 def template(directory: Path, name: str) -> str:
-    """Return the text of a template that we ship."""
     return (directory / name).read_text(encoding="utf-8")
 
 

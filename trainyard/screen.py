@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import re
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from trainyard_runner.outcomes import in_words
 
-from trainyard.printable import visible
+from trainyard.printable import ESCAPES, visible
 from trainyard.results.event import Event
 from trainyard.results.state import RunState
-from trainyard.screen_text import LineKeeper, plain, said
 
 # What names commands as they are typed here: `invoke ...` or `trainyard ...`.
 Reword = Callable[[str], str]
 
 _COLOURS = (36, 33, 35, 32, 34, 96, 93, 95)
 _DRAW_EVERY = 0.1
+# A task may print without ever ending a line; it is shown in pieces of this size then.
+_LONGEST_LINE = 64 * 1024
+
+# Colours (SGR) may stay on a terminal.
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROLS_BUT_ESCAPE = re.compile("[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
+_REDRAWN = re.compile(r"[^\n]*\r(?=[^\n\r])")
 
 
 class PlainScreen:
@@ -32,7 +41,6 @@ class PlainScreen:
         self._keeper = LineKeeper()
 
     def output(self, task: str, text: bytes) -> None:
-        """Print a task's whole lines, each under its name."""
         if self._only is None or task == self._only:
             self._print(prefixed(task, plain(self._keeper.whole_lines(task, text))))
 
@@ -40,14 +48,13 @@ class PlainScreen:
         """Print what happened, if it is worth a line."""
         if event["event"] in ("attempt-ended", "task-ended"):
             self._print(prefixed(event["task"], plain(self._keeper.rest(event["task"]))))
-        for line in said(event, state):
+        for line in event_lines(event, state):
             self._print(visible(self._reword(line)) + "\n")
 
     def tick(self, state: RunState) -> None:
         """Nothing moves in a pipe."""
 
     def note(self, text: str) -> None:
-        """Print a note."""
         self._print(f"-- {visible(self._reword(text))}\n")
 
     def close(self) -> None:
@@ -85,7 +92,6 @@ class TerminalScreen:
         self._shown = False
 
     def output(self, task: str, text: bytes) -> None:
-        """Print a task's whole lines, each under its coloured name."""
         if self._only is None or task == self._only:
             self._print(prefixed(task, plain(self._keeper.whole_lines(task, text), colours=True), colour=True))
 
@@ -94,7 +100,7 @@ class TerminalScreen:
         if event["event"] in ("attempt-ended", "task-ended"):
             rest = plain(self._keeper.rest(event["task"]), colours=True)
             self._print(prefixed(event["task"], rest, colour=True))
-        for line in said(event, state):
+        for line in event_lines(event, state):
             self._print(visible(self._reword(line)) + "\n")
         if event["event"] == "run-ended":
             self._erase()
@@ -117,11 +123,9 @@ class TerminalScreen:
         self._shown = True
 
     def note(self, text: str) -> None:
-        """Print a note."""
         self._print(f"\x1b[2m-- {visible(self._reword(text))}\x1b[0m\n")
 
     def close(self) -> None:
-        """Take the bar away."""
         self._erase()
 
     def _print(self, text: str) -> None:
@@ -153,3 +157,109 @@ def prefixed(task: str, text: str, *, colour: bool = False) -> str:
     if colour:
         prefix = f"\x1b[{_COLOURS[zlib.crc32(task.encode()) % len(_COLOURS)]}m[{task}]\x1b[0m "
     return prefix + text[:-1].replace("\n", "\n" + prefix) + "\n"
+
+
+class LineKeeper:
+    """Keeps the unfinished line of every task back, so that lines of different tasks do not mix."""
+
+    def __init__(self) -> None:
+        self._unfinished: dict[str, bytes] = {}
+
+    def whole_lines(self, task: str, text: bytes) -> bytes:
+        """Return the whole lines that a task has printed by now."""
+        kept = self._unfinished.pop(task, b"")
+        text = kept + text if kept else text
+        end = text.rfind(b"\n") + 1
+        if end < len(text):
+            if len(text) - end > _LONGEST_LINE:
+                return text + b"\n"
+            self._unfinished[task] = text[end:]
+        return text[:end]
+
+    def rest(self, task: str) -> bytes:
+        """Return what a task has printed of its last line, which nothing will end any more."""
+        kept = self._unfinished.pop(task, b"")
+        return kept + b"\n" if kept else b""
+
+
+def plain(text: bytes, *, colours: bool = False) -> str:
+    """Return what a task printed as text: only the last state of redrawn lines, no control characters."""
+    shown = text.decode("utf-8", "replace")
+    if "\r" in shown:
+        shown = _REDRAWN.sub("", shown.replace("\r\n", "\n"))
+    if colours:
+        if "\x1b" in shown:
+            shown = ESCAPES.sub(lambda found: found[0] if _COLOUR.fullmatch(found[0]) else "", shown)
+            shown = shown.replace("\n", "\x1b[0m\n")
+        return _CONTROLS_BUT_ESCAPE.sub("", shown)
+    if "\x1b" in shown:
+        shown = ESCAPES.sub("", shown)
+    return _CONTROLS.sub("", shown)
+
+
+def event_lines(event: Event, state: RunState) -> Iterator[str]:
+    """Yield the lines that an event is worth."""
+    say = _SAY.get(event["event"])
+    if say:
+        yield from say(event, state)
+
+
+def checks_table(state: RunState) -> Iterator[str]:
+    """Yield one line per rung of the gate that failed, with its way out."""
+    for check in state.checks:
+        if not check["ok"] and not check.get("skipped"):
+            node = f" on {check['node']}" if check.get("node") else ""
+            yield f"  FAILED  {check['name']}{node}: {check['detail']}"
+            if check.get("hint"):
+                yield f"          -> {check['hint']}"
+
+
+def _gate(event: Event, state: RunState) -> Iterator[str]:
+    done = [check for check in state.checks if not check.get("skipped")]
+    if event["ok"]:
+        yield f"smoke: {len(done)} checks ok, {event['seconds']:.1f} s"
+        return
+    failed = sum(1 for check in done if not check["ok"])
+    yield f"smoke: {failed} of {len(done)} checks failed, {event['seconds']:.1f} s"
+    yield from checks_table(state)
+
+
+def _attempt_started(event: Event, state: RunState) -> Iterator[str]:
+    if event["attempt"] > 1:
+        yield f"[{event['task']}] attempt {event['attempt']}{_on(event)}"
+
+
+def _attempt_ended(event: Event, state: RunState) -> Iterator[str]:
+    if event["outcome"] != "succeeded":
+        reason = f": {event['reason']}" if event.get("reason") else ""
+        yield f"[{event['task']}] attempt {event['attempt']} {in_words(event['outcome'])}{_on(event)}{reason}"
+
+
+def _on(event: Event) -> str:
+    """Name the node; an attempt that ended before it got one has none."""
+    return f" on {event['node']}" if event.get("node") else ""
+
+
+def _task_ended(event: Event, state: RunState) -> Iterator[str]:
+    done = state.counts["succeeded"] + state.counts["failed"] + state.counts["stopped"]
+    yield f"[{event['task']}] {event['state']} ({done}/{len(state.tasks)})"
+
+
+def _waiting(event: Event, state: RunState) -> Iterator[str]:
+    # Once: when tasks wait for the same again, only numbers differ.
+    if not event["again"]:
+        yield f"-- {event['text']}"
+
+
+def _note(event: Event, state: RunState) -> Iterator[str]:
+    yield f"-- {event['text']}"
+
+
+_SAY = {
+    "gate": _gate,
+    "attempt-started": _attempt_started,
+    "attempt-ended": _attempt_ended,
+    "task-ended": _task_ended,
+    "waiting": _waiting,
+    "note": _note,
+}

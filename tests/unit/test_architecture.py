@@ -27,21 +27,13 @@ LAYERS = (
     ("lifecycle", "listing", "scaling", "usage", "dispatch"),
     ("smoke",),
     ("ending", "training"),
-    ("screen", "screen_text", "tasks", "main"),
+    ("screen", "tasks", "main"),
 )
 # What talks to the world outside this process.
 OUTSIDE = {"boto3", "botocore", "docker", "fabric", "httpx", "kubernetes", "paramiko", "subprocess", "websocket"}
 BACKENDS = {"compose", "existing", "kuberay", "local"}
 # Where a backend's name is a value of the cluster file, or Docker's own word, or a cluster's default name.
 NAMES_ALLOWED = ("backends", "seams", "spec/cluster.py", "spec/existing.py", "spec/show.py", "paths.py")
-    "backends",
-    "seams",
-    "spec/cluster.py",
-    "spec/cluster_rules.py",
-    "spec/show.py",
-    "spec/existing.py",
-    "paths.py",
-)
 
 # Lines and modules of Python. They only go down: lower them with what you took away.
 BUDGETS = {

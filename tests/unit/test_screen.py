@@ -10,8 +10,7 @@ import pytest
 
 import trainyard
 from trainyard.results.state import RunState
-from trainyard.screen import PlainScreen, TerminalScreen, prefixed
-from trainyard.screen_text import LineKeeper, plain, said
+from trainyard.screen import LineKeeper, PlainScreen, TerminalScreen, event_lines, plain, prefixed
 
 
 @pytest.mark.parametrize(
@@ -125,7 +124,7 @@ def test_a_terminal_has_a_bar_that_makes_way_for_lines() -> None:
 )
 def test_the_end_of_an_attempt_is_a_sentence(outcome: str, node: str | None, reason: str | None, shown: str) -> None:
     event = {"event": "attempt-ended", "task": "a", "attempt": 1, "node": node, "outcome": outcome, "reason": reason}
-    assert list(said(event, run_of_two())) == [shown]
+    assert list(event_lines(event, run_of_two())) == [shown]
 
 
 def test_what_is_waited_for_is_printed_once_and_not_again_when_only_numbers_differ() -> None:

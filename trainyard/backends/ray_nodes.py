@@ -101,7 +101,6 @@ def node_plans(spec: ClusterSpec, room: Room, *, simulated: bool, machine: str) 
 
 
 def changes(made: Mapping[str, Any], desired: NodePlan) -> list[str]:
-    """Say what a node should have otherwise than it was made with."""
     return in_words(_described(made), _described(json.loads(desired.as_text())))
 
 
@@ -186,7 +185,6 @@ def alive(address: str, token: str | None, *, started: Mapping[str, float]) -> f
 
 
 def is_predecessor(node: Node, started: Mapping[str, float]) -> bool:
-    """Say whether a node joined before what runs now under its name was started."""
     return node.started is not None and node.started + CLOCK_SECONDS < started.get(node.name, 0.0)
 
 

@@ -41,7 +41,6 @@ def write_cluster(state: Path, backend: str, facts: Mapping[str, Any]) -> None:
 
 
 def read_cluster(state: Path, backend: str) -> dict[str, Any] | None:
-    """Return what was written down about a cluster of this backend, None if nothing was."""
     found = read_json(state / _RECORD)
     return found if found and found.get("backend") == backend else None
 

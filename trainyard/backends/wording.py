@@ -6,12 +6,10 @@ from collections.abc import Sequence
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number with its noun."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def whole(nodes: int) -> str:
-    """Return what a cluster of so many nodes consists of."""
     return f"the head and {counted(nodes - 1, 'worker')}" if nodes > 1 else "the head"
 
 
@@ -21,6 +19,5 @@ def all_answer(nodes: int) -> str:
 
 
 def named(names: Sequence[str]) -> str:
-    """Return the first three names, and how many more there are."""
     shown = ", ".join(names[:3])
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

@@ -17,8 +17,7 @@ from trainyard.results.compare import Comparison, Final
 from trainyard.results.run_filter import started
 from trainyard.results.state import Attempt, RunState, Task
 from trainyard.results.store import RunDirectory
-from trainyard.screen import PlainScreen, TerminalScreen, for_stream
-from trainyard.screen_text import plain
+from trainyard.screen import PlainScreen, TerminalScreen, for_stream, plain
 from trainyard.tasks.command_hints import complete
 from trainyard.tasks.report import Report, Table, note, say
 

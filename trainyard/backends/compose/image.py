@@ -31,7 +31,6 @@ Report = Callable[[str], None]
 
 
 def pinned_for(spec: ClusterSpec, tools: Tools, engine: Engine) -> PinnedImage:
-    """Return the exact image that the file means now."""
     return resolve.for_engine(spec, tools.environ, engine, directory=tools.directory)
 
 

@@ -24,7 +24,6 @@ PROBE_SECONDS = 180.0
 
 
 def room(engine: Engine, gpu_ids: tuple[str, ...]) -> Room:
-    """Return what the host has; Ray's own share of a machine's memory is 70 %."""
     facts = engine.info()
     return Room(cpus=int(facts["NCPU"]), memory=int(facts["MemTotal"]) * 7 // 10, gpu_ids=gpu_ids)
 

@@ -29,7 +29,6 @@ class Difference:
 
 
 def nodes(engine: Engine, name: str) -> dict[str, Container]:
-    """Return the containers of a cluster by their node's name, the head first."""
     found = docker_containers.labelled(engine, naming.of_cluster(name), naming.NODE)
     named = {container.labels[naming.NODE]: container for container in found}
     return dict(sorted(named.items(), key=lambda item: (item[0] != "head", item[0])))
@@ -97,7 +96,6 @@ def compare(
 
 
 def started(found: Mapping[str, Container]) -> dict[str, float]:
-    """Return when each container was last started, in Unix seconds of the Docker host."""
     return {name: _time(container.started) for name, container in found.items() if container.started}
 
 

@@ -141,7 +141,6 @@ def _status(
 
 
 def _expected(name: str, container: Container) -> ExpectedNode:
-    """Return what a container was made to be."""
     labels = container.labels
     return ExpectedNode(name, labels[naming.GROUP], int(labels[naming.CPUS]), int(labels[naming.GPUS]))
 

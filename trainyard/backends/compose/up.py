@@ -46,12 +46,10 @@ class _Up:
 
     @property
     def token(self) -> str | None:
-        """Return the token, None if there is none (yet)."""
         return cluster_record.read_token(record.token_file(self.tools)) if self.spec.auth == "token" else None
 
     @property
     def gpu_ids(self) -> tuple[str, ...]:
-        """Return the real GPUs that the nodes get."""
         return tuple(gpu for plan in self.plans for gpu in plan.gpu_ids or ())
 
     def document(self) -> Document:
@@ -66,7 +64,6 @@ class _Up:
         return snapshot.compare(self.document().fingerprints, self.containers())
 
     def missing(self) -> tuple[str, ...]:
-        """Return the names of the nodes that will be started."""
         return tuple(plan.name for plan in self.plans) if self.tools.recreate else self.difference().missing
 
     def makes_head(self) -> bool:

@@ -73,11 +73,6 @@ def address(service: Service) -> str:
     return f"http://{forward.LOOPBACK}:{here}"
 
 
-def trouble(at: str) -> str:
-    """Say why the newest connection to such an address came to nothing; "" if it did not."""
-    return forward.last_error(int(at.rpartition(":")[2]))
-
-
 def token(service: Service, secret: str) -> str:
     """Return the token that a Secret beside the service holds. Raises PrerequisiteError if it does not."""
     found = service.kube.get(SECRET, secret, service.namespace)

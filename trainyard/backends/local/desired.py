@@ -22,7 +22,6 @@ class Ports:
 
     @property
     def address(self) -> str:
-        """Return where the dashboard answers."""
         return f"http://{LOOPBACK}:{self.dashboard}"
 
 

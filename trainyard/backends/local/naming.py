@@ -26,7 +26,6 @@ class ClusterFiles:
 
     @property
     def nodes(self) -> Path:
-        """Return the directory with a record and a log per node."""
         return self.state / "nodes"
 
     @property
@@ -49,7 +48,6 @@ class ClusterFiles:
         return self.nodes / f"{name}.log"
 
     def node_record(self, name: str) -> Path:
-        """Return the file that names a node's keeper."""
         return self.nodes / f"{name}.json"
 
     def marker(self, name: str | None = None) -> str:

@@ -51,17 +51,14 @@ def compare(plans: Iterable[NodePlan], recorded: Mapping[str, NodeRecord], *, ru
 
 
 def running(recorded: Mapping[str, NodeRecord]) -> frozenset[str]:
-    """Return the names of the nodes whose keeper runs."""
     return frozenset(name for name, node in recorded.items() if processes.alive(node.process))
 
 
 def commands(node: NodeRecord) -> list[str]:
-    """Return the command lines of what a node's keeper started."""
     return [processes.command_line(process) for process in processes.members([node.process]) - {node.process}]
 
 
 def started(recorded: Mapping[str, NodeRecord]) -> dict[str, float]:
-    """Return when the keeper of each node was started."""
     times = {name: processes.started_at(node.process) for name, node in recorded.items()}
     return {name: time for name, time in times.items() if time is not None}
 

@@ -83,7 +83,6 @@ def _steps(up: _Up) -> list[Step]:
 
 
 def _surplus(up: _Up) -> Mapping[str, NodeRecord]:
-    """Return the nodes that have to go."""
     recorded = record.read_nodes(up.files)
     return recorded if up.tools.recreate else {name: recorded[name] for name in up.difference().surplus}
 
