@@ -50,7 +50,7 @@ def gpu_ids(engine: Engine, *, count: int) -> tuple[str, ...]:
     Raises PrerequisiteError when there is no driver, no toolkit, or fewer GPUs than that.
     """
     facts = nvidia.look(engine)
-    where = f"Docker host {engine.host}" + (f": {facts.seen}" if facts.seen else "")
+    where = f"Docker host {engine.host}" + (f": {facts.detail}" if facts.detail else "")
     wants = f"the cluster wants {counted(count, 'GPU')}"
     if not facts.gpu_ids:
         raise PrerequisiteError(
