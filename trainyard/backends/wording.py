@@ -21,3 +21,8 @@ def all_answer(nodes: int) -> str:
 def named(names: Sequence[str]) -> str:
     shown = ", ".join(names[:3])
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
+
+
+def start_of(missing: Sequence[str], nodes: int) -> str:
+    """Return the title of the step that starts nodes: the whole cluster where that is all of it, or nothing is."""
+    return f"Start {named(missing) if 0 < len(missing) < nodes else whole(nodes)}"

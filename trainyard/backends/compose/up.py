@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from trainyard.backends import ray_nodes, replace_head, wording
@@ -48,10 +48,6 @@ class _Up:
     def token(self) -> str | None:
         return cluster_record.read_token(record.token_file(self.tools)) if self.spec.auth == "token" else None
 
-    @property
-    def gpu_ids(self) -> tuple[str, ...]:
-        return tuple(gpu for plan in self.plans for gpu in plan.gpu_ids or ())
-
     def document(self) -> Document:
         fingerprint = desired.token_fingerprint(self.token) if self.token else None
         wish = Desired(self.spec, self.plans, self.image.reference, self.owner, fingerprint, self.simulated)
@@ -70,6 +66,17 @@ class _Up:
         """Say whether the head needs a new container, and not only to be started."""
         head = self.containers().get("head")
         return self.tools.recreate or head is None or "head" in self.difference().surplus
+
+    def needs_gpus(self, missing: tuple[str, ...]) -> bool:
+        """Say whether real GPUs are to be given to new nodes; nodes that have theirs are proof enough."""
+        return any(plan.gpu_ids for plan in self.plans if plan.name in missing)
+
+    def probe_image(self) -> None:
+        preflight.probe_image(self.engine, self.image, self.spec)
+
+    def probe_gpus(self) -> None:
+        gpu_ids = tuple(gpu for plan in self.plans for gpu in plan.gpu_ids or ())
+        preflight.probe_gpus(self.engine, self.image.reference, gpu_ids)
 
 
 def up_steps(spec: ClusterSpec, tools: Tools) -> list[Stage]:
@@ -96,7 +103,7 @@ def _steps(up: _Up) -> list[Step]:
     refused = _refusal(up, surplus)
     pull = image.pull_step(up.engine, up.image)
     missing = up.missing()
-    start = f"Start {_title(up, missing)}"
+    start = wording.start_of(missing, len(up.plans))
     remove = f"Remove {wording.named(tuple(surplus))}"
     ends = any(container.state in snapshot.RUNNING for container in surplus.values())
     removal = Step(remove, done=lambda: _are_gone(up, surplus), do=lambda: _remove(up.engine, surplus), disruptive=ends)
@@ -104,8 +111,8 @@ def _steps(up: _Up) -> list[Step]:
         *([replace_head.step(refused)] if refused else []),
         Step("Check the Docker host", done=lambda: _check(up), do=nothing),
         pull,
-        *([_probe_image(up, after=pull.title)] if up.makes_head() else []),
-        *([_probe_gpus(up, after=pull.title)] if _needs_gpus(up, missing) else []),
+        *([_probe("Try the image and the mounts", up.probe_image, after=pull.title)] if up.makes_head() else []),
+        *([_probe("Give the GPUs to a container", up.probe_gpus, after=pull.title)] if up.needs_gpus(missing) else []),
         Step(_record_title(up.spec), done=lambda: _is_recorded(up), do=lambda: _record(up)),
         *([removal] if surplus else []),
         Step(start, done=lambda: _are_started(up), do=lambda: _start(up), after=remove if surplus else None),
@@ -149,31 +156,15 @@ def _check(up: _Up) -> Answer:
     return Answer(True, "; ".join(preflight.warnings(up.engine, up.plans, up.spec.compose.shm_size)))
 
 
-def _probe_image(up: _Up, *, after: str) -> Step:
+def _probe(title: str, probe: Callable[[], None], *, after: str) -> Step:
+    """Return a step that holds once it was done in this run."""
     tried: list[bool] = []
 
-    def probe() -> None:
-        preflight.probe_image(up.engine, up.image, up.spec)
+    def do() -> None:
+        probe()
         tried.append(True)
 
-    title = "Try the image and the mounts, for a moment"
-    return Step(title, done=lambda: YES if tried else no("not tried yet"), do=probe, after=after)
-
-
-def _needs_gpus(up: _Up, missing: tuple[str, ...]) -> bool:
-    """Say whether real GPUs are to be given to new nodes; nodes that have theirs are proof enough."""
-    return any(plan.gpu_ids for plan in up.plans if plan.name in missing)
-
-
-def _probe_gpus(up: _Up, *, after: str) -> Step:
-    tried: list[bool] = []
-
-    def probe() -> None:
-        preflight.probe_gpus(up.engine, up.image.reference, up.gpu_ids)
-        tried.append(True)
-
-    title = "Give the GPUs to a container, for a moment"
-    return Step(title, done=lambda: YES if tried else no("not tried yet"), do=probe, after=after)
+    return Step(f"{title}, for a moment", done=lambda: YES if tried else no("not tried yet"), do=do, after=after)
 
 
 def _record_title(spec: ClusterSpec) -> str:
@@ -227,8 +218,3 @@ def _answer(up: _Up) -> Answer:
     answering, detail = answer(up.engine, containers, up.token)
     silent = [plan.name for plan in up.plans if plan.name not in answering]
     return no(detail or f"waiting for {', '.join(silent)}") if silent else YES
-
-
-def _title(up: _Up, missing: tuple[str, ...]) -> str:
-    """Name the nodes that will be started; the whole cluster where that is all of it, or nothing is to be done."""
-    return wording.named(missing) if 0 < len(missing) < len(up.plans) else wording.whole(len(up.plans))

@@ -57,7 +57,8 @@ def _steps(up: _Up) -> list[Step]:
     surplus = _surplus(up)
     refused = _refusal(up, surplus)
     remove = f"Remove {wording.named(tuple(surplus))}"
-    start = f"Start {_title(up)}"
+    missing = () if up.tools.recreate else tuple(plan.name for plan in up.difference().missing)
+    start = wording.start_of(missing, len(up.plans))
     token = Step("Make the cluster's token", done=lambda: _has_token(up), do=lambda: _make_token(up.files))
     removal = Step(
         remove,
@@ -146,11 +147,3 @@ def _answer(up: _Up) -> Answer:
             hint="Make the cluster anew, which ends everything on it: invoke cluster.up --recreate",
         )
     return no(detail or f"waiting for {', '.join(silent)}") if silent else YES
-
-
-def _title(up: _Up) -> str:
-    """Name the nodes that will be started; the whole cluster where that is all of it, or nothing is to be done."""
-    missing = () if up.tools.recreate else up.difference().missing
-    if 0 < len(missing) < len(up.plans):
-        return wording.named(tuple(plan.name for plan in missing))
-    return wording.whole(len(up.plans))
