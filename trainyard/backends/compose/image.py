@@ -30,8 +30,9 @@ ASK = ("-c", "import ray; print(ray.__version__)")
 Report = Callable[[str], None]
 
 
-def pinned_for(spec: ClusterSpec, tools: Tools, engine: Engine) -> PinnedImage:
-    return resolve.for_engine(spec, tools.environ, engine, directory=tools.directory)
+def pinned_for(spec: ClusterSpec, tools: Tools, engine: Engine, *, running: str | None = None) -> PinnedImage:
+    """Return the exact image that the file means now; `running` is the reference that a head keeps if it is the same."""
+    return resolve.for_engine(spec, tools.environ, engine, directory=tools.directory, running=running)
 
 
 def pull_step(engine: Engine, image: PinnedImage) -> Step:

@@ -94,7 +94,9 @@ def _look(spec: ClusterSpec, tools: Tools) -> _Up:
     snapshot.refuse_in_the_way(engine, spec.name, [node.name for node in spec.nodes()])
     gpu_ids, simulated = preflight.gpus(spec, engine)
     plans = ray_nodes.node_plans(spec, preflight.room(engine, gpu_ids), simulated=simulated, machine="the Docker host")
-    pinned = image.pinned_for(spec, tools, engine)
+    head = None if tools.recreate else snapshot.nodes(engine, spec.name).get("head")
+    running = head.labels.get(naming.IMAGE) if head else None
+    pinned = image.pinned_for(spec, tools, engine, running=running)
     return _Up(spec, tools, engine, plans, pinned, simulated, owner, desired.template())
 
 
