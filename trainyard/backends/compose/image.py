@@ -31,7 +31,7 @@ Report = Callable[[str], None]
 
 
 def pinned_for(spec: ClusterSpec, tools: Tools, engine: Engine, *, running: str | None = None) -> PinnedImage:
-    """Return the exact image that the file means now; `running` is the reference that a head keeps if it is the same."""
+    """Return the exact image that the file means now; `running` is the reference that a head keeps."""
     return resolve.for_engine(spec, tools.environ, engine, directory=tools.directory, running=running)
 
 
