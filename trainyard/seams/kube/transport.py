@@ -22,6 +22,8 @@ CHANGE_SECONDS = 30.0
 # 500 pods are some 10 MiB; more is cut off, and is then no JSON.
 ANSWER_LIMIT = 64 * 1024 * 1024
 TRIES = 4
+# The library's modules import each other: of two threads that begin at once, one would find it half imported.
+_importing = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -69,11 +71,12 @@ class Transport:
         accept: tuple[int, ...] = (),
     ) -> Answer:
         """Return the server's answer; `accept` are statuses besides 2xx. Raises KubeError, PrerequisiteError."""
+        # It imports the library, one thread at a time.
+        first = session = self.session()
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError, ProtocolError
 
         url = f"{self.access.server}{path}" + (f"?{urlencode(params)}" if params else "")
-        first = session = self.session()
         for left in reversed(range(TRIES)):
             try:
                 answer = self._call(session, method, url, body, content_type)
@@ -114,7 +117,8 @@ class Transport:
             return self._session
 
     def _log_in(self) -> Session:
-        from kubernetes.client import ApiClient
+        with _importing:
+            from kubernetes.client import ApiClient
 
         configuration = login.configuration(self.access, self._environ)
         client = ApiClient(configuration).rest_client
