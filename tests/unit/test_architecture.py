@@ -38,7 +38,7 @@ NAMES_ALLOWED = ("backends", "seams", "spec/cluster.py", "spec/existing.py", "sp
 # Lines and modules of Python. They only go down: lower them with what you took away.
 BUDGETS = {
     ".": (36_000, 345),
-    "backends": (12_900, 130),
+    "backends": (9_000, 95),
     "backends/kuberay": (5_500, 42),
     "dispatch": (2_000, 16),
     "images": (2_385, 19),

@@ -51,9 +51,10 @@ def remember(task: str, values: Mapping[str, object]) -> None:
 
 
 def override(overrides: Sequence[str]) -> None:
-    """Keep what a command means besides what was typed, as `--set`."""
+    """Keep what a command means besides what was typed, as `--set`: other commands need it, this one says it itself."""
     flags = _typed.get() or Flags()
-    _typed.set(Flags(flags.task, {**flags.values, "set_": overrides}))
+    implied = [override for override in overrides if override not in flags.values.get("set_", ())]
+    _typed.set(Flags(flags.task, {**flags.values, "implied": implied}))
 
 
 def complete(text: str) -> str:
@@ -93,6 +94,8 @@ def _is_another(file: str | None, flags: Flags) -> bool:
 
 def _missing(task: str, known: set[str], own: set[str], flags: Flags) -> Iterator[str]:
     """Yield what was typed and the command lacks, written as it takes it."""
+    for value in flags.values.get("implied", ()) if task != flags.task and "set_" in known else ():
+        yield from (f"--set {shlex.quote(override)}" for override in _overrides(value, flags.task, task))
     for name, value in ((each, value) for each in _FLAGS for value in flags.values.get(each, ())):
         if name == "set_" and name in known:
             yield from (f"--set {shlex.quote(override)}" for override in _overrides(value, flags.task, task))
