@@ -10,7 +10,7 @@ from typing import TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from trainyard_runner.outcomes import in_words
+from trainyard_runner.units import in_words
 
 from trainyard.printable import ESCAPES, visible
 from trainyard.results.event import Event

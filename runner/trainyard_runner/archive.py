@@ -18,7 +18,6 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from trainyard_runner import sparse
 from trainyard_runner.tree import Cursor
 
 PART = 1024 * 1024
@@ -65,7 +64,6 @@ class Entry:
 
     @property
     def is_file(self) -> bool:
-        """Tell whether it has content."""
         return stat.S_ISREG(self.mode)
 
 
@@ -173,7 +171,6 @@ class Incoming:
         self.bytes = 0
 
     def write(self, part: bytes) -> None:
-        """Append a part."""
         self._file.write(part)
         self._digest.update(part)
         self.bytes += len(part)
@@ -193,7 +190,6 @@ class Incoming:
         return self._digest.hexdigest()
 
     def abandon(self) -> None:
-        """Forget what has arrived."""
         with contextlib.suppress(OSError):  # a full disk: what was not written yet does not matter any more
             self._file.close()
         self._part.unlink(missing_ok=True)
@@ -271,14 +267,12 @@ def _changed(entry: Entry, descriptor: int) -> bool:
 def _file(entry: Entry, descriptor: int, found: os.stat_result) -> Generator[bytes, None, bool]:
     """Yield a file's header and content; return whether all of it could be read."""
     size, is_whole = found.st_size, True
-    segments = sparse.segments(descriptor, size) if found.st_blocks * 512 < size else [(0, size)]
+    segments = _segments(descriptor, size) if found.st_blocks * 512 < size else [(0, size)]
     sent = sum(length for _, length in segments)
     if segments == [(0, size)]:
         yield _header(entry.name, found.st_mode, found.st_mtime_ns, size=size)
     else:
-        extents = sparse.extents(segments, size)
-        yield sparse.extended_header(entry.name, size)
-        yield _header("GNUSparseFile.0", found.st_mode, found.st_mtime_ns, size=len(extents) + sent) + extents
+        yield _sparse_header(entry.name, found, segments, sent=sent)
     for offset, length in segments:
         end = offset + length
         while offset < end:
@@ -290,6 +284,36 @@ def _file(entry: Entry, descriptor: int, found: os.stat_result) -> Generator[byt
             offset += len(chunk) or PART
     yield bytes(-sent % _BLOCK)
     return is_whole
+
+
+def _segments(descriptor: int, size: int) -> list[tuple[int, int]]:
+    """Return where a file has data, each as (offset, length)."""
+    found: list[tuple[int, int]] = []
+    at = 0
+    while at < size:
+        try:
+            start = min(size, os.lseek(descriptor, at, os.SEEK_DATA))
+            at = min(size, os.lseek(descriptor, start, os.SEEK_HOLE))
+        except OSError as error:
+            return found if error.errno == errno.ENXIO else [(0, size)]  # only a hole follows; cannot be asked
+        found.append((start, at - start))
+    return found
+
+
+def _sparse_header(name: str, found: os.stat_result, segments: list[tuple[int, int]], *, sent: int) -> bytes:
+    """Return what stands before the data of a sparse file (GNU's tar format 1.0, which `tarfile` reads).
+
+    Its real name and size, then where each piece of the data belongs and where the file ends.
+    """
+    listed = [*segments, (found.st_size, 0)]
+    extents = "".join([f"{len(listed)}\n", *(f"{offset}\n{length}\n" for offset, length in listed)]).encode()
+    extents += bytes(-len(extents) % _BLOCK)
+    member = tarfile.TarInfo("GNUSparseFile.0")
+    member.mode, member.mtime = stat.S_IMODE(found.st_mode), found.st_mtime_ns // 1_000_000_000
+    member.size = len(extents) + sent
+    fields = {"major": "1", "minor": "0", "name": name, "realsize": str(found.st_size)}
+    member.pax_headers = {f"GNU.sparse.{key}": value for key, value in fields.items()}
+    return member.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape") + extents
 
 
 def _header(name: str, mode: int, mtime_ns: int, *, size: int = 0, target: str | None = None) -> bytes:

@@ -46,7 +46,6 @@ class CheckpointWatch:
         self._next = 0.0
 
     def due(self) -> float:
-        """Return when to look again, on the clock's scale."""
         return self._next
 
     def look(self) -> Iterator[Message]:

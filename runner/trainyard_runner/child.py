@@ -42,7 +42,6 @@ class GuardLink:
             )
 
     def send(self, message: dict[str, Any], *descriptors: int) -> None:
-        """Send a request, with the descriptors it needs."""
         body = json.dumps(message).encode()
         socket.send_fds(self.socket, [LENGTH.pack(len(body))], list(descriptors))
         self.socket.sendall(body)
@@ -139,5 +138,4 @@ class Child:
                 os.killpg(self.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Let go of the output."""
         os.close(self.output)

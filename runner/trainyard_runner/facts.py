@@ -1,4 +1,4 @@
-"""What one node says about itself: versions, disk, GPUs, torch; and how fast it gets other nodes' objects."""
+"""What a node says of itself: hardware, versions, disk, GPUs, torch; and how fast it gets other nodes' objects."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ import shutil
 import subprocess
 import sys
 import time
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import ray
 
-from trainyard_runner import machine
-
+# Looked up one by one: to list everything that is installed takes a second in a large image.
+_PACKAGES = (
+    *("torch", "jax", "tensorflow", "numpy", "gymnasium", "gym", "stable-baselines3", "sb3-contrib", "rsl-rl-lib"),
+    *("rl-games", "skrl", "isaaclab", "isaacsim", "schola", "mujoco", "transformers", "lightning", "tensorboard"),
+    *("tensorboardX", "wandb", "mlflow", "optuna"),
+)
 # Prints {"version", "count", "wrong": [GPUs whose product of two matrices is not the known one]}.
 _TORCH = """
 import json, torch
@@ -45,7 +50,7 @@ def gather(question: dict[str, Any]) -> dict[str, Any]:
         "shm": _space("/dev/shm"),  # noqa: S108
         "assigned": gpus,
         "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
-        "machine": machine.describe(),
+        "machine": _machine(),
     }
     if question["gpus"]:
         found["nvidia_smi"] = _nvidia_smi(question["timeout"])
@@ -134,3 +139,52 @@ def _torch(timeout: float, *, visible: str | None) -> dict[str, Any]:
         return {"error": (answer.stderr.strip().splitlines() or ["no output"])[-1][:300]}
     result: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
     return result
+
+
+def _machine() -> dict[str, Any]:
+    """Return what can be read without starting a program; what cannot is None."""
+    return {
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "memory": _memory(),
+        "system": _system(),
+        "driver": _matched(r"Kernel Module\D*([\d.]+)", "/proc/driver/nvidia/version"),
+        "packages": {name: version for name in _PACKAGES if (version := _version(name))},
+    }
+
+
+def _cpu() -> str:
+    return _matched(r"^model name\s*: (.+)$", "/proc/cpuinfo") or platform.processor() or platform.machine()
+
+
+def _memory() -> int | None:
+    """Return what this node may use: the machine's memory, or its container's limit."""
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, ValueError):
+        return None
+    limit = _matched(r"^(\d+)$", "/sys/fs/cgroup/memory.max")
+    return min(total, int(limit)) if limit else total
+
+
+def _system() -> str:
+    try:
+        name = platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        name = platform.system()
+    return f"{name}, kernel {platform.release()}"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except Exception:  # a damaged installation is no reason to fail
+        return None
+
+
+def _matched(pattern: str, path: str) -> str | None:
+    try:
+        found = re.search(pattern, Path(path).read_text(errors="replace"), re.MULTILINE)
+    except OSError:
+        return None
+    return found[1].strip() if found else None

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from trainyard_runner import each_gpu, gpu_rungs, members, nodes, rungs, shipped
 from trainyard_runner.plan import Gate, Plan
@@ -107,7 +106,7 @@ class SmokeGate:
         asked: dict[Any, tuple[nodes.Node, Any, bool]] = {}
         for node in alive:
             isolated = node.gpus >= 1 and free.get(node.node_id, {}).get("GPU", 0) >= 1
-            options = {"num_gpus": 1 if isolated else 0, "scheduling_strategy": _on(node)}
+            options = {"num_gpus": 1 if isolated else 0, "scheduling_strategy": nodes.on(node)}
             reply, blob = function.options(**options).remote(self._question(node, isolated, len(alive)), self._runner)
             asked[reply] = (node, blob, isolated)
         deadline = _TORCH_DEADLINE if self._asks_torch(alive) else _FACTS_DEADLINE
@@ -135,7 +134,7 @@ class SmokeGate:
                 continue
             for index in range(gpus):
                 question = {"meeting": f"{self._plan.run}:{node.node_id}", "index": index, "count": gpus}
-                reply = function.options(scheduling_strategy=_on(node)).remote(question, self._runner)
+                reply = function.options(scheduling_strategy=nodes.on(node)).remote(question, self._runner)
                 asked[reply] = node.node_id
         said: dict[str, list[dict[str, Any]]] = {}
         for reply, _ in self._as_they_come(list(asked), _GPUS_DEADLINE):
@@ -164,7 +163,9 @@ class SmokeGate:
         asked = {}
         for node in alive if len(alive) > 1 else ():
             others = {name: [blob] for name, blob in blobs.items() if name != node.name}
-            reply = function.options(scheduling_strategy=_on(node)).remote(others, _FETCH_DEADLINE / 2, self._runner)
+            reply = function.options(scheduling_strategy=nodes.on(node)).remote(
+                others, _FETCH_DEADLINE / 2, self._runner
+            )
             asked[reply] = node.name
         results: dict[str, dict[str, Any]] = {
             name: {"problem": f"no answer within {_FETCH_DEADLINE:.0f} s"} for name in asked.values()
@@ -212,7 +213,3 @@ def _got(reply: Any) -> dict[str, Any]:
         lines = [line for line in str(error).splitlines() if line.strip()]
         return {"problem": f"{type(error).__name__}: {lines[-1].strip() if lines else ''}"}
     return said
-
-
-def _on(node: nodes.Node) -> NodeAffinitySchedulingStrategy:
-    return NodeAffinitySchedulingStrategy(node_id=node.node_id, soft=False)

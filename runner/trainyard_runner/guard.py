@@ -52,7 +52,6 @@ class Guard:
         self._rss = 0
 
     def serve(self) -> None:
-        """Run commands until the worker is gone."""
         while (request := self._receive()) is not None:
             if "argv" in request:
                 self._run(request)

@@ -21,7 +21,7 @@ from trainyard_runner.rungs import Check
 from trainyard_runner.scheduler import Scheduler
 from trainyard_runner.stream import EventStream
 from trainyard_runner.submitting import Submitter
-from trainyard_runner.watch import Watch
+from trainyard_runner.waiting import Watch
 
 _LAST_WORDS = 0.7
 SMOKE_FAILED, BUG = 5, 70
@@ -37,11 +37,9 @@ class Stopping:
             signal.signal(number, self._ask)
 
     def left(self) -> float | None:
-        """Return the seconds left to end the run in; None if nobody asked."""
         return None if self._at is None else max(0.0, self._at - time.monotonic())
 
     def asked(self) -> bool:
-        """Tell whether somebody wants the run to end."""
         return self._at is not None
 
     def _ask(self, *_: Any) -> None:

@@ -24,7 +24,6 @@ def segment(number: int) -> str:
 
 
 def run_directory(run: str) -> str:
-    """Return where a run's records are, below the log directory of the runner's node."""
     return f"trainyard/{run}"
 
 

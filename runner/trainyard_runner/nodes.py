@@ -1,14 +1,19 @@
-"""The cluster as Ray sees it now, and what fits on it."""
+"""The cluster as Ray sees it now, what fits on it, and what a task asks of Ray: resources, and where to run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import ray
+from ray.util.placement_group import PlacementGroup
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
+
+from trainyard_runner.plan import Task
 
 GROUP_LABEL = "ray.io/node-group"
+NODE_LABEL = "ray.io/node-id"
 HEAD = "node:__internal_head__"
 
 
@@ -24,12 +29,10 @@ class Node:
 
     @property
     def gpus(self) -> float:
-        """Return how many GPUs Ray counts."""
         return self.resources.get("GPU", 0.0)
 
     @property
     def is_head(self) -> bool:
-        """Tell whether the GCS runs there."""
         return HEAD in self.resources
 
 
@@ -39,12 +42,12 @@ def alive() -> tuple[Node, ...]:
     return tuple(sorted(found, key=lambda node: (not node.is_head, node.name)))
 
 
-def slots(task: Any, nodes: Iterable[Node]) -> int:
+def slots(task: Task, nodes: Iterable[Node]) -> int:
     """Return how many of a task fit on the nodes side by side, if nothing else runs."""
     return sum(_on_one(task, node) for node in nodes)
 
 
-def _on_one(task: Any, node: Node) -> int:
+def _on_one(task: Task, node: Node) -> int:
     if task.node_name not in (None, node.name) or task.node_group not in (None, node.group):
         return 0
     wanted = {"CPU": task.cpus, "GPU": task.gpus, "memory": task.memory or 0}
@@ -60,3 +63,56 @@ def _node(raw: dict[str, Any]) -> Node:
     # A node without a name of its own has its address as name; two of them must still be told apart.
     name = raw["NodeID"][:8] if name == address and address.startswith("127.") else name
     return Node(raw["NodeID"], name, labels.get(GROUP_LABEL), address, dict(raw["Resources"]))
+
+
+class NodeMissingError(Exception):
+    """The node a task must run on is not in the cluster."""
+
+
+def options(task: Task, nodes: Sequence[Node], *, has_selectors: bool, turn: int = 0) -> dict[str, Any]:
+    """Return the options of one Ray task. `turn` spreads tasks of a group where Ray cannot select by label."""
+    asked: dict[str, Any] = {"num_cpus": task.cpus, "num_gpus": task.gpus}
+    if task.memory:
+        asked["memory"] = task.memory
+    if task.node_name is not None:
+        asked["scheduling_strategy"] = on(_named(task.node_name, nodes))
+    elif task.node_group is not None and has_selectors:
+        asked["label_selector"] = {GROUP_LABEL: task.node_group}
+    elif task.node_group is not None:
+        members = [node for node in nodes if node.group == task.node_group]
+        if not members:
+            raise NodeMissingError(f"no node of group {task.node_group!r} is in the cluster")
+        asked["scheduling_strategy"] = on(members[turn % len(members)])
+    return asked
+
+
+def in_bundle(group: PlacementGroup, index: int, task: Task) -> dict[str, Any]:
+    asked: dict[str, Any] = {"num_cpus": task.cpus, "num_gpus": task.gpus}
+    if task.memory:
+        asked["memory"] = task.memory
+    asked["scheduling_strategy"] = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index)
+    return asked
+
+
+def bundle(task: Task) -> dict[str, float]:
+    """Return a task's place in a placement group; Ray wants at least one resource in it."""
+    wanted = {"CPU": task.cpus, "GPU": task.gpus, "memory": float(task.memory or 0)}
+    asked = {name: amount for name, amount in wanted.items() if amount}
+    return asked or {"CPU": 0.001}
+
+
+def bundle_labels(task: Task, nodes: Sequence[Node]) -> dict[str, str]:
+    if task.node_name is not None:
+        return {NODE_LABEL: _named(task.node_name, nodes).node_id}
+    return {GROUP_LABEL: task.node_group} if task.node_group is not None else {}
+
+
+def _named(name: str, nodes: Sequence[Node]) -> Node:
+    for node in nodes:
+        if node.name == name:
+            return node
+    raise NodeMissingError(f"node {name!r} is not in the cluster")
+
+
+def on(node: Node) -> NodeAffinitySchedulingStrategy:
+    return NodeAffinitySchedulingStrategy(node_id=node.node_id, soft=False)

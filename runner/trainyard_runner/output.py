@@ -36,11 +36,9 @@ class OutputBuffer:
         return bool(chunk)
 
     def full(self) -> bool:
-        """Tell whether a whole chunk is there."""
         return len(self._bytes) >= CHUNK
 
     def due(self) -> bool:
-        """Tell whether to send now."""
         return self.full() or (bool(self._bytes) and time.monotonic() - self._since >= _EVERY)
 
     def take(self, *, everything: bool = False) -> list[tuple[str, Any]]:
@@ -61,6 +59,5 @@ class OutputBuffer:
         return taken
 
     def tail(self) -> list[str]:
-        """Return the last lines of everything that was taken."""
         lines = self._tail.decode("utf-8", "replace").splitlines()
         return lines[-_TAIL_LINES:]

@@ -54,7 +54,6 @@ class OutputWatch:
         self.left_out: list[LeftOut] = []
 
     def due(self) -> float:
-        """Return when to look again, on the clock's scale."""
         return self._next
 
     def look(self) -> Iterator[Message]:
@@ -114,7 +113,6 @@ def apply(pieces: Iterable[bytes], directory: Path, *, removed: Iterable[str]) -
 
 
 def data_bytes(entries: Entries) -> int:
-    """Return how many bytes are sent of what was found."""
     return sum(entry.data_bytes for entry in entries.values())
 
 
@@ -140,7 +138,6 @@ def sized(count: int) -> str:
 
 
 def in_words(left_out: list[LeftOut]) -> str:
-    """Return what was left out and why, in one line."""
     named = "; ".join(map(str, left_out[:NAMED]))
     more = len(left_out) - NAMED
     return named + (f"; and {more} more" if more > 0 else "")

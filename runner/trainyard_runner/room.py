@@ -1,7 +1,8 @@
-"""The last rung: every task fits on some node, and a gang fits as a whole. Pure."""
+"""What fits: every task on some node, a gang as a whole; and how long a task is waited for that fits nowhere. Pure."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from trainyard_runner import members, nodes
@@ -9,6 +10,9 @@ from trainyard_runner.nodes import Node
 from trainyard_runner.plan import Gate, Task
 from trainyard_runner.rungs import Check
 
+LEAST = 60.0
+# It may be made anew on a host that has to pull the image first: 20 GB at 50 Mbit/s.
+MADE_ANEW = 3600.0
 _HINT = "Ask for less in the job file (resources, node), or make larger nodes in the cluster file."
 _NAMES_CHANGE = "Nodes of this cluster get their names as they are made: say `node: {group: ...}` in the job file."
 
@@ -43,14 +47,12 @@ def describe(task: Task) -> str:
 
 
 def amount(resource: str, value: float) -> str:
-    """Return an amount of one of Ray's resources, in words."""
     if resource == "memory":
         return f"{round(value / 2**30, 2):g} GiB"
     return f"{value:g} {resource}{'s' * (value != 1)}"
 
 
 def largest(task: Task, places: Sequence[Node]) -> str:
-    """Say what the largest node has of what a task asks for."""
     names = ["CPU", "GPU", *(["memory"] if task.memory else [])]
     most = {name: max((node.resources.get(name, 0) for node in places), default=0) for name in names}
     return f"the largest node has {', '.join(amount(name, value) for name, value in most.items())}"
@@ -69,3 +71,22 @@ def fits_together(tasks: Sequence[Task], places: Sequence[Node]) -> bool:
         else:
             return False
     return True
+
+
+def patience(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
+    """Return for how many seconds without any progress a node that has what a task asks for is waited for."""
+    return math.inf if nodes.slots(task, members.later(gate, alive)) else without_growth(task, gate, alive)
+
+
+def without_growth(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
+    """Return the same where Ray does not know what the task waits for: no autoscaler adds a node for it."""
+    return MADE_ANEW if nodes.slots(task, members.made_anew(gate, alive)) else LEAST
+
+
+def missing(task: Task, gate: Gate, alive: Sequence[Node]) -> str:
+    """Say why there is no node for a task: whoever adds it may not be able to."""
+    if nodes.slots(task, members.later(gate, alive)):
+        return "Ray's autoscaler has not added a node with that yet"
+    if nodes.slots(task, members.made_anew(gate, alive)):
+        return "the node that was lost has not been made anew yet"
+    return f"no node has that; {largest(task, alive)}"

@@ -27,7 +27,6 @@ class Check:
     hint: str | None = None
 
     def event(self) -> dict[str, Any]:
-        """Return the fields of its event."""
         return asdict(self)
 
 
@@ -148,7 +147,6 @@ _OPEN_PORTS = "The nodes must reach each other on all of Ray's ports (object man
 
 
 def with_facts(answers: Sequence[Answer]) -> Iterator[tuple[Answer, dict[str, Any]]]:
-    """Yield the nodes that answered, with what they said."""
     for answer in answers:
         if answer.facts is not None:
             yield answer, answer.facts

@@ -11,17 +11,15 @@ import ray
 from ray.exceptions import RayTaskError
 from ray.util.placement_group import PlacementGroup
 
-from trainyard_runner import losses, nodes, room, stuck, submitting
+from trainyard_runner import losses, nodes, room, submitting
 from trainyard_runner.attempt import QUICK
-from trainyard_runner.outcomes import in_words
 from trainyard_runner.plan import Plan, Task
 from trainyard_runner.records import AttemptRecord, Records
-from trainyard_runner.requests import NodeMissingError
 from trainyard_runner.stopping import StopBoard
 from trainyard_runner.stream import EventStream
 from trainyard_runner.submitting import Live, RayTask, Submitter
-from trainyard_runner.units import State, Unit
-from trainyard_runner.watch import Watch
+from trainyard_runner.units import State, Unit, in_words
+from trainyard_runner.waiting import Watch
 
 _LEAST_WINDOW = 16
 _MOST_TOGETHER = 8
@@ -125,7 +123,7 @@ class Scheduler:
                 units = self._next_units(line, most=min(self._together.get(shape, 1), 1 + len(line) // window))
                 try:
                     self._live |= self._submitter.submit(units, self._nodes)
-                except NodeMissingError as error:
+                except nodes.NodeMissingError as error:
                     self._give_back(units)
                     self._wait_for_node(units[0].tasks[0], str(error))
                     break
@@ -141,7 +139,6 @@ class Scheduler:
         return units
 
     def _give_back(self, units: Sequence[Unit]) -> None:
-        """Put what was not begun in front of its line again."""
         for unit in reversed(units):
             unit.attempt -= 1
             self._line(unit).appendleft(unit)
@@ -151,7 +148,7 @@ class Scheduler:
         try:
             if self._gang is None:
                 self._gang, self._gang_asked = self._submitter.reserve(unit, self._nodes), time.monotonic()
-        except NodeMissingError as error:
+        except nodes.NodeMissingError as error:
             self._wait_for_node(unit.tasks[0], str(error))
             return
         if submitting.is_ready(self._gang):
@@ -162,7 +159,7 @@ class Scheduler:
     def _wait_for_node(self, task: Task, problem: str) -> None:
         since = self._missing_since.setdefault(problem, time.monotonic())
         self._nodes_at = min(self._nodes_at, time.monotonic() - _LOOK_AT_NODES + 1.0)
-        if time.monotonic() - since >= stuck.without_growth(task, self._plan.gate, self._nodes):
+        if time.monotonic() - since >= room.without_growth(task, self._plan.gate, self._nodes):
             self._give_up(task.shape, problem)
 
     def _receive(self, timeout: float) -> None:
@@ -317,14 +314,14 @@ class Scheduler:
     def _fail_what_cannot_run(self) -> None:
         """Fail tasks that fit no living node for long, while nothing else happens."""
         idle = time.monotonic() - self._progress_at
-        if idle < stuck.LEAST or any(live.record.is_started for live in self._open()):
+        if idle < room.LEAST or any(live.record.is_started for live in self._open()):
             return
         shapes = {live.task.shape: live.task for live in self._open()}
         shapes |= {line[0].tasks[0].shape: line[0].tasks[0] for line in self._lines.values() if line}
         for shape, task in shapes.items():
             if nodes.slots(task, self._nodes):
                 continue
-            if idle >= stuck.patience(task, self._plan.gate, self._nodes):
+            if idle >= room.patience(task, self._plan.gate, self._nodes):
                 there = room.largest(task, self._nodes)
                 self._give_up(shape, f"no node of the cluster has what it asks for ({room.describe(task)}); {there}")
 

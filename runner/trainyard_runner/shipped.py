@@ -43,7 +43,6 @@ def unpacked(package: Package) -> Path:
 
 
 def attempts(orders: list[dict[str, Any]], runner: Package, job: Package | None) -> Iterator[list[tuple[int, Any]]]:
-    """Run attempts, one after the other."""
     _bring(runner)
     from trainyard_runner import on_node
 

@@ -38,7 +38,6 @@ class StopWatch:
         self._asks = False
 
     def start(self) -> None:
-        """Begin to ask, if that has not begun."""
         if self._asks:
             return
         self._asks = True
@@ -55,11 +54,9 @@ class StopWatch:
         return self._asked
 
     def asked(self) -> Asked | None:
-        """Return the request to stop, if there is one."""
         return self._asked
 
     def close(self) -> None:
-        """Ask no more."""
         self._closed.set()
 
     def _ask(self) -> None:
@@ -92,11 +89,9 @@ class StopBoard:
         self._entry: dict[str, Any] = {}
 
     def stop_all(self, reason: str, *, grace: float) -> None:
-        """Ask every attempt of the run to stop."""
         self._put({**self._entry, "all": reason, "grace": grace})
 
     def stop(self, attempts: Iterable[str], reason: str, *, grace: float) -> None:
-        """Ask some attempts to stop."""
         asked = {**self._entry.get("attempts", {}), **dict.fromkeys(attempts, reason)}
         self._put({**self._entry, "attempts": asked, "grace": grace})
 
@@ -105,7 +100,6 @@ class StopBoard:
         self._put({**self._entry, "go": attempt})
 
     def clear(self) -> None:
-        """Remove the entry."""
         if self._entry:
             _internal_kv_del(_key(self._run), namespace=_NAMESPACE)
             self._entry = {}

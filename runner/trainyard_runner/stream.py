@@ -50,7 +50,6 @@ class EventStream:
             self._write(event, fields)
 
     def close(self) -> None:
-        """Close the last segment."""
         self._file.close()
         self._reserve.unlink(missing_ok=True)
 

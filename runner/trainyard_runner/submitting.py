@@ -10,7 +10,8 @@ from typing import Any
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
 
-from trainyard_runner import requests, shipped
+from trainyard_runner import nodes as cluster
+from trainyard_runner import shipped
 from trainyard_runner.nodes import Node
 from trainyard_runner.plan import Plan, Task
 from trainyard_runner.records import AttemptRecord, Records
@@ -29,7 +30,6 @@ class RayTask:
 
     @property
     def is_placed(self) -> bool:
-        """Tell whether it has a worker."""
         return self.node_id is not None or any(live.record.is_ready for live in self.open.values())
 
 
@@ -68,8 +68,8 @@ class Submitter:
 
     def reserve(self, unit: Unit, nodes: Sequence[Node]) -> PlacementGroup:
         """Ask Ray for the places of a gang. Raises NodeMissingError."""
-        bundles = [requests.bundle(task) for task in unit.tasks]
-        labels = [requests.bundle_labels(task, nodes) for task in unit.tasks]
+        bundles = [cluster.bundle(task) for task in unit.tasks]
+        labels = [cluster.bundle_labels(task, nodes) for task in unit.tasks]
         if any(labels):
             return placement_group(bundles, strategy="PACK", bundle_label_selector=labels)
         return placement_group(bundles, strategy="PACK")
@@ -80,7 +80,7 @@ class Submitter:
         master = next((node.address for node in nodes if node.node_id == first), None)
         started: dict[Any, RayTask] = {}
         for index, task in enumerate(unit.tasks):
-            function = self._function.options(**requests.in_bundle(group, index, task), **self._environment)
+            function = self._function.options(**cluster.in_bundle(group, index, task), **self._environment)
             started |= self._start([(unit, task)], function, master=master)
         return started
 
@@ -124,7 +124,7 @@ class Submitter:
         if nodes is not self._known_nodes:
             self._known_nodes, self._shapes = nodes, {}
         if task.shape not in self._shapes:
-            asked = requests.options(task, nodes, has_selectors=self._has_selectors, turn=turn + task.index)
+            asked = cluster.options(task, nodes, has_selectors=self._has_selectors, turn=turn + task.index)
             function = self._function.options(**asked, **self._environment)
             if task.node_group is not None and not self._has_selectors:
                 return function
@@ -133,7 +133,6 @@ class Submitter:
 
 
 def is_ready(group: PlacementGroup) -> bool:
-    """Tell whether all places of a gang are reserved."""
     return bool(placement_group_table(group)["state"] == "CREATED")
 
 

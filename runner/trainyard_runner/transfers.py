@@ -20,7 +20,6 @@ class Transfers:
         self._going: dict[Watch, Iterator[Message]] = {}
 
     def due(self) -> float:
-        """Return when there is something to do."""
         return 0.0 if self._going else min(watch.due() for watch in self._watches)
 
     def step(self, *, begin: bool) -> list[Message]:

@@ -56,7 +56,6 @@ class Cursor:
         return self.descriptor
 
     def enter(self, name: str) -> None:
-        """Go down into a directory."""
         self._open(name)
         self._names.append(name)
         self._identities.append(_identity(self.descriptor))

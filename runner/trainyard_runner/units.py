@@ -10,6 +10,8 @@ from trainyard_runner.plan import Task
 # A lost node costs no retry; a task that takes its nodes down must still come to an end.
 MOST_LOSSES = 10
 State = Literal["succeeded", "failed", "stopped"]
+# The events carry the short words.
+_WORDS = {"lost": "was lost", "timeout": "ran out of time", "stopped": "was stopped"}
 
 
 @dataclass
@@ -27,11 +29,9 @@ class Unit:
 
     @property
     def is_over(self) -> bool:
-        """Tell whether the present attempt of every task has ended."""
         return len(self.outcomes) == len(self.tasks)
 
     def begin(self) -> None:
-        """Begin the next attempt."""
         self.attempt += 1
         self.outcomes, self.culprit = {}, None
 
@@ -48,13 +48,16 @@ class Unit:
             self.failures[task.name] = self.failures.get(task.name, 0) + 1
 
     def may_try_again(self) -> bool:
-        """Tell whether what ended the attempt leaves room for another."""
         if self.culprit is None or self.is_final:
             return False
         task = next(task for task in self.tasks if task.name == self.culprit)
         return self.losses <= MOST_LOSSES and self.failures.get(task.name, 0) <= task.retries
 
     def states(self) -> dict[str, State]:
-        """Return what each task has become, after the last attempt."""
         known: dict[str, State] = {"succeeded": "succeeded", "stopped": "stopped"}
         return {name: known.get(outcome, "failed") for name, outcome in self.outcomes.items()}
+
+
+def in_words(outcome: str) -> str:
+    """Return an outcome as it is said of an attempt: "attempt 1 ran out of time"."""
+    return _WORDS.get(outcome, outcome)

@@ -58,7 +58,6 @@ class Workspace:
             (self.directory / output).parent.mkdir(parents=True, exist_ok=True)
 
     def remove(self) -> None:
-        """Remove everything, whatever the task made in it."""
         with contextlib.suppress(OSError):  # `cluster.down` tries again, and says what it is
             tree.remove(str(self.root))
 

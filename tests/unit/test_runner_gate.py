@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from trainyard_runner import gpu_rungs, members, rungs, stuck
+from trainyard_runner import gpu_rungs, members, rungs
+from trainyard_runner import room as rooms
 from trainyard_runner.facts import gpu_models
 from trainyard_runner.nodes import HEAD as HEAD_RESOURCE
 from trainyard_runner.nodes import Node
@@ -296,24 +297,24 @@ def test_who_asks_for_a_name_that_changes_is_told_to_ask_for_a_group() -> None:
 @pytest.mark.parametrize(
     ("task", "gate", "alive", "seconds"),
     [
-        (asks(gpus=1), ONE, [], stuck.MADE_ANEW),
+        (asks(gpus=1), ONE, [], rooms.MADE_ANEW),
         # Too large for what comes back, another group, or a name that nobody will have again.
-        (asks(gpus=2), TWO, ["gpu-b"], stuck.LEAST),
-        (asks(gpus=1, node_group="cpu"), TWO, ["gpu-b"], stuck.LEAST),
-        (asks(gpus=1, node_name="gpu-a"), ONE, [], stuck.LEAST),
-        (asks(gpus=1), replace(TWO, names_change=False), [], stuck.LEAST),
-        (asks(gpus=4), TWO, ["gpu-x", "gpu-y"], stuck.LEAST),
+        (asks(gpus=2), TWO, ["gpu-b"], rooms.LEAST),
+        (asks(gpus=1, node_group="cpu"), TWO, ["gpu-b"], rooms.LEAST),
+        (asks(gpus=1, node_name="gpu-a"), ONE, [], rooms.LEAST),
+        (asks(gpus=1), replace(TWO, names_change=False), [], rooms.LEAST),
+        (asks(gpus=4), TWO, ["gpu-x", "gpu-y"], rooms.LEAST),
         (asks(cpus=2, node_group="burst"), GROWING, ["burst-a"], math.inf),
     ],
 )
 def test_a_node_is_waited_for_as_long_as_it_may_take_to_come(
     task: Task, gate: Gate, alive: list[str], seconds: float
 ) -> None:
-    assert stuck.patience(task, gate, [HEAD, *map(pod, alive)]) == seconds
+    assert rooms.patience(task, gate, [HEAD, *map(pod, alive)]) == seconds
 
 
 def test_what_is_waited_for_is_said() -> None:
-    assert stuck.missing(asks(gpus=1), ONE, [HEAD]) == "the node that was lost has not been made anew yet"
+    assert rooms.missing(asks(gpus=1), ONE, [HEAD]) == "the node that was lost has not been made anew yet"
     burst = asks(cpus=2, node_group="burst")
-    assert stuck.missing(burst, GROWING, [HEAD]) == "Ray's autoscaler has not added a node with that yet"
-    assert stuck.without_growth(asks(gpus=1, node_group="gpu"), ONE, [HEAD]) == stuck.MADE_ANEW
+    assert rooms.missing(burst, GROWING, [HEAD]) == "Ray's autoscaler has not added a node with that yet"
+    assert rooms.without_growth(asks(gpus=1, node_group="gpu"), ONE, [HEAD]) == rooms.MADE_ANEW
