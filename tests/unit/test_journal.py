@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from trainyard.errors import OutsideError
-from trainyard.results import journal as journals
 from trainyard.results import store
 from trainyard.results.journal import Journal, Output
 from trainyard.results.store import RunDirectory
@@ -119,16 +118,6 @@ def test_a_second_reader_sees_the_same_and_writes_nothing(run: RunDirectory) -> 
 
 def recorded_events(run: RunDirectory) -> list[int]:
     return [event["seq"] for event in store.events(run)]
-
-
-def test_more_logs_than_may_be_open_at_once_are_all_complete(
-    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(journals, "_OPEN_AT_ONCE", 3)
-    tasks = [f"t{number}" for number in range(10)]
-    lines = [output(i * 10 + j, f"{i}", at=i, task=task) for i in range(5) for j, task in enumerate(tasks)]
-    take_in(run, lines)
-    assert {run.log(task, 1).read_text() for task in tasks} == {"01234"}
 
 
 def test_a_run_whose_runner_died_gets_an_end(run: RunDirectory) -> None:

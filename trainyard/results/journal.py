@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import time
-from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +14,6 @@ from trainyard.results import event as events
 from trainyard.results import store
 from trainyard.results.event import Event
 from trainyard.results.store import RunDirectory
-
-# A run may have 10,000 tasks at once; the usual limit of open files is 1,024.
-_OPEN_AT_ONCE = 128
 
 
 @dataclass(frozen=True)
@@ -48,7 +44,8 @@ class Journal:
         self._next = 0
         for event in store.events(run):
             self._count(event)
-        self._logs = _Logs(run, recording=self.recording)
+        # How much of each log is here.
+        self._sizes: dict[Path, int] = {}
         if self.recording:
             self._events = self._open(run.events, os.O_WRONLY | os.O_APPEND, 0o644)
 
@@ -75,7 +72,7 @@ class Journal:
             self._count(event)
             return event
         text = event["text"].encode("utf-8", "surrogateescape")
-        new = self._logs.append(event["task"], event["attempt"], at=event["at"], output=text)
+        new = self._append(event["task"], event["attempt"], at=event["at"], output=text)
         self._next = seq + 1
         return Output(event["task"], event["attempt"], new) if new else None
 
@@ -99,9 +96,31 @@ class Journal:
 
     def close(self) -> None:
         """Close every file and let another process record."""
-        self._logs.close()
         for descriptor in reversed(self._descriptors):
             os.close(descriptor)
+
+    def _append(self, task: str, attempt: int, *, at: int, output: bytes) -> bytes:
+        """Write what is new of some output that begins at an offset; return what was new.
+
+        A log is open no longer: a run may have 10,000 tasks at once, and what was written outlives a killed process.
+        Raises OutsideError when bytes between are missing.
+        """
+        path = self._run.log(task, attempt)
+        if path not in self._sizes:
+            self._sizes[path] = path.stat().st_size if path.exists() else 0
+        size = self._sizes[path]
+        if at > size:
+            raise OutsideError(
+                f"output of task {task} is missing: {at - size} bytes before offset {at}",
+                where=str(path),
+                hint="Another program changed this file, or the cluster lost a part of the stream.",
+            )
+        new = output[size - at :]
+        if new and self.recording:
+            with path.open("ab") as log:
+                log.write(new)
+        self._sizes[path] = size + len(new)
+        return new
 
     def _open(self, path: Path, flags: int, mode: int) -> int:
         self._descriptors.append(os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, mode))
@@ -121,66 +140,6 @@ class Journal:
     def _count(self, event: Event) -> None:
         self._next = event["seq"] + 1
         self.segment += event["event"] == "continues"
-
-
-@dataclass
-class _Log:
-    size: int
-    descriptor: int | None = None
-
-
-class _Logs:
-    """Appends output to the logs of one run; unbuffered, so that what was written outlives a killed process.
-
-    With recording off nothing is written and only the sizes are kept: another process records, and this one looks on.
-    """
-
-    def __init__(self, run: RunDirectory, *, recording: bool) -> None:
-        self._run = run
-        self._recording = recording
-        self._logs: OrderedDict[tuple[str, int], _Log] = OrderedDict()
-
-    def append(self, task: str, attempt: int, *, at: int, output: bytes) -> bytes:
-        """Write what is new of some output that begins at an offset; return what was new.
-
-        Raises OutsideError when bytes between are missing.
-        """
-        log = self._log(task, attempt)
-        if at > log.size:
-            raise OutsideError(
-                f"output of task {task} is missing: {at - log.size} bytes before offset {at}",
-                where=str(self._run.log(task, attempt)),
-                hint="Another program changed this file, or the cluster lost a part of the stream.",
-            )
-        new = left = output[log.size - at :]
-        while left and log.descriptor is not None:
-            left = left[os.write(log.descriptor, left) :]
-        log.size += len(new)
-        return new
-
-    def close(self) -> None:
-        while self._logs:
-            self._close_oldest()
-
-    def _log(self, task: str, attempt: int) -> _Log:
-        key = (task, attempt)
-        if key not in self._logs:
-            self._logs[key] = self._open(self._run.log(task, attempt))
-            if self._recording and len(self._logs) > _OPEN_AT_ONCE:
-                self._close_oldest()
-        self._logs.move_to_end(key)
-        return self._logs[key]
-
-    def _close_oldest(self) -> None:
-        _, log = self._logs.popitem(last=False)
-        if log.descriptor is not None:
-            os.close(log.descriptor)
-
-    def _open(self, path: Path) -> _Log:
-        if not self._recording:
-            return _Log(path.stat().st_size if path.exists() else 0)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        return _Log(os.fstat(descriptor).st_size, descriptor)
 
 
 def _cut_torn_line(path: Path) -> None:

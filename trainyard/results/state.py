@@ -17,6 +17,8 @@ KINDS = ("succeeded", "running", "failed", "timeout", "lost", "stopped")
 # Last lines are for people: 10,000 failed tasks must not fill the memory with them (events.jsonl has them all).
 _TAILS_KEPT = 10
 _NOTES_KEPT = 50
+# Of an attempt, in a document.
+_SHOWN = ("node", "exit_code", "seconds", "reason", "outcome")
 
 
 @dataclass
@@ -59,9 +61,14 @@ class Task:
     archives: list[Mapping[str, Any]] = field(default_factory=list)
 
     @property
+    def last(self) -> Attempt:
+        """Return its last attempt; of a task that has none, one of which nothing is known."""
+        return self.attempts[-1] if self.attempts else Attempt(self.name, 0, None, 0.0, outcome="none")
+
+    @property
     def reason(self) -> str | None:
         """Return why it has ended, if that is worth a word; one that no node has begun never ran."""
-        reason = self.ended_because or (self.attempts[-1].reason if self.attempts else None)
+        reason = self.ended_because or self.last.reason
         if (self.state in ENDED or self.ended_because) and not any(attempt.node for attempt in self.attempts):
             return f"never ran: {reason}" if reason else "never ran"
         return reason
@@ -136,7 +143,6 @@ class RunState:
                 self._ended(event)
 
     def task(self, name: str) -> Task:
-        """Return a task, new ones included."""
         if name not in self.tasks:
             self.tasks[name] = Task(name)
             self.counts["waiting"] += 1
@@ -156,10 +162,7 @@ class RunState:
         return max(0.0, end - (self.started or began))
 
     def document(self, *, now: float, unsure: str | None = None) -> dict[str, Any]:
-        """Return what `--json` prints.
-
-        `unsure` says why the run may have gone on since: its cluster did not answer.
-        """
+        """Return what `--json` prints; `unsure` says why the run may have gone on since: its cluster is silent."""
         # Of a cluster that does not answer it is known until it last said something.
         now = now if unsure is None or self.last_contact is None else self.last_contact
         running = now - self.started if self.started else 0.0
@@ -182,13 +185,7 @@ class RunState:
 
     def _task_document(self, task: Task, *, now: float) -> dict[str, Any]:
         attempts = [
-            {
-                "node": attempt.node,
-                "exit_code": attempt.exit_code,
-                "seconds": self.seconds_of(attempt, now=now),
-                "reason": attempt.reason,
-                "outcome": attempt.outcome,
-            }
+            {**{key: getattr(attempt, key) for key in _SHOWN}, "seconds": self.seconds_of(attempt, now=now)}
             for attempt in task.attempts
         ]
         return {"name": task.name, "state": task.state, "reason": task.reason, "attempts": attempts}
@@ -227,11 +224,12 @@ class RunState:
         # Nobody stopped the tasks of a run whose runner is gone: they are lost with it, or never began.
         lost = event["state"] == "failed" and event.get("by") == "operator"
         for task in self.tasks.values():
-            if task.state == "running" and task.attempts[-1].seconds is None:
+            attempt = task.last
+            if task.state == "running" and attempt.seconds is None:
                 # Its runner died before it could say; it cannot have run for longer than the run.
-                task.attempts[-1].seconds = round(max(0.0, end - task.attempts[-1].started), 3)
+                attempt.seconds = round(max(0.0, end - attempt.started), 3)
                 if lost:
-                    task.attempts[-1].outcome, task.attempts[-1].reason = "lost", "the run's runner is gone"
+                    attempt.outcome, attempt.reason = "lost", "the run's runner is gone"
             if lost and not task.attempts:
                 task.ended_because = "the run's runner is gone"
             elif task.state not in ENDED:
@@ -239,16 +237,20 @@ class RunState:
 
 
 def load(run: RunDirectory) -> RunState:
-    record = run.record()
-    state = RunState(run=run.name, cluster=record["cluster"], job=record.get("job"), tasks=record.get("tasks", ()))
+    state = fresh(run)
     for event in store.events(run):
         state.apply(event)
     return state
 
 
+def fresh(run: RunDirectory) -> RunState:
+    """Return the state of a run of which no event is known yet."""
+    record = run.record()
+    return RunState(run=run.name, cluster=record["cluster"], job=record.get("job"), tasks=record.get("tasks", ()))
+
+
 def _add_archive(task: Task, event: Mapping[str, Any]) -> None:
     if event["whole"]:
-        task.archives = [
-            kept for kept in task.archives if event["each_attempt"] and kept["attempt"] != event["attempt"]
-        ]
+        each, attempt = event["each_attempt"], event["attempt"]
+        task.archives = [kept for kept in task.archives if each and kept["attempt"] != attempt]
     task.archives.append(event)

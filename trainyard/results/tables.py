@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -20,53 +19,28 @@ _MOST_CHECKS = 400
 _MOST_MACHINES = 24
 
 
-@dataclass(frozen=True)
-class Row:
-    """A task as a whole, or one attempt of it."""
-
-    task: str
-    state: str
-    number: int = 0
-    node: str = ""
-    seconds: float | None = None
-    exit_code: int | None = None
-    cpu_seconds: float | None = None
-    memory: int | None = None
-    log: str | None = None
-    restored: bool = False
-    began: float | None = None  # so that its seconds can be counted on; None: it does not run
-    reason: str = ""
-    tail: str = ""
-    # Of a task: where its curve ended, its values of the matrix, its attempts if there was more than one.
-    final: float | None = None
-    values: tuple[str, ...] = ()
-    attempts: tuple[Row, ...] = ()
-
-
-@dataclass(frozen=True)
-class Failures:
-    """The first failures in full, and all of them counted by reason."""
-
-    shown: tuple[Row, ...]
-    total: int
-    reasons: tuple[tuple[str, int], ...]
+# What the page's template takes: a task as a whole, or one attempt of it.
+Row = dict[str, Any]
 
 
 def tasks(
     run: RunDirectory, state: RunState, job: JobFile, *, final: Callable[[str], float | None]
 ) -> tuple[list[Row], int]:
-    """Return rows of the first tasks and of those that had trouble, and how many tasks are left out."""
+    """Return rows of the first tasks and of those that had trouble, and how many tasks are left out.
+
+    A row has where the task's curve ended, its values of the matrix, and its attempts if there was more than one.
+    """
     known = list(state.tasks.values())
     troubled = [task for task in known[_MOST_TASKS:] if len(task.attempts) > 1 or task.state in ("failed", "stopped")]
     rows = []
     for task in [*known[:_MOST_TASKS], *troubled[:_MOST_TROUBLED]]:
         given = job.parameters.get(task.name, {})
-        values = tuple(given.get(key, "") for key in job.keys)
-        rows.append(replace(_task(run, state, task), final=final(task.name), values=values))
+        parameters = [given.get(key, "") for key in job.keys]
+        rows.append({**_task(run, state, task), "final": final(task.name), "parameters": parameters})
     return rows, len(known) - len(rows)
 
 
-def failures(run: RunDirectory, state: RunState) -> tuple[Failures, Failures]:
+def failures(run: RunDirectory, state: RunState) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what went wrong for good, and the attempts after which their task was tried again."""
     final: list[Attempt] = []
     retried: list[Attempt] = []
@@ -109,47 +83,42 @@ def seconds(state: RunState, attempt: Attempt) -> float:
     return max(0.0, known - attempt.started) if attempt.seconds is None else attempt.seconds
 
 
-def _failures(run: RunDirectory, state: RunState, found: Sequence[Attempt]) -> Failures:
-    shown = tuple(_attempt(run, state, attempt) for attempt in found[:_MOST_FAILURES])
-    return Failures(shown, len(found), tuple(Counter(map(_reason, found)).most_common(10)))
+def _failures(run: RunDirectory, state: RunState, found: Sequence[Attempt]) -> dict[str, Any]:
+    """Return the first failures in full, and all of them counted by reason."""
+    shown = [_attempt(run, state, attempt) for attempt in found[:_MOST_FAILURES]]
+    return {"shown": shown, "total": len(found), "reasons": Counter(map(_reason, found)).most_common(10)}
 
 
 def _task(run: RunDirectory, state: RunState, task: Task) -> Row:
-    rows = tuple(_attempt(run, state, attempt) for attempt in task.attempts)
-    if not rows:
-        return Row(task.name, task.state)
-    cpu = [row.cpu_seconds for row in rows if row.cpu_seconds is not None]
-    before = sum(row.seconds or 0.0 for row in rows[:-1])
-    last = rows[-1]
-    return replace(
-        last,
-        state=task.state,
-        seconds=before + (last.seconds or 0.0),
-        cpu_seconds=sum(cpu) if cpu else None,
-        memory=max((row.memory for row in rows if row.memory is not None), default=None),
-        restored=last.restored and len(rows) == 1,
-        began=last.began - before if last.began else None,
-        attempts=rows if len(rows) > 1 else (),
-    )
+    rows = [_attempt(run, state, attempt) for attempt in task.attempts or (task.last,)]
+    last, before = rows[-1], sum(row["seconds"] for row in rows[:-1])
+    measured = {name: [row[name] for row in rows if row[name] is not None] for name in ("cpu_seconds", "memory")}
+    return {
+        **last,
+        "state": task.state,
+        "seconds": before + last["seconds"] if task.attempts else None,
+        "cpu_seconds": sum(measured["cpu_seconds"]) if measured["cpu_seconds"] else None,
+        "memory": max(measured["memory"], default=None),
+        "restored": last["restored"] and len(rows) == 1,
+        "began": last["began"] - before if last["began"] else None,
+        "attempts": rows if len(rows) > 1 else (),
+    }
 
 
 def _attempt(run: RunDirectory, state: RunState, attempt: Attempt) -> Row:
     log = run.log(attempt.task, attempt.number)
-    return Row(
-        attempt.task,
-        attempt.kind,
-        number=attempt.number,
-        node=where(attempt),
-        seconds=seconds(state, attempt),
-        exit_code=attempt.exit_code,
-        cpu_seconds=attempt.cpu_seconds,
-        memory=attempt.memory,
-        log=quote(f"logs/{log.name}") if log.exists() else None,
-        restored=attempt.continues is not None,
-        began=attempt.started if attempt.outcome is None and attempt.seconds is None else None,
-        reason=_reason(attempt),
-        tail="\n".join(line.rstrip("\r\n") for line in attempt.tail),
-    )
+    goes_on = attempt.outcome is None and attempt.seconds is None
+    return {
+        **vars(attempt),
+        "state": attempt.kind,
+        "node": where(attempt),
+        "seconds": seconds(state, attempt),
+        "log": quote(f"logs/{log.name}") if log.exists() else None,
+        "restored": attempt.continues is not None,
+        "began": attempt.started if goes_on else None,  # so that the page counts its seconds on
+        "reason": _reason(attempt),
+        "tail": "\n".join(line.rstrip("\r\n") for line in attempt.tail),
+    }
 
 
 def _reason(attempt: Attempt) -> str:

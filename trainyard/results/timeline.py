@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from trainyard.results import formats, tables
 from trainyard.results.state import KINDS, Attempt, RunState
@@ -16,55 +17,6 @@ _BUCKETS = 240
 _NARROWEST = 0.35  # percent: about 3 pixels of a wide page
 _TICKS = 6
 _NICE = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
-
-
-@dataclass(frozen=True)
-class Bar:
-    """One attempt; left, width and checkpoint in percent of the whole time."""
-
-    kind: str
-    title: str
-    left: float
-    width: float
-    row: int
-    label: str
-    restored: bool
-    checkpoint: float | None
-
-
-@dataclass(frozen=True)
-class Cross:
-    """An attempt that did not succeed, on a lane that shows no bars."""
-
-    kind: str
-    title: str
-    left: float
-
-
-@dataclass(frozen=True)
-class Lane:
-    """One node. Either bars, or the number of attempts at a time as heights from 0 to 1."""
-
-    node: str
-    count: int
-    rows: int = 2
-    bars: tuple[Bar, ...] = ()
-    heights: tuple[float, ...] = ()
-    most: int = 0
-    crosses: tuple[Cross, ...] = ()
-
-
-@dataclass(frozen=True)
-class Timeline:
-    """All lanes over the same time."""
-
-    lanes: tuple[Lane, ...] = ()
-    ticks: tuple[tuple[float, str], ...] = ()
-    kinds: tuple[str, ...] = ()
-    hidden_nodes: int = 0
-    restores: bool = False
-    checkpoints: bool = False
-    areas: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,11 +34,11 @@ class _Times:
         return round(min(max((moment - self.began) / self.span * 100, 0.0), 100.0), 3)
 
 
-def build(state: RunState) -> Timeline:
-    """Lay out all attempts of a run."""
+def build(state: RunState) -> dict[str, Any]:
+    """Lay out all attempts of a run as the page takes it: lanes of nodes over the same time."""
     attempts = sorted(state.attempts(), key=lambda attempt: attempt.started)
     if not attempts:
-        return Timeline()
+        return {"lanes": ()}
     began = min(attempts[0].started, state.started or attempts[0].started)
     last = max(attempt.started + tables.seconds(state, attempt) for attempt in attempts)
     times = _Times(state, began, max(last - began, 0.1))
@@ -95,35 +47,34 @@ def build(state: RunState) -> Timeline:
         by_node.setdefault(attempt.node or "not placed", []).append(attempt)
     # The head first, then by name, with their numbers as numbers.
     nodes = sorted(by_node, key=lambda name: (name != "head", formats.natural(name)))
-    lanes = tuple(_lane(node, by_node[node], times, few=len(attempts) <= _MOST_BARS) for node in nodes[:_MOST_NODES])
-    bars = [bar for lane in lanes for bar in lane.bars]
-    shown = {bar.kind for bar in bars} | {cross.kind for lane in lanes for cross in lane.crosses}
-    return Timeline(
-        lanes,
-        _ticks(times.span),
-        tuple(kind for kind in KINDS if kind in shown),
-        max(0, len(nodes) - _MOST_NODES),
-        restores=any(bar.restored for bar in bars),
-        checkpoints=any(bar.checkpoint is not None for bar in bars),
-        areas=any(lane.heights for lane in lanes),
-    )
+    lanes = [_lane(node, by_node[node], times, few=len(attempts) <= _MOST_BARS) for node in nodes[:_MOST_NODES]]
+    bars = [bar for lane in lanes for bar in lane["bars"]]
+    shown = {mark["kind"] for lane in lanes for mark in (*lane["bars"], *lane["crosses"])}
+    return {
+        "lanes": lanes,
+        "ticks": _ticks(times.span),
+        "kinds": [kind for kind in KINDS if kind in shown],
+        "hidden_nodes": max(0, len(nodes) - _MOST_NODES),
+        "restores": any(bar["restored"] for bar in bars),
+        "checkpoints": any(bar["checkpoint"] is not None for bar in bars),
+        "areas": any(lane["heights"] for lane in lanes),
+    }
 
 
-def _lane(node: str, attempts: Sequence[Attempt], times: _Times, *, few: bool) -> Lane:
+def _lane(node: str, attempts: Sequence[Attempt], times: _Times, *, few: bool) -> dict[str, Any]:
+    """Return a node's attempts as bars, or how many ran at a time as heights from 0 to 1, with those that failed."""
+    lane = {"node": node, "count": len(attempts), "bars": (), "heights": (), "crosses": ()}
     rows = _rows(attempts, times) if few else []
     if rows and max(rows) < _MOST_ROWS:
-        bars = tuple(_bar(attempt, row, times) for attempt, row in zip(attempts, rows, strict=True))
-        return Lane(node, len(attempts), max(rows) + 1, bars)
+        bars = [_bar(attempt, row, times) for attempt, row in zip(attempts, rows, strict=True)]
+        return {**lane, "rows": max(rows) + 1, "bars": bars}
     loads = _loads(attempts, times)
     most = max(loads)
     bad = [attempt for attempt in attempts if attempt.kind not in ("succeeded", "running")][:_MOST_CROSSES]
-    return Lane(
-        node,
-        len(attempts),
-        heights=tuple(round(load / most, 3) for load in loads),
-        most=round(most),
-        crosses=tuple(Cross(one.kind, _title(one, times), times.percent(times.ended(one))) for one in bad),
-    )
+    crosses = [
+        {"kind": each.kind, "title": _title(each, times), "left": times.percent(times.ended(each))} for each in bad
+    ]
+    return {**lane, "most": round(most), "heights": [round(load / most, 3) for load in loads], "crosses": crosses}
 
 
 def _rows(attempts: Sequence[Attempt], times: _Times) -> list[int]:
@@ -138,19 +89,20 @@ def _rows(attempts: Sequence[Attempt], times: _Times) -> list[int]:
     return rows
 
 
-def _bar(attempt: Attempt, row: int, times: _Times) -> Bar:
+def _bar(attempt: Attempt, row: int, times: _Times) -> dict[str, Any]:
+    """Return one attempt as a bar; left, width and checkpoint are in percent of the whole time."""
     left, end, saved = times.percent(attempt.started), times.ended(attempt), attempt.checkpoint_at
     width = min(max(times.percent(end) - left, _NARROWEST), 100.0)
-    return Bar(
-        attempt.kind,
-        _title(attempt, times),
-        min(left, 100.0 - width),
-        round(width, 3),
-        row,
-        attempt.task,
-        restored=attempt.continues is not None,
-        checkpoint=times.percent(saved) if saved and attempt.started <= saved <= end + 5 else None,
-    )
+    return {
+        "kind": attempt.kind,
+        "title": _title(attempt, times),
+        "left": min(left, 100.0 - width),
+        "width": round(width, 3),
+        "row": row,
+        "label": attempt.task,
+        "restored": attempt.continues is not None,
+        "checkpoint": times.percent(saved) if saved and attempt.started <= saved <= end + 5 else None,
+    }
 
 
 def _title(attempt: Attempt, times: _Times) -> str:
