@@ -12,13 +12,12 @@ from tests.unit.test_compose_snapshot import container_of
 from trainyard import render
 from trainyard.backends import ray_nodes
 from trainyard.backends.compose import naming
-from trainyard.backends.compose.desired import Desired, Document, changes, document, template, token_fingerprint
+from trainyard.backends.compose.desired import Desired, Document, changes, document, token_fingerprint
 from trainyard.backends.ray_nodes import Room, shared_memory
 from trainyard.seams.docker.containers import Bind, Port
 from trainyard.spec import ClusterSpec
 
 GIBIBYTE = 1024**3
-TEMPLATE = template()
 TWO_WORKERS: dict[str, Any] = {"workers": [{"name": "gpu", "count": 2, "cpus": 2, "memory": "2GiB", "gpus": 1}]}
 
 
@@ -26,11 +25,11 @@ def _desired(*, gpu_ids: tuple[str, ...] = ("0", "1"), simulated: bool = False, 
     spec = ClusterSpec.model_validate({"name": "lab", "backend": "compose", **fields})
     room = Room(cpus=8, memory=10 * GIBIBYTE, gpu_ids=gpu_ids)
     nodes = ray_nodes.node_plans(spec, room, simulated=simulated, machine="the Docker host")
-    return Desired(spec, nodes, "reg:5000/ray-cpu@sha256:0", "me@here:/state", token_fingerprint("5ec2e7"), simulated)
+    return Desired(spec, nodes, "reg:5000/ray-cpu@sha256:0", "me@here:/state", token_fingerprint("5ec2e7"))
 
 
 def _made(desired: Desired) -> Document:
-    return document(desired, TEMPLATE)
+    return document(desired)
 
 
 def _services(desired: Desired) -> dict[str, Any]:

@@ -8,7 +8,8 @@ import pytest
 
 from trainyard.backends.compose import naming, snapshot
 from trainyard.backends.compose.diagnosis import phrase, restarts_forever
-from trainyard.backends.compose.snapshot import Difference, compare
+from trainyard.backends.compose.snapshot import compare
+from trainyard.backends.node_steps import Difference
 from trainyard.seams.docker.containers import Container, Port
 
 DESIRED = {"head": "h1", "cpu-0": "w1", "cpu-1": "w2"}

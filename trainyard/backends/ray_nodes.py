@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from trainyard.backends.contract import ClusterState, NodeState
 from trainyard.backends.diff import in_words
 from trainyard.backends.wording import counted
-from trainyard.errors import PrerequisiteError, Problem, RequestError
-from trainyard.seams.ray_api import RayApi
+from trainyard.errors import OutsideError, PrerequisiteError, Problem, RequestError
+from trainyard.seams.ray_api import RayApi, UnreachableError
 from trainyard.seams.ray_types import Node
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.nodes import NodeSpec
@@ -39,6 +39,7 @@ RUNTIME_ENV_TRIES = 2
 DASHBOARD_SECONDS = 150
 # The dashboard of a loaded machine may be slow, but a question must not hold up the loop.
 ANSWER_SECONDS = 10.0
+NO_ANSWER = "waiting for the dashboard"
 # The system counts when a process started from a boot time in whole seconds; a new node joins seconds after its start.
 CLOCK_SECONDS = 1.0
 
@@ -119,11 +120,6 @@ def shared_memory(memory: int, shm_size: int | None) -> tuple[int, int]:
     return shm_size, max(SMALLEST_OBJECT_STORE, shm_size * 8 // 10)
 
 
-def simulates_gpus(spec: ClusterSpec, gpu_ids: Sequence[str], *, allowed: bool) -> bool:
-    """Say whether the declared GPUs are only numbers: allowed by the file, and more than there are."""
-    return allowed and sum(node.gpus for node in spec.nodes()) > len(gpu_ids)
-
-
 def refuse_growing_groups(spec: ClusterSpec, *, hint: str) -> None:
     """Raise RequestError if the file asks for groups that grow and shrink: one machine does not get larger."""
     problems = tuple(
@@ -182,6 +178,16 @@ def alive(address: str, token: str | None, *, started: Mapping[str, float]) -> f
     """
     with RayApi(address, token, answer_seconds=ANSWER_SECONDS) as ray:
         return frozenset(node.name for node in ray.nodes() if node.alive and not is_predecessor(node, started))
+
+
+def answer(address: str, token: str | None, *, started: Mapping[str, float]) -> tuple[frozenset[str], str]:
+    """Return the names of the nodes that Ray calls alive, and why there are none."""
+    try:
+        return alive(address, token, started=started), ""
+    except UnreachableError:
+        return frozenset(), NO_ANSWER
+    except OutsideError as error:
+        return frozenset(), error.what
 
 
 def is_predecessor(node: Node, started: Mapping[str, float]) -> bool:

@@ -34,7 +34,6 @@ class Desired:
     image: str
     owner: str
     token: str | None
-    simulated: bool
 
 
 @dataclass(frozen=True)
@@ -42,24 +41,16 @@ class Document:
     """What Docker Compose gets, and a fingerprint of each node in it: equal ones mean that nothing has to be done."""
 
     text: str
+    services: Mapping[str, Any]
     fingerprints: Mapping[str, str]
 
-    @property
-    def services(self) -> dict[str, Any]:
-        return dict(render.parse(self.text)["services"])
 
-
-def document(desired: Desired, template: str) -> Document:
+def document(desired: Desired) -> Document:
     """Render the document, each node labelled with its fingerprint."""
-    bare = render.parse(_rendered(desired, template, {}))["services"]
+    bare = render.parse(_rendered(desired, {}))["services"]
     fingerprints = {name: _fingerprint(json.dumps(service, sort_keys=True), 16) for name, service in bare.items()}
-    text = _rendered(desired, template, fingerprints)
-    render.parse(text)
-    return Document(text, fingerprints)
-
-
-def template() -> str:
-    return render.template(paths.shipped("compose"), "cluster.yaml.j2")
+    text = _rendered(desired, fingerprints)
+    return Document(text, render.parse(text)["services"], fingerprints)
 
 
 def token_fingerprint(token: str) -> str:
@@ -103,7 +94,7 @@ def ray_start(plan: NodePlan) -> list[str]:
     return [*arguments, "--head", f"--port={GCS_PORT}", *dashboard, "--no-monitor"]
 
 
-def _rendered(desired: Desired, template: str, fingerprints: Mapping[str, str]) -> str:
+def _rendered(desired: Desired, fingerprints: Mapping[str, str]) -> str:
     name = desired.spec.name
     values = {
         "project": naming.project(name),
@@ -114,6 +105,7 @@ def _rendered(desired: Desired, template: str, fingerprints: Mapping[str, str]) 
         "volumes": _volumes(desired.spec),
         "nodes": [_node(desired, plan, fingerprints.get(plan.name, "")) for plan in desired.plans],
     }
+    template = render.template(paths.shipped("compose"), "cluster.yaml.j2")
     return render.render(template, values, change=render.dollars_doubled)
 
 
@@ -144,7 +136,7 @@ def _labels(desired: Desired, plan: NodePlan, fingerprint: str) -> dict[str, str
         naming.GROUP: plan.group,
         naming.CPUS: str(plan.cpus),
         naming.GPUS: str(plan.gpus),
-        naming.SIMULATED: "true" if desired.simulated else "false",
+        naming.SIMULATED: "true" if plan.gpu_ids is None else "false",
         naming.IMAGE: desired.image,
         naming.TOKEN: desired.token or "",
         naming.PLAN: fingerprint,

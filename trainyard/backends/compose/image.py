@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 
 from trainyard import versions
 from trainyard.backends.compose.diagnosis import explained
@@ -41,7 +42,9 @@ def pull_step(engine: Engine, image: PinnedImage) -> Step:
 
     def done() -> Answer:
         # Asked before the engine is: what it has by then is what the pull left.
-        ended = pull.has_ended
+        ended = pull.future.done()
+        if ended:
+            pull.future.result()
         if docker_images.inspect(engine, image.reference):
             return YES
         if ended:
@@ -96,25 +99,16 @@ def _pull(engine: Engine, image: PinnedImage, report: Report) -> None:
 
 
 class _Pull:
-    """One pull in the background, and the error that ended it."""
+    """One pull in the background, which ends with this process; what ended it is its future's."""
 
     def __init__(self, engine: Engine, image: PinnedImage) -> None:
         self.detail = ""
+        self.future: Future[None] = Future()
         self._engine = engine
         self._image = image
-        self._error: BaseException | None = None
-        self._ended = False
 
     def start(self) -> None:
-        self._ended = False
         threading.Thread(target=self._run, daemon=True).start()
-
-    @property
-    def has_ended(self) -> bool:
-        """Say whether it was started and is over. Raises what the pull raised."""
-        if self._error:
-            raise self._error
-        return self._ended
 
     def _run(self) -> None:
         try:
@@ -122,9 +116,9 @@ class _Pull:
             with docker_engine.engine(self._engine.environ, address=self._engine.address) as own:
                 _pull(own, self._image, self._show)
         except BaseException as error:
-            # Handed to whoever waits for the image.
-            self._error = error
-        self._ended = True
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(None)
 
     def _show(self, text: str) -> None:
         self.detail = text

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import pwd
-import socket
 from collections.abc import Mapping
-from pathlib import Path
 
 CLUSTER = "io.trainyard.cluster"
 OWNER = "io.trainyard.owner"
@@ -27,15 +23,6 @@ def of_cluster(name: str) -> str:
 
 def common(name: str, owner: str) -> dict[str, str]:
     return {CLUSTER: name, OWNER: owner}
-
-
-def owner(state: Path) -> str:
-    """Return who we are, for others on the same Docker host: user, host, and where we keep clusters."""
-    try:
-        user = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container may run as anybody
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}:{state.parent.absolute()}"
 
 
 def owner_of(labels: Mapping[str, str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trainyard.backends import ray_nodes
 from trainyard.backends.compose import snapshot
 from trainyard.backends.compose.diagnosis import CONFIGURE, FREE_PORT, LINT, explained
 from trainyard.backends.ray_nodes import NodePlan, Room, shared_memory
@@ -23,9 +24,11 @@ SIMULATE = "to try the layout without GPUs, write `compose: {simulated_gpus: tru
 PROBE_SECONDS = 180.0
 
 
-def room(engine: Engine, gpu_ids: tuple[str, ...]) -> Room:
+def node_plans(spec: ClusterSpec, engine: Engine, gpu_ids: tuple[str, ...], *, simulated: bool) -> tuple[NodePlan, ...]:
+    """Return the plan of every node on a host with these GPUs; Ray's own share of a machine's memory is 70 %."""
     facts = engine.info()
-    return Room(cpus=int(facts["NCPU"]), memory=int(facts["MemTotal"]) * 7 // 10, gpu_ids=gpu_ids)
+    room = Room(cpus=int(facts["NCPU"]), memory=int(facts["MemTotal"]) * 7 // 10, gpu_ids=gpu_ids)
+    return ray_nodes.node_plans(spec, room, simulated=simulated, machine="the Docker host")
 
 
 def gpus(spec: ClusterSpec, engine: Engine) -> tuple[tuple[str, ...], bool]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import os
+import pwd
+import socket
 from pathlib import Path
 
-from trainyard.backends.compose import naming
 from trainyard.backends.contract import Tools
 from trainyard.backends.record import read_cluster, write_cluster
 from trainyard.errors import RequestError
@@ -14,42 +15,48 @@ from trainyard.seams.docker.engine import Engine
 from trainyard.spec.cluster import ClusterSpec
 
 
-@dataclass(frozen=True)
-class Record:
-    """What is written down, so that the cluster is found although its file, $DOCKER_HOST or our host name changed."""
-
-    name: str
-    docker: str
-    owner: str
-
-
 def token_file(tools: Tools) -> Path:
     return tools.state / "token"
 
 
-def write(tools: Tools, record: Record) -> None:
-    write_cluster(tools.state, tools.backend, asdict(record))
+def write(tools: Tools, *, name: str, docker: str, owner: str) -> None:
+    """Write down where a cluster is, so that it is found although its file, $DOCKER_HOST or our host name changed."""
+    write_cluster(tools.state, tools.backend, {"name": name, "docker": docker, "owner": owner})
 
 
-def read(tools: Tools) -> Record | None:
-    """Return what was written down, None if nothing was."""
-    found = read_cluster(tools.state, tools.backend)
-    return Record(found["name"], found["docker"], found["owner"]) if found else None
+def read(tools: Tools) -> dict[str, str] | None:
+    return read_cluster(tools.state, tools.backend)
 
 
 def owner(tools: Tools) -> str:
-    """Return who we are to others on the Docker host, as it was when the cluster was made."""
-    record = read(tools)
-    return record.owner if record else naming.owner(tools.state)
+    """Return who we are to others on the Docker host: user, host, and where we keep clusters; as it was on `up`."""
+    if record := read(tools):
+        return record["owner"]
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container may run as anybody
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}:{tools.state.parent.absolute()}"
 
 
 def connect(spec: ClusterSpec, tools: Tools) -> Engine:
     """Connect to the engine that has the cluster, or is to have it. Raises PrerequisiteError if it does not answer."""
     record = read(tools)
-    return docker_engine.connect(tools.environ, address=record.docker if record else desired_address(spec, tools))
+    return docker_engine.connect(tools.environ, address=record["docker"] if record else _desired_address(spec, tools))
 
 
-def desired_address(spec: ClusterSpec, tools: Tools) -> str:
+def refuse_other_host(spec: ClusterSpec, tools: Tools) -> None:
+    """Raise RequestError if the cluster is on another Docker host than the file now asks for."""
+    record, desired = read(tools), _desired_address(spec, tools)
+    if record and record["docker"] != desired:
+        raise RequestError(
+            f"cluster {spec.name} is on the Docker host {record['docker']}; now {desired} is asked for",
+            where=str(tools.source) if tools.source else None,
+            hint="Remove it there first: invoke cluster.down",
+        )
+
+
+def _desired_address(spec: ClusterSpec, tools: Tools) -> str:
     """Return the address of the engine that the file asks for, or that `docker` talks to here.
 
     Raises RequestError for one that only Docker can be reached at: the dashboard is on that host's loopback.
@@ -62,14 +69,3 @@ def desired_address(spec: ClusterSpec, tools: Tools) -> str:
             hint="Write `compose: {docker: ssh://user@host}`; Docker over plain TCP lets everybody in.",
         )
     return address
-
-
-def refuse_other_host(spec: ClusterSpec, tools: Tools) -> None:
-    """Raise RequestError if the cluster is on another Docker host than the file now asks for."""
-    record, desired = read(tools), desired_address(spec, tools)
-    if record and record.docker != desired:
-        raise RequestError(
-            f"cluster {spec.name} is on the Docker host {record.docker}; now {desired} is asked for",
-            where=str(tools.source) if tools.source else None,
-            hint="Remove it there first: invoke cluster.down",
-        )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from trainyard.backends.compose import naming
 from trainyard.backends.compose.desired import DASHBOARD_PORT
+from trainyard.backends.node_steps import Difference
 from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.seams.docker import containers as docker_containers
 from trainyard.seams.docker import volumes as docker_volumes
@@ -17,15 +17,6 @@ from trainyard.seams.docker.volumes import Labelled
 
 # Docker starts a container again by itself: between two tries it is still one that should run.
 RUNNING = ("running", "restarting")
-_REMOVE = {"container": "rm -f", "network": "network rm", "volume": "volume rm"}
-
-
-@dataclass(frozen=True)
-class Difference:
-    """What has to be done about the nodes, by their names, so that they are as the file asks."""
-
-    missing: tuple[str, ...]
-    surplus: tuple[str, ...]
 
 
 def nodes(engine: Engine, name: str) -> dict[str, Container]:
@@ -53,12 +44,17 @@ def refuse_foreign(engine: Engine, name: str, *, owner: str) -> None:
 
 def in_the_way(engine: Engine, name: str, nodes: Iterable[str]) -> dict[str, str]:
     """Return what has a name that the cluster needs and is not of it, and the words of `docker` that remove it."""
+    needed: list[tuple[str, str, Container | Labelled | None]] = [
+        ("container", "rm -f", docker_containers.container(engine, naming.container(name, node))) for node in nodes
+    ]
+    needed.append(("network", "network rm", docker_volumes.network(engine, naming.project(name))))
+    needed.append(("volume", "volume rm", docker_volumes.volume(engine, naming.outputs(name))))
     found = {}
-    for kind, thing in _named(engine, name, nodes):
-        cluster = thing.labels.get(naming.CLUSTER)
-        if cluster != name:
+    for kind, remove, thing in needed:
+        cluster = thing.labels.get(naming.CLUSTER) if thing else None
+        if thing and cluster != name:
             whose = f"it belongs to the cluster {cluster}" if cluster else "Trainyard did not make it"
-            found[f"the {kind} {thing.name} is in the way: {whose}"] = f"{_REMOVE[kind]} {thing.name}"
+            found[f"the {kind} {thing.name} is in the way: {whose}"] = f"{remove} {thing.name}"
     return found
 
 
@@ -113,16 +109,6 @@ def dashboard_port(found: Mapping[str, Container]) -> int | None:
     """Return the port of the Docker host's loopback where the head's dashboard answers, or None if it does not run."""
     head = found.get("head")
     return next((port.outside for port in head.ports if port.inside == DASHBOARD_PORT), None) if head else None
-
-
-def _named(engine: Engine, name: str, nodes: Iterable[str]) -> Iterator[tuple[str, Container | Labelled]]:
-    for node in nodes:
-        if container := docker_containers.container(engine, naming.container(name, node)):
-            yield "container", container
-    if network := docker_volumes.network(engine, naming.project(name)):
-        yield "network", network
-    if volume := docker_volumes.volume(engine, naming.outputs(name)):
-        yield "volume", volume
 
 
 def _time(text: str) -> float:

@@ -29,10 +29,14 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
     engine, containers = _find(spec, tools)
     token = cluster_record.read_token(record.token_file(tools))
     answering, detail = answer(engine, containers, token) if containers else (frozenset[str](), "")
-    nodes = _statuses(spec, engine, containers, answering)
+    declared = {node.name: node for node in spec.nodes()}
+    nodes = tuple(
+        _status(name, engine, declared.get(name), containers.get(name), name in answering)
+        for name in {**declared, **containers}
+    )
     details = [detail, *(f"{node.name}: {node.detail}" for node in nodes if node.detail and node.name in containers)]
     # What others have under the cluster's names is asked for only where there is a gap.
-    missing = [node.name for node in spec.nodes() if node.name not in containers]
+    missing = [name for name in declared if name not in containers]
     details += snapshot.in_the_way(engine, spec.name, missing) if missing else {}
     return ClusterStatus(
         name=spec.name,
@@ -87,12 +91,7 @@ def answer(engine: Engine, containers: Mapping[str, Container], token: str | Non
     where = address(engine, containers)
     if where is None:
         return frozenset(), "the head does not run"
-    try:
-        return ray_nodes.alive(where, token, started=snapshot.started(containers)), ""
-    except UnreachableError:
-        return frozenset(), "waiting for the dashboard"
-    except OutsideError as error:
-        return frozenset(), error.what
+    return ray_nodes.answer(where, token, started=snapshot.started(containers))
 
 
 def never_ran(engine: Engine, head: Container, token: str | None) -> bool:
@@ -118,25 +117,16 @@ def _find(spec: ClusterSpec, tools: Tools) -> tuple[Engine, dict[str, Container]
     return engine, snapshot.nodes(engine, spec.name)
 
 
-def _statuses(
-    spec: ClusterSpec, engine: Engine, containers: Mapping[str, Container], answering: frozenset[str]
-) -> tuple[NodeStatus, ...]:
-    declared = {node.name: node for node in spec.nodes()}
-    names = [*declared, *(name for name in containers if name not in declared)]
-    return tuple(_status(name, engine, declared.get(name), containers.get(name), name in answering) for name in names)
-
-
 def _status(
     name: str, engine: Engine, declared: NodeSpec | None, container: Container | None, answers: bool
 ) -> NodeStatus:
-    exists = container is not None
     runs = container is not None and container.state in snapshot.RUNNING and not restarts_forever(container)
-    state = ray_nodes.node_state(exists=exists, runs=runs, answers=answers, desired=declared is not None)
-    node = _expected(name, container) if container else declared
-    group, cpus, gpus = (node.group, node.cpus, node.gpus) if node else ("", None, 0)
+    state = ray_nodes.node_state(exists=container is not None, runs=runs, answers=answers, desired=declared is not None)
     detail = "" if state == "up" else "no container"
     if container and state != "up":
         detail = phrase(container, answers=answers, log_tail=last_line(engine, container))
+    node = _expected(name, container) if container else declared
+    group, cpus, gpus = (node.group, node.cpus, node.gpus) if node else ("", None, 0)
     return NodeStatus(name, group, LOOPBACK if engine.is_here else engine.host, state, cpus, gpus, detail)
 
 
@@ -154,13 +144,12 @@ def _differences(spec: ClusterSpec, engine: Engine, containers: Mapping[str, Con
     head = containers.get("head")
     if head is None:
         return
-    room = preflight.room(engine, tuple(str(index) for index in range(sum(node.gpus for node in spec.nodes()))))
-    plans = ray_nodes.node_plans(spec, room, simulated=_simulated(containers), machine="the Docker host")
+    gpu_ids = tuple(str(index) for index in range(sum(node.gpus for node in spec.nodes())))
+    plans = preflight.node_plans(spec, engine, gpu_ids, simulated=_simulated(containers))
     labels = head.labels
-    wish = Desired(
-        spec, plans, labels[naming.IMAGE], naming.owner_of(labels), labels[naming.TOKEN] or None, _simulated(containers)
+    document = desired.document(
+        Desired(spec, plans, labels[naming.IMAGE], naming.owner_of(labels), labels[naming.TOKEN] or None)
     )
-    document = desired.document(wish, desired.template())
     for name, service in document.services.items():
         container = containers.get(name)
         if container and container.labels.get(naming.PLAN) != document.fingerprints[name]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from trainyard.backends import ray_nodes, replace_head, wording
+from trainyard.backends import node_steps, ray_nodes, replace_head
 from trainyard.backends import record as cluster_record
 from trainyard.backends.compose import desired, diagnosis, image, naming, preflight, record, snapshot
 from trainyard.backends.compose.desired import TOKEN_VARIABLE, Desired, Document
-from trainyard.backends.compose.snapshot import Difference
 from trainyard.backends.compose.status import answer, never_ran
 from trainyard.backends.contract import Tools
+from trainyard.backends.node_steps import Difference, Nodes
 from trainyard.backends.ray_nodes import NodePlan
 from trainyard.errors import OutsideError, RequestError
 from trainyard.images.types import PinnedImage
@@ -23,8 +23,6 @@ from trainyard.seams.docker.engine import Engine
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Stage, Step, no, nothing
 
-# A head and two workers took 8 s on 2 idle cores; a busy machine may need many times that.
-READY_SECONDS = 300.0
 FIXED = (
     "One Docker host does not get larger: give the group a fixed `count`. "
     "Growing needs a backend that can ask for machines (Kubernetes, EC2)."
@@ -40,9 +38,7 @@ class _Up:
     engine: Engine
     plans: tuple[NodePlan, ...]
     image: PinnedImage
-    simulated: bool
     owner: str
-    template: str
 
     @property
     def token(self) -> str | None:
@@ -50,8 +46,7 @@ class _Up:
 
     def document(self) -> Document:
         fingerprint = desired.token_fingerprint(self.token) if self.token else None
-        wish = Desired(self.spec, self.plans, self.image.reference, self.owner, fingerprint, self.simulated)
-        return desired.document(wish, self.template)
+        return desired.document(Desired(self.spec, self.plans, self.image.reference, self.owner, fingerprint))
 
     def containers(self) -> dict[str, Container]:
         return snapshot.nodes(self.engine, self.spec.name)
@@ -59,24 +54,9 @@ class _Up:
     def difference(self) -> Difference:
         return snapshot.compare(self.document().fingerprints, self.containers())
 
-    def missing(self) -> tuple[str, ...]:
-        return tuple(plan.name for plan in self.plans) if self.tools.recreate else self.difference().missing
-
     def makes_head(self) -> bool:
         """Say whether the head needs a new container, and not only to be started."""
-        head = self.containers().get("head")
-        return self.tools.recreate or head is None or "head" in self.difference().surplus
-
-    def needs_gpus(self, missing: tuple[str, ...]) -> bool:
-        """Say whether real GPUs are to be given to new nodes; nodes that have theirs are proof enough."""
-        return any(plan.gpu_ids for plan in self.plans if plan.name in missing)
-
-    def probe_image(self) -> None:
-        preflight.probe_image(self.engine, self.image, self.spec)
-
-    def probe_gpus(self) -> None:
-        gpu_ids = tuple(gpu for plan in self.plans for gpu in plan.gpu_ids or ())
-        preflight.probe_gpus(self.engine, self.image.reference, gpu_ids)
+        return self.tools.recreate or "head" not in self.containers() or "head" in self.difference().surplus
 
 
 def up_steps(spec: ClusterSpec, tools: Tools) -> list[Stage]:
@@ -93,37 +73,39 @@ def _look(spec: ClusterSpec, tools: Tools) -> _Up:
     snapshot.refuse_foreign(engine, spec.name, owner=owner)
     snapshot.refuse_in_the_way(engine, spec.name, [node.name for node in spec.nodes()])
     gpu_ids, simulated = preflight.gpus(spec, engine)
-    plans = ray_nodes.node_plans(spec, preflight.room(engine, gpu_ids), simulated=simulated, machine="the Docker host")
+    plans = preflight.node_plans(spec, engine, gpu_ids, simulated=simulated)
     head = None if tools.recreate else snapshot.nodes(engine, spec.name).get("head")
     running = head.labels.get(naming.IMAGE) if head else None
-    pinned = image.pinned_for(spec, tools, engine, running=running)
-    return _Up(spec, tools, engine, plans, pinned, simulated, owner, desired.template())
+    return _Up(spec, tools, engine, plans, image.pinned_for(spec, tools, engine, running=running), owner)
 
 
 def _steps(up: _Up) -> list[Step]:
     surplus = _surplus(up)
     refused = _refusal(up, surplus)
     pull = image.pull_step(up.engine, up.image)
-    missing = up.missing()
-    start = wording.start_of(missing, len(up.plans))
-    remove = f"Remove {wording.named(tuple(surplus))}"
-    ends = any(container.state in snapshot.RUNNING for container in surplus.values())
-    removal = Step(remove, done=lambda: _are_gone(up, surplus), do=lambda: _remove(up.engine, surplus), disruptive=ends)
+    recreate = up.tools.recreate
+    starting = [plan for plan in up.plans if recreate or plan.name in up.difference().missing]
+    nodes = Nodes(
+        up.plans,
+        made=lambda: {name: container.id for name, container in up.containers().items()},
+        missing=lambda: up.difference().missing,
+        start=lambda: _start(up),
+        answer=lambda: _answer(up),
+    )
     return [
         *([replace_head.step(refused)] if refused else []),
         Step("Check the Docker host", done=lambda: _check(up), do=nothing),
         pull,
-        *([_probe("Try the image and the mounts", up.probe_image, after=pull.title)] if up.makes_head() else []),
-        *([_probe("Give the GPUs to a container", up.probe_gpus, after=pull.title)] if up.needs_gpus(missing) else []),
+        *([_probe("Try the image and the mounts", lambda: _try_image(up), pull)] if up.makes_head() else []),
+        # Nodes that have their GPUs are proof enough.
+        *([_probe("Give the GPUs to a container", lambda: _try_gpus(up), pull)] if _gpu_ids(starting) else []),
         Step(_record_title(up.spec), done=lambda: _is_recorded(up), do=lambda: _record(up)),
-        *([removal] if surplus else []),
-        Step(start, done=lambda: _are_started(up), do=lambda: _start(up), after=remove if surplus else None),
-        Step(
-            wording.all_answer(len(up.plans)),
-            done=lambda: _answer(up),
-            do=nothing,
-            deadline=READY_SECONDS,
-            after=start,
+        *node_steps.steps(
+            nodes,
+            {name: container.id for name, container in surplus.items()},
+            remove=lambda: _remove(up.engine, surplus),
+            runs=any(container.state in snapshot.RUNNING for container in surplus.values()),
+            recreate=recreate,
         ),
     ]
 
@@ -150,7 +132,7 @@ def _refusal(up: _Up, surplus: Mapping[str, Container]) -> RequestError | None:
 
 
 def _check(up: _Up) -> Answer:
-    if not up.missing():
+    if not up.tools.recreate and not up.difference().missing:
         return YES
     if up.makes_head():
         preflight.refuse_taken_port(up.engine, up.spec)
@@ -158,7 +140,7 @@ def _check(up: _Up) -> Answer:
     return Answer(True, "; ".join(preflight.warnings(up.engine, up.plans, up.spec.compose.shm_size)))
 
 
-def _probe(title: str, probe: Callable[[], None], *, after: str) -> Step:
+def _probe(title: str, probe: Callable[[], None], pull: Step) -> Step:
     """Return a step that holds once it was done in this run."""
     tried: list[bool] = []
 
@@ -166,7 +148,19 @@ def _probe(title: str, probe: Callable[[], None], *, after: str) -> Step:
         probe()
         tried.append(True)
 
-    return Step(f"{title}, for a moment", done=lambda: YES if tried else no("not tried yet"), do=do, after=after)
+    return Step(f"{title}, for a moment", done=lambda: YES if tried else no("not tried yet"), do=do, after=pull.title)
+
+
+def _try_image(up: _Up) -> None:
+    preflight.probe_image(up.engine, up.image, up.spec)
+
+
+def _try_gpus(up: _Up) -> None:
+    preflight.probe_gpus(up.engine, up.image.reference, _gpu_ids(up.plans))
+
+
+def _gpu_ids(plans: Iterable[NodePlan]) -> tuple[str, ...]:
+    return tuple(gpu for plan in plans for gpu in plan.gpu_ids or ())
 
 
 def _record_title(spec: ClusterSpec) -> str:
@@ -180,25 +174,14 @@ def _is_recorded(up: _Up) -> Answer:
 
 
 def _record(up: _Up) -> None:
-    record.write(up.tools, record.Record(up.spec.name, up.engine.address, up.owner))
+    record.write(up.tools, name=up.spec.name, docker=up.engine.address, owner=up.owner)
     if up.spec.auth == "token" and up.token is None:
         cluster_record.make_token(record.token_file(up.tools))
-
-
-def _are_gone(up: _Up, surplus: Mapping[str, Container]) -> Answer:
-    now = {container.id for container in up.containers().values()}
-    left = [name for name, container in surplus.items() if container.id in now]
-    return no(f"still there: {', '.join(left)}") if left else YES
 
 
 def _remove(engine: Engine, surplus: Mapping[str, Container]) -> None:
     for container in surplus.values():
         docker_containers.remove(engine, container.id)
-
-
-def _are_started(up: _Up) -> Answer:
-    missing = up.difference().missing
-    return no(f"not there: {', '.join(missing)}") if missing else YES
 
 
 def _start(up: _Up) -> None:
@@ -214,9 +197,7 @@ def _start(up: _Up) -> None:
         docker_compose.up(project)
 
 
-def _answer(up: _Up) -> Answer:
+def _answer(up: _Up) -> tuple[frozenset[str], str]:
     containers = up.containers()
     diagnosis.refuse_dead(up.engine, containers)
-    answering, detail = answer(up.engine, containers, up.token)
-    silent = [plan.name for plan in up.plans if plan.name not in answering]
-    return no(detail or f"waiting for {', '.join(silent)}") if silent else YES
+    return answer(up.engine, containers, up.token)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.backends.local import record
 from trainyard.backends.local.desired import Ports, node_environment, ray_start
 from trainyard.backends.local.naming import ClusterFiles, private_directory
 from trainyard.backends.local.record import NodeRecord
+from trainyard.backends.node_steps import Difference
 from trainyard.backends.ray_nodes import NodePlan
 from trainyard.errors import LeftoverError
 from trainyard.seams import processes
@@ -21,14 +21,6 @@ KEEPER = Path(processes.__file__).with_name("keeper.py")
 LAUNCHER = Path(processes.__file__).with_name("ray_launcher.py")
 # `ray start` starts it last; without one no task was ever run.
 RAYLET = "raylet/raylet"
-
-
-@dataclass(frozen=True)
-class Difference:
-    """What has to be done about the nodes, so that they are as planned."""
-
-    missing: tuple[NodePlan, ...]
-    surplus: tuple[str, ...]
 
 
 def compare(plans: Iterable[NodePlan], recorded: Mapping[str, NodeRecord], *, running: frozenset[str]) -> Difference:
@@ -45,7 +37,7 @@ def compare(plans: Iterable[NodePlan], recorded: Mapping[str, NodeRecord], *, ru
     head = recorded["head"].gcs_port if "head" in as_planned else None
     fitting = {name for name in as_planned if recorded[name].gcs_port == head}
     return Difference(
-        missing=tuple(plan for name, plan in desired.items() if name not in fitting),
+        missing=tuple(name for name in desired if name not in fitting),
         surplus=tuple(name for name in recorded if name not in fitting),
     )
 

@@ -12,12 +12,13 @@ from trainyard.backends.local import preflight, record, snapshot
 from trainyard.backends.local.desired import LOOPBACK
 from trainyard.backends.local.naming import ClusterFiles
 from trainyard.backends.local.record import ClusterRecord, NodeRecord
+from trainyard.backends.ray_nodes import NO_ANSWER
 from trainyard.backends.record import read_token
 from trainyard.endpoint import Endpoint, ExpectedNode
-from trainyard.errors import OutsideError, TrainyardError
+from trainyard.errors import TrainyardError
 from trainyard.seams import processes
-from trainyard.seams.ray_api import UnreachableError
 from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.nodes import NodeSpec
 
 NO_DASHBOARD = "the dashboard has ended"
 # As they stand in a command line: whoever starts the dashboard, and the dashboard.
@@ -31,12 +32,12 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
     answering, detail = answer(files, cluster)
     running = snapshot.running(recorded)
     declared = {node.name: node for node in spec.nodes()}
-    nodes: list[NodeStatus] = []
-    for name in [*declared, *(name for name in recorded if name not in declared)]:
+    known: dict[str, NodeSpec | NodeRecord] = {**declared, **recorded}
+    nodes = []
+    for name, node in known.items():
         state = ray_nodes.node_state(
             exists=name in recorded, runs=name in running, answers=name in answering, desired=name in declared
         )
-        node = recorded.get(name) or declared[name]
         why = "it runs, and is not in Ray (yet, or any more)" if state == "starting" else ""
         nodes.append(NodeStatus(name, node.group, LOOPBACK, state, node.cpus, node.gpus, why))
     has_token = cluster is not None and cluster.auth == "token"
@@ -77,13 +78,9 @@ def answer(files: ClusterFiles, cluster: ClusterRecord | None) -> tuple[frozense
     if cluster is None:
         return frozenset(), ""
     recorded = record.read_nodes(files)
-    try:
-        token = read_token(files.token)
-        return ray_nodes.alive(cluster.ports.address, token, started=snapshot.started(recorded)), ""
-    except UnreachableError:
-        return frozenset(), "waiting for the dashboard" if _has_dashboard(recorded.get("head")) else NO_DASHBOARD
-    except OutsideError as error:
-        return frozenset(), error.what
+    started = snapshot.started(recorded)
+    answering, detail = ray_nodes.answer(cluster.ports.address, read_token(files.token), started=started)
+    return answering, NO_DASHBOARD if detail == NO_ANSWER and not _has_dashboard(recorded.get("head")) else detail
 
 
 def _has_dashboard(head: NodeRecord | None) -> bool:
