@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from trainyard_runner.units import in_words
 
+from trainyard.dispatch.screens import Screen
 from trainyard.printable import ESCAPES, visible
 from trainyard.results.event import Event
 from trainyard.results.state import RunState
@@ -31,7 +32,7 @@ _CONTROLS_BUT_ESCAPE = re.compile("[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
 _REDRAWN = re.compile(r"[^\n]*\r(?=[^\n\r])")
 
 
-class PlainScreen:
+class PlainScreen(Screen):
     """Plain lines for a pipe or CI: the same facts, no control characters."""
 
     def __init__(self, stream: TextIO, *, only: str | None = None, reword: Reword = str) -> None:
@@ -51,9 +52,6 @@ class PlainScreen:
         for line in event_lines(event, state):
             self._print(visible(self._reword(line)) + "\n")
 
-    def tick(self, state: RunState) -> None:
-        """Nothing moves in a pipe."""
-
     def note(self, text: str) -> None:
         self._print(f"-- {visible(self._reword(text))}\n")
 
@@ -66,7 +64,7 @@ class PlainScreen:
             self._stream.flush()
 
 
-class TerminalScreen:
+class TerminalScreen(Screen):
     """A terminal: coloured names, and one line at the bottom that counts tasks.
 
     The bar is drawn and erased here instead of by rich's Live, which takes a millisecond per printed text: output

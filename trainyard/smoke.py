@@ -13,9 +13,9 @@ from typing import Any
 
 from trainyard.dispatch import launch, plan
 from trainyard.dispatch.follow import Follower, Watch
-from trainyard.dispatch.following import ray_of
-from trainyard.dispatch.interrupts import Interruption, Interrupts
-from trainyard.dispatch.screens import Silent
+from trainyard.dispatch.interrupts import Interrupts
+from trainyard.dispatch.looking import ray_of
+from trainyard.dispatch.screens import Screen
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, OutsideError, SmokeError, TrainyardError
 from trainyard.results import store
@@ -66,7 +66,7 @@ def smoke(endpoint: Endpoint, progress: Progress) -> Smoked:
             error = _error(endpoint, broken)
             return Smoked(endpoint.cluster, (first, *of_backend), time.monotonic() - began, error)
         state = _run(ray, endpoint, progress, interrupts)
-    if interrupts.asked:
+    if interrupts.asked():
         raise InterruptedRunError("interrupted; the smoke test was stopped")
     checks = (first, *of_backend, *state.checks)
     return Smoked(endpoint.cluster, checks, time.monotonic() - began, _verdict(endpoint, state, checks))
@@ -118,7 +118,7 @@ def refuse_broken(endpoint: Endpoint) -> None:
             raise _error(endpoint, asdict(check))
 
 
-def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interruption) -> RunState:
+def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interrupts) -> RunState:
     """Run the gate alone, and follow it; nothing of it stays on this machine."""
     name = store.run_name(JOB, now=datetime.datetime.now().astimezone(), entropy=os.urandom(2))
     state = RunState(run=name, cluster=endpoint.cluster, job=None)
@@ -128,13 +128,14 @@ def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interr
         try:
             launch.begin(ray, name, plan.build(name, endpoint), job=JOB, progress=progress)
             notes, reach = _Notes(progress), endpoint.is_in_reach
-            Follower(Watch(ray, name, journal, state, None, notes, interrupts, True, is_in_reach=reach)).follow()
+            watch = Watch(ray, name, journal, state, None, notes, interrupts.asked, True, is_in_reach=reach)
+            Follower(watch).follow()
         finally:
             journal.close()
     return state
 
 
-class _Notes(Silent):
+class _Notes(Screen):
     """Says what the gate waits for."""
 
     def __init__(self, progress: Progress) -> None:

@@ -13,11 +13,10 @@ from typing import TypeVar
 from trainyard import lifecycle, paths, smoke
 from trainyard.backends.contract import Tools
 from trainyard.dispatch import launch, looking
-from trainyard.dispatch.looking import Standing
-from trainyard.dispatch.outcome import Outcome
 from trainyard.dispatch.prepare import Prepared, prepare
 from trainyard.dispatch.provenance import Request
 from trainyard.dispatch.screens import ReportScreen, Screen
+from trainyard.dispatch.standing import Standing
 from trainyard.endpoint import Endpoint
 from trainyard.errors import Problem, RequestError, TrainyardError
 from trainyard.lifecycle import Cluster
@@ -82,7 +81,7 @@ def ready(job_dir: str, files: Sequence[str], *, overrides: Sequence[str], backe
 
 def dispatch(
     ready: Ready, *, command: Sequence[str], wait: bool, skip_smoke: bool, progress: Progress, screen: Screen
-) -> Outcome:
+) -> Standing:
     """Connect, send, follow, bring home."""
     endpoint = lifecycle.connect(ready.cluster)
     for difference in lifecycle.differences(ready.cluster, endpoint):
@@ -137,7 +136,7 @@ def ended(run: RunDirectory) -> Standing | None:
     return Standing(run, state) if state.ended else None
 
 
-def logs(run: RunDirectory, *, screen: Screen, task: str | None, everything: bool, follow: bool) -> Outcome:
+def logs(run: RunDirectory, *, screen: Screen, task: str | None, everything: bool, follow: bool) -> Standing:
     """Show a run's logs; `task` must be one of its tasks."""
     tasks = run.record().get("tasks", ())
     if task is not None and task not in tasks:
@@ -150,7 +149,7 @@ def logs(run: RunDirectory, *, screen: Screen, task: str | None, everything: boo
     return looking.logs_so_far(run, connect, screen=screen)
 
 
-def watch(run: RunDirectory, *, screen: ReportScreen) -> Outcome:
+def watch(run: RunDirectory, *, screen: ReportScreen) -> Standing:
     with closing(screen):
         return looking.watch(run, connect, screen=screen)
 
@@ -164,11 +163,11 @@ def compare(asked: Sequence[str], *, tags: Sequence[str]) -> Comparison:
     return comparing.compare(runs, results(), tags=tags)
 
 
-def stop(run: RunDirectory, *, screen: Screen) -> Outcome:
+def stop(run: RunDirectory, *, screen: Screen) -> Standing:
     return looking.stop(run, connect, screen=screen)
 
 
-def fetch(run: RunDirectory, *, checkpoints: bool, screen: Screen) -> Outcome:
+def fetch(run: RunDirectory, *, checkpoints: bool, screen: Screen) -> Standing:
     return looking.fetch(run, connect, screen=screen, checkpoints=checkpoints)
 
 

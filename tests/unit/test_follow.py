@@ -10,7 +10,7 @@ import pytest
 from trainyard_runner import bootstrap
 
 from trainyard.dispatch.follow import Follower, Watch, printed_by_runner, silent_since
-from trainyard.dispatch.screens import Silent
+from trainyard.dispatch.screens import Screen
 from trainyard.results.journal import Journal
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
@@ -26,18 +26,12 @@ class HeadMadeAnew:
         """Know none."""
 
 
-class Patient:
-    """A user who waits."""
-
-    asked = False
-
-
 def test_a_run_that_its_cluster_forgot_says_why_and_what_to_do(tmp_path: Path) -> None:
     journal = Journal(RunDirectory(tmp_path))
     state = RunState(run="hang-1", cluster="lab", job="job", tasks=["a"])
     state.apply({"event": "run-started", "time": 100.0, "node_id": "n"})
     ray = cast(RayApi, cast(Any, HeadMadeAnew()))
-    assert Follower(Watch(ray, "hang-1", journal, state, None, Silent(), Patient(), True)).follow() == "ended"
+    assert Follower(Watch(ray, "hang-1", journal, state, None, Screen(), lambda: False, True)).follow() == "ended"
     journal.close()
     assert (state.state, state.exit, state.error, state.hint) == (
         "failed",

@@ -18,9 +18,9 @@ def test_before_anything_was_started_the_first_signal_interrupts() -> None:
 def test_once_held_the_first_signal_asks_and_the_second_interrupts(number: signal.Signals) -> None:
     with Interrupts() as interrupts:
         interrupts.hold()
-        assert not interrupts.asked
+        assert not interrupts.asked()
         signal.raise_signal(number)
-        assert interrupts.asked
+        assert interrupts.asked()
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(number)
 

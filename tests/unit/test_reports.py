@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from trainyard.backends.contract import ClusterStatus, Tools
-from trainyard.dispatch.looking import Standing
-from trainyard.dispatch.outcome import Outcome
+from trainyard.dispatch.standing import Standing
 from trainyard.errors import NotReadyError, OutsideError, Problem, RequestError
 from trainyard.lifecycle import Cluster
 from trainyard.listing import ListedCluster, Listing
@@ -140,7 +139,7 @@ def ended_with(tail: list[str]) -> RunState:
 def test_a_failed_task_shows_its_last_lines_or_only_why_it_failed(
     tail: list[str], shown: list[str], tmp_path: Path
 ) -> None:
-    assert train_report.ended(Outcome(RunDirectory(tmp_path), ended_with(tail), {})).body[1:-1] == shown
+    assert train_report.ended(Standing(RunDirectory(tmp_path), ended_with(tail))).body[1:-1] == shown
 
 
 def test_a_run_that_had_ended_before_is_not_called_stopped(tmp_path: Path) -> None:
@@ -152,7 +151,7 @@ def test_a_checkpoint_that_is_on_its_way_is_not_listed(tmp_path: Path) -> None:
     for name in ("a", ".a.7"):
         (tmp_path / "checkpoints" / name).mkdir(parents=True)
     (tmp_path / "checkpoints" / ".a.fetched").write_text("5")
-    found = train_report.fetched(Outcome(RunDirectory(tmp_path), ended_with([]), {}))
+    found = train_report.fetched(Standing(RunDirectory(tmp_path), ended_with([])))
     assert found.body == [str(tmp_path / "checkpoints" / "a")]
 
 

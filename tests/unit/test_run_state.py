@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trainyard.dispatch.outcome import interrupted, outcome_of
+from trainyard.dispatch.standing import Standing, concluded, interrupted
 from trainyard.errors import OutsideError
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
@@ -119,13 +119,13 @@ def test_a_whole_archive_of_one_attempt_leaves_those_of_another_where_each_has_i
     ],
 )
 def test_the_exit_code_is_the_runs(end: tuple[str, dict[str, Any]], code: int | None, message: str | None) -> None:
-    error = outcome_of(RUN, state_after(end), now=0.0).error
+    error = concluded(Standing(RUN, state_after(end))).error
     assert (error.exit_code if error else None, error.what if error else None) == (code, message)
 
 
 def test_a_good_run_whose_outputs_are_missing_is_not_a_success() -> None:
     unfetched = [OutsideError("connection lost")]
-    error = outcome_of(RUN, state_after(run_ended("succeeded", 0)), now=0.0, unfetched=unfetched).error
+    error = concluded(Standing(RUN, state_after(run_ended("succeeded", 0))), unfetched=unfetched).error
     assert error is not None
     assert str(error) == (
         "outputs of 1 tasks are still on the cluster: connection lost\n  -> Try again: invoke train.fetch job-1"
@@ -133,8 +133,8 @@ def test_a_good_run_whose_outputs_are_missing_is_not_a_success() -> None:
 
 
 def test_an_interrupted_dispatch_exits_130_and_says_whether_the_run_ended() -> None:
-    gone = interrupted(outcome_of(RUN, state_after(run_ended("stopped", 1)), now=0.0)).error
-    going = interrupted(outcome_of(RUN, state_after(), now=0.0)).error
+    gone = interrupted(concluded(Standing(RUN, state_after(run_ended("stopped", 1))))).error
+    going = interrupted(concluded(Standing(RUN, state_after()))).error
     assert gone is not None and going is not None
     assert (gone.exit_code, gone.what) == (130, "interrupted; run job-1 was stopped")
     assert (going.exit_code, going.what) == (
@@ -152,7 +152,7 @@ def test_a_run_without_a_last_word_took_the_time_since_it_started() -> None:
 def test_an_error_that_counts_the_failed_tasks_is_not_counted_again() -> None:
     failed = [("task-ended", {"task": "a", "state": "failed", "attempts": 1})]
     end = run_ended("failed", 1, error="1 of 2 tasks failed")
-    error = outcome_of(RUN, state_after(*failed, end), now=0.0).error
+    error = concluded(Standing(RUN, state_after(*failed, end))).error
     assert error is not None
     assert error.what == "1 of 2 tasks failed, 1 stopped"
 

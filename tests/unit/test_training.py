@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from trainyard import training
-from trainyard.dispatch.looking import Standing
-from trainyard.dispatch.screens import Silent
+from trainyard.dispatch.screens import Screen
+from trainyard.dispatch.standing import Standing
 from trainyard.errors import RequestError
 from trainyard.results import store
 from trainyard.results.state import RunState
@@ -65,7 +65,7 @@ def test_a_damaged_run_is_named_and_hides_no_other(tmp_path: Path, monkeypatch: 
 
 def test_what_is_all_at_home_needs_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    outcome = training.fetch(ended_run(tmp_path, "good-1"), checkpoints=False, screen=Silent())
+    outcome = training.fetch(ended_run(tmp_path, "good-1"), checkpoints=False, screen=Screen())
     assert (outcome.error, outcome.state.state) == (None, "succeeded")
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trainyard.dispatch.fetch import Fetcher
-from trainyard.dispatch.interrupts import Interruption
 from trainyard.dispatch.reader import StreamReader
 from trainyard.dispatch.screens import Screen
 from trainyard.errors import OutsideError
@@ -53,7 +52,8 @@ class Watch:
     # None: outputs stay where they are.
     fetcher: Fetcher | None
     screen: Screen
-    interruption: Interruption
+    # Whether the user wants to be let go (Ctrl-C, SIGTERM).
+    interrupted: Callable[[], bool]
     # What an interruption means: a dispatch stops its run, `train.logs` only leaves.
     stop_on_interruption: bool
     # Only take in what there is by now, and wait for nothing: neither for events nor for a cluster that is away.
@@ -86,7 +86,7 @@ class Follower:
     def _loop(self) -> Ending:
         watch = self._watch
         while not watch.state.ended:
-            if watch.interruption.asked and not self._stopping_since:
+            if watch.interrupted() and not self._stopping_since:
                 if not watch.stop_on_interruption:
                     return "left"
                 self._stop()

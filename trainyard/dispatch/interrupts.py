@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import signal
 from types import FrameType
-from typing import Protocol
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-class Interruption(Protocol):
-    """Whether the user wants to be let go (Ctrl-C, SIGTERM)."""
-
-    @property
-    def asked(self) -> bool: ...
 
 
 class Interrupts:
@@ -27,12 +19,10 @@ class Interrupts:
         self._count = 0
         self._before: dict[int, object] = {}
 
-    @property
     def asked(self) -> bool:
         return self._count > 0
 
     def hold(self) -> None:
-        """From now on, the first signal only asks."""
         self._held = True
 
     def __enter__(self) -> Interrupts:
@@ -47,15 +37,3 @@ class Interrupts:
         self._count += 1
         if self._count > 1 or not self._held:
             raise KeyboardInterrupt
-
-
-class Never:
-    """For a command that does not wait."""
-
-    asked = False
-
-
-class Already:
-    """For `train.stop`, which stops a run from the beginning."""
-
-    asked = True

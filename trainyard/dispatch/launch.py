@@ -14,13 +14,13 @@ from contextlib import suppress
 from trainyard_runner import bootstrap
 
 from trainyard.dispatch import plan
-from trainyard.dispatch.following import follow, ray_of
 from trainyard.dispatch.interrupts import Interrupts
-from trainyard.dispatch.outcome import Outcome, interrupted
+from trainyard.dispatch.looking import follow, ray_of
 from trainyard.dispatch.package import Package, blob_name, pack, sized
 from trainyard.dispatch.prepare import Prepared, runner_package
 from trainyard.dispatch.provenance import Request, record_of
 from trainyard.dispatch.screens import Screen
+from trainyard.dispatch.standing import Standing, interrupted
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, OutsideError
 from trainyard.results import state as states
@@ -39,7 +39,7 @@ _BAR = 20
 
 def dispatch(
     prepared: Prepared, endpoint: Endpoint, request: Request, *, progress: Progress, screen: Screen
-) -> Outcome:
+) -> Standing:
     """Send a job, follow it and bring its results home.
 
     The first interruption stops the run and waits for its end; the second one leaves at once.
@@ -47,11 +47,10 @@ def dispatch(
     with ray_of(endpoint) as ray, Interrupts() as interrupts:
         started = _start(ray, prepared, endpoint, request, progress, interrupts)
         if not request.wait:
-            state = states.load(started)
-            return Outcome(started, state, state.document(now=time.time()))
+            return Standing(started, states.load(started))
         try:
-            outcome = follow(ray, started, endpoint, screen=screen, interruption=interrupts, stop=True)
-            return interrupted(outcome) if interrupts.asked else outcome
+            found = follow(ray, started, endpoint, screen=screen, interrupted=interrupts.asked, stop=True)
+            return interrupted(found) if interrupts.asked() else found
         except KeyboardInterrupt:
             # The first interruption may not have come as far as Ray.
             with suppress(OutsideError):

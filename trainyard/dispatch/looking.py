@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from trainyard_runner import names
 
-from trainyard.dispatch import following
 from trainyard.dispatch.fetch import Fetcher, fetch_fresh, missing_archives
-from trainyard.dispatch.follow import STOP_WITHIN
-from trainyard.dispatch.following import follow, ray_of
-from trainyard.dispatch.interrupts import Already, Interrupts
-from trainyard.dispatch.outcome import Outcome, outcome_of
+from trainyard.dispatch.follow import STOP_WITHIN, Follower, Watch
+from trainyard.dispatch.interrupts import Interrupts
 from trainyard.dispatch.screens import Screen
+from trainyard.dispatch.standing import Standing, concluded
 from trainyard.endpoint import Endpoint
 from trainyard.errors import OutsideError, TrainyardError
 from trainyard.results import state as states
 from trainyard.results import store
 from trainyard.results.journal import Journal
+from trainyard.results.report import write_report
 from trainyard.results.state import RunState, Task
 from trainyard.results.store import RunDirectory
 from trainyard.seams.ray_api import FileMissingError, RayApi
@@ -32,20 +30,38 @@ _ROUNDS = 3
 Connect = Callable[[RunDirectory], Endpoint]
 
 
-@dataclass(frozen=True)
-class Standing:
-    """How a run stands. `unsure` says why it may have gone on since: its cluster did not answer.
+def ray_of(endpoint: Endpoint) -> RayApi:
+    return RayApi(endpoint.address, endpoint.token, refused=endpoint.refused)
 
-    Of a `broken` run, whose record is damaged, it says what is wrong.
+
+def follow(
+    ray: RayApi,
+    run: RunDirectory,
+    endpoint: Endpoint,
+    *,
+    screen: Screen,
+    interrupted: Callable[[], bool] = lambda: True,
+    stop: bool,
+) -> Standing:
+    """Follow a run to its end, from where this machine's record of it stops; bring everything home, write the report.
+
+    `stop`: an interruption stops the run. A cluster that is gone is an outcome too, with what is known by then.
     """
-
-    run: RunDirectory
-    state: RunState
-    unsure: str | None = None
-    broken: bool = False
-
-    def document(self) -> dict[str, Any]:
-        return self.state.document(now=time.time(), unsure=self.unsure)
+    journal = Journal(run)
+    state = states.load(run)
+    fetcher = Fetcher(ray, run, note=screen.note)
+    if not journal.recording and not store.read_only.get():
+        screen.note("another command records this run; this one only shows it")
+    watch = Watch(ray, run.name, journal, state, fetcher, screen, interrupted, stop, is_in_reach=endpoint.is_in_reach)
+    try:
+        ending = Follower(watch).follow()
+        unfetched = _all_home(fetcher, run, state) if ending == "ended" and journal.recording else ()
+        return concluded(Standing(run, state), unfetched=unfetched)
+    except OutsideError as error:
+        return Standing(run, states.load(run), unsure=error.what, error=error)
+    finally:
+        fetcher.abandon()
+        journal.close()
 
 
 def standing(run: RunDirectory, connect: Connect) -> Standing:
@@ -55,12 +71,12 @@ def standing(run: RunDirectory, connect: Connect) -> Standing:
         return Standing(run, state)
     try:
         with ray_of(connect(run)) as ray:
-            return Standing(run, following.catch_up(ray, run))
+            return Standing(run, _catch_up(ray, run))
     except TrainyardError as error:
         return Standing(run, states.load(run), unsure=f"cluster unreachable: {error.what}")
 
 
-def logs(run: RunDirectory, connect: Connect, *, screen: Screen, everything: bool) -> Outcome:
+def logs(run: RunDirectory, connect: Connect, *, screen: Screen, everything: bool) -> Standing:
     """Go on following a run where the last follower stopped; an interruption leaves it alone."""
     state = states.load(run)
     if state.ended:
@@ -75,7 +91,7 @@ def logs(run: RunDirectory, connect: Connect, *, screen: Screen, everything: boo
         return _follow(run, connect, screen, interrupts)
 
 
-def watch(run: RunDirectory, connect: Connect, *, screen: Screen) -> Outcome:
+def watch(run: RunDirectory, connect: Connect, *, screen: Screen) -> Standing:
     """Go on following a run without a word of what was before; an interruption leaves it alone."""
     state = states.load(run)
     if state.ended:
@@ -84,18 +100,17 @@ def watch(run: RunDirectory, connect: Connect, *, screen: Screen) -> Outcome:
         return _follow(run, connect, screen, interrupts)
 
 
-def logs_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> Outcome:
+def logs_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> Standing:
     found = standing(run, connect)
     replay(run, screen)
     if found.unsure:
         screen.note(f"there may be more: {found.unsure}")
-    return outcome_of(run, found.state, now=time.time(), unsure=found.unsure)
+    return concluded(found)
 
 
 def replay(run: RunDirectory, screen: Screen) -> None:
     """Show what was recorded: events in order, an attempt's output where the attempt ended."""
-    record = run.record()
-    state = RunState(run=run.name, cluster=record["cluster"], job=record.get("job"), tasks=record.get("tasks", ()))
+    state = states.fresh(run)
     open_attempts: dict[tuple[str, int], None] = {}
     for event in store.events(run):
         key = (event.get("task", ""), event.get("attempt", 0))
@@ -110,21 +125,21 @@ def replay(run: RunDirectory, screen: Screen) -> None:
         _replay_log(run, *key, screen=screen)
 
 
-def stop(run: RunDirectory, connect: Connect, *, screen: Screen) -> Outcome:
+def stop(run: RunDirectory, connect: Connect, *, screen: Screen) -> Standing:
     """Stop a run and wait until it has ended."""
     endpoint = connect(run)
     with ray_of(endpoint) as ray:
-        outcome = follow(ray, run, endpoint, screen=screen, interruption=Already(), stop=True)
-    if outcome.error is None and not outcome.state.ended:
+        found = follow(ray, run, endpoint, screen=screen, stop=True)
+    if found.error is None and not found.state.ended:
         error = OutsideError(
             f"run {run.name} was told to stop and has not ended in {STOP_WITHIN:.0f} s",
             hint=f"See: invoke train.status {run.name}",
         )
-        return replace(outcome, error=error, document=outcome.state.document(now=time.time(), unsure=error.what))
-    return outcome
+        return replace(found, unsure=error.what, error=error)
+    return found
 
 
-def fetch(run: RunDirectory, connect: Connect, *, screen: Screen, checkpoints: bool) -> Outcome:
+def fetch(run: RunDirectory, connect: Connect, *, screen: Screen, checkpoints: bool) -> Standing:
     """Bring home the outputs that are not here yet; with `checkpoints`, also the last checkpoints.
 
     A checkpoint that is newer than the one fetched before takes its place, and the older one is kept beside it.
@@ -132,7 +147,7 @@ def fetch(run: RunDirectory, connect: Connect, *, screen: Screen, checkpoints: b
     known = states.load(run)
     if known.ended and not checkpoints and not unfetched(run, known):
         # All of it is here: the cluster may be gone.
-        return outcome_of(run, known, now=time.time())
+        return concluded(Standing(run, known))
     failures: tuple[OutsideError, ...] = ()
     for _ in range(_ROUNDS):
         state = standing(run, connect).state
@@ -147,7 +162,7 @@ def fetch(run: RunDirectory, connect: Connect, *, screen: Screen, checkpoints: b
         # While a run goes on, an archive may have been replaced since we heard of it.
         if state.ended or not any(isinstance(failure, FileMissingError) for failure in failures):
             break
-    return outcome_of(run, state, now=time.time(), unfetched=failures)
+    return concluded(Standing(run, state), unfetched=failures)
 
 
 def fetch_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> None:
@@ -167,7 +182,7 @@ def unfetched(run: RunDirectory, state: RunState) -> tuple[Task, ...]:
 def is_at_home(ray: RayApi, run: RunDirectory) -> bool:
     """Say whether all that a run of this cluster left is here, its report too; first take in what it said by now."""
     state = states.load(run)
-    state = state if state.ended else following.catch_up(ray, run)
+    state = state if state.ended else _catch_up(ray, run)
     return not unfetched(run, state) and (run.report.exists() or not state.ended)
 
 
@@ -176,28 +191,53 @@ def bring_home(ray: RayApi, run: RunDirectory, *, note: Callable[[str], None]) -
     journal = Journal(run)
     try:
         fetcher = Fetcher(ray, run, note=note)
-        return following.bring_home(fetcher, run, states.load(run)) if journal.recording else ()
+        return _all_home(fetcher, run, states.load(run)) if journal.recording else ()
     finally:
         journal.close()
 
 
-def _follow(run: RunDirectory, connect: Connect, screen: Screen, interrupts: Interrupts) -> Outcome:
+def _follow(run: RunDirectory, connect: Connect, screen: Screen, interrupts: Interrupts) -> Standing:
     endpoint = connect(run)
     with ray_of(endpoint) as ray:
-        return follow(ray, run, endpoint, screen=screen, interruption=interrupts, stop=False)
+        return follow(ray, run, endpoint, screen=screen, interrupted=interrupts.asked, stop=False)
 
 
-def _complete(run: RunDirectory, state: RunState, connect: Connect, screen: Screen) -> Outcome:
+def _catch_up(ray: RayApi, run: RunDirectory) -> RunState:
+    """Take in what a run has said by now, unless another command does so; show and fetch nothing.
+
+    Raises OutsideError when the cluster does not answer at once.
+    """
+    journal = Journal(run)
+    try:
+        state = states.load(run)
+        if journal.recording or store.read_only.get():
+            watch = Watch(ray, run.name, journal, state, None, Screen(), lambda: False, False, catch_up=True)
+            Follower(watch).follow()
+        return state
+    finally:
+        journal.close()
+
+
+def _all_home(fetcher: Fetcher, run: RunDirectory, state: RunState) -> tuple[OutsideError, ...]:
+    """Fetch what is missing, wait for all of it, write the report; return what could not be fetched."""
+    if state.node_id:
+        fetcher.missing(state.node_id, state)
+    unfetched = fetcher.wait()
+    write_report(run.path)
+    return unfetched
+
+
+def _complete(run: RunDirectory, state: RunState, connect: Connect, screen: Screen) -> Standing:
     """Fetch what an earlier follower of a run that has ended did not bring home; the cluster may be gone."""
     missing = unfetched(run, state)
     failures: tuple[OutsideError, ...] = ()
     if not store.read_only.get() and (missing or not run.report.exists()):
         try:
             with ray_of(connect(run)) as ray:
-                failures = following.bring_home(Fetcher(ray, run, note=screen.note), run, state)
+                failures = _all_home(Fetcher(ray, run, note=screen.note), run, state)
         except TrainyardError as error:
             screen.note(f"outputs of {len(missing)} tasks are not here: {error.what}")
-    return outcome_of(run, state, now=time.time(), unfetched=failures)
+    return concluded(Standing(run, state), unfetched=failures)
 
 
 def _fetch_checkpoint(

@@ -8,7 +8,7 @@ import stat
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
@@ -56,10 +56,8 @@ class Listing:
         return sum(file.size for file in self.files)
 
     @property
-    def big(self) -> tuple[SentFile, ...]:
-        """Return the files worth naming, the biggest first."""
-        big = (file for file in self.files if file.size >= BIG_FILE)
-        return tuple(sorted(big, key=lambda file: (-file.size, file.name)))
+    def biggest(self) -> list[SentFile]:
+        return sorted(self.files, key=lambda file: (-file.size, file.name))
 
 
 @dataclass(frozen=True)
@@ -110,7 +108,8 @@ def pack(listed: Listing, *, prefix: str = "") -> Package:
             digest = _add(bundle, file, name=prefix + file.name)
             identity.update(f"{prefix}{file.name}\0{file.executable:d}\0{digest}\n".encode())
     size = archive.seek(0, os.SEEK_END)
-    return Package(package_name(identity.hexdigest()), _part_names(archive, size), size, archive)
+    whole = Package(package_name(identity.hexdigest()), (), size, archive)
+    return replace(whole, parts=tuple(_part_name(whole, part) for part in range(-(-size // PART_LIMIT))))
 
 
 def package_name(sha256: str) -> str:
@@ -181,25 +180,18 @@ def _add(bundle: zipfile.ZipFile, file: SentFile, *, name: str) -> str:
     return digest.hexdigest()
 
 
-def _part_names(archive: IO[bytes], size: int) -> tuple[str, ...]:
-    names: list[str] = []
-    for start in range(0, size, PART_LIMIT):
-        archive.seek(start)
-        digest, left = hashlib.sha256(), min(PART_LIMIT, size - start)
-        while left > 0:
-            block = archive.read(min(_BLOCK, left))
-            digest.update(block)
-            left -= len(block)
-        names.append(package_name(digest.hexdigest()))
-    return tuple(names)
+def _part_name(package: Package, part: int) -> str:
+    digest = hashlib.sha256()
+    for block in package.read(part):
+        digest.update(block)
+    return package_name(digest.hexdigest())
 
 
 def _too_big(listed: Listing) -> RequestError:
-    biggest = sorted(listed.files, key=lambda file: -file.size)[:5]
     return RequestError(
         f"the job directory is too big for Ray: {sized(listed.size)} of at most {sized(PACKAGE_LIMIT)}",
         where=str(listed.directory),
-        problems=tuple(Problem(file.name, sized(file.size)) for file in biggest),
+        problems=tuple(Problem(file.name, sized(file.size)) for file in listed.biggest[:5]),
         hint="Name what the job does not need in .rayignore, or read it from a shared place.",
     )
 

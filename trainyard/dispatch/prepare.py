@@ -10,7 +10,7 @@ from pathlib import Path
 import trainyard_runner
 
 from trainyard.backends import BACKENDS
-from trainyard.dispatch.package import LeftOut, Listing, Package, SentFile, listing, pack, sized
+from trainyard.dispatch.package import BIG_FILE, LeftOut, Listing, Package, SentFile, listing, pack, sized
 from trainyard.errors import Problem, RequestError
 from trainyard.seams.ray_api import PART_LIMIT
 from trainyard.spec import ClusterSpec, JobSpec, LoadedCluster, NodeSpec, TaskSpec, expand
@@ -50,8 +50,9 @@ def described(prepared: Prepared) -> Iterator[str]:
     yield f"job {prepared.job.name} on cluster {prepared.cluster.spec.name}: {count} task{'s' * (count != 1)}"
     listed = prepared.sending.job
     yield f"sends {len(listed.files)} file{'s' * (len(listed.files) != 1)}, {sized(listed.size)}"
-    for file in listed.big[:_NAMED]:
-        yield f"  big: {file.name}, {sized(file.size)}"
+    for file in listed.biggest[:_NAMED]:
+        if file.size >= BIG_FILE:
+            yield f"  big: {file.name}, {sized(file.size)}"
     if prepared.sending.wheels:
         wheels = prepared.sending.wheels
         yield f"sends {len(wheels.files)} wheel{'s' * (len(wheels.files) != 1)}, {sized(wheels.size)}"
@@ -139,7 +140,12 @@ def check_fits(cluster: ClusterSpec, job: JobSpec, tasks: Sequence[TaskSpec]) ->
     if problems:
         raise RequestError(
             f"job {job.name} can never run on cluster {cluster.name}",
-            problems=tuple(_counted(problem, times, len(tasks)) for problem, times in problems.items()),
+            problems=tuple(
+                replace(problem, message=f"{problem.message} [{times} of {len(tasks)} tasks]")
+                if len(tasks) > 1
+                else problem
+                for problem, times in problems.items()
+            ),
             hint="Change `resources` or `node` in the job file, or the nodes in the cluster file.",
         )
 
@@ -203,8 +209,3 @@ def _resources(cpus: float | None, gpus: float, memory: int | None) -> str:
 def _known(wrong: str, names: Sequence[str]) -> str:
     listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     return f"{did_you_mean(wrong, names)} (there are: {listed})"
-
-
-def _counted(problem: Problem, times: int, tasks: int) -> Problem:
-    suffix = f" [{times} of {tasks} tasks]" if tasks > 1 else ""
-    return Problem(problem.where, problem.message + suffix)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from trainyard.results.event import Event
 from trainyard.results.report import write_report
@@ -17,45 +16,29 @@ EVERY_SECONDS = 10.0
 _SHARE = 5
 
 
-class Screen(Protocol):
-    """Whoever shows a person what happens in a run."""
+class Screen:
+    """What shows a person what happens in a run; this one shows nothing."""
 
     def output(self, task: str, text: bytes) -> None:
-        """A task printed something."""
+        """Show what a task printed."""
 
     def event(self, event: Event, state: RunState) -> None:
-        """Something happened; `state` has taken it in."""
+        """Show what happened; `state` has taken it in."""
 
     def tick(self, state: RunState) -> None:
-        """Time passed."""
+        """Show that time passed."""
 
     def note(self, text: str) -> None:
-        """Something worth a line that is not part of the run."""
+        """Show something worth a line that is not part of the run."""
 
 
-class Silent:
-    """A screen that shows nothing."""
-
-    def output(self, task: str, text: bytes) -> None:
-        pass
-
-    def event(self, event: Event, state: RunState) -> None:
-        pass
-
-    def tick(self, state: RunState) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        pass
-
-
-class ReportScreen:
+class ReportScreen(Screen):
     """What follows a run shows it here: nothing is printed but notes, and the page is written when there is news."""
 
     def __init__(
         self, run: RunDirectory, *, note: Callable[[str], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.note = note
+        self._note = note
         self._run = run
         self._clock = clock
         self._is_old = False
@@ -66,6 +49,9 @@ class ReportScreen:
 
     def event(self, event: Event, state: RunState) -> None:
         self._is_old = True
+
+    def note(self, text: str) -> None:
+        self._note(text)
 
     def tick(self, state: RunState) -> None:
         """Write the page, if it is time and there is news."""

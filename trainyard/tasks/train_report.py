@@ -8,10 +8,9 @@ import time
 import webbrowser
 from collections.abc import Iterator
 
-from trainyard.dispatch.looking import Standing
-from trainyard.dispatch.outcome import Outcome
 from trainyard.dispatch.prepare import Prepared, described
-from trainyard.dispatch.screens import ReportScreen, Silent
+from trainyard.dispatch.screens import ReportScreen, Screen
+from trainyard.dispatch.standing import Standing
 from trainyard.results import formats, store
 from trainyard.results.compare import Comparison, Final
 from trainyard.results.run_filter import started
@@ -30,7 +29,7 @@ def screen(*, json: bool = False, only: str | None = None) -> PlainScreen | Term
     return for_stream(sys.stderr if json else sys.stdout, only=only, reword=complete)
 
 
-class Notes(Silent):
+class Notes(Screen):
     """Shows only what is no part of the run: train.stop is not about what the run printed."""
 
     def note(self, text: str) -> None:
@@ -42,24 +41,24 @@ def begin(prepared: Prepared) -> None:
     note("\n".join(described(prepared)))
 
 
-def ended(outcome: Outcome) -> Report:
+def ended(found: Standing) -> Report:
     """Show how a run that was followed ended, or that it goes on."""
-    run, state = outcome.run, outcome.state
+    run, state = found.run, found.state
     if not state.ended:
         # With an error, whether it goes on is unknown; the error says what to do.
-        goes_on = outcome.error is None
+        goes_on = found.error is None
         notes = [f"run {run.name} goes on"] if goes_on else []
         next = f"invoke train.logs {run.name}" if goes_on else ""
-        return Report(outcome.document, notes=notes, next=next, error=outcome.error)
+        return Report(found.document(), notes=notes, next=next, error=found.error)
     notes = [f"results: {run.path}", f"report: {run.report}"] if run.report.exists() else []
     body = [*_tasks(state, now=time.time()), *_last_lines(state), _summary(state)]
-    return Report(outcome.document, body, notes=notes, next=_next(run, state) if notes else "", error=outcome.error)
+    return Report(found.document(), body, notes=notes, next=_next(run, state) if notes else "", error=found.error)
 
 
-def stopped(outcome: Outcome) -> Report:
+def stopped(found: Standing) -> Report:
     """Say how a run ended that was stopped; only a run that did not end is an error."""
-    line = f"run {outcome.run.name}: {outcome.state.state}"
-    return Report(outcome.document, [line], error=None if outcome.state.ended else outcome.error)
+    line = f"run {found.run.name}: {found.state.state}"
+    return Report(found.document(), [line], error=None if found.state.ended else found.error)
 
 
 def ended_before(found: Standing) -> Report:
@@ -68,13 +67,13 @@ def ended_before(found: Standing) -> Report:
     return Report(found.document(), [f"run {found.run.name} had ended already: {state.state}{ago}"])
 
 
-def fetched(outcome: Outcome) -> Report:
+def fetched(found: Standing) -> Report:
     """Say where things are now; only what could not be fetched is an error."""
     # Names with a dot in front are ours: what is on its way, and which checkpoint it was.
-    run, state = outcome.run, outcome.state
+    run, state = found.run, found.state
     paths = [str(path) for kind in ("outputs", "checkpoints") for path in sorted(run.path.glob(f"{kind}/[!.]*"))]
     nothing = f"run {run.name} {'left nothing' if state.ended else 'has left nothing yet'}"
-    error = outcome.error if not state.ended or state.exit == 0 else None
+    error = found.error if not state.ended or state.exit == 0 else None
     return Report({"run": run.name, "directories": paths}, paths[:_ROWS] or [nothing], error=error)
 
 

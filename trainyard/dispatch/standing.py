@@ -1,8 +1,9 @@
-"""What a run came to: an error with the exit code that it deserves, or none."""
+"""How a run stands, and at the end of a command the error that it deserves, with its exit code, or none."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,29 +13,26 @@ from trainyard.results.store import RunDirectory
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """How a run stands at the end of a command. `error` is None if it succeeded, or if it simply goes on."""
+class Standing:
+    """How a run stands. `unsure` says why it may have gone on since: its cluster did not answer.
+
+    Of a `broken` run, whose record is damaged, it says what is wrong. `error` is what a command that followed the run
+    ends with; None if the run succeeded, or simply goes on.
+    """
 
     run: RunDirectory
     state: RunState
-    document: Mapping[str, Any]
+    unsure: str | None = None
+    broken: bool = False
     error: TrainyardError | None = None
 
-    def check(self) -> None:
-        """Raise the error, if there is one."""
-        if self.error:
-            raise self.error
+    def document(self) -> dict[str, Any]:
+        return self.state.document(now=time.time(), unsure=self.unsure)
 
 
-def outcome_of(
-    run: RunDirectory,
-    state: RunState,
-    *,
-    now: float,
-    unfetched: Sequence[OutsideError] = (),
-    unsure: str | None = None,
-) -> Outcome:
-    """Return the outcome of a run that was followed, or left; `unsure` if its cluster did not answer."""
+def concluded(found: Standing, *, unfetched: Sequence[OutsideError] = ()) -> Standing:
+    """Return a run that was followed, or left, with its error; `unfetched` is what did not come home."""
+    run, state = found.run, found.state
     error = _error(run, state) if state.ended else None
     if error is None and unfetched:
         error = OutsideError(
@@ -42,7 +40,7 @@ def outcome_of(
             where=unfetched[0].where,
             hint=f"Try again: invoke train.fetch {run.name}",
         )
-    return Outcome(run, state, state.document(now=now, unsure=unsure), error)
+    return replace(found, error=error)
 
 
 def _error(run: RunDirectory, state: RunState) -> TrainyardError | None:
@@ -67,13 +65,13 @@ def _counted(state: RunState) -> str:
     return f"{what} ({tasks})" if tasks else str(what)
 
 
-def interrupted(outcome: Outcome) -> Outcome:
-    """Return the outcome of a run that the user stopped by Ctrl-C or SIGTERM."""
-    run = outcome.run
-    if outcome.state.ended:
-        return replace(outcome, error=InterruptedRunError(f"interrupted; run {run.name} was stopped"))
+def interrupted(found: Standing) -> Standing:
+    """Return a run that the user stopped by Ctrl-C or SIGTERM."""
+    run = found.run
+    if found.state.ended:
+        return replace(found, error=InterruptedRunError(f"interrupted; run {run.name} was stopped"))
     error = InterruptedRunError(
         "interrupted; the run was told to stop and has not said that it ended",
         hint=f"See: invoke train.status {run.name}",
     )
-    return replace(outcome, error=error)
+    return replace(found, error=error)
