@@ -11,9 +11,9 @@ import pytest
 from cryptography import x509
 
 from trainyard.errors import PrerequisiteError, RequestError
-from trainyard.registry import certificates, checks, container, settings, up
+from trainyard.registry import access, certificates, container, up
+from trainyard.registry.access import HostPort
 from trainyard.registry.certificates import KeyPair
-from trainyard.registry.settings import HostPort
 from trainyard.registry.target import Target
 from trainyard.seams.docker.engine import Engine
 from trainyard.spec import ClusterSpec
@@ -31,7 +31,7 @@ def target(address: str = f"{HOST}:32000", *, docker_host: str = "unix:///docker
 
 
 def test_a_cluster_file_without_a_registry_means_the_one_on_loopback() -> None:
-    found = settings.registry_of(ClusterSpec.model_validate({"name": "lab", "backend": "local"}))
+    found = access.registry_of(ClusterSpec.model_validate({"name": "lab", "backend": "local"}))
     assert (found.address, found.insecure) == ("127.0.0.1:32000", True)
 
 
@@ -54,13 +54,13 @@ def test_an_address_is_a_host_and_a_port(address: str, insecure: bool, expected:
 def test_the_ca_is_the_named_one_else_ours_else_a_public_one(tmp_path: Path) -> None:
     environ = {"XDG_STATE_HOME": str(tmp_path)}
     registry = target().registry
-    assert settings.ca_file(registry, environ) is None
+    assert access.ca_file(registry, environ) is None
     ours = tmp_path / "trainyard" / "registries" / "192.0.2.10_32000" / "ca.pem"
     ours.parent.mkdir(parents=True)
     ours.touch()
-    assert settings.ca_file(registry, environ) == ours
-    assert settings.ca_file(target(ca_file="/lab/ca.pem").registry, environ) == Path("/lab/ca.pem")
-    assert settings.ca_file(target(insecure=True).registry, environ) is None
+    assert access.ca_file(registry, environ) == ours
+    assert access.ca_file(target(ca_file="/lab/ca.pem").registry, environ) == Path("/lab/ca.pem")
+    assert access.ca_file(target(insecure=True).registry, environ) is None
 
 
 def test_a_certificate_is_good_and_is_renewed_a_month_before_its_end() -> None:
@@ -129,12 +129,12 @@ def test_a_registry_is_given_what_its_settings_ask_for_and_secrets_are_roots_alo
 
 def test_a_disk_that_is_as_good_as_full_is_refused_and_a_small_one_is_warned_of() -> None:
     with pytest.raises(PrerequisiteError) as caught:
-        checks.disk_warnings(GIBIBYTE - 1024**2)
+        up.disk_warnings(GIBIBYTE - 1024**2)
     assert caught.value.what == ("too little disk for a registry: 1023.0 MiB free where Docker keeps its data")
-    assert checks.disk_warnings(5 * GIBIBYTE) == [
+    assert up.disk_warnings(5 * GIBIBYTE) == [
         "only 5.0 GiB of disk are free where Docker keeps its data, and training images are large"
     ]
-    assert checks.disk_warnings(30 * GIBIBYTE) == checks.disk_warnings(None) == []
+    assert up.disk_warnings(30 * GIBIBYTE) == up.disk_warnings(None) == []
 
 
 LOGIN = {"username": "ann", "password_env": "PASSWORD"}
@@ -163,7 +163,7 @@ LOGIN = {"username": "ann", "password_env": "PASSWORD"}
     ],
 )
 def test_who_can_reach_it_is_warned_of(asked: Target, address: str, warnings: list[str]) -> None:
-    assert checks.address_warnings(asked, address) == warnings
+    assert up.address_warnings(asked, address) == warnings
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from trainyard.errors import PrerequisiteError
-from trainyard.registry.access import ca_file
+from trainyard.registry.access import trusted_ca
 from trainyard.seams.ecr import region_of
 from trainyard.seams.registry.auth import Login
 from trainyard.seams.registry.login import docker_config, login
@@ -87,7 +87,7 @@ def test_what_docker_trusts_on_this_host_is_trusted(tmp_path: Path) -> None:
     cases = {trusted: {}, Path("/my/ca"): {"ca_file": "/my/ca"}, None: {"insecure": True}}
     for expected, settings in cases.items():
         registry = Registry.model_validate({"address": ADDRESS, **settings})
-        assert ca_file(registry, environ, docker_trust=tmp_path / "certs.d") == expected
+        assert trusted_ca(registry, environ, docker_trust=tmp_path / "certs.d") == expected
 
 
 @pytest.mark.parametrize(

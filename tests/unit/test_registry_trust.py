@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from trainyard.errors import PrerequisiteError, RequestError
-from trainyard.registry import daemon_json, trust
+from trainyard.registry import trust
 from trainyard.registry.target import Target
 from trainyard.seams.docker import push as docker_push
 from trainyard.seams.docker.daemon import Daemon
@@ -36,7 +36,7 @@ NVIDIA = """{
 
 def merged(path: Path, text: str) -> str:
     path.write_text(text)
-    daemon_json.add(path, LAB, backup=path.with_name("backup"), hint="Repeat as root.")
+    trust.add(path, LAB, backup=path.with_name("backup"), hint="Repeat as root.")
     return path.read_text()
 
 
@@ -57,8 +57,8 @@ def test_registries_that_are_there_already_stay_before_the_new_one(tmp_path: Pat
     path = tmp_path / "daemon.json"
     found = merged(path, '{"insecure-registries": ["198.51.100.1:5000"], "debug": true}')
     assert json.loads(found) == {"insecure-registries": ["198.51.100.1:5000", LAB], "debug": True}
-    assert daemon_json.has(path, LAB)
-    assert not daemon_json.has(tmp_path / "none.json", LAB)
+    assert trust.has(path, LAB)
+    assert not trust.has(tmp_path / "none.json", LAB)
 
 
 @pytest.mark.parametrize(
@@ -87,23 +87,23 @@ def test_a_settings_file_is_replaced_with_its_mode_and_a_copy_is_left(tmp_path: 
     path.chmod(0o640)
     link = tmp_path / "link.json"
     link.symlink_to(path)
-    backup = daemon_json.backup_of(path, now=datetime(2026, 11, 21, 15, 4, 5, tzinfo=timezone.utc))
-    daemon_json.add(link, LAB, backup=backup, hint="")
+    backup = trust.backup_of(path, now=datetime(2026, 11, 21, 15, 4, 5, tzinfo=timezone.utc))
+    trust.add(link, LAB, backup=backup, hint="")
     assert (backup.name, backup.read_text()) == ("daemon.json.20261121-150405", "{}")
     assert (LAB in path.read_text(), stat.S_IMODE(path.stat().st_mode), link.is_symlink()) == (True, 0o640, True)
 
 
 def test_a_settings_file_that_is_not_there_is_made_without_a_copy(tmp_path: Path) -> None:
     path = tmp_path / "docker" / "daemon.json"
-    daemon_json.add(path, LAB, backup=tmp_path / "backup", hint="")
-    assert daemon_json.has(path, LAB)
+    trust.add(path, LAB, backup=tmp_path / "backup", hint="")
+    assert trust.has(path, LAB)
     assert not (tmp_path / "backup").exists()
 
 
 def test_a_file_that_cannot_be_written_is_an_error_with_the_way_to_root(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(PrerequisiteError) as caught:
-        daemon_json.write_for_all(tmp_path / "file" / "ca.crt", b"", hint="Repeat as root.")
+        trust.write_for_all(tmp_path / "file" / "ca.crt", b"", hint="Repeat as root.")
     assert caught.value.hint == "Repeat as root."
 
 
@@ -111,7 +111,7 @@ def test_a_ca_is_there_for_everybody_whatever_roots_umask_is(tmp_path: Path) -> 
     path = tmp_path / "certs.d" / "reg:5000" / "ca.crt"
     before = os.umask(0o077)
     try:
-        daemon_json.write_for_all(path, b"a CA", hint="")
+        trust.write_for_all(path, b"a CA", hint="")
     finally:
         os.umask(before)
     modes = [stat.S_IMODE(each.stat().st_mode) for each in (path.parent.parent, path.parent, path)]
@@ -147,7 +147,7 @@ def test_a_daemon_reads_the_file_that_it_was_given_last() -> None:
 
 def test_a_daemon_with_the_setting_as_a_flag_keeps_it_out_of_the_file() -> None:
     with pytest.raises(PrerequisiteError) as caught:
-        daemon_json.refuse_flag(Daemon(812, ("-H", "fd://", "--insecure-registry=192.0.2.9:5000"), Path("/etc")), LAB)
+        trust.refuse_flag(Daemon(812, ("-H", "fd://", "--insecure-registry=192.0.2.9:5000"), Path("/etc")), LAB)
     assert caught.value.where == "dockerd (pid 812)"
     assert "--insecure-registry=192.0.2.10:32000" in str(caught.value.hint)
-    daemon_json.refuse_flag(Daemon(812, ("-H", "fd://"), Path("/etc")), LAB)
+    trust.refuse_flag(Daemon(812, ("-H", "fd://"), Path("/etc")), LAB)

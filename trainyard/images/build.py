@@ -14,8 +14,7 @@ from trainyard.images import catalog, content, context
 from trainyard.images.failures import build_error
 from trainyard.images.progress import BuildProgress
 from trainyard.images.types import Built, Image
-from trainyard.registry.access import access
-from trainyard.registry.settings import registry_of
+from trainyard.registry.access import access, registry_of
 from trainyard.seams import git
 from trainyard.seams.docker import build as docker_build
 from trainyard.seams.docker import images as docker_images

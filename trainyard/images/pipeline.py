@@ -14,8 +14,7 @@ from trainyard.images.image_command import ImageCommand
 from trainyard.images.lint import LintReport
 from trainyard.images.push import Pushing
 from trainyard.images.types import Built, Image, Pushed
-from trainyard.registry.access import access
-from trainyard.registry.settings import registry_of
+from trainyard.registry.access import access, registry_of
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.images import ImageFacts
 from trainyard.spec.docker import Registry

@@ -17,7 +17,7 @@ from trainyard.images import catalog, content
 from trainyard.images.build import Building
 from trainyard.images.types import Image, PinnedImage
 from trainyard.registry import access
-from trainyard.registry.settings import DEFAULT, host_port
+from trainyard.registry.access import DEFAULT, host_port
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker import push as docker_push
 from trainyard.seams.docker.engine import Engine

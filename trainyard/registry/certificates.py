@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from trainyard.errors import PrerequisiteError
-from trainyard.registry.settings import is_ip
+from trainyard.registry.access import is_ip
 from trainyard.registry.target import Target
 
 CA_DAYS = 3650

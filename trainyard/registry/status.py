@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Literal
 
 from trainyard.errors import OutsideError
-from trainyard.registry import checks, settings, trust
+from trainyard.registry import trust
+from trainyard.registry.access import ca_file
 from trainyard.registry.down import kept_volume
 from trainyard.registry.target import LABEL, Target
+from trainyard.registry.up import disk_free
 from trainyard.seams.docker import containers
 from trainyard.seams.registry.api import Manifest, RegistryApi
 from trainyard.seams.registry.errors import DamagedError, GoneError, LoginError, MissingError
@@ -85,11 +87,11 @@ def status(target: Target) -> RegistryStatus:
         state=state,
         insecure=target.registry.insecure,
         username=target.registry.username,
-        ca_file=settings.ca_file(target.registry, target.environ),
+        ca_file=ca_file(target.registry, target.environ),
         image=container.image if container else None,
         container=container.name if container else None,
         volume=kept_volume(target),
-        disk_free=checks.disk_free(target, container) if container else None,
+        disk_free=disk_free(target, container) if container else None,
         content=content,
         trusted=_is_trusted(target) if answers else None,
         detail=detail,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from trainyard import lock, paths
 from trainyard.errors import RequestError
-from trainyard.registry import access, settings
-from trainyard.registry.settings import HostPort
+from trainyard.registry import access
+from trainyard.registry.access import HostPort
 from trainyard.seams import addresses
 from trainyard.seams.docker import containers
 from trainyard.seams.docker import engine as docker_engine
@@ -41,12 +41,11 @@ class Target:
 
     @property
     def address(self) -> str:
-        """Return the registry's address, as it stands in references."""
         return self.registry.address
 
     @property
     def host_port(self) -> HostPort:
-        return settings.host_port(self.registry)
+        return access.host_port(self.registry)
 
     @property
     def name(self) -> str:
@@ -56,7 +55,7 @@ class Target:
     @property
     def state(self) -> Path:
         """Return the directory with its certificates on this machine."""
-        return settings.directory(self.registry, self.environ)
+        return access.directory(self.registry, self.environ)
 
     @property
     def where(self) -> str | None:
@@ -82,7 +81,7 @@ class Target:
         ours = sorted((address for address in found if addresses.is_ours(address)), key=lambda address: ":" in address)
         if ours:
             return ours[0]
-        resolved = "" if settings.is_ip(host) else f" ({', '.join(found)})"
+        resolved = "" if access.is_ip(host) else f" ({', '.join(found)})"
         raise RequestError(
             f"registry.address names {host}{resolved}, which is not an address of this machine",
             where=self.where,
@@ -115,4 +114,4 @@ def find(
     source = paths.cluster_file(file, environ, directory=directory)
     spec = load_cluster(source, overrides=overrides).spec
     with docker_engine.engine(environ) as engine:
-        yield Target(settings.registry_of(spec), engine, environ, source=source, backend=spec.backend)
+        yield Target(access.registry_of(spec), engine, environ, source=source, backend=spec.backend)

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from trainyard.errors import OutsideError, PrerequisiteError, RequestError
-from trainyard.registry import daemon_json, settings
+from trainyard.registry import access
 from trainyard.registry.target import Target
 from trainyard.seams.docker import daemon as docker_daemon
 from trainyard.seams.docker import images
@@ -14,6 +22,8 @@ from trainyard.seams.docker.daemon import Daemon
 from trainyard.seams.registry.errors import CertificateError
 from trainyard.steps import YES, Answer, PlannedStep, Progress, Step, StepResult, no, plan, run
 
+# Of daemon.json.
+KEY = "insecure-registries"
 # Docker takes every *.crt of the registry's directory; this name leaves a ca.crt of the user's alone.
 CA_NAME = "trainyard-ca.crt"
 # An image of a few bytes: it proves the way, not the image.
@@ -61,17 +71,17 @@ def _plain_steps(target: Target) -> list[Step]:
     if is_let_in(target):
         return [Step(f"Docker accepts plain HTTP from {target.address}", lambda: YES, lambda: None)]
     daemon = _daemon(target)
-    daemon_json.refuse_flag(daemon, target.address)
+    refuse_flag(daemon, target.address)
     path = daemon.settings
     # Read now, so that a file that Docker cannot read is refused before anything else happens.
-    daemon_json.has(path, target.address)
-    backup = daemon_json.backup_of(path, now=target.now())
+    has(path, target.address)
+    backup = backup_of(path, now=target.now())
     written = f"Add {target.address} to {path}" + (f", as it was: {backup.name}" if path.exists() else "")
     return [
         Step(
             written,
-            lambda: YES if daemon_json.has(path, target.address) else no("it is not there"),
-            lambda: daemon_json.add(path, target.address, backup=backup, hint=AS_ROOT),
+            lambda: YES if has(path, target.address) else no("it is not there"),
+            lambda: add(path, target.address, backup=backup, hint=AS_ROOT),
         ),
         Step(
             "Docker reads its settings again, without a restart",
@@ -84,7 +94,7 @@ def _plain_steps(target: Target) -> list[Step]:
 
 
 def _tls_steps(target: Target) -> list[Step]:
-    ca = settings.ca_file(target.registry, target.environ)
+    ca = access.ca_file(target.registry, target.environ)
     if ca is None or (docker_daemon.find(target.engine) is None and is_let_in(target)):
         # A certificate of a public CA needs nothing, and the files of an engine elsewhere are not ours to write.
         return []
@@ -101,7 +111,7 @@ def _tls_steps(target: Target) -> list[Step]:
         Step(
             f"Put its CA at {path}",
             lambda: _has_content(path, content),
-            lambda: daemon_json.write_for_all(path, content, hint=AS_ROOT),
+            lambda: write_for_all(path, content, hint=AS_ROOT),
         )
     ]
 
@@ -125,7 +135,7 @@ def _daemon(target: Target) -> Daemon:
     found = docker_daemon.find(engine)
     if found:
         return found
-    by_hand = f"{settings.ca_file(target.registry, target.environ)} as /etc/docker/certs.d/{target.address}/ca.crt "
+    by_hand = f"{access.ca_file(target.registry, target.environ)} as /etc/docker/certs.d/{target.address}/ca.crt "
     by_hand += "(Docker Desktop: below ~/.docker)"
     if target.registry.insecure:
         by_hand = f'"{target.address}" in "insecure-registries" of its daemon.json (Settings -> Docker Engine)'
@@ -155,7 +165,7 @@ def _pull(target: Target) -> str:
             raise OutsideError(f"Docker says that it pulled {reference}, and does not have it")
         return found.id
     except CertificateError as error:
-        if target.registry.insecure or settings.ca_file(target.registry, target.environ):
+        if target.registry.insecure or access.ca_file(target.registry, target.environ):
             raise
         raise PrerequisiteError(
             f"the certificate of registry {target.address} is of a CA that Docker does not know, and nor do we",
@@ -164,3 +174,93 @@ def _pull(target: Target) -> str:
         ) from error
     finally:
         images.remove(target.engine, reference)
+
+
+def has(path: Path, address: str) -> bool:
+    """Say whether the settings name the registry. Raises PrerequisiteError for settings that Docker cannot read."""
+    return address in _read(path).get(KEY, ())
+
+
+def add(path: Path, address: str, *, backup: Path, hint: str) -> None:
+    """Put the registry into the settings: keys, their order and the indentation stay, and a copy of them is left.
+
+    A link is followed, so that it stays one; mode and owner stay too. Raises PrerequisiteError, with `hint` when it is
+    not allowed.
+    """
+    settings = _read(path)
+    settings[KEY] = [*settings.get(KEY, ()), address]
+    target = path.resolve()
+    new = target.with_name(f"{target.name}.trainyard-new")
+    with _explained(path, hint):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        new.write_text(json.dumps(settings, indent=_indentation(target), ensure_ascii=False) + "\n", encoding="utf-8")
+        if target.exists():
+            shutil.copyfile(target, backup)
+            for copy in (new, backup):
+                os.chown(copy, target.stat().st_uid, target.stat().st_gid)
+                shutil.copystat(target, copy)
+        new.replace(target)
+
+
+def backup_of(path: Path, *, now: datetime) -> Path:
+    """Return what the copy of a file is called that is made before it is changed."""
+    return path.with_name(f"{path.name}.{now:%Y%m%d-%H%M%S}")
+
+
+def refuse_flag(daemon: Daemon, address: str) -> None:
+    """Refuse what would keep Docker from starting: one setting both as a flag and in the file."""
+    if any(word.startswith("--insecure-registry") for word in daemon.arguments):
+        raise PrerequisiteError(
+            "dockerd is started with --insecure-registry, and does not start if its file has such settings as well",
+            where=f"dockerd (pid {daemon.pid})",
+            hint=f"Add the flag --insecure-registry={address} there (systemctl edit docker), and restart Docker.",
+        )
+
+
+def write_for_all(path: Path, content: bytes, *, hint: str) -> None:
+    """Write a file that everybody may read, whatever root's umask is, with the directories above it."""
+    with _explained(path, hint):
+        missing = [directory for directory in path.parents if not directory.exists()]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for directory in missing:
+            directory.chmod(0o755)
+        path.write_bytes(content)
+        path.chmod(0o644)
+
+
+@contextmanager
+def _explained(path: Path, hint: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise PrerequisiteError(f"{path} cannot be written: {error.strerror}", hint=hint) from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    # dockerd takes no file, and an empty one, for no settings.
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        settings = json.loads(text) if text.strip() else {}
+    except json.JSONDecodeError as error:
+        raise _unreadable(f"is not JSON: {error.msg}", f"{path}:{error.lineno}:{error.colno}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise PrerequisiteError(f"{path} cannot be read: {error}", hint="Look at it as root: sudo less") from error
+    if not isinstance(settings, dict):
+        raise _unreadable("is not a JSON object", str(path))
+    if not isinstance(settings.get(KEY, []), list):
+        raise _unreadable(f"has {KEY} that are not a list", str(path))
+    return settings
+
+
+def _unreadable(what: str, where: str) -> PrerequisiteError:
+    return PrerequisiteError(
+        f"Docker's settings file {what}",
+        where=where,
+        hint="Docker would not start with it. Repair it, then repeat this command; nothing was changed.",
+    )
+
+
+def _indentation(path: Path) -> str | int:
+    """Return how the file is indented; two spaces where that cannot be seen."""
+    found = re.search(r"^\{\s*\n([ \t]+)\S", path.read_text(encoding="utf-8")) if path.exists() else None
+    return found[1] if found else 2

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from trainyard.backends.wording import counted
-from trainyard.registry import settings
+from trainyard.registry.access import ca_file
 from trainyard.registry.status import RegistryStatus
 from trainyard.registry.target import Target
 from trainyard.registry.up import CHECK
@@ -27,7 +27,7 @@ def made(target: Target, results: Sequence[StepResult]) -> Report:
     """Say where the registry answers, how, and what the user should know about it."""
     checks = [step for step in results if step.title == CHECK and step.detail]
     warnings = [warning for step in checks for warning in step.detail.split("; ")]
-    ca = settings.ca_file(target.registry, target.environ)
+    ca = ca_file(target.registry, target.environ)
     facts = {"address": target.address, "state": "up", "container": target.name, "volume": target.name}
     up = f"registry {target.address} is up: {_access(target)}; its images are in the volume {target.name}"
     return Report(
