@@ -26,11 +26,8 @@ def container_of(node: str, plan: str, *, state: str = "running", started: str =
         state=state,
         health=None,
         exit_code=0,
-        error="",
         restarts=0,
         ports=(Port(8265, "127.0.0.1", 33000),) if node == "head" else (),
-        networks={},
-        volumes=(),
         started=started,
     )
 

@@ -73,7 +73,7 @@ CUT_OFF = "trainyard: begin\ntrainyard: uid 1000\n"
 
 def test_a_probe_that_is_not_through_in_time_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NotReadyError) as caught:
-        asked(monkeypatch, Once(None, CUT_OFF, "", 180.0))
+        asked(monkeypatch, Once(None, CUT_OFF, ""))
     assert caught.value.what == "the image was asked about itself and did not answer everything within 180 s"
     assert caught.value.where == "sha256:1: its last answer was: uid 1000"
 
@@ -81,7 +81,7 @@ def test_a_probe_that_is_not_through_in_time_says_so(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(("code", "said"), [(137, "137 (killed)"), (2, "2")])
 def test_a_probe_that_was_ended_early_was_not_too_slow(monkeypatch: pytest.MonkeyPatch, code: int, said: str) -> None:
     with pytest.raises(OutsideError) as caught:
-        asked(monkeypatch, Once(code, CUT_OFF, "", 3.0))
+        asked(monkeypatch, Once(code, CUT_OFF, ""))
     assert caught.value.what == (
         f"the image was asked about itself and did not answer everything: it was ended with exit code {said}"
     )

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from trainyard.errors import OutsideError, RequestError
-from trainyard.seams.ssh import config, failures, many
+from trainyard.seams import threads
+from trainyard.seams.ssh import config, failures
 from trainyard.seams.ssh.config import Address, Settings
 
 
@@ -112,6 +113,6 @@ def test_one_hosts_error_is_its_own_outcome() -> None:
             raise OutsideError("gone")
         return len(host)
 
-    found = {one.host: one for one in many.side_by_side(["a", "b", "cc"], act, at_once=2)}
+    found = {one.host: one for one in threads.side_by_side(["a", "b", "cc"], act, at_once=2)}
     assert {host: one.result for host, one in found.items()} == {"a": 1, "b": None, "cc": 2}
     assert str(found["b"].error) == "gone"

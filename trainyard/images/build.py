@@ -50,7 +50,6 @@ class Building:
 
     @property
     def alias(self) -> str:
-        """Return the name that people read; the last build has it."""
         return f"{self.image.repository}:{self.image.alias}"
 
 

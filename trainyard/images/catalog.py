@@ -36,13 +36,11 @@ def is_reference(text: str, *, directory: Path) -> bool:
 
 
 def arguments(image: Image) -> dict[str, str]:
-    """Return every build argument of an image."""
     own = {name: filled(value) for name, value in image.file.arguments.items()}
     return {**own, "BASE": image.base, "RAY_VERSION": versions.RAY}
 
 
 def filled(text: str) -> str:
-    """Return a text of image.yaml with the Ray version of our clusters in it."""
     return text.replace(RAY_PLACEHOLDER, versions.RAY)
 
 

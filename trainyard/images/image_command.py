@@ -77,7 +77,6 @@ def find(
 
 
 def read(flags: ImageFlags, environ: Mapping[str, str], *, directory: Path) -> tuple[ClusterSpec, Path]:
-    """Return the cluster file with the flags on top, and where it is. Raises RequestError."""
     source = paths.cluster_file(flags.file, environ, directory=directory)
     spec = load_cluster(source, overrides=flags.overrides, backend=flags.backend or None).spec
     image = {"image": flags.image} if flags.image else {}

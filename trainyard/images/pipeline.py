@@ -55,7 +55,6 @@ class ListedImage:
 
 
 def run_build(command: ImageCommand, progress: Progress, *, no_cache: bool = False) -> BuildResult:
-    """Build the image; quick where nothing changed."""
     building = command.building(no_cache=no_cache, report=progress.saw)
     results = steps.run(build.steps(building), progress)
     return BuildResult(*_built(building), results)
@@ -72,7 +71,6 @@ def run_lint(command: ImageCommand, *, on_progress: Callable[[str], None]) -> Li
 
 
 def run_push(command: ImageCommand, progress: Progress, *, skip_lint: bool = False) -> PushResult:
-    """Build the image if it changed, check it, push it."""
     with _push(command, progress.saw, skip_lint=skip_lint) as (building, todo, pushing):
         results = steps.run(todo, progress)
         return PushResult(_built(building)[0], pushing[-1].result(), results)

@@ -76,7 +76,6 @@ class BuildProgress:
         return self._of_vertex(vertex[1], vertex[2]) if vertex else None
 
     def failure(self) -> Failure:
-        """Return how the build failed; for a build that did."""
         tail = tuple(self._tails.get(self._failed, ()))
         return Failure(self._names.get(self._failed), self._code, tail, self._raw)
 

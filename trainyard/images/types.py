@@ -21,7 +21,6 @@ class Image:
 
     @property
     def repository(self) -> str:
-        """Return the name under which engines here keep it; the hash follows as a tag."""
         return f"trainyard/{self.name}"
 
     @property

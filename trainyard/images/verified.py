@@ -21,7 +21,6 @@ class HostResult:
 
     @property
     def ok(self) -> bool:
-        """Say whether it did."""
         return self.error is None
 
 
@@ -34,7 +33,6 @@ class Verified:
 
     @property
     def ok(self) -> bool:
-        """Say whether all of them pulled and ran the image."""
         return all(host.ok for host in self.hosts)
 
     def check(self) -> None:

@@ -30,12 +30,10 @@ class HostPort:
 
     @property
     def is_loopback(self) -> bool:
-        """Say whether only the machine itself can reach it."""
         return self.host == "localhost" or (is_ip(self.host) and ipaddress.ip_address(self.host).is_loopback)
 
 
 def registry_of(spec: ClusterSpec) -> Registry:
-    """Return the registry that a cluster file names, or the one on loopback that needs no settings."""
     return spec.registry or DEFAULT
 
 
@@ -83,11 +81,9 @@ class Access:
     login: Login | None
 
     def name(self, image: str, tag: str) -> str:
-        """Return the full reference of an image of ours: REGISTRY/NAMESPACE/IMAGE:TAG."""
         return f"{self.registry.address}/{self.registry.repository(image)}:{tag}"
 
     def by_digest(self, image: str, digest: str) -> str:
-        """Return the reference that clusters run: REGISTRY/NAMESPACE/IMAGE@DIGEST."""
         return f"{self.registry.address}/{self.registry.repository(image)}@{digest}"
 
 

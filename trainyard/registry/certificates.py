@@ -134,7 +134,6 @@ def _name(text: str) -> x509.Name:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, for its owner only."""
     temporary = path.with_suffix(".new")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:

@@ -201,12 +201,10 @@ def check_password(username: str, password: str) -> None:
 
 
 def htpasswd_line(username: str, password: str) -> bytes:
-    """Return the one line of the registry's htpasswd file."""
     return f"{username}:".encode() + bcrypt.hashpw(password.encode(), bcrypt.gensalt(BCRYPT_COST)) + b"\n"
 
 
 def has_password(htpasswd: bytes, username: str, password: str) -> bool:
-    """Say whether a file holds exactly this user with this password."""
     user, _, hashed = htpasswd.strip().partition(b":")
     try:
         return user == username.encode() and bcrypt.checkpw(password.encode(), hashed)

@@ -22,7 +22,6 @@ def down(target: Target, progress: Progress, *, purge: bool) -> list[StepResult]
 
 
 def plan_down(target: Target, *, purge: bool) -> list[PlannedStep]:
-    """Say what `down` would remove; change nothing."""
     return plan(down_steps(target, purge=purge))
 
 

@@ -59,7 +59,6 @@ class Target:
 
     @property
     def where(self) -> str | None:
-        """Return the cluster file that says so, for an error."""
         return str(self.source) if self.source else None
 
     @property
@@ -90,15 +89,12 @@ class Target:
 
     @property
     def login(self) -> Login | None:
-        """Return who logs in, if anybody. Raises PrerequisiteError when the password is not where the file says."""
         return login(self.registry, self.environ)
 
     def api(self) -> RegistryApi:
-        """Return a connection to the registry, to be used as a context manager."""
         return access.connect(self.registry, self.environ, self.login)
 
     def alone(self, progress: Progress) -> AbstractContextManager[None]:
-        """Keep other commands from changing the registry meanwhile."""
         path = self.state.with_name(f"{self.state.name}.lock")
         return lock.alone(path, progress, keep=self.state.exists, what="registry")
 

@@ -33,13 +33,11 @@ AS_ROOT = 'Repeat as root: sudo -E env "PATH=$PATH" "HOME=$HOME" invoke registry
 
 
 def trust(target: Target, progress: Progress) -> list[StepResult]:
-    """Make Docker trust the registry; safe to repeat."""
     with target.alone(progress):
         return run(trust_steps(target), progress)
 
 
 def plan_trust(target: Target) -> list[PlannedStep]:
-    """Say what `trust` would change; change nothing."""
     return plan(trust_steps(target))
 
 
@@ -203,7 +201,6 @@ def add(path: Path, address: str, *, backup: Path, hint: str) -> None:
 
 
 def backup_of(path: Path, *, now: datetime) -> Path:
-    """Return what the copy of a file is called that is made before it is changed."""
     return path.with_name(f"{path.name}.{now:%Y%m%d-%H%M%S}")
 
 

@@ -12,7 +12,7 @@ from trainyard.registry.access import HostPort
 from trainyard.registry.container import DATA, check_password
 from trainyard.registry.target import LABEL, Target
 from trainyard.results import formats
-from trainyard.seams.docker import containers, images, ports, volumes
+from trainyard.seams.docker import containers, images, volumes
 from trainyard.seams.docker.containers import Container
 from trainyard.seams.registry.errors import BusyError, GoneError
 from trainyard.seams.registry.login import named_login
@@ -28,14 +28,12 @@ DISK_DESIRED = 20 * GIBIBYTE
 
 
 def up(target: Target, progress: Progress) -> list[StepResult]:
-    """Run the registry; safe to repeat."""
     check_request(target)
     with target.alone(progress):
         return run(up_steps(target, progress), progress)
 
 
 def plan_up(target: Target) -> list[PlannedStep]:
-    """Say what `up` would change; change nothing."""
     check_request(target)
     return plan(up_steps(target, None))
 
@@ -151,7 +149,7 @@ def check_request(target: Target) -> None:
 def check_port(target: Target, address: str) -> None:
     """Raise PrerequisiteError when somebody else has the port; say who, if it can be told."""
     port = target.host_port.port
-    holder = ports.holder(target.engine, address, port)
+    holder = containers.port_holder(target.engine, address, port)
     if holder:
         raise PrerequisiteError(
             f"port {port} of {address} is taken by {holder}",

@@ -36,7 +36,6 @@ def last_error(address: object) -> str:
 
 
 def loopback() -> socket.socket:
-    """Return a listener on a free port of this machine."""
     return socket.create_server((LOOPBACK, 0), backlog=WAITING)
 
 

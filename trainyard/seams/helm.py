@@ -90,7 +90,6 @@ class Helm:
         self._run(command, doing=f"install {name}", stdin=json.dumps(dict(values)))
 
     def uninstall(self, name: str, namespace: str) -> None:
-        """Remove a release with all that it made."""
         self._run(["uninstall", name, *self._in(namespace)], doing=f"remove {name}")
 
     def recover(self, name: str, namespace: str) -> None:

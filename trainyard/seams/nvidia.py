@@ -36,7 +36,6 @@ def look(engine: Engine) -> GpuFacts:
 
 
 def _first_line(ran: programs.Ended) -> str:
-    """Return the first thing that nvidia-smi printed."""
     if ran.code == programs.NOT_FOUND:
         return "nvidia-smi is not installed"
     return next((line.strip() for line in ran.tail if line.strip()), "")

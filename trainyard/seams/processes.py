@@ -109,7 +109,6 @@ def started_at(process: ProcessId) -> float | None:
 
 
 def command_line(process: ProcessId) -> str:
-    """Return what a process was started with, as one line; "" if it is gone."""
     try:
         return " ".join(psutil.Process(process.pid).cmdline())
     except psutil.Error:

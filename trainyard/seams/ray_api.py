@@ -18,7 +18,7 @@ import httpx
 
 from trainyard.errors import OutsideError
 from trainyard.seams.ray_types import Amounts, Job, Node, Version, job_from, nodes_from, usage_from, version_from
-from trainyard.seams.within import within
+from trainyard.seams.threads import within
 
 # Ray's own limit for a package in the GCS (ray/_private/runtime_env/packaging.py, GCS_STORAGE_MAX_SIZE).
 PACKAGE_LIMIT = 500 * 1024 * 1024
@@ -111,7 +111,6 @@ class RayApi:
         )
 
     def job(self, submission_id: str) -> Job | None:
-        """Return the job, or None if the cluster does not know it."""
         path = f"/api/jobs/{submission_id}"
         body = self._found(path, seconds=STATUS_SECONDS)
         return None if body is None else self._read(path, body, job_from)
@@ -121,7 +120,6 @@ class RayApi:
         return self._ask("GET", "/api/jobs/", lambda found: tuple(job_from(row) for row in found))
 
     def usage(self) -> dict[str, tuple[Amounts, Amounts]]:
-        """Return what of each node is used, and what is free, by the nodes' names."""
         return self._ask("GET", "/nodes", usage_from, params={"view": "summary"})
 
     def stop(self, submission_id: str) -> None:
@@ -140,7 +138,6 @@ class RayApi:
         return body is not None
 
     def put_package(self, name: str, chunks: Iterable[bytes], *, size: int) -> None:
-        """Upload a package, streamed."""
         headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
         self._send("PUT", f"/api/packages/gcs/{name}", content=chunks, headers=headers, seconds=UPLOAD_SECONDS)
 
@@ -164,7 +161,6 @@ class RayApi:
             yield self._brisk(answer.iter_raw(), silence)
 
     def _ask(self, method: str, path: str, read: Callable[[Any], Result], **request: Any) -> Result:
-        """Return what `read` makes of the answer."""
         return self._read(path, self._send(method, path, **request)[1], read)
 
     def _read(self, path: str, body: bytes, read: Callable[[Any], Result]) -> Result:

@@ -54,7 +54,6 @@ class Node:
 
     @property
     def group(self) -> str | None:
-        """Return the worker group; local and KubeRay nodes carry it as a label."""
         return self.labels.get("ray.io/node-group")
 
 
@@ -88,7 +87,6 @@ def version_from(found: Any) -> Version:
 
 
 def nodes_from(found: Any) -> tuple[Node, ...]:
-    """Read /api/v0/nodes."""
     return tuple(node_from(row) for row in found["data"]["result"]["result"])
 
 

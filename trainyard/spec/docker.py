@@ -132,7 +132,6 @@ class Registry(Section):
             yield Complaint((), "has both username and login: ecr; AWS gives user and password")
 
     def repository(self, image: str) -> str:
-        """Return what the registry calls an image of ours: NAMESPACE/IMAGE."""
         return f"{self.namespace}/{image}" if self.namespace else image
 
 

@@ -29,7 +29,6 @@ def check_dashboard_address(address: str) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether a URL can be reached from this machine only."""
     host = urlsplit(address).hostname or ""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback

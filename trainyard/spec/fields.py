@@ -56,7 +56,6 @@ class ComplaintsError(ValueError):
 
 
 def complain(complaints: Iterable[Complaint]) -> None:
-    """Raise ComplaintsError, if there is anything to complain about."""
     found = tuple(complaints)
     if found:
         raise ComplaintsError(found)

@@ -34,7 +34,6 @@ def _base(base: str) -> str:
 
 
 def _context_path(path: str) -> str:
-    """Return a path below the directory that the build sees."""
     if path.startswith("/") or ".." in path.split("/") or path.strip("/.") == "":
         raise ValueError("must be a path inside of the image's directory, without '..'")
     return path.strip("/")

@@ -133,7 +133,6 @@ def _read_text(path: Path, *, kind: str) -> str:
 
 
 def _shown(path: Path) -> str:
-    """Return a path as a person would write it here."""
     working = Path.cwd()
     return str(path.relative_to(working)) if path.is_relative_to(working) and path != working else str(path)
 
@@ -153,7 +152,6 @@ def _refused(kind: str, where: str, message: str) -> RequestError:
 
 
 def _refusal(kind: str, problems: tuple[Problem, ...]) -> RequestError:
-    """Return the one error for everything that is wrong with a file."""
     count = "1 problem" if len(problems) == 1 else f"{len(problems):,} problems"
     rest = len(problems) - MOST_SHOWN
     hint = f"{rest:,} more problems are not shown." if rest > 0 else None

@@ -95,15 +95,12 @@ class WorkerGroup(Section):
 
     @property
     def wanted(self) -> int:
-        """How many nodes `cluster.up` waits for: the fixed count, or the minimum."""
         return self.min or 0 if self.count is None else self.count
 
     @property
     def most(self) -> int:
-        """How many nodes there can be: the fixed count, or the maximum."""
         return self.wanted if self.max is None else self.max
 
     @property
     def grows(self) -> bool:
-        """Whether Ray adds and removes nodes of this group by itself."""
         return self.most > self.wanted

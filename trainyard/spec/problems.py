@@ -138,7 +138,6 @@ def _description(model: type[BaseModel], path: KeyPath) -> str:
 
 
 def _model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
-    """Return the model that describes the mapping at a path."""
     found: type[BaseModel] | None = model
     for part in path:
         if isinstance(part, str) and found is not None:

@@ -18,7 +18,6 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def cluster_schema() -> dict[str, Any]:
-    """Return the schema of a cluster file."""
     return {"$schema": DRAFT, **ClusterSpec.model_json_schema(), "title": "Trainyard cluster file"}
 
 
@@ -32,12 +31,10 @@ def job_schema() -> dict[str, Any]:
 
 
 def image_schema() -> dict[str, Any]:
-    """Return the schema of an image file."""
     return {"$schema": DRAFT, **ImageFile.model_json_schema(), "title": "Trainyard image file"}
 
 
 def texts() -> dict[str, str]:
-    """Return the schema files by name."""
     schemas = {"cluster": cluster_schema(), "image": image_schema(), "job": job_schema()}
     return {
         f"{name}.schema.json": json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
@@ -46,7 +43,6 @@ def texts() -> dict[str, str]:
 
 
 def main() -> None:
-    """Write the schemas."""
     for name, text in texts().items():
         (DOCS / name).write_text(text, encoding="utf-8")
 

@@ -12,7 +12,7 @@ from trainyard.backends.wording import counted
 from trainyard.errors import NotReadyError, PrerequisiteError
 from trainyard.images.types import PinnedImage
 from trainyard.seams import nvidia
-from trainyard.seams.docker import ports
+from trainyard.seams.docker import containers as docker_containers
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.docker.once import run_once
 from trainyard.spec.cluster import ClusterSpec
@@ -90,7 +90,7 @@ def refuse_taken_port(engine: Engine, spec: ClusterSpec) -> None:
     port = spec.compose.dashboard_port
     if port is None or snapshot.dashboard_port(snapshot.nodes(engine, spec.name)) == port:
         return
-    holder = ports.holder(engine, LOOPBACK, port)
+    holder = docker_containers.port_holder(engine, LOOPBACK, port)
     if holder:
         raise PrerequisiteError(
             f"port {port} of {LOOPBACK} is taken by {holder}",

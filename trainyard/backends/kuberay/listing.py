@@ -16,7 +16,7 @@ from trainyard.seams.kube import config
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.errors import ForbiddenError
 from trainyard.seams.kube.types import RAY_CLUSTER, Object
-from trainyard.seams.within import within
+from trainyard.seams.threads import within
 from trainyard.spec.cluster import ClusterSpec
 
 # A list must not wait for a laptop's old kubeconfigs.

@@ -24,7 +24,6 @@ class Inspection:
 
     @property
     def lint(self) -> LintSection:
-        """Return what image.yaml asks; nothing for an image that has none."""
         return self.file.lint if self.file else LintSection()
 
     @property
@@ -90,5 +89,4 @@ def failed(check: str, detail: str, hint: str) -> Finding:
 
 
 def untested(check: str, reason: str) -> Finding:
-    """Return that something was not looked at, and why."""
     return Finding(check, True, reason, skipped=True)

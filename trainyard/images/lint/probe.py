@@ -59,7 +59,6 @@ class Probed:
         return "end" in self.facts
 
     def text(self, key: str) -> str:
-        """Return one fact, or ""."""
         return self.facts.get(key, "")
 
     def ended(self, key: str) -> Ended | None:
@@ -67,7 +66,6 @@ class Probed:
         return _ended(self.facts.get(key))
 
     def answer(self, question: str) -> Ended | None:
-        """Return what came of a question; None if nothing did."""
         return _ended(self.answers.get(question))
 
 
@@ -89,7 +87,6 @@ def run_question(command: Sequence[str]) -> str:
 
 @cache
 def script() -> str:
-    """Return the program that runs in the container."""
     return Path(__file__).with_name("probe.sh").read_text(encoding="utf-8")
 
 

@@ -43,12 +43,10 @@ class Project:
 
 
 def create(project: Project) -> None:
-    """Make what the document asks for and does not exist yet, without starting it."""
     _run(project, "create", "--no-recreate", "--remove-orphans", "--no-build")
 
 
 def up(project: Project) -> None:
-    """Make and start what the document asks for; what exists is left as it is."""
     _run(project, "up", "--detach", "--no-recreate", "--remove-orphans", "--no-build")
 
 

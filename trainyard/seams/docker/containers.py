@@ -16,6 +16,7 @@ from typing import Any
 
 from docker.errors import NotFound
 
+from trainyard.seams import addresses
 from trainyard.seams.docker.engine import Engine, refusals
 
 # What a container may take to end by itself before the engine kills it.
@@ -46,9 +47,8 @@ class Container:
 
     `state` is the engine's word: created, running, restarting, exited, paused, removing or dead. `health` is the health
     check's: starting, healthy or unhealthy, None without a check. `image` is the reference it was made with, `image_id`
-    what that was; `address` its own address in each network. `volumes` are the names of mounted volumes;
-    `started` is when its program was last started, in the engine's time. `entrypoint`, `environment`, `binds` and
-    `shm_size` are as it was made, with what its image adds.
+    what that was; `started` is when its program was last started, in the engine's time. `entrypoint`, `environment`,
+    `binds` and `shm_size` are as it was made, with what its image adds.
     """
 
     id: str
@@ -59,11 +59,8 @@ class Container:
     state: str
     health: str | None
     exit_code: int
-    error: str
     restarts: int
     ports: tuple[Port, ...]
-    networks: Mapping[str, str]
-    volumes: tuple[str, ...]
     started: str = ""
     entrypoint: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -82,13 +79,10 @@ class NewContainer:
     name: str
     image: str
     labels: Mapping[str, str]
-    command: Sequence[str] | None = None
-    entrypoint: Sequence[str] | None = None
-    environment: Mapping[str, str] | None = None
-    ports: Mapping[int | str, tuple[str, int]] | None = None
-    volumes: Mapping[str, str] | None = None
-    network: str | None = None
-    restart: str = "no"
+    command: Sequence[str]
+    ports: Mapping[int | str, tuple[str, int]]
+    volumes: Mapping[str, str]
+    restart: str
 
 
 @dataclass(frozen=True)
@@ -104,10 +98,20 @@ def labelled(engine: Engine, *labels: str) -> tuple[Container, ...]:
     return tuple(sorted(_listed(engine, all=True, filters={"label": list(labels)}), key=lambda found: found.name))
 
 
-def publishing(engine: Engine, port: int) -> tuple[Container, ...]:
-    """Return the running containers, of any owner, that answer on this port of the engine's host."""
-    found = _listed(engine, filters={"publish": str(port)})
-    return tuple(each for each in found if any(published.outside == port for published in each.ports))
+def port_holder(engine: Engine, address: str, port: int) -> str | None:
+    """Return who answers at an address of the engine's host, as far as that can be told; None if it is free."""
+    for found in _listed(engine, filters={"publish": str(port)}):
+        if any(each.outside == port and each.address in (address, *addresses.ANY, "") for each in found.ports):
+            return f"the container {found.name} ({found.image})"
+    if not engine.is_here:
+        return f"something on {engine.host}" if addresses.answers(address, port) else None
+    if not addresses.is_free(address, port):
+        listener = addresses.listener(address, port)
+        known = listener is not None and listener.program
+        return f"{listener.program} (pid {listener.pid})" if listener and known else "a program of another user"
+    # kube-proxy serves node ports by packet rules: nobody listens, and yet somebody answers.
+    answers = addresses.answers(address, port)
+    return "something that nobody here listens for, such as a Kubernetes node port" if answers else None
 
 
 def container(engine: Engine, name: str) -> Container | None:
@@ -119,37 +123,32 @@ def container(engine: Engine, name: str) -> Container | None:
 
 def create(engine: Engine, new: NewContainer) -> str:
     """Make a container without starting it; return its id. Its image must be on the engine."""
-    ports = dict(new.ports or {})
     with refusals(f"make the container {new.name}"):
         host = engine.api.create_host_config(
-            port_bindings=ports,
-            binds=[f"{volume}:{path}" for volume, path in (new.volumes or {}).items()],
+            port_bindings=dict(new.ports),
+            binds=[f"{volume}:{path}" for volume, path in new.volumes.items()],
             restart_policy={"Name": new.restart},
-            network_mode=new.network,
         )
         made = engine.api.create_container(
             image=new.image,
             name=new.name,
-            command=list(new.command) if new.command is not None else None,
-            entrypoint=list(new.entrypoint) if new.entrypoint is not None else None,
-            environment=dict(new.environment or {}),
+            command=list(new.command),
             labels=dict(new.labels),
-            ports=list(ports),
+            ports=list(new.ports),
             host_config=host,
         )
     return str(made["Id"])
 
 
 def start(engine: Engine, name: str) -> None:
-    """Start a container; no change if it runs."""
     with refusals(f"start the container {name}"):
         engine.api.start(name)
 
 
-def stop(engine: Engine, name: str, *, seconds: int = STOP_SECONDS) -> None:
-    """End a container's program: SIGTERM, after `seconds` SIGKILL; no change if it does not run or is gone."""
+def stop(engine: Engine, name: str) -> None:
+    """End a container's program: SIGTERM, after some seconds SIGKILL; no change if it does not run or is gone."""
     with refusals(f"stop the container {name}"), suppress(NotFound):
-        engine.api.stop(name, timeout=seconds)
+        engine.api.stop(name, timeout=STOP_SECONDS)
 
 
 def remove(engine: Engine, name: str) -> None:
@@ -188,7 +187,6 @@ def read_file(engine: Engine, name: str, path: str) -> bytes | None:
 
 
 def tail(engine: Engine, name: str, *, lines: int = 20) -> tuple[str, ...]:
-    """Return the last lines that a container printed; none if it is gone."""
     return _printed(engine, name, tail=lines)
 
 
@@ -206,10 +204,10 @@ def stamped(
     return tuple((stamp, text) for stamp, _, text in rows)
 
 
-def execute(engine: Engine, name: str, command: Sequence[str], *, user: str = "") -> tuple[int, str]:
+def execute(engine: Engine, name: str, command: Sequence[str]) -> tuple[int, str]:
     """Run a short command in a running container; return its exit code, and stdout and stderr together."""
     with refusals(f"run {command[0]} in the container {name}"):
-        made = engine.api.exec_create(name, list(command), user=user)
+        made = engine.api.exec_create(name, list(command))
         output = engine.api.exec_start(made["Id"])
         code = engine.api.exec_inspect(made["Id"])["ExitCode"]
     return int(code), bytes(output).decode(errors="replace")
@@ -240,8 +238,7 @@ def _archive(members: Iterable[tuple[tarfile.TarInfo, bytes]]) -> bytes:
 
 def _container(described: Mapping[str, Any]) -> Container:
     """Read the engine's description (Engine API, GET /containers/{id}/json)."""
-    state, config, network = described["State"], described["Config"], described["NetworkSettings"]
-    mounts = described.get("Mounts") or ()
+    state, config = described["State"], described["Config"]
     return Container(
         id=described["Id"],
         name=described["Name"].lstrip("/"),
@@ -251,17 +248,14 @@ def _container(described: Mapping[str, Any]) -> Container:
         state=state["Status"],
         health=(state.get("Health") or {}).get("Status"),
         exit_code=state["ExitCode"],
-        error=state.get("Error") or "",
         restarts=described.get("RestartCount", 0),
-        ports=tuple(_ports(network.get("Ports") or {})),
-        networks={name: joined["IPAddress"] for name, joined in (network.get("Networks") or {}).items()},
-        volumes=tuple(mount["Name"] for mount in mounts if mount["Type"] == "volume"),
+        ports=tuple(_ports(described["NetworkSettings"].get("Ports") or {})),
         started=state.get("StartedAt") or "",
         entrypoint=tuple(config.get("Entrypoint") or ()),
         environment=dict(variable.partition("=")[::2] for variable in config.get("Env") or ()),
         binds=tuple(
             Bind(mount["Source"], mount["Destination"], not mount.get("RW", True))
-            for mount in mounts
+            for mount in described.get("Mounts") or ()
             if mount["Type"] == "bind"
         ),
         shm_size=(described.get("HostConfig") or {}).get("ShmSize") or 0,

@@ -63,7 +63,6 @@ class Engine:
         return f"{version['Os']}/{version['Arch']}"
 
     def info(self) -> dict[str, Any]:
-        """Return what `docker info` shows (Engine API, GET /info)."""
         with refusals("ask the Docker engine about itself"):
             return dict(self.api.info())
 
@@ -146,7 +145,6 @@ def refusals(doing: str) -> Iterator[None]:
 
 
 def explanation(error: APIError) -> str:
-    """Return Docker's own words for an error."""
     return str(error.explanation or error).strip()
 
 

@@ -91,14 +91,12 @@ def history(engine: Engine, reference: str) -> tuple[Layer, ...]:
 
 
 def references(engine: Engine, *, label: str) -> list[ImageFacts]:
-    """Return every image that carries a label (`key` or `key=value`)."""
     with refusals("list its images"):
         ids = {entry["Id"] for entry in engine.api.images(filters={"label": label})}
     return [image for identifier in sorted(ids) if (image := inspect(engine, identifier))]
 
 
 def tag(engine: Engine, reference: str, *, as_: str) -> None:
-    """Give an image one more name: `as_` is REPOSITORY:TAG."""
     repository, name = split_tag(as_)
     with refusals(f"tag {reference} as {as_}"):
         engine.api.tag(reference, repository, tag=name or "latest", force=True)

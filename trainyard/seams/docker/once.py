@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import secrets
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,7 +24,6 @@ class Once:
     code: int | None
     stdout: str
     stderr: str
-    seconds: float
 
 
 def run_once(
@@ -34,9 +32,7 @@ def run_once(
     command: Sequence[str],
     *,
     entrypoint: Sequence[str] | None = None,
-    user: str | None = None,
     environ: Mapping[str, str] | None = None,
-    network: str = "none",
     gpu_ids: Sequence[str] = (),
     binds: Mapping[str, str] | None = None,
     seconds: float = 60.0,
@@ -57,33 +53,29 @@ def run_once(
                 list(command),
                 name=name,
                 entrypoint=list(entrypoint) if entrypoint is not None else None,
-                user=user,
                 environment=dict(environ or {}),
                 labels={LABEL: "true"},
                 host_config=engine.api.create_host_config(
-                    network_mode=network,
+                    network_mode="none",
                     device_requests=gpus,
                     mounts=[Mount(inside, path, "bind", read_only=True) for inside, path in (binds or {}).items()],
                     # The engine's own choice may be one that cannot be read back, such as syslog or none.
                     log_config=LogConfig(type=LogConfig.types.JSON),
                 ),
             )
-            began = time.monotonic()
             engine.api.start(name)
             code = _wait(engine, name, seconds)
-            took = time.monotonic() - began
             stdout, stderr = (
                 engine.api.logs(name, stdout=stream == "stdout", stderr=stream == "stderr").decode(errors="replace")
                 for stream in ("stdout", "stderr")
             )
-            return Once(code, stdout, stderr, took)
+            return Once(code, stdout, stderr)
     finally:
         with suppress(DockerException, requests.RequestException):
             engine.api.remove_container(name, v=True, force=True)
 
 
 def _wait(engine: Engine, name: str, seconds: float) -> int | None:
-    """Return the exit code, or None after `seconds`."""
     try:
         return int(engine.api.wait(name, timeout=math.ceil(seconds))["StatusCode"])
     except (requests.exceptions.ReadTimeout, requests.exceptions.ConnectionError):

@@ -33,13 +33,11 @@ def volume(engine: Engine, name: str) -> Labelled | None:
 
 
 def create_volume(engine: Engine, name: str, *, labels: Mapping[str, str]) -> None:
-    """Make a volume; no change if it exists."""
     with refusals(f"make the volume {name}"):
         engine.api.create_volume(name, labels=dict(labels))
 
 
 def remove_volume(engine: Engine, name: str) -> None:
-    """Remove a volume and what is in it; no change if it is gone."""
     with refusals(f"remove the volume {name}"), suppress(NotFound):
         engine.api.remove_volume(name)
 

@@ -35,7 +35,6 @@ class Kube:
         self.transport = Transport(access, environ)
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
-        """Return an object, or None if it is not there."""
         request = Request("get", kind, name, namespace)
         answer = self.transport.send("GET", kind.path(namespace, name), request, accept=(404,))
         return None if answer.status == 404 else _object(answer.json())
@@ -152,7 +151,6 @@ class Kube:
         return self.create(REVIEW, review)["status"].get("allowed") is True
 
     def version(self) -> str:
-        """Return the server's version, such as v1.34.2."""
         return str(_object(self.transport.send("GET", "/version", Request("ask for the version")).json())["gitVersion"])
 
     def answers(self) -> bool:
@@ -205,7 +203,6 @@ class Kube:
         return answer.body.decode(errors="replace")
 
     def run_in(self, pod: str, command: Sequence[str], *, namespace: str, container: str, seconds: float) -> Ran:
-        """Run a command in a container to its end. Raises NotReadyError after `seconds`."""
         return streams.run_in(self.transport, pod, command, namespace=namespace, container=container, seconds=seconds)
 
 

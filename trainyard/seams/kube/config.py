@@ -62,7 +62,6 @@ class Access:
 
     @property
     def source(self) -> str:
-        """Return where it was read."""
         return ", ".join(map(str, self.files)) or "the service account of this pod"
 
 
@@ -170,7 +169,6 @@ def _merged(files: Sequence[Path]) -> tuple[Entries, str]:
 
 
 def _part(entries: Entries, context: str, word: str) -> tuple[Mapping[str, Any], Path]:
-    """Return the cluster or the user that a context names."""
     chosen, file = entries["contexts"][context]
     name = str(chosen.get(word) or "")
     if name not in entries[f"{word}s"]:

@@ -70,7 +70,6 @@ class Request:
 
     @property
     def resource(self) -> str:
-        """Return it as roles name it, such as pods/log."""
         plural = self.kind.plural if self.kind else ""
         return f"{plural}/{self.part}" if self.part else plural
 

@@ -103,7 +103,6 @@ def proxy_for(server: str, environ: Mapping[str, str], *, named: str | None = No
 
 
 def proxy_login(proxy: str | None) -> dict[str, str] | None:
-    """Return the header for a proxy whose URL has a user."""
     parts = urlsplit(proxy or "")
     words = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
     encoded = base64.b64encode(words.encode()).decode()

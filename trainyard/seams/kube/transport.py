@@ -43,7 +43,6 @@ class Answer:
     body: bytes
 
     def json(self) -> Any:
-        """Return it, parsed; None if it is no JSON."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):

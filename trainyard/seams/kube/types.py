@@ -20,12 +20,10 @@ class Kind:
 
     @property
     def group(self) -> str:
-        """Return the API group: "" for pods and what else is as old."""
         return self.api.rpartition("/")[0]
 
     @property
     def root(self) -> str:
-        """Return the path of its API group and version."""
         return f"/apis/{self.api}" if self.group else f"/api/{self.api}"
 
     def path(self, namespace: str | None, name: str = "", *, part: str = "") -> str:

@@ -135,7 +135,6 @@ class RegistryApi:
         return tuple(self._listed(f"{name}/tags/list", "tags", doing=f"list the tags of {name}"))
 
     def put_manifest(self, name: str, tag: str, manifest: Manifest) -> None:
-        """Let a tag point to a manifest that the registry has already."""
         headers = {"Content-Type": manifest.media_type}
         path, doing = f"{name}/manifests/{tag}", f"tag {name}@{manifest.digest} as {tag}"
         self._send("PUT", path, doing=doing, accept=(201,), content=manifest.content, headers=headers)
@@ -190,7 +189,6 @@ class RegistryApi:
 
 
 def digest_of(content: bytes) -> str:
-    """Return the digest of some bytes, as registries write it."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 

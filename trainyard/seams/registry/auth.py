@@ -32,7 +32,6 @@ class Login:
         return f" of {self.username} from {self.source}" if self.username else f" from {self.source}"
 
     def for_engine(self, registry: str) -> dict[str, str]:
-        """Return what the Docker engine reads in X-Registry-Auth."""
         if self.identity_token:
             return {"identitytoken": self.identity_token, "serveraddress": registry}
         return {"username": self.username, "password": self.password, "serveraddress": registry}
@@ -80,7 +79,6 @@ class ChallengeAuth(httpx.Auth):
 
 
 def challenge(header: str) -> tuple[str, dict[str, str]]:
-    """Return the scheme, in lower case, and the parameters of a WWW-Authenticate header."""
     scheme, _, rest = header.partition(" ")
     return scheme.lower(), dict(_PARAMETER.findall(rest))
 

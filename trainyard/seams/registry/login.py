@@ -58,7 +58,6 @@ def docker_login(address: str, environ: Mapping[str, str]) -> Login | None:
 
 
 def docker_config(environ: Mapping[str, str]) -> Path:
-    """Return the file that `docker login` writes."""
     directory = environ.get("DOCKER_CONFIG")
     return Path(directory or Path(environ.get("HOME", "~")).expanduser() / ".docker") / "config.json"
 

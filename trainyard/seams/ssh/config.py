@@ -33,7 +33,6 @@ class Address:
     port: int | None = None
 
     def __str__(self) -> str:
-        """Return what follows `ssh` on a command line."""
         login = f"{self.user}@{self.host}" if self.user else self.host
         return f"-p {self.port} {login}" if self.port else login
 

@@ -148,7 +148,6 @@ class Connection:
             raise HostError(f"{path} cannot be written on {self.address.host}", where=reason[-1])
 
     def close(self) -> None:
-        """Give the connection back."""
         for client in (self._client, self._spare):
             if client:
                 client.close()

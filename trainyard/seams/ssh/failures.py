@@ -88,7 +88,6 @@ SUDO = (
 
 
 def unreachable(text: str, address: Address, settings: Settings) -> TrainyardError:
-    """Return the error for a host to which there is no connection."""
     words = {"user": settings.user, "address": settings.host, "port": str(settings.port), "known": settings.known_as}
     jump = settings.jumps[-1] if settings.jumps else ""
     # The last rule of a table fits everything.
@@ -97,7 +96,6 @@ def unreachable(text: str, address: Address, settings: Settings) -> TrainyardErr
 
 
 def sudo_refused(stderr: str, address: Address, user: str) -> TrainyardError:
-    """Return the error for a sudo that did not run what it should."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()] or ["it said nothing"]
     found = cast(Diagnosis, explain("\n".join(lines), SUDO, name=address.host, host=str(address), user=user))
     return HostError(found.message, where=f"ssh {address}: {lines[-1]}", hint=found.hint)

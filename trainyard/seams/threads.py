@@ -1,9 +1,10 @@
-"""Many hosts side by side, within a bound: one host's failure is that host's, and a slow one holds nobody back."""
+"""Calls in threads: one within a deadline, or many side by side, each with its own end."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -40,3 +41,22 @@ def side_by_side(
     finally:
         # Ctrl-C, or a caller that has seen enough: what has not begun never does.
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def within(seconds: float, call: Callable[[], Result]) -> Result:
+    """Return what a call returns. Raises TimeoutError when it takes longer: it then ends for nobody.
+
+    For libraries that count the silence between two bytes, and never the whole.
+    """
+    future: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="within", daemon=True).start()
+    if not wait([future], timeout=seconds).done:
+        raise TimeoutError(f"not done within {seconds:g} s")
+    return future.result()
