@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from trainyard.backends.kuberay import changes
-from trainyard.backends.kuberay.manifest.documents import Inputs, documents
+from trainyard.backends.kuberay import ray_cluster
+from trainyard.backends.kuberay.manifest import Inputs, documents
 from trainyard.seams.kube.types import Object
 from trainyard.spec import ClusterSpec
 
@@ -38,7 +38,7 @@ def stored(ray_cluster: Object, **replicas: int) -> Object:
 
 
 def said(old: Object, new: Object) -> list[tuple[str, bool]]:
-    return [(str(change), change.applied) for change in changes.changes(stored(old), stored(new))]
+    return [(str(change), change.applied) for change in ray_cluster.changes(stored(old), stored(new))]
 
 
 def ignored(*texts: str) -> list[tuple[str, bool]]:
@@ -47,7 +47,7 @@ def ignored(*texts: str) -> list[tuple[str, bool]]:
 
 @pytest.mark.parametrize("file", [{}, LAB, GROWING])
 def test_what_the_api_server_and_the_autoscaler_fill_in_is_no_difference(file: dict[str, Any]) -> None:
-    assert changes.changes(stored(sent(**file), burst=2), stored(sent(**file))) == ()
+    assert ray_cluster.changes(stored(sent(**file), burst=2), stored(sent(**file))) == ()
 
 
 def test_sizes_of_groups_are_carried_out() -> None:
@@ -61,7 +61,7 @@ def test_sizes_of_groups_are_carried_out() -> None:
     ]
     live = stored(sent(**LAB))
     live["spec"]["workerGroupSpecs"][0]["replicas"] = 1
-    assert [str(change) for change in changes.changes(live, stored(sent(**LAB)))] == [
+    assert [str(change) for change in ray_cluster.changes(live, stored(sent(**LAB)))] == [
         "workers.gpu.count: 1 now, 2 wanted"
     ]
 
@@ -77,7 +77,7 @@ def test_sizes_of_groups_are_carried_out() -> None:
 )
 def test_only_a_group_that_gets_smaller_ends_nodes(before: dict[str, int], after: dict[str, int], ends: bool) -> None:
     old, new = (sent(workers=[{"name": "gpu", **size}]) for size in (before, after))
-    assert any(change.ends_nodes for change in changes.changes(stored(old), stored(new))) == ends
+    assert any(change.ends_nodes for change in ray_cluster.changes(stored(old), stored(new))) == ends
 
 
 def test_a_new_group_is_carried_out_and_the_pods_of_a_removed_one_stay() -> None:
@@ -143,8 +143,8 @@ def test_what_the_file_has_no_key_for_is_said_by_its_path() -> None:
 
 def test_what_the_autoscaler_decided_goes_along_within_the_new_bounds() -> None:
     live = stored(sent(**GROWING), burst=2)
-    group = changes.carried(sent(**GROWING), live)["spec"]["workerGroupSpecs"][0]
+    group = ray_cluster.carried(sent(**GROWING), live)["spec"]["workerGroupSpecs"][0]
     assert (group["replicas"], group["scaleStrategy"]) == (2, {"workersToDelete": ["lab-burst-worker-abcde"]})
     smaller = sent(workers=[{**BURST, "min": 0, "max": 1}])
-    assert changes.carried(smaller, live)["spec"]["workerGroupSpecs"][0]["replicas"] == 1
-    assert changes.carried(sent(**GROWING), stored(sent(**LAB))) == sent(**GROWING)
+    assert ray_cluster.carried(smaller, live)["spec"]["workerGroupSpecs"][0]["replicas"] == 1
+    assert ray_cluster.carried(sent(**GROWING), stored(sent(**LAB))) == sent(**GROWING)

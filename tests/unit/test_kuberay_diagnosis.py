@@ -27,7 +27,7 @@ from tests.unit.kube_pods import (
 )
 from trainyard.backends.kuberay import diagnosis
 from trainyard.backends.kuberay.debounce import MINUTE, SOON
-from trainyard.backends.kuberay.diagnosis.admission import explain_admission
+from trainyard.backends.kuberay.diagnosis.operator import explain_admission
 from trainyard.backends.kuberay.snapshot import Snapshot
 from trainyard.diagnosis import Diagnosis, merged
 from trainyard.seams.kube.types import NODE

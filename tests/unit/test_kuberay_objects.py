@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.fake_kube import FakeKube, named
 from tests.unit.fake_kube import location as fake_location
-from trainyard.backends.kuberay import image, objects
+from trainyard.backends.kuberay import desired, objects
 from trainyard.errors import RequestError
 from trainyard.images.types import PinnedImage
 from trainyard.seams.kube.types import CLAIM, NAMESPACE, RAY_CLUSTER, SECRET
@@ -92,7 +92,7 @@ def test_a_token_that_cannot_be_read_is_none() -> None:
 def test_a_login_is_handed_over_as_a_secret_and_taken_back_when_it_is_needed_no_more() -> None:
     kube = FakeKube()
     where = fake_location(kube)
-    login = image.pull_secret("lab", PINNED, others=(), name="lab.pull")
+    login = desired.pull_secret("lab", PINNED, others=(), name="lab.pull")
     assert login
     run(objects.login_step(where, login))
     assert kube.names(SECRET) == {"lab.pull"}

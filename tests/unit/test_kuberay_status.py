@@ -16,9 +16,8 @@ from tests.unit.kube_pods import IMAGE, Object, condition, ended, group, head, p
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools
 from trainyard.backends.kuberay import groups
 from trainyard.backends.kuberay.location import Location
-from trainyard.backends.kuberay.logs import lines
 from trainyard.backends.kuberay.snapshot import Snapshot
-from trainyard.backends.kuberay.status import connect, logs, status
+from trainyard.backends.kuberay.status import connect, lines, logs, status
 from trainyard.endpoint import Endpoint, ExpectedNode
 from trainyard.errors import NotReadyError, OutsideError
 from trainyard.seams.kube.errors import GoneError

@@ -9,8 +9,9 @@ import pytest
 
 from tests.unit.fake_helm import FakeHelm, crd, deployment
 from tests.unit.fake_kube import FakeKube, named
+from trainyard.backends import kuberay as up
 from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import desired, image, operator, up
+from trainyard.backends.kuberay import desired, operator
 from trainyard.backends.kuberay import location as locations
 from trainyard.errors import NotReadyError, PrerequisiteError, RequestError
 from trainyard.images.types import PinnedImage
@@ -47,7 +48,7 @@ class Yard:
         self.kube.put(NODE, host("kube-1"))
         self.pinned, self.state = PINNED, state
         self.asked: list[str | None] = []
-        monkeypatch.setattr(image, "pinned", self._pinned)
+        monkeypatch.setattr(desired, "pinned", self._pinned)
         monkeypatch.setattr(operator, "helm_of", lambda *_: FakeHelm(self.kube))
         monkeypatch.setattr(locations, "of_section", lambda spec, tools, section: self._location(section))
 

@@ -22,7 +22,7 @@ from tests.unit.kube_pods import (
     stopped,
     waiting,
 )
-from trainyard.backends.kuberay import progress, wait
+from trainyard.backends.kuberay import groups, wait
 from trainyard.backends.kuberay.debounce import MINUTE, SOON, STILL, Debounce
 from trainyard.backends.kuberay.snapshot import Snapshot
 from trainyard.diagnosis import Diagnosis
@@ -292,7 +292,7 @@ def test_progress_names_what_each_node_waits_for() -> None:
     crashed = waiting("CrashLoopBackOff", restarts=2, last=ended("Error", 1))
     broken = pod("lab-cpu-worker-q3", group="cpu", phase="Running", containers=(crashed,))
     leaving = pod("lab-gpu-worker-k2x9v", leaving=True)
-    assert progress.text(observed(first, second, leaving, waits, again, broken, events=pulls)) == (
+    assert groups.text(observed(first, second, leaving, waits, again, broken, events=pulls)) == (
         "cpu-q3 ended while it was starting (exit code 1); gpu-x7k2p, gpu-abc12 pull the image; gpu-k2x9v is being "
         "removed; cpu-q1 waits for the head; cpu-q2 ended and is started again"
     )
@@ -306,7 +306,7 @@ def test_a_worker_never_goes_back_to_being_made() -> None:
         {"init": (init,)},
         {"init": (init,), "containers": (running(),)},
     ]
-    texts = [progress.text(observed(pod("lab-cpu-worker-q1", group="cpu", **moment))) for moment in moments]
+    texts = [groups.text(observed(pod("lab-cpu-worker-q1", group="cpu", **moment))) for moment in moments]
     does = ["is being made", "waits for the head", "starts Ray", "starts Ray"]
     assert texts == [f"cpu-q1 {each}" for each in does]
 

@@ -6,19 +6,25 @@ Another backend that makes a Kubernetes first calls these with a section of its 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from dataclasses import replace
 
+from trainyard.backends import replace_head
 from trainyard.backends.contract import ClusterStatus, LogLine, Tools, Traits
-from trainyard.backends.kuberay import down, location, up
+from trainyard.backends.kuberay import desired as reading
+from trainyard.backends.kuberay import down, location, objects, operator, preflight, ray_cluster, wait
 from trainyard.backends.kuberay import status as statuses
 from trainyard.backends.kuberay.dashboard import Dashboard
+from trainyard.backends.kuberay.desired import Desired
 from trainyard.backends.kuberay.listing import discover
+from trainyard.backends.kuberay.manifest import printable
+from trainyard.backends.kuberay.ray_cluster import Change
 from trainyard.backends.kuberay.verify import verify as verify_hosts
 from trainyard.endpoint import Endpoint
 from trainyard.images.verified import Verified
+from trainyard.seams.kube.types import Object
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
-from trainyard.steps import Stage, Step
+from trainyard.steps import YES, Answer, Stage, Step, no
 
 __all__ = ["connect", "discover", "documents", "down_steps", "logs", "status", "up_steps", "verify"]
 # To verify an image needs the namespace that `cluster.up` makes.
@@ -26,12 +32,16 @@ TRAITS = Traits(names_change=True, pushed_image="cluster.up", leaves="namespace 
 Section = KuberaySection | None
 
 
-def up_steps(spec: ClusterSpec, tools: Tools, section: Section = None) -> Sequence[Step | Stage]:
-    return up.up_steps(spec, tools, section or spec.kuberay)
+def up_steps(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[Stage]:
+    """Return the steps that make the cluster match its file; which those are, Kubernetes and the registry say."""
+    at = section or spec.kuberay
+    return [Stage("Ask Kubernetes and the registry", lambda: _steps(reading.read(spec, tools, at)))]
 
 
-def documents(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[dict[str, Any]]:
-    return up.documents(spec, tools, section or spec.kuberay)
+def documents(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[Object]:
+    """Return what Kubernetes would get, but for Secrets. Raises what the steps do."""
+    found = reading.read(spec, tools, section or spec.kuberay)
+    return printable(replace(found.documents, ray_cluster=ray_cluster.document(found)))
 
 
 def down_steps(spec: ClusterSpec, tools: Tools, section: Section = None, *, purge: bool) -> Sequence[Step | Stage]:
@@ -56,3 +66,47 @@ def verify(spec: ClusterSpec, tools: Tools, section: Section = None, *, report: 
 
 def _dashboard(spec: ClusterSpec, tools: Tools, section: Section) -> Dashboard:
     return Dashboard(location.find(spec, tools, section or spec.kuberay))
+
+
+def _steps(desired: Desired) -> list[Step]:
+    changes = ray_cluster.differences(desired)
+    refused = ray_cluster.refusal(desired, changes)
+    if refused:
+        # What follows is shown as it would be with --recreate.
+        desired, changes = replace(desired, tools=replace(desired.tools, recreate=True)), ()
+    return [
+        *([replace_head.step(refused, title="Make the whole cluster anew")] if refused else []),
+        *preflight.steps(desired),
+        Step("Write down where the cluster is", lambda: _is_recorded(desired), lambda: _record(desired)),
+        *operator.steps(desired.kuberay),
+        *_objects(desired),
+        *_nodes(desired, changes),
+    ]
+
+
+def _objects(desired: Desired) -> list[Step]:
+    """Return the steps that make what stands beside the RayCluster."""
+    where, documents = desired.location, desired.documents
+    steps = [objects.namespace_step(where, documents.namespace)]
+    if desired.pull_secret:
+        steps.append(objects.login_step(where, desired.pull_secret))
+    elif desired.takes_login_back:
+        steps.append(objects.no_login_step(where))
+    steps.append(objects.token_step(where))
+    return [*steps, objects.claim_step(where, documents.claim)] if documents.claim else steps
+
+
+def _nodes(desired: Desired, changes: Sequence[Change]) -> list[Step]:
+    """Return the steps that make the nodes, and wait for them."""
+    gone = ray_cluster.replace_step(desired)
+    make = ray_cluster.step(desired, changes, after=gone.title if gone else None)
+    return [*([gone] if gone else []), make, wait.step(desired.location, len(desired.spec.nodes()), after=make.title)]
+
+
+def _is_recorded(desired: Desired) -> Answer:
+    record = location.record_of(desired.tools, desired.location)
+    return YES if location.read(desired.tools) == record else no("nothing is written down, or another location")
+
+
+def _record(desired: Desired) -> None:
+    location.write(desired.tools, desired.location)

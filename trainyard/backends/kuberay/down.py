@@ -11,7 +11,7 @@ from trainyard.backends import wording
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import finalizers, location, naming, purge
 from trainyard.backends.kuberay.location import Location, is_ours
-from trainyard.backends.kuberay.queries import if_allowed, side_by_side
+from trainyard.backends.kuberay.snapshot import if_allowed, side_by_side
 from trainyard.seams.kube.types import (
     CLAIM,
     CONFIG_MAP,

@@ -10,8 +10,7 @@ from dataclasses import replace
 from trainyard.backends.kuberay import naming, pods
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.pods import Object
-from trainyard.backends.kuberay.queries import side_by_side
-from trainyard.backends.kuberay.snapshot import cluster_pods
+from trainyard.backends.kuberay.snapshot import cluster_pods, side_by_side
 from trainyard.endpoint import BackendCheck
 from trainyard.errors import NotReadyError, PrerequisiteError
 from trainyard.seams.kube.errors import KubeError

@@ -7,10 +7,10 @@ from contextlib import suppress
 from datetime import datetime, timezone
 
 from trainyard.backends import record
-from trainyard.backends.kuberay import image, naming
+from trainyard.backends.kuberay import desired, naming
 from trainyard.backends.kuberay.location import Location, is_ours
 from trainyard.backends.kuberay.pods import quantity
-from trainyard.backends.kuberay.queries import if_allowed
+from trainyard.backends.kuberay.snapshot import if_allowed
 from trainyard.errors import RequestError
 from trainyard.seams.kube.errors import ConflictError
 from trainyard.seams.kube.types import CLAIM, NAMESPACE, RAY_CLUSTER, SECRET, Kind, Object
@@ -68,7 +68,9 @@ def login_step(location: Location, secret: Object) -> Step:
         if found is None:
             return no("there is none")
         refuse_foreign(found, location, SECRET)
-        return YES if image.is_current(found, secret, now=datetime.now(timezone.utc)) else no("it holds another login")
+        return (
+            YES if desired.is_current(found, secret, now=datetime.now(timezone.utc)) else no("it holds another login")
+        )
 
     def apply() -> None:
         location.kube.apply(SECRET, secret, namespace=location.namespace)

@@ -15,7 +15,7 @@ from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import diagnosis, naming, objects, pods, snapshot
 from trainyard.backends.kuberay.debounce import Debounce
 from trainyard.backends.kuberay.location import Location, kubeconfig
-from trainyard.backends.kuberay.queries import if_allowed
+from trainyard.backends.kuberay.snapshot import if_allowed
 from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.seams.helm import Chart, Helm, Release
 from trainyard.seams.kube.api import Kube

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,6 +17,7 @@ BACKING_OFF = ("ErrImagePull", "ImagePullBackOff", "CrashLoopBackOff")
 _UNITS = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12} | {
     unit: SIZES[f"{unit}B"] for unit in ("Ki", "Mi", "Gi", "Ti")
 }
+WARNING = "Warning"
 
 
 @dataclass(frozen=True)
@@ -189,3 +190,30 @@ def _ended(found: Mapping[str, Any] | None) -> Ended | None:
         message=str(found.get("message") or ""),
         started=str(found.get("startedAt") or ""),
     )
+
+
+def of(events: Iterable[Object], uid: str) -> tuple[Object, ...]:
+    """Return the events of the object with this uid, the oldest first."""
+    ours = (event for event in events if (event.get("involvedObject") or {}).get("uid") == uid)
+    return tuple(sorted(ours, key=when))
+
+
+def when(event: Object) -> float:
+    """Return when it was last seen, in Unix seconds of the cluster; there are three places for that."""
+    series = event.get("series") or {}
+    times = (event.get("lastTimestamp"), series.get("lastObservedTime"), event.get("eventTime"))
+    return max(seconds(time) for time in times)
+
+
+def reason(event: Object) -> str:
+    """Return its short word, such as FailedMount."""
+    return str(event.get("reason") or "")
+
+
+def message(event: Object) -> str:
+    return str(event.get("message") or "")
+
+
+def newest(events: Sequence[Object], *reasons: str) -> Object | None:
+    """Return the newest with one of some reasons, None if there is none."""
+    return next((event for event in reversed(events) if reason(event) in reasons), None)

@@ -5,25 +5,123 @@ What is free right now, Kubernetes' own scheduler and quotas say best; here is o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from trainyard.backends.kuberay import location, naming, pods, rights
+from trainyard.backends.kuberay import location, naming, pods
 from trainyard.backends.kuberay.desired import Desired
-from trainyard.backends.kuberay.diagnosis.admission import explain_admission
+from trainyard.backends.kuberay.diagnosis.operator import explain_admission
 from trainyard.backends.kuberay.location import Location
-from trainyard.backends.kuberay.manifest import documents
-from trainyard.backends.kuberay.queries import if_allowed, side_by_side
+from trainyard.backends.kuberay.manifest import groups
+from trainyard.backends.kuberay.snapshot import if_allowed, side_by_side
 from trainyard.backends.wording import counted
 from trainyard.errors import PrerequisiteError
-from trainyard.seams.kube.errors import InvalidError
-from trainyard.seams.kube.types import CLAIM, CONFIG_MAP, NODE, POD, SECRET, STORAGE_CLASS, Kind, Object
+from trainyard.seams.kube.api import Kube
+from trainyard.seams.kube.errors import InvalidError, KubeError
+from trainyard.seams.kube.types import (
+    CLAIM,
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    CONFIG_MAP,
+    CRD,
+    DEPLOYMENT,
+    NAMESPACE,
+    NODE,
+    POD,
+    RAY_CLUSTER,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    STORAGE_CLASS,
+    Kind,
+    Object,
+)
 from trainyard.spec.units import format_size
 from trainyard.steps import YES, Answer, Step
 
+_REVIEW = Kind("authentication.k8s.io/v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
+# Verbs by kind, and by part of it. A port-forward is a WebSocket, which is a GET; Kubernetes 1.35 wants `create` as
+# well. An apply is a PATCH.
+RIGHTS: dict[str, Sequence[tuple[str, Kind, str]]] = {
+    "cluster": (
+        ("get create patch", RAY_CLUSTER, ""),
+        ("get create", SECRET, ""),
+        ("list", POD, ""),
+        ("get create", POD, "portforward"),
+        ("get", POD, "log"),
+    ),
+    "claim": (("get create", CLAIM, ""),),
+    "login": (("patch", SECRET, ""),),
+    "no login": (("delete", SECRET, ""),),
+    "remove": (("delete", RAY_CLUSTER, ""),),
+    "namespace": (("create", NAMESPACE, ""),),
+    "crds": (("get create patch", CRD, ""),),
+    # What Helm needs for the chart of the operator (helm-chart/kuberay-operator/templates), and for its release.
+    "operator": (
+        *(("get create patch", kind, "") for kind in (CLUSTER_ROLE, CLUSTER_ROLE_BINDING)),
+        *(("get create patch", kind, "") for kind in (DEPLOYMENT, SERVICE, SERVICE_ACCOUNT, ROLE, ROLE_BINDING)),
+        ("list create update", SECRET, ""),
+    ),
+}
 # kubernetes.io/docs/concepts/storage/storage-classes, "Default StorageClass".
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+
+
+@dataclass(frozen=True)
+class Right:
+    """Something that must be allowed; no namespace: everywhere. `part` is one of an object, such as `log`."""
+
+    verb: str
+    kind: Kind
+    namespace: str | None
+    part: str = ""
+
+    def __str__(self) -> str:
+        what = ".".join(filter(None, (self.kind.plural, self.kind.group))) + (f"/{self.part}" if self.part else "")
+        where = f"in namespace {self.namespace}" if self.namespace else "in the whole of Kubernetes"
+        return f"{self.verb} {what} {where}"
+
+
+def refuse_missing(location: Location, steps: Iterable[str]) -> None:
+    """Raise PrerequisiteError with all that the user may not do of what these steps need."""
+    kube = location.kube
+    rights = [right for step in steps for right in _of_step(step, location)]
+    allowed = side_by_side(
+        lambda right: kube.may(right.verb, right.kind, namespace=right.namespace, subresource=right.part), rights
+    )
+    missing = [right for right, is_allowed in zip(rights, allowed, strict=True) if not is_allowed]
+    if not missing:
+        return
+    listed = "".join(f"\n  - {right}" for right in missing)
+    raise PrerequisiteError(
+        f"{user(kube)} may not do {counted(len(missing), 'thing')} that cluster.up needs:{listed}",
+        where=f"context {kube.context} ({kube.server})" if kube.context else kube.server,
+        hint="Ask whoever runs that Kubernetes for these rights, or name another context: kuberay.context.",
+    )
+
+
+def user(kube: Kube) -> str:
+    """Return the name that the API server knows the user by; a kubeconfig has only one of its own."""
+    try:
+        answer = kube.create(_REVIEW, {"apiVersion": _REVIEW.api, "kind": _REVIEW.name})
+    except (KubeError, PrerequisiteError):
+        # Before Kubernetes 1.28 nobody could ask that.
+        return kube.user or "this user"
+    name = ((answer.get("status") or {}).get("userInfo") or {}).get("username")
+    return str(name or kube.user or "this user")
+
+
+def _of_step(step: str, location: Location) -> list[Right]:
+    namespace = location.section.operator.namespace if step == "operator" else location.namespace
+    return [
+        Right(verb, kind, namespace if kind.namespaced else None, part)
+        for verbs, kind, part in RIGHTS[step]
+        for verb in verbs.split()
+    ]
 
 
 def steps(desired: Desired) -> list[Step]:
@@ -52,7 +150,7 @@ def _access(desired: Desired) -> Answer:
         "crds": not kuberay.serves,
         "operator": kuberay.must_install,
     }
-    rights.refuse_missing(desired.location, [step for step, is_needed in needed.items() if is_needed])
+    refuse_missing(desired.location, [step for step, is_needed in needed.items() if is_needed])
     return Answer(True, "; ".join(filter(None, (_known_to_others(desired), desired.image.remark))))
 
 
@@ -187,7 +285,7 @@ def _problems(desired: Desired, offers: list[dict[str, float]]) -> Iterator[str]
 
 
 def _groups(ray_cluster: Object) -> dict[str, Object]:
-    return {"head": ray_cluster["spec"]["headGroupSpec"], **documents.groups(ray_cluster)}
+    return {"head": ray_cluster["spec"]["headGroupSpec"], **groups(ray_cluster)}
 
 
 def _requests(group: Object) -> dict[str, float]:

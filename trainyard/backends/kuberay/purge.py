@@ -9,7 +9,7 @@ from trainyard.backends import wording
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import finalizers, naming, operator
 from trainyard.backends.kuberay.location import Location, is_ours
-from trainyard.backends.kuberay.queries import if_allowed
+from trainyard.backends.kuberay.snapshot import if_allowed
 from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.seams.kube.errors import ForbiddenError
 from trainyard.seams.kube.types import (

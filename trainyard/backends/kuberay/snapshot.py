@@ -9,16 +9,19 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Generic, TypeVar
 
-from trainyard.backends.kuberay import events, location, naming, pods
+from trainyard.backends.kuberay import location, naming, pods
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.pods import Object
-from trainyard.backends.kuberay.queries import side_by_side
 from trainyard.errors import TrainyardError
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.errors import ForbiddenError
 from trainyard.seams.kube.types import EVENT, NODE, POD
 
+AT_ONCE = 8
+Found = TypeVar("Found")
+Subject = TypeVar("Subject")
 # A question names one object (kubernetes/pkg/registry/core/event, ToSelectableFields): for more, the namespace's events
 # are read at once.
 ONE_BY_ONE = 8
@@ -31,6 +34,28 @@ PROBE = (
     'answers, or it does not know the head"; exit 1; }; timeout 15 ray health-check --address "$FQ_RAY_IP:6379" 2>&1 '
     '|| echo "ray health-check: exit code $? for $FQ_RAY_IP:6379"'
 )
+
+
+@dataclass(frozen=True)
+class Reply(Generic[Found]):
+    """What the API found, or why the user may not know."""
+
+    found: Found | None
+    refusal: ForbiddenError | None = None
+
+
+def if_allowed(ask: Callable[[], Found | None]) -> Reply[Found]:
+    """Return the answer to a question, or that it may not be asked."""
+    try:
+        return Reply(ask())
+    except ForbiddenError as error:
+        return Reply(None, error)
+
+
+def side_by_side(ask: Callable[[Subject], Found], subjects: Iterable[Subject]) -> list[Found]:
+    """Return the answers in the order of what was asked about; the first question that fails raises."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(ask, subjects))
 
 
 @dataclass(frozen=True)
@@ -66,7 +91,7 @@ class Snapshot:
 
     def events_of(self, about: Object) -> tuple[Object, ...]:
         """Return the events of one object, the oldest first."""
-        return events.of(self.events, pods.uid(about))
+        return pods.of(self.events, pods.uid(about))
 
     def log(self, pod: Object, container: str, *, former: bool = False) -> str:
         """Return the last lines of a container, or of its former run; or that they cannot be read."""
@@ -147,7 +172,7 @@ def _events(kube: Kube, namespace: str, about: Iterable[Object]) -> tuple[Object
             found = [each for answer in answers for each in answer]
     except ForbiddenError:
         return ()
-    return tuple(sorted(found, key=events.when))
+    return tuple(sorted(found, key=pods.when))
 
 
 def _about(event: Object) -> str:

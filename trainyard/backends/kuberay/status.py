@@ -3,38 +3,37 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from trainyard import versions
 from trainyard.backends import record, wording
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools
-from trainyard.backends.kuberay import (
-    diagnosis,
-    gpu_checks,
-    groups,
-    location,
-    naming,
-    objects,
-    pods,
-    progress,
-)
-from trainyard.backends.kuberay import logs as container_logs
+from trainyard.backends.kuberay import diagnosis, gpu_checks, groups, location, naming, objects, pods
 from trainyard.backends.kuberay import snapshot as snapshots
 from trainyard.backends.kuberay.dashboard import Dashboard
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.pods import Object
-from trainyard.backends.kuberay.queries import if_allowed
-from trainyard.backends.kuberay.snapshot import Snapshot
+from trainyard.backends.kuberay.snapshot import Snapshot, cluster_pods, if_allowed, side_by_side
+from trainyard.backends.logs import Follower
 from trainyard.backends.ray_nodes import cluster_state
 from trainyard.diagnosis import merged
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, OutsideError
+from trainyard.seams.kube.errors import GoneError
 from trainyard.seams.ray_api import RefusedError
 from trainyard.spec.cluster import ClusterSpec
 
 # How a kubelet begins that cannot connect to a pod's port (kubelet/pkg/cri/streaming/portforward).
 _KUBELET = "error forwarding port"
+POLL_SECONDS = 1.0
+# How long the API server may be away while somebody follows: as long as it may for a run that is followed.
+AWAY_SECONDS = 180.0
+FIRST_LINES = 20
+# The container's output is named after it, beside the names of Ray's files; that of its former run has this before it.
+FORMER = "former "
 
 
 def status(spec: ClusterSpec, tools: Tools, dashboard: Dashboard) -> ClusterStatus:
@@ -99,7 +98,7 @@ def logs(dashboard: Dashboard, *, follow: bool) -> Iterator[LogLine]:
     where = dashboard.location
     if not snapshots.cluster_pods(where):
         raise _not_up(where)
-    found = container_logs.lines(dashboard, objects.token(where), follow=follow)
+    found = lines(dashboard, objects.token(where), follow=follow)
     return found if follow else _or_why_none(found, where)
 
 
@@ -119,7 +118,7 @@ def _not_up(where: Location) -> NotReadyError:
 def _why(where: Location) -> str:
     """Return what is wrong, or what the nodes do: `: head pulls the image; cpu-a, cpu-b wait for the head`."""
     snapshot = snapshots.read(where)
-    text = _joined([*_problems(snapshot), progress.text(snapshot)])
+    text = _joined([*_problems(snapshot), groups.text(snapshot)])
     return f": {text}" if text else ""
 
 
@@ -187,3 +186,101 @@ def _token_command(where: Location, tools: Tools) -> str:
     command += ["--namespace", where.namespace, "get", "secret", naming.token_secret(where.name)]
     command += ["-o", f"jsonpath={{.data.{record.TOKEN_KEY}}}"]
     return f"{shlex.join(command)} | base64 -d"
+
+
+def lines(
+    dashboard: Dashboard,
+    token: str | None,
+    *,
+    follow: bool,
+    sleep: Callable[[float], None] = time.sleep,
+    now: Callable[[], float] = time.monotonic,
+) -> Iterator[LogLine]:
+    """Return the last lines of every node; with `follow`, then each new one until no pod is left.
+
+    Raises GoneError if the API server does not answer; when it is followed, only if that lasts.
+    """
+    location = dashboard.location
+    containers, ray_files = _Containers(location), Follower()
+    last_contact = now()
+    while True:
+        try:
+            found = cluster_pods(location)
+            fresh = containers.fresh(found)
+        except GoneError:
+            if not follow or now() - last_contact > AWAY_SECONDS:
+                raise
+        else:
+            last_contact = now()
+            yield from fresh
+            if not found:
+                return
+            yield from _of_ray(dashboard, token, ray_files)
+        if not follow:
+            return
+        sleep(POLL_SECONDS)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One run of a container; `number` counts those before it, so that it stays the same once it is the former one."""
+
+    pod: Object
+    container: str
+    number: int
+    former: bool
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Return what tells it from every other run."""
+        return pods.uid(self.pod), self.container, self.number
+
+
+class _Containers:
+    """Remembers of each run of each container when it printed the last line that was shown."""
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+        self._since: dict[tuple[str, str, int], str] = {}
+        self._over: set[tuple[str, str, int]] = set()
+        self._lines: int | None = FIRST_LINES
+
+    def fresh(self, found: Sequence[Object]) -> list[LogLine]:
+        """Return what was printed since the last look, all of it; at first, the last lines of each."""
+        runs = [run for pod in found for run in _container_runs(pod) if run.key not in self._over]
+        # Nothing is remembered before every answer is known: what was read and not shown is read again.
+        answers = side_by_side(self._printed, runs)
+        fresh = []
+        for run, printed in zip(runs, answers, strict=True):
+            self._since[run.key] = printed[-1][0] if printed else self._since.get(run.key, "")
+            self._over |= {run.key} if run.former else set()
+            file = FORMER + run.container if run.former else run.container
+            fresh += [LogLine(naming.node_name(run.pod), file, line) for _, line in printed]
+        self._lines = None
+        return fresh
+
+    def _printed(self, run: _Run) -> Sequence[tuple[str, str]]:
+        return self._location.kube.printed(
+            pods.name(run.pod),
+            namespace=self._location.namespace,
+            container=run.container,
+            previous=run.former,
+            since=self._since.get(run.key, ""),
+            lines=self._lines,
+        )
+
+
+def _container_runs(pod: Object) -> Iterator[_Run]:
+    for container in pods.containers(pod):
+        if container.last:
+            yield _Run(pod, container.name, container.restarts - 1, former=True)
+        if container.running_since or container.ended:
+            yield _Run(pod, container.name, container.restarts, former=False)
+
+
+def _of_ray(dashboard: Dashboard, token: str | None, ray_files: Follower) -> Iterator[LogLine]:
+    try:
+        yield from ray_files.fresh(dashboard.address(), token)
+    except OutsideError:
+        # The containers' own output says why Ray does not answer.
+        return

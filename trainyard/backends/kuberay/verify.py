@@ -10,14 +10,11 @@ from typing import Any
 
 from trainyard import lock, versions
 from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import image as images
-from trainyard.backends.kuberay import location, naming, objects, pods, probe_pods
+from trainyard.backends.kuberay import desired, location, naming, objects, pods, probe_pods
 from trainyard.backends.kuberay.location import Location
-from trainyard.backends.kuberay.manifest.nodes import HEAD, nodes
-from trainyard.backends.kuberay.manifest.pod import tolerations
+from trainyard.backends.kuberay.manifest.pod import HEAD, nodes, tolerations
 from trainyard.backends.kuberay.probe_pods import Outcome, Probe
-from trainyard.backends.kuberay.queries import if_allowed
-from trainyard.backends.kuberay.snapshot import cluster_pods
+from trainyard.backends.kuberay.snapshot import cluster_pods, if_allowed
 from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.images.types import PinnedImage
 from trainyard.images.verified import LINT, HostResult, Verified
@@ -52,7 +49,7 @@ def verify(spec: ClusterSpec, tools: Tools, section: KuberaySection, *, report: 
             hint=f"Make the cluster: invoke cluster.up; or the namespace alone: kubectl create namespace "
             f"{where.namespace}",
         )
-    image = images.pinned(spec, tools, where)
+    image = desired.pinned(spec, tools, where)
     hosts = hosts_of(where, spec)
     with _alone(tools, report), login(where, image) as pull_secrets:
         probes = [_probe(where, image, pull_secrets, host, placement) for host, placement in hosts.found]
@@ -158,7 +155,7 @@ def login(where: Location, image: PinnedImage) -> Iterator[tuple[str, ...]]:
     """Hand over a login for the image, yield the names of all Secrets to pull with, and take it back."""
     named = where.section.pull_secrets
     name = naming.verify_secret(where.name)
-    made = images.pull_secret(where.name, image, others=named, name=name)
+    made = desired.pull_secret(where.name, image, others=named, name=name)
     if made is None:
         yield tuple(named)
         return

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from trainyard.backends import wording
-from trainyard.backends.kuberay import diagnosis, naming, pods, progress, replicas
+from trainyard.backends.kuberay import diagnosis, groups, naming, pods, replicas
 from trainyard.backends.kuberay import snapshot as snapshots
 from trainyard.backends.kuberay.dashboard import Dashboard
 from trainyard.backends.kuberay.debounce import MINUTE, SOON, STILL, Debounce
@@ -108,7 +108,7 @@ class Waiting:
 
 def unready(cluster: Object, snapshot: Snapshot) -> str:
     """Return what is missing until Kubernetes and KubeRay call all ready, "" if nothing (field-notes.md, section 6)."""
-    text = progress.text(snapshot)
+    text = groups.text(snapshot)
     if text:
         return text
     if not replicas.is_observed(cluster):
@@ -160,7 +160,7 @@ def _silent(raw: str, head: Object | None) -> Diagnosis:
 
 def _standstill(missing: str, snapshot: Snapshot) -> Sequence[Diagnosis]:
     """Return that nothing changes, unless an image is on its way."""
-    if progress.pulls(snapshot):
+    if groups.pulls(snapshot):
         return ()
     seconds = max(STILL, snapshot.wait_for_machines)
     return [

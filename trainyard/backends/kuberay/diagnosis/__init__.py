@@ -11,12 +11,15 @@ from dataclasses import replace
 from trainyard.backends import wording
 from trainyard.backends.kuberay import naming, pods, replicas
 from trainyard.backends.kuberay.debounce import MINUTE
-from trainyard.backends.kuberay.diagnosis.admission import explain_admission
-from trainyard.backends.kuberay.diagnosis.container import explain_container, explain_unprepared, image_of, log_tail
-from trainyard.backends.kuberay.diagnosis.host import NOT_READY, explain_end, explain_host
-from trainyard.backends.kuberay.diagnosis.image_pull import explain_pull
-from trainyard.backends.kuberay.diagnosis.operator import explain_operator
-from trainyard.backends.kuberay.diagnosis.scheduling import explain_scheduling
+from trainyard.backends.kuberay.diagnosis.container import (
+    explain_container,
+    explain_pull,
+    explain_unprepared,
+    image_of,
+    log_tail,
+)
+from trainyard.backends.kuberay.diagnosis.host import NOT_READY, explain_end, explain_host, explain_scheduling
+from trainyard.backends.kuberay.diagnosis.operator import explain_admission, explain_operator
 from trainyard.backends.kuberay.pods import Object
 from trainyard.backends.kuberay.snapshot import Snapshot
 from trainyard.diagnosis import Diagnosis

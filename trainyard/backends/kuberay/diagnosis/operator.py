@@ -1,6 +1,7 @@
-"""Why the KubeRay operator does not make what a RayCluster asks for; pure.
+"""Why the KubeRay operator, or the API server, does not make what a RayCluster asks for; pure.
 
 What it writes: ray-operator/controllers/ray/raycluster_controller.go (calculateStatus, reconcilePods), KubeRay 1.5.1.
+What the API server refuses (kubernetes/plugin/pkg/admission) stands in the condition ReplicaFailure, and in events.
 """
 
 from __future__ import annotations
@@ -10,20 +11,107 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from trainyard.backends import wording
-from trainyard.backends.kuberay import events, pods, replicas
+from trainyard.backends.kuberay import pods, replicas
 from trainyard.backends.kuberay.debounce import MINUTE, SOON
-from trainyard.backends.kuberay.diagnosis.admission import explain_admission
 from trainyard.backends.kuberay.diagnosis.container import MORE_MEMORY, RAY_IN_IMAGE, TRIES, log_tail
 from trainyard.backends.kuberay.pods import Object
 from trainyard.backends.kuberay.snapshot import Snapshot
 from trainyard.diagnosis import Diagnosis, Rule, explain
 from trainyard.errors import PrerequisiteError
 
+_BEGINNING = re.compile(r'^.*?pods? "[^"]*" is forbidden: |^.*?error creating: ', re.DOTALL)
 KEY = "operator"
 _RUNS = "Does it run? kubectl get pods -A -l app.kubernetes.io/name=kuberay-operator"
 _REFUSED = {"FailedCreateHeadPod": "the head", "FailedCreateWorkerPod": "a worker"}
 _DELETED = {"DeletedHeadPod": "head", "DeletedWorkerPod": "a worker"}
 _INVALID = ("InvalidRayClusterSpec", "InvalidRayClusterMetadata", "InvalidRayClusterStatus")
+
+
+def _amounts(match: re.Match[str]) -> Mapping[str, str]:
+    """Return `requests.cpu: 2 wanted, 3 of 4 used`, for each resource that the message names."""
+    tables = [
+        dict(pair.split("=", 1) for pair in match[part].split(",") if "=" in pair)
+        for part in ("requested", "used", "limited")
+    ]
+    amounts = (
+        f"{name}: {amount} wanted, {tables[1].get(name, '?')} of {tables[2].get(name, '?')} used"
+        for name, amount in tables[0].items()
+    )
+    return {"amounts": "; ".join(amounts)}
+
+
+def _rule(pattern: str, message: str, hint: str) -> Rule:
+    return Rule(pattern, message, hint, error=PrerequisiteError)
+
+
+RULES = (
+    Rule(
+        r"exceeded quota: (?P<name>\S+), requested: (?P<requested>\S+), used: (?P<used>\S+), limited: (?P<limited>\S+)",
+        "the namespace's quota {name} has no room for it: {amounts}",
+        "Ask for less in the cluster file, or have the quota raised: kubectl describe quota",
+        error=PrerequisiteError,
+        words=_amounts,
+    ),
+    _rule(
+        r"failed quota: (?P<name>\S+): must specify (?P<must>[^;]+)",
+        "the namespace's quota {name} wants every pod to say {must}",
+        "A LimitRange with defaults does that, or `kuberay.requests` in the cluster file.",
+    ),
+    _rule(
+        r"(?P<rule>(?:maximum|minimum|max|min) \S+ (?:usage|limit|request)[^,]*(?:, but .*?)?(?=\]|$))",
+        "a LimitRange of the namespace stands against it: {rule}",
+        "Ask for what it allows (kubectl describe limitrange), or have it changed.",
+    ),
+    _rule(
+        r"violates PodSecurity \"(?P<level>[^:\"]+)[^\"]*\": (?P<rules>.*)",
+        "the namespace's Pod Security Standard {level} stands against it: {rules}",
+        "`kuberay: {security: {restricted: true, run_as_user: 1000}}` keeps to it, if the image can run without root.",
+    ),
+    _rule(
+        r"error looking up service account \S+: serviceaccount \"(?P<name>[^\"]+)\" not found",
+        "there is no service account {name}",
+        "Make it, or correct `kuberay.service_account` in the cluster file.",
+    ),
+    _rule(
+        r"no PriorityClass with name (?P<name>\S+) was found",
+        "there is no priority class {name}",
+        "Make it, or correct `kuberay.priority_class` in the cluster file: kubectl get priorityclasses",
+    ),
+    _rule(
+        r"RuntimeClass \"(?P<name>[^\"]+)\" not found",
+        "there is no runtime class {name}",
+        "Make it, or correct `kuberay.runtime_class` in the cluster file: kubectl get runtimeclasses",
+    ),
+    _rule(
+        r"failed calling webhook \"(?P<name>[^\"]+)\"",
+        "Kubernetes must ask {name} about every pod, and that does not answer",
+        "It has to be started again, or its webhook removed, by who runs this Kubernetes.",
+    ),
+    _rule(
+        r"admission webhook \"(?P<name>[^\"]+)\" denied the request: (?P<reason>.*)",
+        "the rule {name} of this Kubernetes says: {reason}",
+        "Who runs this Kubernetes knows how to keep to it.",
+    ),
+    _rule(
+        r"because it is being terminated",
+        "its namespace is being removed",
+        "Wait until it is gone (kubectl get namespace), then repeat the command.",
+    ),
+    _rule(
+        r"cannot (?P<verb>\w+) resource \"(?P<kind>[^\"]+)\"",
+        "the operator may not {verb} {kind}",
+        "Its role lacks that: repair it with Helm (helm upgrade), or ask who installed it.",
+    ),
+)
+
+
+def explain_admission(text: str, *, what: str = "a pod") -> Diagnosis:
+    """Return why `what` cannot be made, given what KubeRay or Kubernetes said about it."""
+    plain = " ".join(_BEGINNING.sub("", text).split())
+    found = explain(plain, RULES)
+    if found is None:
+        return Diagnosis(f"{what} could not be made: {plain}", summary=plain, tolerates=SOON)
+    return replace(found, message=f"{what} may not be made: {found.message}", tolerates=SOON)
 
 
 def _tail(match: re.Match[str]) -> Mapping[str, str]:
@@ -70,14 +158,14 @@ def refusal(cluster: Object) -> str:
 def _not_made(cluster: Object, snapshot: Snapshot) -> Iterator[Diagnosis]:
     """Return why the operator has not got as far as pods."""
     current = _current(cluster, snapshot.events)
-    warning = next((event for event in reversed(current) if event.get("type") == events.WARNING), None)
-    invalid = warning is not None and events.reason(warning) in _INVALID
+    warning = next((event for event in reversed(current) if event.get("type") == pods.WARNING), None)
+    invalid = warning is not None and pods.reason(warning) in _INVALID
     if warning is not None and invalid and replicas.is_behind(cluster):
-        yield _invalid(events.message(warning))
+        yield _invalid(pods.message(warning))
     if refusal(cluster):
         return
     if warning is not None and not invalid and snapshot.head is None:
-        yield explain_admission(events.message(warning), what="what the cluster needs")
+        yield explain_admission(pods.message(warning), what="what the cluster needs")
     missing = replicas.missing(cluster, snapshot.pods)
     if not replicas.is_observed(cluster):
         yield _unwatched(cluster)
@@ -90,7 +178,7 @@ def _current(cluster: Object, every: Sequence[Object]) -> Sequence[Object]:
     fields = cluster["metadata"].get("managedFields") or ()
     times = [pods.seconds(field.get("time")) for field in fields if field.get("subresource") != "status"]
     changed = max(times, default=pods.seconds(cluster["metadata"].get("creationTimestamp")))
-    return [event for event in events.of(every, pods.uid(cluster)) if events.when(event) >= changed]
+    return [event for event in pods.of(every, pods.uid(cluster)) if pods.when(event) >= changed]
 
 
 def _invalid(raw: str) -> Diagnosis:
@@ -123,9 +211,9 @@ def _again_and_again(cluster: Object, every: Sequence[Object]) -> Iterator[Diagn
     """Return why pods fail and are replaced; the first end may be chance."""
     for reason, who in _DELETED.items():
         deaths = [
-            events.message(event)
+            pods.message(event)
             for event in _current(cluster, every)
-            if events.reason(event) == reason and "Pod status: Failed" in events.message(event)
+            if pods.reason(event) == reason and "Pod status: Failed" in pods.message(event)
         ]
         if len(deaths) >= TRIES:
             again = f"{wording.counted(len(deaths), 'time')}, and KubeRay makes it anew"

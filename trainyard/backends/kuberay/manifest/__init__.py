@@ -1,1 +1,190 @@
-"""From a cluster file to the objects that Kubernetes gets; pure."""
+"""The namespace, the claim and the RayCluster of a cluster file, rendered from the templates in kuberay/; pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainyard import paths, render, versions
+from trainyard.backends.kuberay import naming
+from trainyard.backends.kuberay.manifest import pod
+from trainyard.backends.kuberay.manifest.pod import HEAD, Node, nodes
+from trainyard.seams.kube.types import Object
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.fields import HIDDEN, SECRET_NAME
+from trainyard.spec.kubernetes import KuberaySection
+from trainyard.spec.nodes import WorkerGroup
+
+# How long a node of a growing group may be idle, unless the file says otherwise (Ray's own default).
+IDLE_SECONDS = 60
+# Ray's autoscaler beside the head.
+AUTOSCALER = {"cpu": "500m", "memory": "512Mi"}
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """All that the objects are made of. `image` is an exact reference, `pull_secrets` all Secrets to pull it with.
+
+    `simulated`: GPUs are numbers of Ray only, Kubernetes is not asked for any.
+    """
+
+    spec: ClusterSpec
+    section: KuberaySection
+    image: str
+    simulated: bool = False
+    pull_secrets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Documents:
+    """What Kubernetes gets. `claim` is None where the cluster file asks for none to be made."""
+
+    namespace: Object
+    claim: Object | None
+    ray_cluster: Object
+
+
+def documents(inputs: Inputs) -> Documents:
+    """Render every object of a cluster but its Secrets."""
+    section = inputs.section
+    claim = _claim(inputs.spec, section)
+    return Documents(
+        namespace=_rendered("namespace", {"namespace": section.namespace, "labels": {naming.MADE_BY: naming.US}}),
+        claim=_rendered("claim", claim) if claim else None,
+        ray_cluster=_rendered("raycluster", _ray_cluster(inputs)),
+    )
+
+
+def printable(found: Documents) -> list[Object]:
+    """Return the objects, in the order in which they are made; variables that are called like secrets are hidden."""
+    return [_hidden(document) for document in (found.namespace, found.claim, found.ray_cluster) if document]
+
+
+def annotated(document: Object, annotations: Mapping[str, str]) -> Object:
+    """Return an object with more annotations."""
+    metadata = document["metadata"]
+    every = {**(metadata.get("annotations") or {}), **annotations}
+    return {**document, "metadata": {**metadata, "annotations": every}}
+
+
+def groups(ray_cluster: Object) -> dict[str, dict[str, Any]]:
+    """Return the worker groups of a RayCluster by their names."""
+    return {str(group["groupName"]): group for group in ray_cluster["spec"].get("workerGroupSpecs") or ()}
+
+
+def _rendered(name: str, values: Mapping[str, Any]) -> Object:
+    template = render.template(paths.shipped("kuberay"), f"{name}.yaml.j2")
+    found: Object = _without_nulls(render.parse(render.render(template, values)))
+    return found
+
+
+def _without_nulls(value: Any) -> Any:
+    """Return a document without the keys whose value is null: what was left out in the template."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
+def _hidden(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_hidden(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {"name", "value"} and SECRET_NAME.search(value["name"]):
+        return {**value, "value": HIDDEN}
+    return {key: _hidden(inner) for key, inner in value.items()}
+
+
+def _claim(spec: ClusterSpec, section: KuberaySection) -> dict[str, Any] | None:
+    storage = section.storage
+    if storage is None or storage.size is None:
+        return None
+    return {
+        "name": naming.claim(spec.name),
+        "namespace": section.namespace,
+        "labels": naming.labels(spec.name),
+        "access_modes": [storage.access],
+        "storage_class": storage.storage_class,
+        "size": pod.quantity(storage.size),
+    }
+
+
+def _ray_cluster(inputs: Inputs) -> dict[str, Any]:
+    spec, section = inputs.spec, inputs.section
+    head, *workers = nodes(spec, section)
+    grows = any(group.grows for group in spec.workers)
+    return {
+        "name": spec.name,
+        "namespace": section.namespace,
+        "labels": naming.labels(spec.name),
+        "annotations": {naming.IMAGE: inputs.image, naming.SIMULATED: "true" if inputs.simulated else "false"},
+        "ray_version": versions.RAY,
+        "grows": grows,
+        "autoscaler": _autoscaler(section) if grows else None,
+        "head": _group(inputs, head, with_autoscaler=grows),
+        "workers": [
+            {**_size(group), **_group(inputs, node)} for group, node in zip(spec.workers, workers, strict=True)
+        ],
+    }
+
+
+def _autoscaler(section: KuberaySection) -> dict[str, Any]:
+    variables = pod.home(section.security, directory=pod.SESSIONS)
+    return {
+        "version": "v2",
+        "idleTimeoutSeconds": IDLE_SECONDS,
+        "upscalingMode": "Default",
+        "imagePullPolicy": "IfNotPresent",
+        "resources": {"requests": AUTOSCALER, "limits": AUTOSCALER},
+        "securityContext": pod.container_security(section.security),
+        "env": [{"name": name, "value": value} for name, value in variables.items()] or None,
+    }
+
+
+def _size(group: WorkerGroup) -> dict[str, Any]:
+    """Return how many nodes a group has. Of one that grows, Ray's autoscaler says how many there are in between."""
+    idle = math.ceil(group.idle_timeout) if group.idle_timeout is not None else None
+    replicas = None if group.grows else group.wanted
+    return {"replicas": replicas, "least": group.wanted, "most": group.most, "idle_seconds": idle}
+
+
+def _group(inputs: Inputs, node: Node, *, with_autoscaler: bool = False) -> dict[str, Any]:
+    values = pod.values(
+        inputs.spec,
+        inputs.section,
+        node,
+        image=inputs.image,
+        pull_secrets=inputs.pull_secrets,
+        simulated=inputs.simulated,
+        with_autoscaler=with_autoscaler,
+    )
+    return {
+        "name": node.group,
+        # Ray's own label of a node's group would be `headgroup` on the head; the autoscaler reads these too.
+        "labels": {"ray.io/node-group": node.group},
+        "ray_start": _ray_start(node),
+        "pod": _rendered("pod", values),
+    }
+
+
+def _ray_start(node: Node) -> dict[str, str]:
+    """Return the options of `ray start`. KubeRay hands them to bash as they are: none may hold what bash would read."""
+    # What tells pods of a group apart is the end of their names, and a pod's host name is its name (naming.node_name).
+    name = HEAD if node.is_head else f"{node.group}-${{HOSTNAME##*-}}"
+    options = {
+        "node-name": name,
+        "num-cpus": str(node.cpus),
+        "num-gpus": str(node.gpus),
+        "memory": str(node.memory),
+        "object-store-memory": str(node.object_store),
+        "disable-usage-stats": "true",
+        # Any free port: nothing but the head's two has to be known, and no node has a neighbour in its pod.
+        "min-worker-port": "0",
+        "max-worker-port": "0",
+        "log-color": "false",
+    }
+    if not node.is_head:
+        return options
+    return {**options, "include-dashboard": "true", "dashboard-host": "0.0.0.0", "no-monitor": "true"}  # noqa: S104
