@@ -20,6 +20,7 @@ from trainyard.spec.fields import (
     complain,
     rule,
     same_names,
+    setting,
     unusable,
 )
 from trainyard.spec.kubernetes import KuberaySection
@@ -49,9 +50,8 @@ NodeVariables = Annotated[Variables, rule(_unusable)]
 class LocalSection(Section):
     """Head and workers as Ray processes of this machine."""
 
-    simulated_gpus: bool = Field(
-        default=False,
-        description="true: nodes may declare GPUs that this machine does not have, to try a job's layout.",
+    simulated_gpus: bool = setting(
+        False, "true: nodes may declare GPUs that this machine does not have, to try a job's layout."
     )
 
 
@@ -63,24 +63,20 @@ class ClusterSpec(Section):
         description="What makes the nodes: local (processes of this machine), compose (containers of a Docker host), "
         "kuberay (pods on Kubernetes) or existing (a Ray cluster of somebody else)."
     )
-    image: Image | None = Field(default=None, description="A directory of images/, or a full image reference.")
-    head: Head = Field(default=Head(), description="The head node.")
-    workers: Groups = Field(default=(), description="Groups of worker nodes.")
-    env: NodeVariables = Field(default={}, description="Environment variables of every Ray node.")
-    registry: Registry | None = Field(default=None, description="Where images are kept.")
-    build: BuildSection = Field(default=BuildSection(), description="How images are built here.")
-    local: LocalSection = Field(default=LocalSection(), description="What only the `local` backend knows.")
-    compose: ComposeSection = Field(default=ComposeSection(), description="What only the `compose` backend knows.")
-    kuberay: KuberaySection = Field(
-        default=KuberaySection(), validate_default=True, description="What only the `kuberay` backend knows."
-    )
-    existing: ExistingSection | None = Field(
-        default=None, validate_default=True, description="What only the `existing` backend knows."
-    )
-    auth: Auth = Field(
-        default="token",
+    image: Image | None = setting(None, "A directory of images/, or a full image reference.")
+    head: Head = setting(Head(), "The head node.")
+    workers: Groups = setting((), "Groups of worker nodes.")
+    env: NodeVariables = setting({}, "Environment variables of every Ray node.")
+    registry: Registry | None = setting(None, "Where images are kept.")
+    build: BuildSection = setting(BuildSection(), "How images are built here.")
+    local: LocalSection = setting(LocalSection(), "What only the `local` backend knows.")
+    compose: ComposeSection = setting(ComposeSection(), "What only the `compose` backend knows.")
+    kuberay: KuberaySection = setting(KuberaySection(), "What only the `kuberay` backend knows.", validate_default=True)
+    existing: ExistingSection | None = setting(None, "What only the `existing` backend knows.", validate_default=True)
+    auth: Auth = setting(
+        "token",
+        "Ray's dashboard runs any code sent to it: `none` is accepted for loopback only.",
         validate_default=True,
-        description="Ray's dashboard runs any code sent to it: `none` is accepted for loopback only.",
     )
 
     @property

@@ -22,6 +22,7 @@ from trainyard.spec.fields import (
     complain,
     matching,
     pattern,
+    setting,
 )
 
 # The grammar of distribution/reference: only the host may have capitals.
@@ -100,27 +101,22 @@ class Registry(Section):
     """Where images are pushed to, and where the nodes pull them from."""
 
     address: RegistryAddress = Field(description="HOST:PORT, the same for whoever pushes and whoever pulls.")
-    namespace: Namespace | None = Field(
-        default=None, description="What stands between the address and an image's name, such as team/robots."
+    namespace: Namespace | None = setting(
+        None, "What stands between the address and an image's name, such as team/robots."
     )
-    insecure: bool = Field(default=False, description="true: plain HTTP, without TLS.")
-    ca_file: Filled | None = Field(
-        default=None,
-        description="The CA of the registry's certificate; left out: a public one, or what registry.up made.",
+    insecure: bool = setting(False, "true: plain HTTP, without TLS.")
+    ca_file: Filled | None = setting(
+        None, "The CA of the registry's certificate; left out: a public one, or what registry.up made."
     )
-    username: Filled | None = Field(default=None, description="Who logs in; nobody if left out.")
-    password_env: VariableName | None = Field(
-        default=None,
-        description="The environment variable that holds the password; the password itself is never written.",
+    username: Filled | None = setting(None, "Who logs in; nobody if left out.")
+    password_env: VariableName | None = setting(
+        None, "The environment variable that holds the password; the password itself is never written."
     )
-    password_file: Filled | None = Field(default=None, description="The file that holds the password.")
-    login: Literal["docker", "ecr"] = Field(
-        default="docker",
-        description="docker: the user above, else what `docker login` keeps. ecr: what AWS gives for 12 hours.",
+    password_file: Filled | None = setting(None, "The file that holds the password.")
+    login: Literal["docker", "ecr"] = setting(
+        "docker", "docker: the user above, else what `docker login` keeps. ecr: what AWS gives for 12 hours."
     )
-    image: Filled = Field(
-        default="registry:2", description="What `registry.up` runs; a mirror's name where there is one."
-    )
+    image: Filled = setting("registry:2", "What `registry.up` runs; a mirror's name where there is one.")
 
     def complaints(self) -> Iterator[Complaint]:
         """Complain unless there is a user with one password, or neither."""
@@ -138,16 +134,16 @@ class Registry(Section):
 class BuildSection(Section):
     """What a build needs to reach the outside; nothing of it stays in the image."""
 
-    ca_bundle: Filled | None = Field(
-        default=None, description="A PEM file with every CA to trust during the build, such as a company's proxy's."
+    ca_bundle: Filled | None = setting(
+        None, "A PEM file with every CA to trust during the build, such as a company's proxy's."
     )
-    pip_config: Filled | None = Field(
-        default=None, description="A pip.conf for the build, for an index of one's own; it may hold a password."
+    pip_config: Filled | None = setting(
+        None, "A pip.conf for the build, for an index of one's own; it may hold a password."
     )
-    network: Literal["default", "host"] = Field(default="default", description="host: build in this host's network.")
-    base: Filled | None = Field(default=None, description="The base image, instead of the one that image.yaml names.")
-    platform: Platform | None = Field(
-        default=None, description="What the nodes are, such as linux/arm64; left out: what the Docker host is."
+    network: Literal["default", "host"] = setting("default", "host: build in this host's network.")
+    base: Filled | None = setting(None, "The base image, instead of the one that image.yaml names.")
+    platform: Platform | None = setting(
+        None, "What the nodes are, such as linux/arm64; left out: what the Docker host is."
     )
 
 
@@ -156,29 +152,25 @@ class Mount(Section):
 
     source: AbsolutePath = Field(description="The directory on the Docker host.")
     target: AbsolutePath = Field(description="Where the nodes see it.")
-    read_only: bool = Field(default=False, description="true: the nodes cannot change it.")
+    read_only: bool = setting(False, "true: the nodes cannot change it.")
 
 
 class ComposeSection(Section):
     """Head and workers as containers of one Docker host."""
 
-    docker: DockerHost | None = Field(
-        default=None,
-        description="The Docker host: ssh://user@host, or unix:///path; left out: what `docker` itself talks to here.",
+    docker: DockerHost | None = setting(
+        None, "The Docker host: ssh://user@host, or unix:///path; left out: what `docker` itself talks to here."
     )
-    shm_size: Size | None = Field(
-        default=None,
-        description="The shared memory of each node, which holds Ray's object store; left out: what it needs.",
+    shm_size: Size | None = setting(
+        None, "The shared memory of each node, which holds Ray's object store; left out: what it needs."
     )
-    mounts: Listed[Mount] = Field(default=(), description="Directories of the Docker host that every node sees.")
-    outputs: AbsolutePath = Field(
-        default="/outputs",
-        description="Where every node sees the volume that the nodes share; `cluster.down` removes it.",
+    mounts: Listed[Mount] = setting((), "Directories of the Docker host that every node sees.")
+    outputs: AbsolutePath = setting(
+        "/outputs", "Where every node sees the volume that the nodes share; `cluster.down` removes it."
     )
-    dashboard_port: int | None = Field(
-        default=None, ge=1024, le=65535, description="Where the dashboard answers on loopback; left out: a free port."
+    dashboard_port: int | None = setting(
+        None, "Where the dashboard answers on loopback; left out: a free port.", ge=1024, le=65535
     )
-    simulated_gpus: bool = Field(
-        default=False,
-        description="true: nodes may declare GPUs that the Docker host does not have, to try a job's layout.",
+    simulated_gpus: bool = setting(
+        False, "true: nodes may declare GPUs that the Docker host does not have, to try a job's layout."
     )

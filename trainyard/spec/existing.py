@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 
 from trainyard.spec.docker import HOST_AND_PORT
-from trainyard.spec.fields import Complaint, Filled, Section, VariableName
+from trainyard.spec.fields import Complaint, Filled, Section, VariableName, setting
 from trainyard.spec.kubernetes import ObjectName, ServiceName
 
 
@@ -42,22 +42,18 @@ DashboardAddress = Annotated[Filled, AfterValidator(check_dashboard_address)]
 class ExistingSection(Section):
     """A Ray cluster that somebody else runs."""
 
-    address: DashboardAddress | None = Field(
-        default=None, description="The dashboard's address, such as http://127.0.0.1:8265."
+    address: DashboardAddress | None = setting(None, "The dashboard's address, such as http://127.0.0.1:8265.")
+    service: ServiceName | None = setting(
+        None, "NAMESPACE/NAME of its service on Kubernetes; the port-forward is made for you."
     )
-    service: ServiceName | None = Field(
-        default=None, description="NAMESPACE/NAME of its service on Kubernetes; the port-forward is made for you."
+    port: int = setting(8265, "The dashboard's port of that service.", ge=1, le=65535)
+    kubeconfig: Filled | None = setting(
+        None, "The kubeconfig file for `service`; left out: $KUBECONFIG, else ~/.kube/config."
     )
-    port: int = Field(default=8265, ge=1, le=65535, description="The dashboard's port of that service.")
-    kubeconfig: Filled | None = Field(
-        default=None, description="The kubeconfig file for `service`; left out: $KUBECONFIG, else ~/.kube/config."
-    )
-    context: Filled | None = Field(default=None, description="A context of it; left out: its current one.")
-    token_env: VariableName | None = Field(default=None, description="The environment variable that holds the token.")
-    token_file: Filled | None = Field(default=None, description="The file that holds the token.")
-    token_secret: ObjectName | None = Field(
-        default=None, description="The Secret beside `service` whose key auth_token holds the token."
-    )
+    context: Filled | None = setting(None, "A context of it; left out: its current one.")
+    token_env: VariableName | None = setting(None, "The environment variable that holds the token.")
+    token_file: Filled | None = setting(None, "The file that holds the token.")
+    token_secret: ObjectName | None = setting(None, "The Secret beside `service` whose key auth_token holds the token.")
 
     def complaints(self) -> Iterator[Complaint]:
         """Complain unless there is one address, and at most one source of a token."""

@@ -12,6 +12,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Field,
     PlainSerializer,
     Strict,
     ValidationInfo,
@@ -86,6 +87,11 @@ def pattern(expression: str, message: str, *, most: int | None = None) -> Callab
 def matching(expression: str, message: str, *, most: int | None = None) -> AfterValidator:
     """Return a validator that accepts text of a pattern, at most so long."""
     return AfterValidator(pattern(expression, message, most=most))
+
+
+def setting(default: Any, description: str, **limits: Any) -> Any:
+    """Return the field of a key that may be left out."""
+    return Field(default=default, description=description, **limits)
 
 
 class Section(BaseModel):

@@ -19,6 +19,7 @@ from trainyard.spec.fields import (
     Variables,
     matching,
     rule,
+    setting,
     unusable,
 )
 
@@ -68,46 +69,35 @@ Command = Annotated[Listed[Text], AfterValidator(_command)]
 class LintSection(Section):
     """What must hold in this image, besides what must hold in every image."""
 
-    max_size: Size | None = Field(default=None, description="The most that the image may take, uncompressed.")
-    python: AbsolutePath | None = Field(
-        default=None, description="The Python that Ray and the jobs run under; left out: the one that `ray` starts."
+    max_size: Size | None = setting(None, "The most that the image may take, uncompressed.")
+    python: AbsolutePath | None = setting(
+        None, "The Python that Ray and the jobs run under; left out: the one that `ray` starts."
     )
-    ray_interpreter: AbsolutePath | None = Field(
-        default=None,
-        description="What the first line of `ray` must name; for Pythons that only work through a script of their own.",
+    ray_interpreter: AbsolutePath | None = setting(
+        None, "What the first line of `ray` must name; for Pythons that only work through a script of their own."
     )
-    must_have: Listed[AbsolutePath] = Field(default=(), description="Files and directories that must be there.")
-    programs: Listed[Program] = Field(default=(), description="Programs that must be found on PATH.")
-    path_contains: Listed[AbsolutePath] = Field(default=(), description="Directories that PATH must list.")
-    ld_library_path_contains: Listed[AbsolutePath] = Field(
-        default=(), description="Directories that LD_LIBRARY_PATH must list."
+    must_have: Listed[AbsolutePath] = setting((), "Files and directories that must be there.")
+    programs: Listed[Program] = setting((), "Programs that must be found on PATH.")
+    path_contains: Listed[AbsolutePath] = setting((), "Directories that PATH must list.")
+    ld_library_path_contains: Listed[AbsolutePath] = setting((), "Directories that LD_LIBRARY_PATH must list.")
+    environ: Variables = setting({}, "Environment variables and the values they must have.")
+    imports: Listed[Module] = setting((), "Python modules that must be importable.")
+    entry_point: Function | None = setting(
+        None, "The function that jobs start, module:function; called with --help, it must end without a key."
     )
-    environ: Variables = Field(default={}, description="Environment variables and the values they must have.")
-    imports: Listed[Module] = Field(default=(), description="Python modules that must be importable.")
-    entry_point: Function | None = Field(
-        default=None,
-        description="The function that jobs start, module:function; called with --help, it must end without a key.",
-    )
-    runs: Listed[Command] = Field(
-        default=(), description="Commands, as lists, that must succeed with nobody at the keyboard."
-    )
-    wget: bool = Field(
-        default=True, description="false: only KubeRay 1.6 and newer runs it, which probes Ray 2.53 and newer by HTTP."
-    )
+    runs: Listed[Command] = setting((), "Commands, as lists, that must succeed with nobody at the keyboard.")
+    wget: bool = setting(True, "false: only KubeRay 1.6 and newer runs it, which probes Ray 2.53 and newer by HTTP.")
 
 
 class ImageFile(Section):
     """An image.yaml, validated. `{ray}` in base and arguments stands for the Ray version that clusters run."""
 
     base: Base = Field(description="The image to build on, such as python:3.12-slim; `--base` replaces it.")
-    arguments: Arguments = Field(
-        default={}, description="Build arguments for the Dockerfile; BASE and RAY_VERSION are always given."
+    arguments: Arguments = setting({}, "Build arguments for the Dockerfile; BASE and RAY_VERSION are always given.")
+    contents: dict[ContextPath, Filled] = setting(
+        {}, "What the build sees besides this directory: a name there, and the path of a file or directory."
     )
-    contents: dict[ContextPath, Filled] = Field(
-        default={},
-        description="What the build sees besides this directory: a name there, and the path of a file or directory.",
+    user: Literal["root", "non-root", "any"] = setting(
+        "any", "Who the image must run as: non-root for programs that refuse to run as root."
     )
-    user: Literal["root", "non-root", "any"] = Field(
-        default="any", description="Who the image must run as: non-root for programs that refuse to run as root."
-    )
-    lint: LintSection = Field(default=LintSection(), description="What `image.lint` must find.")
+    lint: LintSection = setting(LintSection(), "What `image.lint` must find.")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from trainyard.spec.fields import Complaint, Duration, Filled, Listed, Section, Size, complain, same_names
+from trainyard.spec.fields import Complaint, Duration, Filled, Listed, Section, Size, complain, same_names, setting
 from trainyard.spec.job_values import (
     MOST_TASKS,
     Command,
@@ -26,24 +26,18 @@ from trainyard.spec.placeholders import unknown, unused
 class Resources(Section):
     """What one task needs."""
 
-    cpus: Cpus = Field(
-        default=1.0, ge=0, le=1024, allow_inf_nan=False, description="CPUs of one task; fractions are allowed."
+    cpus: Cpus = setting(1.0, "CPUs of one task; fractions are allowed.", ge=0, le=1024, allow_inf_nan=False)
+    gpus: Gpus = setting(
+        0.0, "A fraction below 1 shares one GPU, a whole number isolates.", ge=0, le=64, allow_inf_nan=False
     )
-    gpus: Gpus = Field(
-        default=0.0,
-        ge=0,
-        le=64,
-        allow_inf_nan=False,
-        description="A fraction below 1 shares one GPU, a whole number isolates.",
-    )
-    memory: Size | None = Field(default=None, description="Memory that is set aside for one task.")
+    memory: Size | None = setting(None, "Memory that is set aside for one task.")
 
 
 class Placement(Section):
     """Where a task has to run."""
 
-    name: Filled | None = Field(default=None, description="One node: `head`, or GROUP-INDEX.")
-    group: Filled | None = Field(default=None, description="Any node of one worker group.")
+    name: Filled | None = setting(None, "One node: `head`, or GROUP-INDEX.")
+    group: Filled | None = setting(None, "Any node of one worker group.")
 
     def complaints(self) -> Iterator[Complaint]:
         """Complain unless a placement names exactly one thing."""
@@ -54,15 +48,11 @@ class Placement(Section):
 class RuntimeEnv(Section):
     """What is installed or set for the tasks, by Ray, on the nodes."""
 
-    uv: Packages = Field(default=(), description="Packages to install with uv.")
-    pip: Packages = Field(default=(), description="Packages to install with pip.")
-    wheels: Listed[Filled] = Field(
-        default=(), description="Wheel files to upload and install, relative to the job directory."
-    )
-    env_vars: TaskVariables = Field(default={}, description="Environment variables of the tasks' workers.")
-    files: Listed[Filled] = Field(
-        default=(), description="More files or directories to send along, also from outside the job directory."
-    )
+    uv: Packages = setting((), "Packages to install with uv.")
+    pip: Packages = setting((), "Packages to install with pip.")
+    wheels: Listed[Filled] = setting((), "Wheel files to upload and install, relative to the job directory.")
+    env_vars: TaskVariables = setting({}, "Environment variables of the tasks' workers.")
+    files: Listed[Filled] = setting((), "More files or directories to send along, also from outside the job directory.")
 
     @field_validator("wheels", "files")
     @classmethod
@@ -80,21 +70,14 @@ class RuntimeEnv(Section):
 class SmokeNeeds(Section):
     """What must hold on the cluster before this job may start."""
 
-    gpus: bool = Field(
-        default=False, description="true: at least one node has GPUs, and every GPU node passes its GPU checks."
+    gpus: bool = setting(False, "true: at least one node has GPUs, and every GPU node passes its GPU checks.")
+    torch: bool = setting(
+        False, "true: torch is importable on the GPU nodes (without any: on all) and sees their GPUs."
     )
-    torch: bool = Field(
-        default=False,
-        description="true: torch is importable on the GPU nodes (without any: on all) and sees their GPUs.",
-    )
-    transfer: bool = Field(
-        default=True, description="false: leave out the transfer of objects between each pair of nodes."
-    )
-    min_nodes: int | None = Field(
-        default=None, ge=1, le=10_000, description="At least so many nodes are alive, the head included."
-    )
-    min_disk: Size | None = Field(default=None, description="Free disk that every node must have.")
-    min_shm: Size | None = Field(default=None, description="Free shared memory (/dev/shm) that every node must have.")
+    transfer: bool = setting(True, "false: leave out the transfer of objects between each pair of nodes.")
+    min_nodes: int | None = setting(None, "At least so many nodes are alive, the head included.", ge=1, le=10_000)
+    min_disk: Size | None = setting(None, "Free disk that every node must have.")
+    min_shm: Size | None = setting(None, "Free shared memory (/dev/shm) that every node must have.")
 
 
 class TaskEntry(Section):
@@ -102,12 +85,12 @@ class TaskEntry(Section):
 
     name: TaskName = Field(description="The task's name, unique in the job.")
     command: Command = Field(description="Program and arguments.")
-    resources: Resources | None = Field(default=None, description="Only what differs from the job's.")
-    node: Placement | None = Field(default=None, description="Instead of the job's.")
-    env: TaskVariables = Field(default={}, description="On top of the job's.")
-    retries: int | None = Field(default=None, ge=0, le=1000, description="Instead of the job's.")
-    timeout: Duration | None = Field(default=None, description="Instead of the job's.")
-    outputs: Outputs | None = Field(default=None, description="Instead of the job's.")
+    resources: Resources | None = setting(None, "Only what differs from the job's.")
+    node: Placement | None = setting(None, "Instead of the job's.")
+    env: TaskVariables = setting({}, "On top of the job's.")
+    retries: int | None = setting(None, "Instead of the job's.", ge=0, le=1000)
+    timeout: Duration | None = setting(None, "Instead of the job's.")
+    outputs: Outputs | None = setting(None, "Instead of the job's.")
 
     @field_validator("command")
     @classmethod
@@ -126,33 +109,27 @@ class JobSpec(Section):
     """A job file, validated. Its name is its directory's name."""
 
     name: str = Field(description="The name of the job's directory.")
-    matrix: Matrix = Field(default={}, description="One task per combination; {key} in command and env is replaced.")
-    command: Command | None = Field(
-        default=None, description="Program and arguments; never joined into a shell string."
+    matrix: Matrix = setting({}, "One task per combination; {key} in command and env is replaced.")
+    command: Command | None = setting(None, "Program and arguments; never joined into a shell string.")
+    tasks: Listed[TaskEntry] | None = setting(
+        None, "An explicit list of tasks, instead of command and matrix.", validate_default=True
     )
-    tasks: Listed[TaskEntry] | None = Field(
-        default=None, validate_default=True, description="An explicit list of tasks, instead of command and matrix."
+    resources: Resources = setting(Resources(), "What each task needs.")
+    together: bool = setting(False, "true: all tasks start at once, or none does.")
+    retries: int = setting(0, "How often a failed task is tried again; a lost node does not count.", ge=0, le=1000)
+    timeout: Duration | None = setting(None, "How long one attempt may take.")
+    env: TaskVariables = setting({}, "Environment variables of every task.")
+    runtime_env: RuntimeEnv = setting(RuntimeEnv(), "What Ray installs or sets for the tasks.")
+    node: Placement | None = setting(None, "Where tasks have to run.")
+    outputs: Outputs = setting((), "What comes back besides $TRAINYARD_OUTPUT: relative paths.")
+    outputs_each_attempt: bool = setting(
+        False, "true: every attempt starts with empty outputs, and they come back one by one."
     )
-    resources: Resources = Field(default=Resources(), description="What each task needs.")
-    together: bool = Field(default=False, description="true: all tasks start at once, or none does.")
-    retries: int = Field(
-        default=0, ge=0, le=1000, description="How often a failed task is tried again; a lost node does not count."
+    outputs_limit: Size = setting(
+        20 * 1024**3, "How much may come back of one task; what does not fit is left out.", ge=1
     )
-    timeout: Duration | None = Field(default=None, description="How long one attempt may take.")
-    env: TaskVariables = Field(default={}, description="Environment variables of every task.")
-    runtime_env: RuntimeEnv = Field(default=RuntimeEnv(), description="What Ray installs or sets for the tasks.")
-    node: Placement | None = Field(default=None, description="Where tasks have to run.")
-    outputs: Outputs = Field(default=(), description="What comes back besides $TRAINYARD_OUTPUT: relative paths.")
-    outputs_each_attempt: bool = Field(
-        default=False, description="true: every attempt starts with empty outputs, and they come back one by one."
-    )
-    outputs_limit: Size = Field(
-        default=20 * 1024**3, ge=1, description="How much may come back of one task; what does not fit is left out."
-    )
-    outputs_every: Duration = Field(
-        default=30.0, description="How often what has changed comes back while a task runs."
-    )
-    smoke: SmokeNeeds = Field(default=SmokeNeeds(), description="What must hold before this job may start.")
+    outputs_every: Duration = setting(30.0, "How often what has changed comes back while a task runs.")
+    smoke: SmokeNeeds = setting(SmokeNeeds(), "What must hold before this job may start.")
 
     @field_validator("command")
     @classmethod

@@ -20,6 +20,7 @@ from trainyard.spec.fields import (
     Size,
     matching,
     rule,
+    setting,
 )
 from trainyard.spec.yaml_source import KeyPath
 
@@ -78,11 +79,11 @@ ChartValues = Annotated[dict[str, JsonValue], rule(_hidden)]
 class Toleration(Section):
     """A taint of hosts that pods tolerate (core/v1 Toleration)."""
 
-    key: LabelKey | None = Field(default=None, description="The taint's key; left out: every taint.")
-    operator: Literal["Exists", "Equal"] = Field(default="Exists", description="Equal: `value` must be the taint's.")
-    value: LabelValue | None = Field(default=None, description="The taint's value, for `operator: Equal`.")
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
-        default=None, description="The taint's effect; left out: every effect."
+    key: LabelKey | None = setting(None, "The taint's key; left out: every taint.")
+    operator: Literal["Exists", "Equal"] = setting("Exists", "Equal: `value` must be the taint's.")
+    value: LabelValue | None = setting(None, "The taint's value, for `operator: Equal`.")
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = setting(
+        None, "The taint's effect; left out: every effect."
     )
 
     def complaints(self) -> Iterator[Complaint]:
@@ -96,31 +97,26 @@ class Toleration(Section):
 class PodPlacement(Section):
     """Where pods may run, and how."""
 
-    node_selector: dict[LabelKey, LabelValue] = Field(
-        default={}, description="Labels that a Kubernetes node must have, such as {pool: training}."
+    node_selector: dict[LabelKey, LabelValue] = setting(
+        {}, "Labels that a Kubernetes node must have, such as {pool: training}."
     )
-    tolerations: Listed[Toleration] = Field(
-        default=(), description="Taints to tolerate; pods with GPUs tolerate nvidia.com/gpu anyway."
+    tolerations: Listed[Toleration] = setting((), "Taints to tolerate; pods with GPUs tolerate nvidia.com/gpu anyway.")
+    spread: Literal["preferred", "required", "none"] | None = setting(
+        None, "Over hosts: preferred (default), required (never two nodes of the cluster on one host) or none."
     )
-    spread: Literal["preferred", "required", "none"] | None = Field(
-        default=None,
-        description="Over hosts: preferred (default), required (never two nodes of the cluster on one host) or none.",
-    )
-    runtime_class: ObjectName | None = Field(
-        default=None, description="The runtime class of pods with GPUs, such as nvidia on MicroK8s."
-    )
-    priority_class: ObjectName | None = Field(default=None, description="The priority class of the pods.")
+    runtime_class: ObjectName | None = setting(None, "The runtime class of pods with GPUs, such as nvidia on MicroK8s.")
+    priority_class: ObjectName | None = setting(None, "The priority class of the pods.")
 
 
 class KubeVolume(Section):
     """A volume that every node of the cluster sees."""
 
     target: AbsolutePath = Field(description="Where the nodes see it.")
-    claim: ObjectName | None = Field(default=None, description="A PersistentVolumeClaim of the namespace.")
-    config_map: ObjectName | None = Field(default=None, description="A ConfigMap of the namespace.")
-    secret: ObjectName | None = Field(default=None, description="A Secret of the namespace.")
-    host_path: AbsolutePath | None = Field(default=None, description="A directory of every Kubernetes node.")
-    read_only: bool = Field(default=False, description="true: the nodes cannot change it.")
+    claim: ObjectName | None = setting(None, "A PersistentVolumeClaim of the namespace.")
+    config_map: ObjectName | None = setting(None, "A ConfigMap of the namespace.")
+    secret: ObjectName | None = setting(None, "A Secret of the namespace.")
+    host_path: AbsolutePath | None = setting(None, "A directory of every Kubernetes node.")
+    read_only: bool = setting(False, "true: the nodes cannot change it.")
 
     def complaints(self) -> Iterator[Complaint]:
         """Complain unless the volume has exactly one source."""
@@ -135,14 +131,11 @@ class KubeVolume(Section):
 class Storage(Section):
     """What is behind `outputs`: a claim of somebody else, or one that we make and `cluster.down` removes."""
 
-    claim: ObjectName | None = Field(default=None, description="A claim that exists already; it is never removed.")
-    size: Size | None = Field(default=None, description="The size of a claim to be made.")
-    storage_class: ObjectName | None = Field(
-        default=None, description="The storage class of that claim; left out: the default one."
-    )
-    access: Literal["ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"] = Field(
-        default="ReadWriteMany",
-        description="ReadWriteMany: nodes on all hosts share it. ReadWriteOnce: only nodes on one host can.",
+    claim: ObjectName | None = setting(None, "A claim that exists already; it is never removed.")
+    size: Size | None = setting(None, "The size of a claim to be made.")
+    storage_class: ObjectName | None = setting(None, "The storage class of that claim; left out: the default one.")
+    access: Literal["ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"] = setting(
+        "ReadWriteMany", "ReadWriteMany: nodes on all hosts share it. ReadWriteOnce: only nodes on one host can."
     )
 
     def complaints(self) -> Iterator[Complaint]:
@@ -156,13 +149,12 @@ class Storage(Section):
 class PodSecurity(Section):
     """As whom the nodes run (core/v1 SecurityContext)."""
 
-    restricted: bool = Field(
-        default=False,
-        description="true: what the Pod Security Standard `restricted` asks for: not root, no capabilities.",
+    restricted: bool = setting(
+        False, "true: what the Pod Security Standard `restricted` asks for: not root, no capabilities."
     )
-    run_as_user: int | None = Field(default=None, ge=0, description="The user id; left out: the image's.")
-    run_as_group: int | None = Field(default=None, ge=0, description="The group id; left out: the image's.")
-    fs_group: int | None = Field(default=None, ge=0, description="The group that volumes belong to.")
+    run_as_user: int | None = setting(None, "The user id; left out: the image's.", ge=0)
+    run_as_group: int | None = setting(None, "The group id; left out: the image's.", ge=0)
+    fs_group: int | None = setting(None, "The group that volumes belong to.", ge=0)
 
     def complaints(self) -> Iterator[Complaint]:
         """Complain about root where the Pod Security Standard `restricted` is asked for."""
@@ -173,65 +165,59 @@ class PodSecurity(Section):
 class Requests(Section):
     """What a node asks the scheduler for, where that should be less than what it may use."""
 
-    cpus: Cores | None = Field(default=None, description="CPUs, such as 0.5; left out: what the node may use.")
-    memory: Size | None = Field(default=None, description="Memory; left out: what the node may use.")
+    cpus: Cores | None = setting(None, "CPUs, such as 0.5; left out: what the node may use.")
+    memory: Size | None = setting(None, "Memory; left out: what the node may use.")
 
 
 class Operator(Section):
     """The KubeRay operator: installed by Helm where none is, used where one is."""
 
-    install: bool = Field(default=True, description="false: never install it, nor its CRDs; somebody else does.")
-    chart: Filled = Field(
-        default="kuberay-operator",
-        description="The chart's name in `repository`, or a directory or .tgz with it (./charts/kuberay-operator).",
+    install: bool = setting(True, "false: never install it, nor its CRDs; somebody else does.")
+    chart: Filled = setting(
+        "kuberay-operator",
+        "The chart's name in `repository`, or a directory or .tgz with it (./charts/kuberay-operator).",
     )
-    repository: Filled | None = Field(
-        default="https://ray-project.github.io/kuberay-helm/",
-        description="Where the chart is: https://..., or oci://... of a registry.",
+    repository: Filled | None = setting(
+        "https://ray-project.github.io/kuberay-helm/", "Where the chart is: https://..., or oci://... of a registry."
     )
-    version: Filled = Field(default=versions.KUBERAY, description="The chart's version.")
-    namespace: NamespaceName = Field(default="kuberay-system", description="Where the operator is installed.")
-    release: ObjectName = Field(default="kuberay-operator", description="The name of the Helm release.")
-    values: ChartValues = Field(default={}, description="Values of the chart, as in its values.yaml.")
+    version: Filled = setting(versions.KUBERAY, "The chart's version.")
+    namespace: NamespaceName = setting("kuberay-system", "Where the operator is installed.")
+    release: ObjectName = setting("kuberay-operator", "The name of the Helm release.")
+    values: ChartValues = setting({}, "Values of the chart, as in its values.yaml.")
 
 
 class KuberaySection(PodPlacement):
     """A RayCluster on Kubernetes, made by the KubeRay operator."""
 
-    kubeconfig: Filled | None = Field(
-        default=None, description="The kubeconfig file; left out: $KUBECONFIG, else ~/.kube/config."
+    kubeconfig: Filled | None = setting(None, "The kubeconfig file; left out: $KUBECONFIG, else ~/.kube/config.")
+    context: Filled | None = setting(None, "A context of the kubeconfig; left out: its current one.")
+    namespace: NamespaceName = setting("trainyard", "Where the cluster lives; made if it is missing.")
+    operator: Operator = setting(Operator(), "The KubeRay operator.")
+    groups: dict[Filled, PodPlacement] = setting(
+        {}, "Placement of one group, or of `head`, on top of what is said for all."
     )
-    context: Filled | None = Field(default=None, description="A context of the kubeconfig; left out: its current one.")
-    namespace: NamespaceName = Field(default="trainyard", description="Where the cluster lives; made if it is missing.")
-    operator: Operator = Field(default=Operator(), description="The KubeRay operator.")
-    groups: dict[Filled, PodPlacement] = Field(
-        default={}, description="Placement of one group, or of `head`, on top of what is said for all."
+    gpu_resource: LabelKey = setting("nvidia.com/gpu", "What a GPU is called on the nodes.")
+    simulated_gpus: bool = setting(
+        False, "true: GPUs are numbers only, Kubernetes is not asked for any; to try a layout."
     )
-    gpu_resource: LabelKey = Field(default="nvidia.com/gpu", description="What a GPU is called on the nodes.")
-    simulated_gpus: bool = Field(
-        default=False, description="true: GPUs are numbers only, Kubernetes is not asked for any; to try a layout."
-    )
-    requests: Requests = Field(default=Requests(), description="What is requested, if less than what is allowed.")
-    shm_size: Size | None = Field(
-        default=None,
-        description="The shared memory of each node that has more memory than that; it holds Ray's object store. "
+    requests: Requests = setting(Requests(), "What is requested, if less than what is allowed.")
+    shm_size: Size | None = setting(
+        None,
+        "The shared memory of each node that has more memory than that; it holds Ray's object store. "
         "Left out: what it needs.",
     )
-    volumes: Listed[KubeVolume] = Field(default=(), description="Volumes that every node sees.")
-    outputs: AbsolutePath = Field(default="/outputs", description="Where every node sees the storage for outputs.")
-    storage: Storage | None = Field(
-        default=None, description="What is behind `outputs`; left out: an emptyDir of each node."
+    volumes: Listed[KubeVolume] = setting((), "Volumes that every node sees.")
+    outputs: AbsolutePath = setting("/outputs", "Where every node sees the storage for outputs.")
+    storage: Storage | None = setting(None, "What is behind `outputs`; left out: an emptyDir of each node.")
+    security: PodSecurity = setting(PodSecurity(), "As whom the nodes run.")
+    service_account: ObjectName | None = setting(None, "The service account of the nodes.")
+    pull_secrets: Listed[ObjectName] = setting(
+        (), "Secrets of the namespace to pull images with, besides the one made from `registry`."
     )
-    security: PodSecurity = Field(default=PodSecurity(), description="As whom the nodes run.")
-    service_account: ObjectName | None = Field(default=None, description="The service account of the nodes.")
-    pull_secrets: Listed[ObjectName] = Field(
-        default=(), description="Secrets of the namespace to pull images with, besides the one made from `registry`."
-    )
-    labels: Labels = Field(default={}, description="Labels of all pods, such as a cost centre.")
-    annotations: Annotations = Field(default={}, description="Annotations of all pods.")
-    wait_for_machines: Duration | None = Field(
-        default=None,
-        description="How long pods may find no room, where Kubernetes adds machines by itself, such as 10m.",
+    labels: Labels = setting({}, "Labels of all pods, such as a cost centre.")
+    annotations: Annotations = setting({}, "Annotations of all pods.")
+    wait_for_machines: Duration | None = setting(
+        None, "How long pods may find no room, where Kubernetes adds machines by itself, such as 10m."
     )
 
     def complaints(self) -> Iterator[Complaint]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from trainyard.spec.fields import Complaint, Duration, Name, Section, Size
+from trainyard.spec.fields import Complaint, Duration, Name, Section, Size, setting
 from trainyard.spec.units import SIZES, format_size
 
 SMALLEST_NODE = 128 * SIZES["MiB"]
@@ -45,35 +45,27 @@ class NodeSpec:
 class Head(Section):
     """The node that holds Ray's head: scheduler, dashboard, and the runner of every run."""
 
-    cpus: int | None = Field(
-        default=None, ge=0, le=1024, description="CPUs that Ray may use on the head; 0 keeps tasks off it."
-    )
-    memory: NodeMemory | None = Field(default=None, description="Memory that Ray may use on the head.")
-    gpus: int = Field(default=0, ge=0, le=64, description="Whole GPUs of the head.")
+    cpus: int | None = setting(None, "CPUs that Ray may use on the head; 0 keeps tasks off it.", ge=0, le=1024)
+    memory: NodeMemory | None = setting(None, "Memory that Ray may use on the head.")
+    gpus: int = setting(0, "Whole GPUs of the head.", ge=0, le=64)
 
 
 class WorkerGroup(Section):
     """Nodes that are alike."""
 
     name: GroupName = Field(description="The group's name; its nodes are NAME-0, NAME-1 and so on.")
-    min: int | None = Field(
-        default=None, ge=0, le=10_000, description="The fewest nodes of a group that grows and shrinks; 0 if left out."
+    min: int | None = setting(
+        None, "The fewest nodes of a group that grows and shrinks; 0 if left out.", ge=0, le=10_000
     )
-    max: int | None = Field(
-        default=None, ge=1, le=10_000, description="The most nodes of a group that grows and shrinks."
+    max: int | None = setting(None, "The most nodes of a group that grows and shrinks.", ge=1, le=10_000)
+    count: int | None = setting(
+        None, "How many nodes, fixed; 1 unless min and max are given instead.", ge=0, le=10_000, validate_default=True
     )
-    count: int | None = Field(
-        default=None,
-        ge=0,
-        le=10_000,
-        validate_default=True,
-        description="How many nodes, fixed; 1 unless min and max are given instead.",
-    )
-    cpus: int | None = Field(default=None, ge=0, le=1024, description="CPUs that Ray may use on each node.")
-    memory: NodeMemory | None = Field(default=None, description="Memory that Ray may use on each node.")
-    gpus: int = Field(default=0, ge=0, le=64, description="Whole GPUs of each node.")
-    idle_timeout: Duration | None = Field(
-        default=None, description="How long a node of a growing group may be idle before it is removed."
+    cpus: int | None = setting(None, "CPUs that Ray may use on each node.", ge=0, le=1024)
+    memory: NodeMemory | None = setting(None, "Memory that Ray may use on each node.")
+    gpus: int = setting(0, "Whole GPUs of each node.", ge=0, le=64)
+    idle_timeout: Duration | None = setting(
+        None, "How long a node of a growing group may be idle before it is removed."
     )
 
     @field_validator("count")
