@@ -122,14 +122,16 @@ def differences(cluster: Cluster, endpoint: Endpoint) -> list[str]:
     """
     if endpoint.expected is None:
         return []
-    wanted = {node.name: (node.cpus, node.gpus) for node in cluster.spec.nodes()}
-    there = {name: (node.cpus, node.gpus) for name, node in _as_declared(cluster.spec, endpoint.expected).items()}
-    found = [f"{name} is not there" for name in wanted if name not in there]
-    found += [f"{name} is there" for name in there if name not in wanted]
-    for name in wanted.keys() & there.keys():
-        for word, wants, has in zip(("CPUs", "GPUs"), wanted[name], there[name], strict=True):
-            if wants is not None and wants != has:
-                found.append(f"{name} has {has} {word}, not {wants}")
+    desired = {node.name: node for node in cluster.spec.nodes()}
+    observed = _as_declared(cluster.spec, endpoint.expected)
+    found = [f"{name} is not there" for name in desired if name not in observed]
+    found += [f"{name} is there" for name in observed if name not in desired]
+    for name in desired.keys() & observed.keys():
+        declared, node = desired[name], observed[name]
+        if declared.cpus not in (None, node.cpus):
+            found.append(f"{name} has {node.cpus} CPUs, not {declared.cpus}")
+        if declared.gpus != node.gpus:
+            found.append(f"{name} has {node.gpus} GPUs, not {declared.gpus}")
     return sorted(found)
 
 
@@ -144,25 +146,23 @@ def _alone(cluster: Cluster, progress: Progress) -> AbstractContextManager[None]
     return lock.alone(state.with_name(f"{state.name}.lock"), progress, keep=state.exists, what="cluster")
 
 
-def _as_declared(spec: ClusterSpec, there: Sequence[ExpectedNode]) -> dict[str, ExpectedNode]:
+def _as_declared(spec: ClusterSpec, nodes: Sequence[ExpectedNode]) -> dict[str, ExpectedNode]:
     """Return the nodes that are to stay by the names that the file gives them, as far as it has names for them."""
-    promised = [node for node in there if not node.optional]
-    taken = {node.name for node in promised}
-    free: dict[str, list[str]] = {}
-    for wanted in spec.nodes():
-        if wanted.name not in taken:
-            free.setdefault(wanted.group, []).append(wanted.name)
-    declared = {node.name for node in spec.nodes()}
+    promised = {node.name: node for node in nodes if not node.optional}
+    declared = {node.name: node.group for node in spec.nodes()}
+    free = [name for name in declared if name not in promised]
     found = {}
-    for node in promised:
-        names = free.get(node.group, [])
-        found[node.name if node.name in declared or not names else names.pop(0)] = node
+    for name, node in promised.items():
+        own = name if name in declared else next((each for each in free if declared[each] == node.group), name)
+        if own != name:
+            free.remove(own)
+        found[own] = node
     return found
 
 
 def _down_steps(cluster: Cluster, *, purge: bool) -> Sequence[Step | Stage]:
     # Who names the cluster on the command line means it, whichever file is here (`cluster.list` prints such commands).
-    if not any(one.partition("=")[0].strip() == "name" for one in cluster.tools.overrides):
+    if not any(override.partition("=")[0].strip() == "name" for override in cluster.tools.overrides):
         _refuse_other_file(cluster)
     backend, tools = _as_made(cluster)
     return backend.down_steps(cluster.spec, tools, purge=purge)

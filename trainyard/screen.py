@@ -32,50 +32,65 @@ _CONTROLS_BUT_ESCAPE = re.compile("[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
 _REDRAWN = re.compile(r"[^\n]*\r(?=[^\n\r])")
 
 
-class PlainScreen(Screen):
-    """Plain lines for a pipe or CI: the same facts, no control characters."""
+class PrintedScreen(Screen):
+    """Lines of tasks and notes, with `bar` for a terminal; without, plain lines for a pipe or CI: the same facts."""
 
-    def __init__(self, stream: TextIO, *, only: str | None = None, reword: Reword = str) -> None:
+    def __init__(
+        self, stream: TextIO, *, bar: Bar | None = None, only: str | None = None, reword: Reword = str
+    ) -> None:
         self._stream = stream
-        self._reword = reword
+        self._bar = bar
         self._only = only
+        self._reword = reword
         self._keeper = LineKeeper()
 
     def output(self, task: str, text: bytes) -> None:
         if self._only is None or task == self._only:
-            self._print(prefixed(task, plain(self._keeper.whole_lines(task, text))))
+            self._lines(task, self._keeper.whole_lines(task, text))
 
     def event(self, event: Event, state: RunState) -> None:
-        """Print what happened, if it is worth a line."""
+        """Print what happened, if it is worth a line, and draw the bar anew."""
         if event["event"] in ("attempt-ended", "task-ended"):
-            self._print(prefixed(event["task"], plain(self._keeper.rest(event["task"]))))
+            self._lines(event["task"], self._keeper.rest(event["task"]))
         for line in event_lines(event, state):
             self._print(visible(self._reword(line)) + "\n")
+        if event["event"] == "run-ended":
+            self.close()
+        else:
+            self.tick(state)
+
+    def tick(self, state: RunState) -> None:
+        if self._bar:
+            self._bar.draw(state)
 
     def note(self, text: str) -> None:
-        self._print(f"-- {visible(self._reword(text))}\n")
+        line = f"-- {visible(self._reword(text))}"
+        self._print(f"\x1b[2m{line}\x1b[0m\n" if self._bar else f"{line}\n")
 
     def close(self) -> None:
-        """Nothing to take down."""
+        if self._bar:
+            self._bar.erase()
+
+    def _lines(self, task: str, text: bytes) -> None:
+        colour = self._bar is not None
+        self._print(prefixed(task, plain(text, colours=colour), colour=colour))
 
     def _print(self, text: str) -> None:
         if text:
+            self.close()
             self._stream.write(text)
             self._stream.flush()
 
 
-class TerminalScreen(Screen):
-    """A terminal: coloured names, and one line at the bottom that counts tasks.
+class Bar:
+    """One line at the bottom of a terminal that counts tasks.
 
-    The bar is drawn and erased here instead of by rich's Live, which takes a millisecond per printed text: output
-    comes by the megabyte.
+    It is drawn and erased here instead of by rich's Live, which takes a millisecond per printed text: output comes by
+    the megabyte.
     """
 
-    def __init__(self, stream: TextIO, *, only: str | None = None, reword: Reword = str) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._reword = reword
-        self._only = only
-        self._keeper = LineKeeper()
         self._console = Console(file=stream, highlight=False)
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -89,61 +104,30 @@ class TerminalScreen(Screen):
         self._drawn = 0.0
         self._shown = False
 
-    def output(self, task: str, text: bytes) -> None:
-        if self._only is None or task == self._only:
-            self._print(prefixed(task, plain(self._keeper.whole_lines(task, text), colours=True), colour=True))
-
-    def event(self, event: Event, state: RunState) -> None:
-        """Print what happened, if it is worth a line, and draw the bar anew."""
-        if event["event"] in ("attempt-ended", "task-ended"):
-            rest = plain(self._keeper.rest(event["task"]), colours=True)
-            self._print(prefixed(event["task"], rest, colour=True))
-        for line in event_lines(event, state):
-            self._print(visible(self._reword(line)) + "\n")
-        if event["event"] == "run-ended":
-            self._erase()
-        else:
-            self.tick(state)
-
-    def tick(self, state: RunState) -> None:
-        """Draw the bar, at most ten times a second."""
-        if time.monotonic() < self._drawn + _DRAW_EVERY or not state.tasks:
+    def draw(self, state: RunState) -> None:
+        """Draw the bar, at most ten times a second, and at once where a line was printed over it."""
+        if not state.tasks or (self._shown and time.monotonic() < self._drawn + _DRAW_EVERY):
             return
         self._drawn = time.monotonic()
         counts = state.counts
         text = ", ".join(f"{counts[name]} {name}" for name in ("running", "failed", "stopped") if counts[name])
-        done = counts["succeeded"] + counts["failed"] + counts["stopped"]
-        self._bar.update(self._task, completed=done, total=len(state.tasks), counts=text)
+        self._bar.update(self._task, completed=_ended(state), total=len(state.tasks), counts=text)
         with self._console.capture() as drawn:
             self._console.print(self._bar.get_renderable(), end="", no_wrap=True, crop=True)
         self._stream.write("\r\x1b[2K" + drawn.get().rstrip("\n").split("\n")[0] + "\r")
         self._stream.flush()
         self._shown = True
 
-    def note(self, text: str) -> None:
-        self._print(f"\x1b[2m-- {visible(self._reword(text))}\x1b[0m\n")
-
-    def close(self) -> None:
-        self._erase()
-
-    def _print(self, text: str) -> None:
-        if text:
-            self._erase()
-            self._stream.write(text)
-            self._stream.flush()
-            self._drawn = 0.0
-
-    def _erase(self) -> None:
+    def erase(self) -> None:
         if self._shown:
             self._stream.write("\r\x1b[2K")
             self._stream.flush()
             self._shown = False
 
 
-def for_stream(stream: TextIO, *, only: str | None = None, reword: Reword = str) -> PlainScreen | TerminalScreen:
+def for_stream(stream: TextIO, *, only: str | None = None, reword: Reword = str) -> PrintedScreen:
     """Return the screen that suits a stream; `only` shows the output of one task and no other's."""
-    kind = TerminalScreen if stream.isatty() else PlainScreen
-    return kind(stream, only=only, reword=reword)
+    return PrintedScreen(stream, bar=Bar(stream) if stream.isatty() else None, only=only, reword=reword)
 
 
 def prefixed(task: str, text: str, *, colour: bool = False) -> str:
@@ -197,19 +181,8 @@ def plain(text: bytes, *, colours: bool = False) -> str:
 
 def event_lines(event: Event, state: RunState) -> Iterator[str]:
     """Yield the lines that an event is worth."""
-    say = _SAY.get(event["event"])
-    if say:
+    if say := _SAY.get(event["event"]):
         yield from say(event, state)
-
-
-def checks_table(state: RunState) -> Iterator[str]:
-    """Yield one line per rung of the gate that failed, with its way out."""
-    for check in state.checks:
-        if not check["ok"] and not check.get("skipped"):
-            node = f" on {check['node']}" if check.get("node") else ""
-            yield f"  FAILED  {check['name']}{node}: {check['detail']}"
-            if check.get("hint"):
-                yield f"          -> {check['hint']}"
 
 
 def _gate(event: Event, state: RunState) -> Iterator[str]:
@@ -217,9 +190,13 @@ def _gate(event: Event, state: RunState) -> Iterator[str]:
     if event["ok"]:
         yield f"smoke: {len(done)} checks ok, {event['seconds']:.1f} s"
         return
-    failed = sum(1 for check in done if not check["ok"])
-    yield f"smoke: {failed} of {len(done)} checks failed, {event['seconds']:.1f} s"
-    yield from checks_table(state)
+    failed = [check for check in done if not check["ok"]]
+    yield f"smoke: {len(failed)} of {len(done)} checks failed, {event['seconds']:.1f} s"
+    for check in failed:
+        node = f" on {check['node']}" if check.get("node") else ""
+        yield f"  FAILED  {check['name']}{node}: {check['detail']}"
+        if check.get("hint"):
+            yield f"          -> {check['hint']}"
 
 
 def _attempt_started(event: Event, state: RunState) -> Iterator[str]:
@@ -239,8 +216,11 @@ def _on(event: Event) -> str:
 
 
 def _task_ended(event: Event, state: RunState) -> Iterator[str]:
-    done = state.counts["succeeded"] + state.counts["failed"] + state.counts["stopped"]
-    yield f"[{event['task']}] {event['state']} ({done}/{len(state.tasks)})"
+    yield f"[{event['task']}] {event['state']} ({_ended(state)}/{len(state.tasks)})"
+
+
+def _ended(state: RunState) -> int:
+    return state.counts["succeeded"] + state.counts["failed"] + state.counts["stopped"]
 
 
 def _waiting(event: Event, state: RunState) -> Iterator[str]:

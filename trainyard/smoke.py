@@ -6,7 +6,7 @@ import datetime
 import os
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from trainyard.dispatch.follow import Follower, Watch
 from trainyard.dispatch.interrupts import Interrupts
 from trainyard.dispatch.looking import ray_of
 from trainyard.dispatch.screens import Screen
-from trainyard.endpoint import Endpoint
+from trainyard.endpoint import BackendCheck, Endpoint
 from trainyard.errors import InterruptedRunError, OutsideError, SmokeError, TrainyardError
 from trainyard.results import store
 from trainyard.results.event import Event
@@ -26,6 +26,7 @@ from trainyard.seams.ray_api import RayApi, RefusedError
 from trainyard.steps import Progress
 
 Check = Mapping[str, Any]
+Rung = Callable[[], tuple[BackendCheck, ...]]
 JOB = "smoke"
 
 
@@ -53,26 +54,21 @@ def smoke(endpoint: Endpoint, progress: Progress) -> Smoked:
     """Run the smoke test. Raises OutsideError if the cluster breaks under it, InterruptedRunError on Ctrl-C."""
     began = time.monotonic()
     with ray_of(endpoint) as ray, Interrupts(held=True) as interrupts:
-        first = dashboard(endpoint, ray)
-        if not first["ok"]:
-            return Smoked(endpoint.cluster, (first,), time.monotonic() - began, _error(endpoint, first))
-        down = missing(endpoint)
-        if down:
-            # To start the test only to wait for them would take a minute.
-            return Smoked(endpoint.cluster, (first, *down), time.monotonic() - began, _error(endpoint, down[0]))
-        of_backend = tuple(asdict(check) for check in endpoint.checks())
-        broken = next((check for check in of_backend if not check["ok"]), None)
-        if broken is not None:
-            error = _error(endpoint, broken)
-            return Smoked(endpoint.cluster, (first, *of_backend), time.monotonic() - began, error)
+        checks: tuple[Check, ...] = ()
+        # To start the test only to wait for missing nodes would take a minute.
+        rungs: tuple[Rung, ...] = (lambda: (dashboard(endpoint, ray),), lambda: missing(endpoint), endpoint.checks)
+        for ask in rungs:
+            checks = (*checks, *(asdict(check) for check in ask()))
+            if broken := next((check for check in checks if not check["ok"]), None):
+                return Smoked(endpoint.cluster, checks, time.monotonic() - began, _error(endpoint, broken))
         state = _run(ray, endpoint, progress, interrupts)
     if interrupts.asked():
         raise InterruptedRunError("interrupted; the smoke test was stopped")
-    checks = (first, *of_backend, *state.checks)
+    checks = (*checks, *state.checks)
     return Smoked(endpoint.cluster, checks, time.monotonic() - began, _verdict(endpoint, state, checks))
 
 
-def dashboard(endpoint: Endpoint, ray: RayApi) -> Check:
+def dashboard(endpoint: Endpoint, ray: RayApi) -> BackendCheck:
     """Check that the dashboard answers with the token, and refuses without it."""
     began = time.monotonic()
     detail = f"Ray {ray.version().ray} answers at {endpoint.address}"
@@ -86,23 +82,14 @@ def dashboard(endpoint: Endpoint, ray: RayApi) -> Check:
             problem = "answers without the token too: anybody who reaches it can run code on the cluster"
         except RefusedError:
             detail += ", refuses without the token"
-    return {
-        "name": "dashboard",
-        "node": None,
-        "ok": problem is None,
-        "skipped": False,
-        "detail": problem or detail,
-        "seconds": round(time.monotonic() - began, 3),
-        "hint": problem and "Start every node with RAY_AUTH_MODE=token (Ray 2.52 or newer).",
-    }
+    hint = problem and "Start every node with RAY_AUTH_MODE=token (Ray 2.52 or newer)."
+    seconds = round(time.monotonic() - began, 3)
+    return BackendCheck("dashboard", None, problem is None, problem or detail, seconds, hint)
 
 
-def missing(endpoint: Endpoint) -> tuple[Check, ...]:
+def missing(endpoint: Endpoint) -> tuple[BackendCheck, ...]:
     hint = "`invoke cluster.up` starts what is missing, or says why it cannot."
-    return tuple(
-        {"name": "nodes", "node": name, "ok": False, "skipped": False, "detail": why, "seconds": 0.0, "hint": hint}
-        for name, why in endpoint.down
-    )
+    return tuple(BackendCheck("nodes", name, False, why, hint=hint) for name, why in endpoint.down)
 
 
 def refuse_broken(endpoint: Endpoint) -> None:
@@ -111,11 +98,11 @@ def refuse_broken(endpoint: Endpoint) -> None:
     The smoke test of a run would wait for such a node in vain, and cannot make that check; what it finds itself on the
     nodes is left to it.
     """
-    for absent in missing(endpoint):
-        raise _error(endpoint, absent)
-    for check in endpoint.quick_checks():
-        if not check.ok:
-            raise _error(endpoint, asdict(check))
+    rungs: tuple[Rung, ...] = (lambda: missing(endpoint), endpoint.quick_checks)
+    for ask in rungs:
+        for check in ask():
+            if not check.ok:
+                raise _error(endpoint, asdict(check))
 
 
 def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interrupts) -> RunState:

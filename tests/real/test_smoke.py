@@ -50,8 +50,8 @@ def test_an_open_dashboard_is_never_called_safe(yard: Yard) -> None:
     endpoint = Endpoint("yard", yard.address(), yard.token())
     with RayApi(endpoint.address, endpoint.token) as ray:
         check = dashboard(endpoint, ray)
-    assert check["ok"]
-    assert check["detail"].endswith("refuses without the token")
+    assert check.ok
+    assert check.detail.endswith("refuses without the token")
 
 
 def test_dry_names_the_rungs_and_starts_nothing(yard: Yard) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import trainyard
 from trainyard.results.state import RunState
-from trainyard.screen import LineKeeper, PlainScreen, TerminalScreen, event_lines, plain, prefixed
+from trainyard.screen import Bar, LineKeeper, PrintedScreen, event_lines, plain, prefixed
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def run_of_two() -> RunState:
 
 def test_a_pipe_sees_lines_of_tasks_and_what_happened() -> None:
     stream = io.StringIO()
-    screen = PlainScreen(stream)
+    screen = PrintedScreen(stream)
     state = run_of_two()
     screen.output("a", b"epoch 1\nepo")
     lost = {"event": "attempt-ended", "task": "a", "attempt": 1, "node": "gpu-0", "outcome": "lost", "time": 2.0}
@@ -86,7 +86,7 @@ def test_a_failed_gate_names_each_failed_rung_and_its_way_out() -> None:
     bad = {**good, "name": "gpus", "node": "gpu-0", "ok": False, "detail": "1 of 2 GPUs", "hint": "Restart the driver."}
     for check in (good, bad):
         state.apply(check)
-    PlainScreen(stream).event({"event": "gate", "ok": False, "seconds": 1.0}, state)
+    PrintedScreen(stream).event({"event": "gate", "ok": False, "seconds": 1.0}, state)
     assert stream.getvalue().splitlines() == [
         "smoke: 1 of 2 checks failed, 1.0 s",
         "  FAILED  gpus on gpu-0: 1 of 2 GPUs",
@@ -96,7 +96,7 @@ def test_a_failed_gate_names_each_failed_rung_and_its_way_out() -> None:
 
 def test_only_the_task_that_was_asked_for_is_shown() -> None:
     stream = io.StringIO()
-    screen = PlainScreen(stream, only="b")
+    screen = PrintedScreen(stream, only="b")
     screen.output("a", b"a\n")
     screen.output("b", b"b\n")
     assert stream.getvalue() == "[b] b\n"
@@ -104,7 +104,7 @@ def test_only_the_task_that_was_asked_for_is_shown() -> None:
 
 def test_a_terminal_has_a_bar_that_makes_way_for_lines() -> None:
     stream = io.StringIO()
-    screen = TerminalScreen(stream)
+    screen = PrintedScreen(stream, bar=Bar(stream))
     screen.tick(run_of_two())
     assert "0/2" in stream.getvalue()
     assert "1 running" in stream.getvalue()
@@ -129,7 +129,7 @@ def test_the_end_of_an_attempt_is_a_sentence(outcome: str, node: str | None, rea
 
 def test_what_is_waited_for_is_printed_once_and_not_again_when_only_numbers_differ() -> None:
     stream = io.StringIO()
-    screen = PlainScreen(stream)
+    screen = PrintedScreen(stream)
     for again in (False, True):
         screen.event(
             {"event": "waiting", "again": again, "text": "1 task waits for 1 CPU"},
@@ -147,14 +147,14 @@ def test_nothing_is_printed_past_what_shows_escapes() -> None:
 
 def test_a_terminal_shows_the_escapes_of_names_and_notes() -> None:
     stream = io.StringIO()
-    TerminalScreen(stream).note("a\x1b[2Jb")
+    PrintedScreen(stream, bar=Bar(stream)).note("a\x1b[2Jb")
     assert stream.getvalue() == "\x1b[2m-- a\\u001b[2Jb\x1b[0m\n"
     assert prefixed("a\x9b\ud800", "x\n") == "[a\\u009b\\ud800] x\n"
 
 
 def test_a_note_names_commands_as_they_are_typed_and_leaves_output_alone() -> None:
     stream = io.StringIO()
-    screen = PlainScreen(stream, reword=lambda text: text.replace("invoke", "trainyard"))
+    screen = PrintedScreen(stream, reword=lambda text: text.replace("invoke", "trainyard"))
     screen.note("see `invoke cluster.up`")
     screen.output("a", b"invoke me\n")
     assert stream.getvalue() == "-- see `trainyard cluster.up`\n[a] invoke me\n"

@@ -16,7 +16,7 @@ from trainyard.results.compare import Comparison, Final
 from trainyard.results.run_filter import started
 from trainyard.results.state import Attempt, RunState, Task
 from trainyard.results.store import RunDirectory
-from trainyard.screen import PlainScreen, TerminalScreen, for_stream, plain
+from trainyard.screen import PrintedScreen, for_stream, plain
 from trainyard.tasks.command_hints import complete
 from trainyard.tasks.report import Report, Table, note, say
 
@@ -24,7 +24,7 @@ _ROWS = 50
 _TAILS = 5
 
 
-def screen(*, json: bool = False, only: str | None = None) -> PlainScreen | TerminalScreen:
+def screen(*, json: bool = False, only: str | None = None) -> PrintedScreen:
     """Return what shows a run as it goes: stdout, unless a document is to stand there."""
     return for_stream(sys.stderr if json else sys.stdout, only=only, reword=complete)
 
