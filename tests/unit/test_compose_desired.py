@@ -37,41 +37,16 @@ def _services(desired: Desired) -> dict[str, Any]:
     return services
 
 
-def test_the_head_serves_the_dashboard_and_workers_join_it_by_name() -> None:
+def test_the_head_serves_the_dashboard_on_loopback_and_workers_join_it_by_name() -> None:
     services = _services(_desired(**TWO_WORKERS, head={"cpus": 1, "memory": "4GiB"}))
-    assert services["head"]["entrypoint"] == [
-        "ray",
-        "start",
-        "--block",
-        "--node-name=head",
-        "--labels=ray.io/node-group=head",
-        "--num-cpus=1",
-        "--num-gpus=0",
-        "--memory=4294967296",
-        "--object-store-memory=1073741824",
-        "--disable-usage-stats",
-        "--min-worker-port=0",
-        "--max-worker-port=0",
-        "--log-color=false",
-        "--head",
-        "--port=6379",
-        "--include-dashboard=true",
-        "--dashboard-host=0.0.0.0",
-        "--dashboard-port=8265",
-        "--no-monitor",
-    ]
+    command = services["head"]["entrypoint"]
+    assert command[:4] == ["ray", "start", "--block", "--node-name=head"]
+    assert {"--num-cpus=1", "--memory=4294967296", "--object-store-memory=1073741824"} < set(command)
+    assert {"--head", "--port=6379", "--dashboard-host=0.0.0.0", "--dashboard-port=8265"} < set(command)
     assert services["gpu-1"]["entrypoint"][-1] == "--address=head:6379"
-    assert services["gpu-1"]["depends_on"] == ["head"]
-    assert services["head"]["depends_on"] == []
-
-
-def test_only_the_head_publishes_a_port_and_only_on_loopback() -> None:
-    services = _services(_desired(**TWO_WORKERS))
-    assert {name: one["ports"] for name, one in services.items()} == {
-        "head": ["127.0.0.1::8265"],
-        "gpu-0": [],
-        "gpu-1": [],
-    }
+    assert (services["head"]["depends_on"], services["gpu-1"]["depends_on"]) == ([], ["head"])
+    ports = {name: service["ports"] for name, service in services.items()}
+    assert ports == {"head": ["127.0.0.1::8265"], "gpu-0": [], "gpu-1": []}
 
 
 def test_gpus_are_dealt_out_by_index_and_hidden_from_everybody_else() -> None:
@@ -97,17 +72,11 @@ def test_the_token_is_a_file_of_the_container_and_stands_nowhere_in_the_document
     assert head["environment"]["RAY_AUTH_TOKEN_PATH"] == "/run/secrets/trainyard-token"
 
 
-def test_a_variable_reaches_the_node_as_it_was_written() -> None:
-    environment = _services(_desired(env={"PRICE": "5$HOME", "WORDS": "a: b\n#"}))["head"]["environment"]
+def test_a_variable_reaches_the_node_as_it_was_written_and_none_overrides_ray_s_authentication() -> None:
+    env = {"PRICE": "5$HOME", "WORDS": "a: b\n#", "NVIDIA_VISIBLE_DEVICES": "all", "RAY_DEDUP_LOGS": "0"}
+    environment = _services(_desired(env=env))["head"]["environment"]
     # Compose makes one dollar sign of two.
-    assert (environment["PRICE"], environment["WORDS"]) == ("5$$HOME", "a: b\n#")
-
-
-def test_no_variable_of_the_file_overrides_ray_s_authentication() -> None:
-    desired = _desired(env={"NVIDIA_VISIBLE_DEVICES": "all", "RAY_DEDUP_LOGS": "0"})
-    environment = _services(desired)["head"]["environment"]
-    assert environment["RAY_AUTH_MODE"] == "token"
-    assert environment["RAY_DEDUP_LOGS"] == "0"
+    assert environment.items() >= {**env, "PRICE": "5$$HOME", "RAY_AUTH_MODE": "token"}.items()
 
 
 def test_mounts_are_never_made_by_docker() -> None:
@@ -144,13 +113,10 @@ def test_the_fingerprint_of_a_node_is_its_own() -> None:
     assert len(set(before.values())) == 3
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [{"image": "reg:5000/ray-cpu@sha256:1"}, {"token": token_fingerprint("another")}, {"owner": "you"}],
-)
-def test_another_image_or_token_makes_another_node(changed: dict[str, str]) -> None:
+def test_another_image_token_or_owner_makes_another_node() -> None:
     desired = _desired()
-    assert _made(desired).fingerprints != _made(replace(desired, **changed)).fingerprints  # type: ignore[arg-type]
+    others = (replace(desired, image="reg@sha256:1"), replace(desired, token="1"), replace(desired, owner="you"))
+    assert len({_made(each).fingerprints["head"] for each in (desired, *others)}) == 4
 
 
 @pytest.mark.parametrize(

@@ -76,9 +76,6 @@ def test_workers_older_than_their_head_are_found_in_the_engine_s_own_time() -> N
         "ended": container_of("ended", "w", state="exited", started="2026-11-21T14:00:00Z"),
     }
     assert snapshot.older_than_head(found) == {"older"}
-
-
-def test_without_a_head_nobody_is_older_than_it() -> None:
     assert snapshot.older_than_head(_found(cpu_0="w1")) == frozenset()
 
 

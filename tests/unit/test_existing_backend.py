@@ -22,24 +22,16 @@ def _tools(tmp_path: Path, **environ: str) -> Tools:
     return Tools(tmp_path / "state", environ, "existing", source=tmp_path / "clusters" / "lab.yaml")
 
 
-def test_the_token_comes_from_the_environment_variable_that_the_file_names(tmp_path: Path) -> None:
+def test_the_token_comes_from_the_variable_or_the_file_that_the_cluster_file_names(tmp_path: Path) -> None:
     spec = _spec(address="http://127.0.0.1:8265/", token_env="LAB_TOKEN")
     endpoint = existing.connect(spec, _tools(tmp_path, LAB_TOKEN=" abc\n"))
-    assert endpoint == Endpoint(cluster="lab", address="http://127.0.0.1:8265", token="abc")
-
-
-def test_a_token_file_is_found_beside_the_cluster_file(tmp_path: Path) -> None:
+    # What such a cluster promises is unknown.
+    assert endpoint == Endpoint("lab", "http://127.0.0.1:8265", "abc", expected=None, ray_version=None)
+    assert "abc" not in repr(endpoint)
     (tmp_path / "clusters").mkdir()
     (tmp_path / "clusters" / "lab.token").write_text("abc\n")
-    spec = _spec(address="http://127.0.0.1:8265", token_file="lab.token")
-    assert existing.connect(spec, _tools(tmp_path)).token == "abc"
-
-
-def test_what_such_a_cluster_promises_is_unknown(tmp_path: Path) -> None:
-    spec = _spec(address="http://127.0.0.1:8265", token_env="LAB_TOKEN")
-    endpoint = existing.connect(spec, _tools(tmp_path, LAB_TOKEN="abc"))
-    assert (endpoint.expected, endpoint.ray_version) == (None, None)
-    assert "abc" not in repr(endpoint)
+    beside = _spec(address="http://127.0.0.1:8265", token_file="lab.token")
+    assert existing.connect(beside, _tools(tmp_path)).token == "abc"
 
 
 def test_a_variable_that_is_not_set_says_how_to_set_it_unseen(tmp_path: Path) -> None:

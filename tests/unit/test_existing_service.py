@@ -76,36 +76,26 @@ def test_a_service_that_is_not_there_is_told_with_one_that_is_called_alike() -> 
         services.address(service())
 
 
-def test_a_service_without_pods_that_run_is_not_ready() -> None:
-    others = [pod("one", phase="Pending"), pod("two", leaving=True)]
-    assert refusal(service(svc(), *others)) == [
-        "service lab-head-svc has no pod that runs",
-        "  at namespace team of context lab",
-        "  -> Is the Ray cluster up? Whoever runs it can say.",
-    ]
-
-
-def test_a_service_that_selects_nothing_cannot_be_used() -> None:
-    assert refusal(service(svc(selector=None))) == [
-        "service lab-head-svc does not say which pods are behind it",
-        "  at namespace team of context lab",
-        "  -> Name one that selects pods, or give `address` instead of `service`.",
-    ]
-
-
-def test_a_port_that_the_service_does_not_have_is_told_with_those_that_it_has() -> None:
-    assert refusal(service(svc(), pod("one"), port=80)) == [
-        "service lab-head-svc has no port 80; it has 8265, 10001",
-        "  at namespace team of context lab",
-        "  -> Write in the cluster file: existing: {port: ...}. Ray's dashboard is 8265 by default.",
-    ]
-
-
-def test_a_port_whose_name_no_pod_knows_is_told() -> None:
-    ports = [{"port": 8265, "targetPort": "web"}]
-    assert refusal(service(svc(ports=ports), pod("one")))[0] == (
-        "port 8265 of service lab-head-svc leads to a port called 'web', which its pods do not have"
-    )
+@pytest.mark.parametrize(
+    ("spec", "pods", "port", "message"),
+    [
+        ({}, [pod("one", phase="Pending"), pod("two", leaving=True)], 8265, "lab-head-svc has no pod that runs"),
+        ({"selector": None}, [], 8265, "lab-head-svc does not say which pods are behind it"),
+        ({}, [pod("one")], 80, "lab-head-svc has no port 80; it has 8265, 10001"),
+        (
+            {"ports": [{"port": 8265, "targetPort": "web"}]},
+            [pod("one")],
+            8265,
+            "lab-head-svc leads to a port called 'web', which its pods do not have",
+        ),
+    ],
+)
+def test_a_service_that_leads_nowhere_is_told(
+    spec: dict[str, Any], pods: list[tuple[Kind, Object]], port: int, message: str
+) -> None:
+    told = refusal(service(svc(**spec), *pods, port=port))
+    assert told[0].endswith(f"service {message}")
+    assert told[1] == "  at namespace team of context lab"
 
 
 def test_a_pod_that_is_ready_comes_before_one_that_only_runs() -> None:

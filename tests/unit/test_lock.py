@@ -16,25 +16,15 @@ def _never() -> None:
     raise AssertionError("nobody else holds it")
 
 
-def test_a_free_lock_is_taken_at_once_and_removed_after(tmp_path: Path) -> None:
-    path = tmp_path / "lab.lock"
-    with lock.held(path, waiting=_never, keep=lambda: False):
-        assert path.exists()
-    assert not path.exists()
-
-
-def test_the_file_stays_while_the_cluster_does(tmp_path: Path) -> None:
-    path = tmp_path / "lab.lock"
-    with lock.held(path, waiting=_never, keep=lambda: True):
-        pass
-    assert path.exists()
-
-
-def test_a_lock_of_a_dead_command_is_free(tmp_path: Path) -> None:
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_free_lock_or_one_of_a_dead_command_is_taken_at_once_and_stays_while_the_cluster_does(
+    tmp_path: Path, keep: bool
+) -> None:
     path = tmp_path / "lab.lock"
     path.touch()
-    with lock.held(path, waiting=_never, keep=lambda: False):
-        pass
+    with lock.held(path, waiting=_never, keep=lambda: keep):
+        assert path.exists()
+    assert path.exists() == keep
 
 
 def test_the_second_waits_until_the_first_has_removed_the_file(tmp_path: Path) -> None:

@@ -19,21 +19,18 @@ def here(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_bare_name_means_a_file_of_clusters(here: Path) -> None:
-    assert paths.cluster_file("lab", {}, directory=here) == here / "clusters" / "lab.yaml"
-
-
-def test_a_path_means_itself(here: Path) -> None:
+def test_a_bare_name_means_a_file_of_clusters_and_a_path_itself(here: Path) -> None:
+    lab = here / "clusters" / "lab.yaml"
+    assert paths.cluster_file("lab", {}, directory=here) == lab
+    assert paths.cluster_file(None, {"TRAINYARD_CLUSTER": "lab"}, directory=here) == lab
     (here / "other.yaml").write_text("")
     assert paths.cluster_file("other.yaml", {}, directory=here) == here / "other.yaml"
 
 
-def test_the_environment_names_the_file_when_no_flag_does(here: Path) -> None:
-    assert paths.cluster_file(None, {"TRAINYARD_CLUSTER": "lab"}, directory=here) == here / "clusters" / "lab.yaml"
-
-
-def test_without_flag_and_environment_the_shipped_local_cluster_is_meant(tmp_path: Path) -> None:
-    assert paths.cluster_file(None, {}, directory=tmp_path) == paths.shipped("clusters") / "local.yaml"
+def test_without_flag_and_environment_local_is_meant_the_users_before_the_shipped_one(here: Path) -> None:
+    assert paths.cluster_file(None, {}, directory=here) == paths.shipped("clusters") / "local.yaml"
+    (here / "clusters" / "local.yaml").write_text("name: mine\n")
+    assert paths.cluster_file(None, {}, directory=here) == here / "clusters" / "local.yaml"
 
 
 def test_a_project_with_clusters_of_its_own_lists_no_samples(
@@ -41,11 +38,6 @@ def test_a_project_with_clusters_of_its_own_lists_no_samples(
 ) -> None:
     assert paths.listed_clusters(here) == ("lab",)
     assert "local" in paths.listed_clusters(here / "jobs")
-
-
-def test_the_users_file_wins_over_the_shipped_one(here: Path) -> None:
-    (here / "clusters" / "local.yaml").write_text("name: mine\n")
-    assert paths.cluster_file(None, {}, directory=here) == here / "clusters" / "local.yaml"
 
 
 def test_an_unknown_name_says_which_are_known(here: Path) -> None:
@@ -57,13 +49,10 @@ def test_an_unknown_name_says_which_are_known(here: Path) -> None:
     assert problem.message.endswith("; did you mean 'lab'?")
 
 
-def test_a_job_is_found_by_path_and_by_name(here: Path) -> None:
+def test_a_job_is_found_by_path_and_by_name_and_a_shipped_one_from_anywhere(here: Path) -> None:
     assert paths.job_directory("jobs/walk", directory=here) == here / "jobs" / "walk"
     assert paths.job_directory("walk", directory=here) == here / "jobs" / "walk"
-
-
-def test_a_shipped_job_is_found_from_an_empty_directory(tmp_path: Path) -> None:
-    assert paths.job_directory("jobs/cartpole", directory=tmp_path) == paths.shipped("jobs") / "cartpole"
+    assert paths.job_directory("jobs/cartpole", directory=here) == paths.shipped("jobs") / "cartpole"
 
 
 def test_state_lives_below_the_xdg_directory_and_else_below_home() -> None:

@@ -26,17 +26,10 @@ def cluster(tmp_path: Path, text: str = FILE, *, overrides: tuple[str, ...] = ()
     return lifecycle.find("lab", {"HOME": str(tmp_path)}, directory=tmp_path, overrides=overrides)
 
 
-def test_a_group_gets_the_size_that_was_asked_for(tmp_path: Path) -> None:
-    wanted = scaling.scaled(cluster(tmp_path), ["gpu=3", "burst=1"])
-    assert [(group.name, group.wanted, group.most) for group in wanted.spec.workers] == [("gpu", 3, 3), ("burst", 1, 4)]
-
-
-def test_the_next_command_means_the_cluster_as_it_is_then(tmp_path: Path) -> None:
-    wanted = scaling.scaled(cluster(tmp_path, overrides=("head.cpus=2",)), ["gpu=0"])
-    assert wanted.tools.overrides == ("head.cpus=2", "workers.gpu.count=0")
-
-
-def test_a_size_that_the_file_has_needs_no_flag(tmp_path: Path) -> None:
+def test_a_group_gets_the_size_that_was_asked_for_and_the_next_command_means_that(tmp_path: Path) -> None:
+    sized = scaling.scaled(cluster(tmp_path, overrides=("head.cpus=2",)), ["gpu=0", "burst=1"])
+    assert [(group.name, group.wanted, group.most) for group in sized.spec.workers] == [("gpu", 0, 0), ("burst", 1, 4)]
+    assert sized.tools.overrides == ("head.cpus=2", "workers.gpu.count=0", "workers.burst.min=1")
     assert scaling.scaled(cluster(tmp_path), ["gpu=2"]).tools.overrides == ()
 
 
