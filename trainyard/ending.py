@@ -62,7 +62,6 @@ def check(change: Change, progress: Progress, *, note: Callable[[str], None]) ->
 
 
 def would_end(cluster: Cluster, plan: Sequence[PlannedStep]) -> list[Problem]:
-    """Return the runs that the steps of a plan would end, each with what is known about it."""
     if not any(step.disruptive and step.state != "already" for step in plan):
         return []
     found = _jobs(cluster)

@@ -104,7 +104,6 @@ def status(cluster: Cluster) -> ClusterStatus:
 
 
 def connect(cluster: Cluster) -> Endpoint:
-    """Return the way in. Raises NotReadyError when there is none."""
     _refuse_other_file(cluster)
     return cluster.backend.connect(cluster.spec, cluster.tools)
 
@@ -141,7 +140,6 @@ def logs(cluster: Cluster, *, follow: bool) -> Iterator[LogLine]:
 
 
 def _alone(cluster: Cluster, progress: Progress) -> AbstractContextManager[None]:
-    """Keep other commands from changing the cluster meanwhile."""
     state = cluster.tools.state
     return lock.alone(state.with_name(f"{state.name}.lock"), progress, keep=state.exists, what="cluster")
 

@@ -114,7 +114,6 @@ def results_home(environ: Mapping[str, str], *, directory: Path) -> Path:
 
 
 def _ours(directory: Path) -> Path:
-    """Return the directory that all of ours are in."""
     return next((one for one in (directory, *directory.parents) if one.name == "trainyard"), directory)
 
 

@@ -43,7 +43,6 @@ def scaled(cluster: Cluster, sizes: Sequence[str]) -> Cluster:
 
 
 def differences(file: ClusterSpec, now: ClusterSpec) -> list[str]:
-    """Say which sizes are not those of the file: `gpu: 2 in the file, 3 now`."""
     return [
         f"{then.name}: {then.wanted} in the file, {group.wanted} now"
         for then, group in zip(file.workers, now.workers, strict=True)

@@ -180,7 +180,6 @@ def plain(text: bytes, *, colours: bool = False) -> str:
 
 
 def event_lines(event: Event, state: RunState) -> Iterator[str]:
-    """Yield the lines that an event is worth."""
     if say := _SAY.get(event["event"]):
         yield from say(event, state)
 

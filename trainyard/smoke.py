@@ -129,7 +129,6 @@ class _Notes(Screen):
         self._progress = progress
 
     def event(self, event: Event, state: RunState) -> None:
-        """Show a note; the checks come as a table, at the end."""
         if event["event"] == "note":
             self._progress.saw("Smoke test", event["text"])
 

@@ -25,7 +25,7 @@ from trainyard.results import state as states
 from trainyard.results import store
 from trainyard.results.compare import Comparison
 from trainyard.results.report import write_report
-from trainyard.results.run_filter import RunFilter, run_filter
+from trainyard.results.run_filter import run_filter
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
 from trainyard.spec import load_cluster, load_job
@@ -92,11 +92,13 @@ def dispatch(
     return launch.dispatch(ready.prepared, endpoint, request, progress=progress, screen=screen)
 
 
-def standings(file: str | None = None, only: RunFilter = RunFilter()) -> list[Standing]:  # noqa: B008
+def standings(file: str | None = None, *, job: str = "", state: str = "", since: str = "") -> list[Standing]:
     """Return how every run of this machine stands, the newest first; a cluster that is away is asked once.
 
-    With `file`, only the runs of the cluster that `-f` means.
+    With `file`, only the runs of the cluster that `-f` means; the flags of `train.list` choose further. Raises
+    RequestError.
     """
+    only = run_filter(job=job, state=state, since=since, now=time.time())
     away: dict[str, str] = {}
     found: list[Standing] = []
     for run in store.runs(results(), cluster=_cluster_name(file)):
@@ -119,11 +121,6 @@ def _standing(run: RunDirectory, cluster: str, away: dict[str, str]) -> Standing
     if found.unsure:
         away[cluster] = found.unsure
     return replace(found, unsure=None) if found.state.ended else found
-
-
-def filtered(file: str | None, *, job: str, state: str, since: str) -> list[Standing]:
-    """Return the same of the runs that flags mean. Raises RequestError."""
-    return standings(file, run_filter(job=job, state=state, since=since, now=time.time()))
 
 
 def status(run: RunDirectory) -> Standing:

@@ -37,8 +37,8 @@ NAMES_ALLOWED = ("backends", "seams", "spec/cluster.py", "spec/existing.py", "sp
 
 # Lines and modules of Python. They only go down: lower them with what you took away.
 BUDGETS = {
-    ".": (36_000, 345),
-    "backends": (9_000, 95),
+    ".": (28_600, 230),
+    "backends": (8_661, 63),
     "backends/kuberay": (5_330, 29),
     "dispatch": (2_000, 16),
     "images": (2_385, 19),
@@ -47,7 +47,7 @@ BUDGETS = {
     "seams": (5_580, 47),
     "spec": (2_651, 20),
     "tasks": (2_125, 19),
-    "../tests": (33_000, 260),
+    "../tests": (28_000, 260),
     "../runner": (4_800, 36),
 }
 LONGEST_FUNCTION = 40

@@ -63,7 +63,6 @@ def made_from(state: Path) -> Path | None:
 
 
 def make_token(path: Path) -> None:
-    """Write a new token: 64 hexadecimal digits, as Ray's own."""
     write_private(path, secrets.token_hex(32))
 
 

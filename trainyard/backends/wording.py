@@ -10,7 +10,6 @@ def counted(count: int, noun: str) -> str:
 
 
 def all_answer(nodes: int) -> str:
-    """Return the title of the step that waits for every node."""
     return f"All {nodes} nodes answer" if nodes > 1 else "The head answers"
 
 

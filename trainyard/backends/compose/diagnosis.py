@@ -100,7 +100,6 @@ def phrase(container: Container, *, answers: bool, log_tail: str = "") -> str:
 
 
 def last_line(engine: Engine, container: Container) -> str:
-    """Return the last line of a node that ended and is started again."""
     if container.state != "restarting" and not container.restarts:
         return ""
     lines = [line.strip() for line in docker_containers.tail(engine, container.id, lines=5) if line.strip()]

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 
 from trainyard.backends import contract
 from trainyard.backends import logs as ray_logs
-from trainyard.backends import record as cluster_record
 from trainyard.backends.compose import record, snapshot
 from trainyard.backends.compose.status import address
 from trainyard.backends.contract import LogLine, Tools
@@ -27,7 +26,7 @@ def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
     engine = record.connect(spec, tools)
     if not snapshot.nodes(engine, spec.name):
         raise contract.not_up(spec.name)
-    return _lines(engine, spec.name, cluster_record.read_token(record.token_file(tools)), follow=follow)
+    return _lines(engine, spec.name, record.token(tools), follow=follow)
 
 
 def _lines(engine: Engine, name: str, token: str | None, *, follow: bool) -> Iterator[LogLine]:

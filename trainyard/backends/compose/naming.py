@@ -17,7 +17,6 @@ PLAN = "io.trainyard.plan"
 
 
 def of_cluster(name: str) -> str:
-    """Return the label of everything that belongs to a cluster, to search by."""
     return f"{CLUSTER}={name}"
 
 
@@ -39,5 +38,4 @@ def container(name: str, node: str) -> str:
 
 
 def outputs(name: str) -> str:
-    """Return the name of the volume that the nodes share."""
     return f"{project(name)}-outputs"

@@ -8,7 +8,7 @@ import socket
 from pathlib import Path
 
 from trainyard.backends.contract import Tools
-from trainyard.backends.record import read_cluster, write_cluster
+from trainyard.backends.record import read_cluster, read_token, write_cluster
 from trainyard.errors import RequestError
 from trainyard.seams.docker import engine as docker_engine
 from trainyard.seams.docker.engine import Engine
@@ -17,6 +17,10 @@ from trainyard.spec.cluster import ClusterSpec
 
 def token_file(tools: Tools) -> Path:
     return tools.state / "token"
+
+
+def token(tools: Tools) -> str | None:
+    return read_token(token_file(tools))
 
 
 def write(tools: Tools, *, name: str, docker: str, owner: str) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 
 from trainyard import versions
 from trainyard.backends import contract, ray_nodes
-from trainyard.backends import record as cluster_record
 from trainyard.backends.compose import desired, naming, preflight, record, snapshot
 from trainyard.backends.compose.desired import Desired
 from trainyard.backends.compose.diagnosis import last_line, phrase, restarts_forever
@@ -27,7 +26,7 @@ LOOPBACK = "127.0.0.1"
 def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
     """Ask every node that the file names, or that has a container, how it is."""
     engine, containers = _find(spec, tools)
-    token = cluster_record.read_token(record.token_file(tools))
+    token = record.token(tools)
     answering, detail = answer(engine, containers, token) if containers else (frozenset[str](), "")
     declared = {node.name: node for node in spec.nodes()}
     nodes = tuple(
@@ -62,7 +61,7 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
     return Endpoint(
         cluster=spec.name,
         address=found,
-        token=cluster_record.read_token(record.token_file(tools)),
+        token=record.token(tools),
         simulated_gpus=_simulated(containers),
         expected=tuple(_expected(name, container) for name, container in containers.items()),
         ray_version=versions.RAY,

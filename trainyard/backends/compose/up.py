@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from trainyard.backends import node_steps, ray_nodes, replace_head
-from trainyard.backends import record as cluster_record
 from trainyard.backends.compose import desired, diagnosis, image, naming, preflight, record, snapshot
 from trainyard.backends.compose.desired import TOKEN_VARIABLE, Desired, Document
 from trainyard.backends.compose.status import answer, never_ran
 from trainyard.backends.contract import Tools
 from trainyard.backends.node_steps import Difference, Nodes
 from trainyard.backends.ray_nodes import NodePlan
+from trainyard.backends.record import make_token
 from trainyard.errors import OutsideError, RequestError
 from trainyard.images.types import PinnedImage
 from trainyard.seams.docker import compose as docker_compose
@@ -42,7 +43,7 @@ class _Up:
 
     @property
     def token(self) -> str | None:
-        return cluster_record.read_token(record.token_file(self.tools)) if self.spec.auth == "token" else None
+        return record.token(self.tools) if self.spec.auth == "token" else None
 
     def document(self) -> Document:
         fingerprint = desired.token_fingerprint(self.token) if self.token else None
@@ -85,6 +86,9 @@ def _steps(up: _Up) -> list[Step]:
     pull = image.pull_step(up.engine, up.image)
     recreate = up.tools.recreate
     starting = [plan for plan in up.plans if recreate or plan.name in up.difference().missing]
+    noted = "Make the cluster's token" if up.spec.auth == "token" else "Write down where the cluster is"
+    try_image = partial(preflight.probe_image, up.engine, up.image, up.spec)
+    try_gpus = partial(preflight.probe_gpus, up.engine, up.image.reference, _gpu_ids(up.plans))
     nodes = Nodes(
         up.plans,
         made=lambda: {name: container.id for name, container in up.containers().items()},
@@ -96,10 +100,10 @@ def _steps(up: _Up) -> list[Step]:
         *([replace_head.step(refused)] if refused else []),
         Step("Check the Docker host", done=lambda: _check(up), do=nothing),
         pull,
-        *([_probe("Try the image and the mounts", lambda: _try_image(up), pull)] if up.makes_head() else []),
+        *([_probe("Try the image and the mounts", try_image, pull)] if up.makes_head() else []),
         # Nodes that have their GPUs are proof enough.
-        *([_probe("Give the GPUs to a container", lambda: _try_gpus(up), pull)] if _gpu_ids(starting) else []),
-        Step(_record_title(up.spec), done=lambda: _is_recorded(up), do=lambda: _record(up)),
+        *([_probe("Give the GPUs to a container", try_gpus, pull)] if _gpu_ids(starting) else []),
+        Step(noted, done=lambda: _is_recorded(up), do=lambda: _record(up)),
         *node_steps.steps(
             nodes,
             {name: container.id for name, container in surplus.items()},
@@ -151,20 +155,8 @@ def _probe(title: str, probe: Callable[[], None], pull: Step) -> Step:
     return Step(f"{title}, for a moment", done=lambda: YES if tried else no("not tried yet"), do=do, after=pull.title)
 
 
-def _try_image(up: _Up) -> None:
-    preflight.probe_image(up.engine, up.image, up.spec)
-
-
-def _try_gpus(up: _Up) -> None:
-    preflight.probe_gpus(up.engine, up.image.reference, _gpu_ids(up.plans))
-
-
 def _gpu_ids(plans: Iterable[NodePlan]) -> tuple[str, ...]:
     return tuple(gpu for plan in plans for gpu in plan.gpu_ids or ())
-
-
-def _record_title(spec: ClusterSpec) -> str:
-    return "Make the cluster's token" if spec.auth == "token" else "Write down where the cluster is"
 
 
 def _is_recorded(up: _Up) -> Answer:
@@ -176,7 +168,7 @@ def _is_recorded(up: _Up) -> Answer:
 def _record(up: _Up) -> None:
     record.write(up.tools, name=up.spec.name, docker=up.engine.address, owner=up.owner)
     if up.spec.auth == "token" and up.token is None:
-        cluster_record.make_token(record.token_file(up.tools))
+        make_token(record.token_file(up.tools))
 
 
 def _remove(engine: Engine, surplus: Mapping[str, Container]) -> None:

@@ -44,16 +44,17 @@ verify = no_images
 def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     """Return the steps that check the cluster; nothing is made."""
     section = _section(spec, tools)
-    answers = (
-        f"Ray answers at {_with_scheme(section.address)}" if section.address else f"Ray answers: {section.service}"
+    where = f" at {_with_scheme(section.address)}" if section.address else f": {section.service}"
+    version = Step(
+        f"Ray answers{where}", done=lambda: _version(spec, tools), do=nothing, deadline=DEADLINE_SECONDS, every=1.0
     )
-    listed = "It lists its nodes"
-    version = Step(answers, done=lambda: _version(spec, tools), do=nothing, deadline=DEADLINE_SECONDS, every=1.0)
-    return [version, replace(version, title=listed, done=lambda: _listed(spec, tools), after=answers)]
+    return [
+        version,
+        replace(version, title="It lists its nodes", done=lambda: _listed(spec, tools), after=version.title),
+    ]
 
 
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Step]:
-    """Return one step that says that nothing is removed."""
     if purge:
         raise nothing_to_purge(tools.backend, "somebody else runs this cluster.")
     return [Step("Nothing to remove: somebody else runs this cluster", done=lambda: YES, do=nothing)]

@@ -84,11 +84,8 @@ def token(service: Service, secret: str) -> str:
         )
     held = secret_token(found)
     if held is None:
-        exists = (found.get("data") or {}).get(TOKEN_KEY)
-        raise PrerequisiteError(
-            f"Secret {secret} has no token: its key {TOKEN_KEY} is {'empty' if exists else 'not there'}",
-            where=service.location,
-        )
+        why = "empty" if (found.get("data") or {}).get(TOKEN_KEY) else "not there"
+        raise PrerequisiteError(f"Secret {secret} has no token: its key {TOKEN_KEY} is {why}", where=service.location)
     return held
 
 
@@ -116,20 +113,28 @@ def port_of(service: Service, found: Object, pod: Object) -> int:
     target = ports[service.port]
     if isinstance(target, int):
         return target
-    for container in pod["spec"]["containers"]:
-        for port in container.get("ports") or ():
-            if port.get("name") == target:
-                return int(port["containerPort"])
-    raise RequestError(
-        f"port {service.port} of service {service.name} leads to a port called {target!r}, which its pods do not have",
-        where=service.location,
-    )
+    containers = [port for container in pod["spec"]["containers"] for port in container.get("ports") or ()]
+    inside = next((int(port["containerPort"]) for port in containers if port.get("name") == target), None)
+    if inside is None:
+        raise RequestError(
+            f"port {service.port} of service {service.name} leads to a port called {target!r}, "
+            "which its pods do not have",
+            where=service.location,
+        )
+    return inside
 
 
 def _found(service: Service) -> Object:
     found = service.kube.get(SERVICE, service.name, service.namespace)
     if found is None:
-        raise _missing(service)
+        listed = service.kube.list(SERVICE, namespace=service.namespace)
+        names = sorted(str(each["metadata"]["name"]) for each in listed)
+        raise MissingServiceError(
+            f"there is no service {service.name}{suggest.did_you_mean(service.name, names)}",
+            where=service.location,
+            hint=f"Services there: {wording.named(names) or 'none'}. "
+            "That of a RayCluster NAME is called NAME-head-svc.",
+        )
     if not found["spec"].get("selector"):
         raise RequestError(
             f"service {service.name} does not say which pods are behind it",
@@ -137,17 +142,6 @@ def _found(service: Service) -> Object:
             hint="Name one that selects pods, or give `address` instead of `service`.",
         )
     return found
-
-
-def _missing(service: Service) -> MissingServiceError:
-    services = service.kube.list(SERVICE, namespace=service.namespace)
-    names = [str(found["metadata"]["name"]) for found in services]
-    return MissingServiceError(
-        f"there is no service {service.name}{suggest.did_you_mean(service.name, names)}",
-        where=service.location,
-        hint=f"Services there: {wording.named(sorted(names)) or 'none'}. "
-        "That of a RayCluster NAME is called NAME-head-svc.",
-    )
 
 
 def _is_ready(pod: Object) -> bool:

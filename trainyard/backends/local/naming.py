@@ -44,7 +44,6 @@ class ClusterFiles:
         return self.node_temp(name) / "session_latest" / "logs"
 
     def node_log(self, name: str) -> Path:
-        """Return the file with what `ray start` of a node printed."""
         return self.nodes / f"{name}.log"
 
     def node_record(self, name: str) -> Path:
@@ -55,7 +54,6 @@ class ClusterFiles:
         return f"{self.key}/" if name is None else f"{self.key}/{name}/"
 
     def prepare(self) -> None:
-        """Make the directories, readable by nobody else."""
         self.nodes.mkdir(parents=True, exist_ok=True, mode=0o700)
         for directory in (self.state, self.nodes):
             directory.chmod(0o700)

@@ -44,7 +44,6 @@ def write(files: ClusterFiles, backend: str, record: ClusterRecord) -> None:
 
 
 def read(files: ClusterFiles, backend: str) -> ClusterRecord | None:
-    """Return the record, or None if none was written."""
     found = read_cluster(files.state, backend)
     if found is None:
         return None
@@ -58,7 +57,6 @@ def write_node(files: ClusterFiles, plan: NodePlan, *, gcs_port: int, process: P
 
 
 def read_nodes(files: ClusterFiles) -> dict[str, NodeRecord]:
-    """Return every recorded node by its name, the head first."""
     found = [read_json(path) for path in sorted(files.nodes.glob("*.json"))]
     records = [NodeRecord(**{**row, "process": ProcessId(**row["process"])}) for row in found if row]
     return {record.name: record for record in sorted(records, key=lambda record: record.name != "head")}

@@ -55,7 +55,11 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> list[Stage]:
 def _steps(up: _Up) -> list[Step]:
     surplus = _surplus(up)
     refused = _refusal(up, surplus)
-    token = Step("Make the cluster's token", done=lambda: _has_token(up), do=lambda: _make_token(up.files))
+    token = Step(
+        "Make the cluster's token",
+        done=lambda: YES if read_token(up.files.token) else no("there is none"),
+        do=lambda: _make_token(up.files),
+    )
     nodes = Nodes(
         up.plans,
         made=lambda: record.read_nodes(up.files),
@@ -94,10 +98,6 @@ def _refusal(up: _Up, surplus: Mapping[str, NodeRecord]) -> RequestError | None:
 def _check(up: _Up) -> Answer:
     missing = up.missing()
     return Answer(True, "; ".join(preflight.check(missing, preflight.inspect())) if missing else "")
-
-
-def _has_token(up: _Up) -> Answer:
-    return YES if read_token(up.files.token) else no("there is none")
 
 
 def _make_token(files: ClusterFiles) -> None:
