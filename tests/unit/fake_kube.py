@@ -9,7 +9,8 @@ from typing import Any
 
 from trainyard.backends.kuberay.location import Location
 from trainyard.seams.kube.errors import ConflictError, ForbiddenError
-from trainyard.seams.kube.types import NAMESPACE, Kind, Object, Ran
+from trainyard.seams.kube.types import NAMESPACE, Kind, Object
+from trainyard.seams.programs import Ran
 from trainyard.spec.kubernetes import KuberaySection
 
 Key = tuple[str, str, str]

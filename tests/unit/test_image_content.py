@@ -13,7 +13,7 @@ import pytest
 
 from trainyard import versions
 from trainyard.errors import RequestError
-from trainyard.images import catalog, content, context
+from trainyard.images import catalog, content
 from trainyard.images.types import Image
 
 BASE_ID = "sha256:" + "a" * 64
@@ -42,7 +42,7 @@ def hashed(directory: Path, *, base_id: str | None = BASE_ID, platform: str | No
 
 def streamed(image: Image) -> bytes:
     target = io.BytesIO()
-    context.write(image, target)
+    content.write(image, target)
     return target.getvalue()
 
 
@@ -185,7 +185,7 @@ def test_a_dockerfile_that_ignores_the_base_is_refused(tmp_path: Path) -> None:
     image = write_image(tmp_path)
     (image / "Dockerfile").write_text("# on ${BASE}\nFROM debian:11\n")
     with pytest.raises(RequestError) as raised:
-        context.dockerfile(found(tmp_path))
+        content.dockerfile(found(tmp_path))
     assert str(raised.value) == (
         "the base of image mine has no effect: its Dockerfile does not use it\n"
         f"  at {image}/Dockerfile; debian:12 is the base that image.yaml, build.base or --base names\n"
@@ -197,5 +197,5 @@ def test_a_dockerfile_that_is_not_there_is_named_once(tmp_path: Path) -> None:
     image = write_image(tmp_path)
     (image / "Dockerfile").unlink()
     with pytest.raises(RequestError) as raised:
-        context.dockerfile(found(tmp_path))
+        content.dockerfile(found(tmp_path))
     assert raised.value.where == f"{image}/Dockerfile: No such file or directory"

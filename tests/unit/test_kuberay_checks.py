@@ -10,7 +10,8 @@ from tests.unit.fake_kube import FakeKube, location, named
 from trainyard.backends.kuberay import gpu_checks
 from trainyard.endpoint import BackendCheck
 from trainyard.errors import NotReadyError
-from trainyard.seams.kube.types import NODE, POD, Object, Ran
+from trainyard.seams.kube.types import NODE, POD, Object
+from trainyard.seams.programs import Ran
 from trainyard.spec.cluster import ClusterSpec
 
 LISTED = "GPU 0: NVIDIA X (UUID: GPU-1)\nGPU 1: NVIDIA X (UUID: GPU-2)\n"

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from trainyard import labels, versions
 from trainyard.errors import OutsideError, PrerequisiteError
-from trainyard.images import catalog, content, context
-from trainyard.images.failures import build_error
-from trainyard.images.progress import BuildProgress
+from trainyard.images import catalog, content
+from trainyard.images.build_output import BuildProgress, build_error
 from trainyard.images.types import Built, Image
 from trainyard.registry.access import access, registry_of
 from trainyard.seams import git
@@ -161,7 +160,7 @@ def _request(building: Building) -> BuildRequest:
     revision = f"{commit['revision']}{'-dirty' if commit['dirty'] else ''}" if commit else None
     return BuildRequest(
         reference=reference,
-        write=lambda target: context.write(image, target),
+        write=lambda target: content.write(image, target),
         arguments=catalog.arguments(image),
         labels=image_labels(
             building,

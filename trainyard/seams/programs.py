@@ -24,6 +24,15 @@ NOT_FOUND = 127
 
 
 @dataclass(frozen=True)
+class Ran:
+    """How a command elsewhere ended: on a host, or in a container."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True)
 class Ended:
     """How a program ended: its exit code, and the last lines of stdout and stderr together."""
 

@@ -10,7 +10,8 @@ from trainyard.seams.kube import streams
 from trainyard.seams.kube.config import Access
 from trainyard.seams.kube.errors import GoneError, InvalidError, KubeError, MissingError, Request
 from trainyard.seams.kube.transport import Transport
-from trainyard.seams.kube.types import POD, Kind, Object, Ran
+from trainyard.seams.kube.types import POD, Kind, Object
+from trainyard.seams.programs import Ran
 
 # Who the API server says changed what (meta/v1, managedFields).
 FIELD_MANAGER = "trainyard"

@@ -18,7 +18,8 @@ from trainyard.seams.addresses import keep_alive
 from trainyard.seams.kube import errors
 from trainyard.seams.kube.errors import GoneError, KubeError, Request
 from trainyard.seams.kube.transport import ANSWER_SECONDS, CONNECT_SECONDS, Session, Transport
-from trainyard.seams.kube.types import POD, Ran
+from trainyard.seams.kube.types import POD
+from trainyard.seams.programs import Ran
 
 if TYPE_CHECKING:
     from websocket import WebSocket

@@ -32,15 +32,6 @@ class Kind:
         return "".join([self.root, within, f"/{self.plural}", f"/{name}" * bool(name), f"/{part}" * bool(part)])
 
 
-@dataclass(frozen=True)
-class Ran:
-    """How a command in a container ended."""
-
-    code: int
-    stdout: str
-    stderr: str
-
-
 POD = Kind("v1", "pods", "Pod")
 SECRET = Kind("v1", "secrets", "Secret")
 CONFIG_MAP = Kind("v1", "configmaps", "ConfigMap")

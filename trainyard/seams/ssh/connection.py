@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, cast
@@ -19,6 +18,7 @@ from paramiko.ssh_exception import ChannelException, SSHException
 
 from trainyard.errors import NotReadyError, TrainyardError
 from trainyard.seams.addresses import keep_alive
+from trainyard.seams.programs import Ran
 from trainyard.seams.ssh import config, failures, login
 from trainyard.seams.ssh.failures import SUDO_PASSWORD, BrokenError, HostError
 
@@ -36,15 +36,6 @@ exit 1"""
 
 _connections: dict[tuple[str, str], Connection] = {}
 _lock = threading.Lock()
-
-
-@dataclass(frozen=True)
-class Ran:
-    """How a command on a host ended."""
-
-    code: int
-    stdout: str
-    stderr: str
 
 
 def connect(address: str, environ: Mapping[str, str]) -> Connection:

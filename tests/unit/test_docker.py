@@ -1,0 +1,195 @@
+"""What a Docker engine says about containers and images, and what it sends bit by bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import docker
+import pytest
+import requests
+from docker.errors import APIError, NotFound
+from urllib3.exceptions import ReadTimeoutError
+
+from trainyard.errors import OutsideError
+from trainyard.seams.docker import containers
+from trainyard.seams.docker import push as docker_push
+from trainyard.seams.docker.containers import Bind, Port
+from trainyard.seams.docker.engine import Engine
+from trainyard.seams.docker.images import ImageFacts, LayerTally, facts, split_tag
+
+DESCRIBED = {
+    "Id": "abc",
+    "Name": "/trainyard-lab-head",
+    "Image": "sha256:image",
+    "RestartCount": 2,
+    "State": {"Status": "running", "ExitCode": 0, "Health": {"Status": "healthy"}, "StartedAt": "now"},
+    "Config": {"Image": "registry:2", "Labels": {"io.trainyard.cluster": "lab"}},
+    "NetworkSettings": {"Ports": {"8265/tcp": [{"HostIp": "127.0.0.1", "HostPort": "32801"}], "6379/tcp": None}},
+    "Mounts": [
+        {"Type": "volume", "Name": "outputs"},
+        {"Type": "bind", "Source": "/data", "Destination": "/in", "RW": False},
+    ],
+}
+
+
+class FakeApi:
+    """An engine with one container; a change of another is refused, since there is none, or for `refusal`."""
+
+    def __init__(self, *, refusal: APIError | None = None) -> None:
+        self.refusal = refusal
+
+    def containers(self, **options: object) -> list[dict[str, str]]:
+        assert options == {"all": True, "filters": {"label": ["io.trainyard.cluster=lab"]}}
+        return [{"Id": "abc"}, {"Id": "gone-meanwhile"}]
+
+    def inspect_container(self, name: str) -> dict[str, Any]:
+        if name == "abc":
+            return DESCRIBED
+        raise NotFound("no such container")
+
+    def refuse(self, name: str, **options: object) -> Any:
+        raise self.refusal or NotFound("no such container")
+
+    stop = remove_container = logs = refuse
+
+
+def engine(api: FakeApi) -> Engine:
+    return Engine("unix:///docker.sock", cast(docker.APIClient, api), {})
+
+
+def test_a_container_is_read_as_the_engine_describes_it() -> None:
+    (found,) = containers.labelled(engine(FakeApi()), "io.trainyard.cluster=lab")
+    assert (found.name, found.image, found.image_id) == ("trainyard-lab-head", "registry:2", "sha256:image")
+    assert (found.state, found.health, found.is_running, found.restarts) == ("running", "healthy", True, 2)
+    assert found.ports == (Port(8265, "127.0.0.1", 32801),)
+    assert found.binds == (Bind("/data", "/in", read_only=True),)
+
+
+def test_what_is_gone_is_no_error() -> None:
+    empty = engine(FakeApi())
+    assert (containers.container(empty, "nobody"), containers.tail(empty, "nobody")) == (None, ())
+    containers.stop(empty, "nobody")
+    containers.remove(empty, "nobody")
+
+
+def test_a_refusal_has_dockers_own_words() -> None:
+    refusing = engine(FakeApi(refusal=APIError("409", explanation="removal is already in progress")))
+    with pytest.raises(OutsideError) as caught:
+        containers.remove(refusing, "stuck")
+    assert str(caught.value) == "Docker refused to remove the container stuck\n  at removal is already in progress"
+
+
+def test_an_engines_answer_as_facts() -> None:
+    answer = {
+        "Id": "sha256:1",
+        "RepoTags": ["trainyard/mine:1"],
+        "RepoDigests": ["registry:5000/mine@sha256:2"],
+        "Os": "linux",
+        "Architecture": "arm64",
+        "Variant": "v8",
+        "Size": 7,
+        "Created": "2026-11-21T15:00:00Z",
+        "RootFS": {"Layers": ["sha256:3"]},
+        "Config": {"Env": ["A=b=c", "EMPTY="], "Labels": {"l": "m"}, "User": "ray", "Entrypoint": ["/x"], "Cmd": None},
+    }
+    assert facts(answer) == ImageFacts(
+        id="sha256:1",
+        tags=("trainyard/mine:1",),
+        digests=("registry:5000/mine@sha256:2",),
+        labels={"l": "m"},
+        user="ray",
+        entrypoint=("/x",),
+        env={"A": "b=c", "EMPTY": ""},
+        size=7,
+        layers=("sha256:3",),
+        platform="linux/arm64/v8",
+        created="2026-11-21T15:00:00Z",
+    )
+
+
+def test_an_image_that_says_little() -> None:
+    bare = facts({"Id": "sha256:1", "Config": None, "RepoTags": None})
+    assert (bare.tags, bare.labels, bare.user, bare.entrypoint, bare.env, bare.platform) == ((), {}, "", None, {}, "")
+
+
+@pytest.mark.parametrize(
+    ("reference", "split"),
+    [
+        ("debian:12", ("debian", "12")),
+        ("debian", ("debian", None)),
+        ("registry:5000/team/debian", ("registry:5000/team/debian", None)),
+        ("registry:5000/debian:12", ("registry:5000/debian", "12")),
+        ("registry:5000/debian@sha256:ab", ("registry:5000/debian@sha256:ab", None)),
+    ],
+)
+def test_a_port_is_no_tag(reference: str, split: tuple[str, str | None]) -> None:
+    assert split_tag(reference) == split
+
+
+def test_layers_and_bytes_of_a_pull() -> None:
+    tally = LayerTally()
+    assert not tally.count({"status": "Pulling from library/debian", "id": "12"})
+    assert not tally.count({"status": "Digest: sha256:1"})
+    for layer in ("a", "b", "c"):
+        assert tally.count({"status": "Pulling fs layer", "id": layer})
+    tally.count({"status": "Already exists", "id": "a"})
+    tally.count({"status": "Downloading", "id": "b", "progressDetail": {"current": 30_000_000, "total": 90_000_000}})
+    assert tally.text() == "1 of 3 layers, 30 of 90 MB"
+    tally.count({"status": "Download complete", "id": "b"})
+    assert tally.text() == "1 of 3 layers, 90 of 90 MB"
+    tally.count({"status": "Pull complete", "id": "b"})
+    assert tally.text() == "2 of 3 layers, 90 of 90 MB"
+
+
+def test_a_push_of_what_is_there_has_no_bytes() -> None:
+    tally = LayerTally()
+    tally.count({"status": "Preparing", "id": "a"})
+    tally.count({"status": "Layer already exists", "id": "a"})
+    tally.count({"status": "Mounted from mine", "id": "b"})
+    assert tally.text() == "2 of 2 layers"
+
+
+class PushingApi:
+    """An engine that answers a push with one line, then breaks."""
+
+    base_url, api_version, status_code = "http+docker://localhost", "1.41", 200
+
+    def __init__(self, broken: Exception) -> None:
+        self.broken = broken
+
+    def post(self, url: str, **how: Any) -> PushingApi:
+        return self
+
+    def __enter__(self) -> PushingApi:
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        pass
+
+    def iter_lines(self, chunk_size: int | None) -> Iterator[bytes]:
+        yield b'{"status":"Preparing","id":"a"}'
+        raise self.broken
+
+
+# What requests makes of it: before the answer, and in the middle of one.
+SILENCE = ReadTimeoutError(cast("Any", None), "/push", "Read timed out.")
+
+
+@pytest.mark.parametrize(
+    ("error", "what"),
+    [
+        (requests.exceptions.ReadTimeout(SILENCE), "registry reg:5000 takes nothing more"),
+        (requests.exceptions.ConnectionError(SILENCE), "registry reg:5000 takes nothing more"),
+        (
+            requests.exceptions.ConnectionError("aborted."),
+            "registry reg:5000 or Docker refused to push reg:5000/mine:1",
+        ),
+    ],
+)
+def test_a_push_in_which_nothing_happens_any_more_is_ended_and_a_broken_one_is_told(
+    error: Exception, what: str
+) -> None:
+    with pytest.raises(OutsideError) as caught:
+        docker_push.push(Engine("unix:///x.sock", cast("Any", PushingApi(error)), {}), "reg:5000/mine:1", login=None)
+    assert caught.value.what == what
