@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, RequestError
-from trainyard.images.verified import Verified
+from trainyard.images.types import Verified
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Stage, Step
 

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard import versions
+from trainyard.errors import OutsideError, TrainyardError
 from trainyard.seams.registry.auth import Login
 from trainyard.spec.image import ImageFile
+
+LINT = "See what is wrong with it: invoke image.lint"
 
 
 @dataclass(frozen=True)
@@ -69,3 +72,39 @@ class PinnedImage:
     login: Login | None = None
     remark: str = ""
     is_kept: bool = False
+
+
+@dataclass(frozen=True)
+class HostResult:
+    """One host, and whether it pulled and ran the image."""
+
+    host: str
+    reference: str
+    seconds: float
+    result: str
+    error: TrainyardError | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.error is None
+
+
+@dataclass(frozen=True)
+class Verified:
+    """Every host of a cluster; `remark` says which could not be tried, or only under which name."""
+
+    hosts: tuple[HostResult, ...]
+    remark: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return all(host.ok for host in self.hosts)
+
+    def check(self) -> None:
+        """Raise what is wrong: the host's own error if it is one, else how many they are."""
+        failed = [host for host in self.hosts if host.error]
+        if len(failed) == 1 and failed[0].error:
+            raise failed[0].error
+        if failed:
+            names = ", ".join(host.host for host in failed)
+            raise OutsideError(f"{len(failed)} of {len(self.hosts)} hosts cannot run the image", where=names)

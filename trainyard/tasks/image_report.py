@@ -12,7 +12,7 @@ from trainyard.errors import TrainyardError
 from trainyard.images.image_command import ImageCommand
 from trainyard.images.lint import LintReport
 from trainyard.images.pipeline import BuildResult, ListedImage, PushResult
-from trainyard.images.verified import Verified
+from trainyard.images.types import Verified
 from trainyard.results.formats import size
 from trainyard.spec import ClusterSpec
 from trainyard.steps import PlannedStep

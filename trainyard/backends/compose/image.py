@@ -12,8 +12,7 @@ from trainyard.backends.compose.diagnosis import explained
 from trainyard.backends.contract import Tools
 from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
 from trainyard.images import resolve
-from trainyard.images.types import PinnedImage
-from trainyard.images.verified import LINT, HostResult, Verified
+from trainyard.images.types import LINT, HostResult, PinnedImage, Verified
 from trainyard.seams.docker import engine as docker_engine
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.engine import Engine

@@ -20,7 +20,7 @@ from trainyard.backends.kuberay.manifest import printable
 from trainyard.backends.kuberay.ray_cluster import Change
 from trainyard.backends.kuberay.verify import verify as verify_hosts
 from trainyard.endpoint import Endpoint
-from trainyard.images.verified import Verified
+from trainyard.images.types import Verified
 from trainyard.seams.kube.types import Object
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection

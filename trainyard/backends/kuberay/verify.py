@@ -16,8 +16,7 @@ from trainyard.backends.kuberay.manifest.pod import HEAD, nodes, tolerations
 from trainyard.backends.kuberay.probe_pods import Outcome, Probe
 from trainyard.backends.kuberay.snapshot import cluster_pods, if_allowed
 from trainyard.errors import OutsideError, PrerequisiteError
-from trainyard.images.types import PinnedImage
-from trainyard.images.verified import LINT, HostResult, Verified
+from trainyard.images.types import LINT, HostResult, PinnedImage, Verified
 from trainyard.seams.kube.types import NAMESPACE, NODE, SECRET, Object
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection, PodPlacement
