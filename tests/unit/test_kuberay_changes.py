@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from trainyard.backends.kuberay import ray_cluster
-from trainyard.backends.kuberay.manifest import Inputs, documents
+from trainyard.backends.kuberay.manifest import documents
+from trainyard.backends.kuberay.manifest.pod import Inputs
 from trainyard.seams.kube.types import Object
 from trainyard.spec import ClusterSpec
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit import crd
 from trainyard.backends.kuberay import naming
-from trainyard.backends.kuberay.manifest import Documents, Inputs, documents, printable
-from trainyard.backends.kuberay.manifest.pod import nodes
+from trainyard.backends.kuberay.manifest import Documents, documents, printable
+from trainyard.backends.kuberay.manifest.pod import Inputs, nodes
 from trainyard.spec import ClusterSpec
 
 IMAGE = "reg:5000/ray-cpu@sha256:0"

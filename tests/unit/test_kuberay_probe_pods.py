@@ -39,7 +39,6 @@ def pod(name: str = "lab-verify-1", *, host: str | None = None, **section: Any) 
     return probe_pods.pod(
         location(FakeKube(), **section),
         name,
-        "verify",
         image="reg:5000/x@sha256:1",
         command=["python"],
         pull_secrets=("lab.pull",),
@@ -60,7 +59,7 @@ def ended(code: int, output: str, reason: str = "") -> Object:
 
 def run(kube: FakeKube, time: Time, *titles: str) -> list[Outcome]:
     probes = [Probe(title, pod(f"lab-verify-{title}", host=title)) for title in titles]
-    return probe_pods.run(location(kube), probes, "verify", clock=time.clock())
+    return probe_pods.run(location(kube), probes, clock=time.clock())
 
 
 def with_status(**by_title: Object) -> Callable[[Object], None]:

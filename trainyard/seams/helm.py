@@ -15,7 +15,6 @@ import yaml
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
 from trainyard.seams import programs
 from trainyard.seams.kube.types import Object
-from trainyard.seams.programs import Ended
 
 INSTALL = "Install Helm 3 (helm.sh/docs/intro/install), or have the KubeRay operator installed by somebody who has it."
 # A chart of a repository elsewhere is fetched first; without --wait the rest takes seconds.
@@ -64,24 +63,23 @@ class Helm:
 
     def crds(self, chart: Chart) -> list[Object]:
         """Return the CRDs that a chart brings; nothing of Kubernetes is asked."""
-        said = self._run(["show", "crds", *chart.arguments], doing=f"read the chart {chart.name}")
+        output = self._run(["show", "crds", *chart.arguments], doing=f"read the chart {chart.name}")
         try:
-            found = [one for one in yaml.load_all(said, Loader=_SAFE) if one]
+            found = [document for document in yaml.load_all(output, Loader=_SAFE) if isinstance(document, dict)]
         except yaml.YAMLError as error:
             raise OutsideError(f"the CRDs of the chart {chart.name} are no YAML", where=str(error)) from error
-        return [one for one in found if isinstance(one, dict) and one.get("kind") == "CustomResourceDefinition"]
+        return [document for document in found if document.get("kind") == "CustomResourceDefinition"]
 
     def release(self, name: str, namespace: str) -> Release | None:
         """Return a release, None if there is none of that name; one that was uninstalled is none."""
-        ended, said = self._ended(["status", name, *self._in(namespace), "--output", "json"])
-        if ended.code != 0 and "release: not found" in said:
+        command = ["status", name, *self._in(namespace), "--output", "json"]
+        output = self._run(command, doing=f"ask for the release {name}", unless="release: not found")
+        found = _json(output) if output else {}
+        info = found.get("info") or {}
+        status = str(info.get("status", "unknown"))
+        if not found or status in ("uninstalled", "uninstalling"):
             return None
-        found = _json(self._checked(ended, said, doing=f"ask for the release {name}"))
-        about = found.get("info") or {}
-        status = str(about.get("status", "unknown"))
-        if status in ("uninstalled", "uninstalling"):
-            return None
-        return Release(name, int(found.get("version", 0)), status, str(about.get("description", "")))
+        return Release(name, int(found.get("version", 0)), status, str(info.get("description", "")))
 
     def install(self, name: str, chart: Chart, namespace: str, values: Mapping[str, Any], *, description: str) -> None:
         """Install or upgrade a release in a namespace that is there; its CRDs are left to the caller."""
@@ -97,11 +95,10 @@ class Helm:
 
         Helm itself refuses to touch such a release: "another operation (install/upgrade/rollback) is in progress".
         """
-        said = self._run(["history", name, *self._in(namespace), "--output", "json"], doing=f"look back at {name}")
-        ran = [one["revision"] for one in _json(said) if one.get("status") in ("deployed", "superseded")]
+        history = self._run(["history", name, *self._in(namespace), "--output", "json"], doing=f"look back at {name}")
+        ran = [each["revision"] for each in _json(history) if each.get("status") in ("deployed", "superseded")]
         if ran:
-            command = ["rollback", name, str(max(ran)), *self._in(namespace)]
-            self._run(command, doing=f"put {name} back")
+            self._run(["rollback", name, str(max(ran)), *self._in(namespace)], doing=f"put {name} back")
         else:
             self.uninstall(name, namespace)
 
@@ -109,40 +106,37 @@ class Helm:
         context = ("--kube-context", self.context) if self.context else ()
         return ("--namespace", namespace, *context)
 
-    def _run(self, arguments: Sequence[str], *, doing: str, stdin: str = "") -> str:
-        return self._checked(*self._ended(arguments, stdin=stdin), doing=doing)
-
-    def _ended(self, arguments: Sequence[str], *, stdin: str = "") -> tuple[Ended, str]:
-        """Run Helm; return how it ended, and what it said without its warnings."""
+    def _run(self, arguments: Sequence[str], *, doing: str, stdin: str = "", unless: str = "") -> str:
+        """Return what Helm printed without its warnings, "" where it failed with words that are no failure to us."""
         helm = programs.find("helm", self.environ, hint=INSTALL)
-        said: list[str] = []
+        lines: list[str] = []
         env = dict(self.environ) | ({"KUBECONFIG": self.kubeconfig} if self.kubeconfig else {})
-        ended = programs.run([helm, *arguments], env=env, stdin=stdin.encode(), on_line=said.append, seconds=SECONDS)
-        return ended, "\n".join(line for line in said if not line.startswith(("WARNING:", "W0", "W1", "I0", "I1")))
-
-    def _checked(self, ended: Ended, said: str, *, doing: str) -> str:
+        ended = programs.run([helm, *arguments], env=env, stdin=stdin.encode(), on_line=lines.append, seconds=SECONDS)
+        output = "\n".join(line for line in lines if not line.startswith(("WARNING:", "W0", "W1", "I0", "I1")))
         if ended.code == 0:
-            return said
+            return output
+        if unless and unless in output:
+            return ""
+        why = _last(output)
         if ended.code < 0:
-            raise NotReadyError(f"Helm did not {doing} within {SECONDS:.0f} s", where=_last(said))
-        why = _last(said)
+            raise NotReadyError(f"Helm did not {doing} within {SECONDS:.0f} s", where=why)
         if "forbidden" in why.lower():
             raise PrerequisiteError(f"you may not {doing}", where=why, hint="Ask whoever runs this Kubernetes.")
         raise OutsideError(f"Helm could not {doing}", where=why)
 
 
-def _json(said: str) -> Any:
+def _json(output: str) -> Any:
     """Return the document in what Helm said; plugins and libraries print lines of their own before it."""
-    lines = said.splitlines()
+    lines = output.splitlines()
     start = next((index for index, line in enumerate(lines) if line.startswith(("{", "["))), None)
     try:
         return json.loads("\n".join(lines[start:]) if start is not None else "")
     except ValueError as error:
-        raise OutsideError("Helm answered something that is no JSON", where=said[-300:]) from error
+        raise OutsideError("Helm answered something that is no JSON", where=output[-300:]) from error
 
 
-def _last(said: str) -> str:
+def _last(output: str) -> str:
     """Return Helm's own reason: what stands behind "Error:", else its last line."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line.removeprefix("Error:").strip() for line in lines if line.startswith("Error:")]
     return (errors or lines or ["it said nothing"])[-1][:600]

@@ -44,8 +44,9 @@ def documents(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[
     return printable(replace(found.documents, ray_cluster=ray_cluster.document(found)))
 
 
-def down_steps(spec: ClusterSpec, tools: Tools, section: Section = None, *, purge: bool) -> Sequence[Step | Stage]:
-    return down.down_steps(spec, tools, section or spec.kuberay, purge=purge)
+def down_steps(spec: ClusterSpec, tools: Tools, section: Section = None, *, purge: bool) -> list[Stage]:
+    at = section or spec.kuberay
+    return [Stage(f"Find cluster {spec.name}", lambda: down.found_steps(spec, tools, at, with_purge=purge))]
 
 
 def status(spec: ClusterSpec, tools: Tools, section: Section = None) -> ClusterStatus:
@@ -97,7 +98,6 @@ def _objects(desired: Desired) -> list[Step]:
 
 
 def _nodes(desired: Desired, changes: Sequence[Change]) -> list[Step]:
-    """Return the steps that make the nodes, and wait for them."""
     gone = ray_cluster.replace_step(desired)
     make = ray_cluster.step(desired, changes, after=gone.title if gone else None)
     return [*([gone] if gone else []), make, wait.step(desired.location, len(desired.spec.nodes()), after=make.title)]

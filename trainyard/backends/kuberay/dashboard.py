@@ -45,7 +45,6 @@ class Dashboard:
         )
 
     def _head_pod(self) -> str | None:
-        """Return the name of the pod that is the head now, None if none runs."""
         labels = f"{naming.of_ray_cluster(self.location.name)},{naming.RAY_NODE_TYPE}=head"
         found = self.location.kube.list(POD, namespace=self.location.namespace, labels=labels)
         return next(

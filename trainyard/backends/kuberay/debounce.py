@@ -32,9 +32,7 @@ class Debounce:
         self._since = {key: self._since.get(key, now) for key in keys}
         for cause, key in zip(causes, keys, strict=True):
             if now - self._since[key] >= cause.tolerates:
-                return next(all_ for all_ in merged(causes) if _is_same(all_, cause))
+                return next(
+                    all_ for all_ in merged(causes) if (all_.message, all_.error) == (cause.message, cause.error)
+                )
         return None
-
-
-def _is_same(cause: Diagnosis, other: Diagnosis) -> bool:
-    return (cause.message, cause.error) == (other.message, other.error)

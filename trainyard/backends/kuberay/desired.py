@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import location, naming, operator, pods
 from trainyard.backends.kuberay.location import Location
-from trainyard.backends.kuberay.manifest import Documents, Inputs, documents
+from trainyard.backends.kuberay.manifest import Documents, documents
+from trainyard.backends.kuberay.manifest.pod import Inputs
 from trainyard.backends.kuberay.operator import Kuberay
 from trainyard.backends.kuberay.snapshot import if_allowed
 from trainyard.errors import NotReadyError, PrerequisiteError
@@ -144,7 +145,6 @@ class Desired:
 
     @property
     def is_new(self) -> bool:
-        """Say whether the RayCluster is to be made, or made anew."""
         return self.running is None or self.tools.recreate
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from trainyard.backends import wording
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import finalizers, location, naming, purge
-from trainyard.backends.kuberay.location import Location, is_ours
+from trainyard.backends.kuberay.location import Location, is_ours, owners
 from trainyard.backends.kuberay.snapshot import if_allowed, side_by_side
 from trainyard.seams.kube.types import (
     CLAIM,
@@ -27,7 +27,7 @@ from trainyard.seams.kube.types import (
 )
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
-from trainyard.steps import YES, Answer, Stage, Step, no
+from trainyard.steps import YES, Answer, Step, no
 
 # What we make, in the order in which it goes: a claim can only go when no pod uses it any more.
 OURS = {POD: "pod", SECRET: "secret", CLAIM: "claim"}
@@ -35,12 +35,8 @@ OURS = {POD: "pod", SECRET: "secret", CLAIM: "claim"}
 KUBERAYS = (SERVICE, CONFIG_MAP, SERVICE_ACCOUNT, ROLE, ROLE_BINDING)
 
 
-def down_steps(spec: ClusterSpec, tools: Tools, section: KuberaySection, *, purge: bool) -> list[Stage]:
+def found_steps(spec: ClusterSpec, tools: Tools, section: KuberaySection, *, with_purge: bool) -> list[Step]:
     """Return the steps that remove the cluster, whatever its file says by now: what is recorded and labelled counts."""
-    return [Stage(f"Find cluster {spec.name}", lambda: _steps(spec, tools, section, with_purge=purge))]
-
-
-def _steps(spec: ClusterSpec, tools: Tools, section: KuberaySection, *, with_purge: bool) -> list[Step]:
     where = location.find(spec, tools, section)
     # Refuses before anything is removed.
     besides = purge.steps(where, tools) if with_purge else []
@@ -117,26 +113,17 @@ def belonging(where: Location, kind: Kind) -> list[Object]:
         if reply.refusal and kind in OURS:
             raise reply.refusal
         found |= {each["metadata"]["name"]: each for each in reply.found or ()}
-    owned = [name for name, each in found.items() if _owners(each)]
+    owned = [name for name, each in found.items() if owners(each)]
     foreign = _foreign_uid(where) if owned else None
     return [each for _, each in sorted(found.items()) if _is_own(each, where.name, foreign)]
 
 
 def _is_own(found: Object, name: str, foreign: str | None) -> bool:
-    owners = _owners(found)
-    if not owners:
-        return is_ours(found, name)
-    return any(owner == name and uid != foreign for owner, uid in owners)
-
-
-def _owners(found: Object) -> list[tuple[str, str]]:
-    """Return name and uid of each RayCluster that an object belongs to."""
-    owners = found["metadata"].get("ownerReferences") or ()
-    return [(owner["name"], str(owner["uid"])) for owner in owners if owner["kind"] == RAY_CLUSTER.name]
+    belongs = owners(found)
+    return any(owner == name and uid != foreign for owner, uid in belongs) if belongs else is_ours(found, name)
 
 
 def _foreign_uid(where: Location) -> str | None:
-    """Return the uid of a RayCluster of our name that somebody else made."""
     found = where.kube.get(RAY_CLUSTER, where.name, namespace=where.namespace)
     return None if found is None or is_ours(found, where.name) else str(found["metadata"]["uid"])
 

@@ -38,7 +38,6 @@ def text(snapshot: Snapshot) -> str:
 
 
 def pulls(snapshot: Snapshot) -> bool:
-    """Say whether an image is on its way to a pod that is waited for."""
     return any(doing(pod, snapshot) == PULLS for pod in _awaited(snapshot))
 
 
@@ -115,7 +114,6 @@ class Group:
 
     @property
     def grows(self) -> bool:
-        """Say whether Ray adds and removes nodes of it."""
         return self.most > self.count
 
     @property
@@ -125,7 +123,6 @@ class Group:
         return self.pods[: max(staying, self.count)]
 
     def missing(self, until: int) -> tuple[str, ...]:
-        """Return names for the nodes without a pod, of so many."""
         if self.name == HEAD:
             return () if self.pods else (HEAD,)
         return tuple(f"{self.name}-?{index + 1}" for index in range(len(self.pods), until))
@@ -166,7 +163,6 @@ def differences(spec: ClusterSpec, snapshot: Snapshot) -> Iterator[str]:
 
 
 def statuses(groups: tuple[Group, ...], snapshot: Snapshot, alive: frozenset[str]) -> tuple[NodeStatus, ...]:
-    """Return how each node is; `alive` are those that Ray calls so."""
     return tuple(node for group in groups for node in _statuses(group, snapshot, alive))
 
 
@@ -264,5 +260,4 @@ def _range(counts: tuple[int, int]) -> str:
 
 
 def _shown(value: int | None) -> str:
-    """Return a size; numbers this large are bytes."""
     return format_size(value) if value is not None and value >= MEBIBYTE else str(value)

@@ -114,7 +114,6 @@ def moved(tools: Tools, section: KuberaySection) -> str:
 
 
 def read(tools: Tools) -> Record | None:
-    """Return what was written down, or None."""
     found = records.read_json(tools.state / "cluster.json")
     if not found or found.get("backend") != tools.backend:
         return None
@@ -122,13 +121,11 @@ def read(tools: Tools) -> Record | None:
 
 
 def record_of(tools: Tools, location: Location) -> Record:
-    """Return what is to be written down about a cluster at this location."""
     kube = location.kube
     return Record(location.name, kube.context, kubeconfig(tools, location.section), location.namespace, kube.server)
 
 
 def write(tools: Tools, location: Location) -> None:
-    """Write down where the cluster is, and which backend made it."""
     tools.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     tools.state.chmod(0o700)
     document = {"backend": tools.backend, **asdict(record_of(tools, location))}
@@ -157,8 +154,13 @@ def refuse_foreign(ray_cluster: Object, location: Location) -> None:
 
 
 def is_ours(found: Object, name: str) -> bool:
-    """Say whether an object belongs to our cluster of this name."""
     return (found["metadata"].get("labels") or {}).get(naming.CLUSTER) == name
+
+
+def owners(found: Object) -> list[tuple[str, str]]:
+    """Return name and uid of each RayCluster that an object belongs to."""
+    every = found["metadata"].get("ownerReferences") or ()
+    return [(owner["name"], str(owner["uid"])) for owner in every if owner["kind"] == RAY_CLUSTER.name]
 
 
 def kubeconfig(tools: Tools, section: KuberaySection) -> str | None:
@@ -173,7 +175,6 @@ def kubeconfig(tools: Tools, section: KuberaySection) -> str | None:
 
 
 def _typed(tools: Tools) -> list[str]:
-    """Return what of the location was given on the command line, as it was typed."""
     keys = {f"{tools.backend}.{key}" for key in _KEYS}
     return [override for override in tools.overrides if override.partition("=")[0].strip() in keys]
 

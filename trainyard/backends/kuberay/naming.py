@@ -27,17 +27,14 @@ DASHBOARD_PORT = 8265
 
 
 def of_cluster(name: str) -> str:
-    """Return the label selector of everything that belongs to a cluster of ours."""
     return f"{CLUSTER}={name}"
 
 
 def of_ray_cluster(name: str) -> str:
-    """Return the label selector of what KubeRay made for a RayCluster."""
     return f"{RAY_CLUSTER}={name}"
 
 
 def labels(name: str) -> dict[str, str]:
-    """Return the labels of everything that belongs to a cluster."""
     return {CLUSTER: name, MADE_BY: US}
 
 
@@ -57,7 +54,6 @@ def verify_secret(name: str) -> str:
 
 
 def claim(name: str) -> str:
-    """Return the name of the claim behind `outputs`."""
     return f"{name}-outputs"
 
 

@@ -8,12 +8,12 @@ from datetime import datetime, timezone
 
 from trainyard.backends import record
 from trainyard.backends.kuberay import desired, naming
-from trainyard.backends.kuberay.location import Location, is_ours
+from trainyard.backends.kuberay.location import Location, is_ours, owners
 from trainyard.backends.kuberay.pods import quantity
 from trainyard.backends.kuberay.snapshot import if_allowed
 from trainyard.errors import RequestError
 from trainyard.seams.kube.errors import ConflictError
-from trainyard.seams.kube.types import CLAIM, NAMESPACE, RAY_CLUSTER, SECRET, Kind, Object
+from trainyard.seams.kube.types import CLAIM, NAMESPACE, SECRET, Kind, Object
 from trainyard.spec.units import format_size
 from trainyard.steps import YES, Answer, Step, no
 
@@ -36,8 +36,7 @@ def token_step(location: Location) -> Step:
         found = location.kube.get(SECRET, name, namespace=location.namespace)
         if found is None:
             return no("there is none")
-        owners = found["metadata"].get("ownerReferences") or ()
-        if not any((owner["kind"], owner["name"]) == (RAY_CLUSTER.name, location.name) for owner in owners):
+        if not any(name == location.name for name, _ in owners(found)):
             refuse_foreign(found, location, SECRET)
         return YES if record.secret_token(found) else no("the Secret has none")
 
@@ -55,7 +54,6 @@ def token_step(location: Location) -> Step:
 
 
 def token(location: Location) -> str | None:
-    """Return the cluster's token, None if it has none."""
     found = location.kube.get(SECRET, naming.token_secret(location.name), namespace=location.namespace)
     return record.secret_token(found) if found else None
 

@@ -116,7 +116,6 @@ def steps(kuberay: Kuberay) -> list[Step]:
 
 
 def helm_of(location: Location, tools: Tools) -> Helm:
-    """Return Helm for the Kubernetes of a location."""
     return Helm(tools.environ, kubeconfig(tools, location.section), location.kube.context or None)
 
 
@@ -162,7 +161,6 @@ def release_of_ours(helm: Helm, kube: Kube, section: Section) -> Release | None:
 
 
 def made_by_us(kube: Kube, namespace: str) -> bool:
-    """Say whether a namespace carries our label."""
     found = if_allowed(lambda: kube.get(NAMESPACE, namespace)).found or {"metadata": {}}
     return bool((found["metadata"].get("labels") or {}).get(naming.MADE_BY) == naming.US)
 

@@ -66,7 +66,6 @@ def host(pod: Object) -> str:
 
 
 def group(pod: Object) -> str:
-    """Return the Ray group, `head` for the head."""
     return "head" if is_head(pod) else str((pod["metadata"].get("labels") or {}).get(naming.RAY_GROUP, ""))
 
 
@@ -75,7 +74,6 @@ def is_head(pod: Object) -> bool:
 
 
 def phase(pod: Object) -> str:
-    """Return Pending, Running, Succeeded, Failed or Unknown."""
     return str((pod.get("status") or {}).get("phase") or "Pending")
 
 
@@ -84,24 +82,20 @@ def is_leaving(pod: Object) -> bool:
 
 
 def is_ready(pod: Object) -> bool:
-    """Say whether Kubernetes calls it ready, and it is not being deleted."""
     return not is_leaving(pod) and condition(pod, "Ready").get("status") == "True"
 
 
 def condition(owner: Object, kind: str) -> Mapping[str, Any]:
-    """Return a condition of an object's status, {} if it has none of that kind."""
     conditions: Sequence[Mapping[str, Any]] = (owner.get("status") or {}).get("conditions") or ()
     return next((found for found in conditions if found.get("type") == kind), {})
 
 
 def runs_ray(pod: Object) -> bool:
-    """Say whether its Ray runs, ready or not, and it is not being deleted."""
     node = ray(pod)
     return is_ready(pod) or (not is_leaving(pod) and node is not None and node.running_since is not None)
 
 
 def ray_started(pod: Object) -> float:
-    """Return when its Ray began to run, in Unix seconds of the cluster, 0 if it does not."""
     node = ray(pod)
     return seconds(node.running_since) if node else 0.0
 
@@ -135,7 +129,6 @@ def ray(pod: Object) -> Container | None:
 
 
 def limit(pod: Object, container: str, resource: str) -> str | None:
-    """Return a limit of a container as it is written there, None if it has none."""
     found = next((each for each in declared(pod) if each["name"] == container), {})
     amount = ((found.get("resources") or {}).get("limits") or {}).get(resource)
     return None if amount is None else str(amount)
@@ -157,7 +150,6 @@ def quantity(text: str) -> float:
 
 
 def seconds(text: str | None) -> float:
-    """Return a time of Kubernetes in Unix seconds, 0 for none."""
     if not text:
         return 0.0
     whole, _, rest = text.removesuffix("Z").partition(".")
@@ -193,7 +185,6 @@ def _ended(found: Mapping[str, Any] | None) -> Ended | None:
 
 
 def of(events: Iterable[Object], uid: str) -> tuple[Object, ...]:
-    """Return the events of the object with this uid, the oldest first."""
     ours = (event for event in events if (event.get("involvedObject") or {}).get("uid") == uid)
     return tuple(sorted(ours, key=when))
 
@@ -206,7 +197,6 @@ def when(event: Object) -> float:
 
 
 def reason(event: Object) -> str:
-    """Return its short word, such as FailedMount."""
     return str(event.get("reason") or "")
 
 
@@ -215,5 +205,4 @@ def message(event: Object) -> str:
 
 
 def newest(events: Sequence[Object], *reasons: str) -> Object | None:
-    """Return the newest with one of some reasons, None if there is none."""
     return next((event for event in reversed(events) if reason(event) in reasons), None)

@@ -20,7 +20,7 @@ from trainyard.spec.kubernetes import PodPlacement
 from trainyard.steps import Clock
 
 # What a pod is for: that is how it is found again, beside the cluster's label.
-PURPOSE = "io.trainyard/probe"
+LABEL = "io.trainyard/probe"
 # Isaac Sim's image is 20 GB: an hour at 50 Mbit/s; then `import torch` from an image that was unpacked just now.
 SECONDS = 2 * 3600
 POLL_SECONDS = 0.5
@@ -55,7 +55,6 @@ class Outcome:
 def pod(
     location: Location,
     name: str,
-    purpose: str,
     *,
     image: str,
     command: Sequence[str],
@@ -84,7 +83,7 @@ def pod(
         "securityContext": pod_parts.pod_security(section.security),
         "containers": [_container(location, image, command)],
     }
-    labels = {**section.labels, **naming.labels(location.name), PURPOSE: purpose}
+    labels = {**section.labels, **naming.labels(location.name), LABEL: "verify"}
     metadata = {"name": name, "labels": labels, "annotations": dict(section.annotations) or None}
     return {"apiVersion": POD.api, "kind": POD.name, "metadata": _given(metadata), "spec": _given(spec)}
 
@@ -92,7 +91,6 @@ def pod(
 def run(
     location: Location,
     probes: Sequence[Probe],
-    purpose: str,
     *,
     report: Callable[[str], None] = lambda text: None,
     clock: Clock | None = None,
@@ -102,9 +100,9 @@ def run(
     What an earlier run left is removed first.
     """
     clock = clock or Clock()
-    running = _Running(location, probes, purpose, clock)
+    running = _Running(location, probes, clock)
     reported = ""
-    remove(location, purpose, clock=clock)
+    remove(location, clock=clock)
     try:
         for probe in probes:
             location.kube.create(POD, probe.pod, namespace=location.namespace)
@@ -116,15 +114,15 @@ def run(
     finally:
         # If that breaks, it must not hide why they are removed: the next run removes what is left.
         with suppress(TrainyardError):
-            remove(location, purpose, clock=clock)
+            remove(location, clock=clock)
     return [running.outcomes[pods.name(probe.pod)] for probe in probes]
 
 
-def remove(location: Location, purpose: str, *, clock: Clock) -> None:
-    """Remove the pods of a purpose and wait until they are gone; one on a silent host may take longer than we wait."""
+def remove(location: Location, *, clock: Clock) -> None:
+    """Remove every probe pod and wait until they are gone; one on a silent host may take longer than we wait."""
     give_up = clock.now() + REMOVE_SECONDS
     asked: set[str] = set()
-    while left := location.kube.list(POD, namespace=location.namespace, labels=_labels(location, purpose)):
+    while left := location.kube.list(POD, namespace=location.namespace, labels=_labels(location)):
         for found in left:
             if pods.name(found) not in asked:
                 location.kube.delete(POD, pods.name(found), namespace=location.namespace)
@@ -137,10 +135,10 @@ def remove(location: Location, purpose: str, *, clock: Clock) -> None:
 class _Running:
     """Probes under way; `progress` says which hosts still do what."""
 
-    def __init__(self, location: Location, probes: Sequence[Probe], purpose: str, clock: Clock) -> None:
+    def __init__(self, location: Location, probes: Sequence[Probe], clock: Clock) -> None:
         self.outcomes: dict[str, Outcome] = {}
         self.progress = ""
-        self._location, self._purpose, self._clock = location, purpose, clock
+        self._location, self._clock = location, clock
         self._titles = {pods.name(probe.pod): probe.title for probe in probes}
         self._began = self._answered = clock.now()
         self._debounce = {name: Debounce(now=clock.now) for name in self._titles}
@@ -149,7 +147,7 @@ class _Running:
         """Look at the pods once; say whether each has ended, or has a reason why it does not."""
         kube, where = self._location.kube, self._location
         try:
-            listed = kube.list(POD, namespace=where.namespace, labels=_labels(where, self._purpose))
+            listed = kube.list(POD, namespace=where.namespace, labels=_labels(where))
             found = {pods.name(each): each for each in listed}
             observed = snapshot.of_pods(kube, where.namespace, listed, name=self._name)
         except GoneError:
@@ -210,8 +208,8 @@ class _Running:
         return f"the pod on {self._titles[pods.name(pod)]}"
 
 
-def _labels(location: Location, purpose: str) -> str:
-    return f"{naming.of_cluster(location.name)},{PURPOSE}={purpose}"
+def _labels(location: Location) -> str:
+    return f"{naming.of_cluster(location.name)},{LABEL}=verify"
 
 
 def _container(location: Location, image: str, command: Sequence[str]) -> dict[str, Any]:

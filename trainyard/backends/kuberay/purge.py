@@ -152,7 +152,6 @@ def _tenants(where: Location, namespace: str) -> list[str]:
 
 
 def _crds(where: Location) -> list[Object]:
-    """Return KubeRay's CRDs that we made, none where the user may not see them."""
     found = if_allowed(lambda: where.kube.list(CRD, labels=f"{naming.MADE_BY}={naming.US}")).found or []
     return [crd for crd in found if crd["spec"]["group"] == RAY_CLUSTER.group]
 

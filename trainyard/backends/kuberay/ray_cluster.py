@@ -225,11 +225,8 @@ def replace_step(desired: Desired) -> Step | None:
     live, where = desired.live, desired.location
     if live is not None and not desired.is_new:
         return None
-    uid = (
-        str(live["metadata"]["uid"])
-        if live
-        else next((u for pod in desired.pods for u in _owners(pod, where.name)), "")
-    )
+    former = [uid for pod in desired.pods for name, uid in location.owners(pod) if name == where.name]
+    uid = pods.uid(live) if live else next(iter(former), "")
     if not uid:
         return None
     began: list[float] = []
@@ -239,7 +236,7 @@ def replace_step(desired: Desired) -> Step | None:
         found = [(RAY_CLUSTER, own)] if own is not None and own["metadata"]["uid"] == uid else []
         for kind in (POD, SERVICE):
             listed = if_allowed(partial(where.kube.list, kind, namespace=where.namespace)).found or []
-            found += [(kind, each) for each in listed if uid in _owners(each, where.name)]
+            found += [(kind, each) for each in listed if (where.name, uid) in location.owners(each)]
         return found
 
     def done() -> Answer:
@@ -262,12 +259,6 @@ def replace_step(desired: Desired) -> Step | None:
     elif desired.never_started:
         title = "Remove the cluster that never started"
     return Step(title, done, remove, deadline=2 * finalizers.GONE_SECONDS, every=0.5, disruptive=desired.tools.recreate)
-
-
-def _owners(found: Object, name: str) -> list[str]:
-    """Return the uids of the RayClusters of this name that an object belongs to."""
-    owners = found["metadata"].get("ownerReferences") or ()
-    return [str(owner["uid"]) for owner in owners if (owner["kind"], owner["name"]) == (RAY_CLUSTER.name, name)]
 
 
 def _differences(desired: Desired, live: Object) -> tuple[Change, ...]:

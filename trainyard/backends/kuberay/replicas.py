@@ -24,7 +24,6 @@ def minimum(cluster: Object) -> dict[str, int]:
 
 
 def maximum(cluster: Object) -> dict[str, int]:
-    """Return how many pods each group may have."""
     return {**desired(cluster), **{str(group["groupName"]): _high(group) for group in _growing(cluster)}}
 
 

@@ -45,7 +45,6 @@ class Reply(Generic[Found]):
 
 
 def if_allowed(ask: Callable[[], Found | None]) -> Reply[Found]:
-    """Return the answer to a question, or that it may not be asked."""
     try:
         return Reply(ask())
     except ForbiddenError as error:
@@ -90,7 +89,6 @@ class Snapshot:
             return {}
 
     def events_of(self, about: Object) -> tuple[Object, ...]:
-        """Return the events of one object, the oldest first."""
         return pods.of(self.events, pods.uid(about))
 
     def log(self, pod: Object, container: str, *, former: bool = False) -> str:
@@ -132,7 +130,6 @@ def read(where: Location, *, with_events: bool = True) -> Snapshot:
 
 
 def cluster_pods(where: Location) -> list[Object]:
-    """Return the pods that KubeRay made for the cluster, the head first, then the oldest."""
     found = where.kube.list(POD, namespace=where.namespace, labels=naming.of_ray_cluster(where.name))
     return sorted(
         found, key=lambda pod: (not pods.is_head(pod), pod["metadata"].get("creationTimestamp") or "", pods.name(pod))
@@ -148,14 +145,12 @@ def of_pods(
     name: Callable[[Object], str] = naming.node_name,
     wait_for_machines: float = 0.0,
 ) -> Snapshot:
-    """Return pods that were read, with their events and those of their owner."""
     own = tuple(found)
     about = [*([owner] if owner else []), *unready(own)]
     return Snapshot(kube, namespace, own, owner, _events(kube, namespace, about), name, wait_for_machines)
 
 
 def unready(found: Iterable[Object]) -> list[Object]:
-    """Return the pods about which more must be known."""
     return [pod for pod in found if not pods.is_ready(pod)]
 
 

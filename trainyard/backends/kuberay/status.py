@@ -94,7 +94,6 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
 
 
 def logs(dashboard: Dashboard, *, follow: bool) -> Iterator[LogLine]:
-    """Return what the containers print and Ray's own log files say, from their ends on."""
     where = dashboard.location
     if not snapshots.cluster_pods(where):
         raise _not_up(where)
@@ -103,7 +102,6 @@ def logs(dashboard: Dashboard, *, follow: bool) -> Iterator[LogLine]:
 
 
 def _or_why_none(found: Iterator[LogLine], where: Location) -> Iterator[LogLine]:
-    """Return the lines. Raises NotReadyError if there are none, with why no container has said anything."""
     line = None
     for line in found:
         yield line
@@ -123,7 +121,6 @@ def _why(where: Location) -> str:
 
 
 def _problems(snapshot: Snapshot) -> Iterator[str]:
-    """Return why the operator does not make the cluster."""
     for cause in merged(diagnosis.explain_operator(snapshot)):
         # For how long the operator has been silent cannot be known at one moment.
         yield cause.summary if cause.key == diagnosis.operator.KEY else cause.sentence()
@@ -232,7 +229,6 @@ class _Run:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Return what tells it from every other run."""
         return pods.uid(self.pod), self.container, self.number
 
 

@@ -21,7 +21,6 @@ from trainyard.seams.kube.types import NAMESPACE, NODE, SECRET, Object
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection, PodPlacement
 
-PURPOSE = "verify"
 SCRIPT = "import ray; open('/dev/termination-log', 'w').write(ray.__version__)"
 Report = Callable[[str], None]
 
@@ -52,7 +51,7 @@ def verify(spec: ClusterSpec, tools: Tools, section: KuberaySection, *, report: 
     hosts = hosts_of(where, spec)
     with _alone(tools, report), login(where, image) as pull_secrets:
         probes = [_probe(where, image, pull_secrets, host, placement) for host, placement in hosts.found]
-        outcomes = probe_pods.run(where, probes, PURPOSE, report=report)
+        outcomes = probe_pods.run(where, probes, report=report)
     remark = "; ".join(filter(None, (image.remark, hosts.remark)))
     return Verified(tuple(result(outcome, image) for outcome in outcomes), remark)
 
@@ -138,8 +137,7 @@ def _probe(
 ) -> Probe:
     pod = probe_pods.pod(
         where,
-        f"{where.name}-{PURPOSE}-{secrets.token_hex(3)}",
-        PURPOSE,
+        f"{where.name}-verify-{secrets.token_hex(3)}",
         image=image.reference,
         command=["python", "-c", SCRIPT],
         pull_secrets=pull_secrets,

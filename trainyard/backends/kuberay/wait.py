@@ -33,7 +33,6 @@ TRIED_AGAIN = "io.trainyard/asked-again"
 
 
 def step(location: Location, nodes: int, *, after: str | None = None) -> Step:
-    """Return the step after which every one of so many nodes is ready and answers."""
     waiting = Waiting(location, Dashboard(location))
     # A pull takes what it takes, and what comes after it no longer than that; machines have to come first.
     deadline = PULL_SECONDS + STILL + (location.section.wait_for_machines or 0.0)

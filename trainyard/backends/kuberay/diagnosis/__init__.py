@@ -67,7 +67,6 @@ def of_pod(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
 
 
 def to_error(cause: Diagnosis, where: str) -> TrainyardError:
-    """Return the error for a cause; `where` is the namespace and cluster that it is about."""
     hosts = f", on {wording.named(cause.hosts)}" if cause.hosts else ""
     return cause.to_error(f"{where}{hosts}" + (f": {cause.raw}" if cause.raw else ""))
 

@@ -99,7 +99,6 @@ def explain_pull(container: Container, image: str, own: Sequence[Object]) -> Dia
 
 
 def registry_of(image: str) -> str:
-    """Return the registry that an image reference names, docker.io if it names none."""
     first, slash, _ = image.partition("/")
     return first if slash and ("." in first or ":" in first or first == "localhost") else "docker.io"
 
@@ -184,7 +183,6 @@ EVENTS = {
 
 
 def explain_container(pod: Object, container: Container, snapshot: Snapshot) -> Diagnosis | None:
-    """Return why a container does not start or stay, None if nothing is wrong with it (yet)."""
     return _not_started(pod, container) or _out_of_memory(pod, container) or _crashed(pod, container, snapshot)
 
 
@@ -198,7 +196,6 @@ def explain_unprepared(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
 
 
 def log_tail(text: str) -> str:
-    """Return the last lines of a log, as a message shows them."""
     lines = [line.rstrip() for line in _COLOURS.sub("", text).splitlines() if line.strip()][-TAIL_LINES:]
     return "\n".join(f"    {line[:LINE_LENGTH]}" for line in lines or ["(it is empty)"])
 

@@ -106,7 +106,6 @@ RULES = (
 
 
 def explain_admission(text: str, *, what: str = "a pod") -> Diagnosis:
-    """Return why `what` cannot be made, given what KubeRay or Kubernetes said about it."""
     plain = " ".join(_BEGINNING.sub("", text).split())
     found = explain(plain, RULES)
     if found is None:
@@ -150,7 +149,6 @@ def explain_operator(snapshot: Snapshot) -> Iterator[Diagnosis]:
 
 
 def refusal(cluster: Object) -> str:
-    """Return what the operator could not do, "" if nothing."""
     found = pods.condition(cluster, "ReplicaFailure")
     return str(found.get("message") or found.get("reason") or "") if found.get("status") == "True" else ""
 

@@ -10,7 +10,7 @@ from typing import Any
 from trainyard import paths, render, versions
 from trainyard.backends.kuberay import naming
 from trainyard.backends.kuberay.manifest import pod
-from trainyard.backends.kuberay.manifest.pod import HEAD, Node, nodes
+from trainyard.backends.kuberay.manifest.pod import HEAD, Inputs, Node, nodes
 from trainyard.seams.kube.types import Object
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.fields import HIDDEN, SECRET_NAME
@@ -21,20 +21,6 @@ from trainyard.spec.nodes import WorkerGroup
 IDLE_SECONDS = 60
 # Ray's autoscaler beside the head.
 AUTOSCALER = {"cpu": "500m", "memory": "512Mi"}
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """All that the objects are made of. `image` is an exact reference, `pull_secrets` all Secrets to pull it with.
-
-    `simulated`: GPUs are numbers of Ray only, Kubernetes is not asked for any.
-    """
-
-    spec: ClusterSpec
-    section: KuberaySection
-    image: str
-    simulated: bool = False
-    pull_secrets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,14 +49,12 @@ def printable(found: Documents) -> list[Object]:
 
 
 def annotated(document: Object, annotations: Mapping[str, str]) -> Object:
-    """Return an object with more annotations."""
     metadata = document["metadata"]
     every = {**(metadata.get("annotations") or {}), **annotations}
     return {**document, "metadata": {**metadata, "annotations": every}}
 
 
 def groups(ray_cluster: Object) -> dict[str, dict[str, Any]]:
-    """Return the worker groups of a RayCluster by their names."""
     return {str(group["groupName"]): group for group in ray_cluster["spec"].get("workerGroupSpecs") or ()}
 
 
@@ -151,21 +135,12 @@ def _size(group: WorkerGroup) -> dict[str, Any]:
 
 
 def _group(inputs: Inputs, node: Node, *, with_autoscaler: bool = False) -> dict[str, Any]:
-    values = pod.values(
-        inputs.spec,
-        inputs.section,
-        node,
-        image=inputs.image,
-        pull_secrets=inputs.pull_secrets,
-        simulated=inputs.simulated,
-        with_autoscaler=with_autoscaler,
-    )
     return {
         "name": node.group,
         # Ray's own label of a node's group would be `headgroup` on the head; the autoscaler reads these too.
         "labels": {"ray.io/node-group": node.group},
         "ray_start": _ray_start(node),
-        "pod": _rendered("pod", values),
+        "pod": _rendered("pod", pod.values(inputs, node, with_autoscaler=with_autoscaler)),
     }
 
 

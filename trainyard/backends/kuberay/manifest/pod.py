@@ -32,6 +32,20 @@ _UNITS = {"Gi": 2**30, "Mi": 2**20, "Ki": 2**10}
 
 
 @dataclass(frozen=True)
+class Inputs:
+    """All that the objects are made of. `image` is an exact reference, `pull_secrets` all Secrets to pull it with.
+
+    `simulated`: GPUs are numbers of Ray only, Kubernetes is not asked for any.
+    """
+
+    spec: ClusterSpec
+    section: KuberaySection
+    image: str
+    simulated: bool = False
+    pull_secrets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Node:
     """A node of a group. Sizes in bytes: `memory` is all that it may use, with the object store in it.
 
@@ -56,7 +70,6 @@ class Node:
 
 
 def nodes(spec: ClusterSpec, section: KuberaySection) -> tuple[Node, ...]:
-    """Return what a node of each group is, the head first."""
     head = _node(section, HEAD, spec.head.cpus, spec.head.memory, spec.head.gpus)
     return (head, *(_node(section, group.name, group.cpus, group.memory, group.gpus) for group in spec.workers))
 
@@ -77,19 +90,11 @@ def _node(section: KuberaySection, group: str, cpus: int | None, memory: int | N
     )
 
 
-def values(
-    spec: ClusterSpec,
-    section: KuberaySection,
-    node: Node,
-    *,
-    image: str,
-    pull_secrets: tuple[str, ...],
-    simulated: bool,
-    with_autoscaler: bool,
-) -> Values:
+def values(inputs: Inputs, node: Node, *, with_autoscaler: bool) -> Values:
     """Return the values of a group's pods; None for what is to be left out."""
+    spec, section = inputs.spec, inputs.section
     place = section.placement(node.group)
-    gpus = 0 if simulated else node.gpus
+    gpus = 0 if inputs.simulated else node.gpus
     limits = _limits(section, node, gpus)
     volumes, mounts = _volumes(spec, section, node)
     return {
@@ -98,7 +103,7 @@ def values(
         "service_account": section.service_account,
         # Nothing on a node asks Kubernetes anything, unless the file gives it an account, or the autoscaler is there.
         "has_account": None if section.service_account or with_autoscaler else False,
-        "pull_secrets": [{"name": name} for name in pull_secrets] or None,
+        "pull_secrets": [{"name": name} for name in inputs.pull_secrets] or None,
         "grace_seconds": GRACE_SECONDS,
         "node_selector": dict(place.node_selector) or None,
         "tolerations": tolerations(place, section.gpu_resource if gpus else None) or None,
@@ -107,7 +112,7 @@ def values(
         "priority_class": place.priority_class,
         "pod_security": pod_security(section.security),
         "container": naming.HEAD_CONTAINER if node.is_head else naming.WORKER_CONTAINER,
-        "image": image,
+        "image": inputs.image,
         "ports": _ports() if node.is_head else None,
         "env": _env(spec, section, has_gpus=bool(gpus)),
         "limits": limits,
