@@ -12,27 +12,16 @@ from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import finalizers, location, naming, purge
 from trainyard.backends.kuberay.location import Location, is_ours, owners
 from trainyard.backends.kuberay.snapshot import if_allowed, side_by_side
-from trainyard.seams.kube.types import (
-    CLAIM,
-    CONFIG_MAP,
-    POD,
-    RAY_CLUSTER,
-    ROLE,
-    ROLE_BINDING,
-    SECRET,
-    SERVICE,
-    SERVICE_ACCOUNT,
-    Kind,
-    Object,
-)
+from trainyard.seams.kube import types as kinds
+from trainyard.seams.kube.types import Kind, Object
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
 from trainyard.steps import YES, Answer, Step, no
 
 # What we make, in the order in which it goes: a claim can only go when no pod uses it any more.
-OURS = {POD: "pod", SECRET: "secret", CLAIM: "claim"}
+OURS = {kinds.POD: "pod", kinds.SECRET: "secret", kinds.CLAIM: "claim"}
 # What KubeRay makes beside pods and goes with its RayCluster; not everybody may ask for it.
-KUBERAYS = (SERVICE, CONFIG_MAP, SERVICE_ACCOUNT, ROLE, ROLE_BINDING)
+KUBERAYS = (kinds.SERVICE, kinds.CONFIG_MAP, kinds.SERVICE_ACCOUNT, kinds.ROLE, kinds.ROLE_BINDING)
 
 
 def found_steps(spec: ClusterSpec, tools: Tools, section: KuberaySection, *, with_purge: bool) -> list[Step]:
@@ -68,16 +57,11 @@ def _ray_cluster_step(where: Location) -> Step:
         return Step(title, done=lambda: YES, do=lambda: None)
 
     def left() -> list[Object]:
-        found = where.kube.get(RAY_CLUSTER, where.name, namespace=where.namespace)
+        found = where.kube.get(kinds.RAY_CLUSTER, where.name, namespace=where.namespace)
         return [found] if found is not None and is_ours(found, where.name) else []
 
-    def remove() -> None:
-        for found in left():
-            # By its uid: one that is made anew meanwhile is another one.
-            where.kube.delete(RAY_CLUSTER, where.name, namespace=where.namespace, uid=found["metadata"]["uid"])
-        finalizers.wait(where, RAY_CLUSTER, left)
-
-    return Step(f"Remove the RayCluster {where.name}", lambda: _none(left()), remove, disruptive=True)
+    title = f"Remove the RayCluster {where.name}"
+    return finalizers.removal(where, kinds.RAY_CLUSTER, title, left, disruptive=True)
 
 
 def _kind_step(where: Location, kind: Kind) -> Step:
@@ -85,7 +69,7 @@ def _kind_step(where: Location, kind: Kind) -> Step:
     now = belonging(where, kind)
     title = f"Remove {wording.counted(len(now), OURS[kind])}" if now else f"Leave no {OURS[kind]}"
     listed = f": {wording.named([each['metadata']['name'] for each in now])}" if now else ""
-    return Step(f"{title}{listed}", lambda: _none(belonging(where, kind)), lambda: _remove(where, kind))
+    return Step(f"{title}{listed}", lambda: finalizers.gone(belonging(where, kind)), lambda: _remove(where, kind))
 
 
 def _rest_step(where: Location) -> Step:
@@ -99,7 +83,7 @@ def _rest_step(where: Location) -> Step:
         for kind in (*OURS, *KUBERAYS):
             _remove(where, kind)
 
-    return Step("Leave nothing else with the cluster's label", lambda: _none(left()), remove)
+    return Step("Leave nothing else with the cluster's label", lambda: finalizers.gone(left()), remove)
 
 
 def belonging(where: Location, kind: Kind) -> list[Object]:
@@ -124,7 +108,7 @@ def _is_own(found: Object, name: str, foreign: str | None) -> bool:
 
 
 def _foreign_uid(where: Location) -> str | None:
-    found = where.kube.get(RAY_CLUSTER, where.name, namespace=where.namespace)
+    found = where.kube.get(kinds.RAY_CLUSTER, where.name, namespace=where.namespace)
     return None if found is None or is_ours(found, where.name) else str(found["metadata"]["uid"])
 
 
@@ -133,7 +117,3 @@ def _remove(where: Location, kind: Kind) -> None:
         if is_ours(found, where.name):
             where.kube.delete(kind, found["metadata"]["name"], namespace=where.namespace)
     finalizers.wait(where, kind, lambda: belonging(where, kind))
-
-
-def _none(left: list[Object]) -> Answer:
-    return no(f"still there: {wording.named([each['metadata']['name'] for each in left])}") if left else YES

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 from trainyard.backends import wording
 from trainyard.backends.kuberay import snapshot
-from trainyard.backends.kuberay.diagnosis import explain_host
+from trainyard.backends.kuberay.diagnosis.host import explain_host
 from trainyard.backends.kuberay.location import Location
 from trainyard.errors import LeftoverError
 from trainyard.seams.kube.types import POD, Kind, Object
-from trainyard.steps import Clock
+from trainyard.steps import YES, Answer, Clock, Step, no
 
 # A pod has 30 s from SIGTERM to SIGKILL, and its kubelet may be busy.
 GONE_SECONDS = 75.0
@@ -24,6 +24,32 @@ FINALIZERS = {
     "orphan": "Kubernetes' garbage collector takes it away: does the controller manager run?",
 }
 OTHERS = "Whoever put it there takes it away: does that program still run?"
+
+
+def removal(
+    location: Location,
+    kind: Kind,
+    title: str,
+    left: Callable[[], Sequence[Object]],
+    *,
+    first: Callable[[], None] = lambda: None,
+    disruptive: bool = False,
+) -> Step:
+    """Return the step that removes what is left of a kind and waits until it is gone; `first` may refuse that."""
+
+    def remove() -> None:
+        first()
+        for found in left():
+            # By its uid: one that is made anew meanwhile is another one.
+            name, uid = found["metadata"]["name"], found["metadata"]["uid"]
+            location.kube.delete(kind, name, namespace=location.namespace if kind.namespaced else None, uid=uid)
+        wait(location, kind, left)
+
+    return Step(title, lambda: gone(left()), remove, disruptive=disruptive)
+
+
+def gone(left: Sequence[Object]) -> Answer:
+    return no(f"still there: {wording.named([each['metadata']['name'] for each in left])}") if left else YES
 
 
 def wait(location: Location, kind: Kind, left: Callable[[], Sequence[Object]], *, clock: Clock | None = None) -> None:

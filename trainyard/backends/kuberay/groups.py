@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from trainyard.backends import wording
 from trainyard.backends.contract import NodeState, NodeStatus
 from trainyard.backends.kuberay import diagnosis, naming, pods, replicas
+from trainyard.backends.kuberay.diagnosis.host import NOT_READY
 from trainyard.backends.kuberay.pods import Object
 from trainyard.backends.kuberay.snapshot import Snapshot
 from trainyard.backends.ray_nodes import MEBIBYTE
@@ -130,26 +131,21 @@ class Group:
 
 def declared(spec: ClusterSpec, snapshot: Snapshot) -> tuple[Group, ...]:
     """Return the groups that the file names, as large as it says, then those that only have pods."""
-    counts = {HEAD: (1, 1), **{group.name: (group.wanted, group.most) for group in spec.workers}}
-    return _groups(snapshot, counts, {**_file_sizes(spec), **_made_sizes(snapshot.owner)})
+    return _groups(snapshot, _file_counts(spec), {**_file_sizes(spec), **_made_sizes(snapshot.owner)})
 
 
 def made(snapshot: Snapshot) -> tuple[Group, ...]:
     """Return the groups as the cluster was made: its file may have been changed, and `cluster.scale` goes beyond it."""
     if snapshot.owner is None:
         return ()
-    most = replicas.maximum(snapshot.owner)
-    counts = {name: (count, most[name]) for name, count in replicas.minimum(snapshot.owner).items()}
-    return _groups(snapshot, counts, _made_sizes(snapshot.owner))
+    return _groups(snapshot, _made_counts(snapshot.owner), _made_sizes(snapshot.owner))
 
 
 def differences(spec: ClusterSpec, snapshot: Snapshot) -> Iterator[str]:
     """Return in what the cluster that was made differs from its file: `cpu: 2 nodes now, 3 wanted`."""
     if snapshot.owner is None:
         return
-    least, most = replicas.minimum(snapshot.owner), replicas.maximum(snapshot.owner)
-    made = {name: (count, most[name]) for name, count in least.items()}
-    wanted = {HEAD: (1, 1), **{group.name: (group.wanted, group.most) for group in spec.workers}}
+    made, wanted = _made_counts(snapshot.owner), _file_counts(spec)
     for name in dict.fromkeys([*wanted, *made]):
         now, then = made.get(name, (0, 0)), wanted.get(name, (0, 0))
         if now != then:
@@ -189,7 +185,7 @@ def down(groups: tuple[Group, ...], snapshot: Snapshot) -> Iterator[tuple[str, s
         for pod in group.counted:
             cause = diagnosis.of_pod(pod, snapshot)
             # Whether a node works on a host that Kubernetes calls not ready, Ray knows.
-            if cause and cause.key == diagnosis.NOT_READY and pods.runs_ray(pod):
+            if cause and cause.key == NOT_READY and pods.runs_ray(pod):
                 continue
             state, why = _state(pod, snapshot, frozenset(), surplus=False)
             if state == "broken" or pods.phase(pod) != "Running":
@@ -225,7 +221,7 @@ def _state(pod: Object, snapshot: Snapshot, alive: frozenset[str], *, surplus: b
     # What Ray calls alive runs tasks, whatever Kubernetes says: a kubelet that was started again calls its pods
     # unready, and a control plane that was away calls hosts not ready.
     lives = pods.runs_ray(pod) and naming.node_name(pod) in alive
-    if cause and not (lives and cause.key == diagnosis.NOT_READY):
+    if cause and not (lives and cause.key == NOT_READY):
         # Every worker waits for its head for a while.
         return "starting" if cause.key == diagnosis.WAITS_FOR_HEAD else "broken", cause.summary
     if surplus:
@@ -235,6 +231,15 @@ def _state(pod: Object, snapshot: Snapshot, alive: frozenset[str], *, surplus: b
     if pods.is_leaving(pod):
         return "broken", "is being removed"
     return "starting", doing(pod, snapshot) or NOT_IN_RAY
+
+
+def _file_counts(spec: ClusterSpec) -> dict[str, tuple[int, int]]:
+    return {HEAD: (1, 1), **{group.name: (group.wanted, group.most) for group in spec.workers}}
+
+
+def _made_counts(cluster: Object) -> dict[str, tuple[int, int]]:
+    most = replicas.maximum(cluster)
+    return {name: (count, most[name]) for name, count in replicas.minimum(cluster).items()}
 
 
 def _file_sizes(spec: ClusterSpec) -> dict[str, Size]:

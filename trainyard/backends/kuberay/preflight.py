@@ -18,28 +18,10 @@ from trainyard.backends.kuberay.manifest import groups
 from trainyard.backends.kuberay.snapshot import if_allowed, side_by_side
 from trainyard.backends.wording import counted
 from trainyard.errors import PrerequisiteError
+from trainyard.seams.kube import types as kinds
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.errors import InvalidError, KubeError
-from trainyard.seams.kube.types import (
-    CLAIM,
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    CONFIG_MAP,
-    CRD,
-    DEPLOYMENT,
-    NAMESPACE,
-    NODE,
-    POD,
-    RAY_CLUSTER,
-    ROLE,
-    ROLE_BINDING,
-    SECRET,
-    SERVICE,
-    SERVICE_ACCOUNT,
-    STORAGE_CLASS,
-    Kind,
-    Object,
-)
+from trainyard.seams.kube.types import Kind, Object
 from trainyard.spec.units import format_size
 from trainyard.steps import YES, Answer, Step
 
@@ -48,23 +30,26 @@ _REVIEW = Kind("authentication.k8s.io/v1", "selfsubjectreviews", "SelfSubjectRev
 # well. An apply is a PATCH.
 RIGHTS: dict[str, Sequence[tuple[str, Kind, str]]] = {
     "cluster": (
-        ("get create patch", RAY_CLUSTER, ""),
-        ("get create", SECRET, ""),
-        ("list", POD, ""),
-        ("get create", POD, "portforward"),
-        ("get", POD, "log"),
+        ("get create patch", kinds.RAY_CLUSTER, ""),
+        ("get create", kinds.SECRET, ""),
+        ("list", kinds.POD, ""),
+        ("get create", kinds.POD, "portforward"),
+        ("get", kinds.POD, "log"),
     ),
-    "claim": (("get create", CLAIM, ""),),
-    "login": (("patch", SECRET, ""),),
-    "no login": (("delete", SECRET, ""),),
-    "remove": (("delete", RAY_CLUSTER, ""),),
-    "namespace": (("create", NAMESPACE, ""),),
-    "crds": (("get create patch", CRD, ""),),
+    "claim": (("get create", kinds.CLAIM, ""),),
+    "login": (("patch", kinds.SECRET, ""),),
+    "no login": (("delete", kinds.SECRET, ""),),
+    "remove": (("delete", kinds.RAY_CLUSTER, ""),),
+    "namespace": (("create", kinds.NAMESPACE, ""),),
+    "crds": (("get create patch", kinds.CRD, ""),),
     # What Helm needs for the chart of the operator (helm-chart/kuberay-operator/templates), and for its release.
     "operator": (
-        *(("get create patch", kind, "") for kind in (CLUSTER_ROLE, CLUSTER_ROLE_BINDING)),
-        *(("get create patch", kind, "") for kind in (DEPLOYMENT, SERVICE, SERVICE_ACCOUNT, ROLE, ROLE_BINDING)),
-        ("list create update", SECRET, ""),
+        *(("get create patch", kind, "") for kind in (kinds.CLUSTER_ROLE, kinds.CLUSTER_ROLE_BINDING)),
+        *(
+            ("get create patch", kind, "")
+            for kind in (kinds.DEPLOYMENT, kinds.SERVICE, kinds.SERVICE_ACCOUNT, kinds.ROLE, kinds.ROLE_BINDING)
+        ),
+        ("list create update", kinds.SECRET, ""),
     ),
 }
 # kubernetes.io/docs/concepts/storage/storage-classes, "Default StorageClass".
@@ -196,7 +181,7 @@ def _missing(where: Location) -> tuple[list[str], list[str]]:
             missing.append(f"{key}: there is no {kind.name} called {name}")
     storage = where.section.storage
     if storage and storage.size and not storage.storage_class:
-        classes = if_allowed(lambda: tuple(where.kube.list(STORAGE_CLASS)))
+        classes = if_allowed(lambda: tuple(where.kube.list(kinds.STORAGE_CLASS)))
         if classes.found is None:
             unchecked.append("the default storage class was not checked")
         elif not any(
@@ -210,15 +195,15 @@ def _missing(where: Location) -> tuple[list[str], list[str]]:
 def _named(section: Any) -> Iterator[tuple[str, Kind, str]]:
     """Yield the key, the kind and the name of what only starting pods would miss; admission says the rest."""
     for index, volume in enumerate(section.volumes):
-        for key, kind in (("claim", CLAIM), ("config_map", CONFIG_MAP), ("secret", SECRET)):
+        for key, kind in (("claim", kinds.CLAIM), ("config_map", kinds.CONFIG_MAP), ("secret", kinds.SECRET)):
             if getattr(volume, key):
                 yield f"kuberay.volumes.{index}.{key}", kind, getattr(volume, key)
     if section.storage and section.storage.claim:
-        yield "kuberay.storage.claim", CLAIM, section.storage.claim
+        yield "kuberay.storage.claim", kinds.CLAIM, section.storage.claim
     if section.storage and section.storage.storage_class:
-        yield "kuberay.storage.storage_class", STORAGE_CLASS, section.storage.storage_class
+        yield "kuberay.storage.storage_class", kinds.STORAGE_CLASS, section.storage.storage_class
     for index, name in enumerate(section.pull_secrets):
-        yield f"kuberay.pull_secrets.{index}", SECRET, name
+        yield f"kuberay.pull_secrets.{index}", kinds.SECRET, name
 
 
 def _refuse_not_admitted(desired: Desired) -> list[str]:
@@ -229,9 +214,9 @@ def _refuse_not_admitted(desired: Desired) -> list[str]:
     where = desired.location
     for group, template in _groups(desired.documents.ray_cluster).items():
         metadata = {**(template["template"].get("metadata") or {}), "name": f"{where.name}-{group}-dry-run"}
-        pod = {"apiVersion": POD.api, "kind": POD.name, **template["template"], "metadata": metadata}
+        pod = {"apiVersion": kinds.POD.api, "kind": kinds.POD.name, **template["template"], "metadata": metadata}
         try:
-            reply = if_allowed(partial(where.kube.create, POD, pod, namespace=where.namespace, dry_run=True))
+            reply = if_allowed(partial(where.kube.create, kinds.POD, pod, namespace=where.namespace, dry_run=True))
         except InvalidError as error:
             found = explain_admission(error.what, what="the head" if group == "head" else f"a node of {group}")
             raise PrerequisiteError(found.message, where=str(where), hint=found.hint) from error
@@ -246,7 +231,7 @@ def _room(desired: Desired) -> Answer:
     placed = [pod for pod in desired.pods if pods.host(pod) and not desired.is_new]
     if len(placed) >= len(spec.nodes()):
         return YES
-    hosts = if_allowed(lambda: where.kube.list(NODE)).found
+    hosts = if_allowed(lambda: where.kube.list(kinds.NODE)).found
     if hosts is None:
         return Answer(True, "whether there is room was not checked: you may not see the Kubernetes nodes")
     offers = [_offer(host) for host in hosts if not (host.get("spec") or {}).get("unschedulable")]

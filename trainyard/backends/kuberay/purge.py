@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from trainyard.backends import wording
@@ -11,23 +11,13 @@ from trainyard.backends.kuberay import finalizers, naming, operator
 from trainyard.backends.kuberay.location import Location, is_ours
 from trainyard.backends.kuberay.snapshot import if_allowed
 from trainyard.errors import PrerequisiteError, RequestError
+from trainyard.seams.kube import types as kinds
 from trainyard.seams.kube.errors import ForbiddenError
-from trainyard.seams.kube.types import (
-    CLAIM,
-    CRD,
-    DEPLOYMENT,
-    NAMESPACE,
-    POD,
-    RAY_CLUSTER,
-    RAY_JOB,
-    RAY_SERVICE,
-    Kind,
-    Object,
-)
+from trainyard.seams.kube.types import Kind, Object
 from trainyard.steps import YES, Step, no
 
 # What people would lose with a namespace; the rest follows from these, or is made again.
-TENANTS = (POD, CLAIM, DEPLOYMENT)
+TENANTS = (kinds.POD, kinds.CLAIM, kinds.DEPLOYMENT)
 
 
 def steps(where: Location, tools: Tools) -> list[Step]:
@@ -49,15 +39,14 @@ def steps(where: Location, tools: Tools) -> list[Step]:
         refuse_users(where)
 
     def deployments() -> list[Object]:
-        kinds = (DEPLOYMENT, POD)
-        every = [where.kube.list(kind, namespace=section.namespace, labels=operator.LABELLED) for kind in kinds]
-        return [each for found in every for each in found]
+        listed = partial(where.kube.list, namespace=section.namespace, labels=operator.LABELLED)
+        return [*listed(kinds.DEPLOYMENT), *listed(kinds.POD)]
 
     def uninstall() -> None:
         refuse_users(where)
         if helm.release(section.release, section.namespace):
             helm.uninstall(section.release, section.namespace)
-        finalizers.wait(where, POD, deployments)
+        finalizers.wait(where, kinds.POD, deployments)
 
     uninstalling = _leave(f"Leave the KubeRay operator: {unknown or 'there is none that Trainyard installed'}")
     if release:
@@ -76,7 +65,7 @@ def refuse_users(where: Location) -> None:
     try:
         found = sorted(
             f"{kind.name} {each['metadata']['namespace']}/{each['metadata']['name']}"
-            for kind in (RAY_CLUSTER, RAY_JOB, RAY_SERVICE)
+            for kind in (kinds.RAY_CLUSTER, kinds.RAY_JOB, kinds.RAY_SERVICE)
             for each in where.kube.list(kind)
             if not _is_the_cluster(kind, each, where)
         )
@@ -98,7 +87,7 @@ def refuse_users(where: Location) -> None:
 def _is_the_cluster(kind: Kind, found: Object, where: Location) -> bool:
     metadata = found["metadata"]
     is_named = (metadata["namespace"], metadata["name"]) == (where.namespace, where.name)
-    return kind == RAY_CLUSTER and is_named and is_ours(found, where.name)
+    return kind == kinds.RAY_CLUSTER and is_named and is_ours(found, where.name)
 
 
 def _crds_step(where: Location, crds: Sequence[str]) -> Step:
@@ -108,18 +97,13 @@ def _crds_step(where: Location, crds: Sequence[str]) -> Step:
     if others:
         return _leave(f"Leave KubeRay's CRDs: the operator in namespace {others[0].namespace} needs them")
 
-    def remove() -> None:
-        refuse_users(where)
-        for crd in _crds(where):
-            where.kube.delete(CRD, crd["metadata"]["name"], uid=crd["metadata"]["uid"])
-        finalizers.wait(where, CRD, lambda: _crds(where))
-
-    return _removal(f"Remove KubeRay's CRDs: {wording.named(crds)}", lambda: _crds(where), remove)
+    title = f"Remove KubeRay's CRDs: {wording.named(crds)}"
+    return finalizers.removal(where, kinds.CRD, title, lambda: _crds(where), first=lambda: refuse_users(where))
 
 
 def _namespace_step(where: Location, name: str) -> Step:
     """Return the step that removes a namespace of ours with nothing of others in it, or says why it stays."""
-    reply = if_allowed(lambda: where.kube.get(NAMESPACE, name))
+    reply = if_allowed(lambda: where.kube.get(kinds.NAMESPACE, name))
     if reply.refusal:
         return _leave(f"Leave namespace {name}: {reply.refusal.what}")
     if reply.found and not operator.made_by_us(where.kube, name):
@@ -129,14 +113,10 @@ def _namespace_step(where: Location, name: str) -> Step:
         return _leave(f"Leave namespace {name}: {wording.named(others)} {'is' if len(others) == 1 else 'are'} in it")
 
     def left() -> list[Object]:
-        found = where.kube.get(NAMESPACE, name)
+        found = where.kube.get(kinds.NAMESPACE, name)
         return [found] if found else []
 
-    def remove() -> None:
-        where.kube.delete(NAMESPACE, name)
-        finalizers.wait(where, NAMESPACE, left)
-
-    return _removal(f"Remove namespace {name}", left, remove)
+    return finalizers.removal(where, kinds.NAMESPACE, f"Remove namespace {name}", left)
 
 
 def _tenants(where: Location, namespace: str) -> list[str]:
@@ -152,12 +132,8 @@ def _tenants(where: Location, namespace: str) -> list[str]:
 
 
 def _crds(where: Location) -> list[Object]:
-    found = if_allowed(lambda: where.kube.list(CRD, labels=f"{naming.MADE_BY}={naming.US}")).found or []
-    return [crd for crd in found if crd["spec"]["group"] == RAY_CLUSTER.group]
-
-
-def _removal(title: str, left: Callable[[], list[Object]], remove: Callable[[], None]) -> Step:
-    return Step(title, lambda: no("still there") if left() else YES, remove)
+    found = if_allowed(lambda: where.kube.list(kinds.CRD, labels=f"{naming.MADE_BY}={naming.US}")).found or []
+    return [crd for crd in found if crd["spec"]["group"] == kinds.RAY_CLUSTER.group]
 
 
 def _leave(title: str) -> Step:

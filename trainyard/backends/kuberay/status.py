@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from trainyard import versions
 from trainyard.backends import record, wording
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools
-from trainyard.backends.kuberay import diagnosis, gpu_checks, groups, location, naming, objects, pods
+from trainyard.backends.kuberay import gpu_checks, groups, location, naming, objects, pods
 from trainyard.backends.kuberay import snapshot as snapshots
 from trainyard.backends.kuberay.dashboard import Dashboard
+from trainyard.backends.kuberay.diagnosis import operator
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.pods import Object
 from trainyard.backends.kuberay.snapshot import Snapshot, cluster_pods, if_allowed, side_by_side
@@ -121,9 +122,9 @@ def _why(where: Location) -> str:
 
 
 def _problems(snapshot: Snapshot) -> Iterator[str]:
-    for cause in merged(diagnosis.explain_operator(snapshot)):
+    for cause in merged(operator.explain_operator(snapshot)):
         # For how long the operator has been silent cannot be known at one moment.
-        yield cause.summary if cause.key == diagnosis.operator.KEY else cause.sentence()
+        yield cause.summary if cause.key == operator.KEY else cause.sentence()
 
 
 def _node_problems(nodes: tuple[NodeStatus, ...], *, asked: bool) -> Iterator[str]:

@@ -25,17 +25,6 @@ from trainyard.backends.kuberay.snapshot import Snapshot
 from trainyard.diagnosis import Diagnosis
 from trainyard.errors import TrainyardError
 
-__all__ = [
-    "LOG_FOLLOWS",
-    "NOT_READY",
-    "WAITS_FOR_HEAD",
-    "explain_host",
-    "explain_operator",
-    "of_cluster",
-    "of_deployment",
-    "of_pod",
-    "to_error",
-]
 WAITS_FOR_HEAD = "wait"
 # How messages end whose log comes below.
 LOG_FOLLOWS = "; the end of its log:"

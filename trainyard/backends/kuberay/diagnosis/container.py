@@ -7,8 +7,9 @@ registries say stands in trainyard/seams/registry/errors.py; here is what only h
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from trainyard.backends.kuberay import pods
 from trainyard.backends.kuberay.debounce import MINUTE, SOON
@@ -118,14 +119,14 @@ def _kind(match: re.Match[str]) -> Mapping[str, str]:
 _MISSING = r'(?i)(?P<kind>secret|configmap) "(?P<name>[^"]+)" not found'
 
 
-def _lack(pattern: str, message: str, hint: str | None, words: Callable[..., Mapping[str, str]] | None = None) -> Rule:
-    return Rule(pattern, message, hint, error=PrerequisiteError, words=words)
-
-
+_lack = partial(Rule, error=PrerequisiteError)
 # Each message follows "cannot start: ", and is what a table shows. {host} is the host, {image} what was asked for.
 CONFIG = (
     _lack(
-        _MISSING, "there is no {kind} {name}", "Make it, or correct the cluster file; cluster.up makes tokens.", _kind
+        _MISSING,
+        "there is no {kind} {name}",
+        "Make it, or correct the cluster file; cluster.up makes tokens.",
+        words=_kind,
     ),
     _lack(
         r"runAsNonRoot and image will run as root|has non-numeric user",
@@ -160,7 +161,7 @@ MOUNT = (
         _MISSING,
         "there is no {kind} {name} to be mounted",
         "Make it, or correct `kuberay.volumes` in the cluster file.",
-        _kind,
+        words=_kind,
     ),
     _lack(
         r"hostPath type check failed: (?P<path>\S+) is not (?P<kind>.+)",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from trainyard.backends import wording
 from trainyard.backends.kuberay import pods, replicas
@@ -40,16 +41,12 @@ def _amounts(match: re.Match[str]) -> Mapping[str, str]:
     return {"amounts": "; ".join(amounts)}
 
 
-def _rule(pattern: str, message: str, hint: str) -> Rule:
-    return Rule(pattern, message, hint, error=PrerequisiteError)
-
-
+_rule = partial(Rule, error=PrerequisiteError)
 RULES = (
-    Rule(
+    _rule(
         r"exceeded quota: (?P<name>\S+), requested: (?P<requested>\S+), used: (?P<used>\S+), limited: (?P<limited>\S+)",
         "the namespace's quota {name} has no room for it: {amounts}",
         "Ask for less in the cluster file, or have the quota raised: kubectl describe quota",
-        error=PrerequisiteError,
         words=_amounts,
     ),
     _rule(
