@@ -126,7 +126,7 @@ class Helm:
 
 
 def _json(output: str) -> Any:
-    """Return the document in what Helm said; plugins and libraries print lines of their own before it."""
+    """Return the document in what Helm printed; plugins and libraries print lines of their own before it."""
     lines = output.splitlines()
     start = next((index for index, line in enumerate(lines) if line.startswith(("{", "["))), None)
     try:
