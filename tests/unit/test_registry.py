@@ -185,5 +185,5 @@ def test_who_can_reach_it_is_warned_of(asked: Target, address: str, warnings: li
 )
 def test_what_cannot_be_run_is_refused_before_anything_is_made(asked: Target, what: str) -> None:
     with pytest.raises((RequestError, PrerequisiteError)) as caught:
-        up.plan_up(asked)
+        up.up_steps(asked)
     assert caught.value.what == what

@@ -134,7 +134,7 @@ def test_an_engine_whose_files_are_not_here_is_not_changed_from_here(
     monkeypatch.setattr(docker_push, "registry_digest", refuse)
     registry = Registry(address=LAB, insecure=True)
     with pytest.raises((PrerequisiteError, RequestError)) as caught:
-        trust.plan_trust(Target(registry, Engine(docker_host, cast("Any", None), {}), {}))
+        trust.trust_steps(Target(registry, Engine(docker_host, cast("Any", None), {}), {}))
     assert caught.value.what.startswith(what)
 
 

@@ -9,7 +9,7 @@ from trainyard.errors import LeftoverError, NotReadyError
 from trainyard.registry import container
 from trainyard.registry.target import LABEL, Target
 from trainyard.seams.docker import images, volumes
-from trainyard.steps import YES, Answer, PlannedStep, Progress, Step, StepResult, no, plan, run
+from trainyard.steps import YES, Answer, Progress, Step, StepResult, no, run
 
 
 def down(target: Target, progress: Progress, *, purge: bool) -> list[StepResult]:
@@ -19,10 +19,6 @@ def down(target: Target, progress: Progress, *, purge: bool) -> list[StepResult]
             return run(down_steps(target, purge=purge), progress)
         except NotReadyError as error:
             raise LeftoverError(error.what, where=error.where, hint=error.hint) from error
-
-
-def plan_down(target: Target, *, purge: bool) -> list[PlannedStep]:
-    return plan(down_steps(target, purge=purge))
 
 
 def down_steps(target: Target, *, purge: bool) -> list[Step]:

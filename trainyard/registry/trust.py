@@ -20,7 +20,7 @@ from trainyard.seams.docker import images
 from trainyard.seams.docker import push as docker_push
 from trainyard.seams.docker.daemon import Daemon
 from trainyard.seams.registry.errors import CertificateError
-from trainyard.steps import YES, Answer, PlannedStep, Progress, Step, StepResult, no, plan, run
+from trainyard.steps import YES, Answer, Progress, Step, StepResult, no, run
 
 # Of daemon.json.
 KEY = "insecure-registries"
@@ -35,10 +35,6 @@ AS_ROOT = 'Repeat as root: sudo -E env "PATH=$PATH" "HOME=$HOME" invoke registry
 def trust(target: Target, progress: Progress) -> list[StepResult]:
     with target.alone(progress):
         return run(trust_steps(target), progress)
-
-
-def plan_trust(target: Target) -> list[PlannedStep]:
-    return plan(trust_steps(target))
 
 
 def trust_steps(target: Target) -> list[Step]:

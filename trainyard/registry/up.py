@@ -16,7 +16,7 @@ from trainyard.seams.docker import containers, images, volumes
 from trainyard.seams.docker.containers import Container
 from trainyard.seams.registry.errors import BusyError, GoneError
 from trainyard.seams.registry.login import named_login
-from trainyard.steps import YES, Answer, PlannedStep, Progress, Step, StepResult, no, plan, run
+from trainyard.steps import YES, Answer, Progress, Step, StepResult, no, run
 
 # The step that holds and may have something to warn of.
 CHECK = "Check address, port and disk"
@@ -28,18 +28,14 @@ DISK_DESIRED = 20 * GIBIBYTE
 
 
 def up(target: Target, progress: Progress) -> list[StepResult]:
-    check_request(target)
+    steps = up_steps(target, progress)
     with target.alone(progress):
-        return run(up_steps(target, progress), progress)
+        return run(steps, progress)
 
 
-def plan_up(target: Target) -> list[PlannedStep]:
+def up_steps(target: Target, progress: Progress | None = None) -> list[Step]:
+    """Return the steps; `progress` hears how far the pull is. Raises RequestError for a registry that is not ours."""
     check_request(target)
-    return plan(up_steps(target, None))
-
-
-def up_steps(target: Target, progress: Progress | None) -> list[Step]:
-    """Return the steps; `progress` hears how far the pull is."""
     image, start, ca = f"Get the image {target.registry.image}", f"Run {target.name}", "Make its CA"
     tls = not target.registry.insecure
     steps = [

@@ -24,7 +24,7 @@ def up(call: Call) -> Report:
 
     with _open(call) as target:
         if call.dry:
-            return lazy.registry_report.planned(target, registry.plan_up(target))
+            return lazy.registry_report.planned(target, registry.up_steps(target))
         lazy.registry_report.begin(target)
         return lazy.registry_report.made(target, registry.up(target, call.progress))
 
@@ -36,7 +36,7 @@ def down(call: Call, purge: bool = False) -> Report:
 
     with _open(call) as target:
         if call.dry:
-            return lazy.registry_report.planned(target, registry.plan_down(target, purge=purge))
+            return lazy.registry_report.planned(target, registry.down_steps(target, purge=purge))
         lazy.registry_report.begin(target)
         results = registry.down(target, call.progress, purge=purge)
         kept, images = registry.kept_volume(target), registry.images_here(target)
@@ -59,7 +59,7 @@ def trust(call: Call) -> Report:
 
     with _open(call) as target:
         if call.dry:
-            return lazy.registry_report.planned(target, registry.plan_trust(target))
+            return lazy.registry_report.planned(target, registry.trust_steps(target))
         lazy.registry_report.begin(target)
         return lazy.registry_report.trusted(target, registry.trust(target, call.progress))
 

@@ -12,7 +12,7 @@ from trainyard.registry.status import RegistryStatus
 from trainyard.registry.target import Target
 from trainyard.registry.up import CHECK
 from trainyard.results.formats import size
-from trainyard.steps import PlannedStep, StepResult
+from trainyard.steps import Step, StepResult, plan
 from trainyard.tasks.image_report import after_push
 from trainyard.tasks.report import Report, Table, as_document, note, plan_lines, step_documents
 
@@ -38,9 +38,10 @@ def made(target: Target, results: Sequence[StepResult]) -> Report:
     )
 
 
-def planned(target: Target, plan: Sequence[PlannedStep]) -> Report:
-    steps = [as_document(step) for step in plan]
-    return Report({"address": target.address, "steps": steps}, plan_lines(plan), next="invoke registry.status")
+def planned(target: Target, steps: Sequence[Step]) -> Report:
+    found = plan(steps)
+    document = {"address": target.address, "steps": [as_document(step) for step in found]}
+    return Report(document, plan_lines(found), next="invoke registry.status")
 
 
 def removed(target: Target, results: Sequence[StepResult], *, kept: str | None, images: Sequence[str]) -> Report:
