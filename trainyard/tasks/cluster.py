@@ -23,21 +23,16 @@ SIZES = "GROUP=N: so many nodes; of a group that grows and shrinks, at least so 
 @task(*CLUSTER, dry=True, help={"recreate": RECREATE, "end_runs": END_RUNS})
 def up(call: Call, recreate: bool = False, end_runs: bool = False) -> Report:
     """Make the cluster match its file."""
-    cluster = call.cluster()
-    command = "cluster.up --recreate" if recreate else "cluster.up"
     if call.dry:
-        return lazy.cluster_report.planned(cluster, lazy.lifecycle.plan_up(cluster, recreate=recreate), command=command)
-    return _made(call, cluster, command, recreate=recreate, end_runs=end_runs)
+        return _planned_up(call, recreate=recreate)
+    command = "cluster.up --recreate" if recreate else "cluster.up"
+    return _made(call, call.cluster(), command, recreate=recreate, end_runs=end_runs)
 
 
 @task(*CLUSTER, dry=True, help={"recreate": "Plan as if cluster.up were called with --recreate."})
 def plan(call: Call, recreate: bool = False) -> Report:
     """Say what cluster.up would change; change nothing."""
-    cluster = call.cluster()
-    steps = lazy.lifecycle.plan_up(cluster, recreate=recreate)
-    documents = lazy.lifecycle.documents(cluster, recreate=recreate) if call.json else ()
-    command = "cluster.up --recreate" if recreate else "cluster.up"
-    return lazy.cluster_report.planned(cluster, steps, command=command, documents=documents)
+    return _planned_up(call, recreate=recreate, documents=call.json)
 
 
 @task(*CLUSTER, dry=True, help={"purge": PURGE, "end_runs": END_RUNS})
@@ -101,6 +96,16 @@ def open_(call: Call) -> Report | None:
 def logs(call: Call, follow: bool = True) -> None:
     """Print what the nodes' own log files say, each line with its node."""
     lazy.cluster_report.print_logs(lazy.lifecycle.logs(call.cluster(), follow=follow), json=call.json)
+
+
+def _planned_up(call: Call, *, recreate: bool, documents: bool = False) -> Report:
+    cluster = call.cluster()
+    return lazy.cluster_report.planned(
+        cluster,
+        lazy.lifecycle.plan_up(cluster, recreate=recreate),
+        command="cluster.up --recreate" if recreate else "cluster.up",
+        documents=lazy.lifecycle.documents(cluster, recreate=recreate) if documents else (),
+    )
 
 
 def _made(call: Call, cluster: Cluster, command: str, *, end_runs: bool, recreate: bool = False) -> Report:

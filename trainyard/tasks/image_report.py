@@ -16,7 +16,8 @@ from trainyard.images.types import Verified
 from trainyard.results.formats import size
 from trainyard.spec import ClusterSpec
 from trainyard.steps import PlannedStep
-from trainyard.tasks.report import Report, Table, as_document, note, plan_lines, step_documents
+from trainyard.tasks import report
+from trainyard.tasks.report import Report, Table, note, step_documents
 
 
 def busy(text: str) -> None:
@@ -25,8 +26,7 @@ def busy(text: str) -> None:
 
 def planned(command: ImageCommand, plan: Sequence[PlannedStep], *, again: str) -> Report:
     name = command.image.name if command.image else str(command.reference)
-    steps = [as_document(step) for step in plan]
-    return Report({"image": name, "steps": steps}, plan_lines(plan), next=f"invoke {again}")
+    return report.planned({"image": name}, plan, next=f"invoke {again}")
 
 
 def built(command: ImageCommand, made: BuildResult) -> Report:
@@ -49,14 +49,14 @@ def built(command: ImageCommand, made: BuildResult) -> Report:
     return Report(document, lines, next="invoke image.lint")
 
 
-def checked(report: LintReport) -> Report:
+def checked(found: LintReport) -> Report:
     """Show what each check found; the error is LintError if something is wrong."""
     rows = [
-        (found.check, "skipped" if found.skipped else "ok" if found.ok else "WRONG", found.detail)
-        for found in report.findings
+        (each.check, "skipped" if each.skipped else "ok" if each.ok else "WRONG", each.detail)
+        for each in found.findings
     ]
-    table = Table(("check", "result", "detail"), rows, title=report.reference)
-    return Report(report.document(), [table], next="invoke image.push", error=_error(report))
+    table = Table(("check", "result", "detail"), rows, title=found.reference)
+    return Report(found.document(), [table], next="invoke image.push", error=_error(found))
 
 
 def pushed(command: ImageCommand, sent: PushResult) -> Report:
@@ -78,21 +78,13 @@ def after_push(backend: str) -> str:
 
 def would_verify(spec: ClusterSpec) -> Report:
     step = PlannedStep("Pull and run the image on every host", "would", f"cluster {spec.name} ({spec.backend})")
-    return Report({"cluster": spec.name, "steps": [as_document(step)]}, plan_lines([step]))
+    return report.planned({"cluster": spec.name}, [step])
 
 
 def verified(found: Verified) -> Report:
     """Show every host; the error is a host's if one of them cannot run the image."""
-    hosts = [
-        {
-            "host": host.host,
-            "reference": host.reference,
-            "seconds": round(host.seconds, 3),
-            "result": host.result,
-            "ok": host.ok,
-        }
-        for host in found.hosts
-    ]
+    kept = ("host", "reference", "seconds", "result", "ok")
+    hosts = [{**{key: getattr(host, key) for key in kept}, "seconds": round(host.seconds, 3)} for host in found.hosts]
     rows = [(host.host, f"{host.seconds:.1f}", "ok" if host.ok else "FAILED", host.result) for host in found.hosts]
     remark = [found.remark] if found.remark else []
     return Report(
@@ -133,11 +125,12 @@ def _state(image: ListedImage) -> str:
 
 
 def _document(image: ListedImage) -> dict[str, Any]:
+    source = image.image
     return {
         "name": image.name,
         "state": _state(image),
-        "base": image.image.base if image.image else None,
-        "directory": str(image.image.directory) if image.image else None,
+        "base": source and source.base,
+        "directory": source and str(source.directory),
         "problem": str(image.problem) if image.problem else None,
         "versions": [
             {

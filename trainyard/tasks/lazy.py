@@ -6,34 +6,27 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trainyard import lifecycle, listing, progress, scaling, training, usage
-    from trainyard.images import image_command, pipeline
-    from trainyard.tasks import cluster_report, image_report, registry_report, smoke_report, train_report
-
-_PACKAGES = {"image_command": "trainyard.images", "pipeline": "trainyard.images"}
-
-__all__ = [
-    "cluster_report",
-    "image_command",
-    "image_report",
-    "lifecycle",
-    "listing",
-    "pipeline",
-    "progress",
-    "registry_report",
-    "scaling",
-    "smoke_report",
-    "train_report",
-    "training",
-    "usage",
-]
+    from trainyard import lifecycle as lifecycle
+    from trainyard import listing as listing
+    from trainyard import progress as progress
+    from trainyard import scaling as scaling
+    from trainyard import training as training
+    from trainyard import usage as usage
+    from trainyard.images import image_command as image_command
+    from trainyard.images import pipeline as pipeline
+    from trainyard.tasks import cluster_report as cluster_report
+    from trainyard.tasks import image_report as image_report
+    from trainyard.tasks import registry_report as registry_report
+    from trainyard.tasks import smoke_report as smoke_report
+    from trainyard.tasks import train_report as train_report
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(name)
-    package = "trainyard.tasks" if name.endswith("_report") else _PACKAGES.get(name, "trainyard")
-    return import_module(f"{package}.{name}")
+    for package in ("trainyard.tasks", "trainyard.images", "trainyard"):
+        if find_spec(f"{package}.{name}"):
+            return import_module(f"{package}.{name}")
+    raise AttributeError(name)

@@ -13,8 +13,9 @@ from trainyard.registry.target import Target
 from trainyard.registry.up import CHECK
 from trainyard.results.formats import size
 from trainyard.steps import Step, StepResult, plan
+from trainyard.tasks import report
 from trainyard.tasks.image_report import after_push
-from trainyard.tasks.report import Report, Table, as_document, note, plan_lines, step_documents
+from trainyard.tasks.report import Report, Table, note, step_documents
 
 
 def begin(target: Target) -> None:
@@ -39,9 +40,7 @@ def made(target: Target, results: Sequence[StepResult]) -> Report:
 
 
 def planned(target: Target, steps: Sequence[Step]) -> Report:
-    found = plan(steps)
-    document = {"address": target.address, "steps": [as_document(step) for step in found]}
-    return Report(document, plan_lines(found), next="invoke registry.status")
+    return report.planned({"address": target.address}, plan(steps), next="invoke registry.status")
 
 
 def removed(target: Target, results: Sequence[StepResult], *, kept: str | None, images: Sequence[str]) -> Report:

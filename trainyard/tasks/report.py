@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TextIO
@@ -141,8 +141,12 @@ def as_document(shown: StepResult | PlannedStep | NodeStatus) -> dict[str, Any]:
 
 
 def step_documents(results: Sequence[StepResult]) -> list[dict[str, Any]]:
-    """Return what became of steps, for a document."""
     return [{**as_document(result), "seconds": round(result.seconds, 3)} for result in results]
+
+
+def planned(about: Mapping[str, Any], plan: Sequence[PlannedStep], *, next: str = "") -> Report:
+    """Say what a command would do; `about` names in the document what it is about."""
+    return Report({**about, "steps": [as_document(step) for step in plan]}, plan_lines(plan), next=next)
 
 
 def plan_lines(plan: Sequence[PlannedStep]) -> list[str]:

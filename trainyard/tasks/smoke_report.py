@@ -31,7 +31,7 @@ def tested(smoked: Smoked) -> Report:
     table = Table(["node", *columns], [[node, *_cells(smoked, node, columns)] for node in nodes])
     return Report(
         smoked.document(),
-        [*([table] if nodes else []), *_whole(smoked), *_untested(smoked), *_failed(smoked), _summary(smoked)],
+        [*([table] if nodes else []), *_lines(smoked), _summary(smoked)],
         next=f"invoke train.dispatch {paths.example_job(Path.cwd())}",
         error=smoked.error,
     )
@@ -44,31 +44,25 @@ def _cells(smoked: Smoked, node: str, names: list[str]) -> Iterator[str]:
         if check is None or check["skipped"]:
             yield "-"
         else:
-            yield _SHORT.get(name, _ok)(check["detail"]) if check["ok"] else "FAILED"
+            yield _short(name, check["detail"]) if check["ok"] else "FAILED"
 
 
-def _whole(smoked: Smoked) -> Iterator[str]:
+def _lines(smoked: Smoked) -> Iterator[str]:
+    """Yield what was found of the whole cluster, what it does not claim or could not be tried, and what failed."""
+    untested: dict[tuple[str, str], list[str]] = {}
+    failed = []
     for check in smoked.checks:
-        if check["node"] is None and check["ok"] and not check["skipped"]:
-            yield f"{check['name']}: {check['detail']}"
-
-
-def _untested(smoked: Smoked) -> Iterator[str]:
-    """Yield what this cluster does not claim, and what could not be tried."""
-    reasons: dict[tuple[str, str], list[str]] = {}
-    for check in smoked.checks:
-        if check["skipped"]:
-            reasons.setdefault((check["name"], check["detail"]), []).append(check["node"] or "")
-    for (name, reason), nodes in reasons.items():
+        name, node, detail = check["name"], check["node"], check["detail"]
+        if not check["ok"]:
+            failed.append(f"FAILED  {name}{f' on {node}' if node else ''}: {detail}")
+        elif check["skipped"]:
+            untested.setdefault((name, detail), []).append(node or "")
+        elif node is None:
+            yield f"{name}: {detail}"
+    for (name, reason), nodes in untested.items():
         where = f" ({', '.join(nodes)})" if any(nodes) else ""
         yield f"not tested: {name}{where}: {reason}"
-
-
-def _failed(smoked: Smoked) -> Iterator[str]:
-    for check in smoked.checks:
-        if not check["ok"]:
-            where = f" on {check['node']}" if check["node"] else ""
-            yield f"FAILED  {check['name']}{where}: {check['detail']}"
+    yield from failed
 
 
 def _summary(smoked: Smoked) -> str:
@@ -79,13 +73,13 @@ def _summary(smoked: Smoked) -> str:
     return f"smoke: {counts}, {smoked.seconds:.1f} s"
 
 
-def _ok(detail: str) -> str:
-    return "ok"
-
-
 def _slowest(detail: str) -> str:
     rates = [int(rate) for rate in _RATE.findall(detail)]
     return f"{min(rates)} MB/s" if rates else "ok"
+
+
+def _short(name: str, detail: str) -> str:
+    return _SHORT[name](detail) if name in _SHORT else "ok"
 
 
 _SHORT: dict[str, Callable[[str], str]] = {

@@ -14,7 +14,7 @@ from trainyard.dispatch.standing import Standing
 from trainyard.results import formats, store
 from trainyard.results.compare import Comparison, Final
 from trainyard.results.run_filter import started
-from trainyard.results.state import Attempt, RunState, Task
+from trainyard.results.state import RunState, Task
 from trainyard.results.store import RunDirectory
 from trainyard.screen import PrintedScreen, for_stream, plain
 from trainyard.tasks.command_hints import complete
@@ -117,9 +117,8 @@ def compared(comparison: Comparison) -> Report:
     rows = []
     for number, each in enumerate(comparison.runs, 1):
         done = f"{each.state.counts['succeeded']}/{len(each.state.tasks)}"
-        took = "" if each.state.seconds is None else f"{each.state.seconds:.1f}"
         finals = [_final(each.finals.get(tag)) for tag in comparison.tags]
-        rows.append([str(number), each.run.name, each.state.state, done, took, *finals])
+        rows.append([str(number), each.run.name, each.state.state, done, _seconds(each.state.seconds), *finals])
     body: list[str | Table] = [Table(["", "run", "state", "succeeded", "seconds", *comparison.tags], rows)]
     if comparison.differences:
         numbers = [str(number) for number in range(1, len(comparison.runs) + 1)]
@@ -151,18 +150,15 @@ def _tasks(state: RunState, *, now: float) -> list[str | Table]:
 
 
 def _row(state: RunState, task: Task, *, now: float) -> list[str]:
-    last = task.attempts[-1] if task.attempts else Attempt(task.name, 0, None, 0.0, outcome="none")
-    taken = state.seconds_of(last, now=now)
-    seconds = "" if taken is None else f"{taken:.1f}"
-    code = "" if last.exit_code is None else str(last.exit_code)
+    last = task.last
+    seconds, code = _seconds(state.seconds_of(last, now=now)), "" if last.exit_code is None else str(last.exit_code)
     return [task.name, task.state, str(len(task.attempts)), last.node or "", seconds, code, task.reason or ""]
 
 
 def _last_lines(state: RunState) -> Iterator[str]:
     """Yield the last lines of tasks that failed, the first few of them."""
     for task in [task for task in state.tasks.values() if task.state == "failed"][:_TAILS]:
-        tail = task.attempts[-1].tail if task.attempts else ()
-        why = task.reason or "no reason known"
+        tail, why = task.last.tail, task.reason or "no reason known"
         # It printed nothing, or so many failed that their last lines are only in the logs.
         yield f"last lines of {task.name} ({why}):" if tail else f"{task.name} failed: {why}"
         yield from (f"    {plain(line.encode('utf-8', 'surrogateescape'))}" for line in tail)
@@ -170,8 +166,12 @@ def _last_lines(state: RunState) -> Iterator[str]:
 
 def _summary(state: RunState) -> str:
     counts = ", ".join(f"{count} {name}" for name, count in state.counts.items() if count)
-    took = "" if state.seconds is None else f" in {state.seconds:.1f} s"
+    took = _seconds(state.seconds, before=" in ", after=" s")
     return f"run {state.run} {state.state}{took}" + (f": {counts}" if counts else "")
+
+
+def _seconds(count: float | None, *, before: str = "", after: str = "") -> str:
+    return "" if count is None else f"{before}{count:.1f}{after}"
 
 
 def _list_row(found: Standing) -> list[str]:
@@ -183,7 +183,7 @@ def _list_row(found: Standing) -> list[str]:
         f"{state.counts['succeeded']}/{len(state.tasks)}",
         state.cluster,
         "" if began is None else formats.age(time.time() - began),
-        "" if state.seconds is None else f"{state.seconds:.1f} s",
+        _seconds(state.seconds, after=" s"),
         str(record.get("user") or ""),
     ]
 
