@@ -6,7 +6,7 @@ import datetime
 import subprocess
 from pathlib import Path
 
-from tests.unit.test_package import TRICKY, sent, write
+from tests.unit.test_package import sent, write
 from trainyard.dispatch.package import pack
 from trainyard.dispatch.prepare import prepare
 from trainyard.dispatch.provenance import Request, record_of
@@ -16,6 +16,29 @@ from trainyard.spec import ClusterSpec, JobSpec, LoadedCluster
 
 CLUSTER = LoadedCluster(ClusterSpec(name="lab", backend="local"), Path("clusters/lab.yaml"), frozenset())
 NOW = datetime.datetime(2026, 11, 21, 9, 0, tzinfo=datetime.timezone.utc)
+
+TRICKY = {
+    ".gitignore": "# comment\n*.o\n!keep.o\n/top\ndoc/*.txt\n**/gen/**\n\\#hash\ntrail \na/**/z\ndir/\n!dir/in\n",
+    "x.o": "",
+    "keep.o": "",
+    "top": "",
+    "sub/top": "",
+    "doc/a.txt": "",
+    "doc/s/a.txt": "",
+    "p/gen/q/r": "",
+    "#hash": "",
+    "trail": "",
+    "a/z": "",
+    "a/b/c/z": "",
+    "dir/in": "",
+    "sub/dir/in": "",
+    "sub/.gitignore": "*\n!.gitignore\n!dir2/\n!*.py\n",
+    "sub/a.py": "",
+    "sub/b.c": "",
+    "sub/dir2/x": "",
+    "sub/dir2/y.py": "",
+    "ümlaut.o": "",
+}
 
 
 def test_ignore_files_mean_what_git_says_they_mean(tmp_path: Path) -> None:

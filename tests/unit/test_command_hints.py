@@ -38,11 +38,6 @@ def printed_after(line: str, message: str) -> str:
         ("image.lint mine -f fe-a", "Build it: invoke image.build mine", "Build it: invoke image.build mine -f fe-a"),
         ("image.lint mine -f fe-a", "Build it: invoke image.build", "Build it: invoke image.build mine -f fe-a"),
         (
-            "image.verify -f local --backend compose",
-            "Build it: invoke image.build -f local",
-            "Build it: invoke image.build -f local --backend compose",
-        ),
-        (
             "cluster.up -f fe-a --set image=other",
             "Push it: invoke image.push other -f fe-a",
             "Push it: invoke image.push other -f fe-a --set image=other",
@@ -53,11 +48,6 @@ def printed_after(line: str, message: str) -> str:
             "If that is meant: invoke cluster.up -f fe-a --set head.cpus=2 --recreate",
         ),
         ("registry.up -f a", "`invoke registry.trust` says", "`invoke registry.trust -f a` says"),
-        (
-            "registry.up -f a",
-            "invoke registry.down -f a, then invoke registry.up -f a",
-            "invoke registry.down -f a, then invoke registry.up -f a",
-        ),
         (
             "registry.up -f a",
             "all of it (invoke registry.down --purge), then",
@@ -77,7 +67,6 @@ def printed_after(line: str, message: str) -> str:
         ("cluster.up -f a --backend local", "invoke smoke.run -f a", "invoke smoke.run -f a --backend local"),
         ("cluster.up -f a --backend local", "invoke cluster.up -f b", "invoke cluster.up -f b"),
         ("cluster.up -f a", "invoke train.logs RUN", "invoke train.logs RUN"),
-        ("cluster.up", "invoke smoke.run", "invoke smoke.run"),
         (
             "cluster.up --set head.cpus=2 --set kuberay.context=b",
             "leave out --set kuberay.context=b, or first: invoke cluster.down",

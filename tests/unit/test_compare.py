@@ -29,16 +29,10 @@ def two(home: Path) -> Comparison:
     return compare([first, recorded(home, "cartpole-2", returns=[5.0], lr="0.01")], home)
 
 
-def test_final_values_have_their_mean_and_their_standard_deviation_over_tasks(tmp_path: Path) -> None:
+def test_final_values_have_their_mean_and_deviation_over_tasks_and_only_what_differs_is_named(tmp_path: Path) -> None:
     comparison = two(tmp_path)
-    assert [run.finals for run in comparison.runs] == [
-        {"score": Final(2.0, 1.0, 3)},
-        {"score": Final(5.0, None, 1)},
-    ]
-
-
-def test_only_what_differs_is_named(tmp_path: Path) -> None:
-    assert dict(two(tmp_path).differences) == {"matrix.seed": ("0, 1, 2", "0"), "env.LR": ("0.1", "0.01")}
+    assert [run.finals for run in comparison.runs] == [{"score": Final(2.0, 1.0, 3)}, {"score": Final(5.0, None, 1)}]
+    assert dict(comparison.differences) == {"matrix.seed": ("0, 1, 2", "0"), "env.LR": ("0.1", "0.01")}
 
 
 def test_the_page_draws_a_mean_for_each_run_from_the_curves_of_its_tasks(tmp_path: Path) -> None:

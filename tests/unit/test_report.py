@@ -47,12 +47,10 @@ class Page(HTMLParser):
 
     @property
     def words(self) -> str:
-        """Return the text with every space and line break as one space."""
         return re.sub(r"\s+", " ", self.text)
 
     @property
     def drawing(self) -> dict[str, Any]:
-        """Return what the plot draws."""
         return dict(self.data("drawing"))
 
     def data(self, name: str) -> Any:
@@ -62,7 +60,6 @@ class Page(HTMLParser):
         return json.loads(found[1])
 
     def with_class(self, name: str) -> list[dict[str, str | None]]:
-        """Return the attributes of every element of a class."""
         return [attributes for _, attributes in self.elements if name in (attributes.get("class") or "").split()]
 
 
@@ -75,20 +72,15 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
     return report(eventful(tmp_path_factory.mktemp("eventful")))
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
+def test_the_page_says_what_ran_where_how_it_ended_and_what_it_took(page: Page) -> None:
+    for words in (
         "cartpole failed cartpole-20260921-141320-1a2b",
         "1 of 6 tasks failed See the last lines below.",
         "14.0 s in all 4 tasks succeeded 1 task failed 1 task stopped 8 attempts",
-        "Cluster local (local)",
-        "Git revision daacb131c0ff, with changes that were not committed",
+        "Cluster local (local) Git revision daacb131c0ff, with changes that were not committed",
         "Versions trainyard 0.1.0, python 3.11.9, ray 2.60.0",
-        "Started by ops@laptop",
-        "Command invoke train.dispatch jobs/cartpole",
-        "Started 2026-09-21 14:13:20 UTC",
+        "Started by ops@laptop Command invoke train.dispatch jobs/cartpole Started 2026-09-21 14:13:20 UTC",
         "Task seed State Node",
-        "seed=4 4 succeeded head",
         "Exit eval/mean_return Log",
         "seed=1 2 attempts 1 succeeded cpu-0 10.4 s 4.5 s 150.0 MiB 0 4",
         "seed=1, attempt 1 on cpu-1 lost after 5.4 s node cpu-1 died 2 checkpoints, the last after 4.0 s",
@@ -98,11 +90,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
         "transfer cpu-0 passed 412 MB/s to cpu-1 0.20 s",
         "gpus cluster skipped no GPUs declared",
         'command: [python, train.py, --seed, "{seed}"]',
-        "- {name: cpu, count: 2, cpus: 2}",
-    ],
-)
-def test_the_page_says_what_ran_where_how_it_ended_and_what_it_took(page: Page, words: str) -> None:
-    assert words in page.words
+    ):
+        assert words in page.words
 
 
 def test_the_curves_of_all_tasks_are_in_one_plot_with_their_values_of_the_matrix(page: Page) -> None:
@@ -236,15 +225,20 @@ def test_a_failed_smoke_test_says_what_to_do(tmp_path: Path) -> None:
     assert "No attempt has begun." in words
 
 
-def test_a_run_that_goes_on_says_so(tmp_path: Path) -> None:
+def test_a_run_that_goes_on_says_so_and_an_attempt_shows_its_gpus(tmp_path: Path) -> None:
     run = RecordedRun(tmp_path, "seed=0", "seed=1")
     started(run)
-    run.event(1.0, "attempt-started", task="seed=0", attempt=1, node="cpu-0", node_id="x", gpus=[])
+    run.event(1.0, "attempt-started", task="seed=0", attempt=1, node="gpu-0", node_id="x", gpus=["0", "3"])
+    run.event(2.0, "note", text="seed=0: not brought back")
     run.event(7.5, "checkpoint", task="seed=0", attempt=1, bytes=10, files=1)
-    page = report(run)
-    assert "The run goes on: this is how it stood at 2026-09-21 14:13:27 UTC." in page.words
-    assert "7.5 s so far" in page.words
-    assert "seed=0, attempt 1 on cpu-0 running for 6.5 s" in page.words
+    words = report(run).words
+    for said in (
+        "The run goes on: this is how it stood at 2026-09-21 14:13:27 UTC.",
+        "7.5 s so far",
+        "seed=0, attempt 1 on gpu-0, GPU 0, 3 running for 6.5 s",
+        "seed=0: not brought back",
+    ):
+        assert said in words
 
 
 def test_a_run_of_which_nothing_is_known_yet_has_a_page(tmp_path: Path) -> None:
@@ -275,16 +269,6 @@ def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RequestError) as error:
         write_report(tmp_path)
     assert str(error.value) == f"there is no run in {tmp_path}\n  -> See `invoke train.list`."
-
-
-def test_an_attempt_shows_its_gpus(tmp_path: Path) -> None:
-    run = RecordedRun(tmp_path, "seed=0")
-    run.event(0.0, "run-started")
-    run.event(1.0, "attempt-started", task="seed=0", attempt=1, node="gpu-0", node_id="x", gpus=["0", "3"])
-    run.event(2.0, "note", text="seed=0: not brought back")
-    words = report(run).words
-    assert "seed=0, attempt 1 on gpu-0, GPU 0, 3 running for 1.0 s" in words
-    assert "seed=0: not brought back" in words
 
 
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
@@ -322,8 +306,8 @@ def test_bytes_terminal_codes_and_reversed_text_do_not_reach_the_page(tmp_path: 
 def test_a_report_is_replaced_and_leaves_no_parts(tmp_path: Path) -> None:
     path = smooth(tmp_path).write()
     before = {entry.name for entry in path.iterdir()}
-    write_report(path)
-    write_report(path)
+    for _ in range(2):
+        write_report(path)
     assert {entry.name for entry in path.iterdir()} == before | {"report.html"}
 
 
@@ -359,8 +343,8 @@ def test_ten_thousand_tasks_make_a_small_page_in_little_memory(tmp_path: Path) -
 def test_the_number_of_curves_is_bounded(tmp_path: Path) -> None:
     run = RecordedRun(tmp_path, *(f"t={index}" for index in range(200)))
     for index in range(200):
-        run.curve(f"t={index}", steps=5)
+        run.curve(f"t={index}", steps=2)
     page = report(run)
-    assert len(page.drawing["series"]) == 150
-    assert [page.drawing["series"][index]["name"] for index in (0, 75, 149)] == ["t=0", "t=100", "t=198"]
+    names = [series["name"] for series in page.drawing["series"]]
+    assert (len(names), names[0], names[75], names[149]) == (150, "t=0", "t=100", "t=198")
     assert "The curves of 50 more tasks are not shown." in page.words

@@ -62,11 +62,6 @@ def test_runs_of_one_cluster_are_found_among_all(home: Path) -> None:
         store.find(home, None, cluster="third")
 
 
-def test_without_any_run_the_first_command_is_named(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="there are no runs yet"):
-        store.find(tmp_path / "nothing", None)
-
-
 def test_a_run_never_takes_the_place_of_another(home: Path) -> None:
     with pytest.raises(FileExistsError):
         store.create(home, {"run": "ant-1", "cluster": "other"}, cluster="", job="")
@@ -95,10 +90,5 @@ def test_the_newest_checkpoint_stands_under_the_tasks_name_and_an_older_one_says
     assert store.fetched_checkpoint(run, "a") == 9
     assert (run.checkpoint("a") / "step").read_text() == "second"
     assert (run.path / "checkpoints" / "a.older-than-9" / "step").read_text() == "first"
-
-
-def test_a_checkpoint_that_was_removed_here_is_fetched_again(home: Path) -> None:
-    run = store.find(home, "ant-1")
-    store.keep_checkpoint(run, "a", arrived(run, "first"), seq=7)
     run.checkpoint("a").rename(home / "elsewhere")
     assert store.fetched_checkpoint(run, "a") is None

@@ -33,15 +33,8 @@ def ended(task: str, outcome: str, attempt: int = 1, **more: Any) -> tuple[str, 
 
 
 def run_ended(state: str, code: int, **more: Any) -> tuple[str, dict[str, Any]]:
-    return "run-ended", {
-        "state": state,
-        "exit": code,
-        "seconds": 9.0,
-        "counts": {},
-        "error": None,
-        "hint": None,
-        **more,
-    }
+    fields = {"state": state, "exit": code, "seconds": 9.0, "counts": {}, "error": None, "hint": None}
+    return "run-ended", {**fields, **more}
 
 
 def test_a_run_that_nobody_heard_of_waits() -> None:
@@ -71,12 +64,8 @@ def test_the_document_has_the_shape_of_the_design() -> None:
         started("b"),
     )
     document = json.loads(json.dumps(state.document(now=160.0)))
-    assert {key: document[key] for key in ("run", "state", "cluster", "seconds")} == {
-        "run": "job-1",
-        "state": "running",
-        "cluster": "lab",
-        "seconds": 60.0,
-    }
+    shown = [document[key] for key in ("run", "state", "cluster", "seconds")]
+    assert shown == ["job-1", "running", "lab", 60.0]
     first, second = document["tasks"]
     assert (first["name"], first["state"], second["state"]) == ("a", "succeeded", "running")
     assert [(one["node"], one["exit_code"], one["seconds"], one["reason"]) for one in first["attempts"]] == [
@@ -96,16 +85,11 @@ def archived(number: int, *, whole: bool = False, attempt: int = 1, each: bool =
     return "outputs", {"task": "a", "attempt": attempt, "number": number, "whole": whole, "each_attempt": each}
 
 
-def test_a_whole_archive_replaces_those_before_it() -> None:
+def test_a_whole_archive_replaces_those_before_it_but_of_its_own_attempt_only_where_each_has_its_own() -> None:
     state = state_after(archived(1, whole=True), archived(2), archived(3, whole=True), archived(4, attempt=2))
     assert [archive["number"] for archive in state.tasks["a"].archives] == [3, 4]
-
-
-def test_a_whole_archive_of_one_attempt_leaves_those_of_another_where_each_has_its_own() -> None:
-    state = state_after(
-        archived(1, whole=True, each=True), archived(2, each=True), archived(3, whole=True, attempt=2, each=True)
-    )
-    assert [archive["number"] for archive in state.tasks["a"].archives] == [1, 2, 3]
+    each = [archived(1, whole=True, each=True), archived(2, each=True), archived(3, whole=True, attempt=2, each=True)]
+    assert [archive["number"] for archive in state_after(*each).tasks["a"].archives] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -132,15 +116,17 @@ def test_a_good_run_whose_outputs_are_missing_is_not_a_success() -> None:
     )
 
 
-def test_an_interrupted_dispatch_exits_130_and_says_whether_the_run_ended() -> None:
-    gone = interrupted(concluded(Standing(RUN, state_after(run_ended("stopped", 1))))).error
-    going = interrupted(concluded(Standing(RUN, state_after()))).error
-    assert gone is not None and going is not None
-    assert (gone.exit_code, gone.what) == (130, "interrupted; run job-1 was stopped")
-    assert (going.exit_code, going.what) == (
-        130,
-        "interrupted; the run was told to stop and has not said that it ended",
-    )
+@pytest.mark.parametrize(
+    ("events", "what"),
+    [
+        ([run_ended("stopped", 1)], "interrupted; run job-1 was stopped"),
+        ([], "interrupted; the run was told to stop and has not said that it ended"),
+    ],
+)
+def test_an_interrupted_dispatch_exits_130_and_says_whether_the_run_ended(events: list[Any], what: str) -> None:
+    error = interrupted(concluded(Standing(RUN, state_after(*events)))).error
+    assert error is not None
+    assert (error.exit_code, error.what) == (130, what)
 
 
 def test_a_run_without_a_last_word_took_the_time_since_it_started() -> None:

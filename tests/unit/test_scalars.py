@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tensorboardX import SummaryWriter
@@ -25,16 +26,13 @@ def written(directory: Path, values: dict[int, float], *, tag: str = "return", s
     return path if second is None else path.rename(directory / f"events.out.tfevents.{second}.host")
 
 
-def curves(
-    directory: Path, *, points: int = 100, tags: int = 10, by_attempt: bool = False
-) -> dict[str, dict[str, list[tuple[float, float]]]]:
+def curves(directory: Path, *, tags: int = 10, by_attempt: bool = False) -> dict[str, dict[str, list[Any]]]:
     """Read a directory into plain lists of (step, value)."""
-    found = read_directory(directory, points=points, tags=tags, by_attempt=by_attempt)
+    found = read_directory(directory, points=100, tags=tags, by_attempt=by_attempt)
     return {place: {tag: plain(curve) for tag, curve in by_tag.items()} for place, by_tag in found.items()}
 
 
 def plain(curve: Curve) -> list[tuple[float, float]]:
-    """Return (step, value) without the times."""
     return [(step, value) for step, value, _ in curve.points()]
 
 
@@ -65,16 +63,19 @@ def test_what_is_no_event_file_has_no_scalars(tmp_path: Path, content: bytes) ->
     assert list(read_file(path)) == []
 
 
-def test_files_of_a_resumed_training_continue_each_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("later", "curve"),
+    [
+        ({20: 30.0, 30: 40.0}, [(0, 1.0), (10, 2.0), (20, 30.0), (30, 40.0)]),
+        ({0: 5.0, 10: 6.0}, [(0, 5.0), (10, 6.0)]),
+    ],
+)
+def test_a_later_file_continues_an_earlier_one_and_replaces_what_it_repeats(
+    tmp_path: Path, later: dict[int, float], curve: list[tuple[float, float]]
+) -> None:
     written(tmp_path, {0: 1.0, 10: 2.0, 20: 3.0}, second=900)
-    written(tmp_path, {20: 30.0, 30: 40.0}, second=1000)
-    assert curves(tmp_path) == {"": {"return": [(0, 1.0), (10, 2.0), (20, 30.0), (30, 40.0)]}}
-
-
-def test_a_training_that_began_again_replaces_what_it_repeats(tmp_path: Path) -> None:
-    written(tmp_path, {0: 1.0, 10: 2.0, 20: 3.0}, second=1)
-    written(tmp_path, {0: 5.0, 10: 6.0}, second=2)
-    assert curves(tmp_path) == {"": {"return": [(0, 5.0), (10, 6.0)]}}
+    written(tmp_path, later, second=1000)
+    assert curves(tmp_path) == {"": {"return": curve}}
 
 
 def test_subdirectories_are_curves_of_their_own(tmp_path: Path) -> None:
