@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.dispatch import launch, plan
-from trainyard.dispatch.follow import Follower, Watch
+from trainyard.dispatch.follow import Follower
 from trainyard.dispatch.interrupts import Interrupts
 from trainyard.dispatch.looking import ray_of
 from trainyard.dispatch.screens import Screen
@@ -115,8 +115,7 @@ def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interr
         try:
             launch.begin(ray, name, plan.build(name, endpoint), job=JOB, progress=progress)
             notes, reach = _Notes(progress), endpoint.is_in_reach
-            watch = Watch(ray, name, journal, state, None, notes, interrupts.asked, True, is_in_reach=reach)
-            Follower(watch).follow()
+            Follower(ray, name, journal, state, None, notes, interrupts.asked, True, is_in_reach=reach).follow()
         finally:
             journal.close()
     return state

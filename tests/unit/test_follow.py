@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from trainyard_runner import bootstrap
 
-from trainyard.dispatch.follow import Follower, Watch, printed_by_runner, silent_since
+from trainyard.dispatch.follow import Follower, printed_by_runner, silent_since
 from trainyard.dispatch.screens import Screen
 from trainyard.results.journal import Journal
 from trainyard.results.state import RunState
@@ -31,7 +31,7 @@ def test_a_run_that_its_cluster_forgot_says_why_and_what_to_do(tmp_path: Path) -
     state = RunState(run="hang-1", cluster="lab", job="job", tasks=["a"])
     state.apply({"event": "run-started", "time": 100.0, "node_id": "n"})
     ray = cast(RayApi, cast(Any, HeadMadeAnew()))
-    assert Follower(Watch(ray, "hang-1", journal, state, None, Screen(), lambda: False, True)).follow() == "ended"
+    assert Follower(ray, "hang-1", journal, state, None, Screen(), lambda: False, True).follow() == "ended"
     journal.close()
     assert (state.state, state.exit, state.error, state.hint) == (
         "failed",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import os
 import tempfile
 import threading
 import time
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from trainyard_runner import names, outputs, tree
 from trainyard_runner.archive import LeftOut
@@ -56,7 +55,6 @@ class Fetcher:
             self.fetch(node_id, task)
 
     def wait(self) -> tuple[OutsideError, ...]:
-        """Wait for everything; return what could not be fetched."""
         self._pool.shutdown(wait=True)
         return tuple(self._failed.values())
 
@@ -93,7 +91,6 @@ class Fetcher:
 
 
 def missing_archives(run: RunDirectory, task: Task) -> list[Archive]:
-    """Return the archives of a task's outputs that are not here yet, in order."""
     here = store.fetched_outputs(run, task.name) if task.archives else 0
     return [archive for archive in tuple(task.archives) if archive["number"] > here]
 
@@ -115,7 +112,8 @@ def apply_archive(ray: RayApi, run: RunDirectory, node_id: str, task: str, archi
                 left_out = _unpacked(spool, target, beside=place)
             else:
                 left_out = outputs.apply(_pieces(spool), target, removed=archive["removed"])
-        _rewrite(number, str(archive["number"]))
+        number.truncate(0)
+        number.write(str(archive["number"]))
     return left_out
 
 
@@ -191,9 +189,3 @@ def _download(ray: RayApi, node_id: str, filename: str, archive: Archive, spool:
 def _pieces(spool: Path) -> Iterator[bytes]:
     with spool.open("rb") as file:
         yield from iter(lambda: file.read(_BLOCK), b"")
-
-
-def _rewrite(file: TextIO, text: str) -> None:
-    os.ftruncate(file.fileno(), 0)
-    file.write(text)
-    file.flush()

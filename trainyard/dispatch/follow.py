@@ -41,9 +41,9 @@ _SUBMITTED = "' python3 -c "
 Ending = Literal["ended", "left", "not-stopped"]
 
 
-@dataclass(frozen=True)
-class Watch:
-    """Everything that following needs."""
+@dataclass
+class Follower:
+    """One following of one run, with everything that it needs."""
 
     ray: RayApi
     run: str
@@ -61,14 +61,9 @@ class Watch:
     # Whether what lies on the way to the cluster answers (Endpoint.is_in_reach).
     is_in_reach: Callable[[], bool] = lambda: True
 
-
-class Follower:
-    """One following of one run."""
-
-    def __init__(self, watch: Watch) -> None:
-        self._watch = watch
+    def __post_init__(self) -> None:
         self._reader: StreamReader | None = None
-        self._node_id = watch.state.node_id
+        self._node_id = self.state.node_id
         self._began = self._answered = time.monotonic()
         self._asked = self._ended_at = self._stopping_since = self._out_of_reach = 0.0
         self._lost = False
@@ -84,10 +79,9 @@ class Follower:
                 self._reader.close()
 
     def _loop(self) -> Ending:
-        watch = self._watch
-        while not watch.state.ended:
-            if watch.interrupted() and not self._stopping_since:
-                if not watch.stop_on_interruption:
+        while not self.state.ended:
+            if self.interrupted() and not self._stopping_since:
+                if not self.stop_on_interruption:
                     return "left"
                 self._stop()
             if self._stopping_since and time.monotonic() > self._stopping_since + STOP_WITHIN:
@@ -95,9 +89,9 @@ class Follower:
             if time.monotonic() >= self._asked + (ASK_EVERY if self._reader else 0.1):
                 self._ask()
             self._take()
-            if watch.catch_up and self._caught_up():
+            if self.catch_up and self._caught_up():
                 return "left"
-            watch.screen.tick(watch.state)
+            self.screen.tick(self.state)
         return "ended"
 
     def _caught_up(self) -> bool:
@@ -110,26 +104,24 @@ class Follower:
         if self._reader is None:
             time.sleep(0.05)
             return
-        watch = self._watch
         for line in self._reader.lines(wait=0.1):
-            new = watch.journal.apply(line)
+            new = self.journal.apply(line)
             if isinstance(new, Output):
-                watch.screen.output(new.task, new.text)
+                self.screen.output(new.task, new.text)
             elif new is not None:
                 self._event(new)
 
     def _event(self, event: Event) -> None:
-        watch = self._watch
-        watch.state.apply(event)
-        watch.screen.event(event, watch.state)
-        if event["event"] == "outputs" and self._node_id and watch.fetcher and watch.journal.recording:
-            watch.fetcher.fetch(self._node_id, watch.state.task(event["task"]))
+        self.state.apply(event)
+        self.screen.event(event, self.state)
+        if event["event"] == "outputs" and self._node_id and self.fetcher and self.journal.recording:
+            self.fetcher.fetch(self._node_id, self.state.task(event["task"]))
 
     def _ask(self) -> None:
         """Ask Ray for the job: is anybody there, where is the stream, is the runner alive?"""
         self._asked = time.monotonic()
         try:
-            job = self._watch.ray.job(self._watch.run)
+            job = self.ray.job(self.run)
         except (RefusedError, NotRayError):
             raise
         except OutsideError as error:
@@ -139,29 +131,28 @@ class Follower:
         self._known = self._answered if job else self._known
         if self._lost:
             self._lost = False
-            self._watch.screen.note("connected again")
+            self.screen.note("connected again")
         if self._reader is None and job and job.node_id:
             self._node_id = job.node_id
-            watch = self._watch
-            self._reader = StreamReader(watch.ray, watch.run, job.node_id, segment=watch.journal.segment)
+            self._reader = StreamReader(self.ray, self.run, job.node_id, segment=self.journal.segment)
         if job is None or job.ended:
             self._runner_gone(job)
 
     def _unanswered(self, error: OutsideError) -> None:
-        if self._watch.catch_up:
+        if self.catch_up:
             raise error
-        if not self._watch.is_in_reach():
+        if not self.is_in_reach():
             self._out_of_reach = time.monotonic()
         last = max(self._answered, self._reader.last_contact if self._reader else 0.0)
         if time.monotonic() > silent_since(last, self._out_of_reach) + GIVE_UP_AFTER:
             raise OutsideError(
                 f"the cluster has not answered for {time.monotonic() - last:.0f} s; whether the run goes on is unknown",
-                where=f"{self._watch.ray.address} ({error.what})",
-                hint=f"If the cluster comes back: invoke train.logs {self._watch.run}",
+                where=f"{self.ray.address} ({error.what})",
+                hint=f"If the cluster comes back: invoke train.logs {self.run}",
             ) from error
         if not self._lost:
             self._lost = True
-            self._watch.screen.note("connection to the cluster lost, trying again")
+            self.screen.note("connection to the cluster lost, trying again")
 
     def _runner_gone(self, job: Job | None) -> None:
         """End the run in its place, once everything that its runner wrote is here."""
@@ -176,28 +167,27 @@ class Follower:
             # Ask again soon: everything hangs on this now.
             self._asked = now - ASK_EVERY + 0.3
             return
-        watch = self._watch
         stopped = job is not None and job.status == "STOPPED"
         # Nobody may have looked for hours: the run ended when Ray noticed, or at the latest soon after its last word.
         known = time.time() - (now - self._known) if self._known and job is None else 0.0
-        ended = (job.end if job else None) or max(watch.state.last_contact or 0.0, known) or time.time()
+        ended = (job.end if job else None) or max(self.state.last_contact or 0.0, known) or time.time()
         self._event(
-            watch.journal.end_for(
+            self.journal.end_for(
                 _end_reason(job),
                 state="stopped" if stopped else "failed",
                 exit_code=1 if stopped else OutsideError.exit_code,
-                seconds=round(watch.state.seconds_until(ended, began=time.time() - (now - self._began)), 3),
-                hint=_last_words(watch.ray, watch.run) if job else MADE_ANEW_HINT,
+                seconds=round(self.state.seconds_until(ended, began=time.time() - (now - self._began)), 3),
+                hint=_last_words(self.ray, self.run) if job else MADE_ANEW_HINT,
             )
         )
 
     def _stop(self) -> None:
         self._stopping_since = time.monotonic()
-        self._watch.screen.note("stopping the run (once more: leave at once) ...")
+        self.screen.note("stopping the run (once more: leave at once) ...")
         try:
-            self._watch.ray.stop(self._watch.run)
+            self.ray.stop(self.run)
         except OutsideError as error:
-            self._watch.screen.note(f"could not ask Ray to stop the run: {error.what}")
+            self.screen.note(f"could not ask Ray to stop the run: {error.what}")
 
 
 def silent_since(answered: float, out_of_reach: float) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 from trainyard_runner import names
 
 from trainyard.dispatch.fetch import Fetcher, fetch_fresh, missing_archives
-from trainyard.dispatch.follow import STOP_WITHIN, Follower, Watch
+from trainyard.dispatch.follow import STOP_WITHIN, Follower
 from trainyard.dispatch.interrupts import Interrupts
 from trainyard.dispatch.screens import Screen
 from trainyard.dispatch.standing import Standing, concluded
@@ -52,9 +52,10 @@ def follow(
     fetcher = Fetcher(ray, run, note=screen.note)
     if not journal.recording and not store.read_only.get():
         screen.note("another command records this run; this one only shows it")
-    watch = Watch(ray, run.name, journal, state, fetcher, screen, interrupted, stop, is_in_reach=endpoint.is_in_reach)
+    reach = endpoint.is_in_reach
     try:
-        ending = Follower(watch).follow()
+        follower = Follower(ray, run.name, journal, state, fetcher, screen, interrupted, stop, is_in_reach=reach)
+        ending = follower.follow()
         unfetched = _all_home(fetcher, run, state) if ending == "ended" and journal.recording else ()
         return concluded(Standing(run, state), unfetched=unfetched)
     except OutsideError as error:
@@ -211,8 +212,7 @@ def _catch_up(ray: RayApi, run: RunDirectory) -> RunState:
     try:
         state = states.load(run)
         if journal.recording or store.read_only.get():
-            watch = Watch(ray, run.name, journal, state, None, Screen(), lambda: False, False, catch_up=True)
-            Follower(watch).follow()
+            Follower(ray, run.name, journal, state, None, Screen(), lambda: False, False, catch_up=True).follow()
         return state
     finally:
         journal.close()

@@ -79,7 +79,6 @@ def _sending(directory: Path, job: JobSpec) -> Sending:
 
 
 def runner_package() -> Package:
-    """Pack the runner, as importable from a zip."""
     found = listing(Path(trainyard_runner.__file__).parent)
     sources = tuple(file for file in found.files if file.name.endswith(".py"))
     return pack(replace(found, files=sources), prefix="trainyard_runner/")

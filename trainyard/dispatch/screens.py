@@ -54,7 +54,6 @@ class ReportScreen(Screen):
         self._note(text)
 
     def tick(self, state: RunState) -> None:
-        """Write the page, if it is time and there is news."""
         if self._is_old and self._clock() >= self._due:
             self._write()
 

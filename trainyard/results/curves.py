@@ -72,7 +72,6 @@ class Curves:
 
     @property
     def telling(self) -> list[str]:
-        """Return the tags, those that most likely matter most first."""
         ranks = {tag: [bool(pattern.search(tag)) for pattern in _PREFERRED] for tag in self.tags}
         return sorted(self.tags, key=lambda tag: ([*ranks[tag], True].index(True), tag))
 
@@ -81,7 +80,6 @@ class Curves:
         return next(iter(self.telling), None)
 
     def final(self, task: str) -> float | None:
-        """Return where the curve that is shown first ended for a task."""
         return next(iter(finals([series for series in self.series if series.task == task], self.shown_first)), None)
 
     def drawing(self, keys: Sequence[str], *, averaged: Sequence[str] = ()) -> dict[str, Any]:

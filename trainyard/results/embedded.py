@@ -83,7 +83,6 @@ def logs(run: RunDirectory, state: RunState) -> Embedded:
 
 
 def _inside(path: Path, room: int) -> str | None:
-    """Return a small image as a data: address; None for what stays a file."""
     kind = _IMAGES.get(path.suffix.lower())
     if kind is None or path.stat().st_size > min(_LARGEST_INSIDE, room * 3 // 4):
         return None

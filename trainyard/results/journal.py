@@ -95,7 +95,6 @@ class Journal:
         return event
 
     def close(self) -> None:
-        """Close every file and let another process record."""
         for descriptor in reversed(self._descriptors):
             os.close(descriptor)
 

@@ -74,7 +74,6 @@ class Task:
         return reason
 
     def attempt(self, event: Mapping[str, Any]) -> Attempt:
-        """Return the attempt that an event is about; one that is not known yet begins with it."""
         if not self.attempts or self.attempts[-1].number != event["attempt"]:
             self.attempts.append(Attempt(self.name, event["attempt"], event.get("node"), event["time"]))
         return self.attempts[-1]
@@ -244,7 +243,6 @@ def load(run: RunDirectory) -> RunState:
 
 
 def fresh(run: RunDirectory) -> RunState:
-    """Return the state of a run of which no event is known yet."""
     record = run.record()
     return RunState(run=run.name, cluster=record["cluster"], job=record.get("job"), tasks=record.get("tasks", ()))
 

@@ -56,7 +56,6 @@ class RunDirectory:
         return self.path / "outputs" / file_stem(task)
 
     def checkpoint(self, task: str) -> Path:
-        """Return the directory of a task's last checkpoint, if it was fetched."""
         return self.path / "checkpoints" / file_stem(task)
 
     def record(self) -> dict[str, Any]:
@@ -74,7 +73,6 @@ class RunDirectory:
 
 
 def run_name(job: str, *, now: datetime.datetime, entropy: bytes) -> str:
-    """Return a name for a new run: sorts by time within a job, and never collides."""
     return f"{job}-{now:%Y%m%d-%H%M%S}-{entropy[:2].hex()}"
 
 
@@ -158,12 +156,10 @@ def outputs_number(run: RunDirectory, task: str) -> Path:
 
 
 def fetched_outputs(run: RunDirectory, task: str) -> int:
-    """Return the number of the last of a task's output archives that is here; 0 if none is."""
     return _fetched(run.outputs(task)) or 0
 
 
 def fetched_checkpoint(run: RunDirectory, task: str) -> int | None:
-    """Return the number of the checkpoint that was fetched last; None if there is none."""
     return _fetched(run.checkpoint(task))
 
 

@@ -53,7 +53,6 @@ def failures(run: RunDirectory, state: RunState) -> tuple[dict[str, Any], dict[s
 
 
 def machines(state: RunState) -> list[tuple[list[str], tuple[tuple[str, str], ...]]]:
-    """Return what the nodes are made of, each with their names; equal ones together."""
     found: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for name in sorted(state.nodes, key=formats.natural):
         found.setdefault(tuple(_machine(state.nodes[name])), []).append(name)
@@ -84,7 +83,6 @@ def seconds(state: RunState, attempt: Attempt) -> float:
 
 
 def _failures(run: RunDirectory, state: RunState, found: Sequence[Attempt]) -> dict[str, Any]:
-    """Return the first failures in full, and all of them counted by reason."""
     shown = [_attempt(run, state, attempt) for attempt in found[:_MOST_FAILURES]]
     return {"shown": shown, "total": len(found), "reasons": Counter(map(_reason, found)).most_common(10)}
 

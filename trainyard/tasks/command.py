@@ -79,14 +79,12 @@ class Command(tasks.Task[Any]):
         super().__init__(body, auto_shortflags=False, **options)
 
     def argspec(self, body: Callable[..., Any]) -> inspect.Signature:
-        """Return the function's own parameters, then the shared ones."""
         own = list(inspect.signature(body).parameters.values())[1:]
         kind = inspect.Parameter.KEYWORD_ONLY
         shared = [inspect.Parameter(name, kind, default=SHARED[name][0]) for name in self._shared]
         return inspect.Signature([*own, *shared])
 
     def arg_opts(self, name: str, default: str, taken_names: set[str]) -> dict[str, Any]:
-        """Return what Invoke makes of a parameter, with its letter."""
         found = super().arg_opts(name, default, taken_names)
         letter = LETTERS.get(found["names"][0])
         return {**found, "names": [*found["names"], letter] if letter else found["names"]}

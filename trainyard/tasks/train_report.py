@@ -37,7 +37,6 @@ class Notes(Screen):
 
 
 def begin(prepared: Prepared) -> None:
-    """Say what is sent, before it is."""
     note("\n".join(described(prepared)))
 
 
@@ -156,7 +155,6 @@ def _row(state: RunState, task: Task, *, now: float) -> list[str]:
 
 
 def _last_lines(state: RunState) -> Iterator[str]:
-    """Yield the last lines of tasks that failed, the first few of them."""
     for task in [task for task in state.tasks.values() if task.state == "failed"][:_TAILS]:
         tail, why = task.last.tail, task.reason or "no reason known"
         # It printed nothing, or so many failed that their last lines are only in the logs.
