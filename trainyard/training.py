@@ -13,8 +13,8 @@ from typing import TypeVar
 from trainyard import lifecycle, paths, smoke
 from trainyard.backends.contract import Tools
 from trainyard.dispatch import launch, looking
+from trainyard.dispatch.plan import Request
 from trainyard.dispatch.prepare import Prepared, prepare
-from trainyard.dispatch.provenance import Request
 from trainyard.dispatch.screens import ReportScreen, Screen
 from trainyard.dispatch.standing import Standing
 from trainyard.endpoint import Endpoint

@@ -17,8 +17,8 @@ from trainyard.dispatch import plan
 from trainyard.dispatch.interrupts import Interrupts
 from trainyard.dispatch.looking import follow, ray_of
 from trainyard.dispatch.package import Package, blob_name, pack, sized
+from trainyard.dispatch.plan import Request
 from trainyard.dispatch.prepare import Prepared, runner_package
-from trainyard.dispatch.provenance import Request, record_of
 from trainyard.dispatch.screens import Screen
 from trainyard.dispatch.standing import Standing, interrupted
 from trainyard.endpoint import Endpoint
@@ -86,7 +86,7 @@ def _start(
         wheels=wheels,
         skip_gate=request.skip_smoke,
     )
-    record = record_of(prepared, package, run=name, endpoint=endpoint, ray=version.ray, now=now, request=request)
+    record = plan.record_of(prepared, package, run=name, endpoint=endpoint, ray=version.ray, now=now, request=request)
     interrupts.hold()
     made = store.create(request.results, record, cluster=as_yaml(prepared.cluster.spec), job=as_yaml(job))
     try:

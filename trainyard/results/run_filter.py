@@ -18,9 +18,9 @@ from trainyard.suggest import did_you_mean
 class RunFilter:
     """What a run must be to be shown; None: anything. `since` is in Unix seconds."""
 
-    job: str | None = None
-    state: str | None = None
-    since: float | None = None
+    job: str | None
+    state: str | None
+    since: float | None
 
     def takes(self, record: Mapping[str, Any]) -> bool:
         """Say whether a run may be shown by what its run.json says; its state is asked later."""
