@@ -12,6 +12,7 @@ from trainyard.dispatch.looking import Standing
 from trainyard.dispatch.outcome import Outcome
 from trainyard.dispatch.prepare import Prepared, described
 from trainyard.dispatch.screens import ReportScreen, Silent
+from trainyard.paths import shown
 from trainyard.results import formats, store
 from trainyard.results.compare import Comparison, Final
 from trainyard.results.run_filter import started
@@ -51,7 +52,7 @@ def ended(outcome: Outcome) -> Report:
         notes = [f"run {run.name} goes on"] if goes_on else []
         next = f"invoke train.logs {run.name}" if goes_on else ""
         return Report(outcome.document, notes=notes, next=next, error=outcome.error)
-    notes = [f"results: {run.path}", f"report: {run.report}"] if run.report.exists() else []
+    notes = [f"results: {shown(run.path)}", f"report: {shown(run.report)}"] if run.report.exists() else []
     body = [*_tasks(state, now=time.time()), *_last_lines(state), _summary(state)]
     return Report(outcome.document, body, notes=notes, next=_next(run, state) if notes else "", error=outcome.error)
 
