@@ -112,11 +112,12 @@ def replace_step(desired: Desired) -> Step | None:
         where.kube.delete(RAY_CLUSTER, where.name, namespace=where.namespace, uid=uid)
 
     title = "Wait until the former cluster is gone"
-    if desired.tools.recreate and live is not None:
-        title = "Remove the cluster that is there"
-    elif desired.never_started:
+    if desired.never_started:
         title = "Remove the cluster that never started"
-    return Step(title, done, remove, deadline=2 * finalizers.GONE_SECONDS, every=0.5, disruptive=desired.tools.recreate)
+    elif desired.tools.recreate and live is not None:
+        title = "Remove the cluster that is there"
+    disruptive = desired.tools.recreate and not desired.never_started
+    return Step(title, done, remove, deadline=2 * finalizers.GONE_SECONDS, every=0.5, disruptive=disruptive)
 
 
 def _owners(found: Object, name: str) -> list[str]:
