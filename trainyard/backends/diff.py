@@ -59,6 +59,6 @@ def _by_name(items: Any) -> dict[str, Any] | None:
     if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
         return None
     for key in NAMES:
-        if items and all(key in item for item in items):
+        if all(key in item for item in items):
             return {str(item[key]): item for item in items}
     return None

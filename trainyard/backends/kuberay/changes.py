@@ -102,7 +102,7 @@ def _compared(ray_cluster: Object) -> Object:
     """Return what we send, with sizes of groups as the file says them."""
     simulated = (ray_cluster["metadata"].get("annotations") or {}).get(naming.SIMULATED)
     sized = [_with_size(group) for group in groups(ray_cluster).values()]
-    return {_SIMULATED: simulated, "spec": {**ray_cluster["spec"], "workerGroupSpecs": sized or None}}
+    return {_SIMULATED: simulated, "spec": {**ray_cluster["spec"], "workerGroupSpecs": sized}}
 
 
 def _with_size(group: Object) -> Object:
