@@ -29,7 +29,7 @@ def in_words(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
     Values of variables (`env`) are not shown: some of them are secrets.
     """
-    return [_sentence(difference) for difference in differences(old, new)]
+    return [_sentence(each) for each in sorted(differences(old, new), key=lambda each: each.path)]
 
 
 def _sentence(difference: Difference) -> str:
