@@ -111,13 +111,17 @@ def replace_step(desired: Desired) -> Step | None:
         began.append(time.monotonic())
         where.kube.delete(RAY_CLUSTER, where.name, namespace=where.namespace, uid=uid)
 
-    title = "Wait until the former cluster is gone"
-    if desired.never_started:
-        title = "Remove the cluster that never started"
-    elif desired.tools.recreate and live is not None:
-        title = "Remove the cluster that is there"
     disruptive = desired.tools.recreate and not desired.never_started
-    return Step(title, done, remove, deadline=2 * finalizers.GONE_SECONDS, every=0.5, disruptive=disruptive)
+    deadline = 2 * finalizers.GONE_SECONDS
+    return Step(_replace_title(desired), done, remove, deadline=deadline, every=0.5, disruptive=disruptive)
+
+
+def _replace_title(desired: Desired) -> str:
+    if desired.never_started:
+        return "Remove the cluster that never started"
+    if desired.tools.recreate and desired.live is not None:
+        return "Remove the cluster that is there"
+    return "Wait until the former cluster is gone"
 
 
 def _owners(found: Object, name: str) -> list[str]:
