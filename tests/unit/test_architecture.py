@@ -37,18 +37,18 @@ NAMES_ALLOWED = ("backends", "seams", "spec/cluster.py", "spec/existing.py", "sp
 
 # Lines and modules of Python. They only go down: lower them with what you took away.
 BUDGETS = {
-    ".": (36_000, 345),
-    "backends": (9_000, 95),
-    "backends/kuberay": (5_500, 42),
-    "dispatch": (2_000, 16),
-    "images": (2_385, 19),
-    "registry": (1_320, 12),
-    "results": (1_940, 16),
-    "seams": (5_580, 47),
-    "spec": (2_651, 20),
-    "tasks": (2_125, 19),
-    "../tests": (33_000, 260),
-    "../runner": (5_000, 44),
+    ".": (29_162, 244),
+    "backends": (8_865, 75),
+    "backends/kuberay": (5_494, 42),
+    "dispatch": (1_980, 15),
+    "images": (2_368, 19),
+    "registry": (1_312, 12),
+    "results": (1_929, 15),
+    "seams": (5_543, 47),
+    "spec": (2_646, 20),
+    "tasks": (2_121, 19),
+    "../tests": (28_000, 208),
+    "../runner": (4_846, 41),
 }
 LONGEST_FUNCTION = 40
 # Functions up to so many lines are read as quickly as a docstring.
