@@ -18,6 +18,12 @@ def shipped(directory: str) -> Path:
     return in_wheel if in_wheel.is_dir() else package.parent / directory
 
 
+def shown(path: Path) -> str:
+    """Return a path as a person would write it here."""
+    working = Path.cwd()
+    return str(path.relative_to(working)) if path.is_relative_to(working) and path != working else str(path)
+
+
 def cluster_file(asked: str | None, environ: Mapping[str, str], *, directory: Path) -> Path:
     """Return the cluster file that `-f` means: a path, or a bare name of clusters/, the user's before ours.
 

@@ -161,7 +161,7 @@ def test_no_process_is_left(ran: Ran) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="whoever runs the tests is an ordinary user")
 def test_an_ordinary_user_is_refused_what_root_is_not() -> None:
-    units = [f"tests/unit/test_runner_{name}.py" for name in ("archive", "unpack", "tree")]
+    units = [f"tests/unit/test_runner_{name}.py" for name in ("archive", "unpack")]
     with home_of(NOBODY) as home:
         pytest_there = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={home}/pytest"]
         done = subprocess.run([*as_nobody(), *pytest_there, *units], cwd=CHECKOUT, capture_output=True, text=True)

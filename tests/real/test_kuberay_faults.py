@@ -176,32 +176,6 @@ def assert_good(yard: Yard, *, workers: int = 2) -> None:
     assert len(states) == workers + 1, states
 
 
-def test_a_worker_pod_killed_in_training_costs_no_retry_and_the_run_goes_on_from_its_checkpoint_elsewhere(
-    kube: KubeBed, faulty: Yard
-) -> None:
-    job = "command: [python3, train.py]\nresources: {cpus: 1}\n"
-    write_job(faulty, "survivor", job, train=TRAINING)
-    command = faulty.start("train.dispatch", "survivor", "--skip-smoke")
-    try:
-        wait_until(
-            lambda: printed(faulty, "survivor.1.log") == "written\n", seconds=180, what="a checkpoint is written"
-        )
-        time.sleep(5)  # what was there 5 s before is there for the next attempt
-        first = next(event for event in events(newest(faulty)) if event["event"] == "attempt-started")
-        assert first["node"].startswith("cpu-")
-        kill_pod(kube, name_of(kube, first["node"]))
-        code, output = end_of(command)
-    finally:
-        command.kill()
-    assert code == 0, output
-    run = newest(faulty)
-    assert (run / "logs" / "survivor.2.log").read_text() == "resumed at 7 whole: True\n"
-    ended = [event for event in events(run) if event["event"] == "attempt-ended"]
-    assert [one["outcome"] for one in ended] == ["lost", "succeeded"]
-    assert ended[0]["node"] != ended[1]["node"]
-    wait_until(lambda: set(faulty.states().values()) == {"up"}, seconds=60, what="KubeRay has made another worker")
-
-
 def test_a_frozen_host_is_lost_to_a_run_and_ends_its_task_when_it_thaws(kube: KubeBed, faulty: Yard) -> None:
     job = "command: [python3, wait.py, '7301.5', '{task}']\nmatrix: {task: [0, 1]}\nresources: {cpus: 1}\n"
     write_job(faulty, "frozen", job, wait=A_MINUTE)
@@ -239,6 +213,32 @@ def paused(kube: KubeBed, host: str) -> Iterator[None]:
         yield
     finally:
         kube.engine.docker("unpause", container)
+
+
+def test_a_worker_pod_killed_in_training_costs_no_retry_and_the_run_goes_on_from_its_checkpoint_elsewhere(
+    kube: KubeBed, faulty: Yard
+) -> None:
+    job = "command: [python3, train.py]\nresources: {cpus: 1}\n"
+    write_job(faulty, "survivor", job, train=TRAINING)
+    command = faulty.start("train.dispatch", "survivor", "--skip-smoke")
+    try:
+        wait_until(
+            lambda: printed(faulty, "survivor.1.log") == "written\n", seconds=180, what="a checkpoint is written"
+        )
+        time.sleep(5)  # what was there 5 s before is there for the next attempt
+        first = next(event for event in events(newest(faulty)) if event["event"] == "attempt-started")
+        assert first["node"].startswith("cpu-")
+        kill_pod(kube, name_of(kube, first["node"]))
+        code, output = end_of(command)
+    finally:
+        command.kill()
+    assert code == 0, output
+    run = newest(faulty)
+    assert (run / "logs" / "survivor.2.log").read_text() == "resumed at 7 whole: True\n"
+    ended = [event for event in events(run) if event["event"] == "attempt-ended"]
+    assert [one["outcome"] for one in ended] == ["lost", "succeeded"]
+    assert ended[0]["node"] != ended[1]["node"]
+    wait_until(lambda: set(faulty.states().values()) == {"up"}, seconds=60, what="KubeRay has made another worker")
 
 
 def test_a_port_forward_cut_while_a_log_is_followed_costs_no_line_and_repeats_none(far: tuple[Yard, Proxy]) -> None:
@@ -319,7 +319,8 @@ def test_a_killed_head_ends_the_run_clearly_and_up_repairs_the_cluster_with_its_
     print(f"a killed head was said after {time.monotonic() - began:.1f} s", output)
     assert code == 6, output
     assert_one_error(output)
-    assert f"trainyard train.logs {run.name}" in output
+    # Either nothing answers for a while, or the next head answers, and does not know the run.
+    assert f"trainyard train.logs {run.name}" in output or "trainyard cluster.status" in output, output
     faulty.run("cluster.up")
     print(f"repaired after {time.monotonic() - began:.1f} s")
     assert_good(faulty)

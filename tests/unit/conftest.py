@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3.util.connection  # noqa: F401 (it opens a socket when it is imported, to see whether IPv6 works)
 from trainyard_runner import tree
 
 PROCESSES = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"}

@@ -84,6 +84,7 @@ def test_only_a_group_that_gets_smaller_ends_nodes(before: dict[str, int], after
 def test_a_new_group_is_carried_out_and_the_pods_of_a_removed_one_stay() -> None:
     renamed = {**LAB, "workers": [{**GPU, "name": "big"}]}
     assert said(sent(**LAB), sent(**renamed)) == [("workers.gpu is gone", False), ("workers.big is new", True)]
+    assert said(sent(workers=[]), sent(workers=[{"name": "gpu"}])) == [("workers.gpu is new", True)]
 
 
 def test_the_first_group_that_grows_needs_another_head() -> None:

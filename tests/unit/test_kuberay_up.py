@@ -167,6 +167,7 @@ def test_what_kuberay_ignores_needs_recreate_and_the_plan_says_what_would_follow
 
 def test_a_cluster_that_never_started_is_replaced_without_being_asked_to(yard: Yard) -> None:
     yard.made(started=False)
+    assert titles(yard.steps())[-2:] == ["Make the RayCluster lab", "All 2 nodes answer"]
     steps = yard.steps(spec(head={"memory": "4GiB"}))
     assert titles(steps)[-3:] == [
         "Remove the cluster that never started",

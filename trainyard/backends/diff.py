@@ -29,7 +29,7 @@ def in_words(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
     Values of variables (`env`) are not shown: some of them are secrets.
     """
-    return [_sentence(difference) for difference in differences(old, new)]
+    return [_sentence(each) for each in sorted(differences(old, new), key=lambda each: each.path)]
 
 
 def _sentence(difference: Difference) -> str:
@@ -59,6 +59,6 @@ def _by_name(items: Any) -> dict[str, Any] | None:
     if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
         return None
     for key in NAMES:
-        if items and all(key in item for item in items):
+        if all(key in item for item in items):
             return {str(item[key]): item for item in items}
     return None

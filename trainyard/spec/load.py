@@ -13,6 +13,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from trainyard.errors import Problem, RequestError
+from trainyard.paths import shown
 from trainyard.spec import overrides as flags
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.fields import Section
@@ -60,7 +61,7 @@ def load_job(directory: Path, *, overrides: Sequence[str] = ()) -> JobSpec:
     """Return the job of a directory that holds a job.yaml. Raises RequestError with every problem at once."""
     if directory.is_file():
         raise _refusal(
-            JOB_FILE, (Problem(_shown(directory), f"is a file: give the directory that holds {JOB_FILE_NAME}"),)
+            JOB_FILE, (Problem(shown(directory), f"is a file: give the directory that holds {JOB_FILE_NAME}"),)
         )
     source = _source(directory / JOB_FILE_NAME, JOB_FILE, overrides)
     name = directory.resolve().name
@@ -85,7 +86,7 @@ def _source(path: Path, kind: str, overrides: Sequence[str]) -> Source:
     """Return the values of a file with the flags on top: who wins is decided here and nowhere else."""
     text = _read_text(path, kind=kind)
     try:
-        source = compose(text, origin=_shown(path))
+        source = compose(text, origin=shown(path))
     except UnreadableError as error:
         raise _refusal(kind, (error.problem,)) from error
     if not isinstance(source.value, Mapping):
@@ -109,12 +110,12 @@ def _name_problems(name: str, directory: Path) -> Sequence[Problem]:
     if _JOB_NAME.fullmatch(name):
         return ()
     rule = "letters, digits, '.', '_' and '-', start with a letter or digit, at most 80 characters"
-    return (Problem(_shown(directory), f"must have a name of {rule}: it is the job's name, got {value_text(name)}"),)
+    return (Problem(shown(directory), f"must have a name of {rule}: it is the job's name, got {value_text(name)}"),)
 
 
 def _read_text(path: Path, *, kind: str) -> str:
     """Return the text of a cluster or job file (`kind` says which). Raises RequestError if there is none to be had."""
-    origin = _shown(path)
+    origin = shown(path)
     try:
         _check(path.stat(), origin, kind)
         with path.open("rb") as stream:
@@ -130,11 +131,6 @@ def _read_text(path: Path, *, kind: str) -> str:
         line = content.count(b"\n", 0, error.start) + 1
         wrong = content[error.start]
         raise _refused(kind, f"{origin}:{line}", f"is not UTF-8 text: it contains the byte 0x{wrong:02X}") from error
-
-
-def _shown(path: Path) -> str:
-    working = Path.cwd()
-    return str(path.relative_to(working)) if path.is_relative_to(working) and path != working else str(path)
 
 
 def _check(status: stat_result, origin: str, kind: str) -> None:

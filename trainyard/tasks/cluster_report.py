@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from trainyard import paths
 from trainyard.backends import replace_head
 from trainyard.backends.contract import ClusterStatus, LogLine
 from trainyard.endpoint import Endpoint
@@ -31,7 +32,7 @@ _NEXT = {"up": 0, "partial": 1, "broken": 2, "absent": 3}
 
 def begin(cluster: Cluster) -> None:
     """Say which cluster is meant, and by which file: `-f` may have been left out."""
-    note(f"cluster {cluster.spec.name} ({cluster.spec.backend}), as {cluster.loaded.source} says")
+    note(f"cluster {cluster.spec.name} ({cluster.spec.backend}), as {paths.shown(cluster.loaded.source)} says")
 
 
 def made(cluster: Cluster, results: Sequence[StepResult], endpoint: Endpoint) -> Report:

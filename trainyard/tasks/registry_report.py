@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from trainyard import paths
 from trainyard.backends.wording import counted
 from trainyard.registry.access import ca_file
 from trainyard.registry.status import RegistryStatus
@@ -21,7 +22,8 @@ from trainyard.tasks.report import Report, Table, note, step_documents
 def begin(target: Target) -> None:
     """Say which registry is meant, by which file, and on whose Docker."""
     where = "" if target.engine.is_here else f", on the Docker of {target.engine.host}"
-    note(f"registry {target.address}, as {target.source} says{where}")
+    source = paths.shown(target.source) if target.source else "no file"
+    note(f"registry {target.address}, as {source} says{where}")
 
 
 def made(target: Target, results: Sequence[StepResult]) -> Report:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from trainyard.dispatch.prepare import Prepared, described
 from trainyard.dispatch.screens import ReportScreen, Screen
 from trainyard.dispatch.standing import Standing
+from trainyard.paths import shown
 from trainyard.results import formats, store
 from trainyard.results.compare import Comparison, Final
 from trainyard.results.run_filter import started
@@ -49,7 +50,7 @@ def ended(found: Standing) -> Report:
         notes = [f"run {run.name} goes on"] if goes_on else []
         next = f"invoke train.logs {run.name}" if goes_on else ""
         return Report(found.document(), notes=notes, next=next, error=found.error)
-    notes = [f"results: {run.path}", f"report: {run.report}"] if run.report.exists() else []
+    notes = [f"results: {shown(run.path)}", f"report: {shown(run.report)}"] if run.report.exists() else []
     body = [*_tasks(state, now=time.time()), *_last_lines(state), _summary(state)]
     return Report(found.document(), body, notes=notes, next=_next(run, state) if notes else "", error=found.error)
 

@@ -73,8 +73,9 @@ def _steps(desired: Desired) -> list[Step]:
     changes = ray_cluster.differences(desired)
     refused = ray_cluster.refusal(desired, changes)
     if refused:
-        # What follows is shown as it would be with --recreate.
+        # What follows is shown as it would be with --recreate, which nothing that never ran needs.
         desired, changes = replace(desired, tools=replace(desired.tools, recreate=True)), ()
+    refused = None if desired.never_started else refused
     return [
         *([replace_head.step(refused, title="Make the whole cluster anew")] if refused else []),
         *preflight.steps(desired),

@@ -131,10 +131,8 @@ class Desired:
 
     @property
     def running(self) -> Object | None:
-        """Return the RayCluster that is to be kept or changed: not one that is being removed, or that never started."""
-        if self.live is None or pods.is_leaving(self.live) or self.never_started:
-            return None
-        return self.live
+        """Return the RayCluster that is to be kept or changed: not one that is being removed."""
+        return None if self.live is None or pods.is_leaving(self.live) else self.live
 
     @property
     def never_started(self) -> bool:

@@ -117,7 +117,7 @@ def _compared(ray_cluster: Object) -> Object:
     """Return what we send, with sizes of groups as the file says them."""
     simulated = (ray_cluster["metadata"].get("annotations") or {}).get(naming.SIMULATED)
     sized = [_with_size(group) for group in groups(ray_cluster).values()]
-    return {_SIMULATED: simulated, "spec": {**ray_cluster["spec"], "workerGroupSpecs": sized or None}}
+    return {_SIMULATED: simulated, "spec": {**ray_cluster["spec"], "workerGroupSpecs": sized}}
 
 
 def _with_size(group: Object) -> Object:
@@ -253,12 +253,17 @@ def replace_step(desired: Desired) -> Step | None:
         began.append(time.monotonic())
         where.kube.delete(RAY_CLUSTER, where.name, namespace=where.namespace, uid=uid)
 
-    title = "Wait until the former cluster is gone"
-    if desired.tools.recreate and live is not None:
-        title = "Remove the cluster that is there"
-    elif desired.never_started:
-        title = "Remove the cluster that never started"
-    return Step(title, done, remove, deadline=2 * finalizers.GONE_SECONDS, every=0.5, disruptive=desired.tools.recreate)
+    disruptive = desired.tools.recreate and not desired.never_started
+    deadline = 2 * finalizers.GONE_SECONDS
+    return Step(_replace_title(desired), done, remove, deadline=deadline, every=0.5, disruptive=disruptive)
+
+
+def _replace_title(desired: Desired) -> str:
+    if desired.never_started:
+        return "Remove the cluster that never started"
+    if desired.tools.recreate and desired.live is not None:
+        return "Remove the cluster that is there"
+    return "Wait until the former cluster is gone"
 
 
 def _differences(desired: Desired, live: Object) -> tuple[Change, ...]:
