@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from trainyard.errors import TrainyardError
 from trainyard.seams.kube import streams
 from trainyard.seams.kube.config import Access
-from trainyard.seams.kube.errors import GoneError, InvalidError, KubeError, MissingError, Request
+from trainyard.seams.kube.errors import GoneError, InvalidError, MissingError
 from trainyard.seams.kube.transport import Transport
 from trainyard.seams.kube.types import POD, Kind, Object
 from trainyard.seams.programs import Ran
 
 # Who the API server says changed what (meta/v1, managedFields).
 FIELD_MANAGER = "trainyard"
-PAGE = 500
 REVIEW = Kind("authorization.k8s.io/v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False)
 
 
@@ -26,88 +24,57 @@ class Kube:
     for whatever else the API refuses; an object that is not there is None, False or nothing where that is an answer.
     """
 
-    def __init__(self, access: Access, environ: Mapping[str, str]) -> None:
+    def __init__(self, access: Access) -> None:
         self.access = access
         self.context = access.context
         self.server = access.server
         self.namespace = access.namespace
         self.user = access.user
         self.place = access.place
-        self.transport = Transport(access, environ)
+        self.transport = Transport(access)
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
-        request = Request("get", kind, name, namespace)
-        answer = self.transport.send("GET", kind.path(namespace, name), request, accept=(404,))
-        return None if answer.status == 404 else _object(answer.json())
+        answer = self.transport.send("GET", kind.path(namespace, name), accept=(404,))
+        return None if answer.status == 404 else answer.document()
 
     def list(self, kind: Kind, *, namespace: str | None = None, labels: str = "", fields: str = "") -> list[Object]:
         """Return the objects of a namespace, or of all; none of a kind that the cluster does not know."""
-        request = Request("list", kind, namespace=namespace)
-        found: list[Object] = []
-        params = {"limit": str(PAGE), "labelSelector": labels, "fieldSelector": fields}
-        params = {key: value for key, value in params.items() if value}
-        while True:
-            answer = self.transport.send("GET", kind.path(namespace), request, params=params, accept=(404, 410))
-            if answer.status == 404:
-                return []
-            if answer.status == 410:
-                # The rest of a long list is too old to be continued: all of it at once, then.
-                found, params = [], {key: value for key, value in params.items() if key not in ("limit", "continue")}
-                continue
-            page = _object(answer.json())
-            # The API leaves out of each what all have in common.
-            found += [{"apiVersion": kind.api, "kind": kind.name, **item} for item in page.get("items") or ()]
-            following = (page.get("metadata") or {}).get("continue")
-            if not following:
-                return found
-            params = {**params, "continue": following}
+        params = _written(labelSelector=labels, fieldSelector=fields)
+        answer = self.transport.send("GET", kind.path(namespace), params=params, accept=(404,))
+        items = [] if answer.status == 404 else answer.document().get("items") or []
+        # The API leaves out of each what all have in common.
+        return [{"apiVersion": kind.api, "kind": kind.name, **item} for item in items]
 
     def create(self, kind: Kind, body: Object, *, namespace: str | None = None, dry_run: bool = False) -> Object:
         """Make an object; with `dry_run` it is only judged, by all of admission, and nothing is kept.
 
         Raises ConflictError if it is there, MissingError if its namespace is not.
         """
-        request = Request("create", kind, _name(body), namespace)
-        params = {"dryRun": "All"} if dry_run else None
-        return _object(self.transport.send("POST", kind.path(namespace), request, params=params, body=body).json())
+        params = _written(dryRun="All" if dry_run else "")
+        return self.transport.send("POST", kind.path(namespace), params=params, body=body).document()
 
-    def apply(
-        self,
-        kind: Kind,
-        body: Object,
-        *,
-        namespace: str | None = None,
-        dry_run: bool = False,
-        force: bool = True,
-    ) -> Object:
+    def apply(self, kind: Kind, body: Object, *, namespace: str | None = None, dry_run: bool = False) -> Object:
         """Make an object say what `body` says, and return what it is then; what others say of it stays.
 
         (Server-side apply.) With `dry_run` it is checked and completed by the API, and nothing is kept.
         """
-        params = {"fieldManager": FIELD_MANAGER, "force": "true" if force else "false"}
-        if dry_run:
-            params["dryRun"] = "All"
-        answer = self.transport.send(
+        return self.transport.send(
             "PATCH",
-            kind.path(namespace, _name(body)),
-            Request("patch", kind, _name(body), namespace),
-            params=params,
+            kind.path(namespace, body["metadata"]["name"]),
+            params=_written(fieldManager=FIELD_MANAGER, force="true", dryRun="All" if dry_run else ""),
             body={"apiVersion": kind.api, "kind": kind.name, **body},
             content_type="application/apply-patch+yaml",
-        )
-        return _object(answer.json())
+        ).document()
 
     def patch(self, kind: Kind, name: str, merge: Object, *, namespace: str | None = None) -> Object:
         """Change fields of an object; a field that is None is removed (JSON merge patch). Raises MissingError."""
-        answer = self.transport.send(
+        return self.transport.send(
             "PATCH",
             kind.path(namespace, name),
-            Request("patch", kind, name, namespace),
-            params={"fieldManager": FIELD_MANAGER},
+            params=_written(fieldManager=FIELD_MANAGER),
             body=merge,
             content_type="application/merge-patch+json",
-        )
-        return _object(answer.json())
+        ).document()
 
     def delete(
         self,
@@ -128,31 +95,23 @@ class Kube:
         if uid:
             options["preconditions"] = {"uid": uid}
         accepted = (404, 409) if uid else (404,)
-        request = Request("delete", kind, name, namespace)
-        answer = self.transport.send("DELETE", kind.path(namespace, name), request, body=options, accept=accepted)
-        return answer.status < 400
+        return self.transport.send("DELETE", kind.path(namespace, name), body=options, accept=accepted).status < 400
 
-    def may(
-        self, verb: str, kind: Kind, *, namespace: str | None = None, subresource: str = "", name: str = ""
-    ) -> bool:
+    def may(self, verb: str, kind: Kind, *, namespace: str | None = None, subresource: str = "") -> bool:
         """Say whether we may do that; no namespace: in all of them."""
-        attributes = {
-            "verb": verb,
-            "group": kind.group,
-            "resource": kind.plural,
-            "subresource": subresource,
-            "name": name,
-            "namespace": (namespace or "") if kind.namespaced else "",
-        }
-        review = {
-            "apiVersion": REVIEW.api,
-            "kind": REVIEW.name,
-            "spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value}},
-        }
-        return self.create(REVIEW, review)["status"].get("allowed") is True
+        attributes = _written(
+            verb=verb,
+            group=kind.group,
+            resource=kind.plural,
+            subresource=subresource,
+            namespace=(namespace or "") if kind.namespaced else "",
+        )
+        spec = {"resourceAttributes": attributes}
+        review = self.create(REVIEW, {"apiVersion": REVIEW.api, "kind": REVIEW.name, "spec": spec})
+        return review["status"].get("allowed") is True
 
     def version(self) -> str:
-        return str(_object(self.transport.send("GET", "/version", Request("ask for the version")).json())["gitVersion"])
+        return str(self.transport.send("GET", "/version").document()["gitVersion"])
 
     def answers(self) -> bool:
         """Say whether the server answers at all; whatever it says will do."""
@@ -164,10 +123,9 @@ class Kube:
 
     def serves(self, kind: Kind) -> bool:
         """Say whether the cluster knows this kind, in this version."""
-        answer = self.transport.send("GET", kind.root, Request(f"ask about {kind.api}"), accept=(404,))
-        if answer.status == 404:
-            return False
-        return any(served["name"] == kind.plural for served in _object(answer.json()).get("resources") or ())
+        answer = self.transport.send("GET", kind.root, accept=(404,))
+        served = [] if answer.status == 404 else answer.document().get("resources") or []
+        return any(each["name"] == kind.plural for each in served)
 
     def logs(
         self, pod: str, *, namespace: str, container: str, previous: bool = False, lines: int | None = None
@@ -193,12 +151,9 @@ class Kube:
         return tuple((moment, text) for moment, _, text in split if moment > since)
 
     def _log(self, pod: str, namespace: str, container: str, previous: bool, lines: int | None, **options: str) -> str:
-        options |= {"container": container, "previous": "true" if previous else ""}
-        options |= {"tailLines": "" if lines is None else str(lines)}
-        params = {key: value for key, value in options.items() if value}
-        request = Request("get", POD, pod, namespace, part="log")
+        options |= {"container": container, "previous": "true" if previous else "", "tailLines": str(lines or "")}
         try:
-            answer = self.transport.send("GET", POD.path(namespace, pod, part="log"), request, params=params)
+            answer = self.transport.send("GET", POD.path(namespace, pod, part="log"), params=_written(**options))
         except (InvalidError, MissingError):
             return ""
         return answer.body.decode(errors="replace")
@@ -207,12 +162,6 @@ class Kube:
         return streams.run_in(self.transport, pod, command, namespace=namespace, container=container, seconds=seconds)
 
 
-def _object(found: Any) -> Object:
-    if not isinstance(found, dict):
-        raise KubeError("the Kubernetes API did not answer with an object")
-    return found
-
-
-def _name(body: Object) -> str:
-    metadata = body.get("metadata") or {}
-    return str(metadata.get("name") or "")
+def _written(**params: str) -> dict[str, str]:
+    """Return the parameters that say something."""
+    return {key: value for key, value in params.items() if value}

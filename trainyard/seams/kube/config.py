@@ -1,14 +1,12 @@
-"""Which Kubernetes cluster is meant: a context of kubeconfig files, or the cluster that we run in.
+"""Which Kubernetes cluster is meant: a context of kubeconfig files.
 
 Several files merge into one, and the first that says something counts (kubernetes.io/docs/concepts/configuration/
-organize-cluster-access-kubeconfig). The library reads them again to log in, but by the
-last file's current context; what is wrong with which file is said here.
+organize-cluster-access-kubeconfig). The library reads them again to log in, but by the last file's current context.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,46 +21,31 @@ from trainyard.errors import PrerequisiteError
 if TYPE_CHECKING:
     from trainyard.seams.kube.api import Kube
 
-LISTS = ("clusters", "contexts", "users")
-# The library does not act as somebody else, and would silently act as the user instead.
-IMPERSONATION = ("as", "as-groups", "as-uid", "as-user-extra")
-# Where Kubernetes puts what a pod needs to talk to it (kubernetes.io/docs/tasks/run-application/access-api-from-pod).
-MOUNTED = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-
 # One login for each context and process: a program that logs in may take seconds, or ask a person.
 _connected: dict[Access, Kube] = {}
 _lock = threading.Lock()
 
-# Entries of kubeconfigs by list and name: what each says, and the file that it stands in.
-Entries = Mapping[str, Mapping[str, tuple[Mapping[str, Any], Path]]]
-
 
 @dataclass(frozen=True)
 class Access:
-    """A context: its server, namespace and user. No files and no context: the cluster that we are a pod of.
-
-    `plugin` is the program that logs in, if the user has one; `proxy` the one that the kubeconfig names.
-    """
+    """A context: its server, namespace and user, and the kubeconfigs that say so."""
 
     context: str
     server: str
     namespace: str
     user: str
     files: tuple[Path, ...] = ()
-    plugin: str | None = None
-    proxy: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.server} (context {self.context})" if self.context else self.server
+        return f"{self.server} (context {self.context})"
 
     @property
     def place(self) -> str:
-        """Return what messages call it: a pod of it knows no context."""
-        return f"context {self.context}" if self.context else self.server
+        return f"context {self.context}"
 
     @property
     def source(self) -> str:
-        return ", ".join(map(str, self.files)) or "the service account of this pod"
+        return ", ".join(map(str, self.files))
 
 
 def connect(
@@ -74,14 +57,13 @@ def connect(
 ) -> Kube:
     """Return the cluster of a context, the same one for the same question; nothing is asked of it yet.
 
-    Without `kubeconfig` it is $KUBECONFIG, else ~/.kube/config, else, without `context`, the cluster that this process
-    is a pod of. Raises PrerequisiteError if there is none of them, or no such context.
+    Without `kubeconfig` it is $KUBECONFIG, else ~/.kube/config. Raises PrerequisiteError without one or the context.
     """
     from trainyard.seams.kube.api import Kube
 
     access = find(environ, kubeconfig, context, relative_to)
     with _lock:
-        return _connected.setdefault(access, Kube(access, environ))
+        return _connected.setdefault(access, Kube(access))
 
 
 def find(
@@ -91,18 +73,18 @@ def find(
     relative_to: Path | None = None,
 ) -> Access:
     """Return how to reach that cluster."""
-    looked = _files(environ, kubeconfig, relative_to)
-    files = tuple(file for file in looked if file.is_file())
-    if files:
-        return _access(files, context, environ)
-    inside = _inside(environ) if kubeconfig is None and context is None else None
-    if inside:
-        return inside
-    raise PrerequisiteError(
-        "there is no kubeconfig",
-        where=", ".join(map(str, looked)),
-        hint="Set KUBECONFIG, or name the file in the cluster file (kubeconfig: ...).",
-    )
+    listed = _files(environ, kubeconfig, relative_to)
+    files = tuple(file for file in listed if file.is_file())
+    if not files:
+        raise PrerequisiteError(
+            "there is no kubeconfig",
+            where=", ".join(map(str, listed)),
+            hint="Set KUBECONFIG, or name the file in the cluster file (kubeconfig: ...).",
+        )
+    try:
+        return _access(files, context)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise _broken(files, "it is not a kubeconfig") from error
 
 
 def _files(environ: Mapping[str, str], named: str | None, relative_to: Path | None) -> tuple[Path, ...]:
@@ -114,100 +96,47 @@ def _files(environ: Mapping[str, str], named: str | None, relative_to: Path | No
     return tuple(listed) or (home / ".kube" / "config",)
 
 
-def _inside(environ: Mapping[str, str]) -> Access | None:
-    """Return the cluster that this process is a pod of."""
-    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
-    if not host or not port or not (MOUNTED / "token").is_file():
-        return None
-    file = MOUNTED / "namespace"
-    namespace = file.read_text().strip() if file.is_file() else "default"
-    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    return Access("", server, namespace, "the pod's service account")
-
-
-def _access(files: tuple[Path, ...], context: str | None, environ: Mapping[str, str]) -> Access:
-    entries, current = _merged(files)
-    names = entries["contexts"]
-    where, listed = ", ".join(map(str, files)), ", ".join(sorted(names)) or "none"
-    name = context or current
-    if not name:
-        hint = f"Name one in the cluster file (context: ...); it has {listed}."
-        raise PrerequisiteError("the kubeconfig has no current context", where=where, hint=hint)
-    if name not in names:
-        unknown = f"the kubeconfig has no context {name!r}{suggest.did_you_mean(name, names)}"
-        raise PrerequisiteError(unknown, where=where, hint=f"It has {listed}.")
-    chosen = names[name][0]
-    cluster, file = _part(entries, name, "cluster")
-    server, user = str(cluster.get("server") or ""), str(chosen.get("user") or "")
-    if not server:
-        raise _broken(file, f"cluster {chosen.get('cluster')} has no server")
-    return Access(
-        context=name,
-        server=server.rstrip("/"),
-        namespace=str(chosen.get("namespace") or "default"),
-        user=user,
-        files=files,
-        plugin=_plugin(*_part(entries, name, "user"), user, environ) if user else None,
-        proxy=str(cluster.get("proxy-url") or "") or None,
-    )
-
-
-def _merged(files: Sequence[Path]) -> tuple[Entries, str]:
-    """Return what the files say together, and the current context."""
-    entries: dict[str, dict[str, tuple[Mapping[str, Any], Path]]] = {key: {} for key in LISTS}
-    current = ""
-    for file in files:
-        content = _parse(file)
-        current = current or str(content.get("current-context") or "")
-        for key in LISTS:
-            listed = content.get(key)
-            for entry in listed if isinstance(listed, list) else []:
-                if isinstance(entry, dict) and entry.get("name"):
-                    part = entry.get(key[:-1])
-                    entries[key].setdefault(str(entry["name"]), (part if isinstance(part, dict) else {}, file))
-    return entries, current
-
-
-def _part(entries: Entries, context: str, word: str) -> tuple[Mapping[str, Any], Path]:
-    chosen, file = entries["contexts"][context]
-    name = str(chosen.get(word) or "")
-    if name not in entries[f"{word}s"]:
-        raise _broken(file, f"context {context} names a {word} {name!r} that is not there")
-    return entries[f"{word}s"][name]
-
-
-def _plugin(user: Mapping[str, Any], file: Path, name: str, environ: Mapping[str, str]) -> str | None:
-    """Return the program that logs in."""
-    if any(user.get(word) for word in IMPERSONATION):
+def _access(files: tuple[Path, ...], context: str | None) -> Access:
+    documents = [_parse(file) for file in files]
+    contexts, clusters, users = (_named(documents, key) for key in ("context", "cluster", "user"))
+    name = context or next(filter(None, (document.get("current-context") for document in documents)), "")
+    if name not in contexts:
+        unknown = f"the kubeconfig has no context {name!r}{suggest.did_you_mean(name, contexts)}"
         raise PrerequisiteError(
-            f"user {name} of the kubeconfig acts as somebody else (`as`), which Trainyard cannot",
-            where=str(file),
+            unknown if name else "the kubeconfig has no current context",
+            where=", ".join(map(str, files)),
+            hint=f"Name one in the cluster file (context: ...); it has {', '.join(sorted(contexts)) or 'none'}.",
+        )
+    chosen = contexts[name]
+    user = str(chosen.get("user") or "")
+    # The library does not act as somebody else, and would silently act with all the rights of the user instead.
+    if any(key.split("-")[0] == "as" for key in users.get(user, {})):
+        raise PrerequisiteError(
+            f"user {user} of the kubeconfig acts as somebody else (`as`), which Trainyard cannot",
+            where=", ".join(map(str, files)),
             hint="Use a context whose user has these rights itself.",
         )
-    login = user.get("exec")
-    command = str(login.get("command") or "") if isinstance(login, dict) else ""
-    path = str(file.parent / command) if "/" in command else command
-    if command and shutil.which(path, path=environ.get("PATH")) is None:
-        hint = str(user["exec"].get("installHint") or "").strip() or f"Install {command}."
-        missing = f"{command} is not installed, and the kubeconfig logs in with it"
-        raise PrerequisiteError(missing, where=f"user {name} of {file}", hint=hint.splitlines()[0])
-    return command or None
+    server = str(clusters.get(str(chosen.get("cluster")), {}).get("server") or "").rstrip("/")
+    if not server:
+        raise _broken(files, f"context {name} names no cluster that has a server")
+    return Access(name, server, str(chosen.get("namespace") or "default"), user, files)
+
+
+def _named(documents: Sequence[Mapping[str, Any]], key: str) -> dict[str, Mapping[str, Any]]:
+    entries = (entry for document in reversed(documents) for entry in document.get(f"{key}s") or ())
+    return {entry["name"]: entry.get(key) or {} for entry in entries}
 
 
 def _parse(file: Path) -> Mapping[str, Any]:
     try:
-        content = yaml.safe_load(file.read_bytes())
+        return dict(yaml.safe_load(file.read_bytes()))
     except OSError as error:
         raise PrerequisiteError(f"the kubeconfig cannot be read: {error.strerror}", where=str(file)) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError):
         # The error's own text quotes the line, and a key may stand there.
-        line = getattr(getattr(error, "problem_mark", None), "line", None)
-        raise _broken(file, "it is not YAML" + (f" (line {line + 1})" if line is not None else "")) from None
-    if not isinstance(content, dict):
-        raise _broken(file, "it is empty" if content is None else "it is not a kubeconfig")
-    return content
+        raise _broken((file,), "it is not YAML, or says nothing") from None
 
 
-def _broken(file: Path, why: str) -> PrerequisiteError:
+def _broken(files: tuple[Path, ...], why: str) -> PrerequisiteError:
     hint = "`kubectl config view` shows what it says."
-    return PrerequisiteError(f"the kubeconfig cannot be used: {why}", where=str(file), hint=hint)
+    return PrerequisiteError(f"the kubeconfig cannot be used: {why}", where=", ".join(map(str, files)), hint=hint)

@@ -1,7 +1,7 @@
 """Streams into pods: websockets of the Kubernetes API, with the login and trust of every other question.
 
-`kubernetes.stream` opens them without any timeout, by another TLS context and by other proxy rules, and fails at the
-first command that cannot be started; so the websocket is ours.
+`kubernetes.stream` opens them without any timeout and by another TLS context, and fails at the first command that
+cannot be started; so the websocket is ours.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import socket
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import unquote, urlencode, urlsplit
+from urllib.parse import urlencode
 
 from trainyard.errors import NotReadyError
 from trainyard.seams.addresses import keep_alive
 from trainyard.seams.kube import errors
-from trainyard.seams.kube.errors import GoneError, KubeError, Request
+from trainyard.seams.kube.errors import GoneError, KubeError
 from trainyard.seams.kube.transport import ANSWER_SECONDS, CONNECT_SECONDS, Session, Transport
 from trainyard.seams.kube.types import POD
 from trainyard.seams.programs import Ran
@@ -29,23 +29,29 @@ PROTOCOL = "v4.channel.k8s.io"
 STDOUT, STDERR, RESULT = 1, 2, 3
 
 
-def connect(transport: Transport, path: str, params: Sequence[tuple[str, str]], request: Request) -> WebSocket:
+def connect(transport: Transport, path: str, params: Sequence[tuple[str, str]]) -> WebSocket:
     """Open a websocket; its socket has a deadline. Raises KubeError, PrerequisiteError."""
-    from websocket import WebSocketBadStatusException, WebSocketException
+    from websocket import WebSocket, WebSocketBadStatusException, WebSocketException
 
-    url = f"{transport.access.server}{path}?{urlencode(params)}".replace("http", "ws", 1)
     session = transport.session()
-    for last in (False, True):
-        try:
-            return _open(transport, session, url)
-        except WebSocketBadStatusException as error:
-            if error.status_code != 401 or last:
-                body = error.resp_body or b""
-                raise errors.refused(error.status_code, body, request, transport.access) from error
-            session = transport.renew(session)
-        except (WebSocketException, OSError) as error:
-            raise errors.unreachable(error, transport.access, session.configuration.proxy) from error
-    raise AssertionError("the second try returns or raises")
+    made = WebSocket(sslopt=_tls(session), enable_multithread=False, skip_utf8_validation=True)
+    try:
+        made.connect(  # type: ignore[no-untyped-call]
+            f"{transport.access.server}{path}?{urlencode(params)}".replace("http", "ws", 1),
+            header=transport.authorization(session),
+            subprotocols=[PROTOCOL],
+            suppress_origin=True,
+            timeout=CONNECT_SECONDS,
+            redirect_limit=0,
+            **_proxy(session),
+        )
+    except WebSocketBadStatusException as error:
+        raise errors.refused(error.status_code, error.resp_body or b"", f"GET {path}", transport.access) from error
+    except (WebSocketException, OSError) as error:
+        raise errors.unreachable(error, transport.access) from error
+    made.settimeout(ANSWER_SECONDS)
+    keep_alive(cast(socket.socket, made.sock))
+    return made
 
 
 def run_in(
@@ -54,64 +60,43 @@ def run_in(
     """Run a command and return how it ended. Raises NotReadyError if it still runs after `seconds`."""
     from websocket import WebSocketException, WebSocketTimeoutException
 
-    request = Request("get", POD, pod, namespace, part="exec")
+    where = f"container {container} of pod {pod} in namespace {namespace}"
     params = [("container", container), ("stdout", "true"), ("stderr", "true")]
     params += [("command", word) for word in command]
     give_up = time.monotonic() + seconds
-    stream: Any = connect(transport, POD.path(namespace, pod, part="exec"), params, request)
+    stream: Any = connect(transport, POD.path(namespace, pod, part="exec"), params)
     parts: dict[int, bytes] = {STDOUT: b"", STDERR: b"", RESULT: b""}
     try:
         while _receive(stream, parts, give_up - time.monotonic()):
             pass
     except WebSocketTimeoutException as error:
-        where = f"container {container} of pod {pod} in namespace {namespace}"
         raise NotReadyError(f"{command[0]} did not end within {seconds:.0f} s", where=where) from error
     except (WebSocketException, OSError) as error:
         if not parts[RESULT]:
-            raise errors.unreachable(error, transport.access, None) from error
+            raise GoneError(f"the connection to {command[0]} in a pod broke before it ended", where=where) from error
     finally:
         stream.shutdown()
     stdout, stderr = (parts[channel].decode(errors="replace") for channel in (STDOUT, STDERR))
-    return Ran(_exit_code(parts[RESULT], request), stdout, stderr)
-
-
-def _open(transport: Transport, session: Session, url: str) -> WebSocket:
-    from websocket import WebSocket
-
-    made = WebSocket(sslopt=_tls(session), enable_multithread=False, skip_utf8_validation=True)
-    made.connect(  # type: ignore[no-untyped-call]
-        url,
-        header=transport.authorization(session),
-        subprotocols=[PROTOCOL],
-        suppress_origin=True,
-        timeout=CONNECT_SECONDS,
-        redirect_limit=0,
-        **_proxy(session),
-    )
-    made.settimeout(ANSWER_SECONDS)
-    keep_alive(cast(socket.socket, made.sock))
-    return made
+    return Ran(_exit_code(parts[RESULT], where), stdout, stderr)
 
 
 def _proxy(session: Session) -> dict[str, object]:
-    """Return the proxy that was decided on; the library would look for one in the environment, by other rules."""
-    proxy = urlsplit(session.configuration.proxy or "")
-    if not proxy.hostname:
+    """Return the proxy that the library decided on; websockets would look for one by rules of their own."""
+    proxy = session.client.pool_manager.proxy
+    if proxy is None:
         return {"http_no_proxy": ["*"]}
-    login = (unquote(proxy.username), unquote(proxy.password or "")) if proxy.username else None
-    address = {"http_proxy_host": proxy.hostname, "http_proxy_port": proxy.port or 80}
-    return {**address, "http_proxy_auth": login, "http_no_proxy": ["-"]}
+    return {"http_proxy_host": proxy.host, "http_proxy_port": proxy.port, "http_no_proxy": ["-"]}
 
 
 def _tls(session: Session) -> dict[str, object]:
     if session.tls is None:
         return {}
-    name = session.configuration.tls_server_name
     options = {
         "context": session.tls,
         "cert_reqs": session.tls.verify_mode,
         "check_hostname": session.tls.check_hostname,
     }
+    name = session.configuration.tls_server_name
     return {**options, "server_hostname": name} if name else options
 
 
@@ -121,21 +106,17 @@ def _receive(stream: Any, parts: dict[int, bytes], left: float) -> bool:
 
     stream.settimeout(max(left, 0.01))
     opcode, content = stream.recv_data(control_frame=True)
-    if opcode == ABNF.OPCODE_CLOSE:
-        return False
-    if opcode in (ABNF.OPCODE_BINARY, ABNF.OPCODE_TEXT) and content and content[0] in parts:
+    if content and content[0] in parts and opcode != ABNF.OPCODE_CLOSE:
         parts[content[0]] += content[1:]
-    return True
+    return bool(opcode != ABNF.OPCODE_CLOSE)
 
 
-def _exit_code(result: bytes, request: Request) -> int:
+def _exit_code(result: bytes, where: str) -> int:
     """Return what the kubelet says about the end (k8s.io/kubelet, remotecommand: a Status, as JSON)."""
-    if not result:
-        raise GoneError("the connection to a command in a pod broke before it ended", where=str(request))
-    status = json.loads(result)
+    status = json.loads(result or b"{}")
     if status.get("status") == "Success":
         return 0
     for cause in (status.get("details") or {}).get("causes") or []:
         if cause.get("reason") == "ExitCode":
             return int(cause["message"])
-    raise KubeError(f"the command cannot be run: {status.get('message', 'no reason given')}", where=str(request))
+    raise KubeError(f"the command cannot be run: {status.get('message', 'no reason given')}", where=where)

@@ -1,26 +1,29 @@
-"""HTTP to one Kubernetes API server: logged in, with a deadline, tried again where that is safe."""
+"""HTTP to one Kubernetes API server: logged in by the `kubernetes` library, with a deadline."""
 
 from __future__ import annotations
 
 import json
+import os
 import ssl
 import threading
-import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
-from trainyard.seams.kube import errors, login
+from trainyard.errors import PrerequisiteError
+from trainyard.seams.kube import errors
 from trainyard.seams.kube.config import Access
-from trainyard.seams.kube.errors import Request
+from trainyard.seams.kube.errors import KubeError
+from trainyard.seams.kube.types import Object
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
 # Admission webhooks may take this long (admissionregistration/v1, timeoutSeconds), and CRDs are megabytes.
 CHANGE_SECONDS = 30.0
 # 500 pods are some 10 MiB; more is cut off, and is then no JSON.
-ANSWER_LIMIT = 64 * 1024 * 1024
+ANSWER_LIMIT = 256 * 1024 * 1024
+# Requests that the API server sheds (429), each after as long as it asks for.
 TRIES = 4
 # The library's modules import each other: of two threads that begin at once, one would find it half imported.
 _importing = threading.Lock()
@@ -42,19 +45,22 @@ class Answer:
     status: int
     body: bytes
 
-    def json(self) -> Any:
+    def document(self) -> Object:
+        """Return the object that was answered. Raises KubeError."""
         try:
-            return json.loads(self.body)
+            document = json.loads(self.body)
         except (ValueError, RecursionError):
-            return None
+            document = None
+        if not isinstance(document, dict):
+            raise KubeError("the Kubernetes API did not answer with an object")
+        return document
 
 
 class Transport:
     """The connections to one server; threads may share it. The first question logs in."""
 
-    def __init__(self, access: Access, environ: Mapping[str, str]) -> None:
+    def __init__(self, access: Access) -> None:
         self.access = access
-        self._environ = dict(environ)
         self._lock = threading.Lock()
         self._session: Session | None = None
 
@@ -62,7 +68,6 @@ class Transport:
         self,
         method: str,
         path: str,
-        request: Request,
         *,
         params: Mapping[str, str] | None = None,
         body: Any = None,
@@ -70,72 +75,136 @@ class Transport:
         accept: tuple[int, ...] = (),
     ) -> Answer:
         """Return the server's answer; `accept` are statuses besides 2xx. Raises KubeError, PrerequisiteError."""
-        # It imports the library, one thread at a time.
-        first = session = self.session()
-        from kubernetes.client import ApiException
-        from urllib3.exceptions import HTTPError, ProtocolError
-
         url = f"{self.access.server}{path}" + (f"?{urlencode(params)}" if params else "")
-        for left in reversed(range(TRIES)):
-            try:
-                answer = self._call(session, method, url, body, content_type)
-            except (OSError, HTTPError, ApiException) as error:
-                # A connection that was kept, and that the server or a proxy has closed meanwhile.
-                if left and method == "GET" and isinstance(error, ProtocolError):
-                    continue
-                raise errors.unreachable(error, self.access, session.configuration.proxy) from error
-            if 200 <= answer.status < 300 or answer.status in accept:
-                return answer
-            if answer.status == 401 and session is first:
-                session = self.renew(session)
-            elif answer.status == 429 and left:
-                # As long as the API server asks for (k8s.io/apiserver, filters: retryAfter).
-                time.sleep(1.0)
-            else:
-                break
-        raise errors.refused(answer.status, answer.body, request, self.access)
+        session = self.session()
+        answer = self._call(session, method, url, body, content_type)
+        if answer.status == 401:
+            answer = self._call(self._renew(session), method, url, body, content_type)
+        if 200 <= answer.status < 300 or answer.status in accept:
+            return answer
+        raise errors.refused(answer.status, answer.body, f"{method} {path}", self.access)
 
     def session(self) -> Session:
         """Return the login to use. Raises PrerequisiteError if we cannot log in."""
         with self._lock:
-            self._session = self._session or self._log_in()
+            self._session = self._session or _log_in(self.access)
             return self._session
 
     def authorization(self, session: Session) -> dict[str, str]:
         """Return the header that says who we are, if it is not a certificate that says so."""
-        with self._lock, login.complaints(self.access):
-            # The library asks the plugin again when its token ends soon.
+        with self._lock:
+            # The library asks a program that logs in again when its token ends soon.
             token = session.configuration.get_api_key_with_prefix("BearerToken")
         return {"authorization": token} if token else {}
 
-    def renew(self, refused: Session) -> Session:
+    def _renew(self, refused: Session) -> Session:
         """Return another login than the one that was refused: a program that logs in is asked again, files are read."""
         with self._lock:
-            if self._session is refused or self._session is None:
-                self._session = self._log_in()
-            return self._session
-
-    def _log_in(self) -> Session:
-        with _importing:
-            from kubernetes.client import ApiClient
-
-        configuration = login.configuration(self.access, self._environ)
-        client = ApiClient(configuration).rest_client
-        if not self.access.server.startswith("https:"):
-            return Session(client, configuration, None)
-        tls = login.context(configuration, self.access)
-        # One context for all connections, instead of one that reads the same files for each.
-        keywords = client.pool_manager.connection_pool_kw
-        for name in ("ca_certs", "cert_file", "key_file", "ca_cert_data", "cert_reqs"):
-            keywords.pop(name, None)
-        keywords["ssl_context"] = tls
-        return Session(client, configuration, tls)
+            if self._session is refused:
+                self._session = None
+        return self.session()
 
     def _call(self, session: Session, method: str, url: str, body: Any, content_type: str) -> Answer:
+        from kubernetes.client import ApiException
+        from urllib3.exceptions import HTTPError
+
         headers = {"User-Agent": "trainyard", "Accept": "application/json", **self.authorization(session)}
         if body is not None:
             headers["Content-Type"] = content_type
-        seconds = ANSWER_SECONDS if method == "GET" else CHANGE_SECONDS
-        timeouts = (CONNECT_SECONDS, seconds)
-        response = session.client.request(method, url, headers=headers, body=body, _request_timeout=timeouts).response
-        return Answer(response.status, response.read(ANSWER_LIMIT))
+        timeouts = (CONNECT_SECONDS, ANSWER_SECONDS if method == "GET" else CHANGE_SECONDS)
+        try:
+            reply = session.client.request(method, url, headers=headers, body=body, _request_timeout=timeouts)
+            return Answer(reply.status, reply.response.read(ANSWER_LIMIT))
+        except (OSError, HTTPError, ApiException) as error:
+            raise errors.unreachable(error, self.access) from error
+
+
+def _log_in(access: Access) -> Session:
+    with _importing:
+        from kubernetes.client import ApiClient
+        from kubernetes.config import ConfigException
+    try:
+        configuration = _configuration(access)
+        client = ApiClient(configuration).rest_client
+        if not access.server.startswith("https:"):
+            return Session(client, configuration, None)
+        tls = _tls(configuration)
+    except (ConfigException, OSError, ValueError, KeyError, TypeError) as error:
+        raise PrerequisiteError(
+            f"user {access.user or '(nobody)'} cannot log in to the Kubernetes cluster: {error}",
+            where=f"{access}, from {access.source}",
+            hint="Log in by hand and repeat the command; `kubectl get pods` logs in in the same way.",
+        ) from error
+    # One context for all connections, instead of one that reads the same files for each.
+    keywords = client.pool_manager.connection_pool_kw
+    for name in ("ca_certs", "cert_file", "key_file", "ca_cert_data", "cert_reqs"):
+        keywords.pop(name, None)
+    keywords["ssl_context"] = tls
+    return Session(client, configuration, tls)
+
+
+def _configuration(access: Access) -> Any:
+    """Return a kubernetes.client.Configuration that is logged in."""
+    from kubernetes.client import Configuration
+    from kubernetes.config import load_kube_config
+    from urllib3 import Retry
+
+    made = Configuration()
+    # Keys go into files for as long as this process lives; this directory is the user's own, and in memory.
+    private = os.environ.get("XDG_RUNTIME_DIR", "")
+    load_kube_config(
+        os.pathsep.join(map(str, access.files)),
+        context=access.context,
+        client_configuration=made,
+        persist_config=False,
+        temp_file_path=private if private and os.access(private, os.W_OK) else None,
+    )
+    if urlsplit(access.server).hostname in ("127.0.0.1", "::1", "localhost"):
+        # As kubectl has it; the library would ask the environment's proxy for its own loopback.
+        made.proxy = None
+    made.retries = Retry(
+        TRIES - 1,
+        connect=0,
+        read=0,
+        redirect=0,
+        other=0,
+        allowed_methods=None,
+        status_forcelist=(429,),
+        backoff_factor=1,
+        raise_on_status=False,
+    )
+    made.keep_alive = True
+    return made
+
+
+class _Shared(ssl.SSLContext):
+    """A context that threads may share, although urllib3 sets its protocols anew before each connection.
+
+    To set them while another thread opens one sends freed memory, and the server refuses the handshake with
+    TLSV1_ALERT_DECODE_ERROR or worse (python/cpython issue 141012).
+    """
+
+    def settle(self) -> None:
+        super().set_alpn_protocols(["http/1.1"])
+
+    def set_alpn_protocols(self, alpn_protocols: Iterable[str]) -> None:
+        """Change nothing: they are set."""
+
+
+def _tls(configuration: Any) -> ssl.SSLContext:
+    """Return what TLS needs: the server's CA, our certificate. Raises OSError if one cannot be used."""
+    # Not ssl.create_default_context: since Python 3.13 it refuses CAs as Kubernetes makes them (VERIFY_X509_STRICT;
+    # canonical/microk8s#4864).
+    tls = _Shared(ssl.PROTOCOL_TLS_CLIENT)
+    tls.settle()
+    if not configuration.verify_ssl:
+        tls.check_hostname = False
+        tls.verify_mode = ssl.CERT_NONE
+    if configuration.ssl_ca_cert:
+        tls.load_verify_locations(cafile=configuration.ssl_ca_cert)
+    else:
+        tls.load_default_certs()
+    if configuration.cert_file:
+        # Without a password, a key that has one is an error: OpenSSL would ask for it on the terminal.
+        tls.load_cert_chain(configuration.cert_file, configuration.key_file, password="")
+    return tls
