@@ -11,7 +11,7 @@ import pytest
 
 from tests.real.yard import wait_until
 from trainyard.backends.local.diagnosis import GAVE_UP
-from trainyard.backends.local.snapshot import KEEPER
+from trainyard.backends.local.node_processes import KEEPER
 from trainyard.seams import processes
 
 TOO_BUSY = "Exception: The current node timed out during startup."

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.real.yard import Yard
-from trainyard.backends.local.snapshot import LAUNCHER
+from trainyard.backends.local.node_processes import LAUNCHER
 
 CALLS = {
     "version": ("GET", "/api/version"),

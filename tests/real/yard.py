@@ -133,10 +133,10 @@ class Yard:
 
     def processes(self) -> list[psutil.Process]:
         """Return every process of the cluster."""
-        from trainyard.backends.local import snapshot
+        from trainyard.backends.local import node_processes
         from trainyard.backends.local.naming import ClusterFiles
 
-        return [psutil.Process(one.pid) for one in snapshot.of_cluster(ClusterFiles(self.state))]
+        return [psutil.Process(one.pid) for one in node_processes.of_cluster(ClusterFiles(self.state))]
 
     def raylet(self, node: str) -> psutil.Process:
         """Return the raylet of a node."""

@@ -8,37 +8,31 @@ from typing import Any
 
 import pytest
 
-from tests.unit.test_compose_snapshot import container_of
+from tests.unit.test_machine import GIBIBYTE, plans_of, spec_of
 from trainyard import render
-from trainyard.backends import ray_nodes
-from trainyard.backends.compose import naming
-from trainyard.backends.compose.desired import Desired, Document, changes, document, token_fingerprint
-from trainyard.backends.ray_nodes import Room, shared_memory
-from trainyard.seams.docker.containers import Bind, Port
-from trainyard.spec import ClusterSpec
+from trainyard.backends.compose import desired, diagnosis, preflight
+from trainyard.backends.ray_nodes import shared_memory
+from trainyard.errors import OutsideError, PrerequisiteError
+from trainyard.seams.docker.containers import Container
 
-GIBIBYTE = 1024**3
 TWO_WORKERS: dict[str, Any] = {"workers": [{"name": "gpu", "count": 2, "cpus": 2, "memory": "2GiB", "gpus": 1}]}
 
 
-def _desired(*, gpu_ids: tuple[str, ...] = ("0", "1"), simulated: bool = False, **fields: Any) -> Desired:
-    spec = ClusterSpec.model_validate({"name": "lab", "backend": "compose", **fields})
-    room = Room(cpus=8, memory=10 * GIBIBYTE, gpu_ids=gpu_ids)
-    nodes = ray_nodes.node_plans(spec, room, simulated=simulated, machine="the Docker host")
-    return Desired(spec, nodes, "reg:5000/ray-cpu@sha256:0", "me@here:/state", token_fingerprint("5ec2e7"))
+def _text(**fields: Any) -> str:
+    spec = spec_of("compose", **fields)
+    others = {"image": "reg:5000/ray-cpu@sha256:0", "token": "f1"}
+    contained = [preflight.in_a_container(plan, spec) for plan in plans_of(spec, "0", "1")]
+    plans = [replace(plan, others={**plan.others, **others}) for plan in contained]
+    return desired.document(spec, plans, "me@here:/state")
 
 
-def _made(desired: Desired) -> Document:
-    return document(desired)
-
-
-def _services(desired: Desired) -> dict[str, Any]:
-    services: dict[str, Any] = render.parse(_made(desired).text)["services"]
+def _services(**fields: Any) -> dict[str, Any]:
+    services: dict[str, Any] = render.parse(_text(**fields))["services"]
     return services
 
 
 def test_the_head_serves_the_dashboard_on_loopback_and_workers_join_it_by_name() -> None:
-    services = _services(_desired(**TWO_WORKERS, head={"cpus": 1, "memory": "4GiB"}))
+    services = _services(**TWO_WORKERS, head={"cpus": 1, "memory": "4GiB"})
     command = services["head"]["entrypoint"]
     assert command[:4] == ["ray", "start", "--block", "--node-name=head"]
     assert {"--num-cpus=1", "--memory=4294967296", "--object-store-memory=1073741824"} < set(command)
@@ -50,7 +44,7 @@ def test_the_head_serves_the_dashboard_on_loopback_and_workers_join_it_by_name()
 
 
 def test_gpus_are_dealt_out_by_index_and_hidden_from_everybody_else() -> None:
-    services = _services(_desired(**TWO_WORKERS))
+    services = _services(**TWO_WORKERS)
     devices = {name: one["deploy"] for name, one in services.items()}
     request = {"driver": "nvidia", "capabilities": ["gpu"]}
     assert devices == {
@@ -63,9 +57,7 @@ def test_gpus_are_dealt_out_by_index_and_hidden_from_everybody_else() -> None:
 
 
 def test_the_token_is_a_file_of_the_container_and_stands_nowhere_in_the_document() -> None:
-    made = _made(_desired())
-    assert "5ec2e7" not in made.text
-    parsed = render.parse(made.text)
+    parsed = render.parse(_text())
     assert parsed["secrets"] == {"token": {"environment": "TRAINYARD_TOKEN"}}
     head = parsed["services"]["head"]
     assert head["secrets"] == [{"source": "token", "target": "/run/secrets/trainyard-token", "mode": "0444"}]
@@ -74,16 +66,14 @@ def test_the_token_is_a_file_of_the_container_and_stands_nowhere_in_the_document
 
 def test_a_variable_reaches_the_node_as_it_was_written_and_none_overrides_ray_s_authentication() -> None:
     env = {"PRICE": "5$HOME", "WORDS": "a: b\n#", "NVIDIA_VISIBLE_DEVICES": "all", "RAY_DEDUP_LOGS": "0"}
-    environment = _services(_desired(env=env))["head"]["environment"]
+    environment = _services(env=env)["head"]["environment"]
     # Compose makes one dollar sign of two.
     assert environment.items() >= {**env, "PRICE": "5$$HOME", "RAY_AUTH_MODE": "token"}.items()
 
 
 def test_mounts_are_never_made_by_docker() -> None:
-    desired = _desired(
-        compose={"mounts": [{"source": "/srv/data", "target": "/data", "read_only": True}], "outputs": "/out"}
-    )
-    assert _services(desired)["head"]["volumes"] == [
+    compose = {"mounts": [{"source": "/srv/data", "target": "/data", "read_only": True}], "outputs": "/out"}
+    assert _services(compose=compose)["head"]["volumes"] == [
         {"type": "volume", "source": "outputs", "target": "/out"},
         {
             "type": "bind",
@@ -96,27 +86,24 @@ def test_mounts_are_never_made_by_docker() -> None:
 
 
 def test_everything_that_is_made_carries_the_cluster_s_label() -> None:
-    parsed = render.parse(_made(_desired()).text)
+    parsed = render.parse(_text())
     common = {"io.trainyard.cluster": "lab", "io.trainyard.owner": "me@here:/state"}
     assert parsed["networks"]["default"] == {"name": "trainyard-lab", "labels": common}
     assert parsed["volumes"]["outputs"] == {"name": "trainyard-lab-outputs", "labels": common}
     assert parsed["services"]["head"]["labels"].items() >= common.items()
 
 
-def test_the_fingerprint_of_a_node_is_its_own() -> None:
-    before = _made(_desired(**TWO_WORKERS)).fingerprints
-    larger = json.loads(json.dumps(TWO_WORKERS))
-    larger["workers"][0]["cpus"] = 3
-    after = _made(_desired(**larger)).fingerprints
-    assert before["head"] == after["head"]
-    assert before["gpu-0"] != after["gpu-0"]
-    assert len(set(before.values())) == 3
-
-
-def test_another_image_token_or_owner_makes_another_node() -> None:
-    desired = _desired()
-    others = (replace(desired, image="reg@sha256:1"), replace(desired, token="1"), replace(desired, owner="you"))
-    assert len({_made(each).fingerprints["head"] for each in (desired, *others)}) == 4
+def test_a_node_carries_what_it_was_made_from_without_values_of_variables() -> None:
+    fields = {"env": {"KEY": "s3cret"}, "compose": {"mounts": [{"source": "/a", "target": "/b", "read_only": True}]}}
+    head = _services(**fields)["head"]
+    made_from = json.loads(head["labels"]["io.trainyard.made-from"])
+    assert (made_from["cpus"], made_from["image"], made_from["dashboard_port"]) == (
+        8,
+        "reg:5000/ray-cpu@sha256:0",
+        "any",
+    )
+    assert made_from["mount /a at /b (read only)"]
+    assert "s3cret" not in str(head["labels"])
 
 
 @pytest.mark.parametrize(
@@ -125,54 +112,36 @@ def test_another_image_token_or_owner_makes_another_node() -> None:
 )
 def test_the_object_store_is_smaller_than_the_shared_memory(shm_size: int | None, expected: tuple[int, int]) -> None:
     mebibyte = 1024**2
-    size, store = shared_memory(_desired().plans[0].memory, shm_size * mebibyte if shm_size else None)
+    size, store = shared_memory(10 * GIBIBYTE, shm_size * mebibyte if shm_size else None)
     assert (size // mebibyte, store // mebibyte) == expected
 
 
-LABELS = {naming.IMAGE: "reg/ray@sha256:1", naming.TOKEN: "f1", naming.SIMULATED: "false"}
-SERVICE: dict[str, Any] = {
-    "entrypoint": ["ray", "start", "--num-cpus=1", "--num-gpus=0", f"--memory={GIBIBYTE}"],
-    "environment": {"PRICE": "5$$", "SECRET": "a"},
-    "labels": LABELS,
-    "volumes": [{"type": "volume", "source": "outputs", "target": "/outputs"}],
-    "shm_size": GIBIBYTE,
-    "ports": ["127.0.0.1::8265"],
-}
-THERE = replace(
-    container_of("head", "h1"),
-    labels=LABELS,
-    entrypoint=("ray", "start", "--num-cpus=1", "--num-gpus=0", f"--memory={GIBIBYTE}"),
-    environment={"PRICE": "5$", "SECRET": "a", "PATH": "/bin", "OLD": "x"},
-    shm_size=GIBIBYTE,
-    binds=(Bind("/var/lib/docker/x", "/run/secrets/trainyard-token", True),),
-    ports=(Port(8265, "127.0.0.1", 33000),),
-)
-IMAGE = {"PATH": "/bin", "OLD": "x"}
+def _container(state: str, *, restarts: int = 0) -> Container:
+    return Container("1", "head", "ray", "", {}, state, None, exit_code=127, restarts=restarts, ports=())
 
 
 @pytest.mark.parametrize(
-    ("service", "there", "said"),
+    ("container", "runs", "detail"),
     [
-        ({"entrypoint": ["ray", "start", "--num-cpus=2", "--num-gpus=0"]}, {}, "cpus: 1 now, 2 wanted"),
-        ({"shm_size": 2 * GIBIBYTE}, {}, "shared memory: 1GiB now, 2GiB wanted"),
-        ({"environment": {"PRICE": "6", "SECRET": "a"}}, {}, "env.PRICE is another"),
-        ({"environment": {"PRICE": "5$$", "SECRET": "a", "NEW": "1"}}, {}, "env.NEW is new"),
-        ({"environment": {"PRICE": "5$$"}}, {}, "env.SECRET is gone"),
-        ({"volumes": [{"type": "bind", "source": "/a", "target": "/b"}]}, {}, "mount /a at /b is new"),
-        ({}, {"binds": (Bind("/a", "/b", True),)}, "mount /a at /b (read only) is gone"),
-        ({"ports": ["127.0.0.1:8265:8265"]}, {}, "dashboard_port: 33000 now, 8265 wanted"),
-        (
-            {"labels": {**LABELS, naming.IMAGE: "reg/ray@sha256:2"}},
-            {},
-            "image: reg/ray@sha256:1 now, reg/ray@sha256:2 wanted",
-        ),
-        (
-            {"labels": {**LABELS, naming.TOKEN: "f2"}},
-            {},
-            "its token: the one that was made for it is not known here",
-        ),
-        ({}, {}, "something that Trainyard sets itself: it was made by another version"),
+        (_container("running"), True, ""),
+        (_container("running", restarts=2), True, "Docker started it again 2 times"),
+        (_container("restarting", restarts=1), True, "restarting, exit code 127"),
+        (_container("restarting", restarts=5), False, "restarting, exit code 127"),
+        (_container("exited"), False, "exited, exit code 127"),
+        (_container("paused"), False, "paused"),
     ],
 )
-def test_every_difference_is_named(service: dict[str, Any], there: dict[str, Any], said: str) -> None:
-    assert changes({**SERVICE, **service}, replace(THERE, **there), IMAGE)[0] == said
+def test_a_container_says_how_it_is(container: Container, runs: bool, detail: str) -> None:
+    assert (diagnosis.runs(container), diagnosis.describe(container)) == (runs, detail)
+
+
+def test_why_docker_refuses_is_told_with_its_fix() -> None:
+    refusal = OutsideError(
+        "Docker Compose could not make the containers", where='could not select device driver "nvidia"'
+    )
+    with pytest.raises(PrerequisiteError, match="Docker does not use the toolkit"), diagnosis.explained(image="mine"):
+        raise refusal
+    unknown = OutsideError("Docker Compose could not make the containers", where="no space left on device")
+    with pytest.raises(OutsideError) as raised, diagnosis.explained(image="mine"):
+        raise unknown
+    assert raised.value is unknown

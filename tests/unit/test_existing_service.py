@@ -10,7 +10,7 @@ import pytest
 from tests.unit.fake_kube import FakeKube
 from trainyard.backends.existing import service as services
 from trainyard.backends.existing.service import Service
-from trainyard.errors import PrerequisiteError, TrainyardError
+from trainyard.errors import TrainyardError
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.types import POD, SECRET, SERVICE, Kind, Object
 
@@ -39,63 +39,44 @@ def secret(**content: str) -> tuple[Kind, Object]:
     return SECRET, {"metadata": {"name": "lab", "namespace": "team"}, "data": encoded}
 
 
-def refusal(found: Service) -> list[str]:
-    with pytest.raises(TrainyardError) as raised:
-        services.address(found)
-    return raised.value.lines()
-
-
 def test_the_token_is_what_the_secret_beside_the_service_holds() -> None:
     assert services.token(service(secret(auth_token="s3cret\n")), "lab") == "s3cret"
 
 
-def test_a_secret_that_is_not_there_or_has_no_token_is_told() -> None:
+@pytest.mark.parametrize("objects", [(), (secret(token="x"),), (secret(auth_token=" "),)])
+def test_a_secret_that_is_not_there_or_has_no_token_is_told(objects: tuple[tuple[Kind, Object], ...]) -> None:
     with pytest.raises(TrainyardError) as missing:
-        services.token(service(), "lab")
+        services.token(service(*objects), "lab")
     assert missing.value.lines() == [
-        "the cluster's token is expected in Secret lab, which is not there",
+        "the cluster's token is expected in Secret lab, key auth_token, which is not there or empty",
         "  at namespace team of context lab",
         "  -> KubeRay's Secrets are called like their RayCluster: kubectl get rayclusters --all-namespaces",
     ]
-    for content, why in (({"token": "x"}, "not there"), ({"auth_token": " "}, "empty")):
-        with pytest.raises(TrainyardError) as empty:
-            services.token(service(secret(**content)), "lab")
-        assert empty.value.what == f"Secret lab has no token: its key auth_token is {why}"
-
-
-def test_a_service_that_is_not_there_is_told_with_one_that_is_called_alike() -> None:
-    def other(name: str, port: int) -> tuple[Kind, Object]:
-        return SERVICE, {"metadata": {"name": name, "namespace": "team"}, "spec": {"ports": [{"port": port}]}}
-
-    assert refusal(service(other("lab2-head-svc", 8265), other("db", 5432))) == [
-        "there is no service lab-head-svc; did you mean 'lab2-head-svc'?",
-        "  at namespace team of context lab",
-        "  -> Services there: db, lab2-head-svc. That of a RayCluster NAME is called NAME-head-svc.",
-    ]
-    with pytest.raises(PrerequisiteError):  # exit 3, at once: it is not waited for
-        services.address(service())
 
 
 @pytest.mark.parametrize(
-    ("spec", "pods", "port", "message"),
+    ("objects", "port", "message"),
     [
-        ({}, [pod("one", phase="Pending"), pod("two", leaving=True)], 8265, "lab-head-svc has no pod that runs"),
-        ({"selector": None}, [], 8265, "lab-head-svc does not say which pods are behind it"),
-        ({}, [pod("one")], 80, "lab-head-svc has no port 80; it has 8265, 10001"),
+        ([], 8265, "there is no service lab-head-svc"),
         (
-            {"ports": [{"port": 8265, "targetPort": "web"}]},
-            [pod("one")],
+            [svc(), pod("one", phase="Pending"), pod("two", leaving=True)],
             8265,
-            "lab-head-svc leads to a port called 'web', which its pods do not have",
+            "service lab-head-svc has no pod that runs",
+        ),
+        # Without a selector every pod of the namespace would be behind it.
+        ([svc(selector=None), pod("one")], 8265, "service lab-head-svc has no pod that runs"),
+        ([svc(), pod("one")], 80, "service lab-head-svc has no port 80 of its pods; it has 8265, 10001"),
+        (
+            [svc(ports=[{"port": 8265, "targetPort": "web"}]), pod("one")],
+            8265,
+            "service lab-head-svc has no port 8265 of its pods; it has 8265",
         ),
     ],
 )
-def test_a_service_that_leads_nowhere_is_told(
-    spec: dict[str, Any], pods: list[tuple[Kind, Object]], port: int, message: str
-) -> None:
-    told = refusal(service(svc(**spec), *pods, port=port))
-    assert told[0].endswith(f"service {message}")
-    assert told[1] == "  at namespace team of context lab"
+def test_a_service_that_leads_nowhere_is_told(objects: list[tuple[Kind, Object]], port: int, message: str) -> None:
+    with pytest.raises(TrainyardError) as raised:
+        services.address(service(*objects, port=port))
+    assert raised.value.lines()[:2] == [message, "  at namespace team of context lab"]
 
 
 def test_a_pod_that_is_ready_comes_before_one_that_only_runs() -> None:

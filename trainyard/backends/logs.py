@@ -5,7 +5,8 @@ They are asked for again and again: a stream that is left open on a quiet file w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
 
 from trainyard.backends.contract import LogLine
 from trainyard.backends.ray_nodes import ANSWER_SECONDS
@@ -20,26 +21,41 @@ HEAD_FILES = (*NODE_FILES, "gcs_server.out", "gcs_server.err", "dashboard.log")
 ACCESS = " web_log.py:"
 
 
+@dataclass(frozen=True)
+class LogFile:
+    """The last lines of a file of a node; `key` is what no other file has, also of a node that had the name before."""
+
+    key: Hashable
+    node: str
+    name: str
+    lines: list[str]
+
+
 class Follower:
     """Remembers what was shown of each file."""
 
     def __init__(self) -> None:
-        self._before: dict[tuple[str, str], list[str]] = {}
+        self._before: dict[Hashable, list[str]] = {}
 
     def fresh(self, address: str, token: str | None) -> Iterator[LogLine]:
+        """Return what was added to Ray's files since the last time; at first, the last few lines of each."""
+        return self.added(ray_files(address, token))
+
+    def added(self, files: Iterable[LogFile]) -> Iterator[LogLine]:
         """Return what was added since the last time; at first, the last few lines of every file."""
-        with RayApi(address, token, answer_seconds=ANSWER_SECONDS) as ray:
-            for node, name in _files(ray.nodes()):
-                key = (node.node_id, name)
-                now = _tail(ray, node, name)
-                fresh = added(self._before[key], now) if key in self._before else now[-FIRST_LINES:]
-                self._before[key] = now
-                yield from (LogLine(node.name, name, line) for line in fresh)
+        for file in files:
+            before = self._before.get(file.key)
+            fresh = file.lines[-FIRST_LINES:] if before is None else added(before, file.lines)
+            self._before[file.key] = file.lines
+            yield from (LogLine(file.node, file.name, line) for line in fresh)
 
 
-def _files(nodes: Iterable[Node]) -> list[tuple[Node, str]]:
-    alive = [node for node in nodes if node.alive]
-    return [(node, name) for node in alive for name in (HEAD_FILES if node.is_head else NODE_FILES)]
+def ray_files(address: str, token: str | None) -> Iterator[LogFile]:
+    """Yield the ends of the files that Ray serves. Raises OutsideError when it does not answer."""
+    with RayApi(address, token, answer_seconds=ANSWER_SECONDS) as ray:
+        for node in ray.nodes():
+            for name in (HEAD_FILES if node.is_head else NODE_FILES) if node.alive else ():
+                yield LogFile((node.node_id, name), node.name, name, _tail(ray, node, name))
 
 
 def added(before: list[str], now: list[str]) -> list[str]:

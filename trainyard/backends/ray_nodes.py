@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from trainyard.backends.contract import ClusterState, NodeState
@@ -57,7 +57,8 @@ class Room:
 class NodePlan:
     """A node as it should run. Two equal plans mean that nothing has to be done.
 
-    `gpu_ids` are the real GPUs it gets; None if its GPUs are simulated.
+    `gpu_ids` are the real GPUs it gets; None if its GPUs are simulated. `others` are what its backend alone knows, by
+    the words of the cluster file.
     """
 
     name: str
@@ -69,14 +70,24 @@ class NodePlan:
     gpu_ids: tuple[str, ...] | None
     auth: str
     env: tuple[tuple[str, str], ...]
+    others: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_head(self) -> bool:
         return self.name == "head"
 
-    def as_text(self) -> str:
-        """Return the plan as it is recorded, to be compared with another one."""
-        return json.dumps(asdict(self), sort_keys=True)
+    def recorded(self) -> dict[str, Any]:
+        """Return the plan as it is recorded; values of variables may be secrets, and are only fingerprints there."""
+        fields = asdict(self)
+        others = fields.pop("others")
+        env = {name: fingerprint(value) for name, value in self.env}
+        gpu_ids = None if self.gpu_ids is None else list(self.gpu_ids)
+        return {**fields, **others, "env": env, "gpu_ids": gpu_ids}
+
+
+def fingerprint(secret: str) -> str:
+    """Return what tells secrets apart without giving one away."""
+    return hashlib.sha256(secret.encode()).hexdigest()[:12]
 
 
 def node_plans(spec: ClusterSpec, room: Room, *, simulated: bool, machine: str) -> tuple[NodePlan, ...]:
@@ -95,14 +106,15 @@ def node_plans(spec: ClusterSpec, room: Room, *, simulated: bool, machine: str) 
     plans = []
     taken = 0
     for node in nodes:
-        own = None if simulated else room.gpu_ids[taken : taken + node.gpus]
+        own = None if simulated and node.gpus else room.gpu_ids[taken : taken + node.gpus]
         plans.append(_node_plan(spec, node, room, gpu_ids=own))
         taken += node.gpus
     return tuple(plans)
 
 
-def changes(made: Mapping[str, Any], desired: NodePlan) -> list[str]:
-    return in_words(_described(made), _described(json.loads(desired.as_text())))
+def changes(made: Mapping[str, Any], desired: Mapping[str, Any]) -> list[str]:
+    """Say in what a recorded plan is not the desired one, in the words of a cluster file."""
+    return in_words(_described(made), _described(desired))
 
 
 def object_store(memory: int) -> int:
@@ -120,8 +132,8 @@ def shared_memory(memory: int, shm_size: int | None) -> tuple[int, int]:
     return shm_size, max(SMALLEST_OBJECT_STORE, shm_size * 8 // 10)
 
 
-def refuse_growing_groups(spec: ClusterSpec, *, hint: str) -> None:
-    """Raise RequestError if the file asks for groups that grow and shrink: one machine does not get larger."""
+def refuse_growing_groups(spec: ClusterSpec) -> None:
+    """Raise RequestError if the file asks for groups that grow and shrink."""
     problems = tuple(
         Problem(f"workers.{index}.max", f"{group.max} is above min ({group.wanted}), so the group should grow")
         for index, group in enumerate(spec.workers)
@@ -129,7 +141,10 @@ def refuse_growing_groups(spec: ClusterSpec, *, hint: str) -> None:
     )
     if problems:
         raise RequestError(
-            f"the {spec.backend} backend cannot grow and shrink worker groups", problems=problems, hint=hint
+            f"the {spec.backend} backend cannot grow and shrink worker groups",
+            problems=problems,
+            hint="One machine does not get larger: give the group a fixed `count`. "
+            "Growing needs a backend that can ask for machines (Kubernetes, EC2).",
         )
 
 
@@ -194,15 +209,6 @@ def is_predecessor(node: Node, started: Mapping[str, float]) -> bool:
     return node.started is not None and node.started + CLOCK_SECONDS < started.get(node.name, 0.0)
 
 
-def node_state(*, exists: bool, runs: bool, answers: bool, desired: bool) -> NodeState:
-    """Return the state of a node, by what its machine and what Ray says."""
-    if not runs:
-        return "broken" if exists else "absent"
-    if not desired:
-        return "surplus"
-    return "up" if answers else "starting"
-
-
 def cluster_state(nodes: Iterable[NodeState]) -> ClusterState:
     """Return the state of the cluster whose nodes have these states."""
     states = set(nodes)
@@ -229,9 +235,9 @@ def _node_plan(spec: ClusterSpec, node: NodeSpec, room: Room, *, gpu_ids: tuple[
 
 
 def _described(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a recorded plan in the words of a cluster file; numbers as large as a mebibyte are bytes."""
+    """Return a recorded plan as people read it; numbers as large as a mebibyte are bytes."""
     shown = {
-        name.replace("_", " "): format_size(value) if isinstance(value, int) and value >= MEBIBYTE else str(value)
+        name: format_size(value) if isinstance(value, int) and value >= MEBIBYTE else str(value)
         for name, value in plan.items()
     }
-    return {**shown, "env": dict(plan.get("env") or ())}
+    return {**shown, "env": plan.get("env", {})}

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 from trainyard import diagnosis
-from trainyard.backends import wording
+from trainyard.backends.machine import ended
+from trainyard.backends.wording import counted
 from trainyard.diagnosis import Rule
 from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
 from trainyard.seams.docker import containers as docker_containers
 from trainyard.seams.docker.containers import Container
 from trainyard.seams.docker.engine import Engine
 
-LINT = "What is wrong with it: invoke image.lint"
-FREE_PORT = "Leave out compose.dashboard_port: then a free port is taken."
 CONFIGURE = "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
 # Docker waits longer and longer before it starts a container again; the first two times may be chance.
 RESTARTS = 3
 TAIL_LINES = 12
 
 # What Docker (moby, runc) says when a container cannot be made or started.
-NO_PROGRAM = r"executable file not found|no such file or directory"
 RULES = (
     Rule(
         r"bind source path does not exist: ?(?P<path>.*)",
@@ -38,16 +36,15 @@ RULES = (
         error=PrerequisiteError,
     ),
     Rule(
-        NO_PROGRAM,
+        r"executable file not found|no such file or directory",
         "there is no `{program}` that can be run in the image {image}",
-        hint=LINT,
+        hint="What is wrong with it: invoke image.lint",
         error=PrerequisiteError,
     ),
-    Rule(r"port is already allocated|address already in use", "{doing}", hint=FREE_PORT),
     Rule(
-        r"could not find an available",
+        r"port is already allocated|address already in use",
         "{doing}",
-        hint="Docker's address pools are used up; remove networks: docker network prune",
+        hint="Leave out compose.dashboard_port: then a free port is taken.",
     ),
 )
 
@@ -64,43 +61,26 @@ def explained(*, image: str, program: str = "ray", error: type[TrainyardError] |
         raise replace(cause, error=error or cause.error).to_error() from refusal
 
 
-def refuse_dead(engine: Engine, containers: Mapping[str, Container]) -> None:
-    """Raise OutsideError with the end of a node's log if it ends again and again, or stands still."""
-    for name, container in containers.items():
-        if not (restarts_forever(container) or container.state in ("exited", "dead")):
-            continue
-        # Docker's own log has what `ray start` printed; why it could not is in the last lines of that.
-        lines = [line for line in docker_containers.tail(engine, container.name, lines=60) if line.strip()]
-        raise OutsideError(
-            f"{name} ended while it was starting (exit code {container.exit_code}); its last words:\n"
-            + "\n".join(f"    {line}" for line in lines[-TAIL_LINES:] or ["(it said nothing)"]),
-            where=f"container {container.name}",
-            hint="Is Ray in the image, and does it work there? `invoke image.lint` says.",
-        )
+def end_reason(engine: Engine, name: str, container: Container) -> OutsideError:
+    """Return why a node ended by itself."""
+    # Docker's own log has what `ray start` printed; why it could not is in the last lines of that.
+    lines = [line for line in docker_containers.tail(engine, container.name, lines=60) if line.strip()]
+    return OutsideError(
+        ended(name, lines[-TAIL_LINES:], code=container.exit_code),
+        where=f"container {container.name}",
+        hint="Is Ray in the image, and does it work there? `invoke image.lint` says.",
+    )
 
 
-def restarts_forever(container: Container) -> bool:
-    """Say whether Docker has started it several times, and it does not run now either."""
-    return container.state == "restarting" and container.restarts >= RESTARTS
+def runs(container: Container) -> bool:
+    """Say whether Docker keeps it running: between two tries it may be ended, and is still one that should run."""
+    return container.state == "running" or (container.state == "restarting" and container.restarts < RESTARTS)
 
 
-def phrase(container: Container, *, answers: bool, log_tail: str = "") -> str:
-    """Return why a node is not up, in Docker's words; "" if it is. `log_tail` is what it said before it ended."""
-    tail = f" ({log_tail})" if log_tail else ""
+def describe(container: Container) -> str:
+    """Return what Docker says about a container that does not simply run."""
     if container.state in ("exited", "restarting"):
-        return f"{container.state}, exit code {container.exit_code}{tail}"
+        return f"{container.state}, exit code {container.exit_code}"
     if container.state != "running":
         return container.state
-    if container.health == "unhealthy":
-        return "unhealthy"
-    if answers:
-        return ""
-    again = f"; Docker started it again {wording.counted(container.restarts, 'time')}" if container.restarts else ""
-    return f"not yet in Ray{again}{tail if again else ''}"
-
-
-def last_line(engine: Engine, container: Container) -> str:
-    if container.state != "restarting" and not container.restarts:
-        return ""
-    lines = [line.strip() for line in docker_containers.tail(engine, container.id, lines=5) if line.strip()]
-    return lines[-1] if lines else ""
+    return f"Docker started it again {counted(container.restarts, 'time')}" if container.restarts else ""

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 CLUSTER = "io.trainyard.cluster"
 OWNER = "io.trainyard.owner"
 NODE = "io.trainyard.node"
-GROUP = "io.trainyard.group"
-CPUS = "io.trainyard.cpus"
-GPUS = "io.trainyard.gpus"
-SIMULATED = "io.trainyard.simulated-gpus"
-IMAGE = "io.trainyard.runs"
-TOKEN = "io.trainyard.token"  # noqa: S105 (a label's name; its value is a fingerprint)
-PLAN = "io.trainyard.plan"
+# What a node was made from, as JSON.
+PLAN = "io.trainyard.made-from"
 
 
 def of_cluster(name: str) -> str:
@@ -22,10 +15,6 @@ def of_cluster(name: str) -> str:
 
 def common(name: str, owner: str) -> dict[str, str]:
     return {CLUSTER: name, OWNER: owner}
-
-
-def owner_of(labels: Mapping[str, str]) -> str:
-    return labels.get(OWNER, "somebody unknown")
 
 
 def project(name: str) -> str:

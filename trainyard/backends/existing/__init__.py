@@ -7,20 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from trainyard.backends.contract import (
-    ClusterStatus,
-    LogLine,
-    NodeStatus,
-    Tools,
-    Traits,
-    no_images,
-    nothing_to_discover,
-    nothing_to_purge,
-    nothing_to_show,
-)
+from trainyard.backends import contract
+from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools, Traits
 from trainyard.backends.existing import service as services
 from trainyard.backends.logs import Follower
 from trainyard.backends.ray_nodes import ANSWER_SECONDS
+from trainyard.backends.wording import counted
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, PrerequisiteError, RequestError
 from trainyard.seams.kube import forward
@@ -30,33 +22,25 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.existing import ExistingSection
 from trainyard.steps import YES, Answer, Step, no, nothing
 
-__all__ = ["TRAITS", "connect", "discover", "documents", "down_steps", "logs", "status", "up_steps", "verify"]
-
 # The cluster may be starting; whoever runs it knows how long that takes.
 DEADLINE_SECONDS = 15.0
 POLL_SECONDS = 2.0
 TRAITS = Traits(makes_nodes=False)
-documents = nothing_to_show
-discover = nothing_to_discover
-verify = no_images
+documents = contract.nothing_to_show
+discover = contract.nothing_to_discover
+verify = contract.no_images
 
 
 def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
-    """Return the steps that check the cluster; nothing is made."""
+    """Return the step that checks the cluster; nothing is made."""
     section = _section(spec, tools)
     where = f" at {_with_scheme(section.address)}" if section.address else f": {section.service}"
-    version = Step(
-        f"Ray answers{where}", done=lambda: _version(spec, tools), do=nothing, deadline=DEADLINE_SECONDS, every=1.0
-    )
-    return [
-        version,
-        replace(version, title="It lists its nodes", done=lambda: _listed(spec, tools), after=version.title),
-    ]
+    return [Step(f"Ray answers{where}", lambda: _answer(spec, tools), nothing, deadline=DEADLINE_SECONDS, every=1.0)]
 
 
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Step]:
     if purge:
-        raise nothing_to_purge(tools.backend, "somebody else runs this cluster.")
+        raise contract.nothing_to_purge(tools.backend, "somebody else runs this cluster.")
     return [Step("Nothing to remove: somebody else runs this cluster", done=lambda: YES, do=nothing)]
 
 
@@ -70,7 +54,8 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
         spec.name, tools.backend, "broken", (), address=endpoint.address, tunnel=endpoint.tunnel, token=endpoint.token
     )
     try:
-        nodes = tuple(_node_status(node) for node in _nodes(endpoint))
+        with RayApi(endpoint.address, endpoint.token, answer_seconds=ANSWER_SECONDS) as ray:
+            nodes = tuple(_node_status(node) for node in ray.nodes() if node.alive)
     except UnreachableError as error:
         return replace(now, detail=_last_error(endpoint) or error.what)
     return replace(now, state="up" if nodes else "partial", nodes=nodes)
@@ -115,7 +100,17 @@ def _section(spec: ClusterSpec, tools: Tools) -> ExistingSection:
 def _token(section: ExistingSection, tools: Tools) -> str | None:
     """Return the token from where the file says that it is. Raises PrerequisiteError if it is not there."""
     if section.token_file:
-        return _token_of_file(section.token_file, tools)
+        # A relative path is the cluster file's neighbour.
+        beside = tools.source.parent if tools.source else Path()
+        path = beside / Path(section.token_file).expanduser()
+        try:
+            return path.read_text().strip() or None
+        except OSError as error:
+            raise PrerequisiteError(
+                f"the cluster's token cannot be read: {error.strerror}",
+                where=str(path),
+                hint="Ask whoever runs the cluster for the file.",
+            ) from error
     name = section.token_env
     token = tools.environ.get(name, "").strip() if name else ""
     if name and not token:
@@ -127,49 +122,22 @@ def _token(section: ExistingSection, tools: Tools) -> str | None:
     return token or None
 
 
-def _token_of_file(written: str, tools: Tools) -> str:
-    """Return what a file holds; a relative path is the cluster file's neighbour."""
-    path = Path(written).expanduser()
-    if tools.source:
-        path = tools.source.parent / path
-    try:
-        token = path.read_text().strip()
-    except OSError as error:
-        raise PrerequisiteError(
-            f"the cluster's token cannot be read: {error.strerror}",
-            where=str(path),
-            hint="Ask whoever runs the cluster for the file.",
-        ) from error
-    if not token:
-        raise PrerequisiteError("the file with the cluster's token is empty", where=str(path))
-    return token
-
-
-def _version(spec: ClusterSpec, tools: Tools) -> Answer:
+def _answer(spec: ClusterSpec, tools: Tools) -> Answer:
     try:
         endpoint = connect(spec, tools)
     except NotReadyError as error:
         return no(f"{error.what} ({error.where})")
     try:
         with RayApi(endpoint.address, endpoint.token, answer_seconds=ANSWER_SECONDS) as ray:
-            return Answer(True, f"Ray {ray.version().ray}")
+            alive = [node for node in ray.nodes() if node.alive]
+            return Answer(bool(alive), f"Ray {ray.version().ray}, {counted(len(alive), 'node')} alive")
     except UnreachableError as error:
         return no(_last_error(endpoint) or error.what)
-
-
-def _listed(spec: ClusterSpec, tools: Tools) -> Answer:
-    found = _nodes(connect(spec, tools))
-    return Answer(bool(found), f"{len(found)} alive")
 
 
 def _last_error(endpoint: Endpoint) -> str:
     """Return why nobody answers, "" if that is not known; a port-forward knows more than whoever uses it."""
     return forward.last_error(int(endpoint.address.rpartition(":")[2])) if endpoint.tunnel else ""
-
-
-def _nodes(endpoint: Endpoint) -> list[Node]:
-    with RayApi(endpoint.address, endpoint.token, answer_seconds=ANSWER_SECONDS) as ray:
-        return [node for node in ray.nodes() if node.alive]
 
 
 def _node_status(node: Node) -> NodeStatus:

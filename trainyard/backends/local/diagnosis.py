@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from trainyard.backends.local import record, snapshot
 from trainyard.backends.local.naming import ClusterFiles
+from trainyard.backends.machine import ended
 from trainyard.errors import NotReadyError, OutsideError, TrainyardError
 
 # Begin lines that the keeper prints (seams/keeper.py).
@@ -17,16 +17,20 @@ TAIL_LINES = 6
 _STACK_FRAME = re.compile(r"\[0x[0-9a-f]+\]|\*\*\* StackTrace")
 
 
-def refuse_dead(files: ClusterFiles) -> None:
-    """Raise the cause, if a node ended by itself; the head's first, since it takes others along.
-
-    Raises NotReadyError when the machine was only too busy, else OutsideError.
-    """
-    recorded = record.read_nodes(files)
-    alive = snapshot.running(recorded)
-    for name in recorded:
-        if name not in alive:
-            raise _cause(files, name)
+def end_reason(files: ClusterFiles, name: str) -> TrainyardError:
+    """Return why a node ended by itself: NotReadyError when the machine was only too busy, else OutsideError."""
+    path, lines = log_tail(files, name)
+    if lines and lines[-1].startswith(GAVE_UP):
+        return NotReadyError(
+            f"{name} did not start in several tries: this machine is too busy for Ray's own time limits",
+            where=str(path),
+            hint="Repeat the same command when it is less busy (`uptime`), or want fewer nodes.",
+        )
+    return OutsideError(
+        ended(name, lines),
+        where=str(path),
+        hint="Repeat the same command once the cause is gone: it replaces this node.",
+    )
 
 
 def log_tail(files: ClusterFiles, name: str) -> tuple[Path, list[str]]:
@@ -39,22 +43,7 @@ def log_tail(files: ClusterFiles, name: str) -> tuple[Path, list[str]]:
     for path in (files.ray_logs(name) / f"{daemon}{ending}" for daemon in daemons for ending in (".err", ".out")):
         if lines := _lines(path):
             return path, lines[-TAIL_LINES:]
-    return files.node_log(name), started[-TAIL_LINES:] or ["(it said nothing)"]
-
-
-def _cause(files: ClusterFiles, name: str) -> TrainyardError:
-    path, lines = log_tail(files, name)
-    if lines[-1].startswith(GAVE_UP):
-        return NotReadyError(
-            f"{name} did not start in several tries: this machine is too busy for Ray's own time limits",
-            where=str(path),
-            hint="Repeat the same command when it is less busy (`uptime`), or want fewer nodes.",
-        )
-    return OutsideError(
-        f"{name} ended while it was starting; its last words:\n" + "\n".join(f"    {line}" for line in lines),
-        where=str(path),
-        hint="Repeat the same command once the cause is gone: it replaces this node.",
-    )
+    return files.node_log(name), started[-TAIL_LINES:]
 
 
 def _lines(path: Path) -> list[str]:

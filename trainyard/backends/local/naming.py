@@ -8,7 +8,9 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainyard.errors import OutsideError
+from trainyard_runner import tree
+
+from trainyard.errors import LeftoverError, OutsideError
 
 # Short, since the path of a UNIX socket has at most 107 bytes (unix(7)) and Ray's own part takes 64 of them.
 TEMP_PARENT = "/tmp"  # noqa: S108 (the directory below is ours alone: see private_directory)
@@ -60,13 +62,34 @@ class ClusterFiles:
         private_directory(self.temp.parent)
         private_directory(self.temp)
 
+    def forget(self, name: str) -> None:
+        """Remove what is written about a node, and its temporary directory. Raises LeftoverError."""
+        _remove(self.node_temp(name))
+        self.node_record(name).unlink(missing_ok=True)
+        self.node_log(name).unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        _remove(self.temp)
+        _remove(self.state)
+
 
 def private_directory(path: Path) -> None:
     """Make a directory that only we can look into. Raises OutsideError if somebody else made it before us."""
     path.mkdir(mode=0o700, exist_ok=True)
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+    made = path.lstat()
+    if not stat.S_ISDIR(made.st_mode) or made.st_uid != os.getuid() or made.st_mode & 0o077:
         raise OutsideError(
             f"{path} is not a directory that only you can use",
             hint="Remove it, or find out who made it.",
         )
+
+
+def _remove(directory: Path) -> None:
+    """Remove a directory with all that is in it. Raises LeftoverError."""
+    try:
+        tree.remove(str(directory))
+    except OSError as error:
+        raise LeftoverError(
+            f"not all of {directory} can be removed: {error.filename}: {error.strerror}",
+            hint="Repeat the same command once the cause is gone: a file of another user, something mounted there?",
+        ) from error

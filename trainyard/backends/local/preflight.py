@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 from trainyard import versions
 from trainyard.backends import ray_nodes
@@ -23,8 +21,6 @@ GIBIBYTE = 1024**3
 MEMORY_OF_A_NODE = 0.4 * GIBIBYTE
 # Ray stops spilling objects, and warns all the time, on a disk that is 95 % full.
 DISK_NEEDED = 1 * GIBIBYTE
-# Ray raises the soft limit to the hard one by itself; below this its GCS runs out of sockets.
-OPEN_FILES_NEEDED = 1024
 
 
 @dataclass(frozen=True)
@@ -33,21 +29,16 @@ class Machine:
 
     memory_free: int
     disk_free: int
-    shared_memory_free: int | None
-    open_files: int
     ray: str | None
 
 
 def inspect() -> Machine:
     """Ask this machine what it has."""
-    shared = Path("/dev/shm")  # noqa: S108 (where Ray keeps its objects on Linux)
-    return Machine(
-        memory_free=processes.memory_available(),
-        disk_free=shutil.disk_usage(TEMP_PARENT).free,
-        shared_memory_free=shutil.disk_usage(shared).free if shared.is_dir() else None,
-        open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[1],
-        ray=_installed_ray(),
-    )
+    try:
+        ray = version("ray")
+    except PackageNotFoundError:
+        ray = None
+    return Machine(processes.memory_available(), shutil.disk_usage(TEMP_PARENT).free, ray)
 
 
 def node_plans(spec: ClusterSpec, environ: Mapping[str, str]) -> tuple[NodePlan, ...]:
@@ -74,43 +65,21 @@ def gpu_ids(environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(row[0] for row in rows if row[0] in visible or row[1] in visible)
 
 
-def check(plans: Sequence[NodePlan], machine: Machine) -> list[str]:
-    """Return what is worth a warning. Raises PrerequisiteError for what this machine lacks."""
+def check(nodes: int, machine: Machine) -> None:
+    """Raise PrerequisiteError for what this machine lacks to start so many nodes."""
     if machine.ray != versions.RAY:
-        found = "no ray is installed" if machine.ray is None else f"ray {machine.ray} is installed"
+        installed = "no ray is installed" if machine.ray is None else f"ray {machine.ray} is installed"
         raise PrerequisiteError(
-            f"the local backend needs ray {versions.RAY}, and {found} in this Python",
+            f"the local backend needs ray {versions.RAY}, and {installed} in this Python",
             hint=f"Install it: python -m pip install 'ray[default]=={versions.RAY}'",
         )
-    _require("memory", machine.memory_free, int(MEMORY_OF_A_NODE * len(plans)), "Ray's own processes")
+    _require("memory", machine.memory_free, int(MEMORY_OF_A_NODE * nodes), "Ray's own processes")
     _require("disk", machine.disk_free, DISK_NEEDED, "Ray's files in /tmp")
-    unlimited = machine.open_files in (resource.RLIM_INFINITY, -1)
-    if not unlimited and machine.open_files < OPEN_FILES_NEEDED:
-        raise PrerequisiteError(
-            f"a process may open {machine.open_files} files here; Ray needs {OPEN_FILES_NEEDED}",
-            hint=f"Raise the limit: ulimit -Hn {OPEN_FILES_NEEDED} (as root), or in /etc/security/limits.conf",
-        )
-    objects = sum(plan.object_store for plan in plans)
-    free = machine.shared_memory_free
-    if free is None or free >= objects:
-        return []
-    return [f"shared memory has {_gib(free)} free, the nodes may use {_gib(objects)}: large objects will be slow"]
 
 
 def _require(what: str, free: int, needed: int, for_what: str) -> None:
     if free < needed:
         raise PrerequisiteError(
-            f"too little {what}: {_gib(free)} free, {for_what} need {_gib(needed)}",
+            f"too little {what}: {free / GIBIBYTE:.1f} GiB free, {for_what} need {needed / GIBIBYTE:.1f} GiB",
             hint="Free some, or want fewer nodes.",
         )
-
-
-def _installed_ray() -> str | None:
-    try:
-        return version("ray")
-    except PackageNotFoundError:
-        return None
-
-
-def _gib(size: int) -> str:
-    return f"{size / GIBIBYTE:.1f} GiB"

@@ -1,0 +1,187 @@
+"""Nodes that we make ourselves: which stay, which go, which are started; what is said about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainyard import steps
+from trainyard.backends import machine, node_steps, ray_nodes
+from trainyard.backends.contract import Tools
+from trainyard.backends.logs import LogFile
+from trainyard.backends.machine import Machine, ObservedNode, Plan
+from trainyard.backends.ray_nodes import NodePlan, Room
+from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError, RequestError, TrainyardError
+from trainyard.spec import ClusterSpec
+
+GIBIBYTE = 1024**3
+CPU = {"name": "cpu", "count": 2, "cpus": 1}
+ALL = ("head", "cpu-0", "cpu-1")
+
+
+def spec_of(backend: str = "local", **fields: Any) -> ClusterSpec:
+    """Return the model of a cluster file."""
+    return ClusterSpec.model_validate({"name": "lab", "backend": backend, **fields})
+
+
+def plans_of(spec: ClusterSpec, *gpu_ids: str, simulated: bool = False) -> tuple[NodePlan, ...]:
+    """Return the plans of a machine with 8 CPUs, 10 GiB and these GPUs."""
+    room = Room(cpus=8, memory=10 * GIBIBYTE, gpu_ids=gpu_ids)
+    return ray_nodes.node_plans(spec, room, simulated=simulated, machine="this machine")
+
+
+class FakeMachine(Machine):
+    """A machine that has what a file once asked for; nobody answers there."""
+
+    made: dict[str, ObservedNode]
+    host = "127.0.0.1"
+
+    def nodes(self) -> dict[str, ObservedNode]:
+        return self.made
+
+    def desired(self) -> dict[str, Plan]:
+        return {plan.name: plan.recorded() for plan in plans_of(self.spec)}
+
+    def address(self) -> str | None:
+        return None
+
+    def log_files(self) -> Iterator[LogFile]:
+        yield from ()
+
+    def start(self, missing: Sequence[str]) -> None:
+        raise NotImplementedError
+
+    def remove(self, names: Iterable[str]) -> None:
+        raise NotImplementedError
+
+    def end_reason(self, name: str) -> TrainyardError:
+        return OutsideError(machine.ended(name, ["no such file"], code=1))
+
+
+def nodes_of(*, running: Sequence[str] = ALL, has_run: bool = True, **fields: Any) -> dict[str, ObservedNode]:
+    """Return the nodes that were made for a file."""
+    plans = plans_of(spec_of(**{"workers": [CPU], **fields}))
+    return {
+        plan.name: ObservedNode(
+            plan.recorded(), 1, plan.name in running, has_run, detail="" if plan.name in running else "exited"
+        )
+        for plan in plans
+    }
+
+
+def fake(made: dict[str, ObservedNode], *, recreate: bool = False, **fields: Any) -> FakeMachine:
+    found = FakeMachine(spec_of(**{"workers": [CPU], **fields}), Tools(Path("/none"), {}, "local", recreate=recreate))
+    object.__setattr__(found, "made", made)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("fields", "running", "missing", "surplus"),
+    [
+        ({}, ALL, (), ()),
+        ({}, ("head", "cpu-0"), ("cpu-1",), ("cpu-1",)),
+        ({"workers": [{**CPU, "count": 1}]}, ALL, (), ("cpu-1",)),
+        ({"workers": [{**CPU, "count": 3}]}, ALL, ("cpu-2",), ()),
+        ({"workers": [{**CPU, "cpus": 4}]}, ALL, ("cpu-0", "cpu-1"), ("cpu-0", "cpu-1")),
+        # No worker outlives its head.
+        ({}, ("cpu-0", "cpu-1"), ALL, ALL),
+        ({"head": {"cpus": 2}}, ALL, ALL, ALL),
+    ],
+)
+def test_nodes_are_compared_with_what_runs(
+    fields: dict[str, Any], running: tuple[str, ...], missing: tuple[str, ...], surplus: tuple[str, ...]
+) -> None:
+    assert fake(nodes_of(running=running), **fields).difference() == machine.Difference(missing, surplus)
+
+
+@pytest.mark.parametrize(
+    ("made", "recreate", "titles"),
+    [
+        ({}, False, ["Start the head and 2 workers"]),
+        (nodes_of(running=("head", "cpu-0")), False, ["Remove cpu-1", "Start cpu-1"]),
+        (nodes_of(), True, ["Remove head, cpu-0, cpu-1", "Start the head and 2 workers"]),
+        # A head that never ran is replaced without being asked.
+        (
+            nodes_of(head={"cpus": 2}, has_run=False),
+            False,
+            ["Remove head, cpu-0, cpu-1", "Start the head and 2 workers"],
+        ),
+    ],
+)
+def test_a_repair_names_the_nodes_that_it_starts(
+    made: dict[str, ObservedNode], recreate: bool, titles: list[str]
+) -> None:
+    found = node_steps.steps(fake(made, recreate=recreate), [])
+    assert [step.title for step in found] == [*titles, "All 3 nodes answer"]
+
+
+def test_another_head_is_planned_with_what_differs_and_refused() -> None:
+    lab = fake(nodes_of(head={"cpus": 1}, env={"OLD": "a"}), head={"cpus": 2}, env={"NAME": "secret", "OLD": "b"})
+    refusal, *_ = node_steps.steps(lab, [])
+    (planned,) = steps.plan([refusal])
+    differs = "cpus: 1 now, 2 wanted; env.NAME is new; env.OLD is another"
+    assert (planned.title, planned.detail) == (
+        "Replace the head that runs",
+        f"needs --recreate, which ends everything on the cluster: {differs}",
+    )
+    with pytest.raises(RequestError) as caught:
+        refusal.do()
+    assert caught.value.lines() == [
+        "the head in the cluster file is not the head that runs; to replace it ends everything on the cluster",
+        f"  at {differs}",
+        "  -> If that is meant: invoke cluster.up --recreate",
+    ]
+
+
+def test_a_node_that_ends_while_it_starts_is_told_by_its_last_words() -> None:
+    *_, answer = node_steps.steps(fake(nodes_of(running=("head", "cpu-0"))), [])
+    with pytest.raises(OutsideError) as raised:
+        answer.done()
+    words = "cpu-1 ended while it was starting (exit code 1); its last words:\n    no such file"
+    assert raised.value.what == words
+
+
+def test_a_status_tells_each_node_and_what_is_not_as_the_file_says() -> None:
+    now = fake(nodes_of(running=("head", "cpu-0")), workers=[{**CPU, "count": 3, "cpus": 2}]).status()
+    assert [(node.name, node.state, node.detail) for node in now.nodes] == [
+        ("head", "starting", "it runs, and is not in Ray (yet, or any more)"),
+        ("cpu-0", "starting", "it runs, and is not in Ray (yet, or any more)"),
+        ("cpu-1", "broken", "exited"),
+        ("cpu-2", "absent", ""),
+    ]
+    assert (now.state, now.differences) == (
+        "partial",
+        ("cpu-0: cpus: 1 now, 2 wanted", "cpu-1: cpus: 1 now, 2 wanted"),
+    )
+    assert fake({}).status().state == "absent"
+    with pytest.raises(NotReadyError):
+        fake({}).endpoint()
+
+
+def test_a_plan_is_recorded_without_the_values_of_variables() -> None:
+    recorded = plans_of(spec_of(env={"KEY": "secret"}))[0].recorded()
+    assert "secret" not in str(recorded)
+
+
+def test_real_gpus_are_split_over_the_nodes_in_order() -> None:
+    spec = spec_of(head={"gpus": 1}, workers=[{"name": "gpu", "count": 2, "gpus": 2}])
+    assert [plan.gpu_ids for plan in plans_of(spec, "0", "1", "2", "3", "6")] == [("0",), ("1", "2"), ("3", "6")]
+
+
+def test_more_gpus_than_there_are_is_an_error_that_names_both_ways_out() -> None:
+    with pytest.raises(PrerequisiteError) as raised:
+        plans_of(spec_of(workers=[{"name": "gpu", "count": 2, "gpus": 1}]), "0")
+    assert str(raised.value) == (
+        "the cluster file wants 2 GPUs, this machine has 1\n"
+        "  at gpu-0: 1, gpu-1: 1\n"
+        "  -> Want fewer, or write `local: {simulated_gpus: true}` to try the layout without them."
+    )
+
+
+def test_a_node_that_asks_for_nothing_may_use_the_machine_and_one_without_cpus_gets_none() -> None:
+    head = plans_of(spec_of())[0]
+    assert (head.cpus, head.memory, head.object_store) == (8, 10 * GIBIBYTE, GIBIBYTE)
+    assert plans_of(spec_of(head={"cpus": 0}))[0].cpus == 0

@@ -1,0 +1,107 @@
+"""Which Docker host a cluster is on, whose it is there, and the connection to it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+from collections.abc import Iterable
+
+from trainyard.backends.compose import naming
+from trainyard.backends.contract import Tools
+from trainyard.backends.record import read_cluster, write_cluster
+from trainyard.errors import RequestError
+from trainyard.seams.docker import containers as docker_containers
+from trainyard.seams.docker import engine as docker_engine
+from trainyard.seams.docker import volumes as docker_volumes
+from trainyard.seams.docker.containers import Container
+from trainyard.seams.docker.engine import Engine
+from trainyard.seams.docker.volumes import Labelled
+from trainyard.spec.cluster import ClusterSpec
+
+
+def write(spec: ClusterSpec, tools: Tools, engine: Engine) -> None:
+    """Write down where a cluster is, so that it is found although its file, $DOCKER_HOST or our host name changed."""
+    record = {"name": spec.name, "docker": engine.address, "owner": owner(tools)}
+    write_cluster(tools.state, tools.backend, record)
+
+
+def read(tools: Tools) -> dict[str, str] | None:
+    return read_cluster(tools.state, tools.backend)
+
+
+def owner(tools: Tools) -> str:
+    """Return who we are to others on the Docker host: user, host, and where we keep clusters; as it was on `up`."""
+    if record := read(tools):
+        return record["owner"]
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container may run as anybody
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}:{tools.state.parent.absolute()}"
+
+
+def connect(spec: ClusterSpec, tools: Tools) -> Engine:
+    """Connect to the engine that has the cluster, or is to have it.
+
+    Raises PrerequisiteError if it does not answer, RequestError if somebody else has a cluster of this name there.
+    """
+    record = read(tools)
+    engine = docker_engine.connect(tools.environ, address=record["docker"] if record else _desired_address(spec, tools))
+    label = naming.of_cluster(spec.name)
+    everything: list[Container | Labelled] = [*docker_containers.labelled(engine, label)]
+    everything += [*docker_volumes.networks(engine, label), *docker_volumes.volumes(engine, label)]
+    _refuse_foreign(spec, tools, everything)
+    return engine
+
+
+def refuse_other_host(spec: ClusterSpec, tools: Tools) -> None:
+    """Raise RequestError if the cluster is on another Docker host than the file now asks for."""
+    record, desired = read(tools), _desired_address(spec, tools)
+    if record and record["docker"] != desired:
+        raise RequestError(
+            f"cluster {spec.name} is on the Docker host {record['docker']}; now {desired} is asked for",
+            where=str(tools.source) if tools.source else None,
+            hint="Remove it there first: invoke cluster.down",
+        )
+
+
+def refuse_taken_names(spec: ClusterSpec, tools: Tools, engine: Engine) -> None:
+    """Raise RequestError if something has a name that the cluster needs, and is not of it."""
+    name = spec.name
+    needed: list[Container | Labelled | None] = [
+        docker_volumes.network(engine, naming.project(name)),
+        docker_volumes.volume(engine, naming.outputs(name)),
+    ]
+    for node in spec.nodes():
+        needed.append(docker_containers.container(engine, naming.container(name, node.name)))
+    _refuse_foreign(spec, tools, filter(None, needed))
+
+
+def _refuse_foreign(spec: ClusterSpec, tools: Tools, everything: Iterable[Container | Labelled]) -> None:
+    """Raise RequestError for what is not of our cluster: nothing of others is taken over or removed."""
+    we = owner(tools)
+    for thing in everything:
+        cluster, maker = (thing.labels.get(label) for label in (naming.CLUSTER, naming.OWNER))
+        if (cluster, maker) != (spec.name, we):
+            of_cluster = f", of the cluster {cluster}" if cluster else ""
+            raise RequestError(
+                f"{thing.name} is on this Docker host{of_cluster}, and it was made by {maker or 'somebody unknown'}",
+                where=f"cluster {spec.name}; you are {we}",
+                hint="Give your cluster another name (`name:` in its file).",
+            )
+
+
+def _desired_address(spec: ClusterSpec, tools: Tools) -> str:
+    """Return the address of the engine that the file asks for, or that `docker` talks to here.
+
+    Raises RequestError for one that only Docker can be reached at: the dashboard is on that host's loopback.
+    """
+    address = spec.compose.docker or docker_engine.found_address(tools.environ)
+    if not address.startswith(("unix://", "ssh://")):
+        raise RequestError(
+            f"backend 'compose' needs a Docker host here or over SSH, and `docker` talks to {address}",
+            where="$DOCKER_HOST" if tools.environ.get("DOCKER_HOST") else "Docker's current context",
+            hint="Write `compose: {docker: ssh://user@host}`; Docker over plain TCP lets everybody in.",
+        )
+    return address

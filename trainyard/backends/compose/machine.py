@@ -1,0 +1,128 @@
+"""A Docker host, as it holds the nodes of a cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+
+from trainyard.backends.compose import desired, diagnosis, location, naming, preflight
+from trainyard.backends.logs import TAIL_LINES, LogFile, ray_files
+from trainyard.backends.machine import Machine, ObservedNode, Plan
+from trainyard.backends.ray_nodes import NodePlan, fingerprint
+from trainyard.errors import OutsideError, TrainyardError
+from trainyard.images.types import PinnedImage
+from trainyard.seams.docker import compose as docker_compose
+from trainyard.seams.docker import containers as docker_containers
+from trainyard.seams.docker.containers import Container
+from trainyard.seams.docker.engine import Engine
+from trainyard.seams.ssh import connection, forward
+
+LOOPBACK = "127.0.0.1"
+# The name under which a container's own output is shown, beside the names of Ray's files.
+CONTAINER = "container"
+
+
+@dataclass(frozen=True)
+class DockerHost(Machine):
+    """A Docker host: a node is a container. Without an `image`, nodes should run the one that the head runs."""
+
+    engine: Engine
+    image: PinnedImage | None = None
+
+    @property
+    def host(self) -> str:
+        return LOOPBACK if self.engine.is_here else self.engine.host
+
+    @property
+    def tunnel(self) -> str | None:
+        return self.engine.ssh
+
+    @cached_property
+    def base_plans(self) -> tuple[NodePlan, ...]:
+        return preflight.node_plans(self.spec, self.engine)
+
+    @property
+    def plans(self) -> tuple[NodePlan, ...]:
+        """Return the plan of every node; with the cluster's token, which may be made meanwhile."""
+        if self.image:
+            image = self.image.reference
+        else:
+            image = self.nodes()["head"].plan.get("image", "") if "head" in self.nodes() else ""
+        token = fingerprint(self.token) if self.token and self.spec.auth == "token" else "none"
+        others = {"image": image, "token": token}
+        return tuple(replace(plan, others={**plan.others, **others}) for plan in self.base_plans)
+
+    def containers(self) -> dict[str, Container]:
+        """Return the containers of the nodes by their names, the head first."""
+        listed = docker_containers.labelled(self.engine, naming.of_cluster(self.spec.name), naming.NODE)
+        named = {container.labels[naming.NODE]: container for container in listed}
+        return dict(sorted(named.items(), key=lambda item: (item[0] != "head", item[0])))
+
+    def nodes(self) -> dict[str, ObservedNode]:
+        """Return what each container says."""
+        return {name: _observed(container) for name, container in self.containers().items()}
+
+    def desired(self) -> dict[str, Plan]:
+        return {plan.name: plan.recorded() for plan in self.plans}
+
+    def address(self) -> str | None:
+        """Return where the dashboard answers: on loopback, here or through a tunnel that ends with this process."""
+        head = self.containers().get("head")
+        ports = [port.outside for port in head.ports if port.inside == desired.DASHBOARD_PORT] if head else []
+        if not ports:
+            return None
+        ssh = self.engine.ssh
+        port = forward.local_port(connection.connect(ssh, self.engine.environ), ports[0]) if ssh else ports[0]
+        return f"http://{LOOPBACK}:{port}"
+
+    def log_files(self) -> Iterator[LogFile]:
+        """Yield what Docker kept of each container, then Ray's own files."""
+        for name, container in self.containers().items():
+            lines = docker_containers.tail(self.engine, container.id, lines=TAIL_LINES)
+            yield LogFile(container.id, name, CONTAINER, list(lines))
+        address = self.address()
+        # The containers' own output says why Ray does not answer.
+        with suppress(OutsideError):
+            yield from ray_files(address, self.token) if address else ()
+
+    def start(self, missing: Sequence[str]) -> None:
+        """Make every missing container, let everybody in them write to the outputs, then start them."""
+        docker_compose.require(self.engine)
+        spec, token = self.spec, self.token
+        document = desired.document(spec, self.plans, location.owner(self.tools))
+        secrets = {desired.TOKEN_VARIABLE: token} if token and spec.auth == "token" else {}
+        project = docker_compose.Project(self.engine, naming.project(spec.name), document, secrets=secrets)
+        with diagnosis.explained(image=self.image.name if self.image else ""):
+            docker_compose.create(project)
+            # The new volume belongs to root: it is opened before its first head runs, so that no running one lacks it.
+            if "head" in missing:
+                docker_containers.open_directory(self.engine, naming.container(spec.name, "head"), spec.compose.outputs)
+            docker_compose.up(project)
+
+    def remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            docker_containers.remove(self.engine, naming.container(self.spec.name, name))
+
+    def end_reason(self, name: str) -> TrainyardError:
+        return diagnosis.end_reason(self.engine, name, self.containers()[name])
+
+
+def _observed(container: Container) -> ObservedNode:
+    return ObservedNode(
+        plan=json.loads(container.labels.get(naming.PLAN, "{}")),
+        identity=container.id,
+        runs=diagnosis.runs(container),
+        has_run=container.state == "running" and container.health != "starting",
+        started=_time(container.started) if container.started else None,
+        detail=diagnosis.describe(container),
+    )
+
+
+def _time(text: str) -> float:
+    """Read the engine's time, which may have nine digits of a second and has no zeros at their end."""
+    whole, _, rest = text.removesuffix("Z").partition(".")
+    return datetime.fromisoformat(f"{whole}.{(rest + '000000')[:6]}+00:00").timestamp()

@@ -1,0 +1,94 @@
+"""The nodes of a local cluster as processes: how they are started, written down, found again and ended."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from trainyard.backends.local.desired import Ports, node_environment, ray_start
+from trainyard.backends.local.naming import ClusterFiles, private_directory
+from trainyard.backends.ray_nodes import NodePlan
+from trainyard.backends.record import read_json, write_private
+from trainyard.errors import LeftoverError
+from trainyard.seams import processes
+from trainyard.seams.processes import ProcessId
+
+# Programs of their own, run by their path.
+KEEPER = Path(processes.__file__).with_name("keeper.py")
+LAUNCHER = Path(processes.__file__).with_name("ray_launcher.py")
+
+
+@dataclass(frozen=True)
+class NodeRecord:
+    """A node that was started: its plan, and the process that keeps it."""
+
+    plan: dict[str, Any]
+    process: ProcessId
+
+
+def start(files: ClusterFiles, plan: NodePlan, ports: Ports, *, environ: Mapping[str, str]) -> None:
+    """Start a node's keeper, and write it down."""
+    temp_dir = files.node_temp(plan.name)
+    private_directory(temp_dir)
+    # Not resolved: the interpreter of a virtual environment is a link, and its place is what makes it one.
+    python = Path(sys.executable)
+    environment = node_environment(
+        plan, environ, marker=files.marker(plan.name), token_file=files.token, programs=python.parent
+    )
+    log = files.node_log(plan.name)
+    keeper = [str(python), str(KEEPER), str(files.node_record(plan.name)), str(log), str(python), str(LAUNCHER)]
+    command = [*keeper, *ray_start(plan, ports, temp_dir=temp_dir)]
+    write(files, plan, processes.start(command, env=environment, log=log, directory=temp_dir))
+
+
+def write(files: ClusterFiles, plan: NodePlan, process: ProcessId) -> None:
+    """Write down a node's keeper; the keeper waits for this before it starts anything."""
+    record = NodeRecord(plan.recorded(), process)
+    write_private(files.node_record(plan.name), json.dumps(asdict(record), indent=2))
+
+
+def read(files: ClusterFiles) -> dict[str, NodeRecord]:
+    """Return what is written down about every node, the head first."""
+    rows = {path.stem: read_json(path) for path in sorted(files.nodes.glob("*.json"))}
+    records = {name: NodeRecord(row["plan"], ProcessId(**row["process"])) for name, row in rows.items() if row}
+    return dict(sorted(records.items(), key=lambda item: item[0] != "head"))
+
+
+def of_cluster(files: ClusterFiles) -> frozenset[ProcessId]:
+    """Return every running process of the cluster, recorded or not."""
+    return processes.members([record.process for record in read(files).values()], marker=files.marker())
+
+
+def end(files: ClusterFiles, names: Iterable[str]) -> None:
+    """End some nodes side by side and forget them. Raises LeftoverError with the processes that will not go."""
+    recorded = read(files)
+    chosen = [name for name in names if name in recorded]
+    _end([recorded[name] for name in chosen], [files.marker(name) for name in chosen])
+    for name in chosen:
+        files.forget(name)
+
+
+def end_cluster(files: ClusterFiles) -> None:
+    """End every process of the cluster, recorded or not. Raises LeftoverError."""
+    _end(read(files).values(), [files.marker()])
+
+
+def _end(records: Iterable[NodeRecord], markers: Sequence[str]) -> None:
+    keepers = [record.process for record in records]
+    for keeper in keepers:
+        processes.terminate(keeper)
+
+    def members() -> frozenset[ProcessId]:
+        return frozenset().union(*(processes.members(keepers, marker=marker) for marker in markers))
+
+    # A keeper needs 3 s for its node; then we do it ourselves.
+    if left := processes.end(members, grace=5.0, deadline=5.0):
+        raise LeftoverError(
+            f"{len(left)} processes of the cluster do not end",
+            where=f"pids {', '.join(sorted(str(process.pid) for process in left))}",
+            hint="Repeat the same command; `ps -o pid,stat,wchan,args -p PID` says what one waits for.",
+        )

@@ -1,0 +1,226 @@
+"""A cluster whose nodes we make ourselves on one machine, as processes or containers: how it is, where it answers."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainyard import versions
+from trainyard.backends import contract, ray_nodes
+from trainyard.backends.contract import ClusterStatus, LogLine, NodeState, NodeStatus, Tools
+from trainyard.backends.logs import Follower, LogFile
+from trainyard.backends.record import read_token
+from trainyard.endpoint import Endpoint, ExpectedNode
+from trainyard.errors import TrainyardError
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.nodes import NodeSpec
+
+# What a node was made from, or should be: a NodePlan as it is recorded.
+Plan = Mapping[str, Any]
+POLL_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class ObservedNode:
+    """A node that was made, and from which plan. `identity` is what no successor of the same name has.
+
+    `runs`: its machine keeps it running. `has_run`: Ray may have run on it. `started` is in Unix seconds of its
+    machine; `detail` is what its machine says, if it does not simply run.
+    """
+
+    plan: Plan
+    identity: object
+    runs: bool
+    has_run: bool
+    started: float | None = None
+    detail: str = ""
+
+    @property
+    def is_simulated(self) -> bool:
+        return self.plan.get("gpu_ids", ()) is None
+
+    def expected(self, name: str) -> ExpectedNode:
+        return ExpectedNode(name, self.plan.get("group", ""), self.plan.get("cpus"), self.plan.get("gpus", 0))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What has to be done about the nodes, by their names, so that they are as the file asks."""
+
+    missing: tuple[str, ...]
+    surplus: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Machine(ABC):
+    """One machine that is to hold a cluster, or holds it: the same for processes as for containers."""
+
+    spec: ClusterSpec
+    tools: Tools
+
+    @property
+    @abstractmethod
+    def host(self) -> str:
+        """Return what a status calls the machine."""
+
+    @property
+    def tunnel(self) -> str | None:
+        """Return the host that the address leads to through a tunnel of this process."""
+        return None
+
+    @property
+    def token_file(self) -> Path:
+        return self.tools.state / "token"
+
+    @property
+    def token(self) -> str | None:
+        return read_token(self.token_file)
+
+    @abstractmethod
+    def nodes(self) -> dict[str, ObservedNode]:
+        """Return the nodes that were made, the head first."""
+
+    @abstractmethod
+    def desired(self) -> dict[str, Plan]:
+        """Return the plan of every node that the file names, the head first."""
+
+    @abstractmethod
+    def address(self) -> str | None:
+        """Return where the dashboard answers, None if no head runs."""
+
+    @abstractmethod
+    def log_files(self) -> Iterator[LogFile]:
+        """Yield the ends of what the nodes, and Ray on them, write."""
+
+    @abstractmethod
+    def start(self, missing: Sequence[str]) -> None:
+        """Start these nodes side by side."""
+
+    @abstractmethod
+    def remove(self, names: Iterable[str]) -> None:
+        """End these nodes, and forget them."""
+
+    @abstractmethod
+    def end_reason(self, name: str) -> TrainyardError:
+        """Return why a node ended by itself, by what it printed last."""
+
+    def difference(self) -> Difference:
+        return compare(self.desired(), self.nodes())
+
+    def alive(self, nodes: Mapping[str, ObservedNode]) -> tuple[frozenset[str], str]:
+        """Return the names of the nodes that Ray itself calls alive, and why there are none."""
+        address = self.address()
+        if address is None:
+            return frozenset(), "the head does not run" if nodes else ""
+        started = {name: node.started for name, node in nodes.items() if node.started is not None}
+        return ray_nodes.answer(address, self.token, started=started)
+
+    def status(self) -> ClusterStatus:
+        """Ask every node that the file names, or that was made, how it is."""
+        nodes = self.nodes()
+        alive, detail = self.alive(nodes)
+        declared = {node.name: node for node in self.spec.nodes()}
+        statuses = tuple(
+            self._status(name, declared.get(name), nodes.get(name), answers=name in alive)
+            for name in {**declared, **nodes}
+        )
+        details = [detail, *(f"{status.name}: {status.detail}" for status in statuses if status.detail)]
+        return ClusterStatus(
+            name=self.spec.name,
+            backend=self.tools.backend,
+            state=ray_nodes.cluster_state(status.state for status in statuses),
+            nodes=statuses,
+            address=self.address(),
+            token_file=self.token_file if self.token else None,
+            simulated_gpus=any(node.is_simulated for node in nodes.values()),
+            detail="; ".join(filter(None, details)),
+            tunnel=self.tunnel,
+            differences=tuple(self._differences(nodes)),
+            token=self.token,
+        )
+
+    def endpoint(self) -> Endpoint:
+        """Return the endpoint. Raises NotReadyError if no head runs."""
+        nodes, address = self.nodes(), self.address()
+        if address is None:
+            raise contract.not_up(self.spec.name)
+        return Endpoint(
+            cluster=self.spec.name,
+            address=address,
+            token=self.token,
+            simulated_gpus=any(node.is_simulated for node in nodes.values()),
+            expected=tuple(node.expected(name) for name, node in nodes.items()),
+            ray_version=versions.RAY,
+            image=nodes["head"].plan.get("image"),
+            tunnel=self.tunnel,
+            down=tuple((name, node.detail) for name, node in nodes.items() if not node.runs),
+        )
+
+    def logs(self, *, follow: bool) -> Iterator[LogLine]:
+        """Return the last lines of every file; with `follow`, then each new one until no node runs."""
+        if not self.nodes():
+            raise contract.not_up(self.spec.name)
+        return self._lines(follow=follow)
+
+    def _lines(self, *, follow: bool) -> Iterator[LogLine]:
+        follower = Follower()
+        while True:
+            yield from follower.added(self.log_files())
+            if not follow or not any(node.runs for node in self.nodes().values()):
+                return
+            time.sleep(POLL_SECONDS)
+
+    def _status(self, name: str, declared: NodeSpec | None, node: ObservedNode | None, *, answers: bool) -> NodeStatus:
+        made = node.expected(name) if node else declared
+        group, cpus, gpus = (made.group, made.cpus, made.gpus) if made else ("", None, 0)
+        state = _state(node, is_declared=declared is not None, answers=answers)
+        details = ["it runs, and is not in Ray (yet, or any more)" if state == "starting" else ""]
+        if node and state != "up":
+            details.append(node.detail)
+        return NodeStatus(name, group, self.host, state, cpus, gpus, "; ".join(filter(None, details)))
+
+    def _differences(self, nodes: Mapping[str, ObservedNode]) -> Iterator[str]:
+        """Yield in what the nodes are not as the file says."""
+        try:
+            desired = self.desired() if nodes else {}
+        except TrainyardError as error:
+            yield error.what
+            return
+        for name, plan in desired.items():
+            if name in nodes:
+                yield from (f"{name}: {change}" for change in ray_nodes.changes(nodes[name].plan, plan))
+
+
+def compare(desired: Mapping[str, Plan], nodes: Mapping[str, ObservedNode]) -> Difference:
+    """Compare what should run with what does; a dead node is both surplus and missing.
+
+    No worker outlives its head: when the head does not fit, none does.
+    """
+    fitting = {name for name, node in nodes.items() if node.runs and node.plan == desired.get(name)}
+    if "head" not in fitting:
+        fitting = set()
+    return Difference(
+        missing=tuple(name for name in desired if name not in fitting),
+        surplus=tuple(name for name in nodes if name not in fitting),
+    )
+
+
+def _state(node: ObservedNode | None, *, is_declared: bool, answers: bool) -> NodeState:
+    if node is None:
+        return "absent"
+    if not node.runs:
+        return "broken"
+    if not is_declared:
+        return "surplus"
+    return "up" if answers else "starting"
+
+
+def ended(name: str, lines: Sequence[str], *, code: int | None = None) -> str:
+    """Say that a node ended by itself, with the last lines that it printed."""
+    how = "" if code is None else f" (exit code {code})"
+    words = "\n".join(f"    {line}" for line in lines or ["(it said nothing)"])
+    return f"{name} ended while it was starting{how}; its last words:\n{words}"
