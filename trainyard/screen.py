@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
 import zlib
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from trainyard_runner.units import in_words
 
 from trainyard.dispatch.screens import Screen
@@ -22,6 +21,8 @@ Reword = Callable[[str], str]
 
 _COLOURS = (36, 33, 35, 32, 34, 96, 93, 95)
 _DRAW_EVERY = 0.1
+_BAR_WIDTH = 30
+_ERASE = "\r\x1b[2K"
 # A task may print without ever ending a line; it is shown in pieces of this size then.
 _LONGEST_LINE = 64 * 1024
 
@@ -91,36 +92,27 @@ class Bar:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._console = Console(file=stream, highlight=False)
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=30),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[counts]}"),
-            TimeElapsedColumn(),
-            console=self._console,
-        )
-        self._task = self._bar.add_task("tasks", total=None, counts="")
+        self._began = time.monotonic()
         self._drawn = 0.0
         self._shown = False
 
     def draw(self, state: RunState) -> None:
         """Draw the bar, at most ten times a second, and at once where a line was printed over it."""
-        if not state.tasks or (self._shown and time.monotonic() < self._drawn + _DRAW_EVERY):
+        now = time.monotonic()
+        if not state.tasks or (self._shown and now < self._drawn + _DRAW_EVERY):
             return
-        self._drawn = time.monotonic()
-        counts = state.counts
-        text = ", ".join(f"{counts[name]} {name}" for name in ("running", "failed", "stopped") if counts[name])
-        self._bar.update(self._task, completed=_ended(state), total=len(state.tasks), counts=text)
-        with self._console.capture() as drawn:
-            self._console.print(self._bar.get_renderable(), end="", no_wrap=True, crop=True)
-        self._stream.write("\r\x1b[2K" + drawn.get().rstrip("\n").split("\n")[0] + "\r")
+        ended, number, counts = _ended(state), len(state.tasks), state.counts
+        filled = _BAR_WIDTH * ended // number
+        parts = [f"tasks {'━' * filled}{'─' * (_BAR_WIDTH - filled)} {ended}/{number}", f"{now - self._began:.0f} s"]
+        parts += [f"{counts[name]} {name}" for name in ("running", "failed", "stopped") if counts[name]]
+        line = ", ".join(parts)[: shutil.get_terminal_size().columns - 1]
+        self._stream.write(f"{_ERASE}{line}\r")
         self._stream.flush()
-        self._shown = True
+        self._drawn, self._shown = now, True
 
     def erase(self) -> None:
         if self._shown:
-            self._stream.write("\r\x1b[2K")
+            self._stream.write(_ERASE)
             self._stream.flush()
             self._shown = False
 

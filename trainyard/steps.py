@@ -41,9 +41,8 @@ class Step:
 
     `done` only reads. `do` makes it so, may be repeated, and is called only if `done` said no.
     `deadline` is how long `done` may take to hold after `do`, in seconds. `after` names the step without which
-    `done` cannot be asked yet: a plan prints it instead of asking. `cleanup` takes back what only the step itself
-    needed; it is called when the step breaks, is interrupted, or holds after `do`. `disruptive`: `do` ends or replaces
-    nodes on which tasks may run.
+    `done` cannot be asked yet: a plan prints it instead of asking. `disruptive`: `do` ends or replaces nodes on which
+    tasks may run.
     """
 
     title: str
@@ -52,7 +51,6 @@ class Step:
     deadline: float = 60.0
     every: float = 0.2
     after: str | None = None
-    cleanup: Callable[[], None] | None = None
     disruptive: bool = False
 
 
@@ -193,11 +191,7 @@ def _run_step(step: Step, progress: Progress, clock: Clock) -> StepResult:
             answer = _wait(step, progress, clock)
     except BaseException:
         progress.failed(step.title, clock.now() - began)
-        if step.cleanup:
-            step.cleanup()
         raise
-    if changed and step.cleanup:
-        step.cleanup()
     result = StepResult(step.title, changed, clock.now() - began, answer.detail)
     progress.finished(result)
     return result

@@ -56,7 +56,7 @@ PLANTED = (
         "USER root\nRUN ln -s /opt/ray/bin/ray /usr/bin/python3 /usr/local/bin && mv /usr/local/bin/python3 "
         "/usr/local/bin/python\nUSER ray\nENV PATH=/usr/local/bin:/usr/bin:/bin",
         "python",
-        "python on PATH is not Ray's: /usr/local/bin/python is of /usr, ray of /opt/ray",
+        "python on PATH is not Ray's: python is of /usr, ray is of /opt/ray",
     ),
     Defect(
         "ray-for-root-only",
@@ -83,7 +83,7 @@ PLANTED = (
     Defect(
         "swallows-as-isaac-does", "isaac", 'ENTRYPOINT ["/isaac-sim/runheadless.sh"]', "entrypoint", "ENTRYPOINT /isaac"
     ),
-    Defect("too-large", "ray", "", "size", "and at most 500 MiB are allowed", file={"max_size": 500 * 1024**2}),
+    Defect("too-large", "ray", "", "size", "and at most 500.0 MiB are allowed", file={"max_size": 500 * 1024**2}),
     Defect(
         "secret-variable",
         "ray",
@@ -123,7 +123,7 @@ PLANTED = (
         "/usr/local/bin/schola-train > /home/ray/anaconda3/bin/schola-train "
         "&& chmod 755 /home/ray/anaconda3/bin/schola-train",
         "runs",
-        "`schola-train --help` waits for a key: EOFError",
+        "EOFError: EOF when reading a line",
     ),
     Defect(
         "no-game", "schola", "USER root\nRUN rm -r /opt/unreal\nUSER ray", "files", "/opt/unreal is not in the image"

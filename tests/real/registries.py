@@ -8,7 +8,6 @@ import json
 import os
 import socket
 import tarfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -28,13 +27,10 @@ from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.engine import engine as connected
 from trainyard.seams.registry.api import digest_of
 from trainyard.spec.docker import Registry
-from trainyard.steps import Clock
 
 IMAGE = "trainyard-bed/registry:1"
 DATA = "/var/lib/registry"
 USER, PASSWORD = "ray", "open sesame"
-# A push waits five seconds before it tries again; here they are a half.
-HURRIED = Clock(now=lambda: time.monotonic() * 10, sleep=lambda seconds: time.sleep(seconds / 10))
 
 
 @dataclass(frozen=True)
@@ -181,7 +177,7 @@ def push(
     """Push an image as `image.push` does."""
     given = {**os.environ, **engine.environ(), **(environ or {})}
     with connected(given) as there, access(to, given) as way:
-        pushing = Pushing(built, way, there, report=report, clock=HURRIED)
+        pushing = Pushing(built, way, there, report=report)
         steps.run(pushing.steps(), progress.for_stream(io.StringIO()))
         return pushing.result()
 

@@ -20,7 +20,7 @@ from trainyard.images.types import Image
 
 RAY = "trainyard-bed/ray:1"
 BASES = {"isaac": ("isaac-ray", standins.ISAAC), "schola": ("schola", standins.SCHOLA)}
-SLOW = Defect("slow", "ray", 'ENTRYPOINT ["sleep", "60"]', "entrypoint", "")
+SLOW = Defect("slow", "ray", 'ENTRYPOINT ["sh", "-c", "sleep 60"]', "entrypoint", "")
 CLUSTER = "name: {name}\nbackend: compose\nbuild: {{network: host}}\n"
 
 

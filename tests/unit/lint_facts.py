@@ -47,7 +47,7 @@ HEALTHY = Inspection(
         created="",
     ),
     history=(Layer("/bin/sh -c #(nop) ADD file:1 in / ", 200 * 1024**2), Layer("RUN pip install ray", 400 * 1024**2)),
-    probed=Probed(True, True, "", FACTS, {}),
+    probed=Probed(True, "", FACTS, {}),
 )
 
 

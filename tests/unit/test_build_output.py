@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainyard.images.build_output import BuildProgress, Failure, Stage, build_error
+from trainyard.images.build_output import BuildProgress, Failure, build_error
 
 # BuildKit 0.8 (Docker 20.10) by buildx 0.29, as it printed it.
 TWO_STAGES = """\
@@ -12,9 +12,6 @@ TWO_STAGES = """\
 
 #1 [internal] load remote build context
 #1 DONE 0.0s
-
-#3 [internal] load metadata for docker.io/library/debian:12
-#3 DONE 0.0s
 
 #4 [wheels 1/2] FROM docker.io/library/debian:12
 #4 CACHED
@@ -41,48 +38,26 @@ ERROR: failed to build: failed to solve: executor failed running [/bin/sh -c ech
 def test_every_stage_is_reported_once_and_a_failure_has_its_last_words() -> None:
     progress = BuildProgress()
     assert [stage for line in TWO_STAGES.splitlines() if (stage := progress.read(line))] == [
-        Stage("send the content", "started"),
-        Stage("wheels 1/2 FROM docker.io/library/debian:12", "started"),
-        Stage("wheels 1/2 FROM docker.io/library/debian:12", "cached"),
-        Stage("2/3 RUN echo one; exit 7", "started"),
-        Stage("wheels 2/2 RUN touch /x", "started"),
-        Stage("wheels 2/2 RUN touch /x", "done", 1.2),
-        Stage("2/3 RUN echo one; exit 7", "failed"),
+        "wheels 1/2 FROM docker.io/library/debian:12",
+        "2/3 RUN echo one; exit 7",
+        "wheels 2/2 RUN touch /x",
     ]
     assert progress.failure() == Failure(
         stage="2/3 RUN echo one; exit 7",
         code=7,
         log_tail=("one", "to-stderr", "last words"),
-        raw="executor failed running [/bin/sh -c echo one; exit 7]: exit code: 7",
+        raw="failed to build: failed to solve: executor failed running [/bin/sh -c echo one; exit 7]: exit code: 7",
     )
 
 
-def test_only_the_last_lines_are_kept_and_a_newer_builder_reports_the_exit_code_in_other_words() -> None:
+def test_a_stage_is_one_short_line_and_only_its_last_lines_are_kept() -> None:
     progress = BuildProgress()
-    progress.read("#9 [2/2] RUN seq 100")
+    stage = progress.read(f"#9 [2/2] RUN --mount=type=cache,target=/root --network=host pip install {'x' * 100}")
+    assert stage == f"2/2 RUN pip install {'x' * 53}..."
     for number in range(100):
         progress.read(f"#9 0.{number} line {number}")
     progress.read('#9 ERROR: process "/bin/sh -c exit 3" did not complete successfully: exit code: 3')
     assert progress.failure().log_tail == tuple(f"line {number}" for number in range(80, 100))
-    assert progress.failure().code == 3
-
-
-def test_a_build_without_a_failed_stage_has_the_builders_words() -> None:
-    progress = BuildProgress()
-    progress.read(
-        "ERROR: failed to build: failed to solve: rpc error: code = Unknown desc = failed to solve with frontend "
-        "dockerfile.v0: failed to create LLB definition: dockerfile parse error line 8: unknown instruction: BOGUS"
-    )
-    assert progress.failure() == Failure(None, None, (), "dockerfile parse error line 8: unknown instruction: BOGUS")
-
-
-def test_a_stage_is_one_short_line() -> None:
-    stage = BuildProgress().read(f"#9 [2/2] RUN --mount=type=cache,target=/root --network=host pip install {'x' * 100}")
-    assert stage == Stage(f"2/2 RUN pip install {'x' * 53}...", "started")
-    assert Stage("1/2 RUN make", "started").text() == "1/2 RUN make"
-    assert Stage("1/2 COPY a b", "started").text() == ""
-    assert Stage("1/2 COPY a b", "done", 0.04).text() == "1/2 COPY a b: done"
-    assert Stage("1/2 RUN make", "done", 61.24).text() == "1/2 RUN make: done, 61.2 s"
 
 
 def test_a_failed_stage_prints_its_last_lines_and_its_exit_code() -> None:
@@ -102,7 +77,7 @@ def test_a_wrong_dockerfile_is_the_requests_fault() -> None:
     assert str(error) == (
         "the Dockerfile of image schola is wrong\n"
         '  at stage 3/4 COPY x /: failed to compute cache key: "/x" not found\n'
-        "  -> Is the file in the image's directory, and not in its .dockerignore?"
+        "  -> Correct it. What it copies is in the image's directory, and not in its .dockerignore."
     )
 
 
@@ -124,11 +99,9 @@ def test_a_machines_fault_is_told_from_a_dockerfiles(raw: str, exit_code: int) -
     ("printed", "hint"),
     [
         ("OSError: [Errno 28] No space left on device", "docker builder prune"),
-        ("exec /bin/sh: exec format error", "install QEMU"),
-        ("ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED]", "build: {ca_bundle: FILE}"),
-        ("Temporary failure resolving 'deb.debian.org'", "not to a proxy on loopback unless"),
-        ("ERROR: No matching distribution found for our-package", "build: {pip_config: FILE}"),
-        ("denied: requested access to the resource is denied", "docker login"),
+        ("ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED]", "ca_bundle (a company's CA)"),
+        ("Temporary failure resolving 'deb.debian.org'", "HTTPS_PROXY"),
+        ("ERROR: No matching distribution found for our-package", "pip_config (an index of one's own)"),
     ],
 )
 def test_what_a_machine_lacks_is_named(printed: str, hint: str) -> None:

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import base64
-from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
-from botocore.exceptions import ClientError
 
 from trainyard.errors import PrerequisiteError
-from trainyard.images import build, catalog
-from trainyard.images.build import Building
 from trainyard.seams import ecr
-from trainyard.seams.docker import images as docker_images
-from trainyard.seams.docker.engine import Engine
-from trainyard.spec.cluster import ClusterSpec
-from trainyard.spec.docker import Registry
 
 ACCOUNT, OTHER = "123456789012", "999999999999"
 ADDRESS = f"{ACCOUNT}.dkr.ecr.eu-central-1.amazonaws.com"
@@ -33,8 +25,8 @@ class FakeClient:
     class exceptions:
         RepositoryNotFoundException = RepositoryAlreadyExistsException = NotThereError
 
-    def __init__(self, own: str = ACCOUNT, *, expired: bool = False) -> None:
-        self.own, self.expired = own, expired
+    def __init__(self, own: str = ACCOUNT) -> None:
+        self.own = own
         self.asked: list[dict[str, Any]] = []
         self.made: list[str] = []
 
@@ -46,9 +38,6 @@ class FakeClient:
         self.made.append(repositoryName)
 
     def get_authorization_token(self) -> dict[str, Any]:
-        if self.expired:
-            said = {"Error": {"Code": "ExpiredTokenException", "Message": "it has expired"}}
-            raise ClientError(said, "GetAuthorizationToken")  # type: ignore[arg-type]
         token = base64.b64encode(b"AWS:word").decode()
         endpoint = f"https://{self.own}.dkr.ecr.eu-central-1.amazonaws.com"
         return {"authorizationData": [{"authorizationToken": token, "proxyEndpoint": endpoint}]}
@@ -120,14 +109,3 @@ def test_the_callers_variables_say_who_asks(
     given(monkeypatch, FakeClient(), sessions)
     ecr.login("127.0.0.1:5000", {**environ, "AWS_REGION": "eu-west-1", "AWS_ENDPOINT_URL": "http://moto"})
     assert sessions == [{**used, "region_name": "eu-west-1", "endpoint_url": "http://moto"}]
-
-
-def test_credentials_that_have_expired_do_not_break_a_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    given(monkeypatch, FakeClient(expired=True))
-    directory = tmp_path / "images" / "mine"
-    directory.mkdir(parents=True)
-    (directory / "image.yaml").write_text("base: debian:12\n")
-    spec = ClusterSpec(name="yard", backend="compose", registry=Registry(address=ADDRESS, login="ecr"))
-    monkeypatch.setattr(docker_images, "inspect", lambda engine, reference: None)
-    engine = Engine("unix:///x.sock", None, {})  # type: ignore[arg-type]
-    assert build.cached_layers(Building(catalog.find("mine", directory=tmp_path), engine, spec)) == ()

@@ -87,11 +87,7 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
 
 
 def test_wrong_flags_are_named_all_at_once(tmp_path: Path) -> None:
+    (tmp_path / "yard.yaml").write_text("name: yard\nbackend: local\n")
     with pytest.raises(RequestError) as raised:
-        read(ImageFlags(base="Debian:12", platform="arm64"), {}, directory=tmp_path)
-    assert str(raised.value) == (
-        "the request is wrong\n"
-        "  - --base: must be a directory of images/ or an image reference such as registry:5000/team/schola:1.2 "
-        "(lower case), got 'Debian:12'\n"
-        "  - --platform: must be the platform of Linux nodes, such as linux/amd64 or linux/arm64, got 'arm64'"
-    )
+        read(ImageFlags(file="./yard.yaml", base="Debian:12", platform="arm64"), {}, directory=tmp_path)
+    assert [problem.where for problem in raised.value.problems] == ["--set build.base", "--set build.platform"]

@@ -158,26 +158,20 @@ def test_a_large_file_is_read_once(tmp_path: Path) -> None:
     assert len([*(tmp_path / "cache").rglob("digests/*")]) == 2
 
 
-def test_a_pipe_among_the_files_is_told_and_not_waited_for(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_named_and_a_pipe_not_waited_for(tmp_path: Path) -> None:
     image = write_image(tmp_path)
     os.mkfifo(image / "files" / "pipe")
     with pytest.raises(RequestError) as raised:
         hashed(tmp_path)
     assert raised.value.lines() == [
-        "a part of the image cannot be read: files/pipe",
-        f"  at {image}/files/pipe: it is no file, link or directory",
-        "  -> Remove it, make it readable for you, or name it in the image's .dockerignore.",
+        "a part of image mine cannot be read",
+        f"  at {image}/files/pipe is no file, link or directory",
+        "  -> Make it readable for you, or name it in the image's .dockerignore.",
     ]
     (image / ".dockerignore").write_text("files/pipe\n")
     assert hashed(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["Dockerfile", ".dockerignore"])
-def test_a_pipe_in_the_place_of_a_file_of_ours_is_told(tmp_path: Path, name: str) -> None:
-    image = write_image(tmp_path)
-    (image / name).unlink()
-    os.mkfifo(image / name)
-    with pytest.raises(RequestError):
+    (image / "Dockerfile").unlink()
+    with pytest.raises(RequestError, match="No such file or directory"):
         hashed(tmp_path)
 
 
@@ -191,11 +185,3 @@ def test_a_dockerfile_that_ignores_the_base_is_refused(tmp_path: Path) -> None:
         f"  at {image}/Dockerfile; debian:12 is the base that image.yaml, build.base or --base names\n"
         "  -> Begin the Dockerfile with these two lines: ARG BASE, FROM ${BASE}"
     )
-
-
-def test_a_dockerfile_that_is_not_there_is_named_once(tmp_path: Path) -> None:
-    image = write_image(tmp_path)
-    (image / "Dockerfile").unlink()
-    with pytest.raises(RequestError) as raised:
-        content.dockerfile(found(tmp_path))
-    assert raised.value.where == f"{image}/Dockerfile: No such file or directory"

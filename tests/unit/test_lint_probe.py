@@ -49,8 +49,8 @@ def test_everything_that_an_image_file_asks_is_one_question_each() -> None:
 
 
 def test_answers_are_read_among_what_the_entry_point_prints() -> None:
-    probed = probe.parse(OUTPUT, ASKED, came_through=True)
-    assert (probed.began, probed.came_through) == (True, True)
+    probed = probe.parse(OUTPUT, ASKED)
+    assert probed.began
     assert (probed.text("uid"), probed.text("bash"), probed.text("never said")) == ("1000", "", "")
     assert probed.ended("ray.ended") == Ended(0, "ray, version 2.60.0")
     assert probed.answer("path:/opt/a b") == Ended(0, "")
@@ -59,8 +59,8 @@ def test_answers_are_read_among_what_the_entry_point_prints() -> None:
 
 
 def test_an_output_without_answers_did_not_come_through() -> None:
-    probed = probe.parse("usage: train.py [-h]\n", ASKED, came_through=True)
-    assert (probed.began, probed.came_through, probed.facts) == (False, False, {})
+    probed = probe.parse("usage: train.py [-h]\n", ASKED, refusal="usage")
+    assert (probed.began, probed.refusal, probed.facts) == (False, "usage", {})
 
 
 def asked(monkeypatch: pytest.MonkeyPatch, once: Once) -> Probed:
@@ -74,17 +74,14 @@ CUT_OFF = "trainyard: begin\ntrainyard: uid 1000\n"
 def test_a_probe_that_is_not_through_in_time_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NotReadyError) as caught:
         asked(monkeypatch, Once(None, CUT_OFF, ""))
-    assert caught.value.what == "the image was asked about itself and did not answer everything within 180 s"
+    assert caught.value.what == "the image was asked about itself, and was not done after 180 s"
     assert caught.value.where == "sha256:1: its last answer was: uid 1000"
 
 
-@pytest.mark.parametrize(("code", "said"), [(137, "137 (killed)"), (2, "2")])
-def test_a_probe_that_was_ended_early_was_not_too_slow(monkeypatch: pytest.MonkeyPatch, code: int, said: str) -> None:
+def test_a_probe_that_was_ended_early_was_not_too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OutsideError) as caught:
-        asked(monkeypatch, Once(code, CUT_OFF, ""))
-    assert caught.value.what == (
-        f"the image was asked about itself and did not answer everything: it was ended with exit code {said}"
-    )
+        asked(monkeypatch, Once(137, CUT_OFF, ""))
+    assert caught.value.what == "the image was asked about itself, and ended with exit code 137"
 
 
 def test_the_script_fits_into_one_argument() -> None:
@@ -94,7 +91,7 @@ def test_the_script_fits_into_one_argument() -> None:
 
 def test_what_an_image_printed_is_kept_and_what_is_damaged_found_out_again(tmp_path: Path) -> None:
     cache = tmp_path / "lint" / "1.json"
-    probed = probe.parse(OUTPUT, ASKED, came_through=True)
+    probed = probe.parse(OUTPUT, ASKED)
     lint.write_cache(cache, probed)
     assert lint.read_cache(cache) == probed
     for text in ("", "[]", "{}", '{"began": true}'):
@@ -104,5 +101,5 @@ def test_what_an_image_printed_is_kept_and_what_is_damaged_found_out_again(tmp_p
 
 def test_a_directory_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    lint.write_cache(tmp_path / "file" / "1.json", probe.parse(OUTPUT, ASKED, came_through=True))
+    lint.write_cache(tmp_path / "file" / "1.json", probe.parse(OUTPUT, ASKED))
     assert lint.read_cache(tmp_path / "file" / "1.json") is None

@@ -48,20 +48,6 @@ def test_the_second_waits_until_the_first_has_removed_the_file(tmp_path: Path) -
     assert os.listdir(tmp_path) == []
 
 
-def test_what_root_makes_in_a_users_home_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[tuple[str, int, int]] = []
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(os, "chown", lambda path, uid, gid, follow_symlinks: given.append((path.name, uid, gid)))
-    monkeypatch.setattr(os, "fchown", lambda descriptor, uid, gid: given.append(("the lock", uid, gid)))
-    monkeypatch.setattr(lock, "_owner", lambda path: (1000, 100))
-    path = tmp_path / "state" / "trainyard" / "reg.lock"
-    with lock.held(path, waiting=_never, keep=lambda: True):
-        pass
-    with lock.held(path, waiting=_never, keep=lambda: True):
-        pass
-    assert given == [("state", 1000, 100), ("trainyard", 1000, 100), ("the lock", 1000, 100)]
-
-
 def test_a_directory_of_another_user_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*given: object) -> int:
         raise PermissionError(13, "Permission denied")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
 
+from trainyard.errors import NotReadyError
 from trainyard.images import push
-from trainyard.images.push import PAUSE_SECONDS, Pushing, ask_why
+from trainyard.images.push import Pushing, ask_why
 from trainyard.images.types import Built, Pushed
 from trainyard.progress import for_stream
 from trainyard.registry.access import Access
@@ -19,8 +19,6 @@ from trainyard.seams.docker import push as docker_push
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.registry.api import Blob, Manifest, RegistryApi
 from trainyard.seams.registry.errors import (
-    BusyError,
-    DamagedError,
     FixedTagError,
     FullError,
     GoneError,
@@ -28,7 +26,7 @@ from trainyard.seams.registry.errors import (
     RegistryError,
 )
 from trainyard.spec.docker import Registry
-from trainyard.steps import Clock, run
+from trainyard.steps import run
 
 ID = "sha256:" + "a" * 64
 BASE, CODE = Blob("sha256:base", 100), Blob("sha256:code", 5)
@@ -44,35 +42,26 @@ class FakeRegistry:
 
     tags: dict[str, Manifest] = field(default_factory=dict)
     fixed: bool = False
-    damaged: str = ""
-    check_error: RegistryError | None = None
     upload_error: RegistryError | None = None
 
     def manifest(self, name: str, reference: str) -> Manifest | None:
         assert name == "team/mine"
-        if reference == self.damaged:
-            raise DamagedError("what registry reg holds is damaged")
         return self.tags.get(reference)
 
     def put_manifest(self, name: str, tag: str, manifest: Manifest) -> None:
         if self.fixed:
             raise FixedTagError("immutable")
-        self.damaged = ""
         self.tags[tag] = manifest
-
-    def check(self) -> None:
-        if self.check_error:
-            raise self.check_error
 
     def try_upload(self, name: str) -> None:
         if self.upload_error:
             raise self.upload_error
 
 
-def pushing(held: FakeRegistry, *, clock: Clock | None = None) -> Pushing:
+def pushing(held: FakeRegistry) -> Pushing:
     registry = Registry(address="reg:5000", namespace="team")
     access = Access(registry, cast("RegistryApi", held), None)
-    return Pushing(BUILT, access, Engine("unix:///none", cast("Any", None), {}), clock=clock)
+    return Pushing(BUILT, access, Engine("unix:///none", cast("Any", None), {}))
 
 
 def changed(what: Pushing) -> list[tuple[str, bool]]:
@@ -80,7 +69,7 @@ def changed(what: Pushing) -> list[tuple[str, bool]]:
 
 
 def test_what_is_there_is_not_sent_and_gets_the_tags_that_people_and_clusters_look_for() -> None:
-    held = FakeRegistry({"1": MANIFEST}, damaged="ray-2")
+    held = FakeRegistry({"1": MANIFEST})
     assert changed(pushing(held)) == [
         ("Push reg:5000/team/mine:1", False),
         ("Tag it ray-2", True),
@@ -104,38 +93,14 @@ def test_where_tags_cannot_move_the_push_is_done_and_people_get_the_other_tag() 
     )
 
 
-def with_docker(monkeypatch: pytest.MonkeyPatch, do: Callable[[], None]) -> None:
-    monkeypatch.setattr(docker_images, "tag", lambda engine, reference, as_: None)
-    monkeypatch.setattr(docker_push, "push", lambda engine, reference, **how: do())
-
-
 @pytest.mark.parametrize("left", [None, OLDER])
 def test_a_push_that_docker_calls_done_is_not_believed(monkeypatch: pytest.MonkeyPatch, left: Manifest | None) -> None:
-    with_docker(monkeypatch, lambda: None)
-    with pytest.raises(DamagedError) as caught:
+    monkeypatch.setattr(docker_images, "tag", lambda engine, reference, as_: None)
+    monkeypatch.setattr(docker_push, "push", lambda engine, reference, **how: None)
+    monkeypatch.setattr(push, "HELD_SECONDS", 0.0)
+    with pytest.raises(NotReadyError) as caught:
         changed(pushing(FakeRegistry({"1": left} if left else {})))
-    assert caught.value.what == "registry reg:5000 took reg:5000/team/mine:1, and does not hold it"
-
-
-def test_a_registry_that_comes_back_gets_three_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    held, failures, waited = FakeRegistry(), [GONE, BusyError("503")], [0.0]
-
-    def send() -> None:
-        if failures:
-            raise failures.pop(0)
-        held.tags["1"] = MANIFEST
-
-    with_docker(monkeypatch, send)
-    clock = Clock(now=lambda: 0.0, sleep=waited.append)
-    changed(pushing(held, clock=clock))
-    assert sum(waited) == 2 * PAUSE_SECONDS
-
-    failures[:], held.tags = [GONE] * push.TRIES, {}
-    with pytest.raises(GoneError):
-        changed(pushing(held, clock=clock))
-    failures[:] = [LoginError("no"), GONE]
-    with pytest.raises(LoginError):
-        changed(pushing(held, clock=clock))
+    assert caught.value.what == "Push reg:5000/team/mine:1: not done after 0 s"
 
 
 @pytest.mark.parametrize("error", [GONE, LoginError("no"), FullError("full")])
@@ -146,4 +111,3 @@ def test_what_a_retry_will_not_mend_ends_the_push(error: RegistryError) -> None:
 
 def test_a_registry_that_takes_no_trial_upload_may_still_take_dockers() -> None:
     ask_why(cast("RegistryApi", FakeRegistry(upload_error=RegistryError("405 Method Not Allowed"))), "team/mine")
-    ask_why(cast("RegistryApi", FakeRegistry(check_error=BusyError("502"))), "team/mine")

@@ -119,19 +119,11 @@ def test_a_deadline_says_what_was_seen_last() -> None:
 def test_a_step_that_fails_or_is_interrupted_stops_the_ones_after_it(
     do: Callable[[], None], error: type[BaseException]
 ) -> None:
-    lamp, progress, taken = Lamp(), Recorder(), list[str]()
-    broken = Step("Try it", done=lambda: no(""), do=do, cleanup=lambda: taken.append("back"))
+    lamp, progress = Lamp(), Recorder()
+    broken = Step("Try it", done=lambda: no(""), do=do)
     with pytest.raises(error):
         run([broken, _lamp_step(lamp)], progress)
-    assert (lamp.switched, progress.lines, taken) == (0, ["started Try it", "failed Try it"], ["back"])
-
-
-def test_what_a_step_needed_only_meanwhile_is_taken_back_once_it_holds() -> None:
-    lamp, taken = Lamp(), list[str]()
-    step = replace(_lamp_step(lamp, title="Light it"), cleanup=lambda: taken.append("back"))
-    for _ in range(2):
-        run([step], Recorder())
-        assert taken == ["back"]
+    assert (lamp.switched, progress.lines) == (0, ["started Try it", "failed Try it"])
 
 
 def test_a_plan_asks_and_changes_nothing() -> None:

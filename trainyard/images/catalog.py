@@ -22,12 +22,17 @@ def find(name: str, *, directory: Path, base: str | None = None) -> Image:
 
     Raises RequestError when there is none, or when its name cannot be an image's.
     """
-    found = next((path for path in _candidates(name, directory) if (path / IMAGE_FILE_NAME).is_file()), None)
-    if found is None:
-        raise _no_such(name, directory)
-    _check_name(found)
-    file = load_image(found)
-    return Image(found.resolve().name, found, file, base or filled(file.base))
+    path = next((path for path in _candidates(name, directory) if (path / IMAGE_FILE_NAME).is_file()), None)
+    if path is None:
+        known = paths.image_names(directory)
+        message = f"{name!r} is neither a directory with an {IMAGE_FILE_NAME} nor one of: {', '.join(known)}"
+        raise RequestError(f"no such image: {name}", problems=(Problem("IMAGE", message + did_you_mean(name, known)),))
+    own = path.resolve().name
+    if not _COMPONENT.fullmatch(own):
+        message = f"{own!r} cannot be the name of an image: lower-case letters, digits, '.', '_' and '-'"
+        raise RequestError(f"no image can be called {own}", problems=(Problem(str(path), message),))
+    file = load_image(path)
+    return Image(own, path, file, base or filled(file.base))
 
 
 def is_reference(text: str, *, directory: Path) -> bool:
@@ -45,22 +50,6 @@ def filled(text: str) -> str:
 
 
 def _candidates(name: str, directory: Path) -> list[Path]:
-    if not name.strip():
-        return []
     bare = name.removeprefix("images/").rstrip("/")
-    named = [directory / "images" / bare, paths.shipped("images") / bare] if "/" not in bare else []
-    return [*named, directory / name] if "/" in name or not named else named
-
-
-def _check_name(found: Path) -> None:
-    name = found.resolve().name
-    if not _COMPONENT.fullmatch(name):
-        message = f"{name!r} cannot be the name of an image: lower-case letters, digits, '.', '_' and '-'"
-        raise RequestError(f"no image can be called {name}", problems=(Problem(str(found), message),))
-
-
-def _no_such(name: str, directory: Path) -> RequestError:
-    known = paths.image_names(directory)
-    listed = ", ".join(known) if known else "none"
-    message = f"{name!r} is neither a directory with an {IMAGE_FILE_NAME} nor one of: {listed}"
-    return RequestError(f"no such image: {name}", problems=(Problem("IMAGE", message + did_you_mean(name, known)),))
+    named = [] if "/" in bare else [directory / "images" / bare, paths.shipped("images") / bare]
+    return [*named, directory / name] if "/" in name else named

@@ -11,9 +11,8 @@ import hashlib
 import re
 import stat
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import IO
@@ -37,41 +36,30 @@ RECIPE = "2"
 LARGE = 16 * 1024 * 1024
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One file, link or directory of a build. `source` is where it is read from."""
+def entries(image: Image) -> dict[str, Path]:
+    """Return what the build sees, in order: each path there, and the file, link or directory that it is read from.
 
-    path: str
-    source: Path
-
-    @property
-    def mode(self) -> int:
-        """Return the mode that it gets: git keeps no more of it than whether it can be executed."""
-        return 0o755 if self.source.is_dir() or self.source.stat().st_mode & stat.S_IXUSR else 0o644
-
-
-def entries(image: Image) -> tuple[Entry, ...]:
-    """Return what the build sees, in order. Raises RequestError when something that image.yaml adds is not there."""
-    own = {path: image.directory / path for path in docker_build.context_files(image.directory)}
+    Raises RequestError when something that image.yaml adds is not there.
+    """
+    sources = {path: image.directory / path for path in docker_build.context_files(image.directory)}
     # image.yaml is description, not content: a better sentence in it needs no new image.
     for path in (DOCKERFILE, IMAGE_FILE_NAME):
-        own.pop(path, None)
-    return tuple(Entry(path, source) for path, source in sorted({**own, **dict(_added(image))}.items()))
+        sources.pop(path, None)
+    for path, written in image.file.contents.items():
+        source = (image.directory / Path(written).expanduser()).resolve()
+        if not source.exists():
+            problem = Problem(f"{image.directory / IMAGE_FILE_NAME}: contents.{path}", f"{source} does not exist")
+            raise RequestError(f"image {image.name} lacks a part of its content", problems=(problem,))
+        sources[path] = source
+        if source.is_dir():
+            sources |= {f"{path}/{inner}": source / inner for inner in docker_build.context_files(source)}
+    return dict(sorted(sources.items()))
 
 
 def dockerfile(image: Image) -> str:
-    """Return the image's Dockerfile. Raises RequestError when it has none, or one that builds on another base."""
+    """Return the image's Dockerfile. Raises RequestError for one that builds on another base, OSError for none."""
     path = image.directory / DOCKERFILE
-    try:
-        if path.exists() and not path.is_file():
-            raise OSError("it is no file")
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        # An OSError's own text has the path once more.
-        reason = (isinstance(error, OSError) and error.strerror) or str(error)
-        raise RequestError(
-            f"image {image.name} has no Dockerfile that can be read", where=f"{path}: {reason}"
-        ) from error
+    text = path.read_text(encoding="utf-8")
     if not _BASE.search(text):
         raise RequestError(
             f"the base of image {image.name} has no effect: its Dockerfile does not use it",
@@ -82,49 +70,31 @@ def dockerfile(image: Image) -> str:
 
 
 def write(image: Image, target: IO[bytes]) -> None:
-    """Write what the build sees as a tar stream, the Dockerfile first."""
+    """Write what the build sees as a tar stream, the Dockerfile first; without owners, dates and umasks."""
     with tarfile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT) as archive:
         content = dockerfile(image).encode()
-        header = _header(tarfile.TarInfo(DOCKERFILE), mode=0o644)
-        header.size = len(content)
-        archive.addfile(header, BytesIO(content))
-        for entry in entries(image):
-            _add(archive, entry)
+        archive.addfile(_header(DOCKERFILE, mode=0o644, size=len(content)), BytesIO(content))
+        for path, source in entries(image).items():
+            if source.is_symlink():
+                link = _header(path, mode=0o777, kind=tarfile.SYMTYPE)
+                link.linkname = str(source.readlink())
+                archive.addfile(link)
+            elif source.is_dir():
+                archive.addfile(_header(path, mode=0o755, kind=tarfile.DIRTYPE))
+            else:
+                with source.open("rb") as stream:
+                    archive.addfile(_header(path, mode=_mode(source), size=source.stat().st_size), stream)
 
 
-def _add(archive: tarfile.TarFile, entry: Entry) -> None:
-    header = archive.gettarinfo(str(entry.source), arcname=entry.path)
-    if header is None or header.islnk():
-        # The second name of a file that is there already: what matters to a build is its content.
-        header = tarfile.TarInfo(entry.path)
-        header.size = entry.source.stat().st_size
-    if header.issym():
-        archive.addfile(_header(header, mode=0o777))
-    elif header.isdir():
-        archive.addfile(_header(header, mode=0o755))
-    else:
-        with entry.source.open("rb") as stream:
-            archive.addfile(_header(header, mode=entry.mode), stream)
-
-
-def _header(header: tarfile.TarInfo, *, mode: int) -> tarfile.TarInfo:
-    """Return a header without what differs between two checkouts: owner, date, umask."""
-    header.mtime, header.mode = DATE, mode
-    header.uid = header.gid = 0
-    header.uname = header.gname = ""
+def _header(path: str, *, mode: int, size: int = 0, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
+    header = tarfile.TarInfo(path)
+    header.type, header.mode, header.size, header.mtime = kind, mode, size, DATE
     return header
 
 
-def _added(image: Image) -> Iterator[tuple[str, Path]]:
-    """Yield what image.yaml adds from outside of the image's directory."""
-    for path, written in image.file.contents.items():
-        source = (image.directory / Path(written).expanduser()).resolve()
-        if not source.exists():
-            problem = Problem(f"{image.directory / IMAGE_FILE_NAME}: contents.{path}", f"{source} does not exist")
-            raise RequestError(f"image {image.name} lacks a part of its content", problems=(problem,))
-        yield path, source
-        if source.is_dir():
-            yield from ((f"{path}/{inner}", source / inner) for inner in docker_build.context_files(source))
+def _mode(source: Path) -> int:
+    """Return the mode that a file gets: git keeps no more of it than whether it can be executed."""
+    return 0o755 if source.stat().st_mode & stat.S_IXUSR else 0o644
 
 
 def tag(source: str, *, base: str) -> str:
@@ -144,77 +114,60 @@ def source_hash(image: Image, environ: Mapping[str, str], *, platform: str | Non
     """Return the hash of what stands in files here, which a machine can compute that does not have the base.
 
     Two images with the same source differ at most in what a moving tag of their base meant when they were built.
+    Raises RequestError for what cannot be read.
     """
-    arguments = {f"argument {name}": value for name, value in catalog.arguments(image).items()}
     cache = paths.cache_home(environ) / "digests"
-    files = {f"entry {entry.path}": _cached(entry, cache) for entry in entries(image)}
-    fixed = {
-        "recipe": RECIPE,
-        "ray": versions.RAY,
-        "platform": platform or "",
-        "dockerfile": dockerfile(image),
-    }
-    return _hash({**fixed, **arguments, **files})
-
-
-def digest(entry: Entry) -> str:
-    """Return what makes an entry another one: its kind, its content, whether it can be executed.
-
-    Raises RequestError for what cannot be read, and for what is no file: reading a pipe would wait for ever.
-    """
+    parts = {f"argument {name}": value for name, value in catalog.arguments(image).items()}
     try:
-        if entry.source.is_symlink():
-            return f"link {entry.source.readlink()}"
-        if entry.source.is_dir():
-            return "directory"
-        if not entry.source.is_file():
-            raise OSError("it is no file, link or directory")
-        return f"file {entry.mode:o} {_file_hash(entry.source)}"
-    except OSError as error:
+        parts |= {f"entry {path}": _digest(source, cache) for path, source in entries(image).items()}
+        parts["dockerfile"] = dockerfile(image)
+    except (OSError, UnicodeDecodeError) as error:
         raise RequestError(
-            f"a part of the image cannot be read: {entry.path}",
-            where=f"{entry.source}: {error.strerror or error}",
-            hint="Remove it, make it readable for you, or name it in the image's .dockerignore.",
+            f"a part of image {image.name} cannot be read",
+            where=str(error),
+            hint="Make it readable for you, or name it in the image's .dockerignore.",
         ) from error
+    return _hash({**parts, "recipe": RECIPE, "ray": versions.RAY, "platform": platform or ""})
 
 
-def _cached(entry: Entry, directory: Path) -> str:
-    if entry.source.is_symlink() or entry.source.lstat().st_size < LARGE:
-        return digest(entry)
-    key = _key(entry)
-    kept = directory / key
+def _digest(source: Path, cache: Path) -> str:
+    """Return what makes an entry another one: its kind, its content, whether it can be executed."""
+    if source.is_symlink():
+        return f"link {source.readlink()}"
+    if source.is_dir():
+        return "directory"
+    if not source.is_file():
+        raise OSError(f"{source} is no file, link or directory")
+    mode, status = _mode(source), source.stat()
+    if status.st_size < LARGE:
+        return f"file {mode:o} {_file_hash(source)}"
+    facts = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, mode)
+    key = repr((str(source.resolve()), facts)).encode(errors="surrogateescape")
+    kept = cache / hashlib.sha256(key).hexdigest()
     with suppress(OSError):
         return kept.read_text()
-    found = digest(entry)
-    # A file that was written to while it was read has other times now: its digest is not kept under the old ones.
-    if _key(entry) == key:
-        # A cache that cannot be written only costs time.
-        with suppress(OSError):
-            directory.mkdir(parents=True, exist_ok=True)
-            part = kept.with_suffix(".part")
-            part.write_text(found)
-            part.replace(kept)
-    return found
-
-
-def _key(entry: Entry) -> str:
-    status = entry.source.lstat()
-    facts = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, entry.mode)
-    return hashlib.sha256(repr((str(entry.source.resolve()), facts)).encode(errors="surrogateescape")).hexdigest()
+    digest = f"file {mode:o} {_file_hash(source)}"
+    # A cache that cannot be written only costs time.
+    with suppress(OSError):
+        cache.mkdir(parents=True, exist_ok=True)
+        part = kept.with_suffix(".part")
+        part.write_text(digest)
+        part.replace(kept)
+    return digest
 
 
 def _file_hash(path: Path) -> str:
     # hashlib.file_digest is Python 3.11's.
-    found = hashlib.sha256()
+    content = hashlib.sha256()
     with path.open("rb") as stream:
         while chunk := stream.read(1 << 20):
-            found.update(chunk)
-    return found.hexdigest()
+            content.update(chunk)
+    return content.hexdigest()
 
 
 def _hash(parts: Mapping[str, str]) -> str:
-    found = hashlib.sha256()
+    whole = hashlib.sha256()
     for name, value in sorted(parts.items()):
         # Lengths first: no two lists of parts read the same.
-        found.update(f"{len(name)} {len(value)} {name}{value}".encode(errors="surrogateescape"))
-    return found.hexdigest()[:LENGTH]
+        whole.update(f"{len(name)} {len(value)} {name}{value}".encode(errors="surrogateescape"))
+    return whole.hexdigest()[:LENGTH]

@@ -14,8 +14,7 @@ from trainyard.images.build import Building
 from trainyard.images.types import Image
 from trainyard.seams.docker import engine as docker_engine
 from trainyard.seams.docker.engine import Engine
-from trainyard.spec import BuildSection, ClusterSpec, load_cluster
-from trainyard.spec.docker import check_image, check_platform
+from trainyard.spec import ClusterSpec, load_cluster
 
 
 @dataclass(frozen=True)
@@ -77,21 +76,9 @@ def find(
 
 
 def read(flags: ImageFlags, environ: Mapping[str, str], *, directory: Path) -> tuple[ClusterSpec, Path]:
+    """Return the cluster file with the flags on top, and where it lies."""
     source = paths.cluster_file(flags.file, environ, directory=directory)
-    spec = load_cluster(source, overrides=flags.overrides, backend=flags.backend or None).spec
-    image = {"image": flags.image} if flags.image else {}
-    return spec.model_copy(update={**image, "build": _settings(spec.build, flags)}), source
-
-
-def _settings(written: BuildSection, flags: ImageFlags) -> BuildSection:
-    """Return how to build: the file's section, with the flags on top."""
-    chosen: dict[str, str] = {}
-    problems: list[Problem] = []
-    for name, value, check in (("base", flags.base, check_image), ("platform", flags.platform, check_platform)):
-        try:
-            chosen |= {name: check(value)} if value else {}
-        except ValueError as error:
-            problems.append(Problem(f"--{name}", f"{error}, got {value!r}"))
-    if problems:
-        raise RequestError("the request is wrong", problems=tuple(problems))
-    return written.model_copy(update=chosen)
+    named = {"base": flags.base, "platform": flags.platform}
+    overrides = [*flags.overrides, *(f"build.{name}={value}" for name, value in named.items() if value)]
+    spec = load_cluster(source, overrides=overrides, backend=flags.backend or None).spec
+    return spec.model_copy(update={"image": flags.image}) if flags.image else spec, source

@@ -17,26 +17,9 @@ from trainyard.images.types import Built, Image, Pushed
 from trainyard.registry.access import access, registry_of
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.images import ImageFacts
-from trainyard.spec.docker import Registry
 from trainyard.steps import YES, PlannedStep, Progress, Stage, Step, StepResult, no
 
-
-@dataclass(frozen=True)
-class BuildResult:
-    """An image that was built, and what it took."""
-
-    built: Built
-    facts: ImageFacts
-    results: list[StepResult]
-
-
-@dataclass(frozen=True)
-class PushResult:
-    """An image that was pushed, and what it took."""
-
-    built: Built
-    pushed: Pushed
-    results: list[StepResult]
+Report = Callable[[str, str], None]
 
 
 @dataclass(frozen=True)
@@ -54,10 +37,10 @@ class ListedImage:
     problem: RequestError | None = None
 
 
-def run_build(command: ImageCommand, progress: Progress, *, no_cache: bool = False) -> BuildResult:
+def run_build(command: ImageCommand, progress: Progress, *, no_cache: bool = False) -> tuple[Built, list[StepResult]]:
     building = command.building(no_cache=no_cache, report=progress.saw)
     results = steps.run(build.steps(building), progress)
-    return BuildResult(*_built(building), results)
+    return _built(building), results
 
 
 def plan_build(command: ImageCommand, *, no_cache: bool = False) -> list[PlannedStep]:
@@ -66,30 +49,33 @@ def plan_build(command: ImageCommand, *, no_cache: bool = False) -> list[Planned
 
 def run_lint(command: ImageCommand, *, on_progress: Callable[[str], None]) -> LintReport:
     """Look at the image as it was built, or at one that others built. Raises PrerequisiteError if it is not here."""
-    reference = command.reference or _built(command.building())[0].reference_local
+    reference = command.reference or _built(command.building()).reference_local
     return lint.check(command.image, reference, command.engine, ray_version=versions.RAY, on_progress=on_progress)
 
 
-def run_push(command: ImageCommand, progress: Progress, *, skip_lint: bool = False) -> PushResult:
-    with _push(command, progress.saw, skip_lint=skip_lint) as (building, todo, pushing):
+def run_push(command: ImageCommand, progress: Progress, *, skip_lint: bool = False) -> tuple[Pushed, list[StepResult]]:
+    with _push(command, progress.saw, skip_lint=skip_lint) as (todo, pushing):
         results = steps.run(todo, progress)
-        return PushResult(_built(building)[0], pushing[-1].result(), results)
+        return pushing[-1].result(), results
 
 
 def plan_push(command: ImageCommand, *, skip_lint: bool = False) -> list[PlannedStep]:
-    with _push(command, lambda title, text: None, skip_lint=skip_lint) as (_, todo, _):
+    with _push(command, lambda title, text: None, skip_lint=skip_lint) as (todo, _):
         return steps.plan(todo)
 
 
 def listed(command: ImageCommand) -> list[ListedImage]:
     """Return every image that can be built here, with what the engine has of it."""
-    found = docker_images.references(command.engine, label=labels.IMAGE)
-    newest_first = sorted(found, key=lambda facts: facts.created, reverse=True)
+    engine, spec = command.engine, command.spec
+    built_here = docker_images.references(engine, label=labels.IMAGE)
+    newest_first = sorted(built_here, key=lambda facts: facts.created, reverse=True)
     images = []
     for name in paths.image_names(command.directory):
         own = tuple(facts for facts in newest_first if facts.labels.get(labels.IMAGE) == name)
         try:
-            images.append(ListedImage(name, *_current(command, name, own), own))
+            image = catalog.find(name, directory=command.directory, base=spec.build.base)
+            current = build.built(Building(image, engine, spec))
+            images.append(ListedImage(name, image, current.image_id if current else None, own))
         except RequestError as error:
             # One image that cannot be read does not hide the others.
             images.append(ListedImage(name, None, None, own, error))
@@ -98,17 +84,17 @@ def listed(command: ImageCommand) -> list[ListedImage]:
 
 @contextmanager
 def _push(
-    command: ImageCommand, report: Callable[[str, str], None], *, skip_lint: bool
-) -> Iterator[tuple[Building, list[Step | Stage], list[Pushing]]]:
-    """Connect to the registry; give what is built, all steps, and the push itself once its steps are known."""
-    with access(_registry(command), command.engine.environ) as registry:
+    command: ImageCommand, report: Report, *, skip_lint: bool
+) -> Iterator[tuple[list[Step | Stage], list[Pushing]]]:
+    """Connect to the registry; give all steps, and the push itself once its steps are known."""
+    with access(registry_of(command.spec), command.engine.environ) as registry:
         # Before anything is built: a registry that is away or refuses the login is reported at once.
         registry.api.check()
         building = command.building(report=report)
         pushing: list[Pushing] = []
 
         def expand() -> list[Step]:
-            built, _ = _built(building)
+            built = _built(building)
             title = f"Push {registry.name(built.name, built.content)}"
             pushing.append(Pushing(built, registry, command.engine, report=lambda text: report(title, text)))
             return pushing[-1].steps()
@@ -116,39 +102,16 @@ def _push(
         *built_steps, tagged = build.steps(building)
         after = built_steps[-1].title
         lint_steps = [] if skip_lint else [_lint_step(command, building, report, after=after)]
-        push = Stage(f"Push it to {registry.registry.address}", expand, after=after)
-        yield building, [*built_steps, tagged, *lint_steps, push], pushing
-
-
-def _registry(command: ImageCommand) -> Registry:
-    """Return where to push to. Raises RequestError where the default one is another for Docker than for us.
-
-    A registry on loopback that the file names may be a forwarded port.
-    """
-    registry = registry_of(command.spec)
-    if command.spec.registry is None and not command.engine.is_here:
-        raise RequestError(
-            f"registry {registry.address} is one of {command.engine.host} for Docker, and one of this machine for us",
-            where=f"{command.source} names no registry",
-            hint="Without a push, a cluster there runs what was built there: invoke image.build. "
-            "Or name a registry that both machines reach: registry.address",
+        yield (
+            [
+                *(*built_steps, tagged, *lint_steps),
+                Stage(f"Push it to {registry.registry.address}", expand, after=after),
+            ],
+            pushing,
         )
-    return registry
 
 
-def _current(command: ImageCommand, name: str, own: tuple[ImageFacts, ...]) -> tuple[Image, str | None]:
-    """Return an image, and the id of what was built from its files as they are now."""
-    # Built on another base than its file names (--base) is built, too.
-    bases = [command.spec.build.base, *(facts.labels.get(labels.BASE) for facts in own[:1])]
-    images = [catalog.find(name, directory=command.directory, base=base) for base in bases]
-    for image in images:
-        built = build.built(Building(image, command.engine, command.spec))
-        if built:
-            return image, built.image_id
-    return images[0], None
-
-
-def _lint_step(command: ImageCommand, building: Building, report: Callable[[str, str], None], *, after: str) -> Step:
+def _lint_step(command: ImageCommand, building: Building, report: Report, *, after: str) -> Step:
     title = f"Check image {building.image.name}"
     passed: list[LintReport] = []
 
@@ -160,14 +123,13 @@ def _lint_step(command: ImageCommand, building: Building, report: Callable[[str,
     return Step(title, done=lambda: YES if passed else no("it is run once"), do=check, after=after)
 
 
-def _built(building: Building) -> tuple[Built, ImageFacts]:
+def _built(building: Building) -> Built:
     """Return the image as the engine has it. Raises PrerequisiteError if it has not."""
     built = build.built(building)
-    facts = docker_images.inspect(building.engine, built.reference_local) if built else None
-    if built is None or facts is None:
+    if built is None:
         raise PrerequisiteError(
             f"image {building.image.name} was not built from what is in {building.image.directory} now",
             where=f"Docker engine {building.engine.host}: there is no {building.reference}",
             hint=f"Build it: invoke image.build {building.image.name}",
         )
-    return built, facts
+    return built

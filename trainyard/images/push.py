@@ -1,4 +1,4 @@
-"""Push an image: Docker sends it, one question to the registry verifies it, and what clusters run is its digest.
+"""Push an image: Docker sends it, the registry is asked whether it holds it, and what clusters run is its digest.
 
 What a push that failed has sent stays in the registry, so the next one sends the rest. No cluster uses any of it
 before: the tags by which one is found are set last, and clusters run the digest that they lead to.
@@ -17,7 +17,6 @@ from trainyard.seams.docker import push as docker_push
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.registry.api import Manifest, RegistryApi
 from trainyard.seams.registry.errors import (
-    MEND,
     DamagedError,
     FixedTagError,
     FullError,
@@ -26,43 +25,33 @@ from trainyard.seams.registry.errors import (
     NoRegistryError,
     RegistryError,
 )
-from trainyard.steps import YES, Answer, Clock, Step, no
+from trainyard.steps import YES, Answer, Step, no
 
-TRIES = 3
-# A registry that is started again is back by then.
-PAUSE_SECONDS = 5.0
-# Docker reports every half megabyte; in a log of CI each report is a line.
-REPORT_EVERY = 2.0
 # What the registry says of itself and no retry mends.
 FINAL = (GoneError, LoginError, FullError, NoRegistryError)
+# A registry has what it took at once, or not at all.
+HELD_SECONDS = 5.0
 
 
 class Pushing:
     """One push: its steps, and what came of them. `report` hears how far it is."""
 
     def __init__(
-        self,
-        built: Built,
-        access: Access,
-        engine: Engine,
-        *,
-        report: Callable[[str], None] = lambda text: None,
-        clock: Clock | None = None,
+        self, built: Built, access: Access, engine: Engine, *, report: Callable[[str], None] = lambda text: None
     ) -> None:
         self._built = built
         self._access = access
         self._engine = engine
         self._report = report
-        self._clock = clock or Clock()
         self._name = access.registry.repository(built.name)
         self._alias = built.alias_local.rpartition(":")[2]
         self._reference = access.name(built.name, built.content)
-        self._sent: set[str] | None = None
+        self._sent: set[str] = set()
         self._fixed: set[str] = set()
 
     def steps(self) -> list[Step]:
         """Return what makes the registry hold the image: its repository (AWS), its layers and tag, its other tags."""
-        push = Step(f"Push {self._reference}", self._is_held, self._push)
+        push = Step(f"Push {self._reference}", self._is_held, self._push, deadline=HELD_SECONDS)
         tags = [self._tag_step(tag, after=push.title) for tag in (self._alias, source_tag(self._built.source))]
         if self._access.registry.login != "ecr":
             return [push, *tags]
@@ -78,14 +67,13 @@ class Pushing:
         """Return what the registry has, once the steps are done."""
         manifest = self._manifest()
         sent = self._sent_sizes(manifest)
-        around = len(manifest.content) + (manifest.config.size if manifest.config else 0)
         alias = self._built.content if self._alias in self._fixed else self._alias
         return Pushed(
             reference=self._access.by_digest(self._built.name, manifest.digest),
             tag=self._reference,
             alias=self._access.name(self._built.name, alias),
             digest=manifest.digest,
-            bytes_sent=sum(sent.values()) + (0 if self._sent is None else around),
+            bytes_sent=sum(sent.values()),
             layers_sent=len(sent),
             layers_there=len({layer.digest for layer in manifest.layers}) - len(sent),
         )
@@ -95,42 +83,22 @@ class Pushing:
 
         (The latter on engines with containerd's image store.)
         """
-        found = self._access.api.manifest(self._name, self._built.content)
-        if found is None:
+        manifest = self._access.api.manifest(self._name, self._built.content)
+        if manifest is None:
             return no(f"the registry has no {self._name}:{self._built.content}")
-        if self._built.image_id in (found.digest, found.config.digest if found.config else None):
+        if self._built.image_id in (manifest.digest, manifest.config.digest if manifest.config else None):
             return YES
         return no(f"{self._name}:{self._built.content} is another image there")
 
     def _push(self) -> None:
-        """Give the image the registry's name, send it, and ask the registry for it. Raises RegistryError."""
         docker_images.tag(self._engine, self._built.image_id, as_=self._reference)
-        self._sent = set()
-        for tries_left in reversed(range(TRIES)):
-            try:
-                self._send(self._sent)
-                break
-            except RegistryError as error:
-                if not error.transient or not tries_left:
-                    raise
-                self._report(f"{error.what}; tries again with the layers that are not there yet")
-                self._clock.sleep(PAUSE_SECONDS)
-        answer = self._is_held()
-        if not answer.holds:
-            raise DamagedError(
-                f"registry {self._access.registry.address} took {self._reference}, and does not hold it",
-                where=answer.detail,
-                hint=MEND,
-            )
-
-    def _send(self, sent: set[str]) -> None:
         docker_push.push(
             self._engine,
             self._reference,
             login=self._access.login,
-            on_progress=_calmly(self._report, self._clock),
+            on_progress=self._report,
             on_retry=lambda: ask_why(self._access.api, self._name),
-            on_sent=sent.add,
+            on_sent=self._sent.add,
         )
 
     def _tag_step(self, tag: str, *, after: str) -> Step:
@@ -139,13 +107,10 @@ class Pushing:
     def _has_tag(self, tag: str) -> Answer:
         if tag in self._fixed:
             return Answer(True, "the registry does not let it move")
-        try:
-            found = self._access.api.manifest(self._name, tag)
-        except DamagedError:
-            return no("what it leads to is damaged")
-        if found and found.digest == self._manifest().digest:
+        manifest = self._access.api.manifest(self._name, tag)
+        if manifest and manifest.digest == self._manifest().digest:
             return YES
-        return no(f"{tag} is {found.digest if found else 'not there'}")
+        return no(f"{tag} is {manifest.digest if manifest else 'not there'}")
 
     def _set_tag(self, tag: str) -> None:
         """Let one more tag lead to the image; where tags are immutable, only its first image has it."""
@@ -156,22 +121,22 @@ class Pushing:
 
     def _manifest(self) -> Manifest:
         """Return what the tag leads to now. Raises DamagedError if it is gone again."""
-        found = self._access.api.manifest(self._name, self._built.content)
-        if found is None:
+        manifest = self._access.api.manifest(self._name, self._built.content)
+        if manifest is None:
             raise DamagedError(
                 f"{self._reference} is not in the registry any more", hint="Push it again: invoke image.push"
             )
-        return found
+        return manifest
 
     def _sent_sizes(self, manifest: Manifest) -> dict[str, int]:
         """Return digest and size of each layer that was sent; Docker reports short ids, of contents or of blobs."""
         facts = docker_images.inspect(self._engine, self._built.image_id) if self._sent else None
         contents = facts.layers if facts and len(facts.layers) == len(manifest.layers) else ()
-        contents = contents or tuple(layer.digest for layer in manifest.layers)
+        names = contents or tuple(layer.digest for layer in manifest.layers)
         return {
             layer.digest: layer.size
-            for content, layer in zip(contents, manifest.layers, strict=True)
-            if self._sent and {_short(content), _short(layer.digest)} & self._sent
+            for name, layer in zip(names, manifest.layers, strict=True)
+            if {_short(name), _short(layer.digest)} & self._sent
         }
 
 
@@ -182,25 +147,11 @@ def ask_why(api: RegistryApi, repository: str) -> None:
     an upload works, or is refused for reasons of its own: what Docker hears counts more.
     """
     try:
-        api.check()
         api.try_upload(repository)
     except FINAL:
         raise
     except RegistryError:
         return
-
-
-def _calmly(report: Callable[[str], None], clock: Clock) -> Callable[[str], None]:
-    """Return `report`, called every few seconds: in the first moments Docker has not even counted its layers."""
-    last = clock.now()
-
-    def calm(text: str) -> None:
-        nonlocal last
-        if clock.now() - last >= REPORT_EVERY:
-            last = clock.now()
-            report(text)
-
-    return calm
 
 
 def _short(digest: str) -> str:

@@ -42,7 +42,8 @@ class Built:
     content: str
     source: str
     image_id: str
-    platform: str | None = None
+    platform: str = ""
+    size: int = 0
 
 
 @dataclass(frozen=True)
@@ -102,9 +103,9 @@ class Verified:
 
     def check(self) -> None:
         """Raise what is wrong: the host's own error if it is one, else how many they are."""
-        failed = [host for host in self.hosts if host.error]
-        if len(failed) == 1 and failed[0].error:
-            raise failed[0].error
-        if failed:
-            names = ", ".join(host.host for host in failed)
-            raise OutsideError(f"{len(failed)} of {len(self.hosts)} hosts cannot run the image", where=names)
+        errors = [host.error for host in self.hosts if host.error]
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            names = ", ".join(host.host for host in self.hosts if host.error)
+            raise OutsideError(f"{len(errors)} of {len(self.hosts)} hosts cannot run the image", where=names)

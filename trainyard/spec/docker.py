@@ -141,7 +141,7 @@ class BuildSection(Section):
         None, "A pip.conf for the build, for an index of one's own; it may hold a password."
     )
     network: Literal["default", "host"] = setting("default", "host: build in this host's network.")
-    base: Filled | None = setting(None, "The base image, instead of the one that image.yaml names.")
+    base: Image | None = setting(None, "The base image, instead of the one that image.yaml names.")
     platform: Platform | None = setting(
         None, "What the nodes are, such as linux/arm64; left out: what the Docker host is."
     )

@@ -29,7 +29,7 @@ def build(call: Call, image: str = "", base: str = "", platform: str = "", cache
             return lazy.image_report.planned(
                 command, lazy.pipeline.plan_build(command, no_cache=not cache), again="image.build"
             )
-        return lazy.image_report.built(command, lazy.pipeline.run_build(command, call.progress, no_cache=not cache))
+        return lazy.image_report.built(command, *lazy.pipeline.run_build(command, call.progress, no_cache=not cache))
 
 
 @task(*CLUSTER, positional=["image"], help=HELP)
@@ -52,7 +52,7 @@ def push(call: Call, image: str = "", base: str = "", platform: str = "", skip_l
             return lazy.image_report.planned(
                 command, lazy.pipeline.plan_push(command, skip_lint=skip_lint), again="image.push"
             )
-        return lazy.image_report.pushed(command, lazy.pipeline.run_push(command, call.progress, skip_lint=skip_lint))
+        return lazy.image_report.pushed(command, *lazy.pipeline.run_push(command, call.progress, skip_lint=skip_lint))
 
 
 @task(*CLUSTER, dry=True, positional=["image"], help=HELP)

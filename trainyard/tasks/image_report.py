@@ -11,11 +11,11 @@ from trainyard.backends import BACKENDS
 from trainyard.errors import TrainyardError
 from trainyard.images.image_command import ImageCommand
 from trainyard.images.lint import LintReport
-from trainyard.images.pipeline import BuildResult, ListedImage, PushResult
-from trainyard.images.types import Verified
+from trainyard.images.pipeline import ListedImage
+from trainyard.images.types import Built, Pushed, Verified
 from trainyard.results.formats import size
 from trainyard.spec import ClusterSpec
-from trainyard.steps import PlannedStep
+from trainyard.steps import PlannedStep, StepResult
 from trainyard.tasks import report
 from trainyard.tasks.report import Report, Table, note, step_documents
 
@@ -29,20 +29,20 @@ def planned(command: ImageCommand, plan: Sequence[PlannedStep], *, again: str) -
     return report.planned({"image": name}, plan, next=f"invoke {again}")
 
 
-def built(command: ImageCommand, made: BuildResult) -> Report:
+def built(command: ImageCommand, image: Built, results: Sequence[StepResult]) -> Report:
     """Say what was built."""
-    image, base = made.built, command.flags.base
+    base = command.flags.base
     document = {
         "image": image.name,
         "reference": image.reference_local,
         "alias": image.alias_local,
         "content": image.content,
         "image_id": image.image_id,
-        "platform": made.facts.platform,
-        "size": made.facts.size,
-        "steps": step_documents(made.results),
+        "platform": image.platform,
+        "size": image.size,
+        "steps": step_documents(results),
     }
-    what = f"{image.reference_local} ({size(made.facts.size)}), also {image.alias_local}"
+    what = f"{image.reference_local} ({size(image.size)}), also {image.alias_local}"
     lines = [f"image {image.name} is built: {what}"]
     if base:
         lines.append(f"--base counts for this build; for clusters on it: build: {{base: {base}}} in their file")
@@ -59,15 +59,15 @@ def checked(found: LintReport) -> Report:
     return Report(found.document(), [table], next="invoke image.push", error=_error(found))
 
 
-def pushed(command: ImageCommand, sent: PushResult) -> Report:
+def pushed(command: ImageCommand, pushed: Pushed, results: Sequence[StepResult]) -> Report:
     """Say what the registry has now: the digest is what clusters run."""
-    pushed = sent.pushed
+    name = command.image.name if command.image else ""
     moved = "nothing was sent: the registry had it"
     if pushed.layers_sent:
         moved = f"{pushed.layers_sent} layers sent ({size(pushed.bytes_sent)}), {pushed.layers_there} were there"
     return Report(
-        {"image": sent.built.name, **asdict(pushed), "steps": step_documents(sent.results)},
-        [f"image {sent.built.name} is pushed: {pushed.reference}", f"also {pushed.tag} and {pushed.alias}; {moved}"],
+        {"image": name, **asdict(pushed), "steps": step_documents(results)},
+        [f"image {name} is pushed: {pushed.reference}", f"also {pushed.tag} and {pushed.alias}; {moved}"],
         next=f"invoke {after_push(command.spec.backend)}",
     )
 

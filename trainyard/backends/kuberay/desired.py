@@ -7,14 +7,12 @@ Kubelets know users and passwords only (core/v1, kubernetes.io/dockerconfigjson)
 from __future__ import annotations
 
 import base64
-import ipaddress
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
-from urllib.parse import urlsplit
 
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import location, naming, operator, pods
@@ -41,14 +39,9 @@ HUB_KEY = "https://index.docker.io/v1/"
 AWS_USER = "AWS"
 
 
-def pinned(spec: ClusterSpec, tools: Tools, where: Location, *, running: str | None = None) -> PinnedImage:
+def pinned(spec: ClusterSpec, tools: Tools, *, running: str | None = None) -> PinnedImage:
     """Return the exact image that the file means now, as its registry says; else the one that the cluster runs."""
-    server = urlsplit(where.kube.server).hostname or ""
-    try:
-        loopback = ipaddress.ip_address(server).is_loopback
-    except ValueError:
-        loopback = server == "localhost"
-    return resolve.for_nodes(spec, tools.environ, directory=tools.directory, loopback=loopback, running=running)
+    return resolve.for_nodes(spec, tools.environ, directory=tools.directory, running=running)
 
 
 def pull_secret(cluster: str, image: PinnedImage, *, others: Sequence[str], name: str) -> Object | None:
@@ -157,7 +150,7 @@ def read(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Desired:
         location.refuse_foreign(live, where)
     runs = None if live is None or tools.recreate else _annotation(live)
     with ThreadPoolExecutor(6) as pool:
-        asked_image = pool.submit(pinned, spec, tools, where, running=runs)
+        asked_image = pool.submit(pinned, spec, tools, running=runs)
         namespace = pool.submit(if_allowed, lambda: kube.get(NAMESPACE, space))
         login = pool.submit(if_allowed, lambda: kube.get(SECRET, naming.pull_secret(name), namespace=space))
         own = pool.submit(kube.list, POD, namespace=space, labels=naming.of_ray_cluster(name))

@@ -47,7 +47,7 @@ def verify(spec: ClusterSpec, tools: Tools, section: KuberaySection, *, report: 
             hint=f"Make the cluster: invoke cluster.up; or the namespace alone: kubectl create namespace "
             f"{where.namespace}",
         )
-    image = desired.pinned(spec, tools, where)
+    image = desired.pinned(spec, tools)
     hosts = hosts_of(where, spec)
     with _alone(tools, report), login(where, image) as pull_secrets:
         probes = [_probe(where, image, pull_secrets, host, placement) for host, placement in hosts.found]

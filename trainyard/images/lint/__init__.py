@@ -57,8 +57,8 @@ def check(
         on_progress("asking the image about itself")
     probed = kept or ask(engine, facts, questions)
     history = docker_images.history(engine, facts.id)
-    found = checks.judge(Inspection(reference, file, ray_version, facts, history, probed))
-    report = LintReport(reference, (named, *found), time.monotonic() - began, kept is not None)
+    findings = checks.judge(Inspection(reference, file, ray_version, facts, history, probed))
+    report = LintReport(reference, (named, *findings), time.monotonic() - began, kept is not None)
     if report.ok:
         # Only what is fine is kept: a busy machine may have been the reason for what is not.
         write_cache(cache, probed)
@@ -68,15 +68,12 @@ def check(
 def read_cache(path: Path) -> Probed | None:
     """Return what was kept; what is lost or damaged is found out again."""
     try:
-        return Probed(**json.loads(path.read_text(encoding="utf-8")))
+        return Probed(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):
         return None
 
 
 def write_cache(path: Path, probed: Probed) -> None:
-    """Write it as a whole or not at all; a directory that cannot be written only costs time the next time."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")
-        part.write_text(json.dumps(asdict(probed)), encoding="utf-8")
-        part.replace(path)
+        path.write_text(json.dumps(asdict(probed)))

@@ -1,27 +1,24 @@
-"""The checks of an image: how it starts, what image.yaml asks of it, its size, and what its history shows."""
+"""The checks of an image: how it starts, its Ray, what image.yaml asks of it, its size, and what its history shows."""
 
 from __future__ import annotations
 
-import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from trainyard.images.lint import ray_checks, secrets
-from trainyard.images.lint.inspection import Finding, Inspection, failed, ok, untested
-from trainyard.images.lint.probe import run_question
+from trainyard.images.lint import secrets
+from trainyard.images.lint.inspection import Finding, Inspection, failed, ok
+from trainyard.images.lint.probe import questions_of
+from trainyard.results.formats import size as shown_size
 from trainyard.spec.docker import check_image
-from trainyard.spec.units import format_size
 
 # What a registry and the disks of nodes are expected to bear where image.yaml does not say.
 MAX_SIZE = 40 * 1024**3
-SHOWN_SECRETS = 3
-_BUILD_WORDS = re.compile(r"^/bin/sh -c (?:#\(nop\)\s*)?|\s*# buildkit$")
-
 # Meant for other machines, an image is no worse: it is the look at it that cannot be had here.
 _OTHER_MACHINE = (
     "Meant for other machines, it can be pushed without being run here: invoke image.push --skip-lint. Install QEMU "
     "(qemu-user-static, binfmt) to run it here all the same, or build it for this machine: leave out --platform."
 )
+_PATH_HINT = "Put the directory of Ray's Python first: ENV PATH=/opt/ray/bin:$PATH"
 
 
 def reference(text: str) -> Finding:
@@ -36,29 +33,64 @@ def reference(text: str) -> Finding:
 
 def judge(inspection: Inspection) -> tuple[Finding, ...]:
     """Return the findings of all checks that apply; where one cause explains others, these are not tested."""
-    shell = _no_shell(inspection)
-    causes = {"": None, "shell": shell, "ray": shell or ray_checks.cause(inspection)}
-    found = []
+    runs_nothing = _runs_nothing(inspection)
+    causes = {"": None, "shell": runs_nothing, "ray": runs_nothing or _no_jobs(inspection)}
+    findings = []
     for name, needs, look in CHECKS:
         cause = causes[needs]
         if name in ASKED and not any(getattr(inspection.lint, key) for key in ASKED[name]):
             continue
         if cause is None:
-            found.append(look(inspection))
+            findings.append(look(inspection))
+        elif cause.check == name:
+            findings.append(cause)
         else:
-            found.append(cause if cause.check == name else untested(name, f"mend `{cause.check}` first"))
-    return tuple(found)
+            findings.append(Finding(name, True, f"mend `{cause.check}` first", skipped=True))
+    return tuple(findings)
 
 
-def _no_shell(inspection: Inspection) -> Finding | None:
-    refusal = inspection.probed.refusal
-    if inspection.probed.began:
+def _runs_nothing(inspection: Inspection) -> Finding | None:
+    """Return why the image ran nothing of ours: it is for other machines, its entry point, or no shell."""
+    probed, words = inspection.probed, " ".join(inspection.image.entrypoint or ())
+    if probed.began:
         return None
-    if "exec format error" in refusal:
+    if "exec format error" in probed.refusal:
         detail = f"is for {inspection.image.platform}, which this engine cannot run: exec format error"
         return failed("platform", detail, _OTHER_MACHINE)
+    if words:
+        detail = f"ENTRYPOINT {words} swallows the command that it is given, such as `ray start`: {probed.refusal}"
+        return failed("entrypoint", detail, 'Reset it in the Dockerfile: ENTRYPOINT [], or let it end with: exec "$@"')
     hint = "Install bash: KubeRay and Ray's autoscaler start every node with /bin/bash."
-    return failed("bash", f"no shell at all can be run: {refusal}", hint)
+    return failed("bash", f"no shell at all can be run: {probed.refusal}", hint)
+
+
+def _no_jobs(inspection: Inspection) -> Finding | None:
+    """Return what keeps Ray's Python from running jobs; the other checks of Ray would only show what follows."""
+    probed, user, lint = inspection.probed, inspection.user, inspection.lint
+    program, first = probed.text("ray.program"), probed.text("ray.first_line")
+    if not program:
+        hint = f"Install ray[default]=={inspection.ray_version}. {_PATH_HINT}"
+        return failed("ray", "there is no ray on PATH", hint)
+    if lint.ray_interpreter and first.removeprefix("#!").split()[:1] != [lint.ray_interpreter]:
+        detail = f"{program} starts with {first or 'no #! line'}, not #!{lint.ray_interpreter}"
+        hint = f"Write it anew after the installation: RUN sed -i '1c #!{lint.ray_interpreter}' {program}"
+        return failed("interpreter", detail, hint)
+    if not probed.text("python.program"):
+        return failed("python", "there is no python on PATH", _PATH_HINT)
+    if lint.python and not probed.text("asked.prefix"):
+        ended = probed.answer(f"python:{lint.python}")
+        detail = f"{lint.python} does not run: {ended.reason if ended else 'it gave no answer'}"
+        return failed("python", detail, "image.yaml names it as the Python of Ray and the jobs: lint.python")
+    prefixes = {"python": probed.text("python.prefix"), "ray": probed.text("ray.python")}
+    prefixes |= {lint.python: probed.text("asked.prefix")} if lint.python else {}
+    if len(set(prefixes.values())) > 1 and all(prefixes.values()):
+        listed = ", ".join(f"{name} is of {prefix}" for name, prefix in prefixes.items())
+        return failed("python", f"python on PATH is not Ray's: {listed}", _PATH_HINT)
+    imported = probed.ended("python.ended")
+    if imported is None or imported.code != 0:
+        detail = f'`python -c "import ray"` fails as {user}: {imported.reason if imported else "it printed nothing"}'
+        return failed("import", detail, f"What was installed by root must be readable by {user}; WORKDIR has no ray/.")
+    return None
 
 
 def _platform(inspection: Inspection) -> Finding:
@@ -67,12 +99,7 @@ def _platform(inspection: Inspection) -> Finding:
 
 def _entrypoint(inspection: Inspection) -> Finding:
     words = " ".join(inspection.image.entrypoint or ())
-    if not words:
-        return ok("entrypoint", "none: commands run as they are given")
-    if inspection.probed.came_through:
-        return ok("entrypoint", f"{words}: hands commands on")
-    detail = f"ENTRYPOINT {words} swallows the command that it is given, such as `ray start`"
-    return failed("entrypoint", detail, 'Reset it in the Dockerfile: ENTRYPOINT [], or let it end with: exec "$@"')
+    return ok("entrypoint", f"{words}: hands commands on" if words else "none: commands run as they are given")
 
 
 def _bash(inspection: Inspection) -> Finding:
@@ -101,66 +128,58 @@ def _writable(inspection: Inspection) -> Finding:
 
 
 def _wget(inspection: Inspection) -> Finding:
-    version, program = inspection.ray_version, inspection.probed.text("wget")
-    if program:
+    if program := inspection.probed.text("wget"):
         return ok("wget", program)
-    # KubeRay 1.6 probes Ray 2.53 and newer by HTTP (ray-project/kuberay#4448).
-    by_http = [int(part) for part in re.findall(r"\d+", version)[:2]] >= [2, 53]
-    if by_http and (inspection.file is None or not inspection.lint.wget):
-        return ok("wget", f"none: KubeRay 1.6 and newer probes Ray {version} by HTTP, older ones cannot")
+    if inspection.file is None or not inspection.lint.wget:
+        # KubeRay 1.6 probes Ray 2.53 and newer by HTTP (ray-project/kuberay#4448).
+        return ok("wget", "none: KubeRay 1.6 and newer probes by HTTP, older ones cannot")
     hint = "Install wget, or say `wget: false` in image.yaml if only KubeRay 1.6 and newer runs it."
-    detail = "there is no wget, with which KubeRay probes its nodes: it would end them"
-    return failed("wget", detail, hint if by_http else "Install wget.")
+    return failed("wget", "there is no wget, with which KubeRay probes its nodes: it would end them", hint)
 
 
-def _of_ray(name: str) -> Callable[[Inspection], Finding]:
-    return lambda inspection: ok(name, ray_checks.details(inspection)[name])
+def _interpreter(inspection: Inspection) -> Finding:
+    text = inspection.probed.text
+    return ok("interpreter", f"{text('ray.program')} starts with {text('ray.first_line')}")
 
 
-def _imports(inspection: Inspection) -> Finding:
-    return _all_succeed(inspection, "imports", {f"import:{name}": name for name in inspection.lint.imports})
+def _ray(inspection: Inspection) -> Finding:
+    expected, version = inspection.ray_version, inspection.probed.text("ray.version")
+    ended = inspection.probed.ended("ray.ended")
+    if ended is None or ended.code != 0 or not version:
+        detail = f"`ray --version` fails as {inspection.user}: {ended.reason if ended else 'it printed nothing'}"
+        return failed("ray", detail, "Try it: docker run --rm -it IMAGE ray --version")
+    if version != expected:
+        detail = f"has Ray {version}, and clusters run {expected}"
+        return failed("ray", detail, f"Install ray[default]=={expected}: nodes of two versions do not talk.")
+    return ok("ray", version)
 
 
-def _entry_point(inspection: Inspection) -> Finding:
-    name = inspection.lint.entry_point
-    return _all_succeed(inspection, "entry-point", {f"entry:{name}": f"{name}(--help)"})
+def _python(inspection: Inspection) -> Finding:
+    text = inspection.probed.text
+    return ok("python", f"{text('python.program')} ({text('python.prefix') or 'unknown'})")
 
 
-def _runs(inspection: Inspection) -> Finding:
-    commands = inspection.lint.runs
-    return _all_succeed(inspection, "runs", {run_question(words): f"`{shlex.join(words)}`" for words in commands})
+def _import(inspection: Inspection) -> Finding:
+    return ok("import", f"Ray {inspection.probed.text('python.ray')} as {inspection.user}")
 
 
-def _all_succeed(inspection: Inspection, check: str, named: dict[str, str]) -> Finding:
-    """Look how the commands behind questions ended; `named` has the words for each question."""
-    for question, name in named.items():
-        ended = inspection.probed.answer(question)
-        if ended is not None and ended.code == 0:
-            continue
-        output = ended.output if ended else "it ended Python"
-        if "EOFError" in output or "EOF when reading" in output:
-            detail = f"{name} waits for a key: {output}"
-            return failed(check, detail, "Jobs have no keyboard: call the function that does not wait.")
-        return failed(check, f"{name} fails as {inspection.user}: {output}", "Try it: docker run --rm -it IMAGE bash")
-    return ok(check, ", ".join(named.values()))
+def _answers(check: str, kind: str, *, missing: str = "gave no answer") -> Callable[[Inspection], Finding]:
+    """Return the check of all that image.yaml asks of one kind: modules, files, programs or commands."""
 
+    def problem(inspection: Inspection, question: str) -> str:
+        name, ended = question.removeprefix(f"{kind}:"), inspection.probed.answer(question)
+        if ended is None:
+            return f"{name} {missing}"
+        return "" if ended.code == 0 else f"{name} fails as {inspection.user}: {ended.reason}"
 
-def _files(inspection: Inspection) -> Finding:
-    return _all_there(inspection, "files", "path", inspection.lint.must_have, "is not in the image")
+    def look(inspection: Inspection) -> Finding:
+        questions = [question for question in questions_of(inspection.lint) if question.startswith(f"{kind}:")]
+        problems = [text for question in questions if (text := problem(inspection, question))]
+        if problems:
+            return failed(check, "; ".join(problems), "image.yaml asks for it. Try it: docker run --rm -it IMAGE bash")
+        return ok(check, ", ".join(question.removeprefix(f"{kind}:") for question in questions))
 
-
-def _programs(inspection: Inspection) -> Finding:
-    # wget has a check of its own.
-    names = [name for name in inspection.lint.programs if name != "wget"]
-    return _all_there(inspection, "programs", "program", names, "is not on PATH")
-
-
-def _all_there(inspection: Inspection, check: str, kind: str, names: Sequence[str], how: str) -> Finding:
-    missing = [f"{name} {how}" for name in names if inspection.probed.answer(f"{kind}:{name}") is None]
-    if missing:
-        hint = "image.yaml says that the image needs it: add it in the Dockerfile."
-        return failed(check, "; ".join(missing), hint)
-    return ok(check, ", ".join(names))
+    return look
 
 
 def _search_paths(inspection: Inspection) -> Finding:
@@ -191,38 +210,24 @@ def _environ(inspection: Inspection) -> Finding:
 def _size(inspection: Inspection) -> Finding:
     limit, size = inspection.lint.max_size or MAX_SIZE, inspection.image.size
     if size <= limit:
-        return ok("size", f"{_rounded(size)} of at most {_rounded(limit)}")
-    hint = "Remove what is not needed in the RUN that made it."
-    if inspection.history:
-        largest = max(inspection.history, key=lambda layer: layer.size)
-        made_by = " ".join(_BUILD_WORDS.sub("", largest.created_by).split())[:100] or "its base"
-        hint = f"Its largest layer takes {_rounded(largest.size)}: {made_by}"
-    return failed("size", f"takes {_rounded(size)}, and at most {_rounded(limit)} are allowed", hint)
+        return ok("size", f"{shown_size(size)} of at most {shown_size(limit)}")
+    detail = f"takes {shown_size(size)}, and at most {shown_size(limit)} are allowed"
+    return failed("size", detail, "Remove what is not needed in the RUN that made it: docker history IMAGE")
 
 
 def _history(inspection: Inspection) -> Finding:
     """Look for secrets in environment variables, labels, and the commands that made the layers."""
     image, steps = inspection.image, inspection.history
-    found = {secret: f"the variable {secret}" for secret in secrets.secrets_in_environment(image.env)}
-    found |= {secret: f"the label {secret}" for secret in secrets.secrets_in_environment(image.labels)}
+    places = {secret: f"the variable {secret}" for secret in secrets.secrets_in_environment(image.env)}
+    places |= {secret: f"the label {secret}" for secret in secrets.secrets_in_environment(image.labels)}
     for number, step in enumerate(steps, start=1):
         for secret in secrets.secrets_in_command(step.created_by):
             # What a variable or label still shows stands in the history too, where it was set.
-            found.setdefault(secret, f"{secret} in step {number} of its history")
-    if not found:
+            places.setdefault(secret, f"{secret} in step {number} of its history")
+    if not places:
         return ok("history", f"no secret in {len(steps)} steps")
-    more = len(found) - SHOWN_SECRETS
-    shown = ", ".join([*found.values()][:SHOWN_SECRETS]) + (f" and {more} more" if more > 0 else "")
     hint = "Change the secret, then pass it to the build as one: RUN --mount=type=secret,id=..."
-    return failed("history", f"shows secrets: {shown}", hint)
-
-
-def _rounded(size: int) -> str:
-    """Return a size in the units of people; format_size keeps every byte."""
-    for unit, factor in (("GiB", 1024**3), ("MiB", 1024**2)):
-        if size >= factor:
-            return f"{size / factor:.1f} {unit}".replace(".0 ", " ")
-    return format_size(size)
+    return failed("history", f"shows secrets: {', '.join(places.values())}", hint)
 
 
 # Name, what it needs (a shell that runs in the image, a Ray that runs jobs), and how it is judged; in printed order.
@@ -233,15 +238,15 @@ CHECKS: tuple[tuple[str, str, Callable[[Inspection], Finding]], ...] = (
     ("user", "shell", _user),
     ("writable", "shell", _writable),
     ("wget", "shell", _wget),
-    ("interpreter", "ray", _of_ray("interpreter")),
-    ("ray", "ray", ray_checks.ray),
-    ("python", "ray", _of_ray("python")),
-    ("import", "ray", _of_ray("import")),
-    ("imports", "ray", _imports),
-    ("entry-point", "ray", _entry_point),
-    ("runs", "shell", _runs),
-    ("files", "shell", _files),
-    ("programs", "shell", _programs),
+    ("interpreter", "ray", _interpreter),
+    ("ray", "ray", _ray),
+    ("python", "ray", _python),
+    ("import", "ray", _import),
+    ("imports", "ray", _answers("imports", "import")),
+    ("entry-point", "ray", _answers("entry-point", "entry")),
+    ("runs", "shell", _answers("runs", "run")),
+    ("files", "shell", _answers("files", "path", missing="is not in the image")),
+    ("programs", "shell", _answers("programs", "program", missing="is not on PATH")),
     ("search-paths", "", _search_paths),
     ("environ", "", _environ),
     ("size", "", _size),

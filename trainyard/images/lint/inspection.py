@@ -29,9 +29,7 @@ class Inspection:
     @property
     def user(self) -> str:
         """Return what the image runs as, in words."""
-        uid = self.probed.text("uid")
-        name = self.probed.text("user") or self.image.user
-        return f"{name} (uid {uid})" if name and name != uid else f"uid {uid or '?'}"
+        return f"{self.probed.text('user') or self.image.user or '?'} (uid {self.probed.text('uid') or '?'})"
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class LintReport:
         """Raise LintError unless every check is ok."""
         if not self.ok:
             number = f"{len(self.failed)} of {len(self.findings)} checks failed"
-            problems = tuple(Problem(found.check, f"{found.detail}\n    -> {found.hint}") for found in self.failed)
+            problems = tuple(Problem(each.check, f"{each.detail}\n    -> {each.hint}") for each in self.failed)
             raise LintError(f"the image is not fit to be run: {number}", where=self.reference, problems=problems)
 
 
@@ -86,7 +84,3 @@ def ok(check: str, detail: str) -> Finding:
 
 def failed(check: str, detail: str, hint: str) -> Finding:
     return Finding(check, False, detail, hint)
-
-
-def untested(check: str, reason: str) -> Finding:
-    return Finding(check, True, reason, skipped=True)

@@ -1,11 +1,11 @@
-"""Ask an image about itself: one run of probe.sh in a container of it, or two if its entry point swallows the first."""
+"""Ask an image about itself: one run of probe.sh in a container of it, as its user, through its entry point."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -16,10 +16,6 @@ from trainyard.seams.docker.once import run_once
 from trainyard.spec.image import LintSection
 
 SECONDS = 180.0
-# Something else than the probe may start then, and never end; a probe that is only slow is run once more without it.
-ENTRYPOINT_SECONDS = 60.0
-# SIGKILL, which is how the kernel ends what takes too much memory.
-KILLED = 137
 _MARK = "trainyard: "
 _CANNOT_RUN = re.compile(r'exec: "[^"]*"|no such file or directory|executable file not found|exec format error')
 # Answers come without colours, and no line of a program is worth more than this.
@@ -41,22 +37,12 @@ class Ended:
 
 @dataclass(frozen=True)
 class Probed:
-    """What the image printed. Without `began`, it could run nothing, and `refusal` says why.
-
-    `came_through` is whether the image's own entry point handed the command on; `code` is the exit code, None for what
-    did not end in its time.
-    """
+    """What the image printed. Without `began`, it ran nothing of ours, and `refusal` is what came instead."""
 
     began: bool
-    came_through: bool
     refusal: str
     facts: Mapping[str, str]
     answers: Mapping[str, str]
-    code: int | None = 0
-
-    @property
-    def is_complete(self) -> bool:
-        return "end" in self.facts
 
     def text(self, key: str) -> str:
         return self.facts.get(key, "")
@@ -77,12 +63,8 @@ def questions_of(lint: LintSection) -> tuple[str, ...]:
         *(f"program:{program}" for program in lint.programs),
         *(f"import:{module}" for module in lint.imports),
         *([f"entry:{lint.entry_point}"] if lint.entry_point else []),
-        *(run_question(command) for command in lint.runs),
+        *(f"run:{shlex.join(command)}" for command in lint.runs),
     )
-
-
-def run_question(command: Sequence[str]) -> str:
-    return f"run:{shlex.join(command)}"
 
 
 @cache
@@ -91,20 +73,31 @@ def script() -> str:
 
 
 def ask(engine: Engine, image: ImageFacts, questions: Sequence[str]) -> Probed:
-    """Run the probe as clusters run nodes: as the image's user, through the image's entry point.
+    """Run the probe as clusters run nodes.
 
     Raises NotReadyError when it does not end in time, OutsideError when it is killed or cannot be run at all.
     """
-    if not image.entrypoint:
-        return _complete(image, _run(engine, image, questions, seconds=SECONDS))
-    through = _run(engine, image, questions, seconds=ENTRYPOINT_SECONDS)
-    if through.is_complete:
-        return through
-    around = _complete(image, _run(engine, image, questions, seconds=SECONDS, around=True))
-    return replace(around, came_through=through.began)
+    words = ["/bin/sh", "-c", script(), "trainyard-probe", *questions]
+    try:
+        once = run_once(engine, image.id, words, seconds=SECONDS)
+    except OutsideError as error:
+        if not _CANNOT_RUN.search(error.where or ""):
+            raise
+        return Probed(False, _last_line(error.where or ""), {}, {})
+    probed = parse(once.stdout, questions, refusal=_last_line(once.stderr or once.stdout))
+    if not probed.began or "end" in probed.facts:
+        return probed
+    ended = f"ended with exit code {once.code}"
+    kind, how = (NotReadyError, f"was not done after {SECONDS:.0f} s") if once.code is None else (OutsideError, ended)
+    raise kind(
+        f"the image was asked about itself, and {how}",
+        where=f"{image.id[:19]}: its last answer was: {' '.join(list(probed.facts.items())[-1]).strip()}",
+        hint="Is the machine very busy, or short of memory? Repeat the same command; if it ends the same way: "
+        "docker run --rm -it IMAGE /bin/sh",
+    )
 
 
-def parse(output: str, questions: Sequence[str], *, came_through: bool) -> Probed:
+def parse(output: str, questions: Sequence[str], *, refusal: str = "") -> Probed:
     """Return what probe.sh printed; other lines are the entry point's own."""
     facts: dict[str, str] = {}
     answers: dict[str, str] = {}
@@ -115,50 +108,12 @@ def parse(output: str, questions: Sequence[str], *, came_through: bool) -> Probe
             target, name = (answers, questions[int(key)]) if is_answer else (facts, key)
             target[name] = _shown(value)
     began = "begin" in facts
-    return Probed(began, came_through and began, "", facts, answers)
+    return Probed(began, "" if began else refusal, facts, answers)
 
 
-def _run(
-    engine: Engine, image: ImageFacts, questions: Sequence[str], *, seconds: float, around: bool = False
-) -> Probed:
-    """Run the probe through the image's entry point, or around it."""
-    words = ["-c", script(), "trainyard-probe", *questions]
-    try:
-        once = run_once(
-            engine,
-            image.id,
-            words if around else ["/bin/sh", *words],
-            entrypoint=["/bin/sh"] if around else None,
-            seconds=seconds,
-        )
-    except OutsideError as error:
-        if not _CANNOT_RUN.search(error.where or ""):
-            raise
-        return _refused(error.where or "")
-    probed = parse(once.stdout, questions, came_through=not around)
-    return replace(probed, code=once.code) if probed.began else _refused(once.stderr or once.stdout)
-
-
-def _refused(output: str) -> Probed:
-    """Return that an image ran nothing of ours, with the last line that came instead."""
+def _last_line(output: str) -> str:
     lines = [line for line in output.splitlines() if line.strip()] or ["it printed nothing"]
-    return Probed(False, False, _shown(lines[-1]), {}, {})
-
-
-def _complete(image: ImageFacts, probed: Probed) -> Probed:
-    if probed.is_complete or not probed.began:
-        return probed
-    where = f"{image.id[:19]}: its last answer was: {' '.join(list(probed.facts.items())[-1]).strip()}"
-    what = "the image was asked about itself and did not answer everything"
-    if probed.code is None:
-        hint = "Is the machine very busy? Repeat the same command."
-        raise NotReadyError(f"{what} within {SECONDS:.0f} s", where=where, hint=hint)
-    hint = "Repeat the same command; if it ends the same way: docker run --rm -it IMAGE /bin/sh"
-    ended = f"it was ended with exit code {probed.code}"
-    if probed.code == KILLED:
-        hint = "Is the Docker host short of memory? free -h; dmesg | grep -i oom"
-        ended += " (killed)"
-    raise OutsideError(f"{what}: {ended}", where=where, hint=hint)
+    return _shown(lines[-1])
 
 
 def _ended(value: str | None) -> Ended | None:
