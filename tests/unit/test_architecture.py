@@ -41,7 +41,7 @@ BUDGETS = {
     "backends": (7_870, 56),
     "backends/kuberay": (5_200, 29),
     "dispatch": (1_880, 13),
-    "images": (2_330, 17),
+    "images": (1_897, 15),
     "registry": (1_270, 9),
     "results": (1_810, 16),
     "seams": (5_050, 43),
