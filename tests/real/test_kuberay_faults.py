@@ -11,7 +11,7 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -192,9 +192,11 @@ def test_a_frozen_host_is_lost_to_a_run_and_ends_its_task_when_it_thaws(kube: Ku
         with paused(kube, host):
             code, output = end_of(command)
             print(f"a run on a frozen host was over after {time.monotonic() - began:.1f} s")
+            refused = faulty.run("cluster.up", expect=6).stderr
     finally:
         command.kill()
     assert code == 0, output
+    assert_one_error(refused, f"is on the Kubernetes node {host}, which Kubernetes calls not ready")
     ended = [event for event in events(newest(faulty)) if event["event"] == "attempt-ended" and event["task"] == task]
     assert [one["outcome"] for one in ended] == ["lost", "succeeded"]
     assert (newest(faulty) / "logs" / f"{task}.2.log").read_text() == "resumed\n"
@@ -384,57 +386,3 @@ def known_since(kube: KubeBed, pods: str) -> float:
         if one["reason"] == "Failed" and one["involvedObject"]["name"].startswith(pods)
     ]
     return datetime.fromisoformat(min(failed)).timestamp()
-
-
-@contextmanager
-def cordoned(kube: KubeBed, host: str) -> Iterator[None]:
-    kube.kubectl("cordon", host)
-    try:
-        yield
-    finally:
-        kube.kubectl("uncordon", host)
-
-
-def test_a_cordoned_host_gets_nothing_new_and_one_that_is_lost_then_is_named_until_it_is_back(
-    kube: KubeBed, faulty: Yard, tmp_path: Path
-) -> None:
-    # Who may see nodes is told more.
-    sees = kubernetes.yard(kube, tmp_path, "faulty")
-    sees.write_cluster(cluster_file(kube))
-    where = kubernetes.hosts_of(kube, "faulty", namespace=SPACE)
-    host = next(host for node, host in where.items() if node != "head" and host != where["head"])
-    with ExitStack() as ended, cordoned(kube, host):
-        # Kubernetes may still think about the nodes of a test before.
-        wait_until(lambda: not faulty.json("cluster.status")["seen"], seconds=90, what="nothing is said about it")
-        assert faulty.json("cluster.status")["state"] == "up"
-        second = Yard(faulty.home / "second", cluster="second", environ=faulty.environ)
-        second.write_cluster(cluster_file(kube, count=1))
-        try:
-            second.run("cluster.up")
-            assert host not in kubernetes.hosts_of(kube, "second", namespace=SPACE).values()
-        finally:
-            second.run("cluster.down", "--end-runs")
-        machine = kube.host(host)
-        kube.stop_kubelet(machine)
-        try:
-            wait_until(lambda: host not in kube.ready(), seconds=120, what=f"Kubernetes knows that {host} is lost")
-            node = next(node for node, where_ in where.items() if where_ == host)
-            doubt = f"{node}: Kubernetes calls its node {host} not ready"
-            waits = faulty.start("cluster.up")
-            ended.callback(waits.kill)
-            # To Ray the node is alive: it goes on working, whoever asks.
-            for yard in (sees, faulty):
-                status = yard.json("cluster.status")
-                assert (status["state"], status["seen"]) == ("up", doubt)
-            assert f"\n{doubt}\n" in faulty.run("cluster.status").stdout
-            faulty.run("train.dispatch", counting_job(faulty, pause=0))
-            refused = f"is on the Kubernetes node {host}, which Kubernetes calls not ready"
-            assert_one_error(sees.run("cluster.up", expect=6).stderr, refused)
-            code, output = end_of(waits)
-            assert code == 6, output
-            assert_one_error(output, refused)
-        finally:
-            kube.start_kubelet(machine)
-        wait_until(lambda: len(kube.ready()) == 3, seconds=60, what="the host is back")
-    faulty.run("cluster.up")
-    assert_good(faulty)

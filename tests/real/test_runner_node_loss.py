@@ -108,7 +108,7 @@ def frozen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frozen]:
         command.kill()
     finally:
         yard.run("cluster.down")
-        for pid in (*running("7101.5"), *running("7102.5"), *running("7103.5")):
+        for pid in (*running("7101.5"), *running("7102.5")):
             psutil.Process(pid).kill()
 
 
@@ -162,22 +162,6 @@ def test_what_a_task_hid_that_killed_both_its_guards_at_once_ends_with_its_clust
     ]
     frozen.yard.run("cluster.down")
     assert running("7102.5") == []
-
-
-def test_tasks_of_a_killed_head_end_by_themselves(frozen: Frozen) -> None:
-    """A raylet that has not reached the GCS for 60 s ends, and with it its workers, their guards and the tasks."""
-    yard = frozen.yard
-    yard.run("cluster.up")
-    script = "env -i setsid sleep 7103.5 & sleep 7103.5"
-    write_job(yard, "orphan", f"command: [sh, -c, {json.dumps(script)}]\nresources: {{cpus: 1, gpus: 1}}\n")
-    command = yard.start("train.dispatch", "orphan", "--skip-smoke")
-    try:
-        wait_until(lambda: len(running("7103.5")) == 2, seconds=120, what="the task runs")
-        kill_node(yard, "head")
-        wait_until(lambda: not running("7103.5"), seconds=180, what="the task ended")
-    finally:
-        command.kill()
-        yard.run("cluster.down")
 
 
 def started(run: Path, *, attempt: int) -> dict[str, Any]:

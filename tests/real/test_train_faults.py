@@ -173,7 +173,7 @@ def test_a_killed_runner_is_noticed(yard: Yard) -> None:
     wait_until(lambda: not running("4004"), seconds=10, what="no task process is left")
 
 
-def test_a_dead_head_is_a_clear_error_within_30_seconds(fresh: Yard) -> None:
+def test_a_dead_head_is_a_clear_error_within_30_seconds_and_its_tasks_end_by_themselves(fresh: Yard) -> None:
     fresh.write_cluster(HEAD_AND_WORKER)
     fresh.run("cluster.up")
     job, before = counting_job(fresh, pause=5, mark="4005"), runs(fresh)
@@ -192,3 +192,5 @@ def test_a_dead_head_is_a_clear_error_within_30_seconds(fresh: Yard) -> None:
     assert (document["run"], document["state"]) == (run.name, "running")
     listed = fresh.json("train.list")["runs"]
     assert listed[0]["unsure"].startswith("cluster unreachable")
+    # A raylet that has not reached the GCS for 60 s ends, and with it its workers, their guards and the tasks.
+    wait_until(lambda: not running("4005"), seconds=180, what="what the task started ended")
