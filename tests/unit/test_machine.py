@@ -15,6 +15,7 @@ from trainyard.backends.logs import LogFile
 from trainyard.backends.machine import Machine, ObservedNode, Plan
 from trainyard.backends.ray_nodes import NodePlan, Room
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError, RequestError, TrainyardError
+from trainyard.seams.ray_types import node_from
 from trainyard.spec import ClusterSpec
 
 GIBIBYTE = 1024**3
@@ -185,3 +186,21 @@ def test_a_node_that_asks_for_nothing_may_use_the_machine_and_one_without_cpus_g
     head = plans_of(spec_of())[0]
     assert (head.cpus, head.memory, head.object_store) == (8, 10 * GIBIBYTE, GIBIBYTE)
     assert plans_of(spec_of(head={"cpus": 0}))[0].cpus == 0
+
+
+@pytest.mark.parametrize(
+    ("joined", "started", "is_gone"),
+    [
+        (100.0, {"cpu-0": 130.0}, True),
+        (133.0, {"cpu-0": 130.0}, False),
+        # The start of a process is known to a second.
+        (129.5, {"cpu-0": 130.0}, False),
+        (None, {"cpu-0": 130.0}, False),
+        (100.0, {}, False),
+    ],
+)
+def test_a_node_that_joined_before_its_process_was_started_is_the_one_before(
+    joined: float | None, started: dict[str, float], is_gone: bool
+) -> None:
+    row = {"node_id": "1", "node_name": "cpu-0", "state": "ALIVE", "start_time_ms": int((joined or 0) * 1000)}
+    assert ray_nodes.is_predecessor(node_from(row), started) is is_gone

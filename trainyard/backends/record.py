@@ -41,13 +41,13 @@ def write_cluster(state: Path, backend: str, facts: Mapping[str, Any]) -> None:
 
 
 def read_cluster(state: Path, backend: str) -> dict[str, Any] | None:
-    found = read_json(state / _RECORD)
-    return found if found and found.get("backend") == backend else None
+    record = read_json(state / _RECORD)
+    return record if record and record.get("backend") == backend else None
 
 
 def recorded_backend(state: Path) -> str | None:
-    found = read_json(state / _RECORD)
-    return str(found["backend"]) if found else None
+    record = read_json(state / _RECORD)
+    return str(record["backend"]) if record else None
 
 
 def write_made_from(state: Path, file: Path) -> None:

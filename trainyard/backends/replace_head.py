@@ -30,4 +30,4 @@ def step(error: RequestError, *, title: str = "Replace the head that runs") -> S
 
 def is_needed(plan: Sequence[PlannedStep]) -> bool:
     """Say whether a plan stops at such a step: what it plans is only done with --recreate."""
-    return any(one.state == "would" and one.detail.startswith(NEEDS) for one in plan)
+    return any(step.state == "would" and step.detail.startswith(NEEDS) for step in plan)

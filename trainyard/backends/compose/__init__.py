@@ -127,6 +127,6 @@ def _removal(kind: str, names: Callable[[], Sequence[str]], remove: Callable[[st
                 raise LeftoverError(f"{none().detail}: Docker does not remove it", hint="Repeat the same command.")
             time.sleep(0.2)
 
-    there = names()
-    title = f"Remove {counted(len(there), kind)}: {named(there)}" if there else f"Leave no {kind}"
+    present = names()
+    title = f"Remove {counted(len(present), kind)}: {named(present)}" if present else f"Leave no {kind}"
     return Step(title, none, remove_all, disruptive=kind == "container")

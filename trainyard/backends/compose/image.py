@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 
@@ -37,20 +38,31 @@ def pinned_for(spec: ClusterSpec, tools: Tools, engine: Engine, *, running: str 
 
 def pull_step(engine: Engine, image: PinnedImage) -> Step:
     """Return the step after which the Docker host has the image; it is pulled in the background, and says how far."""
-    pull = _Pull(engine, image)
+    pulled: Future[None] = Future()
+    details = deque([""], maxlen=1)
+
+    def pull() -> None:
+        try:
+            # A connection of its own: the step goes on asking through the other one.
+            with docker_engine.engine(engine.environ, address=engine.address) as own:
+                _pull(own, image, details.append)
+            pulled.set_result(None)
+        except BaseException as error:
+            pulled.set_exception(error)
 
     def done() -> Answer:
         # Asked before the engine is: what it has by then is what the pull left.
-        ended = pull.future.done()
+        ended = pulled.done()
         if ended:
-            pull.future.result()
+            pulled.result()
         if docker_images.inspect(engine, image.reference):
             return YES
         if ended:
             raise OutsideError(f"Docker ended the pull of {image.name}, and does not have it", where=image.reference)
-        return no(pull.detail or "it is not there")
+        return no(details[0] or "it is not there")
 
-    return Step(f"Pull the image {image.name}", done=done, do=pull.start, deadline=PULL_SECONDS, every=0.5)
+    start = threading.Thread(target=pull, daemon=True).start
+    return Step(f"Pull the image {image.name}", done=done, do=start, deadline=PULL_SECONDS, every=0.5)
 
 
 def verify(spec: ClusterSpec, tools: Tools, *, report: Report) -> Verified:
@@ -95,29 +107,3 @@ def pull_and_run(engine: Engine, image: PinnedImage, report: Report) -> str:
 def _pull(engine: Engine, image: PinnedImage, report: Report) -> None:
     auth = image.login.for_engine(docker_images.registry_of(image.reference)) if image.login else {}
     docker_images.pull(engine, image.reference, auth=auth, on_progress=report)
-
-
-class _Pull:
-    """One pull in the background, which ends with this process; what ended it is its future's."""
-
-    def __init__(self, engine: Engine, image: PinnedImage) -> None:
-        self.detail = ""
-        self.future: Future[None] = Future()
-        self._engine = engine
-        self._image = image
-
-    def start(self) -> None:
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def _run(self) -> None:
-        try:
-            # A connection of its own: the step goes on asking through the other one.
-            with docker_engine.engine(self._engine.environ, address=self._engine.address) as own:
-                _pull(own, self._image, self._show)
-        except BaseException as error:
-            self.future.set_exception(error)
-        else:
-            self.future.set_result(None)
-
-    def _show(self, text: str) -> None:
-        self.detail = text

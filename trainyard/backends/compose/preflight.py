@@ -18,23 +18,23 @@ from trainyard.spec.units import format_size
 def node_plans(spec: ClusterSpec, engine: Engine) -> tuple[NodePlan, ...]:
     """Return the plan of every node. Raises PrerequisiteError for GPUs that the host cannot give to containers."""
     facts = engine.info()
-    # Ray's own share of a machine's memory is 70 %.
-    room = Room(int(facts["NCPU"]), int(facts["MemTotal"]) * 7 // 10, ())
-    simulated = spec.compose.simulated_gpus
     # nvidia-smi may take seconds: it is asked only where GPUs matter.
-    if count := sum(node.gpus for node in spec.nodes()):
-        if simulated:
-            host = nvidia.look(engine)
-            simulated = host.toolkit is None or len(host.gpu_ids) < count
-        if not simulated:
-            room = replace(room, gpu_ids=gpu_ids(engine, count))
-    plans = ray_nodes.node_plans(spec, room, simulated=simulated, machine="the Docker host")
+    count = sum(node.gpus for node in spec.nodes())
+    real = gpu_ids(engine, count, may_simulate=spec.compose.simulated_gpus) if count else ()
+    # Ray's own share of a machine's memory is 70 %.
+    room = Room(int(facts["NCPU"]), int(facts["MemTotal"]) * 7 // 10, real or ())
+    plans = ray_nodes.node_plans(spec, room, simulated=real is None, machine="the Docker host")
     return tuple(in_a_container(plan, spec) for plan in plans)
 
 
-def gpu_ids(engine: Engine, count: int) -> tuple[str, ...]:
-    """Return the indices of the host's GPUs. Raises PrerequisiteError when there is no driver, or no toolkit."""
+def gpu_ids(engine: Engine, count: int, *, may_simulate: bool = False) -> tuple[str, ...] | None:
+    """Return the indices of the host's GPUs, None if there are too few of them and they may be simulated.
+
+    Raises PrerequisiteError when there is no driver, or no toolkit.
+    """
     facts = nvidia.look(engine)
+    if may_simulate and (facts.toolkit is None or len(facts.gpu_ids) < count):
+        return None
     where = f"Docker host {engine.host}" + (f": {facts.detail}" if facts.detail else "")
     if not facts.gpu_ids:
         raise PrerequisiteError(

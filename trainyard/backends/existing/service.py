@@ -53,14 +53,14 @@ def address(service: Service) -> str:
 
     Raises MissingServiceError, NotReadyError when no pod behind it runs, or RequestError when it has no such port.
     """
-    found = service.kube.get(SERVICE, service.name, service.namespace)
-    if found is None:
+    described = service.kube.get(SERVICE, service.name, service.namespace)
+    if described is None:
         raise MissingServiceError(
             f"there is no service {service.name}",
             where=service.location,
             hint=f"Look: kubectl get services -n {service.namespace}. That of a RayCluster NAME is NAME-head-svc.",
         )
-    pod = pod_behind(service, found)
+    pod = pod_behind(service, described)
     if pod is None:
         raise NotReadyError(
             f"service {service.name} has no pod that runs",
@@ -70,8 +70,8 @@ def address(service: Service) -> str:
     here = forward.forward(
         service.kube,
         namespace=service.namespace,
-        find=lambda: _name(pod_behind(service, found)),
-        port=port_of(service, found, pod),
+        find=lambda: _name(pod_behind(service, described)),
+        port=port_of(service, described, pod),
         what=f"service {service.name}",
     )
     return f"http://{forward.LOOPBACK}:{here}"
@@ -89,18 +89,18 @@ def token(service: Service, secret: str) -> str:
     return held
 
 
-def pod_behind(service: Service, found: Object) -> Object | None:
+def pod_behind(service: Service, described: Object) -> Object | None:
     """Return a pod behind the service that runs, a ready one if there is one; None also if it selects no pods."""
-    selector = found["spec"].get("selector") or {}
+    selector = described["spec"].get("selector") or {}
     labels = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
     pods = service.kube.list(POD, namespace=service.namespace, labels=labels) if selector else ()
     running = [pod for pod in pods if pod.get("status", {}).get("phase") == "Running" and not _is_leaving(pod)]
     return max(running, key=_is_ready, default=None)
 
 
-def port_of(service: Service, found: Object, pod: Object) -> int:
+def port_of(service: Service, described: Object, pod: Object) -> int:
     """Return the port of the pod that a port of the service leads to (core/v1, ServicePort.targetPort)."""
-    ports = {int(port["port"]): port.get("targetPort") or port["port"] for port in found["spec"].get("ports") or ()}
+    ports = {int(port["port"]): port.get("targetPort") or port["port"] for port in described["spec"].get("ports") or ()}
     containers = [port for container in pod["spec"]["containers"] for port in container.get("ports") or ()]
     named = {port.get("name"): int(port["containerPort"]) for port in containers}
     target = ports.get(service.port)

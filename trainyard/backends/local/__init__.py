@@ -65,7 +65,7 @@ def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
 def _up_steps(machine: ThisMachine) -> list[Step]:
     def check() -> Answer:
         if missing := machine.difference().missing:
-            preflight.check(len(missing), preflight.inspect())
+            preflight.check(len(missing))
         return YES
 
     def make() -> None:

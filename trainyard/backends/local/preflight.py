@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from trainyard import versions
@@ -23,24 +22,6 @@ MEMORY_OF_A_NODE = 0.4 * GIBIBYTE
 DISK_NEEDED = 1 * GIBIBYTE
 
 
-@dataclass(frozen=True)
-class Machine:
-    """Facts about this machine; sizes in bytes."""
-
-    memory_free: int
-    disk_free: int
-    ray: str | None
-
-
-def inspect() -> Machine:
-    """Ask this machine what it has."""
-    try:
-        ray = version("ray")
-    except PackageNotFoundError:
-        ray = None
-    return Machine(processes.memory_available(), shutil.disk_usage(TEMP_PARENT).free, ray)
-
-
 def node_plans(spec: ClusterSpec, environ: Mapping[str, str]) -> tuple[NodePlan, ...]:
     """Return the plan of every node; one that does not say how much it needs may use the whole machine.
 
@@ -48,10 +29,10 @@ def node_plans(spec: ClusterSpec, environ: Mapping[str, str]) -> tuple[NodePlan,
     """
     count = sum(node.gpus for node in spec.nodes())
     # nvidia-smi may take seconds: it is asked only where GPUs matter.
-    found = gpu_ids(environ) if count else ()
+    real = gpu_ids(environ) if count else ()
     # Ray's own share of a machine's memory is 70 %.
-    room = Room(os.cpu_count() or 1, processes.memory_total() * 7 // 10, found)
-    simulated = spec.local.simulated_gpus and count > len(found)
+    room = Room(os.cpu_count() or 1, processes.memory_total() * 7 // 10, real)
+    simulated = spec.local.simulated_gpus and count > len(real)
     return ray_nodes.node_plans(spec, room, simulated=simulated, machine="this machine")
 
 
@@ -65,19 +46,22 @@ def gpu_ids(environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(row[0] for row in rows if row[0] in visible or row[1] in visible)
 
 
-def check(nodes: int, machine: Machine) -> None:
+def check(nodes: int) -> None:
     """Raise PrerequisiteError for what this machine lacks to start so many nodes."""
-    if machine.ray != versions.RAY:
-        installed = "no ray is installed" if machine.ray is None else f"ray {machine.ray} is installed"
+    try:
+        ray = f"ray {version('ray')}"
+    except PackageNotFoundError:
+        ray = "no ray"
+    if ray != f"ray {versions.RAY}":
         raise PrerequisiteError(
-            f"the local backend needs ray {versions.RAY}, and {installed} in this Python",
+            f"the local backend needs ray {versions.RAY}, and {ray} is installed in this Python",
             hint=f"Install it: python -m pip install 'ray[default]=={versions.RAY}'",
         )
-    _require("memory", machine.memory_free, int(MEMORY_OF_A_NODE * nodes), "Ray's own processes")
-    _require("disk", machine.disk_free, DISK_NEEDED, "Ray's files in /tmp")
+    require("memory", processes.memory_available(), int(MEMORY_OF_A_NODE * nodes), "Ray's own processes")
+    require("disk", shutil.disk_usage(TEMP_PARENT).free, DISK_NEEDED, "Ray's files in /tmp")
 
 
-def _require(what: str, free: int, needed: int, for_what: str) -> None:
+def require(what: str, free: int, needed: int, for_what: str) -> None:
     if free < needed:
         raise PrerequisiteError(
             f"too little {what}: {free / GIBIBYTE:.1f} GiB free, {for_what} need {needed / GIBIBYTE:.1f} GiB",
