@@ -76,13 +76,9 @@ def test_strict_checking_agents_and_host_key_aliases_are_as_written(tmp_path: Pa
             "the host key of lab is not known here",
             "accept it once: ssh lab",
         ),
-        ("gaierror: [Errno -2] Name or service not known", "nobody knows a host 192.0.2.1", "Is it spelt right?"),
-        ("ConnectionRefusedError: refused", "lab refuses SSH connections on port 8022", "Does sshd run there"),
-        ("TimeoutError: timed out", "lab does not answer on port 8022", "Is it on, and in reach"),
-        ("AuthenticationException: 2 keys were refused", "lab refuses every key of user ops", "ssh-copy-id lab"),
+        ("AuthenticationException: no key", "lab refuses every key of user ops", "ssh-copy-id lab"),
         ("PasswordRequiredError: /k", "the key to log in to lab has a passphrase, and no agent holds it", "ssh-add /k"),
-        ("ChannelException: (2, 'Connect failed')", "jump host door cannot reach lab on port 8022", "ssh -J door lab"),
-        ("SSHException: Error reading SSH protocol banner", "lab cannot be reached by SSH", "ssh lab true"),
+        ("TimeoutError: timed out", "lab cannot be reached by SSH on port 8022", "ssh lab true"),
     ],
 )
 def test_each_way_not_to_get_there_has_its_words_and_its_hint(text: str, what: str, hint: str, tmp_path: Path) -> None:
@@ -94,17 +90,17 @@ def test_each_way_not_to_get_there_has_its_words_and_its_hint(text: str, what: s
 
 
 @pytest.mark.parametrize(
-    ("stderr", "what"),
+    ("stderr", "hint"),
     [
-        ("sudo: a password is required", "sudo of lab asks for a password"),
-        ("Sorry, try again.\nsudo: no password was provided\n", "sudo of lab refuses the password"),
-        ("ops is not in the sudoers file.", "user ops of lab may not use sudo"),
-        ("bash: line 1: sudo: command not found", "lab has no sudo"),
-        ("", "sudo of lab does not work"),
+        ("sudo: a password is required", "Set TRAINYARD_SUDO_PASSWORD to the password of user ops there"),
+        ("Sorry, try again.\nsudo: no password was provided\n", "Set TRAINYARD_SUDO_PASSWORD"),
+        ("ops is not in the sudoers file.", "Try it there: ssh -t lab sudo true"),
     ],
 )
-def test_a_sudo_that_refuses_says_what_it_lacks(stderr: str, what: str) -> None:
-    assert failures.sudo_refused(stderr, Address("lab"), "ops").what == what
+def test_a_sudo_that_refuses_says_so_and_whether_it_wants_a_password(stderr: str, hint: str) -> None:
+    error = failures.sudo_refused(stderr, Address("lab"), "ops")
+    assert (error.what, error.where) == ("sudo of lab refuses", f"ssh lab: {stderr.strip().splitlines()[-1]}")
+    assert str(error.hint).startswith(hint)
 
 
 def test_one_hosts_error_is_its_own_outcome() -> None:
@@ -113,6 +109,6 @@ def test_one_hosts_error_is_its_own_outcome() -> None:
             raise OutsideError("gone")
         return len(host)
 
-    found = {one.host: one for one in threads.side_by_side(["a", "b", "cc"], act, at_once=2)}
-    assert {host: one.result for host, one in found.items()} == {"a": 1, "b": None, "cc": 2}
-    assert str(found["b"].error) == "gone"
+    outcomes = {outcome.host: outcome for outcome in threads.side_by_side(["a", "b", "cc"], act, at_once=2)}
+    assert {host: outcome.result for host, outcome in outcomes.items()} == {"a": 1, "b": None, "cc": 2}
+    assert str(outcomes["b"].error) == "gone"

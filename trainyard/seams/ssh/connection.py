@@ -6,7 +6,6 @@ import atexit
 import shlex
 import socket
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any, cast
 from paramiko import Channel, ProxyCommand, SSHClient, Transport
 from paramiko.ssh_exception import ChannelException, SSHException
 
-from trainyard.errors import NotReadyError, TrainyardError
+from trainyard.errors import NotReadyError
 from trainyard.seams.addresses import keep_alive
 from trainyard.seams.programs import Ran
 from trainyard.seams.ssh import config, failures, login
@@ -64,26 +63,17 @@ class Connection:
         self._via = via
         self._lock = threading.Lock()
         self._client: SSHClient | None = None
-        self._failed: tuple[float, TrainyardError] | None = None
         self._sudo: tuple[list[str], bytes] | None = None
         self._spare: Connection | None = None
         self._spares = spares
 
     def transport(self) -> Transport:
         """Return the open connection; connects if there is none."""
-        began = time.monotonic()
         with self._lock:
             transport = self._client.get_transport() if self._client else None
             if transport and transport.is_active():
                 return transport
-            if self._failed and self._failed[0] > began:
-                # Tried by another thread while this one waited: a dead host costs all of them one timeout.
-                raise self._failed[1]
-            try:
-                self._client = self._connect(config.settings(self.address, self.environ))
-            except TrainyardError as error:
-                self._failed = time.monotonic(), error
-                raise
+            self._client = self._connect(config.settings(self.address, self.environ))
             return cast(Transport, self._client.get_transport())
 
     def session(self) -> Channel:
@@ -119,7 +109,7 @@ class Connection:
                 channel.close()
         if late:
             raise NotReadyError(f"{command[0]} did not end within {seconds:.0f} s", where=f"ssh {self.address}")
-        if code.result() < 0 and not self._is_open():
+        if code.result() < 0 and not channel.get_transport().is_active():
             raise self._broke(SSHException(f"{command[0]} may still run there"))
         return Ran(code.result(), stdout.result(), stderr.result())
 
@@ -189,10 +179,6 @@ class Connection:
             return words, line
         user = config.settings(self.address, self.environ).user
         raise failures.sudo_refused(tried.stderr, self.address, user)
-
-    def _is_open(self) -> bool:
-        transport = self._client.get_transport() if self._client else None
-        return transport is not None and transport.is_active()
 
     def _broke(self, error: Exception) -> BrokenError:
         return BrokenError(

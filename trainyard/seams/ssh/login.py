@@ -6,8 +6,6 @@ import itertools
 import logging
 import socket
 from collections.abc import Iterator
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from paramiko import Channel, HostKeys, PKey, ProxyCommand, SSHClient, SSHConfig
@@ -26,10 +24,6 @@ class UnknownHostKeyError(SSHException):
     """No known_hosts file has the host's key."""
 
 
-class NoKeysError(AuthenticationException):
-    """There is nothing to log in with."""
-
-
 class PasswordRequiredError(AuthenticationException):
     """The keys that are left have passphrases."""
 
@@ -41,8 +35,7 @@ def client(plain: socket.socket | Channel | ProxyCommand, settings: Settings) ->
     made = SSHClient()
     for file in settings.known_hosts:
         if file.is_file():
-            known = _host_keys(file, file.stat().st_mtime_ns).lookup(settings.known_as)
-            for kind, key in (known or {}).items():
+            for kind, key in (HostKeys(str(file)).lookup(settings.known_as) or {}).items():
                 made.get_host_keys().add(settings.known_as, kind, key)
     made.set_missing_host_key_policy(_Policy(settings))
     try:
@@ -62,12 +55,6 @@ def client(plain: socket.socket | Channel | ProxyCommand, settings: Settings) ->
         plain.close()
         raise
     return made
-
-
-@lru_cache(maxsize=16)
-def _host_keys(file: Path, changed: int) -> HostKeys:
-    """Return a known_hosts file, read once for many hosts."""
-    return HostKeys(str(file))
 
 
 class _Policy(MissingHostKeyPolicy):
@@ -92,14 +79,12 @@ class _Keys(AuthStrategy):
         super().__init__(SSHConfig())
         self._settings = settings
         self._locked: list[str] = []
-        self._offered = 0
 
     def get_sources(self) -> Iterator[AuthSource]:
         held = _Agent(self._settings.agent).get_keys() if self._settings.agent else ()
         # With IdentitiesOnly the agent's stand behind those that are named: sshd ends a login after six.
         keys = (self._files(), held) if self._settings.only_named else (held, self._files())
         for key in itertools.chain(*keys):
-            self._offered += 1
             yield InMemoryPrivateKey(self._settings.user, key)
 
     def authenticate(self, transport: Any) -> Any:
@@ -108,9 +93,7 @@ class _Keys(AuthStrategy):
         except AuthenticationException as error:
             if self._locked:
                 raise PasswordRequiredError(self._locked[0]) from error
-            if not self._offered:
-                raise NoKeysError(", ".join(map(str, self._settings.keys))) from error
-            raise AuthenticationException(f"{self._offered} keys were refused") from error
+            raise AuthenticationException("no key was accepted") from error
 
     def _files(self) -> Iterator[PKey]:
         for file in self._settings.keys:
