@@ -108,13 +108,6 @@ def started_at(process: ProcessId) -> float | None:
         return None
 
 
-def command_line(process: ProcessId) -> str:
-    try:
-        return " ".join(psutil.Process(process.pid).cmdline())
-    except psutil.Error:
-        return ""
-
-
 def free_ports(count: int) -> tuple[int, ...]:
     """Return TCP ports of the loopback address that nobody uses now, and that no outgoing connection is given."""
     with ExitStack() as held:

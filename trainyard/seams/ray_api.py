@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
-from types import TracebackType
+from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
@@ -18,7 +17,6 @@ import httpx
 
 from trainyard.errors import OutsideError
 from trainyard.seams.ray_types import Amounts, Job, Node, Version, job_from, nodes_from, usage_from, version_from
-from trainyard.seams.threads import within
 
 # Ray's own limit for a package in the GCS (ray/_private/runtime_env/packaging.py, GCS_STORAGE_MAX_SIZE).
 PACKAGE_LIMIT = 500 * 1024 * 1024
@@ -35,8 +33,6 @@ UPLOAD_SECONDS = 3600.0
 DOWNLOAD_SECONDS = 86_400
 # A thousand nodes are 3 MiB.
 ANSWER_LIMIT = 16 * 1024 * 1024
-# Who sends a file at less than this, in bytes a second, does not mean to send it.
-SLOWEST = 1024
 
 Result = TypeVar("Result")
 
@@ -85,9 +81,7 @@ class RayApi:
     def __enter__(self) -> RayApi:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -132,10 +126,7 @@ class RayApi:
 
     def has_package(self, name: str) -> bool:
         """Say whether the cluster holds the package; this also keeps it there for a while (Ray pins it)."""
-        body = self._found(f"/api/packages/gcs/{name}")
-        if body:
-            raise self._stranger(f"/api/packages/gcs/{name} gave {_start(body)}")
-        return body is not None
+        return self._found(f"/api/packages/gcs/{name}") is not None
 
     def put_package(self, name: str, chunks: Iterable[bytes], *, size: int) -> None:
         headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
@@ -147,18 +138,18 @@ class RayApi:
     ) -> Iterator[Iterator[bytes]]:
         """Open a file below a node's log directory; yields its bytes, or its last lines, in chunks to the end.
 
-        Ray can also stream a file that grows (/api/v0/logs/stream), but must not be began to: the dashboard does not
+        Ray can also stream a file that grows (/api/v0/logs/stream), but must not be asked to: the dashboard does not
         notice that a client left while the file is quiet, and after 100 such streams answers nobody any more (seen
         with Ray 2.60).
 
-        Raises FileMissingError; UnreachableError when nothing, or next to nothing, comes for `silence` seconds.
+        Raises FileMissingError; UnreachableError when nothing comes for `silence` seconds.
         """
         lines = "-1" if last_lines is None else str(last_lines)
         params = {"node_id": node_id, "filename": filename, "lines": lines, "timeout": str(DOWNLOAD_SECONDS)}
         with self._open("GET", "/api/v0/logs/file", seconds=silence, params=params) as answer:
             if answer.status_code != 200:
                 self._refuse(answer, self._body(answer, silence))
-            yield self._brisk(answer.iter_raw(), silence)
+            yield answer.iter_raw()
 
     def _ask(self, method: str, path: str, read: Callable[[Any], Result], **request: Any) -> Result:
         return self._read(path, self._send(method, path, **request)[1], read)
@@ -189,13 +180,9 @@ class RayApi:
 
     @contextmanager
     def _open(self, method: str, path: str, *, seconds: float, **request: Any) -> Iterator[httpx.Response]:
-        """Send a request; its answer begins within `seconds`."""
-        sent = self._http.build_request(
-            method, path, timeout=httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds)), **request
-        )
+        timeout = httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
         try:
-            answer = within(seconds, lambda: self._http.send(sent, stream=True))
-            with closing(answer):
+            with self._http.stream(method, path, timeout=timeout, **request) as answer:
                 yield answer
         except (httpx.HTTPError, TimeoutError) as error:
             raise self._unreachable(error) from error
@@ -211,19 +198,6 @@ class RayApi:
             if time.monotonic() > give_up:
                 raise TimeoutError(f"the answer took longer than {seconds:g} s")
         return bytes(body)
-
-    def _brisk(self, chunks: Iterator[bytes], silence: float) -> Iterator[bytes]:
-        """Pass chunks on, but not from who sends a byte now and then for ever; what the reader takes is not counted."""
-        waited, size, began = 0.0, 0, time.monotonic()
-        for chunk in chunks:
-            waited += time.monotonic() - began
-            size += len(chunk)
-            if waited > silence:
-                if size < SLOWEST * waited:
-                    raise TimeoutError(f"{size} bytes in {waited:.1f} s")
-                waited, size = 0.0, 0
-            yield chunk
-            began = time.monotonic()
 
     def _refuse(self, answer: httpx.Response, body: bytes) -> NoReturn:
         reason = _last_line(body.decode("utf-8", "replace"))
