@@ -24,7 +24,7 @@ from tests.real.yard import wait_until
 from trainyard.errors import NotReadyError, PrerequisiteError
 from trainyard.seams.kube import config, forward
 from trainyard.seams.kube.api import Kube
-from trainyard.seams.kube.errors import ForbiddenError, GoneError, KubeError, QuotaError, UnknownUserError
+from trainyard.seams.kube.errors import ForbiddenError, GoneError, KubeError
 from trainyard.seams.kube.types import CONFIG_MAP, NODE, POD, QUOTA, Object
 
 NAMESPACE = "seams"
@@ -241,7 +241,9 @@ def test_a_quota_that_is_full_is_told_as_that(place: Place) -> None:
     place.kube.apply(QUOTA, {"metadata": {"name": "small"}, "spec": {"hard": {"configmaps": "1"}}}, namespace=NAMESPACE)
     try:
         wait_until(lambda: _counted(place), seconds=30, what="the quota is counted")
-        with pytest.raises(QuotaError, match="the namespace's quota has no room: small, requested: configmaps=1"):
+        with pytest.raises(
+            PrerequisiteError, match="the namespace's quota has no room: small, requested: configmaps=1"
+        ):
             place.kube.create(CONFIG_MAP, {"metadata": {"name": "more"}}, namespace=NAMESPACE)
     finally:
         place.kube.delete(QUOTA, "small", namespace=NAMESPACE)
@@ -276,7 +278,7 @@ def test_what_a_program_says_that_cannot_log_in_is_shown(
 def test_a_token_that_has_ended_is_no_matter_of_waiting(place: Place, tmp_path: Path) -> None:
     file = _with_user(place.bed, tmp_path, {"token": "no-such-token"})
     kube = config.connect({**place.bed.environ(), "KUBECONFIG": str(file)})
-    with pytest.raises(UnknownUserError) as refused:
+    with pytest.raises(PrerequisiteError) as refused:
         kube.version()
     assert refused.value.what == "the Kubernetes API does not accept the login of user bed: Unauthorized"
     port = forward.forward(kube, namespace=NAMESPACE, find=lambda: "server", port=8000, what="unknown")

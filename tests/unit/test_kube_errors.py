@@ -18,8 +18,6 @@ from trainyard.seams.kube.errors import (
     InvalidError,
     KubeError,
     MissingError,
-    QuotaError,
-    UnknownUserError,
 )
 
 ACCESS = Access("lab", "https://192.0.2.1:6443", "default", "ops", (Path("/home/ops/.kube/config"),))
@@ -46,9 +44,9 @@ def test_a_right_that_is_missing_is_named_with_verb_kind_namespace_and_user() ->
     ("status", "message", "kind", "what"),
     [
         (400, "bad field", InvalidError, "Kubernetes does not take it: bad field"),
-        (401, "Unauthorized", UnknownUserError, "the Kubernetes API does not accept the login of user ops"),
+        (401, "Unauthorized", PrerequisiteError, "the Kubernetes API does not accept the login of user ops"),
         (403, FORBIDDEN, ForbiddenError, "Kubernetes does not let user me get pods/log in the whole cluster"),
-        (403, f"exceeded quota: {QUOTA}", QuotaError, f"the namespace's quota has no room: {QUOTA}"),
+        (403, f"exceeded quota: {QUOTA}", PrerequisiteError, f"the namespace's quota has no room: {QUOTA}"),
         (403, "violates PodSecurity", InvalidError, "Kubernetes does not allow it: violates PodSecurity"),
         (404, 'namespaces "team" not found', MissingError, 'Kubernetes does not have it: namespaces "team" not found'),
         (409, "already exists", ConflictError, "Kubernetes has it otherwise: already exists"),

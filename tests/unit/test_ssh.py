@@ -59,12 +59,10 @@ def test_included_files_are_read_where_they_are_included(tmp_path: Path) -> None
     assert settings(tmp_path, "lab", "Include more/*\nHost lab\n User second\n").user == "first"
 
 
-def test_strict_checking_agents_and_host_key_aliases_are_as_written(tmp_path: Path) -> None:
-    text = (
-        "Host *\n StrictHostKeyChecking accept-new\n IdentityAgent none\n HostKeyAlias farm\n UserKnownHostsFile ~/k\n"
-    )
+def test_strict_checking_agents_and_known_hosts_are_as_written(tmp_path: Path) -> None:
+    text = "Host *\n StrictHostKeyChecking accept-new\n IdentityAgent none\n UserKnownHostsFile ~/k\n"
     found = settings(tmp_path, "lab:8022", text)
-    assert (found.pin, found.agent, found.known_as, found.known_hosts[0]) == (True, "", "farm", tmp_path / "k")
+    assert (found.pin, found.agent, found.known_as, found.known_hosts[0]) == (True, "", "[lab]:8022", tmp_path / "k")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -52,12 +51,7 @@ class Forward:
 
     def _accept(self) -> None:
         while True:
-            try:
-                local, _ = self._listener.accept()
-            except OSError:
-                # No more files may be opened at the moment.
-                time.sleep(0.1)
-                continue
+            local, _ = self._listener.accept()
             threading.Thread(target=self._attend, args=(local,), daemon=True).start()
 
     def _attend(self, local: socket.socket) -> None:

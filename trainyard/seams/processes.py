@@ -10,16 +10,18 @@ from __future__ import annotations
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import psutil
+
+from trainyard.seams import addresses
 
 MARKER = "TRAINYARD_NODE"
 # Below the ports that systems give to outgoing connections (Linux 32768, macOS 49152), above the well-known ones.
@@ -110,16 +112,8 @@ def started_at(process: ProcessId) -> float | None:
 
 def free_ports(count: int) -> tuple[int, ...]:
     """Return TCP ports of the loopback address that nobody uses now, and that no outgoing connection is given."""
-    with ExitStack() as held:
-        found: list[int] = []
-        for port in random.SystemRandom().sample(OWN_PORTS, len(OWN_PORTS)):
-            if len(found) == count:
-                return tuple(found)
-            bound = held.enter_context(socket.socket())
-            with suppress(OSError):
-                bound.bind(("127.0.0.1", port))
-                found.append(port)
-    raise OSError(f"no {count} free ports between {OWN_PORTS[0]} and {OWN_PORTS[-1]}")
+    ports = random.SystemRandom().sample(OWN_PORTS, len(OWN_PORTS))
+    return tuple(islice((port for port in ports if addresses.is_free("127.0.0.1", port)), count))
 
 
 def answer_of(command: Sequence[str], *, seconds: float) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from trainyard.errors import TrainyardError
 from trainyard.seams.kube import streams
@@ -20,8 +21,8 @@ REVIEW = Kind("authorization.k8s.io/v1", "selfsubjectaccessreviews", "SelfSubjec
 class Kube:
     """One Kubernetes cluster as one user sees it; threads may share it.
 
-    Every call has a deadline. All raise GoneError when nobody answers, ForbiddenError, UnknownUserError, and KubeError
-    for whatever else the API refuses; an object that is not there is None, False or nothing where that is an answer.
+    Every call has a deadline. All raise GoneError when nobody answers, ForbiddenError, PrerequisiteError for a login, and
+    KubeError for whatever else the API refuses; an object that is not there is None, False or nothing where that is an answer.
     """
 
     def __init__(self, access: Access) -> None:
@@ -128,35 +129,30 @@ class Kube:
         return any(each["name"] == kind.plural for each in served)
 
     def logs(
-        self, pod: str, *, namespace: str, container: str, previous: bool = False, lines: int | None = None
-    ) -> str:
-        """Return what a container printed, or its last lines; "" if it did not start yet, or has no predecessor."""
-        return self._log(pod, namespace, container, previous, lines)
-
-    def printed(
         self,
         pod: str,
         *,
         namespace: str,
         container: str,
         previous: bool = False,
-        since: str = "",
         lines: int | None = None,
-    ) -> tuple[tuple[str, str], ...]:
-        """Return (time, line) of what a container printed after a time that was returned before; () as in `logs`."""
-        printed = self._log(pod, namespace, container, previous, lines, timestamps="true", sinceTime=since)
-        split = (line.partition(" ") for line in printed.split("\n") if line)
-        # The API takes whole seconds. Times sort as text: always nine digits behind the point (k8s.io/cri-client/pkg/
-        # logs, timeFormatOut).
-        return tuple((moment, text) for moment, _, text in split if moment > since)
-
-    def _log(self, pod: str, namespace: str, container: str, previous: bool, lines: int | None, **options: str) -> str:
+        **options: str,
+    ) -> str:
+        """Return what a container printed, or its last lines; "" if it did not start yet, or has no predecessor."""
         options |= {"container": container, "previous": "true" if previous else "", "tailLines": str(lines or "")}
         try:
             answer = self.transport.send("GET", POD.path(namespace, pod, part="log"), params=_written(**options))
         except (InvalidError, MissingError):
             return ""
         return answer.body.decode(errors="replace")
+
+    def printed(self, pod: str, *, since: str = "", **options: Any) -> tuple[tuple[str, str], ...]:
+        """Return (time, line) of what a container printed after a time that was returned before; as `logs` takes it."""
+        printed = self.logs(pod, timestamps="true", sinceTime=since, **options)
+        split = (line.partition(" ") for line in printed.split("\n") if line)
+        # The API takes whole seconds. Times sort as text: always nine digits behind the point (k8s.io/cri-client/pkg/
+        # logs, timeFormatOut).
+        return tuple((moment, text) for moment, _, text in split if moment > since)
 
     def run_in(self, pod: str, command: Sequence[str], *, namespace: str, container: str, seconds: float) -> Ran:
         return streams.run_in(self.transport, pod, command, namespace=namespace, container=container, seconds=seconds)

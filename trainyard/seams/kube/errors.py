@@ -35,14 +35,6 @@ class MissingError(KubeError):
     """An object that should be there is not, or the cluster does not know its kind."""
 
 
-class QuotaError(PrerequisiteError):
-    """The namespace's quota has no room for it."""
-
-
-class UnknownUserError(PrerequisiteError):
-    """The API server does not know who we are (any more)."""
-
-
 class ForbiddenError(PrerequisiteError):
     """The user may not do that."""
 
@@ -59,7 +51,7 @@ RULES = (
         "",
         "the Kubernetes API does not accept the login of user {user}: {detail}",
         "Log in again, or fetch the kubeconfig again: tokens and certificates end. `kubectl get pods` logs in alike.",
-        error=UnknownUserError,
+        error=PrerequisiteError,
         reasons=("401",),
     ),
     # RBAC's words (k8s.io/apiserver, responsewriters.ForbiddenMessage); everything else with 403 is an admission rule.
@@ -76,7 +68,7 @@ RULES = (
         "exceeded quota: (?P<quota>.*)",
         "the namespace's quota has no room: {quota}",
         "Ask for less, or ask whoever runs the cluster for a larger quota.",
-        error=QuotaError,
+        error=PrerequisiteError,
         reasons=("403",),
     ),
     Rule("", "Kubernetes does not allow it: {detail}", error=InvalidError, reasons=("403",)),

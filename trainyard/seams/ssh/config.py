@@ -54,15 +54,12 @@ class Settings:
     jumps: tuple[str, ...]
     proxy_command: str | None
     known_hosts: tuple[Path, ...]
-    host_key_alias: str
     pin: bool
 
     @property
     def known_as(self) -> str:
         """Return the host's name in known_hosts files (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT)."""
-        if self.host_key_alias != self.host or self.port == SSH_PORT:
-            return self.host_key_alias
-        return f"[{self.host}]:{self.port}"
+        return self.host if self.port == SSH_PORT else f"[{self.host}]:{self.port}"
 
 
 def parse(address: str) -> Address:
@@ -101,7 +98,6 @@ def settings(address: Address, environ: Mapping[str, str]) -> Settings:
         jumps=() if jumps == "none" else tuple(jump.strip() for jump in jumps.split(",")),
         proxy_command=None if command in (None, "none") else command,
         known_hosts=tuple(Path(file.replace("~", str(home), 1)) for file in named),
-        host_key_alias=found.get("hostkeyalias", host),
         pin=found.get("stricthostkeychecking", "ask") in ("accept-new", "no", "off"),
     )
 

@@ -15,7 +15,7 @@ from paramiko.client import MissingHostKeyPolicy
 from paramiko.pkey import UnknownKeyType
 from paramiko.ssh_exception import AuthenticationException, SSHException
 
-from trainyard.seams.ssh.config import SSH_PORT, Settings
+from trainyard.seams.ssh.config import Settings
 
 LOGIN_SECONDS = 20.0
 
@@ -40,9 +40,8 @@ def client(plain: socket.socket | Channel | ProxyCommand, settings: Settings) ->
     made.set_missing_host_key_policy(_Policy(settings))
     try:
         made.connect(
-            settings.host_key_alias,
-            # Only to find the host's key by: a key that is known by an alias has no port.
-            SSH_PORT if settings.known_as == settings.host_key_alias else settings.port,
+            settings.host,
+            settings.port,
             username=settings.user,
             sock=plain,
             timeout=LOGIN_SECONDS,
