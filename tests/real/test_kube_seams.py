@@ -25,9 +25,10 @@ from trainyard.errors import NotReadyError, PrerequisiteError
 from trainyard.seams.kube import config, forward
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.errors import ForbiddenError, GoneError, KubeError
-from trainyard.seams.kube.types import CONFIG_MAP, NODE, POD, QUOTA, Object
+from trainyard.seams.kube.types import CONFIG_MAP, NODE, POD, Kind, Object
 
 NAMESPACE = "seams"
+QUOTA = Kind("v1", "resourcequotas", "ResourceQuota")
 IMAGE = "trainyard-bed/base:1"
 MIB = 1024 * 1024
 # What a login of ours may keep in memory for a transfer of any size.
@@ -322,14 +323,14 @@ def test_both_questions_and_port_forwards_go_through_a_proxy_unless_it_is_not_me
     proxy.start()
     api = place.bed.plane.url.removeprefix("https://")
     monkeypatch.setenv("HTTPS_PROXY", proxy.url)
-    proxied = Kube(config.find(place.bed.environ()))
+    proxied = Kube(place.kube.access)
     port = forward.forward(proxied, namespace=NAMESPACE, find=lambda: "server", port=8000, what="proxied")
     with client(port) as http:
         assert http.get("/name").text == "server"
     assert proxied.get(POD, "server", NAMESPACE)
     assert proxy.asked == [api, api]
     monkeypatch.setenv("NO_PROXY", f"{place.bed.hosts[0].ip}/16")
-    assert Kube(config.find(place.bed.environ())).get(POD, "server", NAMESPACE)
+    assert Kube(place.kube.access).get(POD, "server", NAMESPACE)
     assert proxy.asked == [api, api]
 
 

@@ -86,7 +86,7 @@ def _start(
         wheels=wheels,
         skip_gate=request.skip_smoke,
     )
-    record = plan.record_of(prepared, package, run=name, endpoint=endpoint, ray=version.ray, now=now, request=request)
+    record = plan.record_of(prepared, package, run=name, endpoint=endpoint, ray=version, now=now, request=request)
     interrupts.hold()
     made = store.create(request.results, record, cluster=as_yaml(prepared.cluster.spec), job=as_yaml(job))
     try:

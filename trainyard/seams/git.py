@@ -12,24 +12,21 @@ _SECONDS = 10.0
 
 def revision(directory: Path) -> dict[str, Any] | None:
     """Return {"revision", "dirty"} of the repository that holds a directory, or None outside of one or without git."""
-    try:
-        found = _git(directory, "rev-parse", "HEAD")
-        changed = _git(directory, "status", "--porcelain", "--untracked-files=normal")
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return {"revision": found.strip(), "dirty": bool(changed.strip())}
+    head = _git(directory, "rev-parse", "HEAD")
+    changed = _git(directory, "status", "--porcelain", "--untracked-files=normal")
+    return None if head is None or changed is None else {"revision": head, "dirty": bool(changed)}
 
 
 def origin(directory: Path) -> str | None:
     """Return the address of the repository that a directory's was cloned from, without a user's password in it."""
-    try:
-        address = _git(directory, "config", "--get", "remote.origin.url").strip()
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return re.sub(r"//[^/@]*@", "//", address) or None
+    address = _git(directory, "config", "--get", "remote.origin.url")
+    return re.sub(r"//[^/@]*@", "//", address) if address else None
 
 
-def _git(directory: Path, *arguments: str) -> str:
+def _git(directory: Path, *arguments: str) -> str | None:
     # --no-optional-locks: only look, never write the repository's index
     command = ["git", "--no-optional-locks", "-C", str(directory), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=_SECONDS).stdout
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=_SECONDS).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None

@@ -14,7 +14,7 @@ SECONDS = 40.0
 # Of NVIDIA's container toolkit, oldest name last: any of them means that it is installed.
 TOOLKIT = ("nvidia-ctk", "nvidia-container-runtime-hook", "nvidia-container-toolkit", "nvidia-container-cli")
 # dash's `command -v` looks at its first word only; /sbin and its like are not on every user's PATH over SSH.
-FIND = 'PATH="$PATH:/usr/sbin:/usr/local/sbin"; for one in "$@"; do command -v "$one" && exit; done; exit 1'
+FIND = 'PATH="$PATH:/usr/sbin:/usr/local/sbin"; for name in "$@"; do command -v "$name" && exit; done; exit 1'
 
 
 @dataclass(frozen=True)
@@ -28,17 +28,11 @@ class GpuFacts:
 
 def look(engine: Engine) -> GpuFacts:
     """Ask the engine's host which GPUs it has, and for NVIDIA's container toolkit."""
-    ran = _run(engine, ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"])
-    ids = tuple(line.strip() for line in ran.tail if line.strip().isdigit()) if ran.code == 0 else ()
-    found = _run(engine, ["sh", "-c", FIND, "sh", *TOOLKIT])
-    toolkit = found.tail[0].strip() if found.code == 0 and found.tail else None
-    return GpuFacts(ids, toolkit, "" if ids else _first_line(ran))
-
-
-def _first_line(ran: programs.Ended) -> str:
-    if ran.code == programs.NOT_FOUND:
-        return "nvidia-smi is not installed"
-    return next((line.strip() for line in ran.tail if line.strip()), "")
+    driver = _run(engine, ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"])
+    ids = tuple(filter(str.isdigit, driver.tail)) if driver.code == 0 else ()
+    toolkit = _run(engine, ["sh", "-c", FIND, "sh", *TOOLKIT])
+    detail = "nvidia-smi is not installed" if driver.code == programs.NOT_FOUND else " ".join(driver.tail[:1])
+    return GpuFacts(ids, toolkit.tail[0] if toolkit.code == 0 else None, "" if ids else detail)
 
 
 def _run(engine: Engine, command: Sequence[str]) -> programs.Ended:

@@ -116,16 +116,6 @@ def free_ports(count: int) -> tuple[int, ...]:
     return tuple(islice((port for port in ports if addresses.is_free("127.0.0.1", port)), count))
 
 
-def answer_of(command: Sequence[str], *, seconds: float) -> str | None:
-    """Return what a program prints, or None if it is not there, fails or does not answer in time."""
-    try:
-        return subprocess.check_output(
-            list(command), text=True, timeout=seconds, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
 def memory_total() -> int:
     return int(psutil.virtual_memory().total)
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from trainyard.errors import OutsideError
-from trainyard.seams.ray_types import Amounts, Job, Node, Version, job_from, nodes_from, usage_from, version_from
+from trainyard.seams.ray_types import Amounts, Job, Node, job_from, nodes_from, usage_from, version_from
 
 # Ray's own limit for a package in the GCS (ray/_private/runtime_env/packaging.py, GCS_STORAGE_MAX_SIZE).
 PACKAGE_LIMIT = 500 * 1024 * 1024
@@ -87,14 +87,14 @@ class RayApi:
     def close(self) -> None:
         self._http.close()
 
-    def version(self) -> Version:
-        """Ask who is there; needs the token, so the answer proves that jobs may be submitted."""
+    def version(self) -> str:
+        """Return Ray's version; needs the token, so the answer proves that jobs may be submitted."""
         return self._ask("GET", "/api/version", version_from)
 
     def nodes(self) -> tuple[Node, ...]:
         """Return every node that Ray remembers, dead ones too, the head first."""
-        found = self._ask("GET", "/api/v0/nodes", nodes_from, params={"limit": 1000, "detail": 1})
-        return tuple(sorted(found, key=lambda node: (not node.is_head, node.name)))
+        nodes = self._ask("GET", "/api/v0/nodes", nodes_from, params={"limit": 1000, "detail": 1})
+        return tuple(sorted(nodes, key=lambda node: (not node.is_head, node.name)))
 
     def submit(self, entrypoint: str, *, submission_id: str, metadata: Mapping[str, str]) -> None:
         """Start a job with an empty runtime environment (1.2 s; with a working_dir it is 4.2 s)."""

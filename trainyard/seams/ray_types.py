@@ -27,14 +27,6 @@ class Amounts:
 
 
 @dataclass(frozen=True)
-class Version:
-    """Which Ray answers; the session changes when the cluster is made anew."""
-
-    ray: str
-    session: str
-
-
-@dataclass(frozen=True)
 class Node:
     """One Ray node. `group` is its label ray.io/node-group, if it has one.
 
@@ -49,7 +41,6 @@ class Node:
     cpus: float
     gpus: float
     labels: Mapping[str, str] = field(default_factory=dict)
-    state_message: str | None = None
     started: float | None = None
 
     @property
@@ -81,13 +72,13 @@ class Job:
         return self.status in ENDED_STATES
 
 
-def version_from(found: Any) -> Version:
+def version_from(answer: Any) -> str:
     """Read /api/version. Raises TypeError, LookupError, AttributeError where it is another answer, as all below."""
-    return Version(ray=_text(found["ray_version"]), session=_text(found.get("session_name") or ""))
+    return _text(answer["ray_version"])
 
 
-def nodes_from(found: Any) -> tuple[Node, ...]:
-    return tuple(node_from(row) for row in found["data"]["result"]["result"])
+def nodes_from(answer: Any) -> tuple[Node, ...]:
+    return tuple(node_from(row) for row in answer["data"]["result"]["result"])
 
 
 def node_from(row: Mapping[str, Any]) -> Node:
@@ -102,7 +93,6 @@ def node_from(row: Mapping[str, Any]) -> Node:
         cpus=_number(resources.get("CPU", 0)),
         gpus=_number(resources.get("GPU", 0)),
         labels={_text(key): _text(value) for key, value in (row.get("labels") or {}).items()},
-        state_message=_text(row.get("state_message") or "") or None,
         # Ray counts in milliseconds.
         started=_number(row.get("start_time_ms") or 0) / 1000 or None,
     )
@@ -124,10 +114,10 @@ def job_from(row: Mapping[str, Any]) -> Job:
     )
 
 
-def usage_from(found: Any) -> dict[str, tuple[Amounts, Amounts]]:
+def usage_from(answer: Any) -> dict[str, tuple[Amounts, Amounts]]:
     """Read /nodes?view=summary: what of each node is used, and what is free; a node it says nothing of is left out."""
-    usage = found["data"]["nodeLogicalResources"]
-    raylets = [row["raylet"] for row in found["data"]["summary"]]
+    usage = answer["data"]["nodeLogicalResources"]
+    raylets = [row["raylet"] for row in answer["data"]["summary"]]
     return {
         _text(node["nodeName"]): _used_and_free(usage[node["nodeId"]]) for node in raylets if node["nodeId"] in usage
     }
@@ -144,8 +134,10 @@ def _used_and_free(text: str) -> tuple[Amounts, Amounts]:
     return _amounts(used), _amounts(free)
 
 
-def _amounts(found: Mapping[str, float]) -> Amounts:
-    return Amounts(round(found.get("CPU", 0.0), 4), round(found.get("GPU", 0.0), 4), round(found.get("memory", 0.0)))
+def _amounts(amounts: Mapping[str, float]) -> Amounts:
+    return Amounts(
+        round(amounts.get("CPU", 0.0), 4), round(amounts.get("GPU", 0.0), 4), round(amounts.get("memory", 0.0))
+    )
 
 
 def _amount(written: str) -> float:

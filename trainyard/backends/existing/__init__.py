@@ -130,7 +130,7 @@ def _answer(spec: ClusterSpec, tools: Tools) -> Answer:
     try:
         with RayApi(endpoint.address, endpoint.token, answer_seconds=ANSWER_SECONDS) as ray:
             alive = [node for node in ray.nodes() if node.alive]
-            return Answer(bool(alive), f"Ray {ray.version().ray}, {counted(len(alive), 'node')} alive")
+            return Answer(bool(alive), f"Ray {ray.version()}, {counted(len(alive), 'node')} alive")
     except UnreachableError as error:
         return no(_last_error(endpoint) or error.what)
 

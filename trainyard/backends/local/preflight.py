@@ -12,7 +12,7 @@ from trainyard.backends import ray_nodes
 from trainyard.backends.local.naming import TEMP_PARENT
 from trainyard.backends.ray_nodes import NodePlan, Room
 from trainyard.errors import PrerequisiteError
-from trainyard.seams import processes
+from trainyard.seams import processes, programs
 from trainyard.spec.cluster import ClusterSpec
 
 GIBIBYTE = 1024**3
@@ -38,8 +38,8 @@ def node_plans(spec: ClusterSpec, environ: Mapping[str, str]) -> tuple[NodePlan,
 
 def gpu_ids(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the indices that nvidia-smi lists, less those that CUDA_VISIBLE_DEVICES hides from us."""
-    listed = processes.answer_of(["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"], seconds=20.0)
-    rows = [[cell.strip() for cell in line.split(",")] for line in (listed or "").splitlines() if "," in line]
+    ran = programs.run(["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"], env=environ, seconds=20.0)
+    rows = [[cell.strip() for cell in line.split(",")] for line in ran.tail if "," in line and ran.code == 0]
     if "CUDA_VISIBLE_DEVICES" not in environ:
         return tuple(row[0] for row in rows)
     visible = [device.strip() for device in environ["CUDA_VISIBLE_DEVICES"].split(",")]

@@ -21,8 +21,9 @@ REVIEW = Kind("authorization.k8s.io/v1", "selfsubjectaccessreviews", "SelfSubjec
 class Kube:
     """One Kubernetes cluster as one user sees it; threads may share it.
 
-    Every call has a deadline. All raise GoneError when nobody answers, ForbiddenError, PrerequisiteError for a login, and
-    KubeError for whatever else the API refuses; an object that is not there is None, False or nothing where that is an answer.
+    Every call has a deadline. All raise GoneError when nobody answers, ForbiddenError, PrerequisiteError for a login,
+    and KubeError for whatever else the API refuses; an object that is not there is None, False or nothing where that is
+    an answer.
     """
 
     def __init__(self, access: Access) -> None:

@@ -61,18 +61,6 @@ def connect(
     """
     from trainyard.seams.kube.api import Kube
 
-    access = find(environ, kubeconfig, context, relative_to)
-    with _lock:
-        return _connected.setdefault(access, Kube(access))
-
-
-def find(
-    environ: Mapping[str, str],
-    kubeconfig: str | None = None,
-    context: str | None = None,
-    relative_to: Path | None = None,
-) -> Access:
-    """Return how to reach that cluster."""
     listed = _files(environ, kubeconfig, relative_to)
     files = tuple(file for file in listed if file.is_file())
     if not files:
@@ -82,9 +70,11 @@ def find(
             hint="Set KUBECONFIG, or name the file in the cluster file (kubeconfig: ...).",
         )
     try:
-        return _access(files, context)
+        access = _access(files, context)
     except (AttributeError, KeyError, TypeError) as error:
         raise _broken(files, "it is not a kubeconfig") from error
+    with _lock:
+        return _connected.setdefault(access, Kube(access))
 
 
 def _files(environ: Mapping[str, str], named: str | None, relative_to: Path | None) -> tuple[Path, ...]:

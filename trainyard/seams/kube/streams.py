@@ -34,7 +34,8 @@ def connect(transport: Transport, path: str, params: Sequence[tuple[str, str]]) 
     from websocket import WebSocket, WebSocketBadStatusException, WebSocketException
 
     session = transport.session()
-    made = WebSocket(sslopt=_tls(session), enable_multithread=False, skip_utf8_validation=True)
+    tls = {"context": session.tls, "server_hostname": session.configuration.tls_server_name}
+    made = WebSocket(sslopt=tls, enable_multithread=False, skip_utf8_validation=True)
     try:
         made.connect(  # type: ignore[no-untyped-call]
             f"{transport.access.server}{path}?{urlencode(params)}".replace("http", "ws", 1),
@@ -86,18 +87,6 @@ def _proxy(session: Session) -> dict[str, object]:
     if proxy is None:
         return {"http_no_proxy": ["*"]}
     return {"http_proxy_host": proxy.host, "http_proxy_port": proxy.port, "http_no_proxy": ["-"]}
-
-
-def _tls(session: Session) -> dict[str, object]:
-    if session.tls is None:
-        return {}
-    options = {
-        "context": session.tls,
-        "cert_reqs": session.tls.verify_mode,
-        "check_hostname": session.tls.check_hostname,
-    }
-    name = session.configuration.tls_server_name
-    return {**options, "server_hostname": name} if name else options
 
 
 def _receive(stream: Any, parts: dict[int, bytes], left: float) -> bool:
