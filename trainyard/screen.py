@@ -161,14 +161,13 @@ def plain(text: bytes, *, colours: bool = False) -> str:
     shown = text.decode("utf-8", "replace")
     if "\r" in shown:
         shown = _REDRAWN.sub("", shown.replace("\r\n", "\n"))
-    if colours:
-        if "\x1b" in shown:
-            shown = ESCAPES.sub(lambda found: found[0] if _COLOUR.fullmatch(found[0]) else "", shown)
-            shown = shown.replace("\n", "\x1b[0m\n")
-        return _CONTROLS_BUT_ESCAPE.sub("", shown)
+    if not colours:
+        return _CONTROLS.sub("", ESCAPES.sub("", shown))
+    shown = ESCAPES.sub(lambda found: found[0] if _COLOUR.fullmatch(found[0]) else "", shown)
     if "\x1b" in shown:
-        shown = ESCAPES.sub("", shown)
-    return _CONTROLS.sub("", shown)
+        # A colour ends with its line.
+        shown = shown.replace("\n", "\x1b[0m\n")
+    return _CONTROLS_BUT_ESCAPE.sub("", shown)
 
 
 def event_lines(event: Event, state: RunState) -> Iterator[str]:
@@ -214,14 +213,10 @@ def _ended(state: RunState) -> int:
     return state.counts["succeeded"] + state.counts["failed"] + state.counts["stopped"]
 
 
-def _waiting(event: Event, state: RunState) -> Iterator[str]:
-    # Once: when tasks wait for the same again, only numbers differ.
-    if not event["again"]:
-        yield f"-- {event['text']}"
-
-
 def _note(event: Event, state: RunState) -> Iterator[str]:
-    yield f"-- {event['text']}"
+    # What is waited for, once: when tasks wait for the same again, only numbers differ.
+    if not event.get("again"):
+        yield f"-- {event['text']}"
 
 
 _SAY = {
@@ -229,6 +224,6 @@ _SAY = {
     "attempt-started": _attempt_started,
     "attempt-ended": _attempt_ended,
     "task-ended": _task_ended,
-    "waiting": _waiting,
+    "waiting": _note,
     "note": _note,
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from tests.real import registries
 from tests.real.registries import BedRegistry
 from tests.real.yard import Yard
 from trainyard import versions
-from trainyard.images.resolve import for_engine
+from trainyard.images.resolve import pinned
 from trainyard.images.types import Built
 from trainyard.seams.docker.engine import engine as connected
 from trainyard.seams.processes import free_ports
@@ -170,7 +169,7 @@ def test_a_host_without_the_base_finds_what_was_pushed_from_the_same_files(mine:
         engine.docker("tag", "trainyard-bed/ray:1", BASE)
 
 
-def test_what_a_host_has_already_needs_no_registry_to_be_pinned(
+def test_a_cluster_keeps_the_image_that_it_runs_while_the_registry_is_away(
     mine: Yard, engine: BedEngine, running: BedRegistry
 ) -> None:
     pushed = push(mine)
@@ -178,7 +177,8 @@ def test_what_a_host_has_already_needs_no_registry_to_be_pinned(
     running.kill()
     try:
         with connected({**os.environ, **engine.environ()}) as there:
-            assert for_engine(spec, os.environ, there, directory=mine.home).reference == pushed["reference"]
+            found = pinned(spec, os.environ, directory=mine.home, engine=there, running=pushed["reference"])
+            assert (found.reference, found.is_kept) == (pushed["reference"], True)
         # Whether it can be pulled is another question.
         assert f"registry {running.address} does not answer" in mine.run("image.verify", expect=6).stderr
     finally:
@@ -194,12 +194,10 @@ def test_a_cluster_file_without_a_registry_runs_what_was_pushed_to_the_default_o
     monkeypatch.setattr("trainyard.images.resolve.DEFAULT", default)
     spec = load_cluster(mine.home / "clusters" / "yard.yaml").spec.model_copy(update={"registry": None})
     with connected({**os.environ, **engine.environ()}) as there:
-        assert for_engine(spec, os.environ, there, directory=mine.home).reference == pushed["reference"]
-        # Where nobody listens, that is found out at once.
+        assert pinned(spec, os.environ, directory=mine.home, engine=there).reference == pushed["reference"]
+        # Where nothing was pushed to it, it is not asked.
         monkeypatch.setattr("trainyard.images.resolve.DEFAULT", Registry(address="127.0.0.1:1", insecure=True))
-        began = time.monotonic()
-        assert for_engine(spec, os.environ, there, directory=mine.home).digest is None
-        assert time.monotonic() - began < 2
+        assert pinned(spec, os.environ, directory=mine.home, engine=there).digest is None
 
 
 def test_a_full_reference_is_pinned_to_what_it_means_now(engine: BedEngine, image: Built, running: BedRegistry) -> None:
@@ -208,7 +206,7 @@ def test_a_full_reference_is_pinned_to_what_it_means_now(engine: BedEngine, imag
 
         def pin(reference: str) -> str:
             spec = ClusterSpec(name="yard", backend="compose", image=reference)
-            return for_engine(spec, os.environ, there, directory=Path("/nowhere")).reference
+            return pinned(spec, os.environ, directory=Path("/nowhere"), engine=there).reference
 
         assert pin(pushed.alias) == pushed.reference
         assert pin(pushed.reference) == pushed.reference

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trainyard.images.build_output import BuildProgress, Failure, build_error
+from trainyard.errors import TrainyardError
+from trainyard.images.build_output import BuildProgress
 
 # BuildKit 0.8 (Docker 20.10) by buildx 0.29, as it printed it.
 TWO_STAGES = """\
@@ -35,6 +36,15 @@ ERROR: failed to build: failed to solve: executor failed running [/bin/sh -c ech
 """
 
 
+def error(stage: str, *printed: str, raw: str) -> TrainyardError:
+    """Return the error for a stage that printed something and then failed like this."""
+    progress = BuildProgress()
+    for line in (f"[{stage}", *(f"0.1 {line}" for line in printed), f"ERROR: {raw}"):
+        progress.read(f"#9 {line}")
+    progress.read(f"ERROR: {raw}")
+    return progress.error("schola")
+
+
 def test_every_stage_is_reported_once_and_a_failure_has_its_last_words() -> None:
     progress = BuildProgress()
     assert [stage for line in TWO_STAGES.splitlines() if (stage := progress.read(line))] == [
@@ -42,11 +52,13 @@ def test_every_stage_is_reported_once_and_a_failure_has_its_last_words() -> None
         "2/3 RUN echo one; exit 7",
         "wheels 2/2 RUN touch /x",
     ]
-    assert progress.failure() == Failure(
-        stage="2/3 RUN echo one; exit 7",
-        code=7,
-        log_tail=("one", "to-stderr", "last words"),
-        raw="failed to build: failed to solve: executor failed running [/bin/sh -c echo one; exit 7]: exit code: 7",
+    assert progress.error("schola").exit_code == 6
+    assert str(progress.error("schola")) == (
+        "image schola was not built: stage 2/3 RUN echo one; exit 7 failed (exit code 7)\n"
+        "  | one\n"
+        "  | to-stderr\n"
+        "  | last words\n"
+        "  -> Nothing was tagged. Mend what it says, then repeat the command: stages that worked are not run again."
     )
 
 
@@ -54,27 +66,14 @@ def test_a_stage_is_one_short_line_and_only_its_last_lines_are_kept() -> None:
     progress = BuildProgress()
     stage = progress.read(f"#9 [2/2] RUN --mount=type=cache,target=/root --network=host pip install {'x' * 100}")
     assert stage == f"2/2 RUN pip install {'x' * 53}..."
-    for number in range(100):
-        progress.read(f"#9 0.{number} line {number}")
-    progress.read('#9 ERROR: process "/bin/sh -c exit 3" did not complete successfully: exit code: 3')
-    assert progress.failure().log_tail == tuple(f"line {number}" for number in range(80, 100))
-
-
-def test_a_failed_stage_prints_its_last_lines_and_its_exit_code() -> None:
-    error = build_error("schola", Failure("2/4 RUN make", 2, ("cc main.c", "main.c:1: error"), "exit code: 2"))
-    assert error.exit_code == 6
-    assert str(error) == (
-        "image schola was not built: stage 2/4 RUN make failed (exit code 2)\n"
-        "  | cc main.c\n"
-        "  | main.c:1: error\n"
-        "  -> Nothing was tagged. Mend what it says, then repeat the command: stages that worked are not run again."
-    )
+    found = error("2/2] RUN seq 100", *(f"line {number}" for number in range(100)), raw="exit code: 3")
+    assert found.what.splitlines()[1:] == [f"  | line {number}" for number in range(80, 100)]
 
 
 def test_a_wrong_dockerfile_is_the_requests_fault() -> None:
-    error = build_error("schola", Failure("3/4 COPY x /", None, (), 'failed to compute cache key: "/x" not found'))
-    assert error.exit_code == 2
-    assert str(error) == (
+    found = error("3/4] COPY x /", raw='failed to compute cache key: "/x" not found')
+    assert found.exit_code == 2
+    assert str(found) == (
         "the Dockerfile of image schola is wrong\n"
         '  at stage 3/4 COPY x /: failed to compute cache key: "/x" not found\n'
         "  -> Correct it. What it copies is in the image's directory, and not in its .dockerignore."
@@ -92,7 +91,7 @@ def test_a_wrong_dockerfile_is_the_requests_fault() -> None:
     ],
 )
 def test_a_machines_fault_is_told_from_a_dockerfiles(raw: str, exit_code: int) -> None:
-    assert build_error("schola", Failure("2/4 RUN make", None, (), raw)).exit_code == exit_code
+    assert error("2/4] RUN make", raw=raw).exit_code == exit_code
 
 
 @pytest.mark.parametrize(
@@ -105,4 +104,4 @@ def test_a_machines_fault_is_told_from_a_dockerfiles(raw: str, exit_code: int) -
     ],
 )
 def test_what_a_machine_lacks_is_named(printed: str, hint: str) -> None:
-    assert hint in str(build_error("schola", Failure("2/4 RUN make", 1, ("...", printed), "exit code: 1")).hint)
+    assert hint in str(error("2/4] RUN make", "...", printed, raw="exit code: 1").hint)

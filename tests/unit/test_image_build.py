@@ -14,7 +14,7 @@ from trainyard import steps, versions
 from trainyard.errors import OutsideError
 from trainyard.images import build, catalog, pipeline
 from trainyard.images.build import Building
-from trainyard.images.image_command import ImageCommand, ImageFlags
+from trainyard.images.image_command import ImageCommand
 from trainyard.seams import git
 from trainyard.seams.docker import build as docker_build
 from trainyard.seams.docker import images as docker_images
@@ -192,7 +192,7 @@ def test_one_image_that_cannot_be_read_does_not_hide_the_others(
     broken.mkdir()
     (broken / "image.yaml").write_text("bas: debian:12\n")
     monkeypatch.setattr(docker_images, "references", lambda engine, label: [])
-    command = ImageCommand(what.spec, tmp_path / "yard.yaml", what.engine, tmp_path, ImageFlags(), None, None)
+    command = ImageCommand(what.spec, tmp_path / "yard.yaml", what.engine, tmp_path)
     found = pipeline.listed(command)
     assert [one.name for one in found if one.problem] == ["broken"]
     listed = image_report.listed(found)

@@ -9,7 +9,8 @@ import pytest
 from trainyard import paths, versions
 from trainyard.errors import RequestError
 from trainyard.images import catalog
-from trainyard.images.image_command import ImageFlags, read
+from trainyard.tasks.command import Call
+from trainyard.tasks.image import _cluster
 
 
 def write(directory: Path, text: str = "base: debian:12\n") -> Path:
@@ -78,16 +79,13 @@ def test_the_dockerfiles_we_ship_fetch_no_frontend() -> None:
     assert not [path for path in paths.shipped("images").glob("*/Dockerfile") if "# syntax" in path.read_text()]
 
 
-def test_flags_win_over_the_file(tmp_path: Path) -> None:
+def test_flags_win_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "yard.yaml").write_text("name: yard\nbackend: local\nbuild: {base: 'debian:11', network: host}\n")
-    spec, source = read(ImageFlags("mine", "./yard.yaml", base="debian:12"), {}, directory=tmp_path)
+    call = Call("image.build", "", file="./yard.yaml")
+    spec = _cluster(call, "mine", base="debian:12").spec
     assert (spec.image, spec.build.base, spec.build.network) == ("mine", "debian:12", "host")
-    assert source == tmp_path / "yard.yaml"
-    assert read(ImageFlags(file="./yard.yaml"), {}, directory=tmp_path)[0].build.base == "debian:11"
-
-
-def test_wrong_flags_are_named_all_at_once(tmp_path: Path) -> None:
-    (tmp_path / "yard.yaml").write_text("name: yard\nbackend: local\n")
+    assert _cluster(call).spec.build.base == "debian:11"
     with pytest.raises(RequestError) as raised:
-        read(ImageFlags(file="./yard.yaml", base="Debian:12", platform="arm64"), {}, directory=tmp_path)
+        _cluster(call, base="Debian:12", platform="arm64")
     assert [problem.where for problem in raised.value.problems] == ["--set build.base", "--set build.platform"]

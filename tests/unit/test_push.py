@@ -10,7 +10,7 @@ import pytest
 
 from trainyard.errors import NotReadyError
 from trainyard.images import push
-from trainyard.images.push import Pushing, ask_why
+from trainyard.images.push import Pushing
 from trainyard.images.types import Built, Pushed
 from trainyard.progress import for_stream
 from trainyard.registry.access import Access
@@ -20,10 +20,6 @@ from trainyard.seams.docker.engine import Engine
 from trainyard.seams.registry.api import Blob, Manifest, RegistryApi
 from trainyard.seams.registry.errors import (
     FixedTagError,
-    FullError,
-    GoneError,
-    LoginError,
-    RegistryError,
 )
 from trainyard.spec.docker import Registry
 from trainyard.steps import run
@@ -33,16 +29,14 @@ BASE, CODE = Blob("sha256:base", 100), Blob("sha256:code", 5)
 MANIFEST = Manifest("sha256:manifest", "type", Blob(ID, 7), (BASE, CODE), (), b"{}")
 OLDER = Manifest("sha256:older", "type", Blob("sha256:other", 7), (), (), b"{}")
 BUILT = Built("mine", "trainyard/mine:1", "trainyard/mine:ray-2", "1", "0123", ID)
-GONE = GoneError("registry reg does not answer")
 
 
 @dataclass
 class FakeRegistry:
-    """A registry whose tags lead to these manifests, and what it answers to uploads."""
+    """A registry whose tags lead to these manifests."""
 
     tags: dict[str, Manifest] = field(default_factory=dict)
     fixed: bool = False
-    upload_error: RegistryError | None = None
 
     def manifest(self, name: str, reference: str) -> Manifest | None:
         assert name == "team/mine"
@@ -52,10 +46,6 @@ class FakeRegistry:
         if self.fixed:
             raise FixedTagError("immutable")
         self.tags[tag] = manifest
-
-    def try_upload(self, name: str) -> None:
-        if self.upload_error:
-            raise self.upload_error
 
 
 def pushing(held: FakeRegistry) -> Pushing:
@@ -101,13 +91,3 @@ def test_a_push_that_docker_calls_done_is_not_believed(monkeypatch: pytest.Monke
     with pytest.raises(NotReadyError) as caught:
         changed(pushing(FakeRegistry({"1": left} if left else {})))
     assert caught.value.what == "Push reg:5000/team/mine:1: not done after 0 s"
-
-
-@pytest.mark.parametrize("error", [GONE, LoginError("no"), FullError("full")])
-def test_what_a_retry_will_not_mend_ends_the_push(error: RegistryError) -> None:
-    with pytest.raises(type(error)):
-        ask_why(cast("RegistryApi", FakeRegistry(upload_error=error)), "team/mine")
-
-
-def test_a_registry_that_takes_no_trial_upload_may_still_take_dockers() -> None:
-    ask_why(cast("RegistryApi", FakeRegistry(upload_error=RegistryError("405 Method Not Allowed"))), "team/mine")

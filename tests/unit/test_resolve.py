@@ -9,10 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
-import requests
-from docker.errors import APIError, ImageNotFound
+from docker.errors import ImageNotFound
 
-from trainyard import labels
 from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.images import catalog, content, resolve
 from trainyard.images.build import Building
@@ -20,7 +18,7 @@ from trainyard.images.types import PinnedImage
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.registry.api import RegistryApi
 from trainyard.seams.registry.auth import Login
-from trainyard.seams.registry.errors import CertificateError, GoneError, LoginError, MissingError
+from trainyard.seams.registry.errors import GoneError, LoginError, MissingError
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.docker import Registry
 
@@ -77,7 +75,7 @@ def for_nodes(
 ) -> PinnedImage:
     spec = ClusterSpec(name="yard", backend="kuberay", image=image, registry=registry)
     environ = {"HOME": str(tmp_path), "PASSWORD": "sesame"}
-    return resolve.for_nodes(spec, environ, directory=tmp_path, connect=held.open, **more)
+    return resolve.pinned(spec, environ, directory=tmp_path, connect=held.open, **more)
 
 
 def docker_login(tmp_path: Path, host: str) -> Login:
@@ -179,60 +177,42 @@ def test_a_reference_with_a_digest_is_the_same_while_its_registry_is_away(tmp_pa
 
 
 DEFAULT = "127.0.0.1:32000/mine"
-REFUSED = "Get http://127.0.0.1:32000/v2/: dial tcp 127.0.0.1:32000: connect: connection refused"
 
 
 class FakeEngine:
-    """An engine: its images by name, and what registries answer it; text is a refusal."""
+    """An engine: its images by name, each with the digests that it noted."""
 
-    def __init__(self, images: dict[str, list[str]], registries: dict[str, str], *, image_id: str = ID) -> None:
-        self.held, self.registries, self.image_id = images, registries, image_id
+    def __init__(self, images: dict[str, list[str]], *, image_id: str = ID) -> None:
+        self.held, self.image_id = images, image_id
 
     def inspect_image(self, reference: str) -> dict[str, Any]:
         if reference not in self.held:
             raise ImageNotFound(f"No such image: {reference}")
         return {"Id": self.image_id, "RepoDigests": self.held[reference], "Os": "linux", "Architecture": "amd64"}
 
-    def images(self, filters: dict[str, str]) -> list[dict[str, str]]:
-        assert filters["label"].startswith(f"{labels.SOURCE}=")
-        return [{"Id": name} for name in self.held]
-
-    def inspect_distribution(self, reference: str, *, auth_config: dict[str, str]) -> dict[str, Any]:
-        said = self.registries.get(reference, REFUSED)
-        if not said.startswith("sha256:"):
-            raise APIError("500", requests.Response(), explanation=said)
-        return {"Descriptor": {"digest": said}}
-
-
-BUILT, PUSHED = "trainyard/mine:CONTENT", "reg.lab:5000/mine:SOURCE"
-
 
 def for_engine(
-    tmp_path: Path, api: FakeEngine, image: str = "mine", registry: Registry | None = None, running: str | None = None
+    tmp_path: Path,
+    api: FakeEngine,
+    image: str = "mine",
+    *,
+    registry: Registry | None = None,
+    running: str | None = None,
+    held: FakeRegistry | None = None,
 ) -> PinnedImage:
-    source = yard(tmp_path)
+    yard(tmp_path)
     engine = Engine("unix:///x.sock", api, {"HOME": str(tmp_path)})  # type: ignore[arg-type]
     spec = ClusterSpec(name="yard", backend="compose", image=image, registry=registry)
     # The engine has no base: its name counts.
-    what = Building(catalog.find("mine", directory=tmp_path), engine, spec)
-    tag = what.reference.rpartition(":")[2]
+    tag = Building(catalog.find("mine", directory=tmp_path), engine, spec).content
     api.held = {name.replace("CONTENT", tag): value for name, value in api.held.items()}
-    api.registries = {name.replace("SOURCE", source): value for name, value in api.registries.items()}
-    return resolve.for_engine(spec, engine.environ, engine, directory=tmp_path, running=running)
+    connect = (held or FakeRegistry(away=True)).open
+    return resolve.pinned(spec, engine.environ, directory=tmp_path, engine=engine, running=running, connect=connect)
 
 
-def test_a_registry_is_asked_for_what_was_pushed_from_these_files(tmp_path: Path) -> None:
-    found = for_engine(tmp_path, FakeEngine({}, {PUSHED: DIGEST}), registry=REG)
-    assert found == PinnedImage("mine", f"reg.lab:5000/mine@{DIGEST}", DIGEST)
-    with pytest.raises(MissingError):
-        for_engine(tmp_path, FakeEngine({}, {PUSHED: "manifest unknown"}), registry=REG)
-
-
-def test_what_the_engine_has_from_a_registry_runs_while_that_is_away(tmp_path: Path) -> None:
-    engine = FakeEngine({"any": [f"reg.lab:5000/mine@{OLD}"]}, {})
-    assert for_engine(tmp_path, engine, registry=REG).reference == f"reg.lab:5000/mine@{OLD}"
-    with pytest.raises(GoneError):
-        for_engine(tmp_path, FakeEngine({"any": []}, {}), registry=REG)
+def test_an_engine_runs_what_was_pushed_from_these_files(tmp_path: Path) -> None:
+    found = for_engine(tmp_path, FakeEngine({}), registry=REG, held=ours(tmp_path))
+    assert found.reference == f"reg.lab:5000/mine@{found.digest}"
 
 
 @pytest.mark.parametrize(
@@ -241,38 +221,36 @@ def test_what_the_engine_has_from_a_registry_runs_while_that_is_away(tmp_path: P
 def test_without_a_registry_section_what_was_built_runs_by_the_digest_of_its_push_or_by_its_id(
     tmp_path: Path, noted: list[str], reference: str, digest: str | None
 ) -> None:
-    assert for_engine(tmp_path, FakeEngine({BUILT: noted}, {})) == PinnedImage("mine", reference, digest)
+    found = for_engine(tmp_path, FakeEngine({"trainyard/mine:CONTENT": noted}))
+    assert found == PinnedImage("mine", reference, digest)
 
 
 def test_what_was_never_built_is_to_be_built(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError) as caught:
-        for_engine(tmp_path, FakeEngine({}, {f"{DEFAULT}:SOURCE": DIGEST}))
+        for_engine(tmp_path, FakeEngine({}))
     assert caught.value.what == "image mine is not on the Docker engine (here) as it is now"
     assert caught.value.hint == "Build it: invoke image.build mine"
 
 
 OTHERS = "reg:5000/team/robots:1"
-HELD = {OTHERS: [f"reg:5000/team/robots@{OLD}"]}
+PULLED = {OTHERS: [f"reg:5000/team/robots@{OLD}"]}
 
 
-@pytest.mark.parametrize(
-    ("said", "digest"),
-    [(DIGEST, DIGEST), (REFUSED, OLD), ("received unexpected HTTP status: 503 Service Unavailable", OLD)],
-)
-def test_a_tag_of_others_is_looked_up_and_what_was_pulled_runs_while_its_registry_is_away(
-    tmp_path: Path, said: str, digest: str
-) -> None:
-    assert for_engine(tmp_path, FakeEngine(HELD, {OTHERS: said}), OTHERS).digest == digest
+def test_a_tag_of_others_is_looked_up_and_what_is_here_runs_while_its_registry_is_away(tmp_path: Path) -> None:
+    found = for_engine(tmp_path, FakeEngine(PULLED), OTHERS, held=FakeRegistry("reg/v2/team/robots/manifests/1"))
+    assert found.digest not in (None, OLD)
+    away = for_engine(tmp_path, FakeEngine(PULLED), OTHERS)
+    assert (away.reference, away.remark) == (
+        OTHERS,
+        f"image {OTHERS} is used as it is, without a digest: registry reg:5000 does not answer",
+    )
+    running = f"reg:5000/team/robots@{OLD}"
+    assert for_engine(tmp_path, FakeEngine(PULLED), OTHERS, running=running).reference == running
 
 
-@pytest.mark.parametrize(
-    ("said", "kind"), [("unauthorized", LoginError), ("x509: certificate has expired", CertificateError)]
-)
-def test_a_registry_that_refuses_is_told_although_an_older_image_is_here(
-    tmp_path: Path, said: str, kind: type[Exception]
-) -> None:
-    with pytest.raises(kind):
-        for_engine(tmp_path, FakeEngine(HELD, {OTHERS: said}), OTHERS)
+def test_a_registry_that_refuses_is_told_although_an_older_image_is_here(tmp_path: Path) -> None:
+    with pytest.raises(LoginError):
+        for_engine(tmp_path, FakeEngine(PULLED), OTHERS, held=FakeRegistry(wants="x"))
 
 
 @pytest.mark.parametrize(
@@ -280,17 +258,11 @@ def test_a_registry_that_refuses_is_told_although_an_older_image_is_here(
     [([], ID, None), ([f"other/name@{OLD}"], ID, None), ([f"mine/robots@{ID}"], f"mine/robots@{ID}", ID)],
 )
 def test_what_was_built_here_needs_no_hub(tmp_path: Path, noted: list[str], reference: str, digest: str | None) -> None:
-    api = FakeEngine({"mine/robots:1": noted}, {"mine/robots:1": "denied: requested access is denied"})
-    assert for_engine(tmp_path, api, "mine/robots:1") == PinnedImage("mine/robots:1", reference, digest)
-
-
-@pytest.mark.parametrize("image_id", [ID, DIGEST])
-def test_what_was_pulled_from_the_hub_runs_by_its_digest(tmp_path: Path, image_id: str) -> None:
-    api = FakeEngine({"team/robots:1": [f"team/robots@{DIGEST}"]}, {"team/robots:1": DIGEST}, image_id=image_id)
-    assert for_engine(tmp_path, api, "team/robots:1").reference == f"team/robots@{DIGEST}"
+    found = for_engine(tmp_path, FakeEngine({"mine/robots:1": noted}), "mine/robots:1")
+    assert found == PinnedImage("mine/robots:1", reference, digest)
 
 
 def test_what_runs_stays_under_its_name_where_the_file_means_the_same_image(tmp_path: Path) -> None:
-    engine = FakeEngine({BUILT: [f"{DEFAULT}@{DIGEST}"], f"{DEFAULT}@{DIGEST}": [], ID: []}, {})
+    engine = FakeEngine({"trainyard/mine:CONTENT": [f"{DEFAULT}@{DIGEST}"], f"{DEFAULT}@{DIGEST}": [], ID: []})
     assert for_engine(tmp_path, engine, running=ID).reference == ID
-    assert for_engine(tmp_path, FakeEngine(engine.held, {}), running="gone").reference == f"{DEFAULT}@{DIGEST}"
+    assert for_engine(tmp_path, FakeEngine(engine.held), running="gone").reference == f"{DEFAULT}@{DIGEST}"

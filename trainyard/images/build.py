@@ -11,7 +11,7 @@ from pathlib import Path
 from trainyard import labels, versions
 from trainyard.errors import OutsideError
 from trainyard.images import catalog, content
-from trainyard.images.build_output import BuildProgress, build_error
+from trainyard.images.build_output import BuildProgress
 from trainyard.images.types import Built, Image
 from trainyard.registry.access import registry_of
 from trainyard.seams import git
@@ -144,7 +144,7 @@ def _build(building: Building, title: str) -> None:
             building.report(title, stage)
 
     if docker_build.build(building.engine, _request(building), on_line=read).code != 0:
-        raise build_error(building.image.name, progress.failure())
+        raise progress.error(building.image.name)
 
 
 def _request(building: Building) -> BuildRequest:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import dataclass
 
 from trainyard.diagnosis import Rule, explain
 from trainyard.errors import OutsideError, RequestError
@@ -20,16 +19,6 @@ _STAGE = re.compile(r"\[(?:(?P<of>\S+) +)?(?P<step>\d+/\d+)\] (?P<instruction>.*
 _OUTPUT = re.compile(r"\d+\.\d+ (.*)")
 _CODE = re.compile(r"exit code: (\d+)")
 _MOUNTS = re.compile(r"--(?:mount|network|security)=\S+ *")
-
-
-@dataclass(frozen=True)
-class Failure:
-    """How a build failed: in which stage if any, its exit code, what it printed last, and the builder's words."""
-
-    stage: str | None
-    code: int | None
-    log_tail: tuple[str, ...]
-    raw: str
 
 
 class BuildProgress:
@@ -60,10 +49,26 @@ class BuildProgress:
             self._failed = number
         return None
 
-    def failure(self) -> Failure:
+    def error(self, image: str) -> OutsideError | RequestError:
+        """Return the error for a build that failed: of the request where its Dockerfile is wrong."""
+        stage, tail = self._stages.get(self._failed, ""), self._tails.get(self._failed, ())
         code = _CODE.search(self._raw)
-        tail = tuple(self._tails.get(self._failed, ()))
-        return Failure(self._stages.get(self._failed), int(code[1]) if code else None, tail, self._raw)
+        machine = explain("\n".join([*tail, self._raw]), MACHINE)
+        if machine is None and code is None and DOCKERFILE.search(self._raw):
+            return RequestError(
+                f"the Dockerfile of image {image} is wrong",
+                where=f"stage {stage}: {self._raw}" if stage else self._raw,
+                hint="Correct it. What it copies is in the image's directory, and not in its .dockerignore.",
+            )
+        what = f"image {image} was not built"
+        what += f": stage {stage} failed" if stage else ""
+        what += f" (exit code {code[1]})" if code else ""
+        return OutsideError(
+            "\n  | ".join([what, *tail]),
+            # A program that failed has said all itself; the builder only repeats its command.
+            where=None if code else self._raw,
+            hint=machine.hint if machine else _REPEAT,
+        )
 
 
 def _name(stage: re.Match[str]) -> str:
@@ -97,35 +102,3 @@ DOCKERFILE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _REPEAT = "Nothing was tagged. Mend what it says, then repeat the command: stages that worked are not run again."
-
-
-class BuildError(OutsideError):
-    """A build that failed. `log_tail` is what its stage printed last."""
-
-    def __init__(self, what: str, *, log_tail: tuple[str, ...], where: str | None, hint: str | None) -> None:
-        super().__init__(what, where=where, hint=hint)
-        self.log_tail = log_tail
-
-    def lines(self) -> list[str]:
-        first, *rest = super().lines()
-        return [first, *(f"  | {line}" for line in self.log_tail), *rest]
-
-
-def build_error(name: str, failure: Failure) -> BuildError | RequestError:
-    """Return the error for a build that failed: of the request where its Dockerfile is wrong."""
-    machine = explain("\n".join([*failure.log_tail, failure.raw]), MACHINE)
-    if machine is None and failure.code is None and DOCKERFILE.search(failure.raw):
-        return RequestError(
-            f"the Dockerfile of image {name} is wrong",
-            where=f"stage {failure.stage}: {failure.raw}" if failure.stage else failure.raw,
-            hint="Correct it. What it copies is in the image's directory, and not in its .dockerignore.",
-        )
-    stage = f": stage {failure.stage} failed" if failure.stage else ""
-    code = f" (exit code {failure.code})" if failure.code is not None else ""
-    return BuildError(
-        f"image {name} was not built{stage}{code}",
-        log_tail=failure.log_tail,
-        # A program that failed has said all itself; the builder only repeats its command.
-        where=failure.raw if failure.code is None else None,
-        hint=machine.hint if machine else _REPEAT,
-    )

@@ -49,7 +49,7 @@ def plan_build(command: ImageCommand, *, no_cache: bool = False) -> list[Planned
 
 def run_lint(command: ImageCommand, *, on_progress: Callable[[str], None]) -> LintReport:
     """Look at the image as it was built, or at one that others built. Raises PrerequisiteError if it is not here."""
-    reference = command.reference or _built(command.building()).reference_local
+    reference = _built(command.building()).reference_local if command.image else command.name
     return lint.check(command.image, reference, command.engine, ray_version=versions.RAY, on_progress=on_progress)
 
 
@@ -117,7 +117,8 @@ def _lint_step(command: ImageCommand, building: Building, report: Report, *, aft
 
     def check() -> None:
         found = run_lint(command, on_progress=lambda text: report(title, text))
-        found.check()
+        if found.error:
+            raise found.error
         passed.append(found)
 
     return Step(title, done=lambda: YES if passed else no("it is run once"), do=check, after=after)

@@ -15,20 +15,10 @@ from trainyard.seams import ecr
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker import push as docker_push
 from trainyard.seams.docker.engine import Engine
-from trainyard.seams.registry.api import Manifest, RegistryApi
-from trainyard.seams.registry.errors import (
-    DamagedError,
-    FixedTagError,
-    FullError,
-    GoneError,
-    LoginError,
-    NoRegistryError,
-    RegistryError,
-)
+from trainyard.seams.registry.api import Manifest
+from trainyard.seams.registry.errors import FixedTagError
 from trainyard.steps import YES, Answer, Step, no
 
-# What the registry says of itself and no retry mends.
-FINAL = (GoneError, LoginError, FullError, NoRegistryError)
 # A registry has what it took at once, or not at all.
 HELD_SECONDS = 5.0
 
@@ -48,6 +38,7 @@ class Pushing:
         self._reference = access.name(built.name, built.content)
         self._sent: set[str] = set()
         self._fixed: set[str] = set()
+        self._held: list[Manifest] = []
 
     def steps(self) -> list[Step]:
         """Return what makes the registry hold the image: its repository (AWS), its layers and tag, its other tags."""
@@ -65,7 +56,7 @@ class Pushing:
 
     def result(self) -> Pushed:
         """Return what the registry has, once the steps are done."""
-        manifest = self._manifest()
+        manifest = self._held[-1]
         sent = self._sent_sizes(manifest)
         alias = self._built.content if self._alias in self._fixed else self._alias
         return Pushed(
@@ -87,17 +78,19 @@ class Pushing:
         if manifest is None:
             return no(f"the registry has no {self._name}:{self._built.content}")
         if self._built.image_id in (manifest.digest, manifest.config.digest if manifest.config else None):
+            self._held.append(manifest)
             return YES
         return no(f"{self._name}:{self._built.content} is another image there")
 
     def _push(self) -> None:
         docker_images.tag(self._engine, self._built.image_id, as_=self._reference)
+        # Docker tries a layer again by itself, five times in a minute, and does not say why: the registry does.
         docker_push.push(
             self._engine,
             self._reference,
             login=self._access.login,
             on_progress=self._report,
-            on_retry=lambda: ask_why(self._access.api, self._name),
+            on_retry=lambda: self._access.api.try_upload(self._name),
             on_sent=self._sent.add,
         )
 
@@ -108,25 +101,16 @@ class Pushing:
         if tag in self._fixed:
             return Answer(True, "the registry does not let it move")
         manifest = self._access.api.manifest(self._name, tag)
-        if manifest and manifest.digest == self._manifest().digest:
+        if manifest and manifest.digest == self._held[-1].digest:
             return YES
         return no(f"{tag} is {manifest.digest if manifest else 'not there'}")
 
     def _set_tag(self, tag: str) -> None:
         """Let one more tag lead to the image; where tags are immutable, only its first image has it."""
         try:
-            self._access.api.put_manifest(self._name, tag, self._manifest())
+            self._access.api.put_manifest(self._name, tag, self._held[-1])
         except FixedTagError:
             self._fixed.add(tag)
-
-    def _manifest(self) -> Manifest:
-        """Return what the tag leads to now. Raises DamagedError if it is gone again."""
-        manifest = self._access.api.manifest(self._name, self._built.content)
-        if manifest is None:
-            raise DamagedError(
-                f"{self._reference} is not in the registry any more", hint="Push it again: invoke image.push"
-            )
-        return manifest
 
     def _sent_sizes(self, manifest: Manifest) -> dict[str, int]:
         """Return digest and size of each layer that was sent; Docker reports short ids, of contents or of blobs."""
@@ -138,20 +122,6 @@ class Pushing:
             for name, layer in zip(names, manifest.layers, strict=True)
             if {_short(name), _short(layer.digest)} & self._sent
         }
-
-
-def ask_why(api: RegistryApi, repository: str) -> None:
-    """Ask the registry itself what is wrong; raise it if it is something that a retry will not mend.
-
-    Docker tries a layer again by itself, five times in a minute, and does not say why. Raises one of FINAL; returns if
-    an upload works, or is refused for reasons of its own: what Docker hears counts more.
-    """
-    try:
-        api.try_upload(repository)
-    except FINAL:
-        raise
-    except RegistryError:
-        return
 
 
 def _short(digest: str) -> str:

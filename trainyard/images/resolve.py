@@ -1,25 +1,22 @@
 """Which exact image a cluster runs: names and tags move, digests do not.
 
 An image of ours is found by the tag of its sources' hash, which `image.push` sets and which can be told on a machine
-without the image's base. The Docker engine that is to run the image is asked, as its way to the registry and its trust
-count; where the nodes pull by themselves, the registry is asked through its own API.
+without the image's base. The registry is asked what a tag means now; a Docker engine may also run what only it has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trainyard import labels
 from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.images import catalog, content
 from trainyard.images.build import Building
 from trainyard.images.types import Image, PinnedImage
 from trainyard.registry import access
-from trainyard.registry.access import DEFAULT
+from trainyard.registry.access import DEFAULT, host_port
 from trainyard.seams.docker import images as docker_images
-from trainyard.seams.docker import push as docker_push
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.docker.images import HUB
 from trainyard.seams.registry.api import Manifest, RegistryApi
@@ -34,86 +31,43 @@ _AWAY = (GoneError, BusyError)
 Connect = Callable[[Registry, Mapping[str, str], Login | None], RegistryApi]
 
 
-def for_engine(
-    spec: ClusterSpec, environ: Mapping[str, str], engine: Engine, *, directory: Path, running: str | None = None
-) -> PinnedImage:
-    """Return what the cluster's `image` means now: a directory of images/, or a reference to an image of others.
-
-    `engine` is the one that is to run it; `running` is the reference that the cluster runs there: it stays where both
-    mean the same image, as of one that was built, and pushed since. Raises RegistryError when the registry refuses or
-    does not hold the image, PrerequisiteError when there is no registry and the image was never built.
-    """
-    name = spec.image or catalog.DEFAULT_IMAGE
-    if catalog.is_reference(name, directory=directory):
-        pinned = _of_others_by_engine(name, spec.registry, environ, engine)
-    else:
-        image = catalog.find(name, directory=directory, base=spec.build.base)
-        pinned = _ours_by_engine(Building(image, engine, spec), environ)
-    if running is None or running == pinned.reference:
-        return pinned
-    before, now = (docker_images.inspect(engine, reference) for reference in (running, pinned.reference))
-    return replace(pinned, reference=running) if before and now and before.id == now.id else pinned
-
-
-def for_nodes(
+def pinned(
     spec: ClusterSpec,
     environ: Mapping[str, str],
     *,
     directory: Path,
+    engine: Engine | None = None,
     running: str | None = None,
     connect: Connect = access.connect,
 ) -> PinnedImage:
-    """Return what the cluster's `image` means now, where each node pulls it; `login` is the one that they need.
+    """Return what the cluster's `image` means now: a directory of images/, or a reference to an image of others.
 
-    `running` is the reference that the cluster runs: it stays while its registry does not answer. Raises RequestError
-    without a registry, MissingError for an image that was not pushed as it is now, another RegistryError when the
-    registry refuses.
+    `engine` is the one that is to run it; None: each node pulls it by itself. `running` is the reference that the
+    cluster runs: it stays while its registry does not answer, and where both mean the same image of the engine, as of
+    one that was built, and pushed since. Raises RegistryError when the registry refuses or does not hold the image;
+    without a registry RequestError for nodes, PrerequisiteError where the image was never built.
     """
     name = spec.image or catalog.DEFAULT_IMAGE
+    registries = _Registries(spec, environ, connect, running)
     if catalog.is_reference(name, directory=directory):
-        return _of_others_by_nodes(name, spec.registry, environ, connect, running)
-    image = catalog.find(name, directory=directory, base=spec.build.base)
-    if spec.registry is None:
-        raise RequestError(
-            f"image {image.name} is built here, and the nodes of cluster {spec.name} pull theirs from a registry",
-            where="the cluster file, which names no registry",
-            hint="Write `registry: {address: HOST:PORT}` with an address that the nodes reach too (one of our own: "
-            "`invoke registry.up`), or name an image that is in a registry already: `image: REGISTRY/NAME:TAG`.",
-        )
-    tag = content.source_tag(content.source_hash(image, environ, platform=spec.build.platform))
-    repository = spec.registry.repository(image.name)
-    whole = f"{spec.registry.address}/{repository}"
-    try:
-        manifest, used = _ask(spec.registry, environ, connect, repository, tag)
-    except _AWAY as error:
-        kept = _kept(running, whole, error.what)
-        if kept is None:
-            raise
-        return kept
-    if manifest is None:
-        raise _not_pushed(image, spec.registry, tag)
-    return PinnedImage(image.name, f"{whole}@{manifest.digest}", manifest.digest, used)
-
-
-def _ours_by_engine(building: Building, environ: Mapping[str, str]) -> PinnedImage:
-    """Return the digest of what was pushed from these very files; without a registry, what was built from them."""
-    image, engine, registry = building.image, building.engine, building.spec.registry
-    if registry is None:
-        return _built_here(building, environ)
-    repository = f"{registry.address}/{registry.repository(image.name)}"
-    tag = content.source_tag(building.source)
-    used = login(registry, environ)
-    try:
-        digest = docker_push.registry_digest(engine, f"{repository}:{tag}", login=used)
-    except _AWAY:
-        # What the engine has from there, it can run without asking again: a digest never changes.
-        held = docker_images.references(engine, label=f"{labels.SOURCE}={building.source}")
-        digest = next(filter(None, (facts.digest_in(repository) for facts in held)), None)
-        if digest is None:
-            raise
-    if digest is None:
-        raise _not_pushed(image, registry, tag)
-    return PinnedImage(image.name, f"{repository}@{digest}", digest, used)
+        image = (_made_here(name, engine) if engine else None) or registries.of_others(name, for_engine=bool(engine))
+    else:
+        ours = catalog.find(name, directory=directory, base=spec.build.base)
+        if spec.registry:
+            image = registries.ours(ours, spec.registry)
+        elif engine:
+            image = _built_here(Building(ours, engine, spec), environ)
+        else:
+            raise RequestError(
+                f"image {ours.name} is built here, and the nodes of cluster {spec.name} pull theirs from a registry",
+                where="the cluster file, which names no registry",
+                hint="Write `registry: {address: HOST:PORT}` with an address that the nodes reach too (one of our own: "
+                "`invoke registry.up`), or name an image that is in a registry already: `image: REGISTRY/NAME:TAG`.",
+            )
+    if engine is None or running is None or running == image.reference:
+        return image
+    before, now = (docker_images.inspect(engine, reference) for reference in (running, image.reference))
+    return replace(image, reference=running) if before and now and before.id == now.id else image
 
 
 def _built_here(building: Building, environ: Mapping[str, str]) -> PinnedImage:
@@ -133,105 +87,112 @@ def _built_here(building: Building, environ: Mapping[str, str]) -> PinnedImage:
     return PinnedImage(image.name, f"{repository}@{digest}", digest, login(DEFAULT, environ))
 
 
-def _of_others_by_engine(
-    name: str, registry: Registry | None, environ: Mapping[str, str], engine: Engine
-) -> PinnedImage:
-    """Return the digest that a reference means now; what only this engine has is pinned by its id."""
-    host = docker_images.registry_of(name)
-    repository, _, digest = _split(name)
-    here = None if digest else docker_images.inspect(engine, name)
-    noted = here.digest_in(repository) if here else None
-    used = login(registry, environ) if registry and registry.address == host else docker_login(host, environ)
-    # Engines note a digest where they pull. Those with containerd's image store note the image's own id of every image:
-    # there, one of Docker Hub stays as it was pulled.
-    is_made_here = here is not None and host == HUB and noted in (None, here.id)
-    try:
-        if digest is None and not is_made_here:
-            digest = docker_push.registry_digest(engine, name, login=used)
-    except _AWAY:
-        # What was pulled before can be run; a refusal is told, lest an old image runs for ever.
-        if here is None:
-            raise
-    digest = digest or noted
-    if digest:
-        return PinnedImage(name, f"{repository}@{digest}", digest, used)
-    if here:
-        return PinnedImage(name, here.id, None)
-    raise _no_such_image(name, f"not in its registry, and not on the Docker engine ({engine.host})")
+def _made_here(name: str, engine: Engine) -> PinnedImage | None:
+    """Return an image that was built or loaded here: engines note a digest in its repository where they pull.
 
-
-def _of_others_by_nodes(
-    name: str, named: Registry | None, environ: Mapping[str, str], connect: Connect, running: str | None
-) -> PinnedImage:
-    """Return the digest that a reference means now; what a registry refuses to us, the nodes may still get."""
-    host = docker_images.registry_of(name)
-    registry = named if named and named.address == host else Registry(address=host)
-    repository, tag, digest = _split(name)
-    # Docker Hub keeps one-word names in library/.
-    path = repository.removeprefix(f"{host}/")
-    path = f"library/{path}" if host == HUB and "/" not in path else path
-    try:
-        manifest, used = _ask(registry, environ, connect, path, digest or tag)
-    except RegistryError as error:
-        if digest:
-            return PinnedImage(name, name, digest, login(registry, environ))
-        remark = f"image {name} is used as it is, without a digest: {error.what}"
-        return _kept(running, repository, remark) or PinnedImage(name, name, None, login(registry, environ), remark)
-    if manifest is None:
-        raise _no_such_image(name, f"not in its registry, {host}")
-    return PinnedImage(name, f"{repository}@{manifest.digest}", manifest.digest, used)
-
-
-def _ask(
-    registry: Registry, environ: Mapping[str, str], connect: Connect, repository: str, reference: str
-) -> tuple[Manifest | None, Login | None]:
-    """Ask with the cluster file's login; without one as nobody, then with the login that Docker keeps.
-
-    A login that is not needed is not handed to the nodes. Registries may hide what is private: "not there" counts
-    only from somebody who may see it.
+    Those with containerd's image store note the image's own id of every image: there, one of Docker Hub stays as it was
+    pulled.
     """
-
-    def asked_as(who: Login | None) -> Manifest | None:
-        with connect(registry, environ, who) as api:
-            return api.manifest(repository, reference)
-
-    used = named_login(registry, environ)
-    refusal, manifest = None, None
-    try:
-        manifest = asked_as(used)
-    except LoginError as error:
-        refusal = error
-    kept_by_docker = docker_login(registry.address, environ) if manifest is None and used is None else None
-    if kept_by_docker:
-        return asked_as(kept_by_docker), kept_by_docker
-    if refusal:
-        raise refusal
-    return manifest, used
-
-
-def _kept(running: str | None, repository: str, why: str) -> PinnedImage | None:
-    """Return what a cluster runs, if that is of the same repository and by its digest."""
-    before, _, digest = (running or "").partition("@")
-    if running is None or not digest or before != repository:
+    repository, _, digest = _split(name)
+    image = None if digest else docker_images.inspect(engine, name)
+    if image is None:
         return None
-    remark = f"the cluster keeps the image that it runs: {why}"
-    return PinnedImage(running, running, digest, remark=remark, is_kept=True)
+    noted = image.digest_in(repository)
+    if noted is None:
+        return PinnedImage(name, image.id, None)
+    is_of_hub = docker_images.registry_of(name) == HUB
+    return PinnedImage(name, f"{repository}@{noted}", noted) if is_of_hub and noted == image.id else None
 
 
-def _not_pushed(image: Image, registry: Registry, tag: str) -> MissingError:
-    return MissingError(
-        f"registry {registry.address} does not hold image {image.name} as it is now",
-        where=f"{registry.address}/{registry.repository(image.name)}:{tag}",
-        hint="Its files changed since it was pushed, it never was, or its tag was removed. "
-        f"Push it: invoke image.push {image.name}",
-    )
+@dataclass(frozen=True)
+class _Registries:
+    """Registries, asked about one cluster's image; `running` is the reference that the cluster runs."""
 
+    spec: ClusterSpec
+    environ: Mapping[str, str]
+    connect: Connect
+    running: str | None
 
-def _no_such_image(name: str, where: str) -> MissingError:
-    return MissingError(
-        f"there is no image {name}: {where}",
-        hint="Is the name right? `image:` is a directory of images/, or REGISTRY/NAME:TAG.",
-    )
+    def ours(self, image: Image, registry: Registry) -> PinnedImage:
+        """Return the digest of what was pushed from these very files."""
+        source = content.source_hash(image, self.environ, platform=self.spec.build.platform)
+        tag, path = content.source_tag(source), registry.repository(image.name)
+        repository = f"{registry.address}/{path}"
+        try:
+            manifest, used = self._ask(registry, path, tag)
+        except _AWAY as error:
+            kept = self._kept(repository, error.what)
+            if kept is None:
+                raise
+            return kept
+        if manifest is None:
+            raise MissingError(
+                f"registry {registry.address} does not hold image {image.name} as it is now",
+                where=f"{repository}:{tag}",
+                hint="Its files changed since it was pushed, it never was, or its tag was removed. "
+                f"Push it: invoke image.push {image.name}",
+            )
+        return PinnedImage(image.name, f"{repository}@{manifest.digest}", manifest.digest, used)
+
+    def of_others(self, name: str, *, for_engine: bool) -> PinnedImage:
+        """Return the digest that a reference means now; what a registry refuses to us, nodes may still get."""
+        host, named = docker_images.registry_of(name), self.spec.registry
+        registry = named if named and named.address == host else Registry(address=host)
+        if registry is not named and host_port(registry).is_loopback:
+            # As Docker does.
+            registry = Registry(address=host, insecure=True)
+        repository, tag, digest = _split(name)
+        # Docker Hub keeps one-word names in library/.
+        path = repository.removeprefix(f"{host}/")
+        path = f"library/{path}" if host == HUB and "/" not in path else path
+        try:
+            manifest, used = self._ask(registry, path, digest or tag)
+        except RegistryError as error:
+            if for_engine and not isinstance(error, _AWAY):
+                raise
+            known = login(registry, self.environ)
+            if digest:
+                return PinnedImage(name, name, digest, known)
+            remark = f"image {name} is used as it is, without a digest: {error.what}"
+            return self._kept(repository, remark) or PinnedImage(name, name, None, known, remark)
+        if manifest is None:
+            raise MissingError(
+                f"there is no image {name}: not in its registry, {host}",
+                hint="Is the name right? `image:` is a directory of images/, or REGISTRY/NAME:TAG.",
+            )
+        return PinnedImage(name, f"{repository}@{manifest.digest}", manifest.digest, used)
+
+    def _ask(self, registry: Registry, repository: str, reference: str) -> tuple[Manifest | None, Login | None]:
+        """Ask with the cluster file's login; without one as nobody, then with the login that Docker keeps.
+
+        A login that is not needed is not handed to the nodes. Registries may hide what is private: "not there" counts
+        only from somebody who may see it.
+        """
+
+        def asked_as(who: Login | None) -> Manifest | None:
+            with self.connect(registry, self.environ, who) as api:
+                return api.manifest(repository, reference)
+
+        used = named_login(registry, self.environ)
+        refusal, manifest = None, None
+        try:
+            manifest = asked_as(used)
+        except LoginError as error:
+            refusal = error
+        kept_by_docker = docker_login(registry.address, self.environ) if manifest is None and used is None else None
+        if kept_by_docker:
+            return asked_as(kept_by_docker), kept_by_docker
+        if refusal:
+            raise refusal
+        return manifest, used
+
+    def _kept(self, repository: str, why: str) -> PinnedImage | None:
+        """Return what the cluster runs, if that is of the same repository and by its digest."""
+        before, _, digest = (self.running or "").partition("@")
+        if self.running is None or not digest or before != repository:
+            return None
+        remark = f"the cluster keeps the image that it runs: {why}"
+        return PinnedImage(self.running, self.running, digest, remark=remark, is_kept=True)
 
 
 def _split(name: str) -> tuple[str, str, str | None]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard import versions
-from trainyard.errors import OutsideError, TrainyardError
+from trainyard.errors import TrainyardError
 from trainyard.seams.registry.auth import Login
 from trainyard.spec.image import ImageFile
 
@@ -101,11 +101,7 @@ class Verified:
     def ok(self) -> bool:
         return all(host.ok for host in self.hosts)
 
-    def check(self) -> None:
-        """Raise what is wrong: the host's own error if it is one, else how many they are."""
-        errors = [host.error for host in self.hosts if host.error]
-        if len(errors) == 1:
-            raise errors[0]
-        if errors:
-            names = ", ".join(host.host for host in self.hosts if host.error)
-            raise OutsideError(f"{len(errors)} of {len(self.hosts)} hosts cannot run the image", where=names)
+    @property
+    def error(self) -> TrainyardError | None:
+        """Return the first host's error; the table shows them all."""
+        return next((host.error for host in self.hosts if host.error), None)

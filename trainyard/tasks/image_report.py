@@ -8,7 +8,6 @@ from typing import Any
 
 from trainyard import labels
 from trainyard.backends import BACKENDS
-from trainyard.errors import TrainyardError
 from trainyard.images.image_command import ImageCommand
 from trainyard.images.lint import LintReport
 from trainyard.images.pipeline import ListedImage
@@ -25,13 +24,12 @@ def busy(text: str) -> None:
 
 
 def planned(command: ImageCommand, plan: Sequence[PlannedStep], *, again: str) -> Report:
-    name = command.image.name if command.image else str(command.reference)
+    name = command.image.name if command.image else command.name
     return report.planned({"image": name}, plan, next=f"invoke {again}")
 
 
-def built(command: ImageCommand, image: Built, results: Sequence[StepResult]) -> Report:
-    """Say what was built."""
-    base = command.flags.base
+def built(image: Built, results: Sequence[StepResult], *, base: str) -> Report:
+    """Say what was built; `base` is the flag."""
     document = {
         "image": image.name,
         "reference": image.reference_local,
@@ -56,12 +54,12 @@ def checked(found: LintReport) -> Report:
         for each in found.findings
     ]
     table = Table(("check", "result", "detail"), rows, title=found.reference)
-    return Report(found.document(), [table], next="invoke image.push", error=_error(found))
+    return Report(found.document(), [table], next="invoke image.push", error=found.error)
 
 
 def pushed(command: ImageCommand, pushed: Pushed, results: Sequence[StepResult]) -> Report:
     """Say what the registry has now: the digest is what clusters run."""
-    name = command.image.name if command.image else ""
+    name = command.image.name if command.image else command.name
     moved = "nothing was sent: the registry had it"
     if pushed.layers_sent:
         moved = f"{pushed.layers_sent} layers sent ({size(pushed.bytes_sent)}), {pushed.layers_there} were there"
@@ -91,7 +89,7 @@ def verified(found: Verified) -> Report:
         {"ok": found.ok, "hosts": hosts, "remark": found.remark},
         [Table(("host", "seconds", "result", "detail"), rows), *remark],
         next="invoke cluster.up",
-        error=_error(found),
+        error=found.error,
     )
 
 
@@ -144,11 +142,3 @@ def _document(image: ListedImage) -> dict[str, Any]:
             for facts in image.versions
         ],
     }
-
-
-def _error(found: LintReport | Verified) -> TrainyardError | None:
-    try:
-        found.check()
-    except TrainyardError as error:
-        return error
-    return None

@@ -33,7 +33,7 @@ Report = Callable[[str], None]
 
 def pinned_for(spec: ClusterSpec, tools: Tools, engine: Engine, *, running: str | None = None) -> PinnedImage:
     """Return the exact image that the file means now; `running` is the reference that a head keeps."""
-    return resolve.for_engine(spec, tools.environ, engine, directory=tools.directory, running=running)
+    return resolve.pinned(spec, tools.environ, directory=tools.directory, engine=engine, running=running)
 
 
 def pull_step(engine: Engine, image: PinnedImage) -> Step:
@@ -83,7 +83,7 @@ def verify(spec: ClusterSpec, tools: Tools, *, report: Report) -> Verified:
 
 def pull_and_run(engine: Engine, image: PinnedImage, report: Report) -> str:
     """Return what the image answers: its Ray version. Raises what keeps it from being pulled or run."""
-    if image.digest is None:
+    if image.digest is None and not image.remark:
         raise PrerequisiteError(
             f"no registry holds image {image.name}: there is nothing to pull",
             where=f"{engine.host} has it as {image.reference[:19]}",

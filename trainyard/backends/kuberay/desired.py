@@ -41,7 +41,7 @@ AWS_USER = "AWS"
 
 def pinned(spec: ClusterSpec, tools: Tools, *, running: str | None = None) -> PinnedImage:
     """Return the exact image that the file means now, as its registry says; else the one that the cluster runs."""
-    return resolve.for_nodes(spec, tools.environ, directory=tools.directory, running=running)
+    return resolve.pinned(spec, tools.environ, directory=tools.directory, running=running)
 
 
 def pull_secret(cluster: str, image: PinnedImage, *, others: Sequence[str], name: str) -> Object | None:

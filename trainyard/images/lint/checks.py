@@ -36,9 +36,9 @@ def judge(inspection: Inspection) -> tuple[Finding, ...]:
     runs_nothing = _runs_nothing(inspection)
     causes = {"": None, "shell": runs_nothing, "ray": runs_nothing or _no_jobs(inspection)}
     findings = []
-    for name, needs, look in CHECKS:
+    for name, needs, look, keys in CHECKS:
         cause = causes[needs]
-        if name in ASKED and not any(getattr(inspection.lint, key) for key in ASKED[name]):
+        if keys and not any(getattr(inspection.lint, key) for key in keys):
             continue
         if cause is None:
             findings.append(look(inspection))
@@ -93,13 +93,26 @@ def _no_jobs(inspection: Inspection) -> Finding | None:
     return None
 
 
-def _platform(inspection: Inspection) -> Finding:
-    return ok("platform", inspection.image.platform)
+def _fine(check: str, detail: Callable[[Inspection], str]) -> Callable[[Inspection], Finding]:
+    """Return a check that is ok where its cause of failure was not found."""
+    return lambda inspection: ok(check, detail(inspection))
 
 
-def _entrypoint(inspection: Inspection) -> Finding:
+def _entrypoint(inspection: Inspection) -> str:
     words = " ".join(inspection.image.entrypoint or ())
-    return ok("entrypoint", f"{words}: hands commands on" if words else "none: commands run as they are given")
+    return f"{words}: hands commands on" if words else "none: commands run as they are given"
+
+
+def _interpreter(inspection: Inspection) -> str:
+    return f"{inspection.probed.text('ray.program')} starts with {inspection.probed.text('ray.first_line')}"
+
+
+def _python(inspection: Inspection) -> str:
+    return f"{inspection.probed.text('python.program')} ({inspection.probed.text('python.prefix') or 'unknown'})"
+
+
+def _import(inspection: Inspection) -> str:
+    return f"Ray {inspection.probed.text('python.ray')} as {inspection.user}"
 
 
 def _bash(inspection: Inspection) -> Finding:
@@ -137,11 +150,6 @@ def _wget(inspection: Inspection) -> Finding:
     return failed("wget", "there is no wget, with which KubeRay probes its nodes: it would end them", hint)
 
 
-def _interpreter(inspection: Inspection) -> Finding:
-    text = inspection.probed.text
-    return ok("interpreter", f"{text('ray.program')} starts with {text('ray.first_line')}")
-
-
 def _ray(inspection: Inspection) -> Finding:
     expected, version = inspection.ray_version, inspection.probed.text("ray.version")
     ended = inspection.probed.ended("ray.ended")
@@ -152,15 +160,6 @@ def _ray(inspection: Inspection) -> Finding:
         detail = f"has Ray {version}, and clusters run {expected}"
         return failed("ray", detail, f"Install ray[default]=={expected}: nodes of two versions do not talk.")
     return ok("ray", version)
-
-
-def _python(inspection: Inspection) -> Finding:
-    text = inspection.probed.text
-    return ok("python", f"{text('python.program')} ({text('python.prefix') or 'unknown'})")
-
-
-def _import(inspection: Inspection) -> Finding:
-    return ok("import", f"Ray {inspection.probed.text('python.ray')} as {inspection.user}")
 
 
 def _answers(check: str, kind: str, *, missing: str = "gave no answer") -> Callable[[Inspection], Finding]:
@@ -230,36 +229,26 @@ def _history(inspection: Inspection) -> Finding:
     return failed("history", f"shows secrets: {', '.join(places.values())}", hint)
 
 
-# Name, what it needs (a shell that runs in the image, a Ray that runs jobs), and how it is judged; in printed order.
-CHECKS: tuple[tuple[str, str, Callable[[Inspection], Finding]], ...] = (
-    ("platform", "shell", _platform),
-    ("entrypoint", "shell", _entrypoint),
-    ("bash", "shell", _bash),
-    ("user", "shell", _user),
-    ("writable", "shell", _writable),
-    ("wget", "shell", _wget),
-    ("interpreter", "ray", _interpreter),
-    ("ray", "ray", _ray),
-    ("python", "ray", _python),
-    ("import", "ray", _import),
-    ("imports", "ray", _answers("imports", "import")),
-    ("entry-point", "ray", _answers("entry-point", "entry")),
-    ("runs", "shell", _answers("runs", "run")),
-    ("files", "shell", _answers("files", "path", missing="is not in the image")),
-    ("programs", "shell", _answers("programs", "program", missing="is not on PATH")),
-    ("search-paths", "", _search_paths),
-    ("environ", "", _environ),
-    ("size", "", _size),
-    ("history", "", _history),
+# Name, what it needs (a shell that runs in the image, a Ray that runs jobs), how it is judged, and the keys of
+# image.yaml that ask for it, if it is not one for all; in printed order.
+CHECKS: tuple[tuple[str, str, Callable[[Inspection], Finding], tuple[str, ...]], ...] = (
+    ("platform", "shell", _fine("platform", lambda inspection: inspection.image.platform), ()),
+    ("entrypoint", "shell", _fine("entrypoint", _entrypoint), ()),
+    ("bash", "shell", _bash, ()),
+    ("user", "shell", _user, ()),
+    ("writable", "shell", _writable, ()),
+    ("wget", "shell", _wget, ()),
+    ("interpreter", "ray", _fine("interpreter", _interpreter), ("ray_interpreter",)),
+    ("ray", "ray", _ray, ()),
+    ("python", "ray", _fine("python", _python), ()),
+    ("import", "ray", _fine("import", _import), ()),
+    ("imports", "ray", _answers("imports", "import"), ("imports",)),
+    ("entry-point", "ray", _answers("entry-point", "entry"), ("entry_point",)),
+    ("runs", "shell", _answers("runs", "run"), ("runs",)),
+    ("files", "shell", _answers("files", "path", missing="is not in the image"), ("must_have",)),
+    ("programs", "shell", _answers("programs", "program", missing="is not on PATH"), ("programs",)),
+    ("search-paths", "", _search_paths, ("path_contains", "ld_library_path_contains")),
+    ("environ", "", _environ, ("environ",)),
+    ("size", "", _size, ()),
+    ("history", "", _history, ()),
 )
-# Checks of what image.yaml asks, by its keys.
-ASKED = {
-    "interpreter": ("ray_interpreter",),
-    "imports": ("imports",),
-    "entry-point": ("entry_point",),
-    "runs": ("runs",),
-    "files": ("must_have",),
-    "programs": ("programs",),
-    "search-paths": ("path_contains", "ld_library_path_contains"),
-    "environ": ("environ",),
-}

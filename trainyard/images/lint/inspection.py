@@ -70,12 +70,14 @@ class LintReport:
             "checks": [asdict(finding) for finding in self.findings],
         }
 
-    def check(self) -> None:
-        """Raise LintError unless every check is ok."""
-        if not self.ok:
-            number = f"{len(self.failed)} of {len(self.findings)} checks failed"
-            problems = tuple(Problem(each.check, f"{each.detail}\n    -> {each.hint}") for each in self.failed)
-            raise LintError(f"the image is not fit to be run: {number}", where=self.reference, problems=problems)
+    @property
+    def error(self) -> LintError | None:
+        """Return what is wrong, None if every check is ok."""
+        if self.ok:
+            return None
+        number = f"{len(self.failed)} of {len(self.findings)} checks failed"
+        problems = tuple(Problem(each.check, f"{each.detail}\n    -> {each.hint}") for each in self.failed)
+        return LintError(f"the image is not fit to be run: {number}", where=self.reference, problems=problems)
 
 
 def ok(check: str, detail: str) -> Finding:
