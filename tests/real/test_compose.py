@@ -319,24 +319,6 @@ def test_a_cluster_of_somebody_else_is_left_alone(lab: Yard, other: Yard) -> Non
     file.unlink()
 
 
-def test_a_volume_of_somebody_else_is_neither_used_nor_removed(other: Yard, engine: BedEngine) -> None:
-    file = other.write_cluster(ALONE)
-    theirs = ("io.trainyard.cluster=compose-other", "io.trainyard.owner=you@there:/state")
-    options = [word for label in theirs for word in ("--label", label)]
-    engine.docker("volume", "create", *options, "trainyard-compose-other-outputs")
-    try:
-        for task in ("cluster.up", "cluster.down"):
-            refused = other.run(task, expect=2)
-            assert (
-                "on this Docker host, of the cluster compose-other, and it was made by you@there:/state"
-                in refused.stderr
-            )
-        assert left_of(engine, "compose-other") == ["trainyard-compose-other-outputs"]
-    finally:
-        engine.docker("volume", "rm", "trainyard-compose-other-outputs")
-        file.unlink()
-
-
 @pytest.mark.parametrize(
     ("kind", "name", "image"),
     [

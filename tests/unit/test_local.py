@@ -84,7 +84,7 @@ def test_records_are_read_as_they_were_written_the_head_first(tmp_path: Path) ->
         node_processes.write(files, plan, ProcessId(7, "then"))
     found = node_processes.read(files)
     assert list(found) == ["head", "cpu-0", "cpu-1"]
-    assert (found["cpu-0"].process, found["cpu-0"].plan) == (ProcessId(7, "then"), plans["cpu-0"].recorded())
+    assert (found["cpu-0"].process, found["cpu-0"].made_from) == (ProcessId(7, "then"), plans["cpu-0"].recorded())
 
 
 def test_the_socket_path_of_any_node_fits_into_what_the_system_allows(tmp_path: Path) -> None:

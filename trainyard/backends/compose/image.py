@@ -95,11 +95,9 @@ def pull_and_run(engine: Engine, image: PinnedImage, report: Report) -> str:
     version = ran.stdout.strip()
     if ran.code == 0 and version == versions.RAY:
         return f"ray {version}"
-    ended = "it did not end" if ran.code is None else f"exit code {ran.code}"
     raise OutsideError(
-        f"image {image.name} does not run on {engine.host} as a Ray {versions.RAY} node"
-        + (f": it has Ray {version}" if ran.code == 0 else ""),
-        where=f"{' '.join(PROGRAM + ASK)}: {ended}; {ran.stderr.strip()[-300:]}" if ran.code != 0 else image.reference,
+        f"image {image.name} does not run on {engine.host} as a Ray {versions.RAY} node",
+        where=f"{' '.join(PROGRAM + ASK)}: exit code {ran.code}; {(ran.stderr or version).strip()[-300:]}",
         hint=LINT,
     )
 

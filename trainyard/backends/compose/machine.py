@@ -48,10 +48,8 @@ class DockerHost(Machine):
     @property
     def plans(self) -> tuple[NodePlan, ...]:
         """Return the plan of every node; with the cluster's token, which may be made meanwhile."""
-        if self.image:
-            image = self.image.reference
-        else:
-            image = self.nodes()["head"].plan.get("image", "") if "head" in self.nodes() else ""
+        made = () if self.image else self.nodes().values()
+        image = self.image.reference if self.image else next((node.plan.get("image", "") for node in made), "")
         token = fingerprint(self.token) if self.token and self.spec.auth == "token" else "none"
         others = {"image": image, "token": token}
         return tuple(replace(plan, others={**plan.others, **others}) for plan in self.base_plans)

@@ -28,8 +28,7 @@ class Service:
 
     @property
     def location(self) -> str:
-        context = f" of context {self.kube.context}" if self.kube.context else ""
-        return f"namespace {self.namespace}{context}"
+        return f"namespace {self.namespace} of context {self.kube.context}"
 
     @property
     def tunnel(self) -> str:

@@ -41,7 +41,7 @@ class ThisMachine(Machine):
         for name, record in node_processes.read(self.files).items():
             runs = processes.alive(record.process)
             nodes[name] = ObservedNode(
-                plan=record.plan,
+                plan=record.made_from,
                 identity=record.process,
                 runs=runs,
                 has_run=True,

@@ -24,9 +24,9 @@ LAUNCHER = Path(processes.__file__).with_name("ray_launcher.py")
 
 @dataclass(frozen=True)
 class NodeRecord:
-    """A node that was started: its plan, and the process that keeps it."""
+    """A node that was started: the plan that it was made from, and the process that keeps it."""
 
-    plan: dict[str, Any]
+    made_from: dict[str, Any]
     process: ProcessId
 
 
@@ -54,7 +54,9 @@ def write(files: ClusterFiles, plan: NodePlan, process: ProcessId) -> None:
 def read(files: ClusterFiles) -> dict[str, NodeRecord]:
     """Return what is written down about every node, the head first."""
     rows = {path.stem: read_json(path) for path in sorted(files.nodes.glob("*.json"))}
-    records = {name: NodeRecord(row["plan"], ProcessId(**row["process"])) for name, row in rows.items() if row}
+    records = {
+        name: NodeRecord(row.get("made_from", {}), ProcessId(**row["process"])) for name, row in rows.items() if row
+    }
     return dict(sorted(records.items(), key=lambda item: item[0] != "head"))
 
 
