@@ -44,8 +44,9 @@ def list_clusters(environ: Mapping[str, str], *, directory: Path) -> Listing:
     clusters = [file for file in files if isinstance(file, Cluster)]
     # Of a file with a mistake in it, nobody knows which cluster it means.
     broken = {file.name for file in files if isinstance(file, ListedCluster)}
-    states = [path.parent for path in sorted((paths.state_home(environ) / "clusters").glob("*/cluster.json"))]
-    states = [state for state in states if state.name not in {cluster.spec.name for cluster in clusters}]
+    records = sorted((paths.state_home(environ) / "clusters").glob("*/cluster.json"))
+    names = {cluster.spec.name for cluster in clusters}
+    states = [record.parent for record in records if record.parent.name not in names]
     answers = _discover(clusters, states, environ)
     listed = (file if isinstance(file, ListedCluster) else _listed(file, answers[file.spec.backend]) for file in files)
     found = {cluster.name: cluster for cluster in listed}
@@ -91,18 +92,18 @@ def _listed(cluster: Cluster, discovered: Discovered) -> ListedCluster:
 
 
 def _recorded(state: Path) -> ListedCluster:
-    name, backend = state.name, recorded_backend(state) or "?"
-    file = made_from(state)
-    removal = f"invoke cluster.down --set name={name} --backend {backend}"
-    where = file or "a file that is not here, or is another's now"
-    problem = f"made from {where}; `{removal}` removes it"
-    return ListedCluster(name, backend, "recorded", str(file or ""), problem=problem)
+    backend, file = recorded_backend(state) or "?", made_from(state)
+    problem = _removal(state.name, backend, file or "a file that is not here, or is another's now")
+    return ListedCluster(state.name, backend, "recorded", str(file or ""), problem=problem)
 
 
 def _other(backend: str, cluster: FoundCluster, broken: Collection[str]) -> ListedCluster:
-    removal = f"invoke cluster.down --set name={cluster.name} --backend {backend} {cluster.flags}"
-    problem = f"made from a file that is not here; `{removal}` removes it"
+    problem = _removal(cluster.name, f"{backend} {cluster.flags}", "a file that is not here")
     if cluster.name in broken:
         problem = "there, and perhaps made from the file of this name here, which cannot be read: mend that first"
     state = "up" if cluster.is_up else "partial"
     return ListedCluster(cluster.name, backend, state, "", problem=problem, place=cluster.location)
+
+
+def _removal(name: str, flags: str, file: Path | str) -> str:
+    return f"made from {file}; `invoke cluster.down --set name={name} --backend {flags}` removes it"

@@ -29,23 +29,18 @@ def cluster_file(asked: str | None, environ: Mapping[str, str], *, directory: Pa
 
     Raises RequestError when there is no such file.
     """
-    if asked == "":
-        raise RequestError(
-            "no such cluster file: ''", problems=(Problem("-f", "is empty: a variable that is not set?"),)
-        )
     name = asked or environ.get("TRAINYARD_CLUSTER") or DEFAULT_CLUSTER
     if "/" in name or name.endswith((".yaml", ".yml", ".")):
-        for path in (
+        candidates = [
             directory / name,
             directory / f"{name}.yaml",
             shipped("clusters") / name.removeprefix("clusters/"),
-        ):
-            if path.exists():
-                return path
+        ]
     else:
-        for folder in (directory / "clusters", shipped("clusters")):
-            if (folder / f"{name}.yaml").is_file():
-                return folder / f"{name}.yaml"
+        candidates = [folder / f"{name}.yaml" for folder in (directory / "clusters", shipped("clusters"))]
+    for path in candidates:
+        if path.exists():
+            return path
     raise _no_such("cluster file", name, known=cluster_names(directory), flag="-f")
 
 
@@ -120,7 +115,7 @@ def results_home(environ: Mapping[str, str], *, directory: Path) -> Path:
 
 
 def _ours(directory: Path) -> Path:
-    return next((one for one in (directory, *directory.parents) if one.name == "trainyard"), directory)
+    return next((parent for parent in (directory, *directory.parents) if parent.name == "trainyard"), directory)
 
 
 def _parents(kind: str, file: str, directory: Path) -> tuple[str, ...]:

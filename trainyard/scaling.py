@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from trainyard.errors import Problem, RequestError
 from trainyard.lifecycle import Cluster
 from trainyard.spec import load_cluster
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.spec.nodes import WorkerGroup
-from trainyard.suggest import did_you_mean
 
-_SIZE = re.compile(r"(?P<group>[^=]+)=(?P<count>[0-9]{1,5})")
+_SIZE = re.compile(r"[^=.]+=[0-9]{1,5}")
 FORM = "must be GROUP=N, such as gpu=3"
 
 
@@ -29,15 +27,11 @@ def scaled(cluster: Cluster, sizes: Sequence[str]) -> Cluster:
             where=str(cluster.loaded.source),
             hint="Ask whoever runs it.",
         )
-    problems = [problem for size in sizes if (problem := _problem(spec, size))]
+    problems = [Problem(size, FORM) for size in sizes if not _SIZE.fullmatch(size)]
     if problems or not sizes:
-        raise RequestError(
-            "the cluster cannot be scaled like that" if sizes else f"no size was given: it {FORM}",
-            problems=tuple(problems),
-            where=str(cluster.loaded.source),
-            hint=f"Groups that there are: {', '.join(group.name for group in spec.workers) or 'none'}",
-        )
-    overrides = (*cluster.tools.overrides, *(one for size in sizes if (one := _override(spec, size))))
+        what = "the cluster cannot be scaled like that" if sizes else f"no size was given: it {FORM}"
+        raise RequestError(what, problems=tuple(problems), where=str(cluster.loaded.source))
+    overrides = (*cluster.tools.overrides, *_overrides(spec, sizes))
     loaded = load_cluster(cluster.loaded.source, overrides=overrides, backend=spec.backend)
     return Cluster(loaded, replace(cluster.tools, overrides=overrides))
 
@@ -50,29 +44,11 @@ def differences(file: ClusterSpec, now: ClusterSpec) -> list[str]:
     ]
 
 
-def _problem(spec: ClusterSpec, size: str) -> Problem | None:
-    found = _SIZE.fullmatch(size)
-    if found is None:
-        return Problem(size, FORM)
-    if found["group"] == "head":
-        return Problem(size, "the head is one node, always")
-    group = _group(spec, found["group"])
-    if group is None:
-        names = [one.name for one in spec.workers]
-        return Problem(size, f"there is no group {found['group']!r}{did_you_mean(found['group'], names)}")
-    if group.max is not None and int(found["count"]) > group.max:
-        return Problem(size, f"is more than the group's max ({group.max})")
-    return None
-
-
-def _override(spec: ClusterSpec, size: str) -> str | None:
-    """Return what stands for a size behind --set, None if the file has that size."""
-    name, _, count = size.partition("=")
-    group = _group(spec, name)
-    if group is None or group.wanted == int(count):
-        return None
-    return f"workers.{name}.{'count' if group.max is None else 'min'}={int(count)}"
-
-
-def _group(spec: ClusterSpec, name: str) -> WorkerGroup | None:
-    return next((group for group in spec.workers if group.name == name), None)
+def _overrides(spec: ClusterSpec, sizes: Sequence[str]) -> Iterator[str]:
+    """Yield what stands for each size behind --set, unless the file has it; the file's reader knows the groups."""
+    groups = {group.name: group for group in spec.workers}
+    for size in sizes:
+        name, _, count = size.partition("=")
+        group = groups.get(name)
+        if group is None or group.wanted != int(count):
+            yield f"workers.{name}.{'min' if group and group.max is not None else 'count'}={int(count)}"

@@ -6,7 +6,7 @@ import datetime
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -53,19 +53,22 @@ class Smoked:
 def smoke(endpoint: Endpoint, progress: Progress) -> Smoked:
     """Run the smoke test. Raises OutsideError if the cluster breaks under it, InterruptedRunError on Ctrl-C."""
     began = time.monotonic()
+    checks: list[Check] = []
     with ray_of(endpoint) as ray, Interrupts(held=True) as interrupts:
-        checks: tuple[Check, ...] = ()
         # To start the test only to wait for missing nodes would take a minute.
         rungs: tuple[Rung, ...] = (lambda: (dashboard(endpoint, ray),), lambda: missing(endpoint), endpoint.checks)
         for ask in rungs:
-            checks = (*checks, *(asdict(check) for check in ask()))
-            if broken := next((check for check in checks if not check["ok"]), None):
-                return Smoked(endpoint.cluster, checks, time.monotonic() - began, _error(endpoint, broken))
+            checks += [asdict(check) for check in ask()]
+            if error := _failed(endpoint, checks):
+                return Smoked(endpoint.cluster, tuple(checks), time.monotonic() - began, error)
         state = _run(ray, endpoint, progress, interrupts)
     if interrupts.asked():
         raise InterruptedRunError("interrupted; the smoke test was stopped")
-    checks = (*checks, *state.checks)
-    return Smoked(endpoint.cluster, checks, time.monotonic() - began, _verdict(endpoint, state, checks))
+    checks += state.checks
+    error = _failed(endpoint, checks)
+    if error is None and state.exit != 0:
+        error = OutsideError(state.error or "the smoke test did not end", where=endpoint.cluster, hint=state.hint)
+    return Smoked(endpoint.cluster, tuple(checks), time.monotonic() - began, error)
 
 
 def dashboard(endpoint: Endpoint, ray: RayApi) -> BackendCheck:
@@ -98,11 +101,8 @@ def refuse_broken(endpoint: Endpoint) -> None:
     The smoke test of a run would wait for such a node in vain, and cannot make that check; what it finds itself on the
     nodes is left to it.
     """
-    rungs: tuple[Rung, ...] = (lambda: missing(endpoint), endpoint.quick_checks)
-    for ask in rungs:
-        for check in ask():
-            if not check.ok:
-                raise _error(endpoint, asdict(check))
+    if error := _failed(endpoint, [asdict(check) for check in missing(endpoint) or endpoint.quick_checks()]):
+        raise error
 
 
 def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interrupts) -> RunState:
@@ -132,15 +132,11 @@ class _Notes(Screen):
             self._progress.saw("Smoke test", event["text"])
 
 
-def _verdict(endpoint: Endpoint, state: RunState, checks: tuple[Check, ...]) -> TrainyardError | None:
-    failed = next((check for check in checks if not check["ok"]), None)
-    if failed is not None:
-        return _error(endpoint, failed)
-    if state.exit == 0:
-        return None
-    return OutsideError(state.error or "the smoke test did not end", where=endpoint.cluster, hint=state.hint)
-
-
-def _error(endpoint: Endpoint, check: Check) -> SmokeError:
-    where = f"{check['node']}, cluster {endpoint.cluster}" if check["node"] else f"cluster {endpoint.cluster}"
-    return SmokeError(f"smoke test failed: {check['name']}: {check['detail']}", where=where, hint=check["hint"])
+def _failed(endpoint: Endpoint, checks: Sequence[Check]) -> TrainyardError | None:
+    """Return the error of the first check that failed."""
+    for check in checks:
+        if not check["ok"]:
+            where = f"{check['node']}, cluster {endpoint.cluster}" if check["node"] else f"cluster {endpoint.cluster}"
+            what = f"smoke test failed: {check['name']}: {check['detail']}"
+            return SmokeError(what, where=where, hint=check["hint"])
+    return None

@@ -8,31 +8,20 @@ CLUSTER_ACCESS = (
         "env: {OMP_NUM_THREADS: 1}\n",
         'lab.yaml:3: env.OMP_NUM_THREADS: must be text, got 1; write it in quotes: "1"',
     ),
-    lab(
-        "a variable without a value",
-        "env: {NCCL_DEBUG: }\n",
-        "lab.yaml:3: env.NCCL_DEBUG: must be text, got nothing",
-    ),
+    lab("a variable without a value", "env: {NCCL_DEBUG: }\n", "lab.yaml:3: env.NCCL_DEBUG: must be text, got nothing"),
     lab(
         "a variable with a dash",
         "env: {NCCL-DEBUG: WARN}\n",
-        "lab.yaml:3: env.NCCL-DEBUG: must be the name of an environment variable: letters, digits and '_', "
-        'got "NCCL-DEBUG"',
+        "lab.yaml:3: env.NCCL-DEBUG: must be the name of an environment variable: letters, digits and "
+        "'_', got \"NCCL-DEBUG\"",
     ),
     lab(
-        "a variable with a NUL character",
-        'env: {A: "x\\0y"}\n',
-        'lab.yaml:3: env.A: must not contain a NUL character, got "x\\u0000y"',
-    ),
-    lab(
-        "a list of variables",
-        "env: [NCCL_DEBUG=WARN]\n",
-        'lab.yaml:3: env: must be a mapping of keys to values, got ["NCCL_DEBUG=WARN"]',
+        "a variable with a NUL character", 'env: {A: "x\\0y"}\n', "lab.yaml:3: env.A: must not contain a NUL character"
     ),
     lab(
         "Ray's token in the variables",
         "env: {RAY_AUTH_TOKEN: hunter2}\n",
-        "lab.yaml:3: env.RAY_AUTH_TOKEN: is set by Trainyard (see auth)",
+        "lab.yaml:3: env.RAY_AUTH_TOKEN: is set by Trainyard",
     ),
     lab(
         "a value that cluster.show hid",
@@ -46,54 +35,31 @@ CLUSTER_ACCESS = (
         'registry:5000/team/schola:1.2 (lower case), got "ScholaExamples:registry"',
     ),
     lab(
-        "an image that is an option",
-        'image: "--privileged"\n',
-        "lab.yaml:3: image: must be a directory of images/ or an image reference such as "
-        'registry:5000/team/schola:1.2 (lower case), got "--privileged"',
-    ),
-    lab(
         "a registry with http://",
         'registry: {address: "http://192.0.2.10:32000"}\n',
-        "lab.yaml:3: registry.address: must be HOST or HOST:PORT, without http:// and without a user, got "
-        '"http://192.0.2.10:32000"',
+        "lab.yaml:3: registry.address: must be HOST or HOST:PORT, without http:// and without a user, "
+        'got "http://192.0.2.10:32000"',
     ),
     lab(
         "a registry at every address",
-        'registry: {address: "0.0.0.0:32000"}\n',
-        "lab.yaml:3: registry.address: must be an address that clients can ask: 127.0.0.1:PORT for this machine "
-        'alone, else the one of its network (hostname -I), got "0.0.0.0:32000"',
-    ),
-    lab(
-        "a registry at every IPv6 address",
         'registry: {address: "[::]:32000"}\n',
-        "lab.yaml:3: registry.address: must be an address that clients can ask: 127.0.0.1:PORT for this machine "
-        'alone, else the one of its network (hostname -I), got "[::]:32000"',
+        'lab.yaml:3: registry.address: must be an address that clients can ask, got "[::]:32000"',
     ),
     lab(
         "a registry's port that is none",
         'registry: {address: "127.0.0.1:99999"}\n',
-        'lab.yaml:3: registry.address: must have a port from 1 to 65535, got "127.0.0.1:99999"',
-    ),
-    lab(
-        "a registry's port 0",
-        'registry: {address: "127.0.0.1:0"}\n',
-        'lab.yaml:3: registry.address: must have a port from 1 to 65535, got "127.0.0.1:0"',
+        "lab.yaml:3: registry.address: must be HOST or HOST:PORT, without http:// and without a user, "
+        'got "127.0.0.1:99999"',
     ),
     lab(
         "a password in the file",
         'registry: {address: "192.0.2.10:32000", username: ops, password: hunter2}\n',
-        "lab.yaml:3: registry.password: must not be written into a file: name where it is, with "
-        "password_env or password_file",
+        "lab.yaml:3: registry.password: is not a known key; did you mean 'password_env'?",
     ),
     lab(
         "a user without a password",
         'registry: {address: "192.0.2.10:32000", username: ops}\n',
-        "lab.yaml:3: registry: needs username together with password_env or password_file, or none of them",
-    ),
-    lab(
-        "two places for one password",
-        'registry: {address: "192.0.2.10:32000", username: ops, password_env: A, password_file: b}\n',
-        "lab.yaml:3: registry: has both password_env and password_file: give one",
+        "lab.yaml:3: registry: needs username together with one of password_env and password_file, or none of them",
     ),
     lab(
         "yes for true",
@@ -108,22 +74,18 @@ CLUSTER_ACCESS = (
     cluster(
         "existing without an address",
         "name: lab\nbackend: existing\nexisting: {token_env: RAY_TOKEN}\n",
-        "lab.yaml:3: existing: needs address (http://HOST:8265) or service (NAMESPACE/NAME on Kubernetes)",
+        "lab.yaml:3: existing: needs either address (http://HOST:8265) or service (NAMESPACE/NAME on Kubernetes)",
     ),
     cluster(
         "existing without a token",
         'name: lab\nbackend: existing\nexisting: {address: "http://127.0.0.1:8265"}\n',
-        "lab.yaml:3: existing: needs token_env or token_file (or, on loopback, `auth: none`)",
+        "lab.yaml:3: existing: needs token_env, token_file or, with service, token_secret (`auth: none` "
+        "if there is none)",
     ),
     cluster(
         "a token in the file",
         'name: lab\nbackend: existing\nexisting: {address: "http://127.0.0.1:8265", token: hunter2}\n',
-        "lab.yaml:3: existing.token: must not be written into a file: name where it is, with token_env or token_file",
-    ),
-    cluster(
-        "two places for one token",
-        'name: lab\nbackend: existing\nexisting: {address: "http://127.0.0.1:8265", token_env: A, token_file: b}\n',
-        "lab.yaml:3: existing: has both token_env and token_file: give one",
+        "lab.yaml:3: existing.token: is not a known key; did you mean 'token_env'?",
     ),
     cluster(
         "no authentication beyond loopback",
@@ -138,26 +100,9 @@ CLUSTER_ACCESS = (
         'http://127.0.0.1.example.org:8265, got "none"',
     ),
     cluster(
-        "an address without http://",
-        'name: lab\nbackend: existing\nexisting: {address: "192.0.2.10:8265", token_env: A}\n',
-        "lab.yaml:3: existing.address: must be the dashboard's address such as http://127.0.0.1:8265 (no "
-        'user, path or query), got "192.0.2.10:8265"',
-    ),
-    cluster(
         "an address with a password",
         'name: lab\nbackend: existing\nexisting: {address: "http://ops:hunter2@192.0.2.10:8265", token_env: A}\n',
         "lab.yaml:3: existing.address: must be the dashboard's address such as http://127.0.0.1:8265 (no "
         'user, path or query), got "http://(hidden)@192.0.2.10:8265"',
-    ),
-    cluster(
-        "a port beyond 65535",
-        'name: lab\nbackend: existing\nexisting: {address: "http://192.0.2.10:99999", token_env: A}\n',
-        "lab.yaml:3: existing.address: must be the dashboard's address such as http://127.0.0.1:8265 (no "
-        'user, path or query), got "http://192.0.2.10:99999"',
-    ),
-    lab(
-        "a kind of authentication that does not exist",
-        "auth: tokn\n",
-        "lab.yaml:3: auth: must be one of: token, none, got \"tokn\"; did you mean 'token'?",
     ),
 )

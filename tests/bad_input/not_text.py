@@ -27,33 +27,27 @@ def _link_to_itself(path: Path) -> None:
 
 
 NOT_TEXT = (
-    not_text("no cluster file", "cluster", _nothing, "lab.yaml: does not exist"),
-    not_text("no job file", "job", _nothing, "train/job.yaml: does not exist"),
-    not_text("a directory for a cluster file", "cluster", Path.mkdir, "lab.yaml: is a directory, not a cluster file"),
-    not_text("a directory for a job file", "job", Path.mkdir, "train/job.yaml: is a directory, not a job file"),
-    not_text("a pipe that nobody writes to", "cluster", os.mkfifo, "lab.yaml: is not a regular file"),
+    not_text("no cluster file", "cluster", _nothing, "lab.yaml: cannot be read: No such file or directory"),
+    not_text("no job file", "job", _nothing, "train/job.yaml: cannot be read: No such file or directory"),
+    not_text(
+        "a directory for a cluster file",
+        "cluster",
+        Path.mkdir,
+        "lab.yaml: is not a cluster file: it is a directory, or no regular file",
+    ),
+    not_text(
+        "a pipe that nobody writes to",
+        "cluster",
+        os.mkfifo,
+        "lab.yaml: is not a cluster file: it is a directory, or no regular file",
+    ),
     not_text(
         "a cluster file of 100 MB",
         "cluster",
         _hundred_megabytes,
-        "lab.yaml: is 95.4 MiB large, and a cluster file has at most 1 MiB",
+        "lab.yaml: is larger than 1 MiB, which is the most that a cluster file has",
     ),
     not_text(
-        "a job file of 100 MB",
-        "job",
-        _hundred_megabytes,
-        "train/job.yaml: is 95.4 MiB large, and a job file has at most 1 MiB",
-    ),
-    not_text(
-        "a byte more than 1 MiB",
-        "cluster",
-        _one_byte_too_many,
-        "lab.yaml: is 1,048,577 bytes large, and a cluster file has at most 1 MiB",
-    ),
-    not_text(
-        "a link to itself",
-        "cluster",
-        _link_to_itself,
-        "lab.yaml: cannot be read: Too many levels of symbolic links",
+        "a link to itself", "cluster", _link_to_itself, "lab.yaml: cannot be read: Too many levels of symbolic links"
     ),
 )

@@ -14,7 +14,7 @@ from trainyard.endpoint import Endpoint
 from trainyard.seams.git import revision
 from trainyard.spec import ClusterSpec, JobSpec, LoadedCluster
 
-CLUSTER = LoadedCluster(ClusterSpec(name="lab", backend="local"), Path("clusters/lab.yaml"), frozenset())
+CLUSTER = LoadedCluster(ClusterSpec(name="lab", backend="local"), Path("clusters/lab.yaml"))
 NOW = datetime.datetime(2026, 11, 21, 9, 0, tzinfo=datetime.timezone.utc)
 
 TRICKY = {

@@ -232,7 +232,7 @@ def test_scale_changes_one_group_and_says_what_the_file_still_says(lab: Yard, ku
     assert set(lab.states().values()) == {"up"}
     assert kubernetes.uids(kube, "lab", namespace=SPACE)["head"] == before["head"]
     unknown = lab.run("cluster.scale", "gpu=1", expect=2)
-    assert "there is no group 'gpu'" in unknown.stderr
+    assert "workers has no entry 'gpu'" in unknown.stderr
 
 
 def test_what_kuberay_ignores_on_a_running_cluster_is_refused_by_field(second: Yard, kube: KubeBed) -> None:

@@ -96,33 +96,6 @@ def test_a_group_grows_if_there_is_room_above_its_minimum(
     assert (group.wanted, group.most, group.grows) == (wanted, most, grows)
 
 
-@pytest.mark.parametrize("backend", ["local", "compose"])
-def test_what_only_kubernetes_refuses_is_fine_elsewhere(backend: str) -> None:
-    spec = ClusterSpec.model_validate(
-        {
-            "name": "lab-",
-            "backend": backend,
-            "head": {"memory": "512MiB"},
-            "workers": [{"name": "headgroup"}],
-            "env": {"RAY_ADDRESS": "x"},
-        },
-        context={},
-    )
-    assert spec.name == "lab-"
-
-
-def test_storage_for_one_host_does_not_mind_a_cluster_that_is_only_a_head() -> None:
-    spec = ClusterSpec.model_validate(
-        {
-            "name": "lab",
-            "backend": "kuberay",
-            "kuberay": {"spread": "required", "storage": {"claim": "mine", "access": "ReadWriteOncePod"}},
-        },
-        context={},
-    )
-    assert spec.kuberay.storage is not None
-
-
 def test_machines_are_waited_for_only_if_the_file_says_so() -> None:
     assert kuberay().wait_for_machines is None
     assert kuberay(wait_for_machines="10m").wait_for_machines == 600.0

@@ -7,7 +7,7 @@ from pathlib import Path
 from trainyard.dispatch.prepare import described, prepare
 from trainyard.spec import ClusterSpec, JobSpec, LoadedCluster
 
-CLUSTER = LoadedCluster(ClusterSpec(name="lab", backend="local"), Path("clusters/lab.yaml"), frozenset())
+CLUSTER = LoadedCluster(ClusterSpec(name="lab", backend="local"), Path("clusters/lab.yaml"))
 
 
 def test_what_is_sent_and_left_out_is_said_before(tmp_path: Path) -> None:

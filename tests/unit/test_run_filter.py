@@ -32,5 +32,5 @@ def test_a_state_and_an_age_that_do_not_exist_are_refused_at_once() -> None:
     assert caught.value.lines() == [
         "there are no such runs",
         "  - --state: one of: waiting, running, succeeded, failed, stopped; did you mean 'succeeded'?",
-        "  - --since: must be a duration such as 90s, 5m, 2h or 1d (units: s, m, h, d)",
+        "  - --since: must be a duration such as 90s, 5m, 2h or 1d (units: s, m, h, d), at most 3650d",
     ]

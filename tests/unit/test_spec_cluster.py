@@ -55,14 +55,6 @@ def test_every_node_has_a_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("group", "wanted"),
-    [("{name: a}", 1), ("{name: a, count: 0}", 0), ("{name: a, max: 3}", 0), ("{name: a, min: 2, max: 3}", 2)],
-)
-def test_up_waits_for_the_count_or_the_minimum(group: str, wanted: int, tmp_path: Path) -> None:
-    assert load(tmp_path, f"name: lab\nbackend: local\nworkers: [{group}]\n").workers[0].wanted == wanted
-
-
-@pytest.mark.parametrize(
     "address", ["http://127.0.0.1:8265", "http://127.1.2.3", "http://localhost:8265/", "http://[::1]:8265"]
 )
 def test_loopback_needs_no_token(address: str, tmp_path: Path) -> None:
@@ -76,16 +68,6 @@ def test_loopback_needs_no_token(address: str, tmp_path: Path) -> None:
 )
 def test_image_references_are_accepted(image: str, tmp_path: Path) -> None:
     assert load(tmp_path, f'name: lab\nbackend: local\nimage: "{image}"\n').image == image
-
-
-def test_what_nobody_wrote_is_known(tmp_path: Path) -> None:
-    path = tmp_path / "lab.yaml"
-    path.write_text("name: lab\nbackend: local\nhead: {cpus: 1}\nworkers: [{name: a}]\n")
-
-    defaults = load_cluster(path, overrides=["workers.0.gpus=0"]).defaults
-
-    assert {("head", "gpus"), ("workers", 0, "count"), ("local", "simulated_gpus"), ("auth",)} <= defaults
-    assert not {("name",), ("head", "cpus"), ("workers", 0, "name"), ("workers", 0, "gpus")} & defaults
 
 
 def test_a_spec_cannot_be_changed() -> None:

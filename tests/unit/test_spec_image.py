@@ -52,18 +52,3 @@ def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
         f'  - {file}:4: user: must be one of: root, non-root, any, got "nobody"\n'
         f"  - {file}:5: lnt: is not a known key; did you mean 'lint'?"
     )
-
-
-def test_an_argument_that_we_give_cannot_be_given(tmp_path: Path) -> None:
-    with pytest.raises(RequestError) as raised:
-        load(tmp_path, "base: debian:12\narguments: {RAY_VERSION: x}\n")
-    assert str(raised.value) == (
-        "the image file is wrong: 1 problem\n"
-        f"  - {tmp_path / 'image.yaml'}:2: arguments.RAY_VERSION: is given by Trainyard"
-    )
-
-
-def test_a_directory_without_the_file(tmp_path: Path) -> None:
-    with pytest.raises(RequestError) as raised:
-        load_image(tmp_path)
-    assert str(raised.value) == (f"the image file is wrong: 1 problem\n  - {tmp_path / 'image.yaml'}: does not exist")

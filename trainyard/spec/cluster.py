@@ -2,49 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import Field
 
-from trainyard.spec import kuberay_rules
 from trainyard.spec.docker import BuildSection, ComposeSection, Image, Registry
 from trainyard.spec.existing import ExistingSection
-from trainyard.spec.fields import (
-    RAY_AUTH_VARIABLES,
-    Complaint,
-    Listed,
-    Name,
-    Section,
-    Variables,
-    complain,
-    rule,
-    same_names,
-    setting,
-    unusable,
-)
+from trainyard.spec.fields import Complaint, Listed, Name, OwnVariables, Section, rule, same_names, setting
 from trainyard.spec.kubernetes import KuberaySection
 from trainyard.spec.nodes import Head, NodeSpec, WorkerGroup
 
-BUILT_BACKENDS = ("local", "compose", "kuberay", "existing")
-PLANNED_BACKENDS = ("microk8s", "ec2")
-
-
-def _is_built(backend: object) -> object:
-    if backend in PLANNED_BACKENDS:
-        raise ValueError(f"is not built yet (built: {', '.join(BUILT_BACKENDS)})")
-    return backend
-
-
-def _unusable(env: Mapping[str, str]) -> Iterator[Complaint]:
-    """Complain about variables of Ray nodes that Trainyard sets itself."""
-    return unusable(env, lambda name: "is set by Trainyard (see auth)" if name in RAY_AUTH_VARIABLES else None)
-
-
-Backend = Annotated[Literal["local", "compose", "kuberay", "existing"], BeforeValidator(_is_built)]
-Auth = Literal["token", "none"]
+Backend = Literal["local", "compose", "kuberay", "existing"]
 Groups = Annotated[Listed[WorkerGroup], rule(lambda groups: same_names([group.name for group in groups], "workers"))]
-NodeVariables = Annotated[Variables, rule(_unusable)]
 
 
 class LocalSection(Section):
@@ -66,17 +36,15 @@ class ClusterSpec(Section):
     image: Image | None = setting(None, "A directory of images/, or a full image reference.")
     head: Head = setting(Head(), "The head node.")
     workers: Groups = setting((), "Groups of worker nodes.")
-    env: NodeVariables = setting({}, "Environment variables of every Ray node.")
+    env: OwnVariables = setting({}, "Environment variables of every Ray node.")
     registry: Registry | None = setting(None, "Where images are kept.")
     build: BuildSection = setting(BuildSection(), "How images are built here.")
     local: LocalSection = setting(LocalSection(), "What only the `local` backend knows.")
     compose: ComposeSection = setting(ComposeSection(), "What only the `compose` backend knows.")
-    kuberay: KuberaySection = setting(KuberaySection(), "What only the `kuberay` backend knows.", validate_default=True)
-    existing: ExistingSection | None = setting(None, "What only the `existing` backend knows.", validate_default=True)
-    auth: Auth = setting(
-        "token",
-        "Ray's dashboard runs any code sent to it: `none` is accepted for loopback only.",
-        validate_default=True,
+    kuberay: KuberaySection = setting(KuberaySection(), "What only the `kuberay` backend knows.")
+    existing: ExistingSection | None = setting(None, "What only the `existing` backend knows.")
+    auth: Literal["token", "none"] = setting(
+        "token", "Ray's dashboard runs any code sent to it: `none` is accepted for loopback only."
     )
 
     @property
@@ -84,29 +52,19 @@ class ClusterSpec(Section):
         """The address of the Docker engine that runs the nodes; None: the one here, or none at all."""
         return self.compose.docker if self.backend == "compose" else None
 
-    @field_validator("kuberay")
-    @classmethod
-    def _check_kuberay(cls, kuberay: KuberaySection, info: ValidationInfo) -> KuberaySection:
-        complain(_kuberay_complaints(kuberay, info.data))
-        return kuberay
-
-    @field_validator("existing")
-    @classmethod
-    def _check_existing(cls, existing: ExistingSection | None, info: ValidationInfo) -> ExistingSection | None:
-        if existing is None and info.data.get("backend") == "existing":
-            complain([Complaint((), "is missing: the backend 'existing' needs the address of a Ray cluster")])
-        return existing
-
-    @field_validator("auth")
-    @classmethod
-    def _check_auth(cls, auth: Auth, info: ValidationInfo) -> Auth:
-        backend, existing = info.data.get("backend"), info.data.get("existing")
-        if backend == "kuberay" and auth == "none":
+    def complaints(self) -> Iterator[Complaint]:
+        """Complain about sections that do not fit together."""
+        if self.backend == "kuberay" and self.auth == "none":
             reason = "every pod of the Kubernetes cluster reaches the dashboard"
-            complain([Complaint((), f"must be 'token' with the backend kuberay: {reason}", auth)])
-        if backend == "existing" and existing is not None:
-            complain(existing.auth_complaints(auth))
-        return auth
+            yield Complaint(("auth",), f"must be 'token' with the backend kuberay: {reason}", self.auth)
+        if self.backend == "existing" and self.existing is None:
+            yield Complaint(("existing",), "is missing: the backend 'existing' needs the address of a Ray cluster")
+        elif self.backend == "existing" and self.existing is not None:
+            yield from self.existing.auth_complaints(self.auth)
+        groups = ["head", *(group.name for group in self.workers)]
+        for name in self.kuberay.groups:
+            if name not in groups:
+                yield Complaint(("kuberay", "groups", name), f"is no group of this file (it has: {', '.join(groups)})")
 
     def nodes(self) -> tuple[NodeSpec, ...]:
         """Return every node that `cluster.up` waits for, the head first."""
@@ -117,14 +75,3 @@ class ClusterSpec(Section):
             for index in range(group.wanted)
         ]
         return (head, *workers)
-
-
-def _kuberay_complaints(kuberay: KuberaySection, given: Mapping[str, Any]) -> Iterator[Complaint]:
-    """Yield what is wrong with the section in this file; `given` are the fields before it that are right."""
-    if "workers" in given:
-        groups = ["head", *(group.name for group in given["workers"])]
-        for name in kuberay.groups:
-            if name not in groups:
-                yield Complaint(("groups", name), f"is no group of this file (it has: {', '.join(groups)})")
-    if given.get("backend") == "kuberay":
-        yield from kuberay_rules.complaints(kuberay, given)

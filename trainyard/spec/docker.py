@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -31,48 +30,31 @@ _IMAGE = (
     rf"(?:[A-Za-z0-9.-]+(?::[0-9]+)?/)?{_COMPONENT}(?:/{_COMPONENT})*"
     r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
 )
-HOST_AND_PORT = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:]+\])(?::[0-9]{1,5})?")
-_HIGHEST_PORT = 65535
+_HOST_AND_PORT = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:]+\])(?::([0-9]{1,5}))?")
 
 
-def check_registry_address(address: str) -> str:
-    """Return HOST or HOST:PORT. Raises ValueError."""
-    if not HOST_AND_PORT.fullmatch(address):
+def is_host_and_port(text: str) -> bool:
+    match = _HOST_AND_PORT.fullmatch(text)
+    return match is not None and 1 <= int(match[1] or 1) <= 65535
+
+
+def _check_registry_address(address: str) -> str:
+    if not is_host_and_port(address):
         message = "must be HOST or HOST:PORT, without http:// and without a user"
         complain([Complaint((), message, NOTHING if "@" in address else address)])
-    host, colon, port = address.rpartition(":")
-    if not colon or address.endswith("]"):
-        host, port = address, str(_HIGHEST_PORT)
-    if not 1 <= int(port) <= _HIGHEST_PORT:
-        raise ValueError(f"must have a port from 1 to {_HIGHEST_PORT}")
-    if _is_unspecified(host):
-        # What is no address to ask is none to put into the name of an image either.
-        raise ValueError(
-            "must be an address that clients can ask: 127.0.0.1:PORT for this machine alone, else the one of its "
-            "network (hostname -I)"
-        )
+    # 0.0.0.0 and [::] would publish a registry on every address of a machine.
+    if not re.sub(r":[0-9]+$", "", address).strip("0.:[]"):
+        raise ValueError("must be an address that clients can ask")
     return address
 
 
-def _is_unspecified(host: str) -> bool:
-    """Say whether a host stands for every address of a machine: 0.0.0.0, [::]."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_unspecified
-    except ValueError:
-        return host.strip("0.") == ""
-
-
-def check_docker_host(address: str) -> str:
+def _check_docker_host(address: str) -> str:
     """Return ssh://[USER@]HOST[:PORT] or unix:///PATH. Raises ValueError."""
-    if re.fullmatch(r"unix:///\S+", address):
-        return address
     parts = urlsplit(address)
-    if parts.scheme == "ssh" and parts.password:
-        complain([Complaint((), "must not hold a password: let SSH use a key")])
-    if parts.scheme == "tcp":
-        raise ValueError("must be ssh://user@host: Docker over plain TCP lets everybody in")
-    if parts.scheme != "ssh" or not parts.hostname or parts.path or parts.hostname.startswith("-"):
-        raise ValueError("must be ssh://user@host or unix:///path/docker.sock")
+    is_ssh = parts.scheme == "ssh" and parts.hostname and not parts.path and not parts.password
+    # A host that begins with a dash would be an option of the SSH client's.
+    if not re.fullmatch(r"unix:///\S+", address) and (not is_ssh or str(parts.hostname).startswith("-")):
+        raise ValueError("must be ssh://user@host (with a key, not a password) or unix:///path/docker.sock")
     return address
 
 
@@ -86,8 +68,8 @@ check_platform = pattern(
 )
 Image = Annotated[Filled, AfterValidator(check_image)]
 Platform = Annotated[Filled, AfterValidator(check_platform)]
-RegistryAddress = Annotated[Filled, AfterValidator(check_registry_address)]
-DockerHost = Annotated[Filled, AfterValidator(check_docker_host)]
+RegistryAddress = Annotated[Filled, AfterValidator(_check_registry_address)]
+DockerHost = Annotated[Filled, AfterValidator(_check_docker_host)]
 Namespace = Annotated[
     Filled,
     matching(
@@ -120,10 +102,9 @@ class Registry(Section):
 
     def complaints(self) -> Iterator[Complaint]:
         """Complain unless there is a user with one password, or neither."""
-        if self.password_env and self.password_file:
-            yield Complaint((), "has both password_env and password_file: give one")
-        if bool(self.username) != bool(self.password_env or self.password_file):
-            yield Complaint((), "needs username together with password_env or password_file, or none of them")
+        passwords = [name for name in ("password_env", "password_file") if getattr(self, name)]
+        if len(passwords) != bool(self.username):
+            yield Complaint((), "needs username together with one of password_env and password_file, or none of them")
         elif self.login == "ecr" and self.username:
             yield Complaint((), "has both username and login: ecr; AWS gives user and password")
 

@@ -9,26 +9,20 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator
 
-from trainyard.spec.docker import HOST_AND_PORT
+from trainyard.spec.docker import is_host_and_port
 from trainyard.spec.fields import Complaint, Filled, Section, VariableName, setting
 from trainyard.spec.kubernetes import ObjectName, ServiceName
 
 
-def check_dashboard_address(address: str) -> str:
+def _check_dashboard_address(address: str) -> str:
     """Return http(s)://HOST[:PORT]. Raises ValueError."""
-    try:
-        parts = urlsplit(address)
-        is_plain = parts.scheme in ("http", "https") and HOST_AND_PORT.fullmatch(parts.netloc) is not None
-        is_plain = is_plain and parts.path in ("", "/") and not parts.query and not parts.fragment
-        is_plain = is_plain and parts.port != 0
-    except ValueError:  # a port beyond 65535, a broken [IPv6] address
-        is_plain = False
-    if not is_plain:
+    scheme, _, host = address.rstrip("/").partition("://")
+    if scheme not in ("http", "https") or not is_host_and_port(host):
         raise ValueError("must be the dashboard's address such as http://127.0.0.1:8265 (no user, path or query)")
     return address
 
 
-def is_loopback(address: str) -> bool:
+def _is_loopback(address: str) -> bool:
     host = urlsplit(address).hostname or ""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -36,7 +30,7 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-DashboardAddress = Annotated[Filled, AfterValidator(check_dashboard_address)]
+DashboardAddress = Annotated[Filled, AfterValidator(_check_dashboard_address)]
 
 
 class ExistingSection(Section):
@@ -57,13 +51,10 @@ class ExistingSection(Section):
 
     def complaints(self) -> Iterator[Complaint]:
         """Complain unless there is one address, and at most one source of a token."""
-        if self.address and self.service:
-            yield Complaint((), "has both address and service: give one")
-        if not self.address and not self.service:
-            yield Complaint((), "needs address (http://HOST:8265) or service (NAMESPACE/NAME on Kubernetes)")
-        tokens = [name for name in ("token_env", "token_file", "token_secret") if getattr(self, name)]
-        if len(tokens) > 1:
-            yield Complaint((), f"has both {tokens[0]} and {tokens[1]}: give one")
+        if bool(self.address) == bool(self.service):
+            yield Complaint((), "needs either address (http://HOST:8265) or service (NAMESPACE/NAME on Kubernetes)")
+        if len(self._tokens()) > 1:
+            yield Complaint((), f"has {' and '.join(self._tokens())}: give one")
         if self.token_secret and not self.service:
             yield Complaint(("token_secret",), "means something only with `service`", self.token_secret)
 
@@ -72,14 +63,14 @@ class ExistingSection(Section):
 
         Without an address the dashboard is reached by a port-forward, which ends on loopback.
         """
-        has_token = bool(self.token_env or self.token_file or self.token_secret)
-        if auth == "token" and not has_token:
-            message = "needs token_env or token_file (or, on loopback, `auth: none`)"
-            if self.address is None:
-                message = "needs token_secret, token_env or token_file (or `auth: none`, if it has none)"
-            yield Complaint(("existing",), message, root=True)
-        if auth == "none" and self.address is not None and not is_loopback(self.address):
+        if auth == "token" and not self._tokens():
+            message = "needs token_env, token_file or, with service, token_secret (`auth: none` if there is none)"
+            yield Complaint(("existing",), message)
+        elif auth == "none" and self.address is not None and not _is_loopback(self.address):
             message = f"must be 'token' unless the cluster is on loopback, and existing.address is {self.address}"
-            yield Complaint((), message, auth)
-        elif auth == "none" and has_token:
-            yield Complaint((), "must be 'token' where existing names a token", auth)
+            yield Complaint(("auth",), message, auth)
+        elif auth == "none" and self._tokens():
+            yield Complaint(("auth",), "must be 'token' where existing names a token", auth)
+
+    def _tokens(self) -> list[str]:
+        return [name for name in ("token_env", "token_file", "token_secret") if getattr(self, name)]

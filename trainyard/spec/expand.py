@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from trainyard.errors import RequestError
-from trainyard.spec.job import JobSpec, Placement, Resources, TaskEntry
-from trainyard.spec.job_values import scalar_text
-from trainyard.spec.placeholders import fill
+from trainyard.spec.job import JobSpec, Resources, TaskEntry
+from trainyard.spec.job_values import fill, scalar_text
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ def expand(job: JobSpec) -> tuple[TaskSpec, ...]:
     if len({task.name for task in tasks}) < len(tasks):
         raise RequestError(
             f"two tasks of the job {job.name} would have the same name",
-            hint="Values of the matrix contain ',' and '=': list these tasks under `tasks`, each with its own name.",
+            hint="A value stands in the matrix twice, or contains ',' and '=': then list these tasks under `tasks`.",
         )
     return tasks
 
@@ -46,18 +45,15 @@ def _combinations(job: JobSpec) -> Iterator[TaskSpec]:
     texts = [[scalar_text(value) for value in values] for values in job.matrix.values()]
     for combination in itertools.product(*texts):
         chosen = dict(zip(job.matrix, combination, strict=True))
-        name = _one_line(",".join(f"{key}={text}" for key, text in chosen.items())) or job.name
+        text = ",".join(f"{key}={text}" for key, text in chosen.items()) or job.name
+        name = "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in text)
         yield _task(job, TaskEntry.model_construct(name=name, command=job.command or ()), chosen)
-
-
-def _one_line(text: str) -> str:
-    return text if text.isprintable() else "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
 def _task(job: JobSpec, entry: TaskEntry, values: Mapping[str, str]) -> TaskSpec:
     """Return a task: what its entry says, else what the job says, with placeholders replaced by values."""
     resources = _merged(job.resources, entry.resources)
-    node_name, node_group = _where(entry.node or job.node)
+    node = entry.node or job.node
     return TaskSpec(
         name=entry.name,
         command=tuple(fill(part, values) for part in entry.command),
@@ -65,16 +61,12 @@ def _task(job: JobSpec, entry: TaskEntry, values: Mapping[str, str]) -> TaskSpec
         cpus=resources.cpus,
         gpus=resources.gpus,
         memory=resources.memory,
-        node_name=node_name,
-        node_group=node_group,
+        node_name=node.name if node else None,
+        node_group=node.group if node else None,
         retries=job.retries if entry.retries is None else entry.retries,
         timeout=entry.timeout or job.timeout,
         outputs=job.outputs if entry.outputs is None else entry.outputs,
     )
-
-
-def _where(node: Placement | None) -> tuple[str | None, str | None]:
-    return (node.name, node.group) if node else (None, None)
 
 
 def _merged(shared: Resources, own: Resources | None) -> Resources:

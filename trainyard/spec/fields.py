@@ -26,26 +26,25 @@ from trainyard.spec.yaml_source import KeyPath
 Entry = TypeVar("Entry")
 
 NOTHING = object()
-NAME_PATTERN = r"^[a-z][a-z0-9-]{0,39}$"
+NAME_PATTERN = r"^[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?$"
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 HIDDEN = "(hidden)"
 SHOWN_HIDDEN = "was hidden when this file was written: put the value"
 # Not TOKENIZERS_PARALLELISM, which every user of Hugging Face's libraries sets.
 SECRET_NAME = re.compile(r"token(?:s?$|_)|passw|secret|credential|(?:api|access|private|ssh)_?key", re.IGNORECASE)
 
-# How Ray's token gets to a node; the token itself never stands in a file (design.md, section 7).
-RAY_AUTH_VARIABLES = frozenset({"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"})
+# What Trainyard sets itself, or what follows from a task's GPUs; Ray's token never stands in a file.
+_OURS = re.compile(r"TRAINYARD_.*|CUDA_VISIBLE_DEVICES|RAY_AUTH_(?:MODE|TOKEN|TOKEN_PATH)")
 
 
 @dataclass(frozen=True)
 class Complaint:
-    """What is wrong below (or with `root`, instead of) the place where a rule stands."""
+    """What is wrong below the place where a rule stands."""
 
     path: KeyPath
     message: str
     value: object = NOTHING
     suggestion: str = ""
-    root: bool = False
 
 
 class ComplaintsError(ValueError):
@@ -109,29 +108,6 @@ class Section(BaseModel):
         yield from ()
 
 
-def _writable(text: str) -> str:
-    """Return text that a process can be given: arguments and variables end at a NUL byte."""
-    if "\0" in text:
-        raise ValueError("must not contain a NUL character")
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError("must not contain half of a surrogate pair")
-    return text
-
-
-def _filled(text: str) -> str:
-    if not text.strip():
-        raise ValueError("must not be empty")
-    return _writable(text)
-
-
-def repeated(texts: Iterable[str]) -> Iterator[Complaint]:
-    """Complain about every entry of a list that it has before."""
-    first: dict[str, int] = {}
-    for index, text in enumerate(texts):
-        if first.setdefault(text, index) != index:
-            yield Complaint((index,), "is there twice", text)
-
-
 def same_names(names: Sequence[str], section: str) -> Iterator[Complaint]:
     """Complain about every entry of a section whose name an earlier one has."""
     first: dict[str, int] = {}
@@ -140,25 +116,23 @@ def same_names(names: Sequence[str], section: str) -> Iterator[Complaint]:
             yield Complaint((index, "name"), f"is also the name of {section}.{first[name]}", name)
 
 
-def unusable(variables: Mapping[str, str], reserved: Callable[[str], str | None]) -> Iterator[Complaint]:
-    """Complain about variables that Trainyard sets itself (`reserved` says why), and about values that `show` hid."""
+def _unusable(variables: Mapping[str, str]) -> Iterator[Complaint]:
+    """Complain about variables that Trainyard sets itself, and about values that `show` hid."""
     for name, value in variables.items():
-        if reason := reserved(name) or (SHOWN_HIDDEN if value == HIDDEN else None):
-            yield Complaint((name,), reason)
+        if _OURS.fullmatch(name):
+            yield Complaint((name,), "is set by Trainyard")
+        elif value == HIDDEN:
+            yield Complaint((name,), SHOWN_HIDDEN)
 
 
-def _size(written: object, info: ValidationInfo) -> int:
-    """Return bytes: from text in a file, or as they are where a spec is made by code."""
-    if info.context is None and isinstance(written, int) and not isinstance(written, bool):
-        return written
-    return units.parse_size(written)
+def _read_by(parse: Callable[[object], float]) -> BeforeValidator:
+    """Return a validator that reads text of a file; numbers are taken as they are where a spec is made by code."""
 
+    def read(written: object, info: ValidationInfo) -> object:
+        is_number = isinstance(written, int | float) and not isinstance(written, bool)
+        return written if info.context is None and is_number else parse(written)
 
-def _duration(written: object, info: ValidationInfo) -> float:
-    """Return seconds: from text in a file, or as they are where a spec is made by code."""
-    if info.context is None and isinstance(written, int | float) and not isinstance(written, bool):
-        return written
-    return units.parse_duration(written)
+    return BeforeValidator(read)
 
 
 # YAML has lists, frozen models have tuples: the one conversion that strictness lets through.
@@ -168,12 +142,11 @@ Name = Annotated[
     str,
     matching(
         NAME_PATTERN[1:-1],
-        "must be lower-case letters, digits and '-', start with a letter, at most 40 characters",
+        "must be lower-case letters, digits and '-', start with a letter, not end with '-', at most 40 characters",
     ),
     WithJsonSchema({"type": "string", "pattern": NAME_PATTERN}),
 ]
-Text = Annotated[str, AfterValidator(_writable)]
-Filled = Annotated[str, AfterValidator(_filled), WithJsonSchema({"type": "string", "minLength": 1})]
+Filled = Annotated[str, Field(min_length=1)]
 AbsolutePath = Annotated[
     Filled, matching(r"(?!.*(?:^|/)\.\.(?:/|$))/[^:]*", "must be an absolute path, without '..' and ':'")
 ]
@@ -183,7 +156,7 @@ VariableName = Annotated[
     WithJsonSchema({"type": "string", "pattern": VARIABLE_PATTERN}),
 ]
 Variables = Annotated[
-    dict[VariableName, Text],
+    dict[VariableName, str],
     WithJsonSchema(
         {
             "type": "object",
@@ -192,15 +165,21 @@ Variables = Annotated[
         }
     ),
 ]
+OwnVariables = Annotated[Variables, rule(_unusable)]
+Command = Annotated[
+    Listed[str],
+    rule(lambda words: () if words and words[0] else [Complaint((), "must be a list of a program and its arguments")]),
+    WithJsonSchema({"type": "array", "items": {"type": "string"}, "minItems": 1}),
+]
 Size = Annotated[
     int,
-    BeforeValidator(_size),
+    _read_by(units.parse_size),
     PlainSerializer(units.format_size, return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "pattern": units.SIZE_PATTERN, "examples": ["4GiB", "500MB"]}),
 ]
 Duration = Annotated[
     float,
-    BeforeValidator(_duration),
+    _read_by(units.parse_duration),
     PlainSerializer(units.format_duration, return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "pattern": units.DURATION_PATTERN, "examples": ["90s", "5m", "2h"]}),
 ]

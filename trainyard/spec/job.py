@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import Annotated
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field
 
-from trainyard.spec.fields import Complaint, Duration, Filled, Listed, Section, Size, complain, same_names, setting
-from trainyard.spec.job_values import (
-    MOST_TASKS,
+from trainyard.spec.fields import (
     Command,
-    Cpus,
-    Gpus,
-    Matrix,
-    Outputs,
-    Packages,
-    TaskName,
-    TaskVariables,
-    command_complaints,
-    file_complaints,
+    Complaint,
+    Duration,
+    Filled,
+    Listed,
+    OwnVariables,
+    Section,
+    Size,
+    rule,
+    same_names,
+    setting,
 )
-from trainyard.spec.placeholders import unknown, unused
+from trainyard.spec.job_values import Gpus, Matrix, Outputs, TaskName, unknown, unused
 
 
 class Resources(Section):
     """What one task needs."""
 
-    cpus: Cpus = setting(1.0, "CPUs of one task; fractions are allowed.", ge=0, le=1024, allow_inf_nan=False)
-    gpus: Gpus = setting(
-        0.0, "A fraction below 1 shares one GPU, a whole number isolates.", ge=0, le=64, allow_inf_nan=False
-    )
+    cpus: float = setting(1.0, "CPUs of one task; fractions are allowed.", ge=0, le=1024)
+    gpus: Gpus = setting(0.0, "A fraction below 1 shares one GPU, a whole number isolates.", ge=0, le=64)
     memory: Size | None = setting(None, "Memory that is set aside for one task.")
 
 
@@ -48,18 +46,11 @@ class Placement(Section):
 class RuntimeEnv(Section):
     """What is installed or set for the tasks, by Ray, on the nodes."""
 
-    uv: Packages = setting((), "Packages to install with uv.")
-    pip: Packages = setting((), "Packages to install with pip.")
+    uv: Listed[Filled] = setting((), "Packages to install with uv.")
+    pip: Listed[Filled] = setting((), "Packages to install with pip.")
     wheels: Listed[Filled] = setting((), "Wheel files to upload and install, relative to the job directory.")
-    env_vars: TaskVariables = setting({}, "Environment variables of the tasks' workers.")
+    env_vars: OwnVariables = setting({}, "Environment variables of the tasks' workers.")
     files: Listed[Filled] = setting((), "More files or directories to send along, also from outside the job directory.")
-
-    @field_validator("wheels", "files")
-    @classmethod
-    def _check_files(cls, files: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        directory = (info.context or {}).get("directory")
-        complain(file_complaints(files, directory, suffix=".whl" if info.field_name == "wheels" else ""))
-        return files
 
     def complaints(self) -> Iterator[Complaint]:
         """Complain about two installers: Ray accepts one (ray.runtime_env)."""
@@ -87,22 +78,18 @@ class TaskEntry(Section):
     command: Command = Field(description="Program and arguments.")
     resources: Resources | None = setting(None, "Only what differs from the job's.")
     node: Placement | None = setting(None, "Instead of the job's.")
-    env: TaskVariables = setting({}, "On top of the job's.")
+    env: OwnVariables = setting({}, "On top of the job's.")
     retries: int | None = setting(None, "Instead of the job's.", ge=0, le=1000)
     timeout: Duration | None = setting(None, "Instead of the job's.")
     outputs: Outputs | None = setting(None, "Instead of the job's.")
 
-    @field_validator("command")
-    @classmethod
-    def _check_command(cls, command: tuple[str, ...]) -> tuple[str, ...]:
-        complain(command_complaints(command, ()))
-        return command
+    def complaints(self) -> Iterator[Complaint]:
+        """Complain about placeholders: there is no matrix."""
+        yield from unknown("command", dict(enumerate(self.command)), ())
+        yield from unknown("env", self.env, ())
 
-    @field_validator("env")
-    @classmethod
-    def _check_env(cls, env: dict[str, str]) -> dict[str, str]:
-        complain(unknown(env, ()))
-        return env
+
+Tasks = Annotated[Listed[TaskEntry], rule(lambda tasks: same_names([task.name for task in tasks], "tasks"))]
 
 
 class JobSpec(Section):
@@ -111,14 +98,12 @@ class JobSpec(Section):
     name: str = Field(description="The name of the job's directory.")
     matrix: Matrix = setting({}, "One task per combination; {key} in command and env is replaced.")
     command: Command | None = setting(None, "Program and arguments; never joined into a shell string.")
-    tasks: Listed[TaskEntry] | None = setting(
-        None, "An explicit list of tasks, instead of command and matrix.", validate_default=True
-    )
+    tasks: Tasks | None = setting(None, "An explicit list of tasks, instead of command and matrix.")
     resources: Resources = setting(Resources(), "What each task needs.")
     together: bool = setting(False, "true: all tasks start at once, or none does.")
     retries: int = setting(0, "How often a failed task is tried again; a lost node does not count.", ge=0, le=1000)
     timeout: Duration | None = setting(None, "How long one attempt may take.")
-    env: TaskVariables = setting({}, "Environment variables of every task.")
+    env: OwnVariables = setting({}, "Environment variables of every task.")
     runtime_env: RuntimeEnv = setting(RuntimeEnv(), "What Ray installs or sets for the tasks.")
     node: Placement | None = setting(None, "Where tasks have to run.")
     outputs: Outputs = setting((), "What comes back besides $TRAINYARD_OUTPUT: relative paths.")
@@ -131,43 +116,14 @@ class JobSpec(Section):
     outputs_every: Duration = setting(30.0, "How often what has changed comes back while a task runs.")
     smoke: SmokeNeeds = setting(SmokeNeeds(), "What must hold before this job may start.")
 
-    @field_validator("command")
-    @classmethod
-    def _check_command(cls, command: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
-        if command is not None:
-            complain(command_complaints(command, info.data.get("matrix")))
-        return command
-
-    @field_validator("tasks")
-    @classmethod
-    def _check_tasks(cls, tasks: tuple[TaskEntry, ...] | None, info: ValidationInfo) -> tuple[TaskEntry, ...] | None:
-        has_command = info.data.get("command", "wrong") is not None
-        if tasks is not None:
-            complain(_task_complaints(tasks, has_command=has_command, has_matrix=bool(info.data.get("matrix"))))
-        elif not has_command:
-            complain([Complaint(("command",), "is missing: give command, or tasks", root=True)])
-        return tasks
-
-    @field_validator("env")
-    @classmethod
-    def _check_env(cls, env: dict[str, str], info: ValidationInfo) -> dict[str, str]:
-        if "matrix" in info.data:
-            complain(unknown(env, info.data["matrix"]))
-        return env
-
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about keys of the matrix that nothing uses."""
-        return unused(self.matrix, (*(self.command or ()), *self.env.values()))
-
-
-def _task_complaints(tasks: Sequence[TaskEntry], *, has_command: bool, has_matrix: bool) -> Iterator[Complaint]:
-    """Complain about names that are there twice, and about a list beside a command or a matrix."""
-    if not tasks:
-        yield Complaint((), "must have at least one task")
-    if len(tasks) > MOST_TASKS:
-        yield Complaint((), f"has {len(tasks):,} tasks, and a job has at most {MOST_TASKS:,}")
-    if has_command:
-        yield Complaint((), "must not be given together with command: each task has its own")
-    if has_matrix:
-        yield Complaint((), "must not be given together with matrix: list every task, or use command and matrix")
-    yield from same_names([task.name for task in tasks], "tasks")
+        """Complain about tasks that are neither a command nor a list, and about what the matrix has and has not."""
+        command, tasks = self.command or (), self.tasks or ()
+        if not command and not tasks:
+            yield Complaint(("command",), "is missing: give command, or tasks")
+        if tasks and (command or self.matrix):
+            yield Complaint(("tasks",), "must not be given together with command or matrix")
+        wrong = [*unknown("command", dict(enumerate(command)), self.matrix), *unknown("env", self.env, self.matrix)]
+        yield from wrong
+        if command and not wrong:
+            yield from unused(self.matrix, (*command, *self.env.values()))

@@ -22,84 +22,54 @@ from trainyard.spec.fields import (
     rule,
     setting,
 )
-from trainyard.spec.yaml_source import KeyPath
 
-# k8s.io/apimachinery/pkg/util/validation: a DNS-1123 label, and a subdomain of such labels.
-_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
-_SUBDOMAIN = rf"{_LABEL}(?:\.{_LABEL})*"
-_NAME_PART = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-
-_THEIR_PREFIXES = ("ray.io", "io.trainyard")
+# Labels and annotations that are KubeRay's and ours: pods are found by them.
 _THEIR_LABELS = ("app.kubernetes.io/name", "app.kubernetes.io/created-by", "app.kubernetes.io/managed-by")
-_TAKEN_PATHS = {"/dev/shm": "is the nodes' shared memory", "/tmp/ray": "is where Ray keeps its sessions"}  # noqa: S108
+_THEIR_PREFIXES = ("ray.io", "io.trainyard")
 
 
 def _own_metadata(entries: Mapping[str, str]) -> Iterator[Complaint]:
-    """Complain about labels or annotations that KubeRay or Trainyard finds its pods by."""
     for key in entries:
         if key in _THEIR_LABELS or key.partition("/")[0] in _THEIR_PREFIXES:
             yield Complaint((key,), "is set by KubeRay or Trainyard")
 
 
-def _hidden(value: object, path: KeyPath = ()) -> Iterator[Complaint]:
-    """Complain about every value of a chart that `show` hid."""
-    if value == HIDDEN:
-        yield Complaint(path, SHOWN_HIDDEN)
-    entries = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in entries:
-        yield from _hidden(inner, (*path, key))
+def _hidden(values: Mapping[str, JsonValue]) -> Iterator[Complaint]:
+    """Complain about values of a chart that `show` hid."""
+    return (Complaint((key,), SHOWN_HIDDEN) for key, value in values.items() if value == HIDDEN)
 
 
+# Kubernetes itself says what is wrong with labels and the like; names become part of addresses.
 ObjectName = Annotated[
     Filled,
-    matching(_SUBDOMAIN, "must be the name of a Kubernetes object: lower-case letters, digits, '-' and '.'", most=253),
-]
-NamespaceName = Annotated[
-    Filled,
-    matching(_LABEL, "must be the name of a namespace: lower-case letters, digits and '-', at most 63 characters"),
-]
-# The key of a label, an annotation, a taint or a resource.
-LabelKey = Annotated[
-    Filled, matching(rf"(?:{_SUBDOMAIN}/)?{_NAME_PART}", "must be [PREFIX/]NAME, such as example.com/pool")
-]
-LabelValue = Annotated[
-    str,
-    matching(rf"(?:{_NAME_PART})?", "must be a label's value: at most 63 letters, digits, '-', '_' and '.'"),
+    matching(
+        r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?",
+        "must be a name that Kubernetes takes: lower-case letters, digits, '-' and '.'",
+    ),
 ]
 ServiceName = Annotated[
     Filled,
-    matching(rf"{_LABEL}/{_LABEL}", "must be NAMESPACE/NAME of a service, such as team/lab-head-svc"),
+    matching(r"[a-z0-9-]+/[a-z0-9-]+", "must be NAMESPACE/NAME of a service, such as team/lab-head-svc"),
 ]
-Cores = Annotated[float, Field(gt=0, le=1024)]
-Labels = Annotated[dict[LabelKey, LabelValue], rule(_own_metadata)]
-Annotations = Annotated[dict[LabelKey, str], rule(_own_metadata)]
+Metadata = Annotated[dict[Filled, str], rule(_own_metadata)]
 ChartValues = Annotated[dict[str, JsonValue], rule(_hidden)]
 
 
 class Toleration(Section):
     """A taint of hosts that pods tolerate (core/v1 Toleration)."""
 
-    key: LabelKey | None = setting(None, "The taint's key; left out: every taint.")
+    key: Filled | None = setting(None, "The taint's key; left out: every taint.")
     operator: Literal["Exists", "Equal"] = setting("Exists", "Equal: `value` must be the taint's.")
-    value: LabelValue | None = setting(None, "The taint's value, for `operator: Equal`.")
+    value: str | None = setting(None, "The taint's value, for `operator: Equal`.")
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = setting(
         None, "The taint's effect; left out: every effect."
     )
-
-    def complaints(self) -> Iterator[Complaint]:
-        """Complain about a toleration that Kubernetes would refuse."""
-        if self.operator == "Equal" and (self.key is None or self.value is None):
-            yield Complaint((), "needs key and value for `operator: Equal`")
-        if self.operator == "Exists" and self.value is not None:
-            yield Complaint(("value",), "means something only for `operator: Equal`", self.value)
 
 
 class PodPlacement(Section):
     """Where pods may run, and how."""
 
-    node_selector: dict[LabelKey, LabelValue] = setting(
-        {}, "Labels that a Kubernetes node must have, such as {pool: training}."
-    )
+    node_selector: dict[Filled, str] = setting({}, "Labels that a Kubernetes node must have, such as {pool: training}.")
     tolerations: Listed[Toleration] = setting((), "Taints to tolerate; pods with GPUs tolerate nvidia.com/gpu anyway.")
     spread: Literal["preferred", "required", "none"] | None = setting(
         None, "Over hosts: preferred (default), required (never two nodes of the cluster on one host) or none."
@@ -121,11 +91,8 @@ class KubeVolume(Section):
     def complaints(self) -> Iterator[Complaint]:
         """Complain unless the volume has exactly one source."""
         sources = ("claim", "config_map", "secret", "host_path")
-        given = [name for name in sources if getattr(self, name) is not None]
-        if not given:
-            yield Complaint((), f"needs one of: {', '.join(sources)}")
-        if len(given) > 1:
-            yield Complaint((), f"has {' and '.join(given)}: give one")
+        if sum(getattr(self, name) is not None for name in sources) != 1:
+            yield Complaint((), f"needs exactly one of: {', '.join(sources)}")
 
 
 class Storage(Section):
@@ -140,10 +107,8 @@ class Storage(Section):
 
     def complaints(self) -> Iterator[Complaint]:
         """Complain unless storage is a claim that exists, or the size of one to be made."""
-        if self.claim is None and self.size is None:
-            yield Complaint((), "needs `claim` (one that exists) or `size` (of one to be made)")
-        if self.claim is not None and (self.size is not None or self.storage_class is not None):
-            yield Complaint((), "has claim as well as size or storage_class: a claim that exists is taken as it is")
+        if (self.claim is None) == (self.size is None):
+            yield Complaint((), "needs either `claim` (one that exists) or `size` (of one to be made)")
 
 
 class PodSecurity(Section):
@@ -156,16 +121,11 @@ class PodSecurity(Section):
     run_as_group: int | None = setting(None, "The group id; left out: the image's.", ge=0)
     fs_group: int | None = setting(None, "The group that volumes belong to.", ge=0)
 
-    def complaints(self) -> Iterator[Complaint]:
-        """Complain about root where the Pod Security Standard `restricted` is asked for."""
-        if self.restricted and self.run_as_user == 0:
-            yield Complaint(("run_as_user",), "must not be 0 (root) with `restricted: true`", self.run_as_user)
-
 
 class Requests(Section):
     """What a node asks the scheduler for, where that should be less than what it may use."""
 
-    cpus: Cores | None = setting(None, "CPUs, such as 0.5; left out: what the node may use.")
+    cpus: float | None = setting(None, "CPUs, such as 0.5; left out: what the node may use.", gt=0, le=1024)
     memory: Size | None = setting(None, "Memory; left out: what the node may use.")
 
 
@@ -181,7 +141,7 @@ class Operator(Section):
         "https://ray-project.github.io/kuberay-helm/", "Where the chart is: https://..., or oci://... of a registry."
     )
     version: Filled = setting(versions.KUBERAY, "The chart's version.")
-    namespace: NamespaceName = setting("kuberay-system", "Where the operator is installed.")
+    namespace: ObjectName = setting("kuberay-system", "Where the operator is installed.")
     release: ObjectName = setting("kuberay-operator", "The name of the Helm release.")
     values: ChartValues = setting({}, "Values of the chart, as in its values.yaml.")
 
@@ -191,12 +151,12 @@ class KuberaySection(PodPlacement):
 
     kubeconfig: Filled | None = setting(None, "The kubeconfig file; left out: $KUBECONFIG, else ~/.kube/config.")
     context: Filled | None = setting(None, "A context of the kubeconfig; left out: its current one.")
-    namespace: NamespaceName = setting("trainyard", "Where the cluster lives; made if it is missing.")
+    namespace: ObjectName = setting("trainyard", "Where the cluster lives; made if it is missing.")
     operator: Operator = setting(Operator(), "The KubeRay operator.")
     groups: dict[Filled, PodPlacement] = setting(
         {}, "Placement of one group, or of `head`, on top of what is said for all."
     )
-    gpu_resource: LabelKey = setting("nvidia.com/gpu", "What a GPU is called on the nodes.")
+    gpu_resource: Filled = setting("nvidia.com/gpu", "What a GPU is called on the nodes.")
     simulated_gpus: bool = setting(
         False, "true: GPUs are numbers only, Kubernetes is not asked for any; to try a layout."
     )
@@ -214,27 +174,11 @@ class KuberaySection(PodPlacement):
     pull_secrets: Listed[ObjectName] = setting(
         (), "Secrets of the namespace to pull images with, besides the one made from `registry`."
     )
-    labels: Labels = setting({}, "Labels of all pods, such as a cost centre.")
-    annotations: Annotations = setting({}, "Annotations of all pods.")
+    labels: Metadata = setting({}, "Labels of all pods, such as a cost centre.")
+    annotations: Metadata = setting({}, "Annotations of all pods.")
     wait_for_machines: Duration | None = setting(
         None, "How long pods may find no room, where Kubernetes adds machines by itself, such as 10m."
     )
-
-    def complaints(self) -> Iterator[Complaint]:
-        """Complain about two things mounted at one place, and about what Pod Security forbids."""
-        outputs = self.outputs.rstrip("/")
-        if outputs in ("", *_TAKEN_PATHS):
-            yield Complaint(("outputs",), _TAKEN_PATHS.get(outputs, "must not be the root"), self.outputs)
-        taken = {**_TAKEN_PATHS, "": "must not be the root"}
-        taken.setdefault(outputs, "is where the storage for outputs is (see outputs)")
-        for index, volume in enumerate(self.volumes):
-            target = volume.target.rstrip("/")
-            if target in taken:
-                yield Complaint(("volumes", index, "target"), taken[target], volume.target)
-            taken.setdefault(target, f"is also the target of volumes.{index}")
-            if volume.host_path is not None and self.security.restricted:
-                message = "is not allowed with `security.restricted: true`"
-                yield Complaint(("volumes", index, "host_path"), message, volume.host_path)
 
     def placement(self, group: str) -> PodPlacement:
         """Return where the pods of a group may run: what is given for it, on top of what is given for all."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from os import stat_result
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,8 +18,7 @@ from trainyard.spec.fields import Section
 from trainyard.spec.image import ImageFile
 from trainyard.spec.job import JobSpec
 from trainyard.spec.problems import problems_of, value_text, where
-from trainyard.spec.show import default_paths
-from trainyard.spec.yaml_source import KeyPath, Source, UnreadableError, compose
+from trainyard.spec.yaml_source import Source, UnreadableError, compose
 
 CLUSTER_FILE = "cluster file"
 JOB_FILE = "job file"
@@ -38,11 +35,10 @@ _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 
 @dataclass(frozen=True)
 class LoadedCluster:
-    """A cluster file as resolved: the spec, where it came from, and which values nobody wrote."""
+    """A cluster file as resolved, and where it came from."""
 
     spec: ClusterSpec
     source: Path
-    defaults: frozenset[KeyPath]
 
 
 def load_cluster(path: Path, *, overrides: Sequence[str] = (), backend: str | None = None) -> LoadedCluster:
@@ -51,42 +47,36 @@ def load_cluster(path: Path, *, overrides: Sequence[str] = (), backend: str | No
     Raises RequestError with every problem at once.
     """
     source = _source(path, CLUSTER_FILE, overrides)
-    if backend is not None and isinstance(source.value, Mapping):
-        source = flags.put(source, flags.Override(("backend",), backend, "--backend"))
-    spec = _validated(ClusterSpec, source, CLUSTER_FILE, context={"path": path})
-    return LoadedCluster(spec, path, default_paths(spec))
+    if backend is not None:
+        source = flags.put(source, ["backend"], backend, flag="--backend")
+    return LoadedCluster(_validated(ClusterSpec, source, CLUSTER_FILE), path)
 
 
 def load_job(directory: Path, *, overrides: Sequence[str] = ()) -> JobSpec:
     """Return the job of a directory that holds a job.yaml. Raises RequestError with every problem at once."""
-    if directory.is_file():
-        raise _refusal(
-            JOB_FILE, (Problem(shown(directory), f"is a file: give the directory that holds {JOB_FILE_NAME}"),)
-        )
     source = _source(directory / JOB_FILE_NAME, JOB_FILE, overrides)
     name = directory.resolve().name
-    problems = list(_name_problems(name, directory))
-    if isinstance(source.value, Mapping):
-        if "name" in source.value:
-            problems.append(
-                Problem(where(("name",), source), "must not be given: a job's name is its directory's name")
-            )
-        source = replace(source, value={**source.value, "name": name})
-    source = replace(source, problems=(*problems, *source.problems))
-    return _validated(JobSpec, source, JOB_FILE, context={"directory": directory})
+    problems = list(source.problems)
+    if not _JOB_NAME.fullmatch(name):
+        rule = "letters, digits, '.', '_' and '-', start with a letter or digit, at most 80 characters"
+        message = f"must have a name of {rule}: it is the job's name, got {value_text(name)}"
+        problems.append(Problem(shown(directory), message))
+    if "name" in source.value:
+        message = "must not be given: a job's name is its directory's name"
+        problems.append(Problem(where(("name",), source), message))
+    source = replace(source, value={**source.value, "name": name}, problems=tuple(problems))
+    return _validated(JobSpec, source, JOB_FILE)
 
 
 def load_image(directory: Path, *, overrides: Sequence[str] = ()) -> ImageFile:
     """Return what a directory's image.yaml says. Raises RequestError with every problem at once."""
-    source = _source(directory / IMAGE_FILE_NAME, IMAGE_FILE, overrides)
-    return _validated(ImageFile, source, IMAGE_FILE, context={"directory": directory})
+    return _validated(ImageFile, _source(directory / IMAGE_FILE_NAME, IMAGE_FILE, overrides), IMAGE_FILE)
 
 
 def _source(path: Path, kind: str, overrides: Sequence[str]) -> Source:
     """Return the values of a file with the flags on top: who wins is decided here and nowhere else."""
-    text = _read_text(path, kind=kind)
     try:
-        source = compose(text, origin=shown(path))
+        source = compose(_read_text(path, kind=kind), origin=shown(path))
     except UnreadableError as error:
         raise _refusal(kind, (error.problem,)) from error
     if not isinstance(source.value, Mapping):
@@ -95,10 +85,11 @@ def _source(path: Path, kind: str, overrides: Sequence[str]) -> Source:
     return flags.apply(source, overrides)
 
 
-def _validated(model: type[Model], source: Source, kind: str, *, context: dict[str, Path]) -> Model:
+def _validated(model: type[Model], source: Source, kind: str) -> Model:
     """Return the model of a source; its fields' defaults fill what neither file nor flags gave."""
     try:
-        spec = model.model_validate(source.value, context=context)
+        # The context says that sizes and durations are text (fields.py).
+        spec = model.model_validate(source.value, context={})
     except ValidationError as error:
         raise _refusal(kind, (*source.problems, *problems_of(error, model, source))) from error
     if source.problems:
@@ -106,45 +97,25 @@ def _validated(model: type[Model], source: Source, kind: str, *, context: dict[s
     return spec
 
 
-def _name_problems(name: str, directory: Path) -> Sequence[Problem]:
-    if _JOB_NAME.fullmatch(name):
-        return ()
-    rule = "letters, digits, '.', '_' and '-', start with a letter or digit, at most 80 characters"
-    return (Problem(shown(directory), f"must have a name of {rule}: it is the job's name, got {value_text(name)}"),)
-
-
 def _read_text(path: Path, *, kind: str) -> str:
-    """Return the text of a cluster or job file (`kind` says which). Raises RequestError if there is none to be had."""
+    """Return the text of a file of ours. Raises UnreadableError if there is none to be had."""
     origin = shown(path)
     try:
-        _check(path.stat(), origin, kind)
+        # A pipe would be waited for.
+        if path.exists() and not path.is_file():
+            raise UnreadableError(origin, f"is not a {kind}: it is a directory, or no regular file")
         with path.open("rb") as stream:
             content = stream.read(LARGEST + 1)
-    except FileNotFoundError as error:
-        raise _refused(kind, origin, "does not exist") from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise _refused(kind, origin, f"cannot be read: {reason}") from error
+        raise UnreadableError(origin, f"cannot be read: {reason}") from error
+    if len(content) > LARGEST:
+        raise UnreadableError(origin, f"is larger than 1 MiB, which is the most that a {kind} has")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        wrong = content[error.start]
-        raise _refused(kind, f"{origin}:{line}", f"is not UTF-8 text: it contains the byte 0x{wrong:02X}") from error
-
-
-def _check(status: stat_result, origin: str, kind: str) -> None:
-    if stat.S_ISDIR(status.st_mode):
-        raise _refused(kind, origin, f"is a directory, not a {kind}")
-    if not stat.S_ISREG(status.st_mode):
-        raise _refused(kind, origin, "is not a regular file")
-    if status.st_size > LARGEST:
-        size = f"{status.st_size:,} bytes" if status.st_size < 2 * LARGEST else f"{status.st_size / 2**20:.1f} MiB"
-        raise _refused(kind, origin, f"is {size} large, and a {kind} has at most 1 MiB")
-
-
-def _refused(kind: str, where: str, message: str) -> RequestError:
-    return _refusal(kind, (Problem(where, message),))
+        raise UnreadableError(f"{origin}:{line}", "is not UTF-8 text") from error
 
 
 def _refusal(kind: str, problems: tuple[Problem, ...]) -> RequestError:

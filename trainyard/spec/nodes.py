@@ -9,26 +9,18 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from trainyard.spec.fields import Complaint, Duration, Name, Section, Size, setting
-from trainyard.spec.units import SIZES, format_size
 
-SMALLEST_NODE = 128 * SIZES["MiB"]
+# What KubeRay calls the head's group: it would take a group of that name for the head, and the head for one of it.
+_OF_THE_HEAD = ("head", "headgroup")
 
 
-def _not_head(name: str) -> str:
-    if name == "head":
-        raise ValueError("must not be 'head': that is the head node's name")
+def _not_of_the_head(name: str) -> str:
+    if name in _OF_THE_HEAD:
+        raise ValueError("must not be one of the head's names: head, headgroup")
     return name
 
 
-def _large_enough(memory: int) -> int:
-    """Return a node's memory that Ray can start with: its object store alone takes at least 75 MiB."""
-    if memory < SMALLEST_NODE:
-        raise ValueError(f"must be at least {format_size(SMALLEST_NODE)}, which Ray itself needs")
-    return memory
-
-
-GroupName = Annotated[Name, AfterValidator(_not_head)]
-NodeMemory = Annotated[Size, AfterValidator(_large_enough)]
+GroupName = Annotated[Name, AfterValidator(_not_of_the_head)]
 
 
 @dataclass(frozen=True)
@@ -46,7 +38,7 @@ class Head(Section):
     """The node that holds Ray's head: scheduler, dashboard, and the runner of every run."""
 
     cpus: int | None = setting(None, "CPUs that Ray may use on the head; 0 keeps tasks off it.", ge=0, le=1024)
-    memory: NodeMemory | None = setting(None, "Memory that Ray may use on the head.")
+    memory: Size | None = setting(None, "Memory that Ray may use on the head.")
     gpus: int = setting(0, "Whole GPUs of the head.", ge=0, le=64)
 
 
@@ -62,7 +54,7 @@ class WorkerGroup(Section):
         None, "How many nodes, fixed; 1 unless min and max are given instead.", ge=0, le=10_000, validate_default=True
     )
     cpus: int | None = setting(None, "CPUs that Ray may use on each node.", ge=0, le=1024)
-    memory: NodeMemory | None = setting(None, "Memory that Ray may use on each node.")
+    memory: Size | None = setting(None, "Memory that Ray may use on each node.")
     gpus: int = setting(0, "Whole GPUs of each node.", ge=0, le=64)
     idle_timeout: Duration | None = setting(
         None, "How long a node of a growing group may be idle before it is removed."
@@ -76,14 +68,10 @@ class WorkerGroup(Section):
 
     def complaints(self) -> Iterator[Complaint]:
         """Complain unless a group is either fixed (count) or grows and shrinks (min, max)."""
-        if self.count is not None and (self.min is not None or self.max is not None):
-            yield Complaint((), "has count as well as min or max: count is a fixed size, min and max let Ray choose")
-        elif self.min is not None and self.max is None:
-            yield Complaint((), "has min but no max: give max too, or count for a fixed size")
-        elif self.min is not None and self.max is not None and self.min > self.max:
+        if (self.count is None) == (self.max is None) or (self.min is not None and self.max is None):
+            yield Complaint((), "needs either count (a fixed size) or max, perhaps with min (Ray chooses between them)")
+        elif self.max is not None and self.wanted > self.max:
             yield Complaint(("min",), f"must be at most max ({self.max})", self.min)
-        if self.idle_timeout is not None and self.max is None:
-            yield Complaint(("idle_timeout",), "means something only for a group with min and max")
 
     @property
     def wanted(self) -> int:

@@ -11,7 +11,6 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from trainyard.errors import Problem
-from trainyard.spec.cluster import BUILT_BACKENDS, PLANNED_BACKENDS, ClusterSpec
 from trainyard.spec.fields import NOTHING, SECRET_NAME, Complaint, ComplaintsError
 from trainyard.spec.job import JobSpec
 from trainyard.spec.yaml_source import KeyPath, Source, located
@@ -26,26 +25,29 @@ _WORDS: Mapping[str, str] = {
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
     "float_type": "must be a number",
-    "finite_number": "must be a finite number",
     "bool_type": "must be true or false",
     "string_type": "must be text",
-    "string_unicode": "must be text",
     "tuple_type": "must be a list",
     "dict_type": "must be a mapping of keys to values",
     "model_type": "must be a mapping of keys to values",
     "greater_than": "must be above {gt:g}",
     "greater_than_equal": "must be at least {ge:g}",
     "less_than_equal": "must be at most {le:g}",
+    "string_too_short": "must not be empty",
 }
 
 
 def problems_of(error: ValidationError, model: type[BaseModel], source: Source) -> tuple[Problem, ...]:
     """Return every problem that a model found with the values of a source, in the order of the file."""
-    complaints = [found for details in error.errors(include_url=False) for found in _complaints(dict(details), model)]
-    known = [found for found in complaints if not _is_broken(found.path, source)]
+    errors = error.errors(include_url=False)
+    complaints = [complaint for details in errors for complaint in _complaints(dict(details), model)]
     order = {path: position for position, path in enumerate(source.places)}
-    known.sort(key=lambda complaint: order.get(_nearest(complaint.path, source), 0))
-    return tuple(Problem(where(complaint.path, source), _sentence(complaint)) for complaint in known)
+    complaints.sort(key=lambda complaint: order[_nearest(complaint.path, source)])
+    return tuple(
+        Problem(where(complaint.path, source), _sentence(complaint))
+        for complaint in complaints
+        if complaint.path not in source.broken
+    )
 
 
 def where(path: KeyPath, source: Source) -> str:
@@ -68,19 +70,15 @@ def _nearest(path: KeyPath, source: Source) -> KeyPath:
     return next(path[:length] for length in range(len(path), -1, -1) if path[:length] in source.places)
 
 
-def _is_broken(path: KeyPath, source: Source) -> bool:
-    return any(path[:length] in source.broken for length in range(len(path) + 1))
-
-
 def _complaints(details: dict[str, Any], model: type[BaseModel]) -> Iterator[Complaint]:
     """Take one of pydantic's errors apart: one complaint, or as many as our validator had."""
     path: KeyPath = tuple(part for part in details["loc"] if part != "[key]")
     reason = details.get("ctx", {}).get("error")
     if isinstance(reason, ComplaintsError):
         for inner in reason.complaints:
-            yield inner if inner.root else replace(inner, path=(*path, *inner.path))
+            yield replace(inner, path=(*path, *inner.path))
     elif details["type"] == "missing":
-        yield Complaint(path, f"is missing: {_description(model, path)}")
+        yield Complaint(path, "is missing")
     elif details["type"] == "extra_forbidden":
         yield _unknown_key(model, path)
     else:
@@ -122,27 +120,15 @@ def _unknown_key(model: type[BaseModel], path: KeyPath) -> Complaint:
     key = str(path[-1])
     section = _model_at(model, path[:-1])
     known = [name for name in section.model_fields if (section, name) != (JobSpec, "name")] if section else []
-    ways = [name for name in (f"{key}_env", f"{key}_file") if name in known]
-    if ways:
-        return Complaint(path, f"must not be written into a file: name where it is, with {' or '.join(ways)}")
-    if section is ClusterSpec and key in PLANNED_BACKENDS:
-        built = ", ".join(BUILT_BACKENDS)
-        return Complaint(path, f"is the section of a backend that is not built yet (built: {built})")
     return Complaint(path, "is not a known key", suggestion=did_you_mean(key, known) or f"; known: {', '.join(known)}")
 
 
-def _description(model: type[BaseModel], path: KeyPath) -> str:
-    section = _model_at(model, path[:-1])
-    description = str(section.model_fields[str(path[-1])].description) if section else "It has no default."
-    return description[0].lower() + description[1:].removesuffix(".")
-
-
 def _model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
-    found: type[BaseModel] | None = model
+    section: type[BaseModel] | None = model
     for part in path:
-        if isinstance(part, str) and found is not None:
-            found = _model_in(found.model_fields[part].annotation) if part in found.model_fields else None
-    return found
+        if isinstance(part, str) and section is not None:
+            section = _model_in(section.model_fields[part].annotation) if part in section.model_fields else None
+    return section
 
 
 def _model_in(annotation: object) -> type[BaseModel] | None:

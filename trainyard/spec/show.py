@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, get_args
 
 import yaml
@@ -13,27 +12,34 @@ from pydantic import BaseModel
 from trainyard.spec.cluster import Backend, ClusterSpec
 from trainyard.spec.fields import HIDDEN, SECRET_NAME
 from trainyard.spec.job import JobSpec
-from trainyard.spec.yaml_source import KeyPath, plain_value
+from trainyard.spec.yaml_source import FLOAT, KeyPath, compose
 
 MARK = "  # default"
 ENVIRONMENTS = ("env", "env_vars")
-# What is not ours to lay out: `null` and empty mappings mean something there.
-VERBATIM = ("kuberay", "operator", "values")
-
-# Text that needs no quotes in YAML 1.2; the second pattern is what YAML 1.1 readers would take for a boolean.
-_PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./=+@%-]*")
-_YAML_1_1 = re.compile(r"y|n|yes|no|on|off|[0-9].*", re.IGNORECASE)
+CHART_VALUES = ("kuberay", "operator", "values")
 
 
-def default_paths(spec: BaseModel) -> frozenset[KeyPath]:
-    """Return the path of every single value that nobody wrote."""
-    return frozenset(_defaults(spec, (), inherited=False))
+class _Dumper(yaml.SafeDumper):
+    """Writes text in quotes that YAML 1.1 or 1.2 would take for something else, and short lists on a line."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def _represent_list(dumper: yaml.SafeDumper, entries: list[Any]) -> yaml.Node:
+    is_flat = not any(isinstance(entry, (dict, list)) for entry in entries)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", entries, flow_style=is_flat)
+
+
+_Dumper.add_representer(list, _represent_list)
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(f"^(?:{FLOAT.pattern})$"), list("-+.0123456789"))
 
 
 def as_json(spec: ClusterSpec | JobSpec) -> dict[str, Any]:
     """Return the resolved file as one JSON document: its values, and under `defaults` the paths nobody wrote."""
-    dotted = sorted(".".join(str(part) for part in path) for path in default_paths(spec))
-    return {**_values(spec), "defaults": dotted}
+    dotted = sorted(".".join(str(part) for part in path) for path in _defaults(spec, (), inherited=False))
+    values = _hidden(spec.model_dump(mode="json"))
+    return {**{key: value for key, value in values.items() if value is not None}, "defaults": dotted}
 
 
 def as_yaml(spec: ClusterSpec | JobSpec) -> str:
@@ -41,46 +47,33 @@ def as_yaml(spec: ClusterSpec | JobSpec) -> str:
 
     Of a cluster's backends only its own has a section.
     """
-    values = _values(spec)
+    values = _hidden(spec.model_dump(mode="json", exclude_none=True))
     if isinstance(spec, ClusterSpec):
-        backends = set(get_args(get_args(Backend)[0]))
-        values = {key: value for key, value in values.items() if key not in backends - {spec.backend}}
-    head = [f"# job: {values.pop('name')}"] if isinstance(spec, JobSpec) else []
-    return "\n".join([*head, *_mapping(values, (), default_paths(spec))]) + "\n"
-
-
-def _values(spec: BaseModel) -> dict[str, Any]:
-    """Return the values as they would stand in a file: sizes and durations with units, secrets hidden."""
-    values = _hidden(spec.model_dump(mode="json"))
-    return {key: value for key, value in values.items() if value is not None}
+        values = {key: value for key, value in values.items() if key not in {*get_args(Backend)} - {spec.backend}}
+    head = f"# job: {values.pop('name')}\n" if isinstance(spec, JobSpec) else ""
+    text = yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf"))
+    lines = text.split("\n")
+    places = compose(text, origin="").places
+    for path in _defaults(spec, (), inherited=False):
+        nearest = next(path[:length] for length in range(len(path), -1, -1) if path[:length] in places)
+        line = int(places[nearest].rpartition(":")[2]) - 1
+        # A section of which nothing was written stands there as {}.
+        if nearest == path or lines[line].endswith("{}"):
+            lines[line] += MARK
+    return head + "\n".join(lines)
 
 
 def _hidden(value: Any, path: KeyPath = ()) -> Any:
-    if path == VERBATIM:
-        return _hidden_anywhere(value)
+    """Return values without secrets: variables that are called like one, and all that is given to Helm."""
     if isinstance(value, list):
         return [_hidden(entry, (*path, index)) for index, entry in enumerate(value)]
     if not isinstance(value, dict):
         return value
+    if path == CHART_VALUES:
+        return dict.fromkeys(value, HIDDEN)
     if path and path[-1] in ENVIRONMENTS:
         return {name: HIDDEN if SECRET_NAME.search(name) else text for name, text in value.items()}
     return {name: _hidden(inner, (*path, name)) for name, inner in value.items()}
-
-
-def _hidden_anywhere(value: Any, *, is_secret: bool = False) -> Any:
-    """Hide text and numbers below every key that is called like a secret, and variables as pods have them."""
-    if isinstance(value, list):
-        return [_hidden_anywhere(entry, is_secret=is_secret) for entry in value]
-    if isinstance(value, dict):
-        variable = value.get("name") if "value" in value else None
-        named = isinstance(variable, str) and bool(SECRET_NAME.search(variable))
-        return {
-            name: _hidden_anywhere(
-                inner, is_secret=is_secret or bool(SECRET_NAME.search(name)) or (named and name == "value")
-            )
-            for name, inner in value.items()
-        }
-    return HIDDEN if is_secret and value is not None and not isinstance(value, bool) else value
 
 
 def _defaults(value: object, path: KeyPath, *, inherited: bool) -> Iterator[KeyPath]:
@@ -94,45 +87,3 @@ def _defaults(value: object, path: KeyPath, *, inherited: bool) -> Iterator[KeyP
             yield from _defaults(entry, (*path, index), inherited=inherited)
     elif inherited:
         yield path
-
-
-def _mapping(values: Mapping[str, Any], path: KeyPath, defaults: frozenset[KeyPath]) -> Iterator[str]:
-    for key, value in values.items():
-        inner = (*path, key)
-        if value is None:
-            continue
-        if inner == VERBATIM and value:
-            yield f"{key}: {json.dumps(value, ensure_ascii=False)}"
-            continue
-        if isinstance(value, dict) and any(entry is not None for entry in value.values()):
-            yield f"{_scalar(key)}:"
-            yield from (f"  {line}" for line in _mapping(value, inner, defaults))
-        elif isinstance(value, list) and value and isinstance(value[0], dict):
-            yield f"{_scalar(key)}:"
-            for index, entry in enumerate(value):
-                yield from _entry(list(_mapping(entry, (*inner, index), defaults)))
-        else:
-            # A mapping that comes here with keys is a section in which everything was left out.
-            is_default = inner in defaults or (isinstance(value, dict) and bool(value))
-            yield f"{_scalar(key)}: {_flow(value)}{MARK if is_default else ''}"
-
-
-def _entry(lines: list[str]) -> Iterator[str]:
-    """Yield the lines of a mapping as one entry of a list."""
-    yield from (f"{'  - ' if index == 0 else '    '}{line}" for index, line in enumerate(lines))
-
-
-def _flow(value: object) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(_scalar, value))}]"
-    return "{}" if isinstance(value, dict) else _scalar(value)
-
-
-def _scalar(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if not isinstance(value, str):
-        return str(value)
-    if _PLAIN.fullmatch(value) and plain_value(value) == value and not _YAML_1_1.fullmatch(value):
-        return value
-    return yaml.safe_dump(value, default_style='"', allow_unicode=True, width=float("inf")).rstrip("\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 
 SIZES = {
@@ -16,46 +17,33 @@ SIZES = {
     "TB": 10**12,
 }
 DURATIONS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-LARGEST_SIZE = 1000 * SIZES["TiB"]
-LONGEST_DURATION = 3650.0 * DURATIONS["d"]
 
 _NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,3})?"
 SIZE_PATTERN = rf"^{_NUMBER}(?:{'|'.join(SIZES)})$"
 DURATION_PATTERN = rf"^{_NUMBER}(?:{'|'.join(DURATIONS)})$"
 
-_SIZE = re.compile(rf"({_NUMBER})({'|'.join(SIZES)})")
-_DURATION = re.compile(rf"({_NUMBER})({'|'.join(DURATIONS)})")
-
 
 def parse_size(written: object) -> int:
     """Return bytes. Raises ValueError, naming the accepted units."""
-    match = _SIZE.fullmatch(written) if isinstance(written, str) else None
-    size = round(Decimal(match[1]) * SIZES[match[2]]) if match else 0
-    if size <= 0:
-        raise ValueError(f"must be a size such as 4GiB or 500MB (units: {', '.join(SIZES)})")
-    if size > LARGEST_SIZE:
-        raise ValueError(f"must be at most {format_size(LARGEST_SIZE)}")
+    size = round(_amount(written, SIZES))
+    if not 0 < size <= 1000 * SIZES["TiB"]:
+        raise ValueError(f"must be a size such as 4GiB or 500MB (units: {', '.join(SIZES)}), at most 1000TiB")
     return size
 
 
 def parse_duration(written: object) -> float:
     """Return seconds. Raises ValueError, naming the accepted units."""
-    match = _DURATION.fullmatch(written) if isinstance(written, str) else None
-    seconds = float(Decimal(match[1]) * DURATIONS[match[2]]) if match else 0.0
-    if seconds <= 0:
-        raise ValueError(f"must be a duration such as 90s, 5m, 2h or 1d (units: {', '.join(DURATIONS)})")
-    if seconds > LONGEST_DURATION:
-        raise ValueError(f"must be at most {format_duration(LONGEST_DURATION)}")
+    seconds = float(_amount(written, DURATIONS))
+    if not 0 < seconds <= 3650 * DURATIONS["d"]:
+        raise ValueError(f"must be a duration such as 90s, 5m, 2h or 1d (units: {', '.join(DURATIONS)}), at most 3650d")
     return seconds
 
 
 def format_size(size: int) -> str:
     """Return bytes in the largest unit that keeps the number exact: what `parse_size` reads back."""
     exact = [(factor, unit) for unit, factor in SIZES.items() if size % factor == 0]
-    if not exact:
-        return _three_decimals(size)
-    factor, unit = max(exact)
-    return f"{size // factor}{unit}"
+    factor, unit = max(exact, default=(0, ""))
+    return f"{size // factor}{unit}" if exact else f"{size / SIZES['KB']:.3f}KB"
 
 
 def format_duration(seconds: float) -> str:
@@ -66,5 +54,7 @@ def format_duration(seconds: float) -> str:
     return f"{seconds:.3f}".rstrip("0").rstrip(".") + "s"
 
 
-def _three_decimals(size: int) -> str:
-    return f"{size / SIZES['KB']:.3f}KB"
+def _amount(written: object, units: Mapping[str, int]) -> Decimal:
+    """Return a number times its unit; 0 for anything else."""
+    match = re.fullmatch(rf"({_NUMBER})({'|'.join(units)})", written) if isinstance(written, str) else None
+    return Decimal(match[1]) * units[match[2]] if match else Decimal(0)

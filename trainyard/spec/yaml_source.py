@@ -1,15 +1,15 @@
 """YAML text -> plain values and the line of each; nothing is constructed, run, or expanded without bound.
 
-Values follow the YAML 1.2 core schema: `no`, `on`, `1:30` and dates are text, as they look.
+Values follow the YAML 1.2 core schema, of numbers the decimal ones: `no`, `on`, `1:30` and dates are text.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any
 
 import yaml
 
@@ -18,33 +18,17 @@ from trainyard.errors import Problem
 KeyPath = tuple[str | int, ...]
 
 DEEPEST = 32
-MOST_VALUES = 1_000_000
-
-# What YAML calls non-printable, and the NUL byte among it (YAML 1.2.2, production 1).
-_CONTROL = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# PyYAML's parser in Python hands a character beyond Unicode (`"\\U00110000"`) to chr().
-_BROKEN = (yaml.YAMLError, ValueError, OverflowError)
-
-# What PyYAML says, where that helps nobody.
-_CLEARER = {
-    "mapping values are not allowed here": "a ':' where no key can stand (see the indentation, and the line before)",
-    "found unexpected end of stream": "there is no closing quote",
-}
-_TEXT_TAGS = ("!", "tag:yaml.org,2002:str")
+MOST_VALUES = 200_000
+# More digits than any number in these files has: Python needs quadratic time for an integer of a million digits.
+_DIGITS = 40
 _CORE_TAGS = "tag:yaml.org,2002:"
-
+_PLAIN_TAGS = frozenset({f"{_CORE_TAGS}{kind}" for kind in ("str", "map", "seq")})
 
 # What an unquoted value is (YAML 1.2.2, section 10.3.2).
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS = {text: text.lower() == "true" for text in ("true", "True", "TRUE", "false", "False", "FALSE")}
-
-# More digits than any number in these files has: Python needs quadratic time for an integer of a million digits.
-_DIGITS = 40
 _INTEGER = re.compile(r"[-+]?[0-9]+")
-_OCTAL = re.compile(r"0o[0-7]+")
-_HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_SPECIAL = re.compile(r"([-+]?)\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 
 
 @dataclass(frozen=True)
@@ -54,7 +38,7 @@ class Source:
     `broken` are the paths whose value could not be read; nothing more is to be said about those.
     """
 
-    value: object
+    value: Any
     places: dict[KeyPath, str]
     problems: tuple[Problem, ...] = ()
     broken: frozenset[KeyPath] = frozenset()
@@ -65,8 +49,13 @@ class UnreadableError(Exception):
 
     def __init__(self, where: str, message: str) -> None:
         super().__init__(message)
-        self.message = message
         self.problem = Problem(where, message)
+
+
+class _Structure(yaml.SafeLoader):
+    """Reads what stands where, and leaves it to us what an unquoted value stands for."""
+
+    yaml_implicit_resolvers: Mapping[str, Any] = {}  # type: ignore[assignment]
 
 
 def compose(text: str, *, origin: str) -> Source:
@@ -74,128 +63,77 @@ def compose(text: str, *, origin: str) -> Source:
 
     Raises UnreadableError for text that is not YAML at all.
     """
-    found = _CONTROL.search(text)
-    if found:
-        where = f"{origin}:{text.count(chr(10), 0, found.start()) + 1}"
-        raise UnreadableError(where, f"is not a text file: it contains the character U+{ord(found[0]):04X}")
+    reader = _Reader(origin)
     try:
-        return _Composer(origin, yaml.parse(text, Loader=_fast_loader())).document()
-    except _BROKEN as error:
-        raise _unreadable(_exact(text) or error, text, origin) from error
+        node = _Structure(text).get_single_node()
+        value = None if node is None else reader.value(node, ())
+    except yaml.reader.ReaderError as error:
+        where = f"{origin}:{text.count(chr(10), 0, error.position) + 1}"
+        message = f"is not a text file: it contains the character U+{error.character:04X}"
+        raise UnreadableError(where, message) from error
+    except RecursionError as error:
+        raise UnreadableError(origin, f"is nested deeper than {DEEPEST} levels") from error
+    # The parser hands a character beyond Unicode (`"\\U00110000"`) to chr().
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        raise _unreadable(error, text, origin) from error
+    if value is None and not reader.problems:
+        raise UnreadableError(origin, "is empty")
+    return Source(value, reader.places, tuple(reader.problems), frozenset(reader.broken))
 
 
 @dataclass
-class _Composer:
-    """Builds values from parser events; an alias is the value it names, never a copy."""
+class _Reader:
+    """Builds values from YAML's nodes. An alias is read once more at each use, so that uses are values of their own."""
 
     origin: str
-    events: Iterator[yaml.Event]
     places: dict[KeyPath, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     broken: set[KeyPath] = field(default_factory=set)
-    anchors: dict[str, tuple[object, int]] = field(default_factory=dict)
     count: int = 0
 
-    def document(self) -> Source:
-        next(self.events)  # the stream starts
-        if isinstance(next(self.events), yaml.StreamEndEvent):
-            raise UnreadableError(self.origin, "is empty")
-        value = self._value(next(self.events), ())
-        next(self.events)  # the document ends
-        after = next(self.events)
-        if not isinstance(after, yaml.StreamEndEvent):
-            raise UnreadableError(self._place(after), "starts a second document ('---'): one file holds one")
-        if value is None and not self.problems:
-            raise UnreadableError(self.origin, "is empty")
-        return Source(value, self.places, tuple(self.problems), frozenset(self.broken))
-
-    def _value(self, event: yaml.Event, path: KeyPath) -> object:
-        if path not in self.places:
-            self.places[path] = self._place(event)
+    def value(self, node: yaml.Node, path: KeyPath) -> Any:
+        """Return what a node stands for. Raises UnreadableError where it is too deep or too much."""
+        self.places.setdefault(path, self._place(node))
+        self.count += 1
         if len(path) > DEEPEST:
-            raise UnreadableError(self._place(event), f"is nested deeper than {DEEPEST} levels")
-        if isinstance(event, yaml.AliasEvent):
-            return self._alias(event, path)
-        began = self.count
-        self._more(1, event)
-        self._check_tag(event, path)
-        value = self._content(event, path)
-        anchor = getattr(event, "anchor", None)
-        if anchor is not None:
-            self.anchors[anchor] = (value, self.count - began)
-        return value
-
-    def _content(self, event: yaml.Event, path: KeyPath) -> object:
-        if isinstance(event, yaml.MappingStartEvent):
-            return self._mapping(path)
-        if isinstance(event, yaml.SequenceStartEvent):
-            return self._sequence(path)
-        scalar = cast("yaml.ScalarEvent", event)  # the parser knows no further kind of value
-        return scalar.value if scalar.style or scalar.tag in _TEXT_TAGS else plain_value(scalar.value)
-
-    def _mapping(self, path: KeyPath) -> dict[str, object]:
-        mapping: dict[str, object] = {}
-        while not isinstance(event := next(self.events), yaml.MappingEndEvent):
-            key = self._key(event, path)
-            inner = (*path, "?" if key is None else key)
-            if key in mapping:
-                line = self.places[inner].rpartition(":")[2]
-                self._problem(event, inner, f"is given twice, first on line {line}")
-                inner = (*path, f"{key} (again)")
-            self.places[inner] = self._place(event)
-            value = self._value(next(self.events), inner)
-            if key is not None:
-                mapping.setdefault(key, value)
-        return mapping
-
-    def _key(self, event: yaml.Event, path: KeyPath) -> str | None:
-        """Return a key, which is text in both files; None, and a problem, for anything else."""
-        if isinstance(event, yaml.ScalarEvent) and event.tag in (None, *_TEXT_TAGS):
-            value = event.value if event.style else plain_value(event.value)
-            if isinstance(value, str):
-                return value
-            self._problem(event, path, f"has the key {event.value or 'null'}: keys are text, so write it in quotes")
-            return None
-        self._value(event, (*path, "?"))
-        self._problem(event, path, "has a key that is not text")
-        return None
-
-    def _sequence(self, path: KeyPath) -> list[object]:
-        sequence: list[object] = []
-        while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
-            sequence.append(self._value(event, (*path, len(sequence))))
-        return sequence
-
-    def _alias(self, event: yaml.AliasEvent, path: KeyPath) -> object:
-        if event.anchor not in self.anchors:
-            self.broken.add(path)
-            self._problem(event, path, f"refers to *{event.anchor}, which is not defined before this line")
-            return None
-        value, size = self.anchors[event.anchor]
-        self._more(size, event)
-        return value
-
-    def _check_tag(self, event: yaml.Event, path: KeyPath) -> None:
-        tag = getattr(event, "tag", None)
-        if tag is None or tag in _TEXT_TAGS:
-            return
-        shown = tag.replace(_CORE_TAGS, "!!", 1)
-        self.broken.add(path)
-        self._problem(event, path, f"has the tag {shown}: files hold plain values, nothing that runs or converts")
-
-    def _more(self, values: int, event: yaml.Event) -> None:
-        self.count += values
+            raise UnreadableError(self._place(node), f"is nested deeper than {DEEPEST} levels")
         if self.count > MOST_VALUES:
             raise UnreadableError(
-                self._place(event), f"holds more than {MOST_VALUES:,} values once aliases are followed"
+                self._place(node), f"holds more than {MOST_VALUES:,} values once aliases are followed"
             )
+        if node.tag not in _PLAIN_TAGS:
+            self.broken.add(path)
+            shown = node.tag.replace(_CORE_TAGS, "!!", 1)
+            self._problem(node, path, f"has the tag {shown}: files hold plain values, nothing that runs or converts")
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(entry, (*path, index)) for index, entry in enumerate(node.value)]
+        if "\0" in node.value:
+            self.broken.add(path)
+            self._problem(node, path, "must not contain a NUL character")
+        return _scalar(node)
 
-    def _place(self, event: yaml.Event) -> str:
-        mark = event.start_mark
-        return f"{self.origin}:{mark.line + 1}" if mark else self.origin
+    def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
+        mapping: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = _scalar(key_node)
+            inner = (*path, str(key))
+            if not isinstance(key, str):
+                self._problem(key_node, path, "has a key that is not text: write it in quotes")
+            elif key in mapping:
+                line = self.places[inner].rpartition(":")[2]
+                self._problem(key_node, inner, f"is given twice, first on line {line}")
+            else:
+                self.places[inner] = self._place(key_node)
+                mapping[key] = self.value(value_node, inner)
+        return mapping
 
-    def _problem(self, event: yaml.Event, path: KeyPath, message: str) -> None:
-        self.problems.append(Problem(located(self._place(event), path), message))
+    def _place(self, node: yaml.Node) -> str:
+        return f"{self.origin}:{node.start_mark.line + 1}"
+
+    def _problem(self, node: yaml.Node, path: KeyPath, message: str) -> None:
+        self.problems.append(Problem(located(self._place(node), path), message))
 
 
 def located(place: str, path: KeyPath) -> str:
@@ -203,19 +141,11 @@ def located(place: str, path: KeyPath) -> str:
     return ": ".join([place, ".".join(str(part) for part in path)]) if path else place
 
 
-def _fast_loader() -> type[yaml.SafeLoader]:
-    """Return libyaml's parser (18 times as fast on a file of 1 MB) where PyYAML was built with it."""
-    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-def _exact(text: str) -> Exception | None:
-    """Return the error of the parser in Python: its messages are the same on every machine."""
-    try:
-        for _ in yaml.parse(text, Loader=yaml.SafeLoader):
-            pass
-    except _BROKEN as error:
-        return error
-    return None
+def _scalar(node: yaml.Node) -> Any:
+    """Return a single value; None for anything else."""
+    if not isinstance(node, yaml.ScalarNode):
+        return None
+    return node.value if node.style else plain_value(node.value)
 
 
 def _unreadable(error: Exception, text: str, origin: str) -> UnreadableError:
@@ -226,11 +156,10 @@ def _unreadable(error: Exception, text: str, origin: str) -> UnreadableError:
     line = next(itertools.islice(text.splitlines(), mark.line, None), "")
     if "\t" in line[: len(line) - len(line.lstrip())]:
         return UnreadableError(where, "is indented with a tab: use spaces")
-    context = f" {error.context}" if error.context else ""
+    context = f"{error.context}, " if error.context else ""
     if error.context and error.context_mark is not None:
-        context += f" that begins on line {error.context_mark.line + 1}"
-    problem = _CLEARER.get(str(error.problem), str(error.problem)).replace("'<stream end>'", "the end of the file")
-    return UnreadableError(where, f"is not valid YAML: {problem}{context}")
+        context = f"{error.context} that begins on line {error.context_mark.line + 1}, "
+    return UnreadableError(where, f"is not valid YAML: {context}{error.problem}")
 
 
 def plain_value(text: str) -> str | int | float | bool | None:
@@ -239,16 +168,6 @@ def plain_value(text: str) -> str | int | float | bool | None:
         return None
     if text in _BOOLEANS:
         return _BOOLEANS[text]
-    return text if len(text) > _DIGITS else _number(text)
-
-
-def _number(text: str) -> str | int | float:
-    if _INTEGER.fullmatch(text):
-        return int(text)
-    if _OCTAL.fullmatch(text) or _HEXADECIMAL.fullmatch(text):
-        return int(text, 0)
-    if _FLOAT.fullmatch(text):
-        return float(text)
-    if _SPECIAL.fullmatch(text):
-        return float(text.lower().replace(".", "", 1))
+    if len(text) <= _DIGITS and FLOAT.fullmatch(text):
+        return int(text) if _INTEGER.fullmatch(text) else float(text)
     return text
