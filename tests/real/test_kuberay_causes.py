@@ -174,7 +174,6 @@ def test_a_claim_that_cannot_be_bound_is_said(kube: KubeBed, make: Make) -> None
     assert re.match(
         r"head, cpu-\w{5} cannot start: no volume was found for its claim yet\n  at cluster unbound, ", said
     )
-    assert "pod has unbound immediate PersistentVolumeClaims" in said
     assert "\n  -> Why not: kubectl describe pvc. It needs a storage class that makes volumes, or a volume" in said
 
 
@@ -192,7 +191,7 @@ def test_a_worker_that_ends_or_takes_too_much_memory_says_how(make: Make) -> Non
     assert "    no licence found" in said[1:3]
     assert re.fullmatch(r"  at cluster broken, namespace causes of context bed, on host-\d", said[-2])
     said = _refused(yard, "--set", "env.HOW=memory", "--recreate", expect=6).splitlines()
-    assert re.fullmatch(r"cpu-\w{5} was killed: it used more than its memory of 512MiB", said[0])
+    assert re.fullmatch(r"cpu-\w{5} was killed: it used more than its memory \(512Mi\)", said[0])
     assert said[2] == "  -> Give it more `memory` in the cluster file: Ray alone takes about 1GiB, a head more."
     yard.run("cluster.up", "--recreate")
     assert set(yard.states().values()) == {"up"}
@@ -209,11 +208,9 @@ def test_a_cluster_that_no_operator_makes_says_so_to_whoever_may_not_look_for_on
         kube.kubectl("scale", *deployment, "--replicas=1")
         kube.kubectl("rollout", "status", *deployment, "--timeout=120s")
     first, place, hint = said.splitlines()
-    assert first == "no KubeRay operator watches the namespace mine, so that nothing makes the cluster"
+    assert first == "the KubeRay operator makes no pods for head, cpu"
     assert place == "  at cluster alone, namespace mine of context bed"
-    assert hint.startswith(
-        "  -> Does one run, and does it watch this namespace (watchNamespace in its chart's values)?"
-    )
+    assert hint.startswith("  -> Does it run, and does it watch this namespace (watchNamespace in its chart's values)?")
 
 
 def test_workers_that_cannot_find_their_head_say_that_names_are_not_answered(kube: KubeBed, make: Make) -> None:
@@ -225,11 +222,7 @@ def test_workers_that_cannot_find_their_head_say_that_names_are_not_answered(kub
     finally:
         kube.kubectl("scale", *deployment, "--replicas=1")
         kube.kubectl("rollout", "status", *deployment, "--timeout=120s")
-    first, seen, place, hint = said.splitlines()
-    assert re.fullmatch(r"cpu-\w{5} cannot reach the head, which is ready; when asked from there:", first)
-    assert seen == (
-        "    no address for nameless-head-svc.causes.svc.cluster.local: "
-        "the cluster has no DNS that answers, or it does not know the head"
-    )
+    first, place, hint = said.splitlines()
+    assert re.fullmatch(r"cpu-\w{5} cannot reach the head, which is ready", first)
     assert re.fullmatch(r"  at cluster nameless, namespace causes of context bed, on host-\d", place)
     assert hint.startswith("  -> Does the cluster's DNS answer (kubectl get pods -n kube-system), ")

@@ -13,7 +13,6 @@ from tests.unit.fake_kube import FakeKube, named
 from trainyard import listing as clusters
 from trainyard.backends.kuberay import listing
 from trainyard.backends.kuberay.listing import Answer
-from trainyard.backends.kuberay.location import Location
 from trainyard.listing import ListedCluster
 from trainyard.seams.kube.errors import GoneError
 from trainyard.seams.kube.types import RAY_CLUSTER, Object
@@ -23,6 +22,10 @@ def cluster(name: str, namespace: str, *, state: str = "ready", ours: bool = Tru
     return {**named(name, namespace=namespace, cluster=name if ours else ""), "status": {"state": state}}
 
 
+def ask(kube: FakeKube, **more: float) -> Answer:
+    return listing.ask(kube, **more)  # type: ignore[arg-type]
+
+
 def kubernetes(**more: Any) -> FakeKube:
     kube = FakeKube(**more)
     for one in (cluster("lab", "team"), cluster("yard", "b", state=""), cluster("hers", "b", ours=False)):
@@ -30,29 +33,14 @@ def kubernetes(**more: Any) -> FakeKube:
     return kube
 
 
-def ask(*kubes: FakeKube, namespaces: tuple[str, ...] = ("team",), **more: float) -> list[Answer]:
-    locations = [Location(kube, namespace, "lab") for kube in kubes for namespace in namespaces]  # type: ignore[arg-type]
-    return list(listing.ask(locations, **more).values())
-
-
-def names(answer: Answer) -> list[str]:
-    return [each["metadata"]["name"] for each in answer.found]
-
-
 def test_clusters_of_ours_are_found_in_all_namespaces_and_those_of_others_are_not() -> None:
-    (answer,) = ask(kubernetes())
-    assert (names(answer), answer.problem, answer.remark) == (["lab", "yard"], "", "")
+    assert [each["metadata"]["name"] for each in ask(kubernetes()).found] == ["lab", "yard"]
 
 
-def test_who_may_not_list_all_namespaces_sees_the_ones_that_files_name() -> None:
-    (answer,) = ask(kubernetes(forbidden=["all rayclusters"]))
-    assert (names(answer), answer.remark) == (["lab"], "context lab: you may list RayClusters only in team")
-
-
-def test_each_context_asks_for_itself_also_where_two_lead_to_one_server() -> None:
-    some, every = kubernetes(forbidden=["all rayclusters"]), kubernetes()
-    some.context = "few-rights"
-    assert [names(answer) for answer in ask(every, some)] == [["lab", "yard"], ["lab"]]
+def test_who_may_not_list_all_namespaces_is_told_so() -> None:
+    answer = ask(kubernetes(forbidden=["all rayclusters"]))
+    assert (answer.found, answer.problem) == ((), "")
+    assert answer.remark == "clusters without a file here were not looked for: ops may not list rayclusters"
 
 
 def test_a_kubernetes_that_is_away_or_says_nothing_is_told_in_a_line() -> None:
@@ -66,9 +54,9 @@ def test_a_kubernetes_that_is_away_or_says_nothing_is_told_in_a_line() -> None:
         return []
 
     kube.list = away  # type: ignore[method-assign]
-    assert [answer.problem for answer in ask(kube)] == ["Kubernetes does not answer"]
+    assert ask(kube).problem == "Kubernetes does not answer"
     kube.list = silent  # type: ignore[method-assign]
-    assert [answer.problem for answer in ask(kube, seconds=0.01)] == ["no answer within 0.01 s"]
+    assert ask(kube, seconds=0.01).problem == "no answer within 0.01 s"
     over.set()
 
 
@@ -103,7 +91,7 @@ def test_a_record_without_a_file_is_listed_with_what_removes_it(here: Path) -> N
 
 
 def test_a_cluster_that_no_file_here_is_about_is_listed_with_what_removes_it() -> None:
-    yard = listing._other(kubernetes(), cluster("yard", "b", state=""))  # type: ignore[arg-type]
+    yard = listing.found_cluster(kubernetes(), cluster("yard", "b", state=""))  # type: ignore[arg-type]
     assert clusters._other("kuberay", yard, set()) == ListedCluster(
         "yard",
         "kuberay",
@@ -130,7 +118,7 @@ def test_a_cluster_whose_file_has_a_mistake_is_not_advised_away(here: Path) -> N
         f"the cluster file is wrong: 1 problem; {here}/clusters/mine.yaml:3: imagee: is not a known key; did you mean "
         "'image'?",
     )
-    there = listing._other(kubernetes(), cluster("mine", "team"))  # type: ignore[arg-type]
+    there = listing.found_cluster(kubernetes(), cluster("mine", "team"))  # type: ignore[arg-type]
     assert clusters._other("kuberay", there, {"mine"}).problem == (
         "there, and perhaps made from the file of this name here, which cannot be read: mend that first"
     )

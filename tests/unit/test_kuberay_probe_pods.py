@@ -108,7 +108,7 @@ def test_a_program_that_is_not_in_the_image_is_said_at_once() -> None:
     )
     (found,) = run(kube, time, "a")
     assert found.error is not None
-    assert "there is no python in the image" in found.error.what
+    assert 'cannot start: exec: "python"' in found.error.what
     assert time.now < 2.0
 
 

@@ -278,7 +278,7 @@ def test_what_admission_says_against_a_pod_is_said_before_anything_is_made(yard:
     yard.kube.admit = judge
     with pytest.raises(PrerequisiteError) as error:
         yard.step("Check what").done()
-    assert error.value.what.startswith("a node of gpu may not be made: a LimitRange of the namespace stands against it")
+    assert error.value.what.startswith("a node of gpu may not be made: maximum cpu usage per Container is 500m")
     assert yard.kube.names(POD) == set()
 
 

@@ -10,10 +10,10 @@ import pytest
 from tests.unit.fake_kube import FakeKube, location, named
 from trainyard import versions
 from trainyard.backends.kuberay.probe_pods import Outcome
-from trainyard.backends.kuberay.verify import hosts_of, login, result
+from trainyard.backends.kuberay.verify import hosts_of, judged, login, result
 from trainyard.errors import OutsideError, PrerequisiteError, RequestError
 from trainyard.images.types import PinnedImage
-from trainyard.seams.kube.types import NODE, POD, SECRET, Object
+from trainyard.seams.kube.types import NODE, SECRET, Object
 from trainyard.seams.registry.auth import Login
 from trainyard.spec.cluster import ClusterSpec
 
@@ -24,63 +24,29 @@ def spec(**more: Any) -> ClusterSpec:
     return ClusterSpec.model_validate({"name": "lab", "backend": "kuberay", **more})
 
 
-def node(name: str, *, taint: str = "", cordoned: bool = False, gpus: int = 0, **labels: str) -> Object:
-    taints = [{"key": taint, "effect": "NoSchedule"}] if taint else []
-    conditions = [{"type": "Ready", "status": "True"}]
-    status = {"allocatable": {"nvidia.com/gpu": str(gpus)}, "conditions": conditions}
-    made = {"taints": taints, "unschedulable": cordoned}
-    return {"metadata": {"name": name, "labels": labels}, "spec": made, "status": status}
+def node(name: str, **labels: str) -> Object:
+    return {"metadata": {"name": name, "labels": labels}}
 
 
-def tried(kube: FakeKube, **more: Any) -> list[str | None]:
-    return [host for host, _ in hosts_of(location(kube, **more.get("kuberay", {})), spec(**more)).found]
+def test_every_host_is_tried_that_has_the_labels_of_some_group() -> None:
+    kube = FakeKube((NODE, node("b")), (NODE, node("a", pool="x")))
+    groups: dict[str, Any] = {"groups": {"gpu": {"node_selector": {"pool": "y"}}}, "node_selector": {"pool": "x"}}
+    assert hosts_of(location(kube), spec()) == ["a", "b"]
+    assert hosts_of(location(kube, **groups), spec(workers=[{"name": "gpu"}])) == ["a"]
+    with pytest.raises(PrerequisiteError, match="no Kubernetes node has the labels that cluster lab asks for"):
+        hosts_of(location(kube, node_selector={"pool": "z"}), spec())
 
 
-def test_every_node_is_tried_that_some_group_may_run_on() -> None:
-    kube = FakeKube(
-        *[(NODE, one) for one in (node("a"), node("b", taint="nvidia.com/gpu", gpus=1), node("c", taint="x"))]
-    )
-    assert tried(kube) == ["a"]
-    assert tried(kube, workers=[{"name": "gpu", "gpus": 1}]) == ["a", "b"]
-    assert tried(kube, workers=[{"name": "gpu", "gpus": 2}]) == ["a"]
-    assert tried(kube, workers=[{"name": "gpu", "gpus": 2}], kuberay={"tolerations": [{"key": "x"}]}) == ["a", "c"]
+def test_who_may_not_list_hosts_tries_one() -> None:
+    assert hosts_of(location(FakeKube(forbidden=["nodes"])), spec()) == [None]
 
 
-def test_selectors_of_groups_leave_nodes_out() -> None:
-    kube = FakeKube((NODE, node("a", pool="x")), (NODE, node("b")))
-    assert tried(kube, kuberay={"node_selector": {"pool": "x"}}) == ["a"]
-
-
-def test_a_node_that_takes_no_pods_now_is_named() -> None:
-    kube = FakeKube((NODE, node("a")), (NODE, node("b", cordoned=True)))
-    found = hosts_of(location(kube), spec())
-    assert ([host for host, _ in found.found], found.remark) == (["a"], "not tried: b (cordoned)")
-
-
-def test_a_cluster_that_could_run_nowhere_is_told_why() -> None:
-    kube = FakeKube((NODE, node("a", taint="x")), (NODE, node("b", cordoned=True)))
-    with pytest.raises(PrerequisiteError) as caught:
-        hosts_of(location(kube), spec())
-    assert caught.value.lines() == [
-        "no Kubernetes node could run cluster lab",
-        "  at a: taint x:NoSchedule is not tolerated; b: cordoned",
-        "  -> See node_selector and tolerations under `kuberay:` in the cluster file, and kubectl describe nodes.",
-    ]
-
-
-def test_who_may_not_list_nodes_tries_those_of_the_clusters_own_pods() -> None:
-    kube = FakeKube(forbidden=["nodes"])
-    for name, host in (("lab-head", "b"), ("lab-w-1", "a"), ("lab-w-2", "a"), ("lab-w-3", "")):
-        kube.put(POD, {**named(name, ray="lab", cluster="lab"), "spec": {"nodeName": host}})
-    found = hosts_of(location(kube), spec())
-    assert [host for host, _ in found.found] == ["a", "b"]
-    assert found.remark == ("you may not list the Kubernetes nodes, so that only those were tried that run the cluster")
-
-
-def test_who_sees_no_node_at_all_tries_one() -> None:
-    found = hosts_of(location(FakeKube(forbidden=["nodes"])), spec())
-    assert [host for host, _ in found.found] == [None]
-    assert found.remark == "you may not list the Kubernetes nodes, so that only one was tried, of Kubernetes' choice"
+def test_a_host_that_takes_no_pod_now_is_named_and_no_failure() -> None:
+    ran = Outcome("a", "a", 2.0, 0, versions.RAY)
+    full = Outcome("b", "", 5.0, error=PrerequisiteError("the pod on b found no room: 1 node(s) were unschedulable"))
+    assert judged([ran, full]) == ([ran], "not tried, for they take no pod of this cluster now: b")
+    with pytest.raises(PrerequisiteError, match="found no room"):
+        judged([full])
 
 
 def test_a_node_that_ran_the_image_says_which_ray_it_has() -> None:

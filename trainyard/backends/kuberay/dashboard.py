@@ -32,21 +32,18 @@ class Dashboard:
 
         What joined before the pod of that name began was its predecessor: Ray notices late that a node is gone.
         """
-        started = {naming.node_name(pod): pods.ray_started(pod) for pod in found if pods.ray_started(pod)}
+        started = {naming.node_name(pod): pods.ray_started(pod) for pod in found}
         return ray_nodes.alive(self.address(), token, started=started)
 
     def _port(self) -> int:
+        where = self.location
+        what = f"the head of cluster {where.name}"
         return forward.forward(
-            self.location.kube,
-            namespace=self.location.namespace,
-            find=self._head_pod,
-            port=naming.DASHBOARD_PORT,
-            what=f"the head of cluster {self.location.name}",
+            where.kube, namespace=where.namespace, find=self._head_pod, port=naming.DASHBOARD_PORT, what=what
         )
 
     def _head_pod(self) -> str | None:
         labels = f"{naming.of_ray_cluster(self.location.name)},{naming.RAY_NODE_TYPE}=head"
-        found = self.location.kube.list(POD, namespace=self.location.namespace, labels=labels)
-        return next(
-            (pods.name(pod) for pod in found if not pods.is_leaving(pod) and pods.phase(pod) == "Running"), None
-        )
+        heads = self.location.kube.list(POD, namespace=self.location.namespace, labels=labels)
+        running = (pods.name(pod) for pod in heads if not pods.is_leaving(pod) and pods.phase(pod) == "Running")
+        return next(running, None)

@@ -28,11 +28,12 @@ class Debounce:
         """Return the first cause that lasted longer than it may, with all nodes that have it; None if there is none."""
         now = self._now()
         # What a cause says may change while it lasts; its key does not.
-        keys = [(cause.key or cause.message, cause.nodes) for cause in causes]
-        self._since = {key: self._since.get(key, now) for key in keys}
-        for cause, key in zip(causes, keys, strict=True):
-            if now - self._since[key] >= cause.tolerates:
-                return next(
-                    all_ for all_ in merged(causes) if (all_.message, all_.error) == (cause.message, cause.error)
-                )
+        self._since = {_key(cause): self._since.get(_key(cause), now) for cause in causes}
+        for cause in causes:
+            if now - self._since[_key(cause)] >= cause.tolerates:
+                return next(each for each in merged(causes) if each.message == cause.message)
         return None
+
+
+def _key(cause: Diagnosis) -> tuple[str, tuple[str, ...]]:
+    return cause.key or cause.message, cause.nodes

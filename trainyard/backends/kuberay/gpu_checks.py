@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 from trainyard.backends.kuberay import naming, pods
 from trainyard.backends.kuberay.location import Location
@@ -28,18 +27,13 @@ DRIVER = (
 )
 
 
-def checks(
-    location: Location, spec: ClusterSpec, *, clock: Callable[[], float] = time.monotonic
-) -> tuple[BackendCheck, ...]:
+def checks(location: Location, spec: ClusterSpec) -> tuple[BackendCheck, ...]:
     """Return two checks for each pod that holds GPUs; nothing is asked for a cluster without any, or with simulated.
 
     What the user may not ask is no failure, and said.
     """
     holding = _holding(location, spec)
-    return (
-        *_offered(location, holding),
-        *side_by_side(lambda pod: _listed(location, pod, clock), holding),
-    )
+    return (*_offered(location, holding), *side_by_side(lambda pod: _listed(location, pod), holding))
 
 
 def quick_checks(location: Location, spec: ClusterSpec) -> tuple[BackendCheck, ...]:
@@ -53,55 +47,49 @@ def _holding(location: Location, spec: ClusterSpec) -> list[Object]:
     if not has_gpus or location.section.simulated_gpus:
         return []
     running = [pod for pod in cluster_pods(location) if pods.phase(pod) == "Running" and not pods.is_leaving(pod)]
-    return [pod for pod in running if pods.host(pod) and _gpus(pod, location)]
+    return [pod for pod in running if _gpus(pod, location)]
 
 
 def _offered(location: Location, holding: Sequence[Object]) -> tuple[BackendCheck, ...]:
     """Check of each pod that its host offers what all our pods there hold together."""
-    hosts = sorted({pods.host(pod) for pod in holding})
-    checks_ = dict(zip(hosts, side_by_side(lambda host: _check_host(location, host, holding), hosts), strict=True))
-    return tuple(replace(checks_[pods.host(pod)], node=naming.node_name(pod)) for pod in holding)
-
-
-def _check_host(location: Location, host: str, holding: Sequence[Object]) -> BackendCheck:
     resource = location.section.gpu_resource
-    held = sum(_gpus(pod, location) for pod in holding if pods.host(pod) == host)
-    try:
-        node = location.kube.get(NODE, host)
-    except PrerequisiteError as error:
-        return BackendCheck("allocatable", None, True, error.what, skipped=True)
-    if node is None:
-        hint = "Kubernetes removes its pods; `invoke cluster.up` waits for new ones."
-        return BackendCheck("allocatable", None, False, f"there is no Kubernetes node {host} any more", hint=hint)
-    allocatable = (node.get("status") or {}).get("allocatable") or {}
-    offer = round(pods.quantity(str(allocatable.get(resource, 0))))
-    detail = f"Kubernetes node {host} offers {offer} {resource}"
-    if offer < held:
-        detail, hint = f"{detail}, and the cluster holds {held} there", DEVICE_PLUGIN.format(host=host)
-        return BackendCheck("allocatable", None, False, detail, hint=hint)
-    return BackendCheck("allocatable", None, True, detail)
+
+    def check(pod: Object) -> BackendCheck:
+        host, name = pods.host(pod), naming.node_name(pod)
+        try:
+            node = location.kube.get(NODE, host) or {}
+        except PrerequisiteError as error:
+            return BackendCheck("allocatable", name, True, error.what, skipped=True)
+        offer = round(pods.quantity(str(((node.get("status") or {}).get("allocatable") or {}).get(resource, 0))))
+        held = sum(_gpus(each, location) for each in holding if pods.host(each) == host)
+        detail = f"Kubernetes node {host} offers {offer} {resource}"
+        if offer >= held:
+            return BackendCheck("allocatable", name, True, detail)
+        hint = DEVICE_PLUGIN.format(host=host)
+        return BackendCheck("allocatable", name, False, f"{detail}, and the cluster holds {held} there", hint=hint)
+
+    return tuple(side_by_side(check, holding))
 
 
-def _listed(location: Location, pod: Object, clock: Callable[[], float]) -> BackendCheck:
+def _listed(location: Location, pod: Object) -> BackendCheck:
     """Check that nvidia-smi in the pod lists as many GPUs as it holds."""
-    began = clock()
-    node, name, gpus = naming.node_name(pod), pods.name(pod), _gpus(pod, location)
+    began = time.monotonic()
+    name, gpus = pods.name(pod), _gpus(pod, location)
     hint = DRIVER.format(host=pods.host(pod), namespace=location.namespace, pod=name)
 
-    def check(ok: bool, detail: str) -> BackendCheck:
-        return BackendCheck("pod", node, ok, detail, round(clock() - began, 3), None if ok else hint)
+    def check(ok: bool, detail: str, *, skipped: bool = False) -> BackendCheck:
+        seconds = round(time.monotonic() - began, 3)
+        return BackendCheck("pod", naming.node_name(pod), ok, detail, seconds, None if ok else hint, skipped)
 
+    # A shell: without one, a missing program is an error of the API, not an exit code.
+    command = ["/bin/sh", "-c", "exec nvidia-smi -L"]
+    container = pod["spec"]["containers"][0]["name"]
     try:
-        # A shell: without one, a missing program is an error of the API, not an exit code.
         ran = location.kube.run_in(
-            name,
-            ["/bin/sh", "-c", "exec nvidia-smi -L"],
-            namespace=location.namespace,
-            container=pod["spec"]["containers"][0]["name"],
-            seconds=SMI_SECONDS,
+            name, command, namespace=location.namespace, container=container, seconds=SMI_SECONDS
         )
     except PrerequisiteError as error:
-        return BackendCheck("pod", node, True, error.what, skipped=True)
+        return check(True, error.what, skipped=True)
     except (KubeError, NotReadyError) as error:
         return check(False, f"nvidia-smi cannot be run in pod {name}: {error.what}")
     if ran.code:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,7 +17,7 @@ BACKING_OFF = ("ErrImagePull", "ImagePullBackOff", "CrashLoopBackOff")
 _UNITS = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12} | {
     unit: SIZES[f"{unit}B"] for unit in ("Ki", "Mi", "Gi", "Ti")
 }
-WARNING = "Warning"
+_RAY = (naming.HEAD_CONTAINER, naming.WORKER_CONTAINER)
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,6 @@ class Container:
     """A container of a pod, as it is now; `last` is how its former run ended."""
 
     name: str
-    image: str
     is_init: bool
     ready: bool
     restarts: int
@@ -87,17 +86,17 @@ def is_ready(pod: Object) -> bool:
 
 def condition(owner: Object, kind: str) -> Mapping[str, Any]:
     conditions: Sequence[Mapping[str, Any]] = (owner.get("status") or {}).get("conditions") or ()
-    return next((found for found in conditions if found.get("type") == kind), {})
+    return next((each for each in conditions if each.get("type") == kind), {})
 
 
 def runs_ray(pod: Object) -> bool:
-    node = ray(pod)
-    return is_ready(pod) or (not is_leaving(pod) and node is not None and node.running_since is not None)
+    return is_ready(pod) or (not is_leaving(pod) and ray_started(pod) > 0)
 
 
 def ray_started(pod: Object) -> float:
-    node = ray(pod)
-    return seconds(node.running_since) if node else 0.0
+    """Return when the Ray that runs in a pod was started, in Unix seconds of the cluster; 0 if none runs."""
+    ray = next((each for each in containers(pod) if each.name in _RAY), None)
+    return seconds(ray.running_since) if ray else 0.0
 
 
 def is_backing_off(pod: Object) -> bool:
@@ -116,29 +115,15 @@ def containers(pod: Object) -> tuple[Container, ...]:
     )
 
 
-def declared(pod: Object) -> list[Mapping[str, Any]]:
-    """Return its containers as they are asked for, KubeRay's init containers last."""
+def declared(pod: Object, container: str) -> Mapping[str, Any]:
+    """Return a container of a pod as it was asked for."""
     spec = pod.get("spec") or {}
-    return [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    every = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    return next((each for each in every if each["name"] == container), {})
 
 
-def ray(pod: Object) -> Container | None:
-    """Return the container that Ray runs in: KubeRay's is the first one of a pod."""
-    first = [each["name"] for each in (pod.get("spec") or {}).get("containers") or ()][:1]
-    return next((each for each in containers(pod) if [each.name] == first and not each.is_init), None)
-
-
-def limit(pod: Object, container: str, resource: str) -> str | None:
-    found = next((each for each in declared(pod) if each["name"] == container), {})
-    amount = ((found.get("resources") or {}).get("limits") or {}).get(resource)
-    return None if amount is None else str(amount)
-
-
-def requests(pod: Object) -> dict[str, str]:
-    """Return what the pod's only container asks the scheduler for; of several, that of the first."""
-    resources = next(iter(declared(pod)), {}).get("resources") or {}
-    found = resources.get("requests") or resources.get("limits") or {}
-    return {str(key): str(value) for key, value in found.items()}
+def limit(pod: Object, container: str, resource: str) -> str:
+    return str(((declared(pod, container).get("resources") or {}).get("limits") or {}).get(resource, ""))
 
 
 def quantity(text: str) -> float:
@@ -161,7 +146,6 @@ def _container(status: Mapping[str, Any], *, is_init: bool) -> Container:
     waiting = state.get("waiting") or {}
     return Container(
         name=str(status["name"]),
-        image=str(status.get("image") or ""),
         is_init=is_init,
         ready=bool(status.get("ready")),
         restarts=int(status.get("restartCount") or 0),
@@ -176,24 +160,13 @@ def _container(status: Mapping[str, Any], *, is_init: bool) -> Container:
 def _ended(found: Mapping[str, Any] | None) -> Ended | None:
     if not found:
         return None
-    return Ended(
-        reason=str(found.get("reason") or ""),
-        code=int(found.get("exitCode") or 0),
-        message=str(found.get("message") or ""),
-        started=str(found.get("startedAt") or ""),
-    )
-
-
-def of(events: Iterable[Object], uid: str) -> tuple[Object, ...]:
-    ours = (event for event in events if (event.get("involvedObject") or {}).get("uid") == uid)
-    return tuple(sorted(ours, key=when))
+    reason, message, started = (str(found.get(key) or "") for key in ("reason", "message", "startedAt"))
+    return Ended(reason, int(found.get("exitCode") or 0), message, started)
 
 
 def when(event: Object) -> float:
-    """Return when it was last seen, in Unix seconds of the cluster; there are three places for that."""
-    series = event.get("series") or {}
-    times = (event.get("lastTimestamp"), series.get("lastObservedTime"), event.get("eventTime"))
-    return max(seconds(time) for time in times)
+    """Return when an event was last seen, in Unix seconds of the cluster."""
+    return seconds(event.get("lastTimestamp") or event.get("eventTime"))
 
 
 def reason(event: Object) -> str:

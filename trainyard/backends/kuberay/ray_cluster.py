@@ -204,7 +204,7 @@ def step(desired: Desired, found: Sequence[Change], *, after: str | None) -> Ste
             # What differs is in the title.
             return no("") if _differences(desired, live) else YES
         if sent:
-            raise wait.removed(desired.location).to_error()
+            raise wait.removed(desired.location)
         return no("there is none")
 
     def apply() -> None:

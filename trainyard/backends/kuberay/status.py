@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 from trainyard import versions
-from trainyard.backends import record, wording
+from trainyard.backends import record
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools
-from trainyard.backends.kuberay import gpu_checks, groups, location, naming, objects, pods
+from trainyard.backends.kuberay import gpu_checks, groups, location, naming, nodes, objects, pods
 from trainyard.backends.kuberay import snapshot as snapshots
 from trainyard.backends.kuberay.dashboard import Dashboard
-from trainyard.backends.kuberay.diagnosis import operator
+from trainyard.backends.kuberay.diagnosis.operator import explain_operator
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.pods import Object
 from trainyard.backends.kuberay.snapshot import Snapshot, cluster_pods, if_allowed, side_by_side
 from trainyard.backends.logs import Follower
 from trainyard.backends.ray_nodes import cluster_state
-from trainyard.diagnosis import merged
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, OutsideError
-from trainyard.seams.kube.errors import GoneError
-from trainyard.seams.ray_api import RefusedError
 from trainyard.spec.cluster import ClusterSpec
 
-# How a kubelet begins that cannot connect to a pod's port (kubelet/pkg/cri/streaming/portforward).
-_KUBELET = "error forwarding port"
 POLL_SECONDS = 1.0
-# How long the API server may be away while somebody follows: as long as it may for a run that is followed.
-AWAY_SECONDS = 180.0
 FIRST_LINES = 20
 # The container's output is named after it, beside the names of Ray's files; that of its former run has this before it.
 FORMER = "former "
@@ -46,21 +40,21 @@ def status(spec: ClusterSpec, tools: Tools, dashboard: Dashboard) -> ClusterStat
         snapshot = snapshots.read(where)
         token = reading.result()
     alive, problem = _ask_ray(dashboard, token, snapshot)
-    nodes = groups.statuses(groups.declared(spec, snapshot), snapshot, alive)
+    every = nodes.statuses(groups.of_file(spec, snapshot.owner).values(), snapshot, alive)
     # Of a head that ends again and again, the container runs for a moment.
-    runs = _runs(snapshot.head) and not any(node.group == groups.HEAD and node.state == "broken" for node in nodes)
+    runs = _runs(snapshot.head) and not any(node.group == groups.HEAD and node.state == "broken" for node in every)
     return ClusterStatus(
         name=spec.name,
         backend=tools.backend,
-        state=cluster_state(node.state for node in nodes),
-        nodes=nodes,
+        state=cluster_state(node.state for node in every),
+        nodes=every,
         address=dashboard.address() if runs else None,
         token_command=_token_command(where, tools) if token else None,
         simulated_gpus=_annotation(snapshot, naming.SIMULATED) == "true",
         tunnel=_tunnel(where) if runs else None,
-        detail=_joined([*_problems(snapshot), *_node_problems(nodes, asked=not problem), problem]),
+        detail="; ".join(filter(None, (_progress(snapshot, every), problem))) if snapshot.owner else "",
         remark=location.moved(tools, where.section),
-        differences=tuple(groups.differences(spec, snapshot)),
+        differences=tuple(groups.differences(spec, snapshot.owner)),
         token=token,
     )
 
@@ -70,21 +64,28 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
     where = dashboard.location
     with ThreadPoolExecutor(2) as threads:
         reading = threads.submit(objects.token, where)
-        snapshot = snapshots.read(where, with_events=False)
+        snapshot = snapshots.read(where)
         token = reading.result()
+    made = groups.of_cluster(snapshot.owner).values()
+    # Ray is asked by whoever uses the endpoint.
+    every = nodes.statuses(made, snapshot, frozenset(map(naming.node_name, filter(pods.runs_ray, snapshot.pods))))
     if snapshot.owner is None or not _runs(snapshot.head):
-        raise _not_up(where)
-    made = groups.made(snapshot)
+        why = _progress(snapshot, every)
+        what = f"cluster {where.name} is not up" + (f": {why}" if why else "")
+        raise NotReadyError(what, hint="Make it: invoke cluster.up")
+    expected = tuple(nodes.expected(made, every))
+    optional = {node.name for node in expected if node.optional}
+    down = ((node.name, node.detail) for node in every if node.state in ("absent", "broken", "starting"))
     return Endpoint(
         cluster=spec.name,
         address=dashboard.address(),
         token=token,
         simulated_gpus=_annotation(snapshot, naming.SIMULATED) == "true",
-        expected=tuple(groups.expected(made)),
+        expected=expected,
         ray_version=versions.RAY,
         image=_annotation(snapshot, naming.IMAGE),
         tunnel=_tunnel(where),
-        down=tuple(groups.down(made, snapshot)),
+        down=tuple((name, why) for name, why in down if name not in optional),
         checks=lambda: gpu_checks.checks(where, spec),
         quick_checks=lambda: gpu_checks.quick_checks(where, spec),
         is_in_reach=where.kube.answers,
@@ -94,71 +95,20 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
     )
 
 
-def logs(dashboard: Dashboard, *, follow: bool) -> Iterator[LogLine]:
-    where = dashboard.location
-    if not snapshots.cluster_pods(where):
-        raise _not_up(where)
-    found = lines(dashboard, objects.token(where), follow=follow)
-    return found if follow else _or_why_none(found, where)
-
-
-def _or_why_none(found: Iterator[LogLine], where: Location) -> Iterator[LogLine]:
-    line = None
-    for line in found:
-        yield line
-    if line is None:
-        raise NotReadyError(f"cluster {where.name} has said nothing yet{_why(where)}")
-
-
-def _not_up(where: Location) -> NotReadyError:
-    return NotReadyError(f"cluster {where.name} is not up{_why(where)}", hint="Make it: invoke cluster.up")
-
-
-def _why(where: Location) -> str:
-    """Return what is wrong, or what the nodes do: `: head pulls the image; cpu-a, cpu-b wait for the head`."""
-    snapshot = snapshots.read(where)
-    text = _joined([*_problems(snapshot), groups.text(snapshot)])
-    return f": {text}" if text else ""
-
-
-def _problems(snapshot: Snapshot) -> Iterator[str]:
-    for cause in merged(operator.explain_operator(snapshot)):
-        # For how long the operator has been silent cannot be known at one moment.
-        yield cause.summary if cause.key == operator.KEY else cause.sentence()
-
-
-def _node_problems(nodes: tuple[NodeStatus, ...], *, asked: bool) -> Iterator[str]:
-    """Return why nodes are not up, each cause once; `asked`: Ray has said which nodes it has."""
-    causes: dict[str, list[str]] = {}
-    for node in nodes:
-        if node.detail and node.detail != groups.NO_POD and (asked or node.detail != groups.NOT_IN_RAY):
-            causes.setdefault(node.detail, []).append(node.name)
-    yield from (f"{wording.named(names)}: {cause}" for cause, names in causes.items())
+def _progress(snapshot: Snapshot, every: Sequence[NodeStatus]) -> str:
+    """Return what is wrong, and what the nodes do: `head: pulls the image; cpu-a, cpu-b: waits for the head`."""
+    problems = (cause.summary for cause in explain_operator(snapshot))
+    return "; ".join(filter(None, (*problems, nodes.text(every))))
 
 
 def _ask_ray(dashboard: Dashboard, token: str | None, snapshot: Snapshot) -> tuple[frozenset[str], str]:
     """Return the names of the nodes that Ray itself calls alive, and why there are none."""
-    if snapshot.owner is None:
-        return frozenset(), ""
     if not _runs(snapshot.head):
         return frozenset(), "the head does not run"
-    secret = f"Secret {naming.token_secret(dashboard.location.name)}"
     try:
         return dashboard.alive(token, snapshot.pods), ""
-    except RefusedError:
-        if token is None:
-            why = f"its token is in {secret}, which does not exist or may not be read by you"
-        else:
-            why = f"{secret} holds another token than the nodes were started with"
-        return frozenset(), f"Ray does not say which nodes it has: {why}"
     except OutsideError as error:
-        raw = dashboard.last_error() or error.what
-        # A kubelet answers with what every layer below it said.
-        return frozenset(), "nothing listens on the head's dashboard port" if _KUBELET in raw else raw
-
-
-def _joined(texts: Iterable[str]) -> str:
-    return "; ".join(filter(None, texts))
+        return frozenset(), dashboard.last_error() or error.what
 
 
 def _tunnel(where: Location) -> str:
@@ -186,35 +136,22 @@ def _token_command(where: Location, tools: Tools) -> str:
     return f"{shlex.join(command)} | base64 -d"
 
 
-def lines(
-    dashboard: Dashboard,
-    token: str | None,
-    *,
-    follow: bool,
-    sleep: Callable[[float], None] = time.sleep,
-    now: Callable[[], float] = time.monotonic,
-) -> Iterator[LogLine]:
-    """Return the last lines of every node; with `follow`, then each new one until no pod is left.
+def logs(dashboard: Dashboard, *, follow: bool, sleep: Callable[[float], None] = time.sleep) -> Iterator[LogLine]:
+    """Return the last lines of every node; with `follow`, then each new one until no pod is left."""
+    where = dashboard.location
+    if not cluster_pods(where):
+        raise NotReadyError(f"cluster {where.name} is not up: it has no pods", hint="Make it: invoke cluster.up")
+    return _lines(dashboard, objects.token(where), sleep if follow else None)
 
-    Raises GoneError if the API server does not answer; when it is followed, only if that lasts.
-    """
-    location = dashboard.location
-    containers, ray_files = _Containers(location), Follower()
-    last_contact = now()
-    while True:
-        try:
-            found = cluster_pods(location)
-            fresh = containers.fresh(found)
-        except GoneError:
-            if not follow or now() - last_contact > AWAY_SECONDS:
-                raise
-        else:
-            last_contact = now()
-            yield from fresh
-            if not found:
-                return
-            yield from _of_ray(dashboard, token, ray_files)
-        if not follow:
+
+def _lines(dashboard: Dashboard, token: str | None, sleep: Callable[[float], None] | None) -> Iterator[LogLine]:
+    containers, ray_files = _Containers(dashboard.location), Follower()
+    while found := cluster_pods(dashboard.location):
+        yield from containers.fresh(found)
+        # The containers' own output says why Ray does not answer.
+        with suppress(OutsideError):
+            yield from ray_files.fresh(dashboard.address(), token)
+        if sleep is None:
             return
         sleep(POLL_SECONDS)
 
@@ -236,25 +173,19 @@ class _Run:
 class _Containers:
     """Remembers of each run of each container when it printed the last line that was shown."""
 
-    def __init__(self, location: Location) -> None:
-        self._location = location
+    def __init__(self, where: Location) -> None:
+        self._location = where
         self._since: dict[tuple[str, str, int], str] = {}
-        self._over: set[tuple[str, str, int]] = set()
         self._lines: int | None = FIRST_LINES
 
-    def fresh(self, found: Sequence[Object]) -> list[LogLine]:
+    def fresh(self, found: Sequence[Object]) -> Iterator[LogLine]:
         """Return what was printed since the last look, all of it; at first, the last lines of each."""
-        runs = [run for pod in found for run in _container_runs(pod) if run.key not in self._over]
-        # Nothing is remembered before every answer is known: what was read and not shown is read again.
-        answers = side_by_side(self._printed, runs)
-        fresh = []
-        for run, printed in zip(runs, answers, strict=True):
+        runs = [run for pod in found for run in _runs_of(pod)]
+        for run, printed in zip(runs, side_by_side(self._printed, runs), strict=True):
             self._since[run.key] = printed[-1][0] if printed else self._since.get(run.key, "")
-            self._over |= {run.key} if run.former else set()
             file = FORMER + run.container if run.former else run.container
-            fresh += [LogLine(naming.node_name(run.pod), file, line) for _, line in printed]
+            yield from (LogLine(naming.node_name(run.pod), file, line) for _, line in printed)
         self._lines = None
-        return fresh
 
     def _printed(self, run: _Run) -> Sequence[tuple[str, str]]:
         return self._location.kube.printed(
@@ -267,17 +198,9 @@ class _Containers:
         )
 
 
-def _container_runs(pod: Object) -> Iterator[_Run]:
+def _runs_of(pod: Object) -> Iterator[_Run]:
     for container in pods.containers(pod):
         if container.last:
             yield _Run(pod, container.name, container.restarts - 1, former=True)
         if container.running_since or container.ended:
             yield _Run(pod, container.name, container.restarts, former=False)
-
-
-def _of_ray(dashboard: Dashboard, token: str | None, ray_files: Follower) -> Iterator[LogLine]:
-    try:
-        yield from ray_files.fresh(dashboard.address(), token)
-    except OutsideError:
-        # The containers' own output says why Ray does not answer.
-        return

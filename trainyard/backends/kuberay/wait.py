@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from trainyard.backends import wording
-from trainyard.backends.kuberay import diagnosis, groups, naming, pods, replicas
+from trainyard.backends.contract import NodeStatus
+from trainyard.backends.kuberay import diagnosis, groups, naming, nodes, pods
 from trainyard.backends.kuberay import snapshot as snapshots
 from trainyard.backends.kuberay.dashboard import Dashboard
-from trainyard.backends.kuberay.debounce import MINUTE, SOON, STILL, Debounce
+from trainyard.backends.kuberay.debounce import MINUTE, STILL, Debounce
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.objects import token
-from trainyard.backends.kuberay.pods import Object
 from trainyard.backends.kuberay.probe_pods import SECONDS as PULL_SECONDS
 from trainyard.backends.kuberay.snapshot import Snapshot
 from trainyard.diagnosis import Diagnosis
@@ -32,11 +32,11 @@ from trainyard.steps import YES, Answer, Step, no
 TRIED_AGAIN = "io.trainyard/asked-again"
 
 
-def step(location: Location, nodes: int, *, after: str | None = None) -> Step:
+def step(location: Location, count: int, *, after: str | None = None) -> Step:
     waiting = Waiting(location, Dashboard(location))
     # A pull takes what it takes, and what comes after it no longer than that; machines have to come first.
     deadline = PULL_SECONDS + STILL + (location.section.wait_for_machines or 0.0)
-    title = wording.all_answer(nodes)
+    title = wording.all_answer(count)
     return Step(title, done=waiting.done, do=waiting.begin, deadline=deadline, every=1.0, after=after)
 
 
@@ -76,97 +76,66 @@ class Waiting:
         missing, causes = self._missing(snapshot)
         if not missing:
             return YES
-        if self._began:
-            self._raise_expired([*causes, *_standstill(missing, snapshot)])
+        expired = self._debounce.expired(causes) if self._began else None
+        if expired:
+            raise diagnosis.to_error(expired, f"cluster {self._location.name}, {self._location}")
         return no(missing)
 
     def _missing(self, snapshot: Snapshot) -> tuple[str, Sequence[Diagnosis]]:
         """Return what is missing, "" if nothing, and why."""
         cluster = snapshot.owner
         if cluster is None or (self._began and pods.is_leaving(cluster)):
-            return "there is no RayCluster", [removed(self._location)]
-        missing = unready(cluster, snapshot)
-        if missing:
-            return missing, diagnosis.of_cluster(snapshot)
+            if self._began:
+                raise removed(self._location)
+            return "there is no RayCluster", ()
+        ready = frozenset(naming.node_name(pod) for pod in snapshot.pods if pods.is_ready(pod))
+        unready = _unready(snapshot, ready)
+        if unready:
+            return nodes.text(unready), (*diagnosis.of_cluster(snapshot), *_standstill(unready, snapshot))
+        if pods.condition(cluster, "HeadPodReady").get("status") != "True":
+            return "KubeRay has not seen yet that the head is ready", ()
         # What Kubernetes once refused may still stand in the status; all that is needed runs.
         try:
             alive = self._dashboard.alive(token(self._location), snapshot.pods)
-        except RefusedError as error:
-            return "the head wants another token", [_another_token(error, self._location)]
         except OutsideError as error:
-            raw = self._dashboard.last_error() or error.what
-            return "waiting for the dashboard", [_silent(raw, snapshot.head)]
-        unknown = [name for pod in snapshot.pods if pods.is_ready(pod) and (name := naming.node_name(pod)) not in alive]
+            return "waiting for the dashboard", (_silent(error, self._dashboard.last_error()),)
+        unknown = sorted(ready - alive)
         return (f"Ray does not know {wording.named(unknown)} yet" if unknown else ""), ()
 
-    def _raise_expired(self, causes: Sequence[Diagnosis]) -> None:
-        expired = self._debounce.expired(causes)
-        if expired:
-            raise diagnosis.to_error(expired, f"cluster {self._location.name}, {self._location}")
 
-
-def unready(cluster: Object, snapshot: Snapshot) -> str:
-    """Return what is missing until Kubernetes and KubeRay call all ready, "" if nothing (field-notes.md, section 6)."""
-    text = groups.text(snapshot)
-    if text:
-        return text
-    if not replicas.is_observed(cluster):
-        return "KubeRay looks at the change"
-    if pods.condition(cluster, "HeadPodReady").get("status") != "True":
-        return "KubeRay has not seen yet that the head is ready"
-    workers = sum(replicas.minimum(cluster).values()) - 1
-    if int((cluster.get("status") or {}).get("readyWorkerReplicas") or 0) < workers:
-        return "KubeRay has not seen yet that all workers are ready"
-    if pods.condition(cluster, "RayClusterProvisioned").get("status") != "True":
-        return "KubeRay does not call the cluster provisioned yet"
-    return ""
-
-
-def removed(location: Location) -> Diagnosis:
+def removed(location: Location) -> NotReadyError:
     """Return that a RayCluster went while it came up; `cluster.up --recreate` elsewhere makes it anew at once."""
-    return Diagnosis(
+    return NotReadyError(
         f"cluster {location.name} was removed while it came up",
-        "Somebody else gave cluster.down, or removed the RayCluster or its namespace. If it is to exist: "
+        where=str(location),
+        hint="Somebody else gave cluster.down, or removed the RayCluster or its namespace. If it is to exist: "
         "invoke cluster.up",
-        error=NotReadyError,
-        tolerates=SOON,
     )
 
 
-def _another_token(error: RefusedError, location: Location) -> Diagnosis:
-    return Diagnosis(
-        "wants another token than the cluster's Secret has: it was changed or made anew while the head ran",
-        f"To give the one in Secret {naming.token_secret(location.name)} to every node, which ends all that runs: "
-        "invoke cluster.up --recreate",
-        raw=error.what,
-        tolerates=SOON,
-        nodes=("head",),
-    )
+def _unready(snapshot: Snapshot, ready: frozenset[str]) -> list[NodeStatus]:
+    """Return the nodes that are waited for: that they come, or that they go."""
+    awaited = {naming.node_name(pod) for pod in groups.awaited(snapshot.owner, snapshot.pods)}
+    every = nodes.statuses(groups.of_cluster(snapshot.owner).values(), snapshot, ready)
+    return [node for node in every if node.state != "up" and (node.state == "absent" or node.name in awaited)]
 
 
-def _silent(raw: str, head: Object | None) -> Diagnosis:
-    return Diagnosis(
-        "is ready for Kubernetes, and its dashboard does not answer through the port-forward",
-        "May you forward ports (kubectl auth can-i create pods/portforward), and does nothing between here and the API "
-        "server cut such connections off?",
-        error=NotReadyError,
-        raw=raw,
-        tolerates=MINUTE,
-        nodes=("head",),
-        hosts=(pods.host(head),) if head else (),
-    )
-
-
-def _standstill(missing: str, snapshot: Snapshot) -> Sequence[Diagnosis]:
+def _standstill(unready: Sequence[NodeStatus], snapshot: Snapshot) -> Sequence[Diagnosis]:
     """Return that nothing changes, unless an image is on its way."""
-    if groups.pulls(snapshot):
+    if any(node.detail == nodes.PULLS for node in unready):
         return ()
     seconds = max(STILL, snapshot.wait_for_machines)
-    return [
-        Diagnosis(
-            f"nothing has changed for {seconds:.0f} s: {missing}",
-            "What the nodes say: invoke cluster.logs",
-            error=NotReadyError,
-            tolerates=seconds,
-        )
-    ]
+    message = f"nothing has changed for {seconds:.0f} s: {nodes.text(unready)}"
+    return (Diagnosis(message, "What the nodes say: invoke cluster.logs", error=NotReadyError, tolerates=seconds),)
+
+
+def _silent(error: OutsideError, forward: str) -> Diagnosis:
+    return Diagnosis(
+        "is ready for Kubernetes, and its dashboard does not answer through the port-forward",
+        "May you forward ports (kubectl auth can-i create pods/portforward)? If it refuses the token, that of the "
+        "cluster's Secret is given to every node, which ends all that runs, by: invoke cluster.up --recreate",
+        error=OutsideError if isinstance(error, RefusedError) else NotReadyError,
+        raw=forward or error.what,
+        tolerates=MINUTE,
+        nodes=("head",),
+    )

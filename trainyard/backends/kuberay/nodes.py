@@ -1,0 +1,96 @@
+"""How each node of a cluster is, or comes up, and what a run is promised of it; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from trainyard.backends import wording
+from trainyard.backends.contract import NodeState, NodeStatus
+from trainyard.backends.kuberay import diagnosis, groups, naming, pods
+from trainyard.backends.kuberay.diagnosis.host import NOT_READY
+from trainyard.backends.kuberay.groups import HEAD, Group
+from trainyard.backends.kuberay.pods import Object
+from trainyard.backends.kuberay.snapshot import Snapshot
+from trainyard.endpoint import ExpectedNode
+
+PULLS = "pulls the image"
+LEAVES = "is being removed"
+
+
+def statuses(declared: Iterable[Group], snapshot: Snapshot, alive: frozenset[str]) -> tuple[NodeStatus, ...]:
+    """Return the nodes of these groups, and those that only have pods; `alive` are the names that Ray calls alive."""
+    known = {group.name: group for group in declared}
+    for pod in snapshot.pods:
+        known.setdefault(pods.group(pod), Group(pods.group(pod), 0, 0))
+    return tuple(node for group in known.values() for node in _statuses(group, snapshot, alive))
+
+
+def text(nodes: Iterable[NodeStatus]) -> str:
+    """Return what there is to say of nodes, each thing once: `head: pulls the image; a, b: waits for the head`."""
+    named: dict[str, list[str]] = {}
+    for node in nodes:
+        named.setdefault(node.detail, []).append(node.name)
+    return "; ".join(f"{wording.named(names)}: {detail}" for detail, names in named.items() if detail)
+
+
+def expected(made: Iterable[Group], nodes: Iterable[NodeStatus]) -> Iterator[ExpectedNode]:
+    """Return what a cluster promises: its nodes, and those that Ray may add.
+
+    Of a group that has more than its fewest nodes, Ray may remove any.
+    """
+    for group in made:
+        existing = [node.name for node in nodes if node.group == group.name and node.state not in ("absent", "surplus")]
+        optional = group.most > group.least and len(existing) > group.least
+        for name in existing:
+            yield ExpectedNode(name, group.name, group.cpus, group.gpus, group.memory, optional)
+        for index in range(max(len(existing), group.least), group.most):
+            name = _unmade(group, index)
+            yield ExpectedNode(name, group.name, group.cpus, group.gpus, group.memory, optional=True)
+
+
+def _statuses(group: Group, snapshot: Snapshot, alive: frozenset[str]) -> Iterator[NodeStatus]:
+    members = groups.members(group.name, snapshot.pods)
+    for index, pod in enumerate(members):
+        # One that is being removed is none of the group beside its successor.
+        surplus = index >= (group.least if pods.is_leaving(pod) else group.most)
+        state, detail = _state(pod, snapshot, alive, surplus=surplus)
+        yield NodeStatus(naming.node_name(pod), group.name, pods.host(pod), state, group.cpus, group.gpus, detail)
+    for index in range(len(members), group.least):
+        yield NodeStatus(_unmade(group, index), group.name, "", "absent", group.cpus, group.gpus, "no pod")
+
+
+def _unmade(group: Group, index: int) -> str:
+    return HEAD if group.name == HEAD else f"{group.name}-?{index + 1}"
+
+
+def _state(pod: Object, snapshot: Snapshot, alive: frozenset[str], *, surplus: bool) -> tuple[NodeState, str]:
+    cause = diagnosis.of_pod(pod, snapshot)
+    # What Ray calls alive runs tasks, whatever Kubernetes says: a kubelet that was started again calls its pods
+    # unready, and a control plane that was away calls hosts not ready.
+    lives = pods.runs_ray(pod) and naming.node_name(pod) in alive
+    if cause and not (lives and cause.key == NOT_READY):
+        # Every worker waits for its head for a while.
+        return "starting" if cause.key == diagnosis.WAITS_FOR_HEAD else "broken", cause.summary
+    if surplus:
+        return "surplus", LEAVES if pods.is_leaving(pod) else "is one too many"
+    if lives:
+        return "up", cause.summary if cause else ""
+    return ("broken", LEAVES) if pods.is_leaving(pod) else ("starting", _doing(pod, snapshot))
+
+
+def _doing(pod: Object, snapshot: Snapshot) -> str:
+    """Return what a pod does that is to become a node."""
+    if pods.is_ready(pod):
+        return "not yet in Ray"
+    if not pods.host(pod):
+        return "waits for a Kubernetes node"
+    containers = pods.containers(pod)
+    if any(each.name == naming.WAIT_CONTAINER and each.running_since for each in containers):
+        return "waits for the head"
+    if any(each.failed and not each.ready for each in containers):
+        return "ended and is started again"
+    # When what comes before it has ended, the kubelet is about to start Ray.
+    if any(each.ended if each.is_init else each.running_since for each in containers):
+        return "starts Ray"
+    newest = pods.newest(snapshot.events_of(pod), "Pulling", "Pulled", "Created")
+    return PULLS if newest and pods.reason(newest) == "Pulling" else "is being made"
