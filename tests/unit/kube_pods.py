@@ -100,42 +100,33 @@ def event(about: Object, reason: str, message: str, *, when: str = LATER, kind: 
     }
 
 
-def ray_cluster(
-    *groups: Object,
-    conditions: tuple[Object, ...] = (),
-    generation: int = 1,
-    observed: int | None = 1,
-    autoscaling: bool = False,
-    workers_ready: int = 0,
-    counts: Object | None = None,
-) -> Object:
-    """Return the RayCluster `lab`; not `observed` has no status at all."""
-    status: Object = {} if observed is None else {"observedGeneration": observed, "conditions": list(conditions)}
-    if observed is not None:
-        status |= {"readyWorkerReplicas": workers_ready, **(counts or {})}
+def ray_cluster(*groups: Object, conditions: tuple[Object, ...] = ()) -> Object:
+    """Return the RayCluster `lab`."""
     return {
         "metadata": {
             "name": "lab",
             "namespace": "team",
             "uid": "uid-lab",
-            "generation": generation,
             "creationTimestamp": STARTED,
             "labels": {"io.trainyard/cluster": "lab"},
             "annotations": {"io.trainyard/image": IMAGE, "io.trainyard/simulated-gpus": "false"},
         },
         "spec": {
-            "enableInTreeAutoscaling": autoscaling,
             "headGroupSpec": {"rayStartParams": {"num-cpus": "1", "num-gpus": "0", "memory": str(2**31)}},
             "workerGroupSpecs": list(groups),
         },
-        "status": status,
+        "status": {"conditions": list(conditions)},
     }
 
 
-def group(name: str, least: int, most: int | None = None, *, replicas: int | None = None) -> Object:
-    found: Object = {"groupName": name, "minReplicas": least, "maxReplicas": least if most is None else most}
-    found["rayStartParams"] = {"num-cpus": "2", "num-gpus": "1", "memory": str(2**32)}
-    return {**found, "replicas": least if replicas is None else replicas}
+def group(name: str, least: int, most: int | None = None) -> Object:
+    started = {"num-cpus": "2", "num-gpus": "1", "memory": str(2**32)}
+    return {
+        "groupName": name,
+        "minReplicas": least,
+        "maxReplicas": least if most is None else most,
+        "rayStartParams": started,
+    }
 
 
 def _container(

@@ -239,12 +239,6 @@ def test_a_worker_that_ended_with_the_head_before_this_one_is_no_cause() -> None
     assert len(causes(head(), worker)) == 1
 
 
-def test_a_pod_that_its_host_ended_is_said_with_why() -> None:
-    lines, _ = error(pod(WORKER, phase="Failed", reason="Evicted", message="The node was low on resource: memory."))
-    message = "gpu-x7k2p was ended by the Kubernetes node kube-2 (Evicted)"
-    assert lines[:2] == [message, f"{AT}: The node was low on resource: memory."]
-
-
 @pytest.mark.parametrize("leaving", [False, True])
 def test_a_host_that_is_not_ready_is_the_cause_also_for_a_pod_that_is_being_removed(leaving: bool) -> None:
     lost = pod(WORKER, phase="Running", leaving=leaving)
@@ -278,7 +272,7 @@ def test_a_worker_that_cannot_reach_a_ready_head_says_what_it_gets() -> None:
 
 @pytest.mark.parametrize(
     ("cluster", "pods", "names"),
-    [(ray_cluster(group("gpu", 1), observed=None), (), "head, gpu"), (ray_cluster(group("gpu", 2)), (head(),), "gpu")],
+    [(ray_cluster(group("gpu", 1)), (), "head, gpu"), (ray_cluster(group("gpu", 2)), (head(),), "gpu")],
 )
 def test_an_operator_that_does_nothing_is_a_cause(cluster: Object, pods: tuple[Object, ...], names: str) -> None:
     found = only(*pods, owner=cluster)

@@ -34,12 +34,12 @@ def kubernetes(**more: Any) -> FakeKube:
 
 
 def test_clusters_of_ours_are_found_in_all_namespaces_and_those_of_others_are_not() -> None:
-    assert [each["metadata"]["name"] for each in ask(kubernetes()).found] == ["lab", "yard"]
+    assert [each["metadata"]["name"] for each in ask(kubernetes()).clusters] == ["lab", "yard"]
 
 
 def test_who_may_not_list_all_namespaces_is_told_so() -> None:
     answer = ask(kubernetes(forbidden=["all rayclusters"]))
-    assert (answer.found, answer.problem) == ((), "")
+    assert (answer.clusters, answer.problem) == ((), "")
     assert answer.remark == "clusters without a file here were not looked for: ops may not list rayclusters"
 
 

@@ -107,7 +107,7 @@ def yard() -> Yard:
 
 def test_all_are_ready_when_kubernetes_kuberay_and_ray_say_so(yard: Yard) -> None:
     assert yard.after(0) == no("there is no RayCluster")
-    yard.put(RAY_CLUSTER, ray_cluster(group("gpu", 1), conditions=READY, workers_ready=1))
+    yard.put(RAY_CLUSTER, ray_cluster(group("gpu", 1), conditions=READY))
     assert yard.after(1) == no("head, gpu-?1: no pod")
     yard.put(POD, head(), pod(WORKER))
     assert yard.after(1) == no("gpu-x7k2p: is being made")
@@ -195,7 +195,7 @@ def test_who_may_not_remove_pods_waits_until_they_are_tried_again(yard: Yard) ->
 
 
 def all_ready(yard: Yard, *conditions: Object) -> None:
-    yard.put(RAY_CLUSTER, ray_cluster(group("gpu", 1), conditions=(*READY, *conditions), workers_ready=1))
+    yard.put(RAY_CLUSTER, ray_cluster(group("gpu", 1), conditions=(*READY, *conditions)))
     yard.put(POD, head(), pod(WORKER, ready=True))
     yard.waiting.begin()
 
@@ -257,11 +257,6 @@ def test_a_cluster_that_is_removed_while_it_comes_up_ends_the_waiting(yard: Yard
     yard.kube.delete(RAY_CLUSTER, "lab", namespace="team")
     with pytest.raises(NotReadyError, match="cluster lab was removed while it came up"):
         yard.after(1)
-
-
-def test_machines_are_waited_for_as_long_as_the_file_says() -> None:
-    patient, other = (wait.step(location(FakeKube(), wait_for_machines=seconds), 2) for seconds in (7200.0, None))
-    assert patient.deadline == other.deadline + 7200
 
 
 def observed(*pods: Object, events: tuple[Object, ...] = ()) -> Snapshot:

@@ -27,12 +27,12 @@ class Dashboard:
         """Return why the newest connection came to nothing; "" if it did not."""
         return forward.last_error(self._port())
 
-    def alive(self, token: str | None, found: Iterable[Object]) -> frozenset[str]:
+    def alive(self, token: str | None, own: Iterable[Object]) -> frozenset[str]:
         """Return the names of the nodes that Ray calls alive. Raises OutsideError when it does not answer.
 
         What joined before the pod of that name began was its predecessor: Ray notices late that a node is gone.
         """
-        started = {naming.node_name(pod): pods.ray_started(pod) for pod in found}
+        started = {naming.node_name(pod): pods.ray_started(pod) for pod in own}
         return ray_nodes.alive(self.address(), token, started=started)
 
     def _port(self) -> int:

@@ -58,24 +58,24 @@ def differences(spec: ClusterSpec, cluster: Object | None) -> Iterator[str]:
             yield f"{name}: {now} now, {then} wanted"
 
 
-def members(group: str, found: Sequence[Object]) -> list[Object]:
+def members(group: str, own: Sequence[Object]) -> list[Object]:
     """Return the pods of a group, those that are ready first and those that are being removed last; only one head."""
-    ours = [pod for pod in found if pods.group(pod) == group]
+    ours = [pod for pod in own if pods.group(pod) == group]
     ours.sort(key=lambda pod: (pods.is_leaving(pod), not pods.is_ready(pod)))
     return ours[:1] if group == HEAD else ours
 
 
-def awaited(cluster: Object | None, found: Sequence[Object]) -> list[Object]:
+def awaited(cluster: Object | None, own: Sequence[Object]) -> list[Object]:
     """Return the pods that must run: of a group that grows, its fewest; nobody waits for what Ray adds."""
     made = of_cluster(cluster)
     grows = {group.name: group.least for group in made.values() if group.most > group.least}
-    names = dict.fromkeys(pods.group(pod) for pod in found)
-    return [pod for name in names for pod in members(name, found)[: grows.get(name)]]
+    names = dict.fromkeys(pods.group(pod) for pod in own)
+    return [pod for name in names for pod in members(name, own)[: grows.get(name)]]
 
 
-def missing(cluster: Object, found: Sequence[Object]) -> list[str]:
+def missing(cluster: Object, own: Sequence[Object]) -> list[str]:
     """Return the groups that have too few pods; those that leave count until they are gone."""
-    existing = [pods.group(pod) for pod in found]
+    existing = [pods.group(pod) for pod in own]
     return [group.name for group in of_cluster(cluster).values() if existing.count(group.name) < group.least]
 
 

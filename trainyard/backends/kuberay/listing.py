@@ -27,7 +27,7 @@ ANSWER_SECONDS = 3.0
 class Answer:
     """What one Kubernetes said: RayClusters with our label; or why it did not, or may not tell this user."""
 
-    found: tuple[Object, ...] = ()
+    clusters: tuple[Object, ...] = ()
     problem: str = ""
     remark: str = ""
 
@@ -52,7 +52,7 @@ def discover(
     known = {(where.kube.server, where.namespace, name) for name, where in locations.items()}
     others: dict[tuple[str, str, str], FoundCluster] = {}
     for key, answer in answers.items():
-        for cluster in answer.found:
+        for cluster in answer.clusters:
             # Several contexts may lead to one server.
             metadata = cluster["metadata"]
             others.setdefault((key[1], metadata["namespace"], metadata["name"]), found_cluster(kubes[key], cluster))

@@ -157,11 +157,11 @@ def _container(status: Mapping[str, Any], *, is_init: bool) -> Container:
     )
 
 
-def _ended(found: Mapping[str, Any] | None) -> Ended | None:
-    if not found:
+def _ended(terminated: Mapping[str, Any] | None) -> Ended | None:
+    if not terminated:
         return None
-    reason, message, started = (str(found.get(key) or "") for key in ("reason", "message", "startedAt"))
-    return Ended(reason, int(found.get("exitCode") or 0), message, started)
+    reason, message, started = (str(terminated.get(key) or "") for key in ("reason", "message", "startedAt"))
+    return Ended(reason, int(terminated.get("exitCode") or 0), message, started)
 
 
 def when(event: Object) -> float:

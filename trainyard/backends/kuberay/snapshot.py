@@ -91,12 +91,12 @@ def read(where: Location) -> Snapshot:
     """Read a cluster. Raises RequestError if somebody else made it."""
     with ThreadPoolExecutor(3) as threads:
         cluster = threads.submit(location.ray_cluster, where)
-        found = threads.submit(cluster_pods, where)
+        own = threads.submit(cluster_pods, where)
         events = threads.submit(_events, where.kube, where.namespace)
         return Snapshot(
             where.kube,
             where.namespace,
-            tuple(found.result()),
+            tuple(own.result()),
             owner=cluster.result(),
             events=events.result(),
             wait_for_machines=where.section.wait_for_machines or 0.0,
@@ -104,24 +104,24 @@ def read(where: Location) -> Snapshot:
 
 
 def cluster_pods(where: Location) -> list[Object]:
-    found = where.kube.list(POD, namespace=where.namespace, labels=naming.of_ray_cluster(where.name))
+    own = where.kube.list(POD, namespace=where.namespace, labels=naming.of_ray_cluster(where.name))
     return sorted(
-        found, key=lambda pod: (not pods.is_head(pod), pod["metadata"].get("creationTimestamp") or "", pods.name(pod))
+        own, key=lambda pod: (not pods.is_head(pod), pod["metadata"].get("creationTimestamp") or "", pods.name(pod))
     )
 
 
 def of_pods(
     kube: Kube,
     namespace: str,
-    found: Iterable[Object],
+    own: Iterable[Object],
     *,
     owner: Object | None = None,
     name: Callable[[Object], str] = naming.node_name,
 ) -> Snapshot:
-    return Snapshot(kube, namespace, tuple(found), owner, _events(kube, namespace), name)
+    return Snapshot(kube, namespace, tuple(own), owner, _events(kube, namespace), name)
 
 
 def _events(kube: Kube, namespace: str) -> tuple[Object, ...]:
     """Return the events of a namespace, the oldest first; none where the user may not see them."""
-    found = if_allowed(lambda: kube.list(EVENT, namespace=namespace)).found
-    return tuple(sorted(found or (), key=pods.when))
+    events = if_allowed(lambda: kube.list(EVENT, namespace=namespace)).found
+    return tuple(sorted(events or (), key=pods.when))

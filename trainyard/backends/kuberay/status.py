@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 
 from trainyard import versions
 from trainyard.backends import record
@@ -17,18 +16,18 @@ from trainyard.backends.kuberay import snapshot as snapshots
 from trainyard.backends.kuberay.dashboard import Dashboard
 from trainyard.backends.kuberay.diagnosis.operator import explain_operator
 from trainyard.backends.kuberay.location import Location
-from trainyard.backends.kuberay.pods import Object
+from trainyard.backends.kuberay.pods import Container, Object
 from trainyard.backends.kuberay.snapshot import Snapshot, cluster_pods, if_allowed, side_by_side
-from trainyard.backends.logs import Follower
+from trainyard.backends.logs import FIRST_LINES, TAIL_LINES, Follower, added
 from trainyard.backends.ray_nodes import cluster_state
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, OutsideError
 from trainyard.spec.cluster import ClusterSpec
 
 POLL_SECONDS = 1.0
-FIRST_LINES = 20
 # The container's output is named after it, beside the names of Ray's files; that of its former run has this before it.
 FORMER = "former "
+_Run = tuple[Object, Container, bool]
 
 
 def status(spec: ClusterSpec, tools: Tools, dashboard: Dashboard) -> ClusterStatus:
@@ -146,8 +145,8 @@ def logs(dashboard: Dashboard, *, follow: bool, sleep: Callable[[float], None] =
 
 def _lines(dashboard: Dashboard, token: str | None, sleep: Callable[[float], None] | None) -> Iterator[LogLine]:
     containers, ray_files = _Containers(dashboard.location), Follower()
-    while found := cluster_pods(dashboard.location):
-        yield from containers.fresh(found)
+    while own := cluster_pods(dashboard.location):
+        yield from containers.fresh(own)
         # The containers' own output says why Ray does not answer.
         with suppress(OutsideError):
             yield from ray_files.fresh(dashboard.address(), token)
@@ -156,51 +155,37 @@ def _lines(dashboard: Dashboard, token: str | None, sleep: Callable[[float], Non
         sleep(POLL_SECONDS)
 
 
-@dataclass(frozen=True)
-class _Run:
-    """One run of a container; `number` counts those before it, so that it stays the same once it is the former one."""
-
-    pod: Object
-    container: str
-    number: int
-    former: bool
-
-    @property
-    def key(self) -> tuple[str, str, int]:
-        return pods.uid(self.pod), self.container, self.number
-
-
 class _Containers:
-    """Remembers of each run of each container when it printed the last line that was shown."""
+    """Remembers the last lines that were shown of each run of each container."""
 
     def __init__(self, where: Location) -> None:
-        self._location = where
-        self._since: dict[tuple[str, str, int], str] = {}
-        self._lines: int | None = FIRST_LINES
+        self._where = where
+        self._before: dict[tuple[str, str, int], list[str]] = {}
 
-    def fresh(self, found: Sequence[Object]) -> Iterator[LogLine]:
-        """Return what was printed since the last look, all of it; at first, the last lines of each."""
-        runs = [run for pod in found for run in _runs_of(pod)]
-        for run, printed in zip(runs, side_by_side(self._printed, runs), strict=True):
-            self._since[run.key] = printed[-1][0] if printed else self._since.get(run.key, "")
-            file = FORMER + run.container if run.former else run.container
-            yield from (LogLine(naming.node_name(run.pod), file, line) for _, line in printed)
-        self._lines = None
+    def fresh(self, own: Sequence[Object]) -> Iterator[LogLine]:
+        """Return what was printed since the last look; at first, the last lines of each."""
+        runs = [run for pod in own for run in _runs_of(pod)]
+        for (pod, container, former), now in zip(runs, side_by_side(self._tail, runs), strict=True):
+            # A run keeps its number when it becomes the former one.
+            key = (pods.uid(pod), container.name, container.restarts - former)
+            before = self._before.get(key)
+            self._before[key] = now
+            file = FORMER + container.name if former else container.name
+            lines = now[-FIRST_LINES:] if before is None else added(before, now)
+            yield from (LogLine(naming.node_name(pod), file, line) for line in lines)
 
-    def _printed(self, run: _Run) -> Sequence[tuple[str, str]]:
-        return self._location.kube.printed(
-            pods.name(run.pod),
-            namespace=self._location.namespace,
-            container=run.container,
-            previous=run.former,
-            since=self._since.get(run.key, ""),
-            lines=self._lines,
-        )
+    def _tail(self, run: _Run) -> list[str]:
+        pod, container, former = run
+        where = self._where
+        return where.kube.logs(
+            pods.name(pod), namespace=where.namespace, container=container.name, previous=former, lines=TAIL_LINES
+        ).splitlines()
 
 
 def _runs_of(pod: Object) -> Iterator[_Run]:
+    """Return the runs of a pod's containers whose output Kubernetes still has: the one now, and the one before."""
     for container in pods.containers(pod):
         if container.last:
-            yield _Run(pod, container.name, container.restarts - 1, former=True)
+            yield pod, container, True
         if container.running_since or container.ended:
-            yield _Run(pod, container.name, container.restarts, former=False)
+            yield pod, container, False

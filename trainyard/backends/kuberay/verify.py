@@ -94,9 +94,10 @@ def _probe(
 ) -> Probe:
     section = where.section
     groups = [section.placement(name) for name in (HEAD, *(each.name for each in spec.workers))]
-    gpus = Toleration(key=section.gpu_resource, effect="NoSchedule")
     # What any group tolerates; the labels of the host were looked at already.
-    tolerations = dict.fromkeys([*(each for group in groups for each in group.tolerations), gpus])
+    tolerations = [each for group in groups for each in group.tolerations]
+    if spec.head.gpus or any(group.gpus for group in spec.workers):
+        tolerations.append(Toleration(key=section.gpu_resource, effect="NoSchedule"))
     update = {"tolerations": tuple(tolerations), **({"node_selector": {}} if host else {})}
     pod = probe_pods.pod(
         where,

@@ -12,7 +12,7 @@ from trainyard.backends import wording
 from trainyard.backends.kuberay import groups, naming, pods
 from trainyard.backends.kuberay.debounce import MINUTE
 from trainyard.backends.kuberay.diagnosis.container import explain_container, explain_unprepared
-from trainyard.backends.kuberay.diagnosis.host import explain_end, explain_host, explain_scheduling
+from trainyard.backends.kuberay.diagnosis.host import explain_host, explain_scheduling
 from trainyard.backends.kuberay.diagnosis.operator import explain_admission, explain_operator
 from trainyard.backends.kuberay.pods import Object
 from trainyard.backends.kuberay.snapshot import Snapshot
@@ -45,7 +45,6 @@ def of_pod(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
     if cause is None and not pods.is_leaving(pod):
         cause = (
             explain_scheduling(pod, wait=snapshot.wait_for_machines)
-            or explain_end(pod)
             or next(filter(None, (explain_container(pod, each, snapshot) for each in pods.containers(pod))), None)
             or explain_unprepared(pod, snapshot)
             or _of_waiting(pod, snapshot)

@@ -101,20 +101,20 @@ def _no_image(pod: Object, container: Container) -> Diagnosis | None:
     image = str(pods.declared(pod, container.name).get("image", ""))
     registry = registry_of(image)
     raw = _BEGINNING.sub("", container.message) or container.message
-    found = explain(raw, RULES, registry=registry, client="the node", who="")
-    if found is None:
+    cause = explain(raw, RULES, registry=registry, client="the node", who="")
+    if cause is None:
         return None
-    hint = HINTS.get(found.key)
+    hint = HINTS.get(cause.key)
     tolerates = 0.0 if container.waiting == "ImagePullBackOff" else SOON
     return replace(
-        found,
-        message=f"cannot have the image {image}: {found.message}",
-        summary=f"cannot pull its image: {found.message}",
-        hint=hint.replace("{registry}", registry) if hint else found.hint,
+        cause,
+        message=f"cannot have the image {image}: {cause.message}",
+        summary=f"cannot pull its image: {cause.message}",
+        hint=hint.replace("{registry}", registry) if hint else cause.hint,
         key="image",
         error=OutsideError,
         # A busy kubelet waits a second for the Secret, and then pulls without it; 30 s later it has tried twice more.
-        tolerates=MINUTE if found.key == "login" else tolerates,
+        tolerates=MINUTE if cause.key == "login" else tolerates,
     )
 
 

@@ -1,4 +1,4 @@
-"""Why no host takes a pod, or its host does not run it: it is not ready, says Kubernetes, refused or ended it; pure."""
+"""Why no host takes a pod, or its host does not run it: it is not ready, says Kubernetes; pure."""
 
 from __future__ import annotations
 
@@ -81,16 +81,6 @@ def explain_host(pod: Object, hosts: Mapping[str, Object | None]) -> Diagnosis |
     )
 
 
-def explain_end(pod: Object) -> Diagnosis | None:
-    """Return why a host ended a pod, or did not take it, None if it did neither; KubeRay replaces it, most often."""
-    status, host = pod.get("status") or {}, pods.host(pod)
-    if pods.phase(pod) != "Failed" or not status.get("reason"):
-        return None
-    message = f"was ended by the Kubernetes node {host} ({status['reason']})"
-    hint = f"What happened there: kubectl describe node {host}"
-    return Diagnosis(message, hint, summary=message, raw=str(status.get("message") or ""), tolerates=SOON)
-
-
 def explain_scheduling(pod: Object, *, wait: float = 0.0) -> Diagnosis | None:
     """Return why no host has room for a pod, None if the scheduler has not refused it.
 
@@ -100,8 +90,8 @@ def explain_scheduling(pod: Object, *, wait: float = 0.0) -> Diagnosis | None:
     if scheduled.get("status") != "False" or scheduled.get("reason") != "Unschedulable":
         return None
     hosts = _PREEMPTION.split(str(scheduled.get("message") or ""))[0]
-    found = explain(hosts, RULES, hosts=hosts, requests=_requested(pod))
-    return found and replace(found, error=PrerequisiteError, key="room", raw="", tolerates=max(SOON, wait))
+    cause = explain(hosts, RULES, hosts=hosts, requests=_requested(pod))
+    return cause and replace(cause, error=PrerequisiteError, key="room", raw="", tolerates=max(SOON, wait))
 
 
 def _requested(pod: Object) -> str:
