@@ -123,7 +123,7 @@ def test_a_host_where_docker_cannot_be_run_says_so_in_its_own_words(far: Yard, d
     assert refused.stderr.splitlines()[-3:] == [
         "error: the Docker engine does not answer",
         f"  at {docker_host.ssh}: bash: line 1: docker: command not found",
-        f"  -> Docker must be installed and running there: ssh root@{docker_host.ip} docker info",
+        f"  -> Is Docker installed and running there? Try: ssh root@{docker_host.ip} docker info",
     ]
 
 

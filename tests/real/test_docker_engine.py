@@ -53,7 +53,7 @@ def test_a_host_without_docker_is_exit_3_and_names_the_command_to_try() -> None:
     assert error.lines() == [
         "the Docker engine does not answer",
         "  at ssh://ops@lab: Cannot connect to the Docker daemon.",
-        "  -> Docker must be installed and running there: ssh ops@lab docker info",
+        "  -> Is Docker installed and running there? Try: ssh ops@lab docker info",
     ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import ssl
 import stat
@@ -13,7 +12,6 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import httpx
-import psutil
 import pytest
 
 from tests.bed.engine import BedEngine
@@ -23,7 +21,6 @@ from trainyard.registry.certificates import KeyPair
 from trainyard.seams import processes
 from trainyard.seams.docker import containers as docker_containers
 from trainyard.seams.docker import images as docker_images
-from trainyard.seams.docker.containers import NewFile
 from trainyard.seams.docker.engine import engine as connected
 
 
@@ -89,7 +86,7 @@ def guarded(tmp_path: Path, engine: BedEngine) -> Iterator[Yard]:
 
 def test_what_docker_pushes_is_listed_and_kept_until_it_is_purged(plain: Yard, engine: BedEngine) -> None:
     planned = plain.json("registry.up", "--dry")
-    assert [step["state"] for step in planned["steps"]] == ["already", "already", "would", "would", "after"]
+    assert [step["state"] for step in planned["steps"]] == ["already", "already", "would", "after"]
     assert plain.json("registry.status")["state"] == "down"
     up = plain.run("registry.up")
     where = address(plain)
@@ -161,7 +158,7 @@ def test_an_expired_certificate_is_renewed_and_whoever_trusts_the_ca_goes_on_to(
     expired = certificates.make_server(pair, "127.0.0.1", now=datetime.now(timezone.utc) - timedelta(days=900))
     (name,) = of_registry(engine, "container", where)
     with connected({}, address=engine.address) as there:
-        files = {container.CERTIFICATE: NewFile(expired.certificate), container.KEY: NewFile(expired.key)}
+        files = {container.CERTIFICATE: expired.certificate, container.KEY: expired.key}
         docker_containers.put_files(there, name, files)
     engine.docker("restart", name)
 
@@ -177,8 +174,7 @@ def test_a_taken_port_is_refused_with_the_name_of_who_has_it(plain: Yard, engine
     port = where.split(":")[1]
     with closing(socket.create_server(("127.0.0.1", int(port)))):
         refused = plain.run("registry.up", expect=3)
-    us = f"{psutil.Process().name()} (pid {os.getpid()})"
-    assert f"error: port {port} of 127.0.0.1 is taken by {us}\n" in refused.stderr
+    assert f"error: port {port} of 127.0.0.1 is taken by another program\n" in refused.stderr
     engine.docker("run", "--detach", "--name", "in-the-way", "--publish", f"{port}:5000", "trainyard-bed/registry:1")
     try:
         refused = plain.run("registry.up", expect=3)
@@ -198,11 +194,6 @@ def test_an_image_that_cannot_be_had_is_an_error_with_the_way_out(plain: Yard) -
     refused = plain.run("registry.up", "--set", "registry.image=127.0.0.1:1/registry:2", expect=6)
     assert "error: the registry's own image 127.0.0.1:1/registry:2 cannot be pulled" in refused.stderr
     assert "docker load" in refused.stderr
-
-
-def test_an_image_that_is_no_registry_is_said_to_be_none(plain: Yard) -> None:
-    refused = plain.run("registry.up", "--set", "registry.image=trainyard-bed/base:1", expect=6)
-    assert "error: trainyard-bed/base:1 cannot be run as a registry" in refused.stderr
 
 
 def test_after_docker_is_restarted_the_registry_is_back_with_its_images(

@@ -56,7 +56,7 @@ def backups(engine: BedEngine) -> list[str]:
 def test_plain_http_is_added_to_daemon_json_and_read_without_a_restart(plain: Yard, private_engine: BedEngine) -> None:
     plain.run("registry.up")
     where = address(plain)
-    before = json.dumps(KEPT, indent=4) + "\n"
+    before = json.dumps(KEPT, indent=2) + "\n"
     private_engine.config.write_text(before)
     private_engine.config.chmod(0o640)
     pid = private_engine.pid
@@ -68,7 +68,7 @@ def test_plain_http_is_added_to_daemon_json_and_read_without_a_restart(plain: Ya
     assert trusted.stdout == f"this host's Docker pulls from {where}\n"
 
     merged = {**KEPT, "insecure-registries": ["192.0.2.9:5000", where]}
-    assert private_engine.config.read_text() == json.dumps(merged, indent=4) + "\n"
+    assert private_engine.config.read_text() == json.dumps(merged, indent=2) + "\n"
     assert private_engine.config.stat().st_mode & 0o777 == 0o640
     assert backups(private_engine) == [before]
     assert private_engine.pid == pid
@@ -86,8 +86,8 @@ def test_invalid_settings_of_docker_are_left_untouched(plain: Yard, private_engi
     broken = '{"runtimes": {"nvidia": {}},\n "insecure-registries": [}\n'
     private_engine.config.write_text(broken)
     refused = on(plain, private_engine).run("registry.trust", expect=3)
-    assert "error: Docker's settings file is not JSON: " in refused.stderr
-    assert f"{private_engine.config}:2:" in refused.stderr
+    assert "error: Docker's settings file is not JSON as Docker reads it: " in refused.stderr
+    assert "line 2" in refused.stderr
     assert private_engine.config.read_text() == broken
     assert sorted(path.name for path in private_engine.config.parent.glob("daemon.json*")) == ["daemon.json"]
 
@@ -108,8 +108,8 @@ def test_the_ca_of_a_registry_with_tls_is_given_to_docker(guarded: Yard, engine:
 def test_a_registry_whose_ca_nobody_knows_is_not_trusted_blindly(guarded: Yard) -> None:
     guarded.run("registry.up")
     elsewhere = Yard(guarded.home, environ={**guarded.environ, "XDG_STATE_HOME": str(guarded.home / "elsewhere")})
-    refused = elsewhere.run("registry.trust", expect=3)
-    assert "is of a CA that Docker does not know, and nor do we" in refused.stderr
+    refused = elsewhere.run("registry.trust", expect=6)
+    assert "error: Docker does not trust the CA of registry" in refused.stderr
     assert "registry.ca_file" in refused.stderr
     copied = elsewhere.run("registry.trust", "--set", f"registry.ca_file={ca_of(guarded)}")
     assert "Docker pulls from" in copied.stdout
@@ -132,8 +132,7 @@ def test_loopback_needs_no_settings(tmp_path: Path, engine: BedEngine) -> None:
     with place_to_work(tmp_path / "work", engine, insecure=True) as yard:
         yard.run("registry.up")
         before = engine.config.read_text()
-        steps = yard.json("registry.trust")["steps"]
-        assert steps[0] == {**steps[0], "title": f"Docker accepts plain HTTP from {address(yard)}", "changed": False}
+        assert [step["title"] for step in yard.json("registry.trust")["steps"]] == ["A pull proves it"]
         assert engine.config.read_text() == before
 
 

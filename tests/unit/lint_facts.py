@@ -8,7 +8,7 @@ from typing import Any
 from trainyard.images.lint.checks import judge
 from trainyard.images.lint.inspection import Inspection
 from trainyard.images.lint.probe import Probed, questions_of
-from trainyard.seams.docker.images import ImageFacts, Layer
+from trainyard.seams.docker.images import ImageFacts
 from trainyard.spec.image import ImageFile, LintSection
 
 FACTS = {
@@ -46,7 +46,7 @@ HEALTHY = Inspection(
         platform="linux/amd64",
         created="",
     ),
-    history=(Layer("/bin/sh -c #(nop) ADD file:1 in / ", 200 * 1024**2), Layer("RUN pip install ray", 400 * 1024**2)),
+    history=("/bin/sh -c #(nop) ADD file:1 in / ", "RUN pip install ray"),
     probed=Probed(True, "", FACTS, {}),
 )
 

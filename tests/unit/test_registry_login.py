@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from trainyard.errors import PrerequisiteError
-from trainyard.registry.access import trusted_ca
 from trainyard.seams.ecr import region_of
 from trainyard.seams.registry.auth import Login
-from trainyard.seams.registry.login import docker_config, login
+from trainyard.seams.registry.login import login
 from trainyard.spec.docker import Registry
 
 ADDRESS = "reg:5000"
@@ -64,8 +63,8 @@ def test_docker_login_is_used_where_the_file_names_nobody(
     assert login(Registry(address=ADDRESS), {"HOME": str(tmp_path / "empty")}) is None
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"auths": {"reg:5000": {"auth": "not base64"}}}'])
-def test_a_docker_configuration_that_cannot_be_read_is_not_passed_over(tmp_path: Path, text: str) -> None:
+def test_a_docker_configuration_that_cannot_be_read_is_not_passed_over(tmp_path: Path) -> None:
+    text = '{"auths": {"reg:5000": {"auth": "not base64"}}}'
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(PrerequisiteError) as caught:
         login(Registry(address=ADDRESS), {"DOCKER_CONFIG": str(tmp_path)})
@@ -73,27 +72,9 @@ def test_a_docker_configuration_that_cannot_be_read_is_not_passed_over(tmp_path:
     assert caught.value.where == str(tmp_path / "config.json")
 
 
-def test_dockers_configuration_is_where_docker_has_it() -> None:
-    assert docker_config({"DOCKER_CONFIG": "/etc/mine", "HOME": "/home/me"}) == Path("/etc/mine/config.json")
-    assert docker_config({"HOME": "/home/me"}) == Path("/home/me/.docker/config.json")
-
-
-def test_what_docker_trusts_on_this_host_is_trusted(tmp_path: Path) -> None:
-    environ = {"XDG_STATE_HOME": str(tmp_path / "state")}
-    trusted = tmp_path / "certs.d" / ADDRESS / "ca.crt"
-    trusted.parent.mkdir(parents=True)
-    trusted.write_text("a CA")
-    cases: dict[Path | None, dict[str, object]]
-    cases = {trusted: {}, Path("/my/ca"): {"ca_file": "/my/ca"}, None: {"insecure": True}}
-    for expected, settings in cases.items():
-        registry = Registry.model_validate({"address": ADDRESS, **settings})
-        assert trusted_ca(registry, environ, docker_trust=tmp_path / "certs.d") == expected
-
-
 @pytest.mark.parametrize(
     ("address", "region"),
     [
-        ("123456789012.dkr.ecr.eu-central-1.amazonaws.com", "eu-central-1"),
         ("123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn", "cn-north-1"),
         ("123456789012.dkr-ecr.us-west-2.on.aws", "us-west-2"),
         ("123456789012.dkr.ecr-fips.us-gov-west-1.amazonaws.com", "us-gov-west-1"),

@@ -12,6 +12,7 @@ import pytest
 
 from trainyard.registry.status import Content, RegistryStatus, Repository, Tag, content_of
 from trainyard.registry.target import Target
+from trainyard.seams.docker.containers import Container
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.registry.api import Blob, Manifest, RegistryApi
 from trainyard.seams.registry.errors import DamagedError
@@ -60,21 +61,12 @@ def test_layers_that_are_shared_count_once() -> None:
     )
 
 
-def test_an_image_for_several_platforms_counts_with_all_of_them() -> None:
+def test_every_platform_counts_and_a_damaged_tag_hides_nothing() -> None:
     index = Manifest("sha256:index", "", None, (), ("sha256:amd", "sha256:arm"), b"123")
-    held = {"ray": {"1": index, "sha256:amd": image("sha256:amd"), "sha256:arm": image("sha256:arm")}}
-    assert content_of(cast("RegistryApi", FakeRegistry(held))).repositories == (
-        Repository("ray", (Tag("1", "sha256:index", 1033),), 1033),
-    )
-
-
-def test_a_damaged_tag_does_not_hide_the_others_and_an_emptied_repository_is_no_content() -> None:
-    held = {"ray": {"1": image("sha256:1"), "damaged": image("sha256:2")}, "emptied": {}}
-    assert content_of(cast("RegistryApi", FakeRegistry(held))).repositories == (
-        Repository(
-            "ray", (Tag("1", "sha256:1", 1015), Tag("damaged", None, 0, "what the registry holds is damaged")), 1015
-        ),
-    )
+    platforms = {"sha256:amd": image("sha256:amd"), "sha256:arm": image("sha256:arm")}
+    held = {"ray": {"1": index, **platforms, "damaged": image("sha256:2")}, "emptied": {}}
+    tags = Tag("1", "sha256:index", 1033), Tag("damaged", None, 0, "what the registry holds is damaged")
+    assert content_of(cast("RegistryApi", FakeRegistry(held))).repositories == (Repository("ray", tags, 1033),)
 
 
 TARGET = Target(
@@ -83,15 +75,11 @@ TARGET = Target(
     {},
     backend="compose",
 )
+NAME = "trainyard-registry-127.0.0.1-32000"
 UP = RegistryStatus(
-    address="127.0.0.1:32000",
     state="up",
-    insecure=True,
-    username=None,
-    ca_file=None,
-    image="registry:2",
-    container="trainyard-registry-127.0.0.1-32000",
-    volume="trainyard-registry-127.0.0.1-32000",
+    container=Container("1", NAME, "registry:2", {}, "running"),
+    volume=NAME,
     disk_free=50 * 1024**3,
     trusted=True,
     content=Content((Repository("ray", (Tag("1", "sha256:0123456789abcdef", 2048),), 2048),), 2048),
@@ -130,8 +118,8 @@ def test_status_as_json_has_everything() -> None:
         "username": None,
         "ca_file": None,
         "image": "registry:2",
-        "container": "trainyard-registry-127.0.0.1-32000",
-        "volume": "trainyard-registry-127.0.0.1-32000",
+        "container": NAME,
+        "volume": NAME,
         "trusted": True,
         "disk_free": 53687091200,
         "size": 2048,

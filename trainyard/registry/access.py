@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from trainyard import paths
 from trainyard.seams.registry.api import RegistryApi
@@ -17,12 +18,9 @@ from trainyard.spec.docker import Registry
 
 # What works without a `registry:` section: Docker trusts loopback by itself, and nobody else can reach it.
 DEFAULT = Registry(address="127.0.0.1:32000", insecure=True)
-# Where Docker on Linux looks for the CA of one registry (docs.docker.com/engine/security/certificates).
-DOCKER_TRUST = Path("/etc/docker/certs.d")
 
 
-@dataclass(frozen=True)
-class HostPort:
+class HostPort(NamedTuple):
     """Host and port of a registry's address."""
 
     host: str
@@ -64,14 +62,6 @@ def ca_file(registry: Registry, environ: Mapping[str, str]) -> Path | None:
         raise paths.not_writable(ours.parent, error) from error
 
 
-def trusted_ca(registry: Registry, environ: Mapping[str, str], *, docker_trust: Path = DOCKER_TRUST) -> Path | None:
-    """Return the CA to trust: the file's, ours, or else the one that Docker trusts on this host for this registry."""
-    found = ca_file(registry, environ)
-    if found is not None or registry.insecure:
-        return found
-    return next(iter(sorted((docker_trust / registry.address).glob("*.crt"))), None)
-
-
 @dataclass(frozen=True)
 class Access:
     """A connection to a registry, with what the Docker engine needs to use it too."""
@@ -90,15 +80,15 @@ class Access:
 @contextmanager
 def access(registry: Registry, environ: Mapping[str, str]) -> Iterator[Access]:
     """Connect to a registry; nothing is asked yet. Raises PrerequisiteError when a login or CA file is not there."""
-    found = login(registry, environ)
-    with connect(registry, environ, found) as api:
-        yield Access(registry, api, found)
+    as_login = login(registry, environ)
+    with connect(registry, environ, as_login) as api:
+        yield Access(registry, api, as_login)
 
 
 def connect(registry: Registry, environ: Mapping[str, str], as_login: Login | None) -> RegistryApi:
     """Return a connection as somebody, or as nobody, to be used as a context manager; nothing is asked yet."""
-    trusted = trusted_ca(registry, environ)
-    return RegistryApi(registry.address, insecure=registry.insecure, ca_file=trusted, login=as_login)
+    ca = ca_file(registry, environ)
+    return RegistryApi(registry.address, insecure=registry.insecure, ca_file=ca, login=as_login)
 
 
 def is_ip(host: str) -> bool:

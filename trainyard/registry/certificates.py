@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple, cast
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey, generate_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from trainyard.errors import PrerequisiteError
@@ -31,8 +31,7 @@ _NO_OTHER_USE = dict.fromkeys(
 )
 
 
-@dataclass(frozen=True)
-class KeyPair:
+class KeyPair(NamedTuple):
     """A certificate and its private key, both as PEM."""
 
     certificate: bytes
@@ -43,9 +42,8 @@ def keep_ca(target: Target, known: bytes | None) -> None:
     """Make the CA; where the registry has one that another machine made, `known`, keep its certificate here too."""
     target.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     if known is None:
-        made = make_ca(target.host_port.host, now=target.now())
-        _write(target.state / "ca.key", made.key)
-        known = made.certificate
+        known, key = make_ca(target.host_port.host, now=target.now())
+        _write(target.state / "ca.key", key)
     _write(target.state / "ca.pem", known)
 
 
@@ -64,68 +62,56 @@ def load_ca(target: Target) -> KeyPair:
 
 def make_ca(host: str, *, now: datetime) -> KeyPair:
     """Make the CA of one registry; what it signs counts for that host only (name constraints, RFC 5280)."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = generate_private_key(SECP256R1())
     name = _name(f"Trainyard registry CA, {host}")
     usage = x509.KeyUsage(digital_signature=True, key_cert_sign=True, crl_sign=True, **_NO_OTHER_USE)
     subtree = x509.IPAddress(ipaddress.ip_network(host)) if is_ip(host) else x509.DNSName(host.lower())
-    made = (
-        _begun(name, name, key.public_key(), now=now, until=now + timedelta(days=CA_DAYS))
+    builder = (
+        _begun(name, name, key, now=now, until=now + timedelta(days=CA_DAYS))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.NameConstraints(permitted_subtrees=[subtree], excluded_subtrees=None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
     )
-    return _pair(made, key)
+    return _signed(builder, key, by=key)
 
 
 def make_server(ca: KeyPair, host: str, *, now: datetime) -> KeyPair:
     """Make the certificate with which a registry answers at a host name or IP address."""
     issuer = x509.load_pem_x509_certificate(ca.certificate)
-    issuer_key = serialization.load_pem_private_key(ca.key, password=None)
-    if not isinstance(issuer_key, ec.EllipticCurvePrivateKey):
-        raise TypeError(f"not a key of ours: {type(issuer_key).__name__}")
-    key = ec.generate_private_key(ec.SECP256R1())
+    issuer_key = cast("EllipticCurvePrivateKey", serialization.load_pem_private_key(ca.key, password=None))
+    key = generate_private_key(SECP256R1())
     name = x509.IPAddress(ipaddress.ip_address(host)) if is_ip(host) else x509.DNSName(host.lower())
     # No certificate may outlive its CA.
     until = min(now + timedelta(days=SERVER_DAYS), issuer.not_valid_after_utc)
-    made = (
-        _begun(_name(host), issuer.subject, key.public_key(), now=now, until=until)
+    builder = (
+        _begun(_name(host), issuer.subject, key, now=now, until=until)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName([name]), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
-        .sign(issuer_key, hashes.SHA256())
     )
-    return _pair(made, key)
+    return _signed(builder, key, by=issuer_key)
 
 
 def expiry_problem(certificate: bytes, *, now: datetime) -> str | None:
     """Say why a server's certificate has to be made anew, or None if it is good for a month or more."""
-    left = (x509.load_pem_x509_certificate(certificate).not_valid_after_utc - now).days
-    if left < 0:
-        return f"the certificate has expired {-left} days ago"
-    return f"the certificate expires in {left} days" if left <= RENEW_DAYS else None
+    end = x509.load_pem_x509_certificate(certificate).not_valid_after_utc
+    return f"its certificate is good until {end:%Y-%m-%d}" if (end - now).days <= RENEW_DAYS else None
 
 
 def _begun(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, *, now: datetime, until: datetime
+    subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey, *, now: datetime, until: datetime
 ) -> x509.CertificateBuilder:
     # A day back: the clocks of other hosts may be behind.
-    return x509.CertificateBuilder(
-        issuer_name=issuer,
-        subject_name=subject,
-        public_key=key,
-        serial_number=x509.random_serial_number(),
-        not_valid_before=now - timedelta(days=1),
-        not_valid_after=until,
-    )
+    since = now - timedelta(days=1)
+    return x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number(), since, until)
 
 
-def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> KeyPair:
+def _signed(builder: x509.CertificateBuilder, key: EllipticCurvePrivateKey, *, by: EllipticCurvePrivateKey) -> KeyPair:
     pem = serialization.Encoding.PEM
     private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return KeyPair(certificate.public_bytes(pem), private)
+    return KeyPair(builder.sign(by, hashes.SHA256()).public_bytes(pem), private)
 
 
 def _name(text: str) -> x509.Name:

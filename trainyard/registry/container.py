@@ -9,18 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from contextlib import suppress
 
 import bcrypt
 
-from trainyard.diagnosis import Rule, explain
-from trainyard.errors import OutsideError, RequestError
 from trainyard.registry import certificates
-from trainyard.registry.certificates import KeyPair
 from trainyard.registry.target import LABEL, Target
-from trainyard.seams.docker import containers
-from trainyard.seams.docker.containers import Container, NewContainer, NewFile
-from trainyard.seams.registry.auth import Login
+from trainyard.seams.docker import containers, volumes
+from trainyard.seams.docker.containers import Container
 from trainyard.seams.registry.login import named_login
 from trainyard.steps import YES, Answer, no
 
@@ -34,25 +29,12 @@ CERTIFICATE = f"{HOME}/server.pem"
 KEY = f"{HOME}/server.key"
 # The registry computes the hash for every request; a push makes dozens. Cost 8 takes about 15 ms.
 BCRYPT_COST = 8
-# bcrypt ignores what comes after, silently.
+# bcrypt takes no more of a password.
 LONGEST_PASSWORD = 72
 # A hash of what the container was made with. The password and the certificate are compared with what is inside.
 SETTINGS_LABEL = "io.trainyard.registry.settings"
 # Whether it then goes on running is another question.
 STARTED = ("running", "restarting")
-# Why Docker cannot start it.
-START_RULES = (
-    Rule(
-        "cannot assign requested address",
-        "{host} is not an address of {machine}",
-        "registry.address must be one of the machine that Docker runs on.",
-    ),
-    Rule(
-        "unable to start container process",
-        "{image} cannot be run as a registry",
-        "registry.image must be one like docker.io's registry:2, which is given its configuration file.",
-    ),
-)
 
 
 def is_started(target: Target) -> Answer:
@@ -69,23 +51,22 @@ def is_started(target: Target) -> Answer:
 def start(target: Target) -> None:
     """Make the container that the settings ask for, or start it if that is all it lacks."""
     container = target.container
-    made = None
     if container is None or _difference(target, container):
-        files = _files(target)
+        content = files(target)
         if container:
             remove(target)
-        made = containers.create(target.engine, _desired(target))
-        containers.put_files(target.engine, made, files)
-    try:
-        containers.start(target.engine, target.name)
-    except OutsideError as error:
-        if made:
-            # What never ran is of no use, and only in the way of its name.
-            with suppress(OutsideError):
-                containers.remove(target.engine, made)
-        words = {"host": target.host_port.host, "machine": target.engine.host, "image": target.registry.image}
-        cause = explain(error.where or "", START_RULES, **words)
-        raise (cause.to_error() if cause else error) from error
+        volumes.create_volume(target.engine, target.name, labels={LABEL: target.address})
+        made = containers.create(
+            target.engine,
+            target.name,
+            image=target.registry.image,
+            labels={LABEL: target.address, SETTINGS_LABEL: _settings_hash(target)},
+            command=[CONFIG],
+            ports={PORT: (target.bind_address, target.host_port.port)},
+            volumes={target.name: DATA},
+        )
+        containers.put_files(target.engine, made, content)
+    containers.start(target.engine, target.name)
 
 
 def remove(target: Target) -> None:
@@ -103,44 +84,14 @@ def _difference(target: Target, container: Container) -> str | None:
         return "it was never started"
     if container.labels.get(SETTINGS_LABEL) != _settings_hash(target):
         return "it was made with other settings"
-    login = _login(target)
-    if login:
-        htpasswd = containers.read_file(target.engine, container.id, HTPASSWD) or b""
-        if not has_password(htpasswd, login.username, login.password):
-            return "it was made with another password"
+    login = named_login(target.registry, target.environ)
+    htpasswd = (containers.read_file(target.engine, container.id, HTPASSWD) or b"") if login else b""
+    if login and not has_password(htpasswd, login.username, login.password):
+        return "it was made with another password"
     if target.registry.insecure:
         return None
     certificate = containers.read_file(target.engine, container.id, CERTIFICATE)
-    if certificate is None:
-        return "it has no certificate"
-    return certificates.expiry_problem(certificate, now=target.now())
-
-
-def _files(target: Target) -> dict[str, NewFile]:
-    login = _login(target)
-    htpasswd = htpasswd_line(login.username, login.password) if login else None
-    if target.registry.insecure:
-        return files(server=None, ca=b"", htpasswd=htpasswd)
-    ca = certificates.load_ca(target)
-    server = certificates.make_server(ca, target.host_port.host, now=target.now())
-    return files(server=server, ca=ca.certificate, htpasswd=htpasswd)
-
-
-def _login(target: Target) -> Login | None:
-    """Return the user of the cluster file; what `docker login` keeps is no wish for a password."""
-    return named_login(target.registry, target.environ)
-
-
-def _desired(target: Target) -> NewContainer:
-    return NewContainer(
-        name=target.name,
-        image=target.registry.image,
-        labels={LABEL: target.address, SETTINGS_LABEL: _settings_hash(target)},
-        command=[CONFIG],
-        ports={PORT: (target.bind_address, target.host_port.port)},
-        volumes={target.name: DATA},
-        restart="unless-stopped",
-    )
+    return certificates.expiry_problem(certificate, now=target.now()) if certificate else "it has no certificate"
 
 
 def _settings_hash(target: Target) -> str:
@@ -149,14 +100,19 @@ def _settings_hash(target: Target) -> str:
     return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
 
 
-def files(*, server: KeyPair | None, ca: bytes, htpasswd: bytes | None) -> dict[str, NewFile]:
-    """Return the files that a registry starts with; keys and hashes can be read by root only."""
-    found = {CONFIG: NewFile(config(tls=server is not None, login=htpasswd is not None), 0o600)}
-    if server is not None:
-        found |= {CERTIFICATE: NewFile(server.certificate), KEY: NewFile(server.key, 0o600), CA: NewFile(ca)}
-    if htpasswd is not None:
-        found[HTPASSWD] = NewFile(htpasswd, 0o600)
-    return found
+def files(target: Target) -> dict[str, bytes]:
+    """Return the files that the registry starts with."""
+    # What `docker login` keeps is no wish for a password.
+    login = named_login(target.registry, target.environ)
+    tls = not target.registry.insecure
+    made = {CONFIG: config(tls=tls, login=login is not None)}
+    if login:
+        made[HTPASSWD] = htpasswd_line(login.username, login.password)
+    if tls:
+        ca = certificates.load_ca(target)
+        server = certificates.make_server(ca, target.host_port.host, now=target.now())
+        made |= {CERTIFICATE: server.certificate, KEY: server.key, CA: ca.certificate}
+    return made
 
 
 def config(*, tls: bool, login: bool) -> bytes:
@@ -174,7 +130,6 @@ def config(*, tls: bool, login: bool) -> bytes:
         http["tls"] = {"certificate": CERTIFICATE, "key": KEY, "minimumtls": "tls1.2"}
     document: dict[str, object] = {
         "version": "0.1",
-        "log": {"level": "info", "fields": {"service": "registry"}},
         # No cache of what is there: it goes on to promise layers that garbage collection has removed.
         "storage": {
             "filesystem": {"rootdirectory": DATA},
@@ -189,24 +144,14 @@ def config(*, tls: bool, login: bool) -> bytes:
     return json.dumps(document, indent=2).encode()
 
 
-def check_password(username: str, password: str) -> None:
-    """Raise RequestError for what bcrypt or the format of `htpasswd -B` cannot hold."""
-    if ":" in username or "\n" in username:
-        raise RequestError(f"registry.username {username!r} must not contain ':' or a line break")
-    if len(password.encode()) > LONGEST_PASSWORD:
-        raise RequestError(
-            f"the registry's password is longer than the {LONGEST_PASSWORD} bytes that count",
-            hint="Choose a shorter one.",
-        )
-
-
 def htpasswd_line(username: str, password: str) -> bytes:
-    return f"{username}:".encode() + bcrypt.hashpw(password.encode(), bcrypt.gensalt(BCRYPT_COST)) + b"\n"
+    return f"{username}:".encode() + bcrypt.hashpw(_counted(password), bcrypt.gensalt(BCRYPT_COST)) + b"\n"
 
 
 def has_password(htpasswd: bytes, username: str, password: str) -> bool:
     user, _, hashed = htpasswd.strip().partition(b":")
-    try:
-        return user == username.encode() and bcrypt.checkpw(password.encode(), hashed)
-    except ValueError:
-        return False
+    return user == username.encode() and bcrypt.checkpw(_counted(password), hashed)
+
+
+def _counted(password: str) -> bytes:
+    return password.encode()[:LONGEST_PASSWORD]

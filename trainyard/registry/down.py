@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 
 from trainyard import labels
 from trainyard.errors import LeftoverError, NotReadyError
 from trainyard.registry import container
 from trainyard.registry.target import LABEL, Target
 from trainyard.seams.docker import images, volumes
-from trainyard.steps import YES, Answer, Progress, Step, StepResult, no, run
+from trainyard.steps import YES, Progress, Step, StepResult, no, run
 
 
 def down(target: Target, progress: Progress, *, purge: bool) -> list[StepResult]:
@@ -23,14 +24,17 @@ def down(target: Target, progress: Progress, *, purge: bool) -> list[StepResult]
 
 def down_steps(target: Target, *, purge: bool) -> list[Step]:
     """Return the steps; what is removed is found by the address that containers and volumes carry."""
-    steps = [
-        Step(f"Remove the container {target.name}", lambda: _no_container(target), lambda: container.remove(target))
-    ]
+
+    def removal(title: str, left: Callable[[], object], remove: Callable[[], None]) -> Step:
+        return Step(title, lambda: no("it still exists") if left() else YES, remove)
+
+    name, state = target.name, target.state
+    steps = [removal(f"Remove the container {name}", lambda: target.container, lambda: container.remove(target))]
     if purge:
-        title = f"Remove the volume {target.name} and every image in it"
-        steps.append(Step(title, lambda: _gone(kept_volume(target)), lambda: _remove_volumes(target)))
-    if purge and target.state.exists():
-        steps.append(Step("Remove its CA", lambda: _no_state(target), lambda: shutil.rmtree(target.state)))
+        title = f"Remove the volume {name} and every image in it"
+        steps.append(removal(title, lambda: _volumes(target), lambda: _remove_volumes(target)))
+    if purge and state.exists():
+        steps.append(removal("Remove its CA", state.exists, lambda: shutil.rmtree(state)))
     return steps
 
 
@@ -41,21 +45,8 @@ def kept_volume(target: Target) -> str | None:
 
 def images_here(target: Target) -> tuple[str, ...]:
     """Return the names of the registry's that images of ours have on the engine; clusters may run them."""
-    found = images.references(target.engine, label=labels.IMAGE)
-    return tuple(sorted(tag for image in found for tag in image.tags if tag.startswith(f"{target.address}/")))
-
-
-def _no_container(target: Target) -> Answer:
-    found = target.container
-    return _gone(f"{found.name} ({found.state})" if found else None)
-
-
-def _no_state(target: Target) -> Answer:
-    return _gone(str(target.state) if target.state.exists() else None)
-
-
-def _gone(left: str | None) -> Answer:
-    return no(f"still exists: {left}") if left else YES
+    ours = images.references(target.engine, label=labels.IMAGE)
+    return tuple(sorted(tag for image in ours for tag in image.tags if tag.startswith(f"{target.address}/")))
 
 
 def _volumes(target: Target) -> list[str]:

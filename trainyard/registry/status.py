@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from trainyard.errors import OutsideError
 from trainyard.registry import trust
-from trainyard.registry.access import ca_file
 from trainyard.registry.down import kept_volume
 from trainyard.registry.target import LABEL, Target
 from trainyard.registry.up import disk_free
 from trainyard.seams.docker import containers
+from trainyard.seams.docker.containers import Container
 from trainyard.seams.registry.api import Manifest, RegistryApi
 from trainyard.seams.registry.errors import DamagedError, GoneError, LoginError, MissingError
 
@@ -59,13 +58,8 @@ class RegistryStatus:
     not be asked for, and `detail` says why. `others` are registries of ours at other addresses of the same engine.
     """
 
-    address: str
     state: State
-    insecure: bool
-    username: str | None
-    ca_file: Path | None
-    image: str | None
-    container: str | None
+    container: Container | None
     volume: str | None
     disk_free: int | None
     content: Content | None
@@ -77,23 +71,18 @@ class RegistryStatus:
 def status(target: Target) -> RegistryStatus:
     """Ask engine and registry. Raises RegistryError when the registry is there and does not let us in."""
     container = target.container
-    answers, content, detail = _content(target)
+    is_answering, content, detail = _content(target)
     state: State = "stopped" if container else "down"
-    if answers or (container and container.is_running):
-        state = "up" if answers else "unreachable"
-    ours = {found.labels[LABEL] for found in containers.labelled(target.engine, LABEL)}
+    if is_answering or (container and container.is_running):
+        state = "up" if is_answering else "unreachable"
+    ours = {each.labels[LABEL] for each in containers.labelled(target.engine, LABEL)}
     return RegistryStatus(
-        address=target.address,
-        state=state,
-        insecure=target.registry.insecure,
-        username=target.registry.username,
-        ca_file=ca_file(target.registry, target.environ),
-        image=container.image if container else None,
-        container=container.name if container else None,
+        state,
+        container,
         volume=kept_volume(target),
-        disk_free=disk_free(target, container) if container else None,
+        disk_free=disk_free(target) if container else None,
         content=content,
-        trusted=_is_trusted(target) if answers else None,
+        trusted=_is_trusted(target) if is_answering else None,
         detail=detail,
         others=tuple(sorted(ours - {target.address})),
     )
@@ -102,17 +91,16 @@ def status(target: Target) -> RegistryStatus:
 def content_of(api: RegistryApi) -> Content:
     """Ask a registry for everything that it holds. Raises RegistryError."""
     blobs: dict[str, int] = {}
-    found: list[Repository] = []
+    repositories: list[Repository] = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for name in api.repositories():
-            tags = sorted(api.tags(name))
-            looked = list(pool.map(lambda tag, name=name: _look_at(api, name, tag), tags))
-            parts = {digest: size for _, sizes in looked for digest, size in sizes.items()}
+            answers = list(pool.map(lambda tag, name=name: _ask(api, name, tag), sorted(api.tags(name))))
+            parts = {digest: size for _, sizes in answers for digest, size in sizes.items()}
             blobs |= parts
             # A repository whose last tag was removed stays in the catalogue.
-            if tags:
-                found.append(Repository(name, tuple(tag for tag, _ in looked), sum(parts.values())))
-    return Content(tuple(found), sum(blobs.values()))
+            if answers:
+                repositories.append(Repository(name, tuple(tag for tag, _ in answers), sum(parts.values())))
+    return Content(tuple(repositories), sum(blobs.values()))
 
 
 def _content(target: Target) -> tuple[bool, Content | None, str]:
@@ -126,20 +114,19 @@ def _content(target: Target) -> tuple[bool, Content | None, str]:
                 # ECR and Docker Hub let nobody list their repositories.
                 return True, None, error.where or error.what
     except GoneError as error:
-        # What was being done stands before it, and is clear here.
-        return False, None, (error.where or error.what).partition(": ")[2] or error.what
+        return False, None, error.where or error.what
 
 
-def _look_at(api: RegistryApi, repository: str, tag: str) -> tuple[Tag, dict[str, int]]:
+def _ask(api: RegistryApi, repository: str, tag: str) -> tuple[Tag, dict[str, int]]:
     """Return a tag with every blob behind it, by digest; a damaged one does not keep the others from being shown."""
     try:
         manifest = api.manifest(repository, tag)
-        sizes = dict(_sizes(api, repository, manifest)) if manifest else {}
+        if manifest is None:
+            return Tag(tag, None, 0, "the tag points to nothing"), {}
+        sizes = dict(_sizes(api, repository, manifest))
+        return Tag(tag, manifest.digest, sum(sizes.values())), sizes
     except DamagedError as error:
         return Tag(tag, None, 0, error.what), {}
-    if manifest is None:
-        return Tag(tag, None, 0, "the tag points to nothing"), {}
-    return Tag(tag, manifest.digest, sum(sizes.values())), sizes
 
 
 def _sizes(api: RegistryApi, repository: str, manifest: Manifest) -> Iterator[tuple[str, int]]:

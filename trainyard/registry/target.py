@@ -64,28 +64,21 @@ class Target:
     @property
     def container(self) -> Container | None:
         """Return its container, running or not. Asked anew each time."""
-        found = containers.labelled(self.engine, f"{LABEL}={self.address}")
-        return found[0] if found else None
+        return next(iter(containers.labelled(self.engine, f"{LABEL}={self.address}")), None)
 
     @property
     def bind_address(self) -> str:
         """Return the IP address to publish on. Raises RequestError when it is not one of this machine's."""
-        host = self.host_port.host
-        found = addresses.resolve(host)
-        if not found:
-            raise RequestError(f"nobody knows the host of registry.address: {host}", where=self.where)
-        if not self.engine.is_here:
-            return found[0]
+        host, is_here = self.host_port.host, self.engine.is_here
+        ours = [address for address in addresses.resolve(host) if not is_here or addresses.is_ours(address)]
+        if not ours:
+            raise RequestError(
+                f"registry.address names {host}, which is not an address of this machine",
+                where=self.where,
+                hint="registry.up runs the registry where Docker runs. Run it there, or give an address of this host.",
+            )
         # IPv4 first where a name has both: programs that know only that are still around.
-        ours = sorted((address for address in found if addresses.is_ours(address)), key=lambda address: ":" in address)
-        if ours:
-            return ours[0]
-        resolved = "" if access.is_ip(host) else f" ({', '.join(found)})"
-        raise RequestError(
-            f"registry.address names {host}{resolved}, which is not an address of this machine",
-            where=self.where,
-            hint="registry.up runs the registry where Docker runs. Run it there, or give an address of this host.",
-        )
+        return min(ours, key=lambda address: ":" in address)
 
     @property
     def login(self) -> Login | None:

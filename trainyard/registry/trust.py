@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from trainyard.errors import OutsideError, PrerequisiteError, RequestError
+from trainyard.errors import PrerequisiteError
 from trainyard.registry import access
 from trainyard.registry.target import Target
 from trainyard.seams.docker import daemon as docker_daemon
@@ -38,18 +36,16 @@ def trust(target: Target, progress: Progress) -> list[StepResult]:
 
 
 def trust_steps(target: Target) -> list[Step]:
-    """Return the steps. Raises RequestError or PrerequisiteError where it has to be done in another way."""
+    """Return the steps. Raises PrerequisiteError where it has to be done in another way."""
     steps = _plain_steps(target) if target.registry.insecure else _tls_steps(target)
     pulled: list[str] = []
-    return [
-        *steps,
-        Step(
-            "A pull proves it",
-            lambda: YES if pulled else no("not tried yet"),
-            lambda: pulled.append(_pull(target)),
-            after=steps[-1].title if steps else None,
-        ),
-    ]
+    proof = Step(
+        "A pull proves it",
+        lambda: YES if pulled else no("not tried yet"),
+        lambda: pulled.append(_pull(target)),
+        after=steps[-1].title if steps else None,
+    )
+    return [*steps, proof]
 
 
 def is_let_in(target: Target) -> bool:
@@ -63,19 +59,16 @@ def is_let_in(target: Target) -> bool:
 
 def _plain_steps(target: Target) -> list[Step]:
     if is_let_in(target):
-        return [Step(f"Docker accepts plain HTTP from {target.address}", lambda: YES, lambda: None)]
+        return []
     daemon = _daemon(target)
     refuse_flag(daemon, target.address)
     path = daemon.settings
-    # Read now, so that a file that Docker cannot read is refused before anything else happens.
-    has(path, target.address)
-    backup = backup_of(path, now=target.now())
-    written = f"Add {target.address} to {path}" + (f", as it was: {backup.name}" if path.exists() else "")
+    written = f"Add {target.address} to {path}"
     return [
         Step(
             written,
             lambda: YES if has(path, target.address) else no("it is not there"),
-            lambda: add(path, target.address, backup=backup, hint=AS_ROOT),
+            lambda: add(path, target.address, now=target.now()),
         ),
         Step(
             "Docker reads its settings again, without a restart",
@@ -92,52 +85,34 @@ def _tls_steps(target: Target) -> list[Step]:
     if ca is None or (docker_daemon.find(target.engine) is None and is_let_in(target)):
         # A certificate of a public CA needs nothing, and the files of an engine elsewhere are not ours to write.
         return []
-    try:
-        content = ca.read_bytes()
-    except OSError as error:
-        raise PrerequisiteError(
-            f"registry.ca_file cannot be read: {error.strerror}",
-            where=str(ca),
-            hint="It names a copy of the CA that registry.up made: registry.status says where that is.",
-        ) from error
-    path = _daemon(target).certificates / target.address / CA_NAME
-    return [
-        Step(
-            f"Put its CA at {path}",
-            lambda: _has_content(path, content),
-            lambda: write_for_all(path, content, hint=AS_ROOT),
-        )
-    ]
+    _daemon(target)
+    path = docker_daemon.CERTIFICATES / target.address / CA_NAME
 
+    def has_ca() -> Answer:
+        with _explained("the registry's CA cannot be read, here or where Docker has it"):
+            return YES if path.exists() and path.read_bytes() == ca.read_bytes() else no("it is not there")
 
-def _has_content(path: Path, content: bytes) -> Answer:
-    try:
-        return YES if path.read_bytes() == content else no("another CA is there")
-    except OSError as error:
-        return no(f"it is not there: {error.strerror}")
+    def put() -> None:
+        with _explained(f"{path} cannot be written"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ca, path)
+
+    return [Step(f"Put its CA at {path}", has_ca, put)]
 
 
 def _daemon(target: Target) -> Daemon:
-    """Return the daemon whose settings count. Raises an error that says what to do where they are not ours."""
-    engine = target.engine
-    if not engine.is_here:
-        raise RequestError(
-            f"the Docker that is used here runs on {engine.host}: registry.trust changes the host it runs on",
-            where=engine.address,
-            hint=f"Run it there: ssh {engine.host}, then invoke registry.trust",
-        )
-    found = docker_daemon.find(engine)
-    if found:
-        return found
-    by_hand = f"{access.ca_file(target.registry, target.environ)} as /etc/docker/certs.d/{target.address}/ca.crt "
-    by_hand += "(Docker Desktop: below ~/.docker)"
+    """Return the daemon whose settings count. Raises PrerequisiteError, with what to do, where they are not ours."""
+    daemon = docker_daemon.find(target.engine)
+    if daemon:
+        return daemon
+    ca = access.ca_file(target.registry, target.environ)
+    by_hand = f"put {ca} there as /etc/docker/certs.d/{target.address}/ca.crt (Docker Desktop: below ~/.docker)"
     if target.registry.insecure:
-        by_hand = f'"{target.address}" in "insecure-registries" of its daemon.json (Settings -> Docker Engine)'
+        by_hand = f'add "{target.address}" to "insecure-registries" of its daemon.json, and restart it'
     raise PrerequisiteError(
-        "no dockerd of this machine answers on this socket: it is Docker Desktop's, or runs in a virtual machine or a "
-        "container",
-        where=engine.address,
-        hint=f"Name the registry there: {by_hand}; restart it, then repeat this command: its pull proves it.",
+        "no dockerd that root runs on this machine answers there: its settings are not this command's to change",
+        where=target.engine.address,
+        hint=f"Run registry.trust where Docker runs, or {by_hand}; then repeat this command: its pull proves it.",
     )
 
 
@@ -146,7 +121,7 @@ def _probe(target: Target) -> str:
 
 
 def _pull(target: Target) -> str:
-    """Send an image of a few bytes there if it lacks it, fetch it, and remove it again; return its id."""
+    """Send an image of a few bytes there if it lacks it, fetch it, and remove it again; return its name."""
     reference, login = _probe(target), target.login
     try:
         if docker_push.registry_digest(target.engine, reference, login=login) is None:
@@ -154,18 +129,7 @@ def _pull(target: Target) -> str:
             docker_push.push(target.engine, reference, login=login)
             images.remove(target.engine, reference)
         images.pull(target.engine, reference, auth=login.for_engine(target.address) if login else None)
-        found = images.inspect(target.engine, reference)
-        if found is None:
-            raise OutsideError(f"Docker says that it pulled {reference}, and does not have it")
-        return found.id
-    except CertificateError as error:
-        if target.registry.insecure or access.ca_file(target.registry, target.environ):
-            raise
-        raise PrerequisiteError(
-            f"the certificate of registry {target.address} is of a CA that Docker does not know, and nor do we",
-            where=error.where,
-            hint="Name a copy of its CA as registry.ca_file; registry.up left it on the machine that it ran on.",
-        ) from error
+        return reference
     finally:
         images.remove(target.engine, reference)
 
@@ -175,29 +139,22 @@ def has(path: Path, address: str) -> bool:
     return address in _read(path).get(KEY, ())
 
 
-def add(path: Path, address: str, *, backup: Path, hint: str) -> None:
-    """Put the registry into the settings: keys, their order and the indentation stay, and a copy of them is left.
+def add(path: Path, address: str, *, now: datetime) -> None:
+    """Put the registry into the settings: other keys and their order stay, as does the mode; a copy of them is left.
 
-    A link is followed, so that it stays one; mode and owner stay too. Raises PrerequisiteError, with `hint` when it is
-    not allowed.
+    The copy has date and time in its name. A link is followed, so that it stays one.
     """
     settings = _read(path)
     settings[KEY] = [*settings.get(KEY, ()), address]
     target = path.resolve()
     new = target.with_name(f"{target.name}.trainyard-new")
-    with _explained(path, hint):
+    with _explained(f"{path} cannot be written"):
         target.parent.mkdir(parents=True, exist_ok=True)
-        new.write_text(json.dumps(settings, indent=_indentation(target), ensure_ascii=False) + "\n", encoding="utf-8")
+        new.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         if target.exists():
-            shutil.copyfile(target, backup)
-            for copy in (new, backup):
-                os.chown(copy, target.stat().st_uid, target.stat().st_gid)
-                shutil.copystat(target, copy)
+            shutil.copy2(target, path.with_name(f"{path.name}.{now:%Y%m%d-%H%M%S}"))
+            shutil.copymode(target, new)
         new.replace(target)
-
-
-def backup_of(path: Path, *, now: datetime) -> Path:
-    return path.with_name(f"{path.name}.{now:%Y%m%d-%H%M%S}")
 
 
 def refuse_flag(daemon: Daemon, address: str) -> None:
@@ -210,50 +167,26 @@ def refuse_flag(daemon: Daemon, address: str) -> None:
         )
 
 
-def write_for_all(path: Path, content: bytes, *, hint: str) -> None:
-    """Write a file that everybody may read, whatever root's umask is, with the directories above it."""
-    with _explained(path, hint):
-        missing = [directory for directory in path.parents if not directory.exists()]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for directory in missing:
-            directory.chmod(0o755)
-        path.write_bytes(content)
-        path.chmod(0o644)
-
-
 @contextmanager
-def _explained(path: Path, hint: str) -> Iterator[None]:
+def _explained(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise PrerequisiteError(f"{path} cannot be written: {error.strerror}", hint=hint) from error
+        raise PrerequisiteError(f"{what}: {error}", hint=AS_ROOT) from error
 
 
 def _read(path: Path) -> dict[str, Any]:
-    # dockerd takes no file, and an empty one, for no settings.
     try:
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        settings = json.loads(text) if text.strip() else {}
-    except json.JSONDecodeError as error:
-        raise _unreadable(f"is not JSON: {error.msg}", f"{path}:{error.lineno}:{error.colno}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise PrerequisiteError(f"{path} cannot be read: {error}", hint="Look at it as root: sudo less") from error
-    if not isinstance(settings, dict):
-        raise _unreadable("is not a JSON object", str(path))
-    if not isinstance(settings.get(KEY, []), list):
-        raise _unreadable(f"has {KEY} that are not a list", str(path))
+        with _explained(f"{path} cannot be read"):
+            text = path.read_text(encoding="utf-8") if path.exists() else ""
+        # dockerd takes an empty file for no settings.
+        settings = dict(json.loads(text.strip() or "{}"))
+        if not isinstance(settings.get(KEY, []), list):
+            raise ValueError(f"{KEY} are not a list")
+    except (ValueError, TypeError) as error:
+        raise PrerequisiteError(
+            f"Docker's settings file is not JSON as Docker reads it: {error}",
+            where=str(path),
+            hint="Docker would not start with it. Repair it, then repeat this command; nothing was changed.",
+        ) from error
     return settings
-
-
-def _unreadable(what: str, where: str) -> PrerequisiteError:
-    return PrerequisiteError(
-        f"Docker's settings file {what}",
-        where=where,
-        hint="Docker would not start with it. Repair it, then repeat this command; nothing was changed.",
-    )
-
-
-def _indentation(path: Path) -> str | int:
-    """Return how the file is indented; two spaces where that cannot be seen."""
-    found = re.search(r"^\{\s*\n([ \t]+)\S", path.read_text(encoding="utf-8")) if path.exists() else None
-    return found[1] if found else 2

@@ -5,22 +5,10 @@ from __future__ import annotations
 import errno
 import ipaddress
 import socket
-from dataclasses import dataclass
-
-import psutil
 
 CONNECT_SECONDS = 1.0
 IDLE_SECONDS = 15
 ANY = ("0.0.0.0", "::")  # noqa: S104 (compared with, not listened on)
-
-
-@dataclass(frozen=True)
-class Listener:
-    """A program that listens on a port; `pid` and `program` are unknown where only root may see them."""
-
-    address: str
-    pid: int | None
-    program: str | None
 
 
 def resolve(host: str) -> tuple[str, ...]:
@@ -66,20 +54,6 @@ def keep_alive(connection: socket.socket) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def listener(address: str, port: int) -> Listener | None:
-    """Return who listens on a port of this machine, as far as we may see it."""
-    try:
-        listed = psutil.net_connections(kind="tcp")
-    except psutil.AccessDenied:  # macOS tells root only
-        return None
-    for entry in listed:
-        if entry.status != psutil.CONN_LISTEN or not entry.laddr or entry.laddr.port != port:
-            continue
-        if entry.laddr.ip in (address, *ANY):
-            return Listener(entry.laddr.ip, entry.pid, _program(entry.pid))
-    return None
-
-
 def _bind(address: str, port: int) -> int:
     family = socket.AF_INET6 if ipaddress.ip_address(address).version == 6 else socket.AF_INET
     with socket.socket(family) as tried:
@@ -90,10 +64,3 @@ def _bind(address: str, port: int) -> int:
         except OSError as error:
             return error.errno or errno.EINVAL
     return 0
-
-
-def _program(pid: int | None) -> str | None:
-    try:
-        return psutil.Process(pid).name() if pid else None
-    except psutil.Error:
-        return None

@@ -32,44 +32,29 @@ def login(address: str, environ: Mapping[str, str]) -> Login:
 
 
 def has_repository(address: str, name: str, environ: Mapping[str, str]) -> bool:
-    """Say whether a repository exists, in the account that the registry's address names."""
-    account = _of_address(address, "account")
-    query: dict[str, Any] = {"repositoryNames": [name], **({"registryId": account} if account else {})}
+    """Say whether a repository exists, in the account that the address names."""
     with _client(address, environ) as client:
         try:
-            client.describe_repositories(**query)
+            client.describe_repositories(repositoryNames=[name], **_account(address))
         except client.exceptions.RepositoryNotFoundException:
             return False
     return True
 
 
 def make_repository(address: str, name: str, environ: Mapping[str, str]) -> None:
-    """Make a repository; one that is there already is fine.
-
-    Raises PrerequisiteError where the registry is another account's: AWS would make it in the caller's own.
-    """
-    account = _of_address(address, "account")
-    with _client(address, environ) as client:
-        # Asked for no account's registry, AWS names the caller's own.
-        endpoint = client.get_authorization_token()["authorizationData"][0].get("proxyEndpoint", "")
-        own = _of_address(endpoint.removeprefix("https://"), "account")
-        if account and own and own != account:
-            raise PrerequisiteError(
-                f"registry {address} has no repository {name}, and only its own account can make it",
-                where=f"these AWS credentials are of account {own}",
-                hint=f"Let account {account} make it and allow pushes from {own}, or use credentials of {account}.",
-            )
-        with suppress(client.exceptions.RepositoryAlreadyExistsException):
-            client.create_repository(repositoryName=name)
+    """Make a repository, in the account that the address names; one that is there already is fine."""
+    with _client(address, environ) as client, suppress(client.exceptions.RepositoryAlreadyExistsException):
+        client.create_repository(repositoryName=name, **_account(address))
 
 
 def region_of(address: str) -> str | None:
-    return _of_address(address, "region")
+    match = _ADDRESS.fullmatch(address)
+    return match["region"] if match else None
 
 
-def _of_address(address: str, part: str) -> str | None:
-    found = _ADDRESS.fullmatch(address)
-    return found[part] if found else None
+def _account(address: str) -> dict[str, Any]:
+    match = _ADDRESS.fullmatch(address)
+    return {"registryId": match["account"]} if match else {}
 
 
 @contextmanager
@@ -83,42 +68,18 @@ def _client(address: str, environ: Mapping[str, str]) -> Iterator[ECRClient]:
             "`login: ecr` needs boto3, which is not installed",
             hint="Install the extra: pip install 'trainyard[aws]'",
         ) from error
-    # The region of the address counts: a login of another region is refused.
-    region = region_of(address) or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
-    endpoint = environ.get("AWS_ENDPOINT_URL_ECR") or environ.get("AWS_ENDPOINT_URL")
     try:
-        yield boto3.session.Session(**_credentials(environ)).client("ecr", region_name=region, endpoint_url=endpoint)
-    except (aws.NoCredentialsError, aws.PartialCredentialsError, aws.ProfileNotFound) as error:
+        # The region of the address counts: a login of another region is refused. boto3 itself reads no AWS_REGION.
+        yield boto3.session.Session().client("ecr", region_name=region_of(address) or environ.get("AWS_REGION"))
+    except (aws.NoCredentialsError, aws.PartialCredentialsError, aws.ProfileNotFound, aws.NoRegionError) as error:
         raise PrerequisiteError(
             f"no AWS credentials for registry {address}: {error}",
-            hint="As for the AWS command line: aws configure, aws sso login, or AWS_PROFILE. Try: aws sts "
+            hint="As for the AWS command line: aws configure, aws sso login, AWS_PROFILE, AWS_REGION. Try: aws sts "
             "get-caller-identity",
         ) from error
-    except aws.NoRegionError as error:
-        raise PrerequisiteError(
-            f"the AWS region of registry {address} is not known",
-            hint="Use the registry's full name (ACCOUNT.dkr.ecr.REGION.amazonaws.com), or set AWS_REGION.",
-        ) from error
-    except aws.ClientError as error:
-        reason = error.response.get("Error", {})
+    except (aws.ClientError, aws.BotoCoreError) as error:
         raise OutsideError(
-            f"AWS refuses this account at registry {address}",
-            where=f"{error.operation_name}: {reason.get('Code', '')}: {reason.get('Message', '')}",
+            f"AWS refuses this account at registry {address}, or does not answer",
+            where=str(error),
             hint="Are the credentials still valid (aws sts get-caller-identity), and may they use ECR?",
         ) from error
-    except aws.BotoCoreError as error:
-        raise OutsideError(f"AWS does not answer for registry {address}", where=str(error)) from error
-
-
-def _credentials(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return who asks: as for the AWS command line, keys come before a profile.
-
-    What the variables do not say, boto3 finds: the default profile, the role of an instance or container.
-    """
-    if environ.get("AWS_ACCESS_KEY_ID") and environ.get("AWS_SECRET_ACCESS_KEY"):
-        return {
-            "aws_access_key_id": environ["AWS_ACCESS_KEY_ID"],
-            "aws_secret_access_key": environ["AWS_SECRET_ACCESS_KEY"],
-            "aws_session_token": environ.get("AWS_SESSION_TOKEN") or None,
-        }
-    return {"profile_name": environ.get("AWS_PROFILE") or environ.get("AWS_DEFAULT_PROFILE")}

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 from trainyard import paths
-from trainyard.backends.wording import counted
 from trainyard.registry.access import ca_file
 from trainyard.registry.status import RegistryStatus
 from trainyard.registry.target import Target
@@ -54,11 +53,8 @@ def removed(target: Target, results: Sequence[StepResult], *, kept: str | None, 
             "to remove them too: invoke registry.down --purge",
         ]
     elif images:
-        names = counted(len(images), "name")
-        lines += [
-            f"Docker keeps what was built or pulled here, {names}: docker images '{target.address}/*'",
-            "to remove what no container uses: docker image prune --all --filter label=io.trainyard.image",
-        ]
+        lines.append(f"Docker keeps what was built or pulled here: docker images '{target.address}/*'")
+        lines.append("to remove what no container uses: docker image prune --all --filter label=io.trainyard.image")
     facts = {"address": target.address, "state": "down", "volume": kept, "images_here": list(images)}
     return Report({**facts, "steps": step_documents(results)}, lines, next="invoke registry.up")
 
@@ -66,7 +62,7 @@ def removed(target: Target, results: Sequence[StepResult], *, kept: str | None, 
 def status(target: Target, now: RegistryStatus) -> Report:
     """Show the repositories."""
     is_up = now.state == "up"
-    body: list[str | Table] = [f"registry {now.address} is {now.state}" + (f" ({_access(target)})" if is_up else "")]
+    body: list[str | Table] = [f"registry {target.address} is {now.state}" + (f" ({_access(target)})" if is_up else "")]
     if now.content is None:
         body.append(f"it does not {'list what it holds' if is_up else 'answer'}: {now.detail}")
     else:
@@ -77,7 +73,7 @@ def status(target: Target, now: RegistryStatus) -> Report:
         body.append(f"other registries of this Docker: {', '.join(now.others)}")
     if now.trusted is False:
         body.append("Docker here does not trust it yet")
-    return Report(_document(now), body, next=f"invoke {_next(target, now)}")
+    return Report(_document(target, now), body, next=f"invoke {_next(target, now)}")
 
 
 def trusted(target: Target, results: Sequence[StepResult]) -> Report:
@@ -108,11 +104,14 @@ def _content(now: RegistryStatus) -> list[str | Table]:
     return [table, f"together {size(content.size)}, as layers are shared{free}"]
 
 
-def _document(now: RegistryStatus) -> dict[str, Any]:
-    kept = ("address", "state", "insecure", "username", "image", "container", "volume", "trusted", "disk_free")
+def _document(target: Target, now: RegistryStatus) -> dict[str, Any]:
+    registry, container, ca = target.registry, now.container, ca_file(target.registry, target.environ)
     return {
-        **{name: getattr(now, name) for name in kept},
-        "ca_file": str(now.ca_file) if now.ca_file else None,
+        **{name: getattr(registry, name) for name in ("address", "insecure", "username")},
+        **{name: getattr(now, name) for name in ("state", "volume", "trusted", "disk_free")},
+        "container": container and container.name,
+        "image": container and container.image,
+        "ca_file": str(ca) if ca else None,
         "size": now.content.size if now.content else None,
         "repositories": [asdict(repository) for repository in now.content.repositories] if now.content else [],
         "seen": now.detail,

@@ -220,7 +220,7 @@ def _history(inspection: Inspection) -> Finding:
     places = {secret: f"the variable {secret}" for secret in secrets.secrets_in_environment(image.env)}
     places |= {secret: f"the label {secret}" for secret in secrets.secrets_in_environment(image.labels)}
     for number, step in enumerate(steps, start=1):
-        for secret in secrets.secrets_in_command(step.created_by):
+        for secret in secrets.secrets_in_command(step):
             # What a variable or label still shows stands in the history too, where it was set.
             places.setdefault(secret, f"{secret} in step {number} of its history")
     if not places:

@@ -7,7 +7,7 @@ from typing import Any
 
 from trainyard.errors import LintError, Problem
 from trainyard.images.lint.probe import Probed
-from trainyard.seams.docker.images import ImageFacts, Layer
+from trainyard.seams.docker.images import ImageFacts
 from trainyard.spec.image import ImageFile, LintSection
 
 
@@ -19,7 +19,7 @@ class Inspection:
     file: ImageFile | None
     ray_version: str
     image: ImageFacts
-    history: tuple[Layer, ...]
+    history: tuple[str, ...]
     probed: Probed
 
     @property

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,7 +82,7 @@ def command(environ: Mapping[str, str], request: BuildRequest) -> list[str]:
     for name, value in sorted(request.labels.items()):
         words += ["--label", f"{name}={value}"]
     for name, path in sorted((request.secrets or {}).items()):
-        words += ["--secret", _csv(f"id={name}", f"src={path}")]
+        words += ["--secret", f"id={name},src={path}"]
     return [*words, "-"]
 
 
@@ -93,28 +91,15 @@ def context_files(directory: Path) -> list[str]:
 
     This is Docker's own reading of that file. Raises RequestError for what cannot be read.
     """
+    ignore = directory / IGNORE_FILE
     try:
-        found = exclude_paths(str(directory), _ignored(directory / IGNORE_FILE), dockerfile="Dockerfile")
+        lines = ignore.read_text(encoding="utf-8").splitlines() if ignore.exists() else []
+        patterns = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+        paths = exclude_paths(str(directory), patterns, dockerfile="Dockerfile")
     except (OSError, UnicodeDecodeError) as error:
         raise RequestError(
             "a part of the image cannot be read",
             where=str(error),
             hint="Make it readable for you, or name it in the image's .dockerignore.",
         ) from error
-    return sorted(path for path in found if path != IGNORE_FILE)
-
-
-def _ignored(path: Path) -> list[str]:
-    if not path.exists():
-        return []
-    if not path.is_file():
-        raise OSError(f"{path} is no file")
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
-
-
-def _csv(*fields: str) -> str:
-    """Return fields as buildx reads its flags: a path with a comma needs quotes."""
-    line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(fields)
-    return line.getvalue()
+    return sorted(path for path in paths if path != IGNORE_FILE)

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -20,48 +21,39 @@ import psutil
 from trainyard.errors import PrerequisiteError
 from trainyard.seams.docker.engine import Engine
 
+SETTINGS = Path("/etc/docker/daemon.json")
+# One directory of CAs per registry, read at each pull.
+CERTIFICATES = Path("/etc/docker/certs.d")
 _PEER = struct.Struct("3i")  # struct ucred of unix(7): pid, uid, gid
 
 
 @dataclass(frozen=True)
 class Daemon:
-    """A running dockerd: the words it was started with, and the directory of its configuration."""
+    """A running dockerd, and the words that it was started with."""
 
     pid: int
     arguments: Sequence[str]
-    home: Path
 
     @property
     def settings(self) -> Path:
         """Return its daemon.json, which need not exist."""
-        given = self.home / "docker" / "daemon.json"
-        for word, following in zip(self.arguments, [*self.arguments[1:], ""], strict=True):
-            if word == "--config-file":
-                given = Path(following)
-            elif word.startswith("--config-file="):
-                given = Path(word.partition("=")[2])
-        return given
-
-    @property
-    def certificates(self) -> Path:
-        """Return the directory with one directory of CAs per registry, read at each pull."""
-        return self.home / "docker" / "certs.d"
+        # --config-file=PATH, or PATH as the next word; the last one counts.
+        words = " ".join(self.arguments).replace("--config-file=", "--config-file ").split()
+        given = [after for word, after in pairwise(words) if word == "--config-file"]
+        return Path(given[-1]) if given else SETTINGS
 
 
 def find(engine: Engine) -> Daemon | None:
-    """Return the daemon that answers on the engine's socket, or None if it is no dockerd of this machine."""
+    """Return the daemon that answers on the engine's socket, or None if it is no dockerd that root runs here."""
     if sys.platform != "linux" or not engine.is_here:
         return None
-    try:
+    with suppress(psutil.Error, OSError, ValueError):
         peer = psutil.Process(_peer(engine.address.removeprefix("unix://")))
         if peer.name() != "systemd":
             return _daemon(peer)
-    except (psutil.Error, OSError, ValueError):
-        return None
-    # Where systemd listens for dockerd (`-H fd://`, as Debian has it), the socket's owner is systemd.
-    for process in psutil.process_iter():
-        with suppress(psutil.Error, OSError):
-            if process.name() == "dockerd" and any("fd://" in word for word in process.cmdline()):
+        # Where systemd listens for dockerd (`-H fd://`, as Debian has it), the socket's owner is systemd.
+        for process in psutil.process_iter(["name", "cmdline"]):
+            if process.info["name"] == "dockerd" and any("fd://" in word for word in process.info["cmdline"] or ()):
                 return _daemon(process)
     return None
 
@@ -82,16 +74,11 @@ def _peer(path: str) -> int:
 
 
 def _daemon(process: psutil.Process) -> Daemon | None:
-    """Return the daemon that a process is; None for another program, or one in a container, with files of its own."""
+    """Return the daemon that a process is; None for another program, a rootless one, or one in a container."""
     program, *arguments = process.cmdline()
+    if Path(program).name != "dockerd" or process.uids().real != 0:
+        return None
     with suppress(PermissionError):
-        if Path(program).name != "dockerd" or not Path(f"/proc/{process.pid}/root").samefile("/"):
+        if not Path(f"/proc/{process.pid}/root").samefile("/"):
             return None
-    environ: dict[str, str] = {}
-    with suppress(psutil.AccessDenied):
-        environ = process.environ()
-    # A rootless daemon is root in a user namespace of its own; RootlessKit marks it so.
-    if process.uids().real == 0 and "ROOTLESSKIT_STATE_DIR" not in environ:
-        return Daemon(process.pid, arguments, Path("/etc"))
-    home = Path(environ.get("HOME") or "~").expanduser()
-    return Daemon(process.pid, arguments, Path(environ.get("XDG_CONFIG_HOME") or home / ".config"))
+    return Daemon(process.pid, arguments)

@@ -57,7 +57,7 @@ class Engine:
 
     @property
     def platform(self) -> str:
-        """Return what the engine's machine is, such as linux/amd64 (Engine API, GET /version)."""
+        """Return what the engine's machine is, such as linux/amd64."""
         with refusals("ask the Docker engine about itself"):
             version = self.api.version(api_version=False)
         return f"{version['Os']}/{version['Arch']}"
@@ -118,17 +118,11 @@ def found_address(environ: Mapping[str, str]) -> str:
 
 def unreachable(address: str, error: Exception) -> PrerequisiteError:
     """Return the error for an engine that does not answer, with the likely cause."""
-    is_refused = any(words in str(error) for words in ("permission denied", "Permission denied", "PermissionError"))
-    if address.startswith("ssh://"):
-        login = config.parse(address)
-        hint = f"Docker must be installed and running there: ssh {login} docker info"
-        if is_refused:
-            hint = f"Let that user use Docker: ssh {login} 'sudo usermod -aG docker $USER'"
-    elif is_refused:
-        hint = "You may not use Docker's socket: sudo usermod -aG docker $USER, then log in again."
-    else:
-        hint = "Is Docker installed and running? Try: docker info"
-    return PrerequisiteError("the Docker engine does not answer", where=f"{address}: {_innermost(error)}", hint=hint)
+    ssh = f"ssh {config.parse(address)} " if address.startswith("ssh://") else ""
+    hint = f"Is Docker installed and running there? Try: {ssh}docker info"
+    if "permission denied" in str(error).lower():
+        hint = f"That user may not use Docker: {ssh}sudo usermod -aG docker $USER, then log in again."
+    return PrerequisiteError("the Docker engine does not answer", where=f"{address}: {error}", hint=hint)
 
 
 @contextmanager
@@ -136,24 +130,9 @@ def refusals(doing: str) -> Iterator[None]:
     """Turn what docker-py raises into OutsideError: "Docker refused to DOING", with Docker's own words."""
     try:
         yield
-    except APIError as error:
-        raise OutsideError(f"Docker refused to {doing}", where=explanation(error)) from error
     except (DockerException, requests.RequestException) as error:
-        raise OutsideError(
-            f"the connection to Docker broke while it was to {doing}", where=_innermost(error)
-        ) from error
+        raise OutsideError(f"Docker refused to {doing}", where=explanation(error)) from error
 
 
-def explanation(error: APIError) -> str:
-    return str(error.explanation or error).strip()
-
-
-def _innermost(error: BaseException) -> str:
-    """Return the system's message under the errors of requests and urllib3, which keep it among their arguments."""
-    chain: list[BaseException] = [error]
-    for link in chain:
-        inner = [*link.args, getattr(link, "reason", None), link.__cause__, link.__context__]
-        chain += [cause for cause in inner if isinstance(cause, BaseException) and cause not in chain]
-    return next(
-        (cause.strerror for cause in reversed(chain) if isinstance(cause, OSError) and cause.strerror), str(error)
-    )
+def explanation(error: Exception) -> str:
+    return str((isinstance(error, APIError) and error.explanation) or error).strip()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import io
-import tarfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import requests
-from docker.errors import APIError, DockerException, ImageNotFound
+from docker.errors import DockerException, ImageNotFound
 
+from trainyard.seams.docker.containers import packed
 from trainyard.seams.docker.engine import Engine, explanation, refusals
 from trainyard.seams.registry.errors import refused
 
@@ -21,14 +21,6 @@ MB = 1_000_000
 # What Docker reports when a layer needs nothing more (docker/distribution, pull and push).
 _ENDED = frozenset({"Pull complete", "Already exists", "Pushed", "Layer already exists"})
 _MOVING = frozenset({"Downloading", "Pushing"})
-
-
-@dataclass(frozen=True)
-class Layer:
-    """One entry of an image's history. `size` is 0 for what changed no file."""
-
-    created_by: str
-    size: int
 
 
 @dataclass(frozen=True)
@@ -58,11 +50,9 @@ class ImageFacts:
 
 def inspect(engine: Engine, reference: str) -> ImageFacts | None:
     """Return what the engine knows about an image (by name, digest or id), or None if it does not have it."""
-    with refusals(f"look at the image {reference}"):
-        try:
-            return facts(engine.api.inspect_image(reference))  # type: ignore[no-untyped-call]
-        except ImageNotFound:
-            return None
+    with refusals(f"look at the image {reference}"), suppress(ImageNotFound):
+        return facts(engine.api.inspect_image(reference))  # type: ignore[no-untyped-call]
+    return None
 
 
 def facts(described: Mapping[str, Any]) -> ImageFacts:
@@ -83,11 +73,11 @@ def facts(described: Mapping[str, Any]) -> ImageFacts:
     )
 
 
-def history(engine: Engine, reference: str) -> tuple[Layer, ...]:
-    """Return how an image came to be, the oldest entry first."""
+def history(engine: Engine, reference: str) -> tuple[str, ...]:
+    """Return the commands that made an image, the oldest first."""
     with refusals(f"look at the history of {reference}"):
         entries = engine.api.history(reference)  # type: ignore[no-untyped-call]
-    return tuple(Layer(entry.get("CreatedBy") or "", entry.get("Size") or 0) for entry in reversed(entries))
+    return tuple(entry.get("CreatedBy") or "" for entry in reversed(entries))
 
 
 def references(engine: Engine, *, label: str) -> list[ImageFacts]:
@@ -104,23 +94,15 @@ def tag(engine: Engine, reference: str, *, as_: str) -> None:
 
 def remove(engine: Engine, reference: str) -> None:
     """Take a name from an image, and the image from the engine if that was its last; no change if it is gone."""
-    with refusals(f"remove the image {reference}"):
-        try:
-            engine.api.remove_image(reference)
-        except ImageNotFound:
-            return
+    with refusals(f"remove the image {reference}"), suppress(ImageNotFound):
+        engine.api.remove_image(reference)
 
 
 def make_tiny(engine: Engine, reference: str) -> None:
     """Make an image of a few bytes under this name, which must have a tag: to send through a registry as a proof."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        member = tarfile.TarInfo("README")
-        member.size = len(TINY)
-        archive.addfile(member, io.BytesIO(TINY))
     repository, name = split_tag(reference)
     with refusals(f"make the image {reference}"):
-        engine.api.import_image_from_data(packed.getvalue(), repository=repository, tag=name)
+        engine.api.import_image_from_data(packed({"README": TINY}), repository=repository, tag=name)
 
 
 def pull(
@@ -136,25 +118,16 @@ def pull(
     Raises RegistryError: what is wrong with the registry, or with what it holds.
     """
     registry, doing = registry_of(reference), f"pull {reference}"
-    repository, name = split_tag(reference)
+    credentials = dict(auth) if auth is not None else None
     tally = LayerTally()
     try:
-        for entry in engine.api.pull(
-            repository,
-            # A digest is part of the name for docker-py, and no tag may be given with it.
-            tag=None if "@" in reference else name or "latest",
-            stream=True,
-            decode=True,
-            auth_config=dict(auth) if auth is not None else None,
-            platform=platform,
-        ):
+        for entry in engine.api.pull(reference, stream=True, decode=True, auth_config=credentials, platform=platform):
             if entry.get("error"):
                 raise refused(str(entry["error"]), registry, doing=doing)
             if tally.count(entry) and on_progress:
                 on_progress(tally.text())
     except (DockerException, requests.RequestException) as error:
-        raw = explanation(error) if isinstance(error, APIError) else str(error)
-        raise refused(raw, registry, doing=doing) from error
+        raise refused(explanation(error), registry, doing=doing) from error
 
 
 def split_tag(reference: str) -> tuple[str, str | None]:

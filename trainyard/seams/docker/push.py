@@ -10,13 +10,12 @@ from typing import Any
 from urllib.parse import quote
 
 import requests
-from docker.errors import APIError, DockerException
-from urllib3.exceptions import ReadTimeoutError
+from docker.errors import DockerException
 
 from trainyard.seams.docker.engine import Engine, explanation
 from trainyard.seams.docker.images import LayerTally, registry_of, split_tag
 from trainyard.seams.registry.auth import Login
-from trainyard.seams.registry.errors import GoneError, MissingError, RegistryError, refused
+from trainyard.seams.registry.errors import MissingError, RegistryError, refused
 
 CONNECT_SECONDS = 10.0
 # Docker reports while it sends; a registry that takes a whole layer in and then is silent for longer is stuck.
@@ -56,61 +55,39 @@ def registry_digest(engine: Engine, reference: str, *, login: Login | None) -> s
 
     (Engine API, GET /distribution/{name}/json.) Raises RegistryError.
     """
-    doing = f"look for {reference}"
     try:
-        found = engine.api.inspect_distribution(  # type: ignore[no-untyped-call]
+        answer = engine.api.inspect_distribution(  # type: ignore[no-untyped-call]
             reference, auth_config=login.for_engine(registry_of(reference)) if login else {}
         )
     except (DockerException, requests.RequestException) as error:
-        raw = explanation(error) if isinstance(error, APIError) else str(error)
-        refusal = _refused(raw, doing, reference, login)
+        refusal = _refused(explanation(error), f"look for {reference}", reference, login)
         if isinstance(refusal, MissingError):
             return None
         raise refusal from error
-    return str(found["Descriptor"]["digest"])
+    return str(answer["Descriptor"]["digest"])
 
 
 def _entries(engine: Engine, reference: str, login: Login | None) -> Generator[Mapping[str, Any], None, None]:
     """Yield what the engine reports, as it comes. Closing it closes the connection, which ends the push."""
-    registry, doing = registry_of(reference), f"push {reference}"
+    doing = f"push {reference}"
     repository, tag = split_tag(reference)
-    header = base64.urlsafe_b64encode(json.dumps(login.for_engine(registry) if login else {}).encode()).decode()
+    auth = login.for_engine(registry_of(reference)) if login else {}
     try:
         # docker-py's own push cannot be ended: it keeps the connection to itself.
         with engine.api.post(
             f"{engine.api.base_url}/v{engine.api.api_version}/images/{quote(repository, safe='/:')}/push",
             params={"tag": tag or "latest"},
-            headers={"X-Registry-Auth": header},
+            headers={"X-Registry-Auth": base64.urlsafe_b64encode(json.dumps(auth).encode()).decode()},
             stream=True,
             timeout=(CONNECT_SECONDS, SILENCE_SECONDS),
         ) as answer:
             if answer.status_code != requests.codes.ok:
-                raise _refused(_message(answer), doing, reference, login)
+                raise _refused(answer.text, doing, reference, login)
             for line in answer.iter_lines(chunk_size=None):
                 if line.strip():
                     yield json.loads(line)
     except (requests.RequestException, ValueError) as error:
-        if _is_silence(error):
-            raise GoneError(
-                f"registry {registry} takes nothing more",
-                where=f"{doing}: nothing happened for {SILENCE_SECONDS:.0f} s",
-                hint="Repeat the command: layers that are there are not sent again.",
-            ) from error
-        raise refused(f"the connection to Docker broke: {error}", registry, doing=doing) from error
-
-
-def _message(answer: requests.Response) -> str:
-    try:
-        return str(answer.json()["message"])
-    except (ValueError, KeyError):
-        return answer.text
-
-
-def _is_silence(error: Exception) -> bool:
-    """Return whether nothing came for too long; in the middle of an answer, requests calls that a ConnectionError."""
-    return isinstance(error, requests.exceptions.ReadTimeout) or any(
-        isinstance(cause, ReadTimeoutError) for cause in error.args
-    )
+        raise _refused(f"the connection to Docker broke: {error}", doing, reference, login) from error
 
 
 def _refused(raw: str, doing: str, reference: str, login: Login | None) -> RegistryError:

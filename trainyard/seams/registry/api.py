@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 
@@ -37,8 +37,7 @@ MEDIA_TYPES = (
 )
 
 
-@dataclass(frozen=True)
-class Blob:
+class Blob(NamedTuple):
     """A part of an image, by digest: its config, or a layer; `size` is in bytes, as sent (layers are compressed)."""
 
     digest: str
@@ -102,8 +101,7 @@ class RegistryApi:
         """Ask whether a registry is there that lets us in. Raises NoRegistryError for any other server."""
         doing = "ask whether a registry is there"
         answer = self._send("GET", "", doing=doing, accept=NO_REGISTRY)
-        is_page = answer.content[:100].lstrip().lower().startswith((b"<!doctype", b"<html"))
-        if answer.status_code in NO_REGISTRY or is_page:
+        if answer.status_code in NO_REGISTRY:
             raise self._refused(answer, doing, before=f"{NOT_A_REGISTRY}: ")
 
     def manifest(self, name: str, reference: str) -> Manifest | None:
@@ -117,14 +115,13 @@ class RegistryApi:
         if answer.status_code == 404:
             return None
         try:
-            found = read_manifest(answer.content, answer.headers.get("Content-Type", ""))
-        except ValueError as error:
+            manifest = read_manifest(answer.content, answer.headers.get("Content-Type", ""))
+            claimed = reference if reference.startswith("sha256:") else answer.headers.get("Docker-Content-Digest")
+            if claimed and claimed != manifest.digest:
+                raise ValueError(f"expected {claimed}, got {manifest.digest}")
+        except (ValueError, KeyError, TypeError) as error:
             raise refused(f"digest mismatch: {error}", self.address, doing=doing) from error
-        claimed = reference if reference.startswith("sha256:") else answer.headers.get("Docker-Content-Digest")
-        if claimed and claimed != found.digest:
-            text = f"digest mismatch: expected {claimed}, got {found.digest}"
-            raise refused(text, self.address, doing=doing)
-        return found
+        return manifest
 
     def repositories(self) -> Iterator[str]:
         """Yield every repository's name; a registry may refuse to list them (ECR and Docker Hub do)."""
@@ -135,9 +132,8 @@ class RegistryApi:
         return tuple(self._listed(f"{name}/tags/list", "tags", doing=f"list the tags of {name}"))
 
     def put_manifest(self, name: str, tag: str, manifest: Manifest) -> None:
-        headers = {"Content-Type": manifest.media_type}
-        path, doing = f"{name}/manifests/{tag}", f"tag {name}@{manifest.digest} as {tag}"
-        self._send("PUT", path, doing=doing, accept=(201,), content=manifest.content, headers=headers)
+        headers, doing = {"Content-Type": manifest.media_type}, f"tag {name}@{manifest.digest} as {tag}"
+        self._send("PUT", f"{name}/manifests/{tag}", doing=doing, content=manifest.content, headers=headers)
 
     def try_upload(self, name: str) -> None:
         """Send some bytes and take them back: Docker keeps to itself why an upload fails, this answer says it.
@@ -145,29 +141,29 @@ class RegistryApi:
         Raises RegistryError, such as FullError.
         """
         doing = f"try an upload to {name}"
-        begun = self._send("POST", f"{name}/blobs/uploads/", doing=doing, accept=(202,))
+        begun = self._send("POST", f"{name}/blobs/uploads/", doing=doing)
         upload = begun.url.join(begun.headers["Location"])
+        headers = {"Content-Type": "application/octet-stream"}
         try:
-            headers = {"Content-Type": "application/octet-stream"}
-            sent = self._send("PATCH", upload, doing=doing, accept=(202,), content=bytes(TRIAL_BYTES), headers=headers)
-            upload = sent.url.join(sent.headers.get("Location", str(upload)))
+            self._send("PATCH", upload, doing=doing, content=bytes(TRIAL_BYTES), headers=headers)
         finally:
             with suppress(RegistryError):
-                self._send("DELETE", upload, doing=doing, accept=(202, 204, 404))
+                self._send("DELETE", upload, doing=doing)
 
     def _listed(self, path: str, key: str, *, doing: str) -> Iterator[str]:
         """Follow the Link headers (RFC 5988) to the end."""
-        following: str | httpx.URL | None = f"{path}?n={PAGE}"
-        while following is not None:
-            answer = self._send("GET", following, doing=doing, accept=(404,))
+        url: str | httpx.URL | None = f"{path}?n={PAGE}"
+        while url is not None:
+            answer = self._send("GET", url, doing=doing, accept=(404,))
             if answer.status_code == 404:
                 return
             try:
-                yield from (str(name) for name in answer.json()[key] or ())
+                names = answer.json()[key]
             except (ValueError, KeyError, TypeError) as error:
                 raise self._refused(answer, doing, before=f"{NOT_A_REGISTRY}: ") from error
+            yield from names or ()
             target = answer.links.get("next", {}).get("url")
-            following = answer.url.join(target) if target else None
+            url = answer.url.join(target) if target else None
 
     def _send(
         self, method: str, path: str | httpx.URL, *, doing: str, accept: tuple[int, ...] = (), **request: Any
@@ -176,7 +172,7 @@ class RegistryApi:
             answer = self._http.request(method, path, **request)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise refused(str(error) or type(error).__name__, self.address, doing=doing) from error
-        if answer.status_code != 200 and answer.status_code not in accept:
+        if not answer.is_success and answer.status_code not in accept:
             raise self._refused(answer, doing)
         return answer
 
@@ -195,22 +191,19 @@ def digest_of(content: bytes) -> str:
 def read_manifest(content: bytes, media_type: str) -> Manifest:
     """Return the manifest in these bytes; its digest is computed, never taken from a header.
 
-    Raises ValueError when it is none.
+    Raises ValueError, KeyError or TypeError when it is none.
     """
-    document = json.loads(content)
-    if not isinstance(document, dict) or document.get("schemaVersion") != 2:
+    document = dict(json.loads(content))
+    if document["schemaVersion"] != 2:
         raise ValueError("not a manifest of schema version 2")
-    try:
-        return Manifest(
-            digest=digest_of(content),
-            media_type=str(document.get("mediaType") or media_type),
-            config=_blob(document["config"]) if "config" in document else None,
-            layers=tuple(_blob(layer) for layer in document.get("layers", ())),
-            platforms=tuple(str(entry["digest"]) for entry in document.get("manifests", ())),
-            content=content,
-        )
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"not a manifest: {error!r}") from error
+    return Manifest(
+        digest=digest_of(content),
+        media_type=str(document.get("mediaType") or media_type),
+        config=_blob(document["config"]) if "config" in document else None,
+        layers=tuple(_blob(layer) for layer in document.get("layers", ())),
+        platforms=tuple(str(entry["digest"]) for entry in document.get("manifests", ())),
+        content=content,
+    )
 
 
 def trusting(ca_file: Path | None) -> ssl.SSLContext:

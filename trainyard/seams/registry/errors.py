@@ -14,21 +14,15 @@ from trainyard.errors import OutsideError
 
 
 class RegistryError(OutsideError):
-    """A registry refused, broke, or is not there. `transient`: it may work when tried again."""
-
-    transient = False
+    """A registry refused, broke, or is not there."""
 
 
 class GoneError(RegistryError):
     """Nobody answers, or the connection broke."""
 
-    transient = True
-
 
 class BusyError(RegistryError):
     """The registry answers with an error of its own that may pass."""
-
-    transient = True
 
 
 class LoginError(RegistryError):
@@ -59,13 +53,6 @@ class FixedTagError(RegistryError):
     """The registry does not let a tag lead to anything else."""
 
 
-_TRUST_HERE = "Name its CA in the cluster file: registry.ca_file"
-_IF_MEANT = "If that is meant: `insecure: true` under `registry:`, and then, on every host: invoke registry.trust"
-# Another push alone mends nothing: Docker asks whether a layer is there, not whether it is whole.
-MEND = (
-    "Nothing uses it. The registry's disk lost data: remove the damaged part there (its data has it in "
-    "docker/registry/v2/blobs/sha256), or all of it (invoke registry.down --purge), then push again."
-)
 # How RegistryApi begins its words about an answer that no registry gives.
 NOT_A_REGISTRY = "no registry answers like this"
 # A web page: nobody wants to read its source.
@@ -93,46 +80,22 @@ RULES: tuple[Rule, ...] = (
     Rule(
         r"x509: certificate signed by unknown authority|x509: certificate is not authorized to sign",
         "{client} does not trust the CA of registry {registry}",
-        "Make Docker trust it, on every host that pushes or pulls: invoke registry.trust",
+        "Make Docker trust it, on every host that pushes or pulls: invoke registry.trust (where registry.up did not "
+        "run, name a copy of its CA: registry.ca_file)",
         key="untrusted",
         error=CertificateError,
     ),
     Rule(
-        r"self[- ]signed certificate|unable to get (local )?issuer certificate|unable to verify the first certificate",
-        "the certificate of registry {registry} is from a CA that is not trusted here",
-        _TRUST_HERE,
-        error=CertificateError,
-    ),
-    Rule(
-        r"x509: (certificate is valid for|cannot validate certificate|certificate is not valid for)"
-        r"|Hostname mismatch|IP address mismatch|doesn't match|x509: certificate relies on legacy Common Name",
-        "the certificate of registry {registry} is for another address",
-        "Give `registry.address` the name or address that the certificate is for, or make one for this address.",
-        error=CertificateError,
-    ),
-    Rule(
-        r"server gave HTTP response to HTTPS client",
-        "registry {registry} speaks plain HTTP, and {client} expects TLS",
-        _IF_MEANT,
+        r"server gave HTTP response to HTTPS client|WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE|UNKNOWN_PROTOCOL",
+        "registry {registry} speaks plain HTTP, and TLS is expected",
+        "If that is meant: `insecure: true` under `registry:`, and then, on every host: invoke registry.trust",
         key="plain_http",
         error=CertificateError,
     ),
     Rule(
-        r"WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE|UNKNOWN_PROTOCOL|HTTP_REQUEST",
-        "registry {registry} speaks plain HTTP, and the cluster file expects TLS",
-        _IF_MEANT,
-        error=CertificateError,
-    ),
-    Rule(
-        r"HTTP request to an HTTPS server|HTTP request was sent to HTTPS port",
-        "registry {registry} speaks TLS, and the cluster file says `insecure: true`",
-        "Remove `insecure: true` from `registry:`; name the CA with registry.ca_file unless it is a public one.",
-        error=CertificateError,
-    ),
-    Rule(
         r"x509:|CERTIFICATE_VERIFY_FAILED|tls: ",
-        "no TLS with registry {registry}",
-        _TRUST_HERE,
+        "the certificate of registry {registry} is not accepted",
+        "Name its CA in the cluster file (registry.ca_file), and as registry.address what the certificate is for.",
         key="no_tls",
         error=CertificateError,
     ),
@@ -157,24 +120,19 @@ RULES: tuple[Rule, ...] = (
         error=RegistryError,
     ),
     Rule(
-        r"verification failed|digest mismatch|does not match (the )?digest|unexpected commit digest|DIGEST_INVALID|"
-        r"failed commit|unexpected size|invalid checksum|gzip: invalid|unexpected EOF.*layer",
+        r"verification failed|digest mismatch|unexpected commit digest|DIGEST_INVALID|failed commit|invalid checksum",
         "what registry {registry} holds is damaged: it is not what its digest says",
-        MEND,
+        # Another push alone mends nothing: Docker asks whether a layer is there, not whether it is whole.
+        "Nothing uses it. The registry's disk lost data: remove the damaged part there (its data has it in "
+        "docker/registry/v2/blobs/sha256), or all of it (invoke registry.down --purge), then push again.",
         error=DamagedError,
     ),
     # ECR: "cannot be overwritten because the repository is immutable"; Harbor: "configured as immutable".
     Rule(
-        r"is immutable|as immutable|immutable tag|TAG_IMMUTABLE",
+        r"(is|as) immutable|TAG_IMMUTABLE",
         "registry {registry} does not let a tag lead to another image",
         "Allow that for this repository there (ECR: tag mutability), or push a changed image.",
         error=FixedTagError,
-    ),
-    Rule(
-        r"toomanyrequests|\b429\b",
-        "registry {registry} allows no more pulls for now",
-        "Log in there (registry.username in the cluster file), or copy the image to a registry of your own.",
-        error=BusyError,
     ),
     # Docker Hub, and what follows it, do not tell a missing repository from a private one.
     Rule(
@@ -193,25 +151,23 @@ RULES: tuple[Rule, ...] = (
         error=LoginError,
     ),
     Rule(
-        r"[Uu]nauthorized|UNAUTHORIZED|authentication required|incorrect username or password|authorization failed|"
-        r"\b401\b|token has expired",
+        r"(?i)unauthorized|authentication required|authorization failed|\b401\b|token has expired",
         "registry {registry} refuses the login{who}",
         "Check username and password of `registry:` in the cluster file, or log in again: docker login {registry}",
         key="login",
         error=LoginError,
     ),
     Rule(
-        r"denied|DENIED|\b403\b|[Ff]orbidden|access to the resource",
+        r"(?i)denied|\b403\b|forbidden",
         "registry {registry} does not allow this login to do that",
         "Ask its operator for the right to push to this repository; in ECR the repository must exist.",
         key="login",
         error=LoginError,
     ),
     Rule(
-        r"no such host|server misbehaving|[Cc]onnection refused|[Cc]onnection reset|broken pipe|[Nn]o route to host|"
-        r"Name or service not known|nodename nor servname|name resolution|i/o timeout|handshake timeout|timed out|"
-        r"Timeout|deadline exceeded|\bEOF\b|server closed|Server disconnected|peer closed connection|"
-        r"[Nn]etwork is unreachable|closed network connection",
+        r"(?i)no such host|server misbehaving|connection refused|connection reset|broken pipe|no route to host|"
+        r"name or service not known|name resolution|timed out|timeout|deadline exceeded|\bEOF\b|server closed|"
+        r"disconnected|closed connection|network is unreachable|closed network connection",
         "registry {registry} does not answer",
         "Start it (one of our own: invoke registry.up), or the way to it; then repeat the command: layers that are "
         "there are not sent again. Its state: invoke registry.status",
@@ -219,14 +175,13 @@ RULES: tuple[Rule, ...] = (
         error=GoneError,
     ),
     Rule(
-        r"manifest unknown|MANIFEST_UNKNOWN|NAME_UNKNOWN|(repository )?name (not known|unknown)|does not exist|"
-        r"BLOB_UNKNOWN|blob unknown|manifest for .* not found|: not found",
+        r"(?i)(manifest|name|blob)[ _](unknown|not known)|does not exist|not found",
         "registry {registry} does not hold that image",
         "Is its name right? An image of ours gets there by: invoke image.push",
         error=MissingError,
     ),
     Rule(
-        r"\b50[0-9]\b|Internal Server Error|Service Unavailable|Bad Gateway|unknown error",
+        r"\b50[0-9]\b|unknown error",
         "registry {registry} broke while it answered",
         "Look at its log (docker logs of its container, if it is ours), then repeat the command.",
         error=BusyError,
@@ -240,7 +195,7 @@ def refused(text: str, registry: str, *, doing: str, who: str = "") -> RegistryE
     `who` is whose login was used: " of ray from $PASSWORD".
     """
     shown = " ".join(_PAGE.sub("", text).split())[:500]
-    found = explain(text, RULES, registry=registry, who=who, client="Docker")
-    if found is None:
+    cause = explain(text, RULES, registry=registry, who=who, client="Docker")
+    if cause is None:
         return RegistryError(f"registry {registry} or Docker refused to {doing}", where=shown)
-    return cast("RegistryError", found.to_error(where=f"{doing}: {shown}"))
+    return cast("RegistryError", cause.to_error(where=f"{doing}: {shown}"))

@@ -5,12 +5,10 @@ No secret gets into an argument list, a log or a text: only into requests to the
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from docker.auth import AuthConfig
+from docker.auth import load_config
 from docker.errors import DockerException
 
 from trainyard.errors import PrerequisiteError
@@ -39,9 +37,12 @@ def named_login(registry: Registry, environ: Mapping[str, str]) -> Login | None:
 
 def docker_login(address: str, environ: Mapping[str, str]) -> Login | None:
     """Return what Docker's own configuration holds for a registry: an entry, or what a credential helper answers."""
-    path = docker_config(environ)
+    directory = environ.get("DOCKER_CONFIG") or Path(environ.get("HOME", "~")).expanduser() / ".docker"
+    path = Path(directory) / "config.json"
+    if not path.exists():
+        return None
     try:
-        found = _configured(path, environ).resolve_authconfig(address) or {}
+        entry = load_config(str(path), credstore_env=dict(environ)).resolve_authconfig(address) or {}
     except (DockerException, ValueError, OSError) as error:
         # Docker ends with the helper's words; so do we, rather than pushing without a login.
         raise PrerequisiteError(
@@ -49,27 +50,12 @@ def docker_login(address: str, environ: Mapping[str, str]) -> Login | None:
             where=str(path),
             hint=f"Log in again: docker login {address}",
         ) from error
-    known = {key.lower(): str(value) for key, value in found.items() if value}
+    known = {key.lower(): str(value) for key, value in entry.items() if value}
     if known.get("identitytoken"):
         return Login(str(path), identity_token=known["identitytoken"])
     if known.get("username") and known.get("password"):
         return Login(str(path), known["username"], known["password"])
     return None
-
-
-def docker_config(environ: Mapping[str, str]) -> Path:
-    directory = environ.get("DOCKER_CONFIG")
-    return Path(directory or Path(environ.get("HOME", "~")).expanduser() / ".docker") / "config.json"
-
-
-def _configured(path: Path, environ: Mapping[str, str]) -> AuthConfig:
-    """Return Docker's configuration of logins; docker-py itself swallows a file that it cannot read."""
-    written = json.loads(path.read_text()) if path.exists() else {}
-    if not isinstance(written, dict):
-        raise ValueError("it is not a JSON object")
-    kept: dict[str, Any] = {key: written[key] for key in ("credsStore", "credHelpers") if written.get(key)}
-    kept["auths"] = AuthConfig.parse_auth(written.get("auths") or {}, raise_on_error=True)
-    return AuthConfig(kept, credstore_env=dict(environ))
 
 
 def _password(registry: Registry, user: str, environ: Mapping[str, str]) -> tuple[str, str]:
@@ -84,12 +70,11 @@ def _password(registry: Registry, user: str, environ: Mapping[str, str]) -> tupl
         )
     path = Path(registry.password_file or "").expanduser()
     try:
-        password, reason = path.read_text().strip("\r\n"), f"{path} is empty"
-    except (OSError, UnicodeDecodeError) as error:
-        password, reason = "", str(error)
-    if password:
-        return str(path), password
-    raise PrerequisiteError(
-        f"no password of {user} for registry {registry.address}: {reason}",
-        hint="registry.password_file names a file that holds the password and nothing else.",
-    )
+        if password := path.read_text().strip("\r\n"):
+            return str(path), password
+        raise ValueError(f"{path} is empty")
+    except (OSError, ValueError) as error:
+        raise PrerequisiteError(
+            f"no password of {user} for registry {registry.address}: {error}",
+            hint="registry.password_file names a file that holds the password and nothing else.",
+        ) from error
