@@ -18,10 +18,10 @@ from trainyard.images.types import Built
 from trainyard.registry.certificates import KeyPair, make_ca, make_server
 from trainyard.seams.registry.errors import (
     CertificateError,
-    FullError,
     GoneError,
     LoginError,
     MissingError,
+    RegistryError,
 )
 from trainyard.spec.docker import Registry
 
@@ -121,7 +121,7 @@ def test_a_full_disk_is_told_at_once_and_as_what_it_is(engine: BedEngine, image:
     with registries.registry(engine, tmp_path, disk="800k") as running:
         spec = Registry(address=running.address, insecure=True)
         for _ in range(2):
-            with pytest.raises(FullError) as caught:
+            with pytest.raises(RegistryError) as caught:
                 registries.push(engine, image, spec)
             assert caught.value.exit_code == 6
             assert caught.value.what == f"the disk of registry {running.address} is full"

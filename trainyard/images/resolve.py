@@ -21,12 +21,10 @@ from trainyard.seams.docker.engine import Engine
 from trainyard.seams.docker.images import HUB
 from trainyard.seams.registry.api import Manifest, RegistryApi
 from trainyard.seams.registry.auth import Login
-from trainyard.seams.registry.errors import BusyError, GoneError, LoginError, MissingError, RegistryError
+from trainyard.seams.registry.errors import GoneError, LoginError, MissingError, RegistryError
 from trainyard.seams.registry.login import docker_login, login, named_login
 from trainyard.spec import ClusterSpec
 from trainyard.spec.docker import Registry
-
-_AWAY = (GoneError, BusyError)
 
 Connect = Callable[[Registry, Mapping[str, str], Login | None], RegistryApi]
 
@@ -120,7 +118,7 @@ class _Registries:
         repository = f"{registry.address}/{path}"
         try:
             manifest, used = self._ask(registry, path, tag)
-        except _AWAY as error:
+        except GoneError as error:
             kept = self._kept(repository, error.what)
             if kept is None:
                 raise
@@ -148,7 +146,7 @@ class _Registries:
         try:
             manifest, used = self._ask(registry, path, digest or tag)
         except RegistryError as error:
-            if for_engine and not isinstance(error, _AWAY):
+            if for_engine and not isinstance(error, GoneError):
                 raise
             known = login(registry, self.environ)
             if digest:

@@ -12,7 +12,7 @@ from trainyard.registry.access import HostPort
 from trainyard.registry.target import Target
 from trainyard.results import formats
 from trainyard.seams.docker import containers, images
-from trainyard.seams.registry.errors import BusyError, GoneError
+from trainyard.seams.registry.errors import GoneError
 from trainyard.seams.registry.login import named_login
 from trainyard.steps import YES, Answer, Progress, Step, StepResult, no, nothing, run
 
@@ -103,7 +103,7 @@ def _answers(target: Target) -> Answer:
     try:
         with target.api() as api:
             api.check()
-    except (GoneError, BusyError) as error:
+    except GoneError as error:
         return no(error.where or error.what)
     return YES
 

@@ -98,7 +98,7 @@ class RegistryApi:
         self._http.close()
 
     def check(self) -> None:
-        """Ask whether a registry is there that lets us in. Raises NoRegistryError for any other server."""
+        """Ask whether a registry is there that lets us in. Raises RegistryError for any other server."""
         doing = "ask whether a registry is there"
         answer = self._send("GET", "", doing=doing, accept=NO_REGISTRY)
         if answer.status_code in NO_REGISTRY:
@@ -138,7 +138,7 @@ class RegistryApi:
     def try_upload(self, name: str) -> None:
         """Send some bytes and take them back: Docker keeps to itself why an upload fails, this answer says it.
 
-        Raises RegistryError, such as FullError.
+        Raises RegistryError, such as for a full disk.
         """
         doing = f"try an upload to {name}"
         begun = self._send("POST", f"{name}/blobs/uploads/", doing=doing)

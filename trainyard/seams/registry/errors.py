@@ -18,11 +18,7 @@ class RegistryError(OutsideError):
 
 
 class GoneError(RegistryError):
-    """Nobody answers, or the connection broke."""
-
-
-class BusyError(RegistryError):
-    """The registry answers with an error of its own that may pass."""
+    """Nobody answers, the connection broke, or the registry answers with an error of its own: it may pass."""
 
 
 class LoginError(RegistryError):
@@ -33,20 +29,12 @@ class CertificateError(RegistryError):
     """The registry's certificate, or that it has one, is not what was expected."""
 
 
-class FullError(RegistryError):
-    """A disk is full."""
-
-
 class DamagedError(RegistryError):
     """What the registry holds is not what was pushed."""
 
 
 class MissingError(RegistryError):
     """The registry does not hold what was asked for."""
-
-
-class NoRegistryError(RegistryError):
-    """Somebody answers, and it is no registry."""
 
 
 class FixedTagError(RegistryError):
@@ -66,7 +54,7 @@ RULES: tuple[Rule, ...] = (
         rf"^{NOT_A_REGISTRY}|error parsing HTTP (404|405|501) response body: invalid character",
         "what answers at {registry} is not a registry",
         "Is registry.address right, with its port? One of our own is started by: invoke registry.up",
-        error=NoRegistryError,
+        error=RegistryError,
     ),
     # Go: "x509: certificate has expired or is not yet valid"; OpenSSL: "certificate has expired".
     Rule(
@@ -105,13 +93,13 @@ RULES: tuple[Rule, ...] = (
         "the disk of registry {registry} is full",
         "Make room there (its images: invoke registry.status), then repeat the command: layers that are there are not "
         "sent again.",
-        error=FullError,
+        error=RegistryError,
     ),
     Rule(
         r"no space left on device|disk quota exceeded",
         "the disk of the Docker host is full",
         "Make room there (docker system df; docker image prune), then repeat the command.",
-        error=FullError,
+        error=RegistryError,
     ),
     Rule(
         r"no match(ing manifest)? for|does not match the specified platform|exec format error",
@@ -184,7 +172,7 @@ RULES: tuple[Rule, ...] = (
         r"\b50[0-9]\b|unknown error",
         "registry {registry} broke while it answered",
         "Look at its log (docker logs of its container, if it is ours), then repeat the command.",
-        error=BusyError,
+        error=GoneError,
     ),
 )
 
