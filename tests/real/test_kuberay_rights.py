@@ -8,25 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.bed import images
-from tests.bed.engine import BedEngine
 from tests.bed.kubernetes import KubeBed
 from tests.real import kube as kubernetes
 from tests.real.jobs import newest, write_job
 from tests.real.kube import RAY_IMAGE
-from tests.real.yard import Yard, wait_until
+from tests.real.yard import Yard
 
 pytestmark = pytest.mark.breaking
 SPACE = "mine"
 CLUSTER = {
     "head": {"cpus": 0, "memory": "1GiB"},
     "workers": [{"name": "cpu", "count": 1, "cpus": 1, "memory": "512MiB"}],
-}
-
-
-GROWS = {
-    "head": {"cpus": 0, "memory": "1GiB"},
-    "workers": [{"name": "burst", "min": 0, "max": 1, "cpus": 1, "memory": "512MiB", "idle_timeout": "5s"}],
 }
 
 
@@ -103,54 +95,6 @@ def test_a_worker_that_is_lost_comes_back(mine: Yard, kube: KubeBed) -> None:
     mine.run("cluster.up")
     assert set(mine.states().values()) == {"up"}
     assert worker not in mine.states()
-
-
-def test_a_second_cluster_there_grows_and_shrinks_beside_the_first(
-    mine: Yard, kube: KubeBed, config: Path, tmp_path: Path
-) -> None:
-    before = kubernetes.uids(kube, "mine", namespace=SPACE)
-    grows = kubernetes.yard(kube, tmp_path, "grows", kubeconfig=config)
-    kubernetes.write(kube, grows, GROWS, namespace=SPACE)
-    try:
-        grows.run("cluster.up")
-        assert list(grows.states()) == ["head"]
-        write_job(grows, "where", "command: [hostname]\nresources: {cpus: 1}\nnode: {group: burst}\n")
-        grows.run("train.dispatch", "where")
-        (task,) = grows.json("train.status")["tasks"]
-        assert task["attempts"][0]["node"].startswith("burst-")
-        wait_until(
-            lambda: list(kubernetes.pods(kube, "grows", namespace=SPACE)) == ["head"],
-            seconds=150,
-            what="the node that is idle is gone",
-        )
-    finally:
-        grows.run("cluster.down", "--end-runs")
-    assert kubernetes.belongings(kube, "grows") == []
-    assert kubernetes.uids(kube, "mine", namespace=SPACE) == before
-
-
-def test_cartpole_trains_there_from_the_file_that_we_ship(
-    mine: Yard, kube: KubeBed, engine: BedEngine, config: Path, tmp_path: Path
-) -> None:
-    kube.publish(images.BASE)
-    before = kubernetes.uids(kube, "mine", namespace=SPACE)
-    site = kubernetes.yard(kube, tmp_path, "kuberay", kubeconfig=config)
-    small = {"cpus": 0.1, "memory": "256MiB"}
-    kubernetes.as_shipped(kube, site, {"namespace": SPACE, "requests": small})
-    try:
-        with engine.trusting(kube.registry):
-            site.run("image.push")
-        site.run("cluster.up")
-        site.run("train.dispatch", "cartpole")
-        workers = {node for node in kubernetes.uids(kube, "kuberay", namespace=SPACE) if node != "head"}
-        tasks = site.json("train.status")["tasks"]
-        assert workers <= {task["attempts"][0]["node"] for task in tasks}
-        outputs = next(site.results.glob("cartpole-*")) / "outputs"
-        assert all(list((outputs / task["name"]).iterdir()) for task in tasks)
-    finally:
-        site.run("cluster.down", "--end-runs")
-    assert kubernetes.belongings(kube, "kuberay") == []
-    assert kubernetes.uids(kube, "mine", namespace=SPACE) == before
 
 
 def test_up_again_and_scale_need_no_more_rights(mine: Yard, kube: KubeBed) -> None:
