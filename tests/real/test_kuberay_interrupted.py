@@ -66,14 +66,7 @@ def test_up_killed_or_interrupted_in_the_middle_of_a_step_goes_on_to_one_good_cl
     _note(kube, seen)
     cut.run("cluster.up")
     _assert_good(kube, cut, seen)
-    _assert_one_release(kube)
-
-
-def _assert_one_release(kube: KubeBed) -> None:
-    releases = kubernetes.objects(kube, "secrets", "-A", "-l", "owner=helm")
-    status = [one["metadata"]["labels"]["status"] for one in releases]
-    assert status.count("deployed") == 1, status
-    assert not [one for one in status if one.startswith(("pending", "failed", "uninstalling"))], status
+    assert len(kubernetes.objects(kube, "secrets", "-A", "-l", "owner=helm")) == 1
 
 
 def _ended_when(yard: Yard, came: Callable[[], bool], number: signal.Signals) -> tuple[int, str]:

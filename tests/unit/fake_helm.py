@@ -27,7 +27,7 @@ class FakeHelm:
 
     def install(self, name: str, chart: Chart, namespace: str, values: dict[str, Any], *, description: str) -> None:
         self.did.append("install")
-        self.made = Release(name, 1, "deployed", description)
+        self.made = Release("deployed", description)
         self.kube.put(DEPLOYMENT, deployment())
 
     def uninstall(self, name: str, namespace: str) -> None:
@@ -35,35 +35,20 @@ class FakeHelm:
         self.made = None
         self.kube.objects.pop(("deployments", namespace, "kuberay-operator"), None)
 
-    def recover(self, name: str, namespace: str) -> None:
-        self.did.append("recover")
-        self.made = None
 
-
-def crd(name: str, *, made_by: str = "", old: bool = False) -> Object:
-    fields: Object = {"headGroupSpec": {}, **({} if old else {"authOptions": {}})}
-    schema: Object = {"properties": {"spec": {"properties": fields}}}
-    spec = {
-        "group": "ray.io",
-        "versions": [{"name": "v1", "served": True, "schema": {"openAPIV3Schema": schema}}],
+def crd(name: str, *, made_by: str = "") -> Object:
+    return {
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": made_by}},
+        "spec": {"group": "ray.io"},
     }
-    labels = {"app.kubernetes.io/managed-by": made_by} if made_by else {}
-    status = {"conditions": [{"type": "Established", "status": "True"}]}
-    return {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": status}
 
 
 def deployment(
-    *, available: str = "True", image: str = "quay.io/kuberay/operator:v1.5.1", watches: str = "", space: str = ""
+    *, available: str = "True", image: str = "quay.io/kuberay/operator:v1.5.1", space: str = "kuberay-system"
 ) -> Object:
     labels = {"app.kubernetes.io/name": "kuberay-operator"}
-    container = {"name": "operator", "image": image, "args": [f"--watch-namespace={watches}"] if watches else []}
     return {
-        "metadata": {
-            "name": "kuberay-operator",
-            "namespace": space or "kuberay-system",
-            "generation": 1,
-            "labels": labels,
-        },
-        "spec": {"template": {"spec": {"containers": [container]}}},
-        "status": {"observedGeneration": 1, "conditions": [{"type": "Available", "status": available}]},
+        "metadata": {"name": "kuberay-operator", "namespace": space, "labels": labels},
+        "spec": {"template": {"spec": {"containers": [{"name": "operator", "image": image}]}}},
+        "status": {"conditions": [{"type": "Available", "status": available}]},
     }

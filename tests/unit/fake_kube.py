@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from trainyard.backends.kuberay.location import Location
@@ -27,6 +28,7 @@ class FakeKube:
     ) -> None:
         self.context, self.server, self.namespace, self.user = "lab", "https://192.0.2.1:6443", "default", "ops"
         self.place = "context lab"
+        self.access = SimpleNamespace(files=())
         self.objects: dict[Key, Object] = {}
         self.kinds: dict[str, Kind] = {}
         self.forbidden, self.unknown = set(forbidden), set(unknown)
@@ -38,7 +40,6 @@ class FakeKube:
         self.runs: Callable[[str, Sequence[str]], Ran] = lambda pod, command: Ran(0, "", "")
         self.texts: dict[str, str] = {}
         self.after_create: Callable[[Object], None] = lambda body: None
-        self.admit: Callable[[Object], None] = lambda body: None
         for kind, one in objects:
             self.put(kind, one)
 
@@ -69,13 +70,8 @@ class FakeKube:
             and all(_field(one, path) == value for path, value in about.items())
         ]
 
-    def create(self, kind: Kind, body: Object, *, namespace: str | None = None, dry_run: bool = False) -> Object:
+    def create(self, kind: Kind, body: Object, *, namespace: str | None = None) -> Object:
         self._ask("create", kind, namespace)
-        if dry_run:
-            self.admit(body)
-            return body
-        if kind.plural == "selfsubjectreviews":
-            return {"status": {"userInfo": {"username": self.user}}}
         made = copy.deepcopy(body)
         made["metadata"]["namespace"] = namespace or ""
         if (kind.plural, namespace or "", made["metadata"]["name"]) in self.objects:

@@ -55,11 +55,6 @@ def made(tools: Tools, **more: Any) -> Location:
     return found
 
 
-def test_a_cluster_that_is_not_written_down_is_where_its_file_says(tools: Tools) -> None:
-    found = location.find(SPEC, tools, section(context="other"))
-    assert (found.kube.server, found.namespace) == ("https://192.0.2.2:6443", "team")
-
-
 def test_what_is_written_down_counts(tools: Tools) -> None:
     made(tools, context="other", namespace="old")
     found = location.find(SPEC, tools, section())
@@ -74,16 +69,10 @@ def test_the_record_bears_the_name_of_the_backend_that_calls(tools: Tools) -> No
     assert location.read(tools) is None
 
 
-def test_a_context_that_is_gone_is_said(tools: Tools) -> None:
-    made(tools)
-    (tools.directory / "kubeconfig").write_text(KUBECONFIG.replace("name: lab, context", "name: new, context"))
-    with pytest.raises(PrerequisiteError):
-        location.find(SPEC, tools, section())
-
-
 def test_the_record_names_files_absolutely(tools: Tools, tmp_path: Path) -> None:
     for written in ("kubeconfig", "~/kubeconfig"):
-        assert location.kubeconfig(tools, section(kubeconfig=written)) == str(tmp_path / "kubeconfig")
+        found = location.of_section(SPEC, tools, section(kubeconfig=written))
+        assert location.kubeconfig(found.kube) == str(tmp_path / "kubeconfig")
 
 
 @pytest.mark.parametrize(
@@ -115,16 +104,6 @@ def test_a_location_given_on_the_command_line_is_never_passed_over(tools: Tools)
     assert error.value.hint.startswith("To mean that one, leave out --set kuberay.context=other. For a second")
     same = replace(tools, overrides=("kuberay.context=lab",))
     assert location.find(SPEC, same, section(context="lab")).kube.context == "lab"
-
-
-def test_a_file_that_names_another_location_by_now_is_said(tools: Tools) -> None:
-    assert location.moved(tools, section()) == ""
-    made(tools)
-    assert location.moved(tools, section()) == ""
-    assert location.moved(tools, section(namespace="prod", context="other")) == (
-        "this is the cluster in namespace team of context lab, where it was made; "
-        "its file now says namespace prod, context other"
-    )
 
 
 def test_another_kubernetes_under_the_same_context_is_not_asked(tools: Tools) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.unit.fake_kube import location as fake_location
 from trainyard.backends.kuberay import desired, objects
 from trainyard.errors import RequestError
 from trainyard.images.types import PinnedImage
+from trainyard.seams.kube.errors import InvalidError
 from trainyard.seams.kube.types import CLAIM, NAMESPACE, RAY_CLUSTER, SECRET
 from trainyard.seams.registry.auth import Login
 from trainyard.steps import Step
@@ -42,10 +44,6 @@ def test_a_namespace_is_made_with_our_mark_and_only_once() -> None:
     assert len(kube.created) == 1
 
 
-def test_a_namespace_that_may_not_be_looked_at_is_taken_to_be_there() -> None:
-    assert objects.namespace_step(fake_location(FakeKube(forbidden=["namespaces"])), {}).done().holds
-
-
 def test_a_token_is_made_once_and_never_twice() -> None:
     kube = FakeKube()
     objects.token_step(fake_location(kube)).do()
@@ -54,13 +52,6 @@ def test_a_token_is_made_once_and_never_twice() -> None:
     assert [one["metadata"]["name"] for one in kube.created] == ["lab"]
     assert len(kube.created[0]["stringData"]["auth_token"]) == 64
     assert kube.created[0]["metadata"]["labels"]["io.trainyard/cluster"] == "lab"
-
-
-def test_a_token_that_is_there_is_kept() -> None:
-    kube = FakeKube((SECRET, secret("lab", auth_token="a" * 64)))
-
-    assert objects.token_step(fake_location(kube)).done().holds
-    assert objects.token(fake_location(kube)) == "a" * 64
 
 
 def test_the_token_that_kuberay_made_for_our_ray_cluster_is_taken() -> None:
@@ -82,11 +73,11 @@ def test_a_secret_of_somebody_else_is_not_touched() -> None:
     ]
 
 
-def test_a_token_that_cannot_be_read_is_none() -> None:
+def test_a_token_that_cannot_be_read_is_none_and_said() -> None:
     kube = FakeKube((SECRET, {**named("lab", cluster="lab"), "data": {"auth_token": "!"}}))
 
     assert objects.token(fake_location(kube)) is None
-    assert not objects.token_step(fake_location(kube)).done().holds
+    assert objects.token_step(fake_location(kube)).done().detail == "the Secret lab has none: remove it"
 
 
 def test_a_login_is_handed_over_as_a_secret_and_taken_back_when_it_is_needed_no_more() -> None:
@@ -95,14 +86,19 @@ def test_a_login_is_handed_over_as_a_secret_and_taken_back_when_it_is_needed_no_
     login = desired.pull_secret("lab", PINNED, others=(), name="lab.pull")
     assert login
     run(objects.login_step(where, login))
+    other = desired.pull_secret("lab", replace(PINNED, login=Login("ops", "new", "x")), others=(), name="lab.pull")
+    assert other
+    assert objects.login_step(where, other).done().detail == "it is another login"
     assert kube.names(SECRET) == {"lab.pull"}
-    run(objects.no_login_step(where))
+    run(objects.login_step(where, None))
     assert kube.names(SECRET) == set()
 
 
 def claim(size: str, *, access: str = "ReadWriteMany", storage_class: str | None = None) -> dict[str, Any]:
-    spec = {"accessModes": [access], "resources": {"requests": {"storage": size}}}
-    return {**named("lab-outputs", cluster="lab"), "spec": {**spec, "storageClassName": storage_class}}
+    spec: dict[str, Any] = {"accessModes": [access], "resources": {"requests": {"storage": size}}}
+    if storage_class:
+        spec["storageClassName"] = storage_class
+    return {**named("lab-outputs", cluster="lab"), "spec": spec}
 
 
 def test_a_claim_grows_and_is_left_alone_otherwise() -> None:
@@ -115,15 +111,18 @@ def test_a_claim_grows_and_is_left_alone_otherwise() -> None:
     assert kube.changed == ["patch PersistentVolumeClaim lab-outputs"]
 
 
-def test_a_claim_cannot_shrink_or_be_shared_otherwise() -> None:
+def test_a_claim_cannot_shrink_or_be_shared_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **more: Any) -> None:
+        raise InvalidError("Kubernetes does not take it: spec is immutable after creation")
+
     kube = FakeKube((CLAIM, claim("2Gi")))
-
+    monkeypatch.setattr(kube, "patch", refuse)
+    step = objects.claim_step(fake_location(kube), claim("1Gi", access="ReadWriteOnce"))
+    assert not step.done().holds
     with pytest.raises(RequestError) as error:
-        objects.claim_step(fake_location(kube), claim("1Gi", access="ReadWriteOnce")).done()
-
+        step.do()
     assert error.value.lines() == [
         "the claim lab-outputs cannot be changed to what the file asks for; the outputs are on it",
-        "  at kuberay.storage.size: 2GiB now, 1GiB wanted; kuberay.storage.access: ReadWriteMany now, "
-        "ReadWriteOnce wanted",
-        "  -> Change the file back; or fetch what is on it, and remove it with the cluster: invoke cluster.down",
+        "  at Kubernetes does not take it: spec is immutable after creation",
+        "  -> Change kuberay.storage back; or fetch what is on it, and remove it with the cluster: invoke cluster.down",
     ]

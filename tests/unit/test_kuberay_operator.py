@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.fake_helm import FakeHelm, crd, deployment
+from tests.unit.fake_helm import FakeHelm, deployment
 from tests.unit.fake_kube import FakeKube, location, named
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import operator
@@ -17,7 +17,7 @@ from trainyard.seams.helm import Release
 from trainyard.seams.kube.types import CRD, DEPLOYMENT, NAMESPACE
 from trainyard.steps import Step
 
-PENDING = Release("kuberay-operator", 1, "pending-install", "Initial install underway")
+PENDING = Release("pending-install", "Initial install underway")
 
 
 @pytest.fixture
@@ -47,11 +47,6 @@ def test_one_that_is_there_is_used_whoever_installed_it(helm: FakeHelm) -> None:
     assert helm.did == []
 
 
-def test_one_that_does_not_run_yet_is_waited_for(helm: FakeHelm) -> None:
-    (step,) = operator.steps(read(helm, FakeKube((DEPLOYMENT, deployment(available="False")))))
-    assert step.done().detail == "it does not run yet"
-
-
 def test_where_there_is_none_its_crds_come_first_and_that_of_ray_clusters_last(helm: FakeHelm) -> None:
     kube = FakeKube(unknown=["rayclusters"])
     kuberay = read(helm, kube)
@@ -65,27 +60,18 @@ def test_where_there_is_none_its_crds_come_first_and_that_of_ray_clusters_last(h
     assert (installing.title, installing.after) == ("Install the KubeRay operator 1.5.1", crds.title)
     run(installing)
     assert helm.did == ["crds", "install"]
-    assert helm.made == Release("kuberay-operator", 1, "deployed", "by trainyard: 1.5.1")
+    assert helm.made == Release("deployed", "by trainyard: 1.5.1")
     assert kube.names(NAMESPACE) == {"kuberay-system"}
 
 
-def test_crds_that_an_older_kuberay_left_are_brought_up_and_stay_theirs(helm: FakeHelm) -> None:
-    kube = FakeKube((CRD, crd("rayclusters.ray.io", old=True)))
-    crds, _ = operator.steps(read(helm, kube))
-    assert crds.done().detail == "they are those of an older KubeRay"
-    run(crds)
-    assert not kube.objects[(CRD.plural, "", "rayclusters.ray.io")]["metadata"]["labels"]
-
-
-def test_a_release_of_ours_whose_helm_was_killed_is_put_right_although_its_operator_may_run(helm: FakeHelm) -> None:
+def test_a_release_of_ours_whose_helm_was_killed_is_made_anew(helm: FakeHelm) -> None:
     helm.made = PENDING
-    kube = FakeKube((DEPLOYMENT, deployment()), (NAMESPACE, named("kuberay-system", made_by="trainyard")))
-    run(operator.steps(read(helm, kube))[-1])
-    assert helm.did == ["recover", "install"]
+    run(operator.steps(read(helm, FakeKube((NAMESPACE, named("kuberay-system", made_by="trainyard")))))[-1])
+    assert helm.did == ["uninstall", "install"]
 
 
 def test_a_release_of_somebody_else_is_not_touched(helm: FakeHelm) -> None:
-    helm.made = Release("kuberay-operator", 3, "failed", "timed out")
+    helm.made = Release("failed", "timed out")
     kuberay = read(helm, FakeKube())
     with pytest.raises(PrerequisiteError) as error:
         operator.steps(kuberay)[-1].do()
@@ -102,12 +88,7 @@ def test_a_release_of_somebody_else_is_not_touched(helm: FakeHelm) -> None:
         (
             FakeKube((DEPLOYMENT, deployment(image="kuberay/operator:v1.4.2"))),
             {},
-            "the KubeRay operator that is there is 1.4.2; clusters with a token need 1.5.0 or newer",
-        ),
-        (
-            FakeKube((DEPLOYMENT, deployment(watches="prod,dev"))),
-            {},
-            "the KubeRay operator that is there does not look after namespace team, only after prod, dev",
+            "the KubeRay operator that is there is older than 1.5.0, which clusters with a token need",
         ),
         (
             FakeKube(),
@@ -117,8 +98,7 @@ def test_a_release_of_somebody_else_is_not_touched(helm: FakeHelm) -> None:
         (
             FakeKube(forbidden=["deployments"], unknown=["rayclusters"]),
             {},
-            "this Kubernetes does not know what a RayCluster is, and you may not see whether KubeRay's operator is "
-            "there",
+            "there is no KubeRay on this Kubernetes, and you may not install it",
         ),
     ],
 )
@@ -128,20 +108,20 @@ def test_what_is_not_ours_to_mend_is_said(helm: FakeHelm, kube: FakeKube, sectio
     assert error.value.what == what
 
 
-def test_who_may_not_see_operators_takes_it_that_there_is_one(helm: FakeHelm) -> None:
-    assert operator.steps(read(helm, FakeKube(forbidden=["deployments"]))) == []
-
-
 @pytest.mark.parametrize(
-    ("image", "version"),
+    ("image", "holds"),
     [
-        ("quay.io/kuberay/operator:v1.5.1", (1, 5, 1)),
-        ("r:5000/mirror/kuberay-operator:1.6.0-rc.0", (1, 6, 0)),
-        ("kuberay/operator@sha256:0", ()),
-        ("kuberay/operator:nightly", ()),
+        ("quay.io/kuberay/operator:v1.4.2", False),
+        ("r:5000/mirror/kuberay-operator:1.6.0-rc.0", True),
+        ("kuberay/operator@sha256:0", True),
+        ("kuberay/operator:nightly", True),
     ],
 )
-def test_the_version_is_that_of_the_image(image: str, version: tuple[int, ...]) -> None:
-    found = operator.find(FakeKube((DEPLOYMENT, deployment(image=image))))  # type: ignore[arg-type]
-    assert found
-    assert found[0].version == version
+def test_an_operator_is_known_by_its_image_and_its_version_too(helm: FakeHelm, image: str, holds: bool) -> None:
+    unlabelled = deployment(image=image)
+    unlabelled["metadata"]["labels"] = {}
+    if holds:
+        assert operator.steps(read(helm, FakeKube((DEPLOYMENT, unlabelled))))[0].done().holds
+    else:
+        with pytest.raises(PrerequisiteError):
+            read(helm, FakeKube((DEPLOYMENT, unlabelled)))

@@ -15,7 +15,7 @@ from trainyard.seams.helm import Release
 from trainyard.seams.kube.types import CLAIM, CRD, DEPLOYMENT, NAMESPACE, POD, RAY_CLUSTER, RAY_JOB
 from trainyard.steps import Step
 
-OURS = Release("kuberay-operator", 1, "deployed", "by trainyard: 1.5.1")
+OURS = Release("deployed", "by trainyard: 1.5.1")
 
 
 def made() -> FakeKube:

@@ -13,15 +13,13 @@ from trainyard.backends import kuberay as up
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import desired, operator
 from trainyard.backends.kuberay import location as locations
-from trainyard.errors import NotReadyError, PrerequisiteError, RequestError
+from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.images.types import PinnedImage
 from trainyard.seams.kube.errors import GoneError, InvalidError
 from trainyard.seams.kube.types import (
-    CONFIG_MAP,
     CRD,
     DEPLOYMENT,
     NAMESPACE,
-    NODE,
     POD,
     RAY_CLUSTER,
     SERVICE,
@@ -45,7 +43,6 @@ class Yard:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, state: Path) -> None:
         self.kube = FakeKube((DEPLOYMENT, deployment()), (CRD, crd("rayclusters.ray.io")), (NAMESPACE, named("team")))
-        self.kube.put(NODE, host("kube-1"))
         self.pinned, self.state = PINNED, state
         self.asked: list[str | None] = []
         monkeypatch.setattr(desired, "pinned", self._pinned)
@@ -84,11 +81,6 @@ def yard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Yard:
     return Yard(monkeypatch, tmp_path / "state")
 
 
-def host(name: str, *, cpu: str = "8", **resources: str) -> Object:
-    has = {"cpu": cpu, "memory": "16Gi", **resources}
-    return {"metadata": {"name": name}, "status": {"allocatable": has}}
-
-
 def run(step: Step) -> None:
     if not step.done().holds:
         step.do()
@@ -100,10 +92,10 @@ def titles(steps: list[Step]) -> list[str]:
 
 
 def test_nobody_is_asked_before_the_first_stage_is_expanded(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> None:
+    def refuse(*_: Any, **more: Any) -> None:
         raise GoneError("the Kubernetes API does not answer")
 
-    monkeypatch.setattr(desired, "read", refuse)
+    monkeypatch.setattr(yard.kube, "get", refuse)
     file = spec()
     (stage,) = up.up_steps(file, Tools(yard.state, {}, "kuberay"), file.kuberay)
     assert isinstance(stage, Stage)
@@ -115,11 +107,10 @@ def test_a_cluster_is_made_in_this_order_and_then_nothing_is_written(yard: Yard)
     steps = yard.steps(spec(kuberay={"storage": {"size": "1GiB", "storage_class": "fast"}}))
     assert titles(steps) == [
         "Check access to Kubernetes",
-        "Check what the file names on Kubernetes",
-        "Check the room for 2 nodes",
         "Write down where the cluster is",
         "Check the KubeRay operator",
         "Make namespace team",
+        "Set the login for the image",
         "Make the cluster's token",
         "Make the claim lab-outputs for outputs",
         "Make the RayCluster lab",
@@ -127,7 +118,6 @@ def test_a_cluster_is_made_in_this_order_and_then_nothing_is_written(yard: Yard)
     ]
     live = yard.made()
     assert live["metadata"]["annotations"]["io.trainyard/image"] == PINNED.reference
-    assert "@" in live["metadata"]["annotations"]["io.trainyard/made-by"]
     assert yard.step("Make the RayCluster").done().holds
     assert yard.kube.changed == []
 
@@ -158,7 +148,7 @@ def test_what_kuberay_ignores_needs_recreate_and_the_plan_says_what_would_follow
         "  -> If that is meant: invoke cluster.up --recreate",
     ]
     meant = yard.steps(other, recreate=True)
-    assert titles(meant)[-3:] == ["Remove the cluster that is there", "Make the RayCluster lab", "All 2 nodes answer"]
+    assert titles(meant)[-3:] == ["Remove the former cluster", "Make the RayCluster lab", "All 2 nodes answer"]
     assert titles(steps)[1:] == titles(meant)
     assert meant[-3].disruptive
     run(meant[-3])
@@ -203,38 +193,31 @@ def test_a_former_cluster_is_gone_with_its_pods_and_services_before_another_is_m
     former: Object = {"metadata": {"name": "lab", "uid": "uid-old"}}
     yard.kube.put(POD, named("lab-head", ray="lab", owner=former))
     yard.kube.put(SERVICE, named("lab-head-svc", ray="lab", owner=former))
-    step = yard.step("Wait until the former cluster is gone")
+    step = yard.step("Remove the former cluster")
     assert step.done().detail == "still there: lab-head, lab-head-svc"
     del yard.kube.objects[(POD.plural, "team", "lab-head")], yard.kube.objects[(SERVICE.plural, "team", "lab-head-svc")]
     assert step.done().holds
 
 
-def test_a_cluster_of_somebody_else_and_a_namespace_that_goes_stop_everything(yard: Yard) -> None:
-    yard.kube.objects[(NAMESPACE.plural, "", "team")]["status"] = {"phase": "Terminating"}
-    with pytest.raises(NotReadyError) as leaving:
-        yard.steps()
-    assert leaving.value.what == "namespace team is being removed"
+def test_a_cluster_of_somebody_else_stops_everything(yard: Yard) -> None:
     yard.kube.put(RAY_CLUSTER, named("lab"))
-    with pytest.raises(RequestError) as error:
+    with pytest.raises(RequestError, match="a RayCluster called lab is in namespace team, and Trainyard did not make"):
         yard.steps()
-    assert error.value.what.startswith("a RayCluster called lab is in namespace team, and Trainyard did not make it")
 
 
 def test_all_rights_that_are_missing_are_said_at_once(yard: Yard) -> None:
     yard.kube.may_not = {"create secrets", "patch rayclusters"}
     with pytest.raises(PrerequisiteError) as error:
         yard.step("Check access").done()
-    assert str(error.value).splitlines() == [
-        "ops may not do 2 things that cluster.up needs:",
-        "  - patch rayclusters.ray.io in namespace team",
-        "  - create secrets in namespace team",
+    assert error.value.lines() == [
+        "you may not do in namespace team what cluster.up needs: patch rayclusters, create secrets",
         "  at context lab (https://192.0.2.1:6443)",
         "  -> Ask whoever runs that Kubernetes for these rights, or name another context: kuberay.context.",
     ]
 
 
 def test_only_what_this_command_does_needs_a_right(yard: Yard) -> None:
-    yard.kube.may_not = {"create namespaces", "patch secrets", "delete rayclusters", "patch clusterroles", "get crds"}
+    yard.kube.may_not = {"patch secrets", "delete rayclusters"}
     assert yard.step("Check access").done().holds
     yard.made()
     with pytest.raises(PrerequisiteError, match="delete rayclusters"):
@@ -242,78 +225,10 @@ def test_only_what_this_command_does_needs_a_right(yard: Yard) -> None:
 
 
 def test_a_cluster_that_others_made_is_taken_and_said(yard: Yard) -> None:
-    live = yard.made()
-    live["metadata"]["annotations"]["io.trainyard/made-by"] = "eve@desk at 2026-01-02 03:04 UTC"
-    assert yard.step("Check access").done().detail == (
-        "cluster lab was there already, made by eve@desk at 2026-01-02 03:04 UTC"
-    )
+    yard.made()
+    assert yard.step("Check access").done().detail == "cluster lab was there already"
     run(yard.step("Write down"))
     assert yard.step("Check access").done().detail == ""
-
-
-def test_what_the_file_names_must_be_there(yard: Yard) -> None:
-    volumes = [{"target": "/a", "claim": "data"}, {"target": "/b", "config_map": "mine"}]
-    file = spec(kuberay={"volumes": volumes, "storage": {"size": "1GiB"}, "pull_secrets": ["theirs"]})
-    yard.kube.put(CONFIG_MAP, named("mine"))
-    with pytest.raises(PrerequisiteError) as error:
-        yard.step("Check what", file).done()
-    assert str(error.value).splitlines() == [
-        "Kubernetes does not have what the cluster file names:",
-        "  - kuberay.volumes.0.claim: there is no PersistentVolumeClaim called data",
-        "  - kuberay.pull_secrets.0: there is no Secret called theirs",
-        "  - kuberay.storage: there is no default storage class; name one (there are: none)",
-        "  at namespace team, context lab",
-        "  -> Have it made, or name what there is.",
-    ]
-
-
-def test_what_admission_says_against_a_pod_is_said_before_anything_is_made(yard: Yard) -> None:
-    def judge(pod: Object) -> None:
-        if "gpu" in pod["metadata"]["name"]:
-            raise InvalidError(
-                'Kubernetes does not allow it: pods "x" is forbidden: maximum cpu usage per Container is 500m, '
-                "but limit is 1"
-            )
-
-    yard.kube.admit = judge
-    with pytest.raises(PrerequisiteError) as error:
-        yard.step("Check what").done()
-    assert error.value.what.startswith("a node of gpu may not be made: maximum cpu usage per Container is 500m")
-    assert yard.kube.names(POD) == set()
-
-
-@pytest.mark.parametrize(
-    ("file", "problem"),
-    [
-        ({"head": {"cpus": 9}}, "head: no Kubernetes node is large enough: cpu: 9 wanted, at most 8 on a host"),
-        (
-            {"head": {"memory": "32GiB"}},
-            "head: no Kubernetes node is large enough: memory: 32GiB wanted, at most 16GiB on a host",
-        ),
-        ({"workers": [{"name": "gpu", "gpus": 1}]}, "gpu: no Kubernetes node offers nvidia.com/gpu"),
-    ],
-)
-def test_nodes_that_no_host_can_have_are_said(yard: Yard, file: dict[str, Any], problem: str) -> None:
-    with pytest.raises(PrerequisiteError) as error:
-        yard.step("Check the room", spec(**file)).done()
-    assert error.value.what.splitlines() == ["there is no room on Kubernetes for cluster lab:", f"  - {problem}"]
-    waits = spec(**file, kuberay={"wait_for_machines": "10m"})
-    assert yard.step("Check the room", waits).done().detail == problem
-
-
-def test_more_gpus_than_all_hosts_offer_are_said(yard: Yard) -> None:
-    yard.kube.put(NODE, host("kube-2", **{"nvidia.com/gpu": "2"}))
-    fits = spec(workers=[{"name": "gpu", "count": 2, "gpus": 1}])
-    assert yard.step("Check the room", fits).done().holds
-    with pytest.raises(PrerequisiteError, match="3 wanted, 2 on all Kubernetes nodes together"):
-        yard.step("Check the room", spec(workers=[{"name": "gpu", "count": 3, "gpus": 1}])).done()
-
-
-def test_who_may_not_see_hosts_is_not_held_up(yard: Yard) -> None:
-    yard.kube.forbidden = {NODE.plural}
-    assert yard.step("Check the room").done().detail == (
-        "whether there is room was not checked: you may not see the Kubernetes nodes"
-    )
 
 
 def test_the_documents_are_what_would_be_sent(yard: Yard) -> None:

@@ -10,11 +10,10 @@ from dataclasses import replace
 
 from trainyard.backends import replace_head
 from trainyard.backends.contract import ClusterStatus, LogLine, Tools, Traits
-from trainyard.backends.kuberay import desired as reading
 from trainyard.backends.kuberay import down, location, objects, operator, preflight, ray_cluster, wait
 from trainyard.backends.kuberay import status as statuses
 from trainyard.backends.kuberay.dashboard import Dashboard
-from trainyard.backends.kuberay.desired import Desired
+from trainyard.backends.kuberay.desired import Desired, read
 from trainyard.backends.kuberay.listing import discover
 from trainyard.backends.kuberay.manifest import printable
 from trainyard.backends.kuberay.ray_cluster import Change
@@ -35,18 +34,22 @@ Section = KuberaySection | None
 def up_steps(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[Stage]:
     """Return the steps that make the cluster match its file; which those are, Kubernetes and the registry say."""
     at = section or spec.kuberay
-    return [Stage("Ask Kubernetes and the registry", lambda: _steps(reading.read(spec, tools, at)))]
+    return [Stage("Ask Kubernetes and the registry", lambda: _steps(read(spec, tools, at)))]
 
 
 def documents(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[Object]:
     """Return what Kubernetes would get, but for Secrets. Raises what the steps do."""
-    found = reading.read(spec, tools, section or spec.kuberay)
-    return printable(replace(found.documents, ray_cluster=ray_cluster.document(found)))
+    desired = read(spec, tools, section or spec.kuberay)
+    return printable(replace(desired.documents, ray_cluster=ray_cluster.document(desired)))
 
 
 def down_steps(spec: ClusterSpec, tools: Tools, section: Section = None, *, purge: bool) -> list[Stage]:
-    at = section or spec.kuberay
-    return [Stage(f"Find cluster {spec.name}", lambda: down.found_steps(spec, tools, at, with_purge=purge))]
+    """Return the steps that remove the cluster, whatever its file says by now: what is recorded and labelled counts."""
+
+    def steps() -> list[Step]:
+        return down.steps(location.find(spec, tools, section or spec.kuberay), tools, with_purge=purge)
+
+    return [Stage(f"Find cluster {spec.name}", steps)]
 
 
 def status(spec: ClusterSpec, tools: Tools, section: Section = None) -> ClusterStatus:
@@ -78,8 +81,8 @@ def _steps(desired: Desired) -> list[Step]:
     refused = None if desired.never_started else refused
     return [
         *([replace_head.step(refused, title="Make the whole cluster anew")] if refused else []),
-        *preflight.steps(desired),
-        Step("Write down where the cluster is", lambda: _is_recorded(desired), lambda: _record(desired)),
+        preflight.step(desired),
+        _record_step(desired),
         *operator.steps(desired.kuberay),
         *_objects(desired),
         *_nodes(desired, changes),
@@ -89,13 +92,13 @@ def _steps(desired: Desired) -> list[Step]:
 def _objects(desired: Desired) -> list[Step]:
     """Return the steps that make what stands beside the RayCluster."""
     where, documents = desired.location, desired.documents
-    steps = [objects.namespace_step(where, documents.namespace)]
-    if desired.pull_secret:
-        steps.append(objects.login_step(where, desired.pull_secret))
-    elif desired.takes_login_back:
-        steps.append(objects.no_login_step(where))
-    steps.append(objects.token_step(where))
-    return [*steps, objects.claim_step(where, documents.claim)] if documents.claim else steps
+    return [
+        objects.namespace_step(where, documents.namespace),
+        # The cluster's own image goes with the logins that it was made with.
+        *([] if desired.image.is_kept else [objects.login_step(where, desired.pull_secret)]),
+        objects.token_step(where),
+        *([objects.claim_step(where, documents.claim)] if documents.claim else []),
+    ]
 
 
 def _nodes(desired: Desired, changes: Sequence[Change]) -> list[Step]:
@@ -104,10 +107,11 @@ def _nodes(desired: Desired, changes: Sequence[Change]) -> list[Step]:
     return [*([gone] if gone else []), make, wait.step(desired.location, len(desired.spec.nodes()), after=make.title)]
 
 
-def _is_recorded(desired: Desired) -> Answer:
-    record = location.record_of(desired.tools, desired.location)
-    return YES if location.read(desired.tools) == record else no("nothing is written down, or another location")
+def _record_step(desired: Desired) -> Step:
+    tools, where = desired.tools, desired.location
 
+    def done() -> Answer:
+        is_same = location.read(tools) == location.record_of(where)
+        return YES if is_same else no("nothing is written down, or another location")
 
-def _record(desired: Desired) -> None:
-    location.write(desired.tools, desired.location)
+    return Step("Write down where the cluster is", done, lambda: location.write(tools, where))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from typing import Any
 
 from trainyard.backends import record as records
 from trainyard.backends.contract import Tools
@@ -35,24 +34,24 @@ class Location:
     section: KuberaySection = field(default_factory=KuberaySection)
 
     def __str__(self) -> str:
-        return _described(self.namespace, self.kube.context)
+        return f"namespace {self.namespace} of context {self.kube.context}"
 
 
 @dataclass(frozen=True)
 class Record:
     """What is written down, so that a cluster is found although its file or the kubeconfig's context changed.
 
-    `kubeconfig` is written as $KUBECONFIG is; None inside a pod, where the service account is used.
+    `kubeconfig` is written as $KUBECONFIG is.
     """
 
     name: str
     context: str
-    kubeconfig: str | None
+    kubeconfig: str
     namespace: str
     server: str
 
     def __str__(self) -> str:
-        return f"{_described(self.namespace, self.context)} ({self.server})"
+        return f"namespace {self.namespace} of context {self.context} ({self.server})"
 
 
 def find(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Location:
@@ -64,10 +63,9 @@ def find(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Location:
     record = read(tools)
     if record is None:
         return of_section(spec, tools, section)
-    if _typed(tools):
+    if _given(tools):
         refuse_other(tools, of_section(spec, tools, section))
-    environ = {**tools.environ, "KUBECONFIG": record.kubeconfig} if record.kubeconfig else tools.environ
-    kube = config.connect(environ, kubeconfig=None, context=record.context or None, relative_to=None)
+    kube = config.connect({**tools.environ, "KUBECONFIG": record.kubeconfig}, context=record.context)
     if kube.server != record.server:
         raise PrerequisiteError(
             f"cluster {record.name} is on another Kubernetes than the one that {kube.place} leads to now",
@@ -91,59 +89,41 @@ def refuse_other(tools: Tools, location: Location) -> None:
     record = read(tools)
     if record is None or (record.namespace, record.server) == (location.namespace, location.kube.server):
         return
-    typed = _typed(tools)
-    leave_out = f"To mean that one, leave out {' and '.join(f'--set {key}' for key in typed)}. " if typed else ""
+    given = " and ".join(f"--set {override}" for override in _given(tools))
     raise RequestError(
         f"cluster {record.name} is in {record}; now {location} ({location.kube.server}) is asked for",
         where=str(tools.source) if tools.source else None,
-        hint=f"{leave_out}For a second cluster, give it another name: a name is one cluster on this machine. "
+        hint=(f"To mean that one, leave out {given}. " if given else "")
+        + "For a second cluster, give it another name: a name is one cluster on this machine. "
         "To move this one, remove it there first: invoke cluster.down. If that Kubernetes is gone for good, or only "
         f"got another address: rm -r {tools.state}",
     )
 
 
-def moved(tools: Tools, section: KuberaySection) -> str:
-    """Say which location the file names by now, where that is not the recorded one; "" if it is."""
-    record = read(tools)
-    if record is None:
-        return ""
-    pairs = (("namespace", section.namespace, record.namespace), ("context", section.context, record.context))
-    other = [f"{key} {desired}" for key, desired, recorded in pairs if desired and desired != recorded]
-    where = _described(record.namespace, record.context)
-    return f"this is the cluster in {where}, where it was made; its file now says {', '.join(other)}" if other else ""
-
-
 def read(tools: Tools) -> Record | None:
-    found = records.read_json(tools.state / "cluster.json")
-    if not found or found.get("backend") != tools.backend:
-        return None
-    return Record(**{key: found[key] for key in ("name", "context", "kubeconfig", "namespace", "server")})
+    found = records.read_cluster(tools.state, tools.backend)
+    return Record(**{key: found[key] for key in Record.__annotations__}) if found else None
 
 
-def record_of(tools: Tools, location: Location) -> Record:
+def record_of(location: Location) -> Record:
     kube = location.kube
-    return Record(location.name, kube.context, kubeconfig(tools, location.section), location.namespace, kube.server)
+    return Record(location.name, kube.context, kubeconfig(kube), location.namespace, kube.server)
 
 
 def write(tools: Tools, location: Location) -> None:
-    tools.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    tools.state.chmod(0o700)
-    document = {"backend": tools.backend, **asdict(record_of(tools, location))}
-    records.write_private(tools.state / "cluster.json", json.dumps(document, indent=2))
+    records.write_cluster(tools.state, tools.backend, asdict(record_of(location)))
+
+
+def kubeconfig(kube: Kube) -> str:
+    """Return the kubeconfig files in use, as $KUBECONFIG is written."""
+    return os.pathsep.join(map(str, kube.access.files))
 
 
 def ray_cluster(location: Location) -> Object | None:
     """Return the cluster's RayCluster, None if there is none. Raises RequestError if it is somebody else's."""
-    found = location.kube.get(RAY_CLUSTER, location.name, namespace=location.namespace)
-    if found is not None:
-        refuse_foreign(found, location)
-    return found
-
-
-def refuse_foreign(ray_cluster: Object, location: Location) -> None:
-    """Raise RequestError if a RayCluster of this name does not carry our label: it is not touched."""
-    if is_ours(ray_cluster, location.name):
-        return
+    live = location.kube.get(RAY_CLUSTER, location.name, namespace=location.namespace)
+    if live is None or is_ours(live, location.name):
+        return live
     service = f"{location.namespace}/{location.name}-head-svc"
     raise RequestError(
         f"a RayCluster called {location.name} is in namespace {location.namespace}, and Trainyard did not make it",
@@ -157,36 +137,13 @@ def is_ours(found: Object, name: str) -> bool:
     return (found["metadata"].get("labels") or {}).get(naming.CLUSTER) == name
 
 
-def owners(found: Object) -> list[tuple[str, str]]:
+def owners(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return name and uid of each RayCluster that an object belongs to."""
     every = found["metadata"].get("ownerReferences") or ()
     return [(owner["name"], str(owner["uid"])) for owner in every if owner["kind"] == RAY_CLUSTER.name]
 
 
-def kubeconfig(tools: Tools, section: KuberaySection) -> str | None:
-    """Return the kubeconfig files in use, absolute; None if there are none."""
-    if section.kubeconfig:
-        return _absolute(section.kubeconfig, tools)
-    named = tools.environ.get("KUBECONFIG")
-    if named:
-        return os.pathsep.join(_absolute(path, tools) for path in named.split(os.pathsep) if path)
-    default = _home(tools.environ) / ".kube" / "config"
-    return str(default) if default.exists() else None
-
-
-def _typed(tools: Tools) -> list[str]:
+def _given(tools: Tools) -> list[str]:
+    """Return what the command line says about where the cluster is."""
     keys = {f"{tools.backend}.{key}" for key in _KEYS}
     return [override for override in tools.overrides if override.partition("=")[0].strip() in keys]
-
-
-def _described(namespace: str, context: str) -> str:
-    return f"namespace {namespace}" + (f" of context {context}" if context else "")
-
-
-def _absolute(path: str, tools: Tools) -> str:
-    home, _, rest = path.partition("/")
-    return str((_home(tools.environ) / rest if home == "~" else tools.directory / path).absolute())
-
-
-def _home(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("HOME") or "~").expanduser()

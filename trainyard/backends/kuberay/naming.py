@@ -12,9 +12,6 @@ US = "trainyard"
 # Annotations of the RayCluster.
 IMAGE = "io.trainyard/image"
 SIMULATED = "io.trainyard/simulated-gpus"
-# Who made it, and when: nobody changes that later.
-MAKER = "io.trainyard/made-by"
-FIELD_MANAGER = "trainyard"
 
 # KubeRay's own labels (ray-operator/controllers/ray/utils/constant.go).
 RAY_CLUSTER = "ray.io/cluster"
@@ -43,13 +40,13 @@ def token_secret(name: str) -> str:
     return name
 
 
+# Secrets that images are pulled with; no cluster's token can have these names, for their dots. `image.verify` has one
+# of its own: the cluster's may come or go meanwhile.
 def pull_secret(name: str) -> str:
-    """Return the name of the Secret that images are pulled with; no cluster's token can have it, for its dot."""
     return f"{name}.pull"
 
 
 def verify_secret(name: str) -> str:
-    """Return the name of the Secret that `image.verify` pulls with: the cluster's own may come or go meanwhile."""
     return f"{name}.verify"
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import secrets
 from contextlib import suppress
-from datetime import datetime, timezone
 
 from trainyard.backends import record
-from trainyard.backends.kuberay import desired, naming
+from trainyard.backends.kuberay import naming
 from trainyard.backends.kuberay.location import Location, is_ours, owners
 from trainyard.backends.kuberay.pods import quantity
 from trainyard.backends.kuberay.snapshot import if_allowed
 from trainyard.errors import RequestError
-from trainyard.seams.kube.errors import ConflictError
+from trainyard.seams.kube.errors import ConflictError, InvalidError
 from trainyard.seams.kube.types import CLAIM, NAMESPACE, SECRET, Kind, Object
-from trainyard.spec.units import format_size
 from trainyard.steps import YES, Answer, Step, no
 
 
@@ -23,6 +21,8 @@ def namespace_step(location: Location, document: Object) -> Step:
 
     def done() -> Answer:
         reply = if_allowed(lambda: location.kube.get(NAMESPACE, location.namespace))
+        if ((reply.found or {}).get("status") or {}).get("phase") == "Terminating":
+            return no("it is being removed")
         return YES if reply.found or reply.refusal else no("there is none")
 
     return Step(f"Make namespace {location.namespace}", done, lambda: make(location, NAMESPACE, document))
@@ -33,81 +33,79 @@ def token_step(location: Location) -> Step:
     name = naming.token_secret(location.name)
 
     def done() -> Answer:
-        found = location.kube.get(SECRET, name, namespace=location.namespace)
-        if found is None:
+        secret = location.kube.get(SECRET, name, namespace=location.namespace)
+        if secret is None:
             return no("there is none")
-        if not any(name == location.name for name, _ in owners(found)):
-            refuse_foreign(found, location, SECRET)
-        return YES if record.secret_token(found) else no("the Secret has none")
+        if not any(owner == location.name for owner, _ in owners(secret)):
+            refuse_foreign(secret, location, SECRET)
+        return YES if record.secret_token(secret) else no(f"the Secret {name} has none: remove it")
 
     def make_token() -> None:
-        content = {"stringData": {record.TOKEN_KEY: secrets.token_hex(32)}}
-        if location.kube.get(SECRET, name, namespace=location.namespace):
-            # Emptied by somebody: pods that run hold the old one, which nobody knows any more.
-            location.kube.patch(SECRET, name, content, namespace=location.namespace)
-            return
         metadata = {"name": name, "labels": naming.labels(location.name)}
-        document = {"apiVersion": SECRET.api, "kind": SECRET.name, "metadata": metadata, "type": "Opaque", **content}
-        make(location, SECRET, document)
+        document = {"apiVersion": SECRET.api, "kind": SECRET.name, "metadata": metadata, "type": "Opaque"}
+        make(location, SECRET, {**document, "stringData": {record.TOKEN_KEY: secrets.token_hex(32)}})
 
     return Step("Make the cluster's token", done, make_token)
 
 
 def token(location: Location) -> str | None:
-    found = location.kube.get(SECRET, naming.token_secret(location.name), namespace=location.namespace)
-    return record.secret_token(found) if found else None
+    secret = location.kube.get(SECRET, naming.token_secret(location.name), namespace=location.namespace)
+    return record.secret_token(secret) if secret else None
 
 
-def login_step(location: Location, secret: Object) -> Step:
-    """Return the step after which kubelets have this login for the image."""
-
-    def done() -> Answer:
-        found = location.kube.get(SECRET, naming.pull_secret(location.name), namespace=location.namespace)
-        if found is None:
-            return no("there is none")
-        refuse_foreign(found, location, SECRET)
-        return (
-            YES if desired.is_current(found, secret, now=datetime.now(timezone.utc)) else no("it holds another login")
-        )
-
-    def apply() -> None:
-        location.kube.apply(SECRET, secret, namespace=location.namespace)
-
-    return Step("Hand over the login for the image", done, apply)
-
-
-def no_login_step(location: Location) -> Step:
-    """Return the step after which a login that is needed no more is gone."""
+def login_step(location: Location, document: Object | None) -> Step:
+    """Return the step after which kubelets have this login for the image, or none of ours where it needs none."""
     name = naming.pull_secret(location.name)
 
     def done() -> Answer:
-        return no("it is there") if location.kube.get(SECRET, name, namespace=location.namespace) else YES
+        secret = location.kube.get(SECRET, name, namespace=location.namespace)
+        if document is None:
+            return no("one is there that is not needed") if secret and is_ours(secret, location.name) else YES
+        if secret is None:
+            return no("there is none")
+        refuse_foreign(secret, location, SECRET)
+        return YES if secret.get("data") == document["data"] else no("it is another login")
 
-    def remove() -> None:
-        location.kube.delete(SECRET, name, namespace=location.namespace)
+    def apply() -> None:
+        if document is None:
+            location.kube.delete(SECRET, name, namespace=location.namespace)
+        else:
+            location.kube.apply(SECRET, document, namespace=location.namespace)
 
-    return Step("Take back the login for the image", done, remove)
+    return Step("Set the login for the image", done, apply)
 
 
 def claim_step(location: Location, document: Object) -> Step:
-    """Return the step after which the claim for outputs is there, as large as the file wants it."""
+    """Return the step after which the claim for outputs is there, as the file wants it; claims can only grow."""
     name = document["metadata"]["name"]
 
     def done() -> Answer:
-        found = location.kube.get(CLAIM, name, namespace=location.namespace)
-        if found is None:
+        claim = location.kube.get(CLAIM, name, namespace=location.namespace)
+        if claim is None:
             return no("there is none")
-        refuse_foreign(found, location, CLAIM)
-        return _as_desired(found, document)
+        refuse_foreign(claim, location, CLAIM)
+        is_same = {**claim["spec"], **document["spec"], "resources": None} == {**claim["spec"], "resources": None}
+        return YES if is_same and _size(claim) == _size(document) else no("the file wants another")
 
-    def make_or_grow() -> None:
-        if location.kube.get(CLAIM, name, namespace=location.namespace) is None:
-            make(location, CLAIM, document)
-        else:
-            larger = {"spec": {"resources": document["spec"]["resources"]}}
-            location.kube.patch(CLAIM, name, larger, namespace=location.namespace)
+    def make_or_change() -> None:
+        try:
+            if location.kube.get(CLAIM, name, namespace=location.namespace) is None:
+                make(location, CLAIM, document)
+            else:
+                location.kube.patch(CLAIM, name, {"spec": document["spec"]}, namespace=location.namespace)
+        except InvalidError as error:
+            raise RequestError(
+                f"the claim {name} cannot be changed to what the file asks for; the outputs are on it",
+                where=error.what,
+                hint="Change kuberay.storage back; or fetch what is on it, and remove it with the cluster: "
+                "invoke cluster.down",
+            ) from error
 
-    return Step(f"Make the claim {name} for outputs", done, make_or_grow)
+    return Step(f"Make the claim {name} for outputs", done, make_or_change)
+
+
+def _size(claim: Object) -> float:
+    return quantity(str(claim["spec"]["resources"]["requests"]["storage"]))
 
 
 def refuse_foreign(found: Object, location: Location, kind: Kind) -> None:
@@ -126,24 +124,3 @@ def make(location: Location, kind: Kind, document: Object) -> None:
     """Make an object, unless somebody else was faster."""
     with suppress(ConflictError):
         location.kube.create(kind, document, namespace=location.namespace if kind.namespaced else None)
-
-
-def _as_desired(there: Object, desired: Object) -> Answer:
-    """Say whether a claim is as it should be; only its size can ever change, and only grow. Raises RequestError."""
-    old, new = there["spec"], desired["spec"]
-    was, becomes = (int(quantity(str(each["resources"]["requests"]["storage"]))) for each in (old, new))
-    size = f"kuberay.storage.size: {format_size(was)} now, {format_size(becomes)} wanted"
-    fixed = [size] if becomes < was else []
-    if old["accessModes"] != new["accessModes"]:
-        fixed.append(f"kuberay.storage.access: {old['accessModes'][0]} now, {new['accessModes'][0]} wanted")
-    # Left out, it is the default one: the API server has written it down.
-    wanted_class = new.get("storageClassName")
-    if wanted_class is not None and old.get("storageClassName") != wanted_class:
-        fixed.append(f"kuberay.storage.storage_class: {old.get('storageClassName')} now, {wanted_class} wanted")
-    if fixed:
-        raise RequestError(
-            f"the claim {there['metadata']['name']} cannot be changed to what the file asks for; the outputs are on it",
-            where="; ".join(fixed),
-            hint="Change the file back; or fetch what is on it, and remove it with the cluster: invoke cluster.down",
-        )
-    return no(size) if becomes > was else YES

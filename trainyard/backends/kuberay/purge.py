@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from trainyard.backends import wording
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import finalizers, naming, operator
+from trainyard.backends.kuberay.finalizers import Left
 from trainyard.backends.kuberay.location import Location, is_ours
 from trainyard.backends.kuberay.snapshot import if_allowed
 from trainyard.errors import PrerequisiteError, RequestError
+from trainyard.seams.helm import Helm
 from trainyard.seams.kube import types as kinds
 from trainyard.seams.kube.errors import ForbiddenError
 from trainyard.seams.kube.types import Kind, Object
-from trainyard.steps import YES, Step, no
+from trainyard.steps import YES, Answer, Step, no, nothing
 
 # What people would lose with a namespace; the rest follows from these, or is made again.
 TENANTS = (kinds.POD, kinds.CLAIM, kinds.DEPLOYMENT)
@@ -27,47 +29,30 @@ def steps(where: Location, tools: Tools) -> list[Step]:
     done for want of Helm.
     """
     section, helm = where.section.operator, operator.helm_of(where, tools)
-    crds = [crd["metadata"]["name"] for crd in _crds(where)]
-    made = bool(crds) or operator.made_by_us(where.kube, section.namespace)
+    crds, leave = _crds(where), "there is none that Trainyard installed"
     try:
-        release, unknown = operator.release_of_ours(helm, where.kube, section), ""
+        release = operator.release_of_ours(helm, where.kube, section)
     except PrerequisiteError as error:
-        if made:
+        if crds or operator.made_by_us(where.kube, section.namespace):
             raise
-        release, unknown = None, f"who made it cannot be told ({error.what})"
+        release, leave = None, f"who made it cannot be told ({error.what})"
     if release or crds:
         refuse_users(where)
-
-    def deployments() -> list[Object]:
-        listed = partial(where.kube.list, namespace=section.namespace, labels=operator.LABELLED)
-        return [*listed(kinds.DEPLOYMENT), *listed(kinds.POD)]
-
-    def uninstall() -> None:
-        refuse_users(where)
-        if helm.release(section.release, section.namespace):
-            helm.uninstall(section.release, section.namespace)
-        finalizers.wait(where, kinds.POD, deployments)
-
-    uninstalling = _leave(f"Leave the KubeRay operator: {unknown or 'there is none that Trainyard installed'}")
-    if release:
-        title = f"Uninstall the KubeRay operator from namespace {section.namespace}"
-        uninstalling = Step(
-            title,
-            lambda: no("it is there") if helm.release(section.release, section.namespace) or deployments() else YES,
-            uninstall,
-        )
-    spaces = dict.fromkeys([section.namespace, where.namespace])
-    return [uninstalling, _crds_step(where, crds), *(_namespace_step(where, name) for name in spaces)]
+    return [
+        _operator_step(where, helm) if release else _leave(f"Leave the KubeRay operator: {leave}"),
+        _crds_step(where, crds),
+        *(_namespace_step(where, name) for name in dict.fromkeys([section.namespace, where.namespace])),
+    ]
 
 
 def refuse_users(where: Location) -> None:
     """Raise RequestError if others have Ray clusters, jobs or services in any namespace; they are named."""
     try:
-        found = sorted(
-            f"{kind.name} {each['metadata']['namespace']}/{each['metadata']['name']}"
+        users = sorted(
+            f"{kind.name} {found['metadata']['namespace']}/{found['metadata']['name']}"
             for kind in (kinds.RAY_CLUSTER, kinds.RAY_JOB, kinds.RAY_SERVICE)
-            for each in where.kube.list(kind)
-            if not _is_the_cluster(kind, each, where)
+            for found in where.kube.list(kind)
+            if not _is_the_cluster(kind, found, where)
         )
     except ForbiddenError as error:
         raise PrerequisiteError(
@@ -75,11 +60,11 @@ def refuse_users(where: Location) -> None:
             where=error.what,
             hint="Leave out --purge; who may look into all namespaces can purge.",
         ) from error
-    if found:
-        live = "1 other lives" if len(found) == 1 else f"{len(found)} others live"
+    if users:
+        live = "1 other lives" if len(users) == 1 else f"{len(users)} others live"
         raise RequestError(
             f"the KubeRay operator does not go: {live} from it",
-            where=wording.named(found),
+            where=wording.named(users),
             hint="Leave out --purge: this cluster alone goes then. Or remove those first.",
         )
 
@@ -90,51 +75,74 @@ def _is_the_cluster(kind: Kind, found: Object, where: Location) -> bool:
     return kind == kinds.RAY_CLUSTER and is_named and is_ours(found, where.name)
 
 
-def _crds_step(where: Location, crds: Sequence[str]) -> Step:
+def _operator_step(where: Location, helm: Helm) -> Step:
+    section = where.section.operator
+    listed = partial(where.kube.list, namespace=section.namespace, labels=operator.LABELLED)
+
+    def left() -> Left:
+        return [(kind, found) for kind in (kinds.DEPLOYMENT, kinds.POD) for found in listed(kind)]
+
+    def done() -> Answer:
+        return no("it is there") if helm.release(section.release, section.namespace) or left() else YES
+
+    def uninstall() -> None:
+        refuse_users(where)
+        if helm.release(section.release, section.namespace):
+            helm.uninstall(section.release, section.namespace)
+        finalizers.wait(where, left)
+
+    return Step(f"Uninstall the KubeRay operator from namespace {section.namespace}", done, uninstall)
+
+
+def _crds_step(where: Location, crds: Left) -> Step:
     if not crds:
         return _leave("Leave KubeRay's CRDs: there are none that Trainyard made")
-    others = [each for each in operator.find(where.kube) or () if each.namespace != where.section.operator.namespace]
+    spaces = [found["metadata"]["namespace"] for found in operator.find(where.kube) or ()]
+    others = [space for space in spaces if space != where.section.operator.namespace]
     if others:
-        return _leave(f"Leave KubeRay's CRDs: the operator in namespace {others[0].namespace} needs them")
+        return _leave(f"Leave KubeRay's CRDs: the operator in namespace {others[0]} needs them")
 
-    title = f"Remove KubeRay's CRDs: {wording.named(crds)}"
-    return finalizers.removal(where, kinds.CRD, title, lambda: _crds(where), first=lambda: refuse_users(where))
+    step = finalizers.removal(where, f"Remove KubeRay's CRDs: {finalizers.names(crds)}", lambda: _crds(where))
+
+    def remove() -> None:
+        refuse_users(where)
+        step.do()
+
+    return replace(step, do=remove)
 
 
 def _namespace_step(where: Location, name: str) -> Step:
     """Return the step that removes a namespace of ours with nothing of others in it, or says why it stays."""
     reply = if_allowed(lambda: where.kube.get(kinds.NAMESPACE, name))
-    if reply.refusal:
-        return _leave(f"Leave namespace {name}: {reply.refusal.what}")
-    if reply.found and not operator.made_by_us(where.kube, name):
+    if reply.refusal or (reply.found and not operator.made_by_us(where.kube, name)):
         return _leave(f"Leave namespace {name}: Trainyard did not make it")
     others = _tenants(where, name)
     if others:
         return _leave(f"Leave namespace {name}: {wording.named(others)} {'is' if len(others) == 1 else 'are'} in it")
 
-    def left() -> list[Object]:
+    def left() -> Left:
         found = where.kube.get(kinds.NAMESPACE, name)
-        return [found] if found else []
+        return [(kinds.NAMESPACE, found)] if found else []
 
-    return finalizers.removal(where, kinds.NAMESPACE, f"Remove namespace {name}", left)
+    return finalizers.removal(where, f"Remove namespace {name}", left)
 
 
 def _tenants(where: Location, namespace: str) -> list[str]:
     """Return what others would lose with a namespace, besides the cluster and the operator, which go anyway."""
     label, _, value = operator.LABELLED.partition("=")
-    found = []
+    others = []
     for kind in TENANTS:
-        for each in if_allowed(partial(where.kube.list, kind, namespace=namespace)).found or ():
-            is_operator = (each["metadata"].get("labels") or {}).get(label) == value
-            if not (is_operator or is_ours(each, where.name) or each["metadata"].get("ownerReferences")):
-                found.append(f"{kind.name} {each['metadata']['name']}")
-    return found
+        for found in if_allowed(partial(where.kube.list, kind, namespace=namespace)).found or ():
+            is_operator = (found["metadata"].get("labels") or {}).get(label) == value
+            if not (is_operator or is_ours(found, where.name) or found["metadata"].get("ownerReferences")):
+                others.append(f"{kind.name} {found['metadata']['name']}")
+    return others
 
 
-def _crds(where: Location) -> list[Object]:
-    found = if_allowed(lambda: where.kube.list(kinds.CRD, labels=f"{naming.MADE_BY}={naming.US}")).found or []
-    return [crd for crd in found if crd["spec"]["group"] == kinds.RAY_CLUSTER.group]
+def _crds(where: Location) -> Left:
+    labelled = if_allowed(lambda: where.kube.list(kinds.CRD, labels=f"{naming.MADE_BY}={naming.US}")).found or []
+    return [(kinds.CRD, crd) for crd in labelled if crd["spec"]["group"] == kinds.RAY_CLUSTER.group]
 
 
 def _leave(title: str) -> Step:
-    return Step(title, done=lambda: YES, do=lambda: None)
+    return Step(title, done=lambda: YES, do=nothing)

@@ -52,7 +52,6 @@ def status(spec: ClusterSpec, tools: Tools, dashboard: Dashboard) -> ClusterStat
         simulated_gpus=_annotation(snapshot, naming.SIMULATED) == "true",
         tunnel=_tunnel(where) if runs else None,
         detail="; ".join(filter(None, (_progress(snapshot, every), problem))) if snapshot.owner else "",
-        remark=location.moved(tools, where.section),
         differences=tuple(groups.differences(spec, snapshot.owner)),
         token=token,
     )
@@ -127,7 +126,7 @@ def _token_command(where: Location, tools: Tools) -> str:
     """Return the command that prints the cluster's token, for who may read its Secret."""
     command = ["kubectl"]
     if where.section.kubeconfig:
-        command += ["--kubeconfig", location.kubeconfig(tools, where.section) or where.section.kubeconfig]
+        command += ["--kubeconfig", location.kubeconfig(where.kube)]
     if where.kube.context:
         command += ["--context", where.kube.context]
     command += ["--namespace", where.namespace, "get", "secret", naming.token_secret(where.name)]

@@ -12,7 +12,6 @@ from trainyard.backends.kuberay import naming
 from trainyard.backends.kuberay.manifest import pod
 from trainyard.backends.kuberay.manifest.pod import HEAD, Inputs, Node, nodes
 from trainyard.seams.kube.types import Object
-from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.fields import HIDDEN, SECRET_NAME
 from trainyard.spec.kubernetes import KuberaySection
 from trainyard.spec.nodes import WorkerGroup
@@ -34,8 +33,17 @@ class Documents:
 
 def documents(inputs: Inputs) -> Documents:
     """Render every object of a cluster but its Secrets."""
-    section = inputs.section
-    claim = _claim(inputs.spec, section)
+    spec, section, storage = inputs.spec, inputs.section, inputs.section.storage
+    claim = None
+    if storage is not None and storage.size is not None:
+        claim = {
+            "name": naming.claim(spec.name),
+            "namespace": section.namespace,
+            "labels": naming.labels(spec.name),
+            "access_modes": [storage.access],
+            "storage_class": storage.storage_class,
+            "size": pod.quantity(storage.size),
+        }
     return Documents(
         namespace=_rendered("namespace", {"namespace": section.namespace, "labels": {naming.MADE_BY: naming.US}}),
         claim=_rendered("claim", claim) if claim else None,
@@ -46,12 +54,6 @@ def documents(inputs: Inputs) -> Documents:
 def printable(found: Documents) -> list[Object]:
     """Return the objects, in the order in which they are made; variables that are called like secrets are hidden."""
     return [_hidden(document) for document in (found.namespace, found.claim, found.ray_cluster) if document]
-
-
-def annotated(document: Object, annotations: Mapping[str, str]) -> Object:
-    metadata = document["metadata"]
-    every = {**(metadata.get("annotations") or {}), **annotations}
-    return {**document, "metadata": {**metadata, "annotations": every}}
 
 
 def groups(ray_cluster: Object) -> dict[str, dict[str, Any]]:
@@ -81,20 +83,6 @@ def _hidden(value: Any) -> Any:
     return {key: _hidden(inner) for key, inner in value.items()}
 
 
-def _claim(spec: ClusterSpec, section: KuberaySection) -> dict[str, Any] | None:
-    storage = section.storage
-    if storage is None or storage.size is None:
-        return None
-    return {
-        "name": naming.claim(spec.name),
-        "namespace": section.namespace,
-        "labels": naming.labels(spec.name),
-        "access_modes": [storage.access],
-        "storage_class": storage.storage_class,
-        "size": pod.quantity(storage.size),
-    }
-
-
 def _ray_cluster(inputs: Inputs) -> dict[str, Any]:
     spec, section = inputs.spec, inputs.section
     head, *workers = nodes(spec, section)
@@ -108,9 +96,7 @@ def _ray_cluster(inputs: Inputs) -> dict[str, Any]:
         "grows": grows,
         "autoscaler": _autoscaler(section) if grows else None,
         "head": _group(inputs, head, with_autoscaler=grows),
-        "workers": [
-            {**_size(group), **_group(inputs, node)} for group, node in zip(spec.workers, workers, strict=True)
-        ],
+        "workers": [_workers(inputs, group, node) for group, node in zip(spec.workers, workers, strict=True)],
     }
 
 
@@ -127,11 +113,15 @@ def _autoscaler(section: KuberaySection) -> dict[str, Any]:
     }
 
 
-def _size(group: WorkerGroup) -> dict[str, Any]:
-    """Return how many nodes a group has. Of one that grows, Ray's autoscaler says how many there are in between."""
-    idle = math.ceil(group.idle_timeout) if group.idle_timeout is not None else None
-    replicas = None if group.grows else group.wanted
-    return {"replicas": replicas, "least": group.wanted, "most": group.most, "idle_seconds": idle}
+def _workers(inputs: Inputs, group: WorkerGroup, node: Node) -> dict[str, Any]:
+    """Return a group with its size. Of one that grows, Ray's autoscaler says how many there are in between."""
+    return {
+        **_group(inputs, node),
+        "replicas": None if group.grows else group.wanted,
+        "least": group.wanted,
+        "most": group.most,
+        "idle_seconds": None if group.idle_timeout is None else math.ceil(group.idle_timeout),
+    }
 
 
 def _group(inputs: Inputs, node: Node, *, with_autoscaler: bool = False) -> dict[str, Any]:

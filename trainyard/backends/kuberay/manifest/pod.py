@@ -18,9 +18,13 @@ DEFAULT_CPUS = 1
 DEFAULT_MEMORY = 2 * 1024**3
 Values = dict[str, Any]
 
-GCS_PORT = 6379
-# Where Ray's agent of each node answers (ray/_private/ray_constants.py, DEFAULT_DASHBOARD_AGENT_LISTEN_PORT).
-AGENT_PORT = 52365
+# What the head's service leads to; KubeRay adds the metrics. Ray Client's port is not among them.
+PORTS = [{"name": "gcs-server", "containerPort": 6379}, {"name": "dashboard", "containerPort": naming.DASHBOARD_PORT}]
+# What is asked until a node is there; both answer without the token (ray/dashboard/http_server_head.py and
+# http_server_agent.py, PUBLIC_EXACT_PATHS). The dashboard is the last of the head's parts that a run needs, and the GCS
+# must be there for it to answer; the agent's port is DEFAULT_DASHBOARD_AGENT_LISTEN_PORT.
+HEAD_ALIVE = {"path": "/api/gcs_healthz", "port": naming.DASHBOARD_PORT}
+ALIVE = {"path": "/api/local_raylet_healthz", "port": 52365}
 # From SIGTERM Ray takes 2 s to end its processes; a worker whose head is gone would wait for it (15 s were seen).
 GRACE_SECONDS = 5
 # Where Ray keeps sessions and logs; a volume of its own, so that they outlive a container that ends.
@@ -33,16 +37,18 @@ _UNITS = {"Gi": 2**30, "Mi": 2**20, "Ki": 2**10}
 
 @dataclass(frozen=True)
 class Inputs:
-    """All that the objects are made of. `image` is an exact reference, `pull_secrets` all Secrets to pull it with.
-
-    `simulated`: GPUs are numbers of Ray only, Kubernetes is not asked for any.
-    """
+    """All that the objects are made of. `image` is an exact reference, `pull_secrets` all Secrets to pull it with."""
 
     spec: ClusterSpec
     section: KuberaySection
     image: str
-    simulated: bool = False
     pull_secrets: tuple[str, ...] = ()
+
+    @property
+    def simulated(self) -> bool:
+        """Say whether GPUs are numbers of Ray only: Kubernetes is not asked for any."""
+        has_gpus = self.spec.head.gpus or any(group.gpus for group in self.spec.workers)
+        return self.section.simulated_gpus and bool(has_gpus)
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,9 @@ def values(inputs: Inputs, node: Node, *, with_autoscaler: bool) -> Values:
     spec, section = inputs.spec, inputs.section
     place = section.placement(node.group)
     gpus = 0 if inputs.simulated else node.gpus
-    limits = _limits(section, node, gpus)
+    limits = {"cpu": str(node.cpu_limit), "memory": quantity(node.memory)}
+    if gpus:
+        limits[section.gpu_resource] = str(gpus)
     volumes, mounts = _volumes(spec, section, node)
     return {
         "labels": {**section.labels, **naming.labels(spec.name)},
@@ -113,13 +121,13 @@ def values(inputs: Inputs, node: Node, *, with_autoscaler: bool) -> Values:
         "pod_security": pod_security(section.security),
         "container": naming.HEAD_CONTAINER if node.is_head else naming.WORKER_CONTAINER,
         "image": inputs.image,
-        "ports": _ports() if node.is_head else None,
+        "ports": PORTS if node.is_head else None,
         "env": _env(spec, section, has_gpus=bool(gpus)),
         "limits": limits,
-        "requests": requests(section, node, limits),
+        "requests": _requests(section, node, limits),
         "container_security": container_security(section.security),
-        "started": _started(node),
-        "alive": {"path": "/api/local_raylet_healthz", "port": AGENT_PORT},
+        "started": HEAD_ALIVE if node.is_head else ALIVE,
+        "alive": ALIVE,
         "mounts": mounts,
         "volumes": volumes,
     }
@@ -163,7 +171,7 @@ def tolerations(place: PodPlacement, gpu_resource: str | None) -> list[Values]:
     return [*found, gpu] if gpu_resource else found
 
 
-def requests(section: KuberaySection, node: Node, limits: Mapping[str, str]) -> dict[str, str]:
+def _requests(section: KuberaySection, node: Node, limits: Mapping[str, str]) -> dict[str, str]:
     """Return what the scheduler is asked for: the limits, unless the file says less."""
     less = section.requests
     found = dict(limits)
@@ -174,41 +182,17 @@ def requests(section: KuberaySection, node: Node, limits: Mapping[str, str]) -> 
     return found
 
 
-def _limits(section: KuberaySection, node: Node, gpus: int) -> dict[str, str]:
-    limits = {"cpu": str(node.cpu_limit), "memory": quantity(node.memory)}
-    return {**limits, section.gpu_resource: str(gpus)} if gpus else limits
-
-
 def _affinity(spec: ClusterSpec, section: KuberaySection, spread: str | None) -> Values | None:
     """Return how the nodes of a cluster are spread over hosts: not at all, where only one host can have the storage."""
     # Of our pods only the nodes: probe pods have the cluster's label as well.
     ours = {"matchLabels": {naming.CLUSTER: spec.name, "ray.io/is-ray-node": "yes"}}
     term = {"labelSelector": ours, "topologyKey": _HOST}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
     if section.storage is not None and section.storage.access == "ReadWriteOnce":
-        return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    if spread == "required":
-        return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    if spread == "preferred":
-        preferred = [{"weight": 100, "podAffinityTerm": term}]
-        return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
-    return None
-
-
-def _started(node: Node) -> Values:
-    """Return what is asked until the node is there; both paths answer without the token.
-
-    The dashboard is the last of the head's parts that a run needs, and the GCS must be there for it to answer
-    (ray/dashboard/http_server_head.py and http_server_agent.py, PUBLIC_EXACT_PATHS).
-    """
-    if node.is_head:
-        return {"path": "/api/gcs_healthz", "port": naming.DASHBOARD_PORT}
-    return {"path": "/api/local_raylet_healthz", "port": AGENT_PORT}
-
-
-def _ports() -> list[Values]:
-    """Return what the head's service leads to; KubeRay adds the metrics. Ray Client's port is not among them."""
-    ports = {"gcs-server": GCS_PORT, "dashboard": naming.DASHBOARD_PORT}
-    return [{"name": name, "containerPort": port} for name, port in ports.items()]
+        return {"podAffinity": required}
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]}
+    anti = {"required": required, "preferred": preferred}.get(spread or "")
+    return {"podAntiAffinity": anti} if anti else None
 
 
 def _env(spec: ClusterSpec, section: KuberaySection, *, has_gpus: bool) -> list[dict[str, str]]:
@@ -225,25 +209,23 @@ def _volumes(spec: ClusterSpec, section: KuberaySection, node: Node) -> tuple[li
     KubeRay would call the first two the same.
     """
     memory = {"medium": "Memory", "sizeLimit": quantity(node.shared_memory)}
-    found: list[tuple[str, Values, str]] = [
-        ("shared-mem", {"emptyDir": memory}, "/dev/shm"),  # noqa: S108
-        ("ray-logs", {"emptyDir": {}}, SESSIONS),
+    outputs: Values = {"emptyDir": {}}
+    if section.storage is not None:
+        outputs = {"persistentVolumeClaim": {"claimName": section.storage.claim or naming.claim(spec.name)}}
+    volumes: list[Values] = [
+        {"name": "shared-mem", "emptyDir": memory},
+        {"name": "ray-logs", "emptyDir": {}},
+        {"name": "outputs", **outputs},
     ]
+    targets = {"shared-mem": "/dev/shm", "ray-logs": SESSIONS, "outputs": section.outputs}  # noqa: S108
     if home(section.security, directory=HOME):
-        found.append(("home", {"emptyDir": {}}, HOME))
-    found.append(("outputs", _outputs(spec, section), section.outputs))
-    volumes: list[Values] = [{"name": name, **source} for name, source, _ in found]
-    mounts: list[Values] = [{"name": name, "mountPath": path} for name, _, path in found]
+        volumes.append({"name": "home", "emptyDir": {}})
+        targets["home"] = HOME
+    mounts: list[Values] = [{"name": name, "mountPath": path} for name, path in targets.items()]
     for index, volume in enumerate(section.volumes):
         volumes.append({"name": f"volume-{index}", **_source(volume)})
         mounts.append({"name": f"volume-{index}", "mountPath": volume.target, "readOnly": volume.read_only or None})
     return volumes, mounts
-
-
-def _outputs(spec: ClusterSpec, section: KuberaySection) -> Values:
-    if section.storage is None:
-        return {"emptyDir": {}}
-    return {"persistentVolumeClaim": {"claimName": section.storage.claim or naming.claim(spec.name)}}
 
 
 def _source(volume: KubeVolume) -> Values:
