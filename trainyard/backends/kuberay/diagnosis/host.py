@@ -29,6 +29,12 @@ RULES = (
         "(kuberay.storage: size, storage_class, access).",
     ),
     Rule(
+        r"Insufficient \S*gpu",
+        _ROOM,
+        "Does NVIDIA's device plugin run (MicroK8s: microk8s enable gpu)? Or ask for fewer; to try the layout without "
+        "GPUs: `kuberay: {simulated_gpus: true}`.",
+    ),
+    Rule(
         r"Insufficient |Too many pods",
         _ROOM,
         "Ask for less in the cluster file, or add a machine (kuberay.wait_for_machines, if one comes by itself).",
