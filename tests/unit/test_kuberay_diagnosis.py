@@ -129,7 +129,8 @@ def test_a_pod_that_finds_no_room_says_what_each_host_lacks() -> None:
         "gpu-x7k2p found no room for 2 cpu, 4Gi memory: 0/4 nodes are available: 1 Insufficient cpu, 1 node(s) had "
         "untolerated taint {nvidia.com/gpu: present}, 1 node(s) were unschedulable, 2 Insufficient nvidia.com/gpu",
         f"  at {PLACE}",
-        "  -> Ask for less in the cluster file, or add a machine (kuberay.wait_for_machines, if one comes by itself).",
+        "  -> Does NVIDIA's device plugin run (MicroK8s: microk8s enable gpu)? Or ask for fewer; to try the layout "
+        "without GPUs: `kuberay: {simulated_gpus: true}`.",
     ]
     assert code == 3
 
