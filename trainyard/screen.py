@@ -43,16 +43,26 @@ class PrintedScreen(Screen):
         self._bar = bar
         self._only = only
         self._reword = reword
-        self._keeper = LineKeeper()
+        # The unfinished line of every task is kept back, so that lines of different tasks do not mix.
+        self._unfinished: dict[str, bytes] = {}
 
     def output(self, task: str, text: bytes) -> None:
-        if self._only is None or task == self._only:
-            self._lines(task, self._keeper.whole_lines(task, text))
+        """Print the whole lines that a task has printed by now."""
+        if self._only not in (None, task):
+            return
+        text = self._unfinished.pop(task, b"") + text
+        end = text.rfind(b"\n") + 1
+        if len(text) - end > _LONGEST_LINE:
+            text, end = text + b"\n", len(text) + 1
+        elif end < len(text):
+            self._unfinished[task] = text[end:]
+        self._lines(task, text[:end])
 
     def event(self, event: Event, state: RunState) -> None:
         """Print what happened, if it is worth a line, and draw the bar anew."""
         if event["event"] in ("attempt-ended", "task-ended"):
-            self._lines(event["task"], self._keeper.rest(event["task"]))
+            rest = self._unfinished.pop(event["task"], b"")
+            self._lines(event["task"], rest + b"\n" if rest else b"")
         for line in event_lines(event, state):
             self._print(visible(self._reword(line)) + "\n")
         if event["event"] == "run-ended":
@@ -101,12 +111,11 @@ class Bar:
         now = time.monotonic()
         if not state.tasks or (self._shown and now < self._drawn + _DRAW_EVERY):
             return
-        ended, number, counts = _ended(state), len(state.tasks), state.counts
-        filled = _BAR_WIDTH * ended // number
-        parts = [f"tasks {'━' * filled}{'─' * (_BAR_WIDTH - filled)} {ended}/{number}", f"{now - self._began:.0f} s"]
-        parts += [f"{counts[name]} {name}" for name in ("running", "failed", "stopped") if counts[name]]
-        line = ", ".join(parts)[: shutil.get_terminal_size().columns - 1]
-        self._stream.write(f"{_ERASE}{line}\r")
+        filled = _BAR_WIDTH * _ended(state) // len(state.tasks)
+        bar = f"{'━' * filled}{'─' * (_BAR_WIDTH - filled)} {_ended(state)}/{len(state.tasks)}"
+        counts = [f"{state.counts[name]} {name}" for name in ("running", "failed", "stopped") if state.counts[name]]
+        line = ", ".join([f"tasks {bar}", f"{now - self._began:.0f} s", *counts])
+        self._stream.write(f"{_ERASE}{line[: shutil.get_terminal_size().columns - 1]}\r")
         self._stream.flush()
         self._drawn, self._shown = now, True
 
@@ -131,29 +140,6 @@ def prefixed(task: str, text: str, *, colour: bool = False) -> str:
     if colour:
         prefix = f"\x1b[{_COLOURS[zlib.crc32(task.encode()) % len(_COLOURS)]}m[{task}]\x1b[0m "
     return prefix + text[:-1].replace("\n", "\n" + prefix) + "\n"
-
-
-class LineKeeper:
-    """Keeps the unfinished line of every task back, so that lines of different tasks do not mix."""
-
-    def __init__(self) -> None:
-        self._unfinished: dict[str, bytes] = {}
-
-    def whole_lines(self, task: str, text: bytes) -> bytes:
-        """Return the whole lines that a task has printed by now."""
-        kept = self._unfinished.pop(task, b"")
-        text = kept + text if kept else text
-        end = text.rfind(b"\n") + 1
-        if end < len(text):
-            if len(text) - end > _LONGEST_LINE:
-                return text + b"\n"
-            self._unfinished[task] = text[end:]
-        return text[:end]
-
-    def rest(self, task: str) -> bytes:
-        """Return what a task has printed of its last line, which nothing will end any more."""
-        kept = self._unfinished.pop(task, b"")
-        return kept + b"\n" if kept else b""
 
 
 def plain(text: bytes, *, colours: bool = False) -> str:

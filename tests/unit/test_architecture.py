@@ -41,7 +41,7 @@ BUDGETS = {
     "backends": (7_821, 56),
     "backends/kuberay": (5_200, 29),
     "dispatch": (1_880, 13),
-    "images": (1_767, 15),
+    "images": (1_766, 15),
     "registry": (1_270, 9),
     "results": (1_810, 16),
     "seams": (4_856, 43),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from trainyard.errors import OutsideError
 from trainyard.images import build, catalog, pipeline
 from trainyard.images.build import Building
 from trainyard.images.image_command import ImageCommand
-from trainyard.seams import git
 from trainyard.seams.docker import build as docker_build
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.build import BuildRequest
@@ -143,23 +141,6 @@ def test_a_base_that_cannot_be_pulled_says_what_else_can_be_done(tmp_path: Path)
         "Name another one (--base, or build: {base: ...} in the cluster file), log in (docker login HOST), "
         "or bring it here: docker load -i FILE"
     )
-
-
-def test_an_image_outside_of_a_repository_has_no_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(git, "revision", lambda directory: None)
-    monkeypatch.setattr(git, "origin", lambda directory: None)
-    what = building(tmp_path, FakeApi({"debian:12": image(BASE_ID)}))
-    found = build.image_labels(what)
-    assert datetime.fromisoformat(found.pop("org.opencontainers.image.created"))
-    assert found == {
-        "org.opencontainers.image.title": "mine",
-        "org.opencontainers.image.version": what.content,
-        "org.opencontainers.image.base.name": "debian:12",
-        "io.trainyard.image": "mine",
-        "io.trainyard.content": what.content,
-        "io.trainyard.source": what.source,
-        "io.trainyard.ray": versions.RAY,
-    }
 
 
 def test_proxies_and_secrets_stay_out_of_the_command_line() -> None:

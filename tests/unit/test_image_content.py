@@ -131,16 +131,6 @@ def test_content_that_is_not_there_is_named(tmp_path: Path) -> None:
     )
 
 
-def test_a_second_name_of_a_file_is_a_file(tmp_path: Path) -> None:
-    image = write_image(tmp_path)
-    (image / "files" / "again.sh").hardlink_to(image / "files" / "run.sh")
-    with tarfile.open(fileobj=io.BytesIO(streamed(found(tmp_path)))) as archive:
-        again = archive.extractfile("files/run.sh")
-        assert again is not None
-        assert again.read() == b"#!/bin/sh\n"
-        assert not any(entry.islnk() for entry in archive)
-
-
 def test_a_large_file_is_read_once(tmp_path: Path) -> None:
     game = write_image(tmp_path) / "files" / "game.pak"
     with game.open("wb") as stream:

@@ -13,7 +13,6 @@ from trainyard.images.lint import probe
 from trainyard.images.lint.probe import Ended, Probed
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.docker.once import Once
-from trainyard.spec.image import LintSection
 
 ASKED = ("path:/opt/a b", "import:optuna", "run:schola-train --help")
 OUTPUT = """
@@ -27,25 +26,6 @@ trainyard: 1 1 ModuleNotFoundError: \x1b[31mNo module\x1b[0m named 'optuna'
 trainyard: 7 0
 trainyard: end
 """
-
-
-def test_everything_that_an_image_file_asks_is_one_question_each() -> None:
-    section = LintSection(
-        python="/opt/python",
-        must_have=("/opt/unreal",),
-        programs=("ray",),
-        imports=("optuna",),
-        entry_point="schola.launch:main",
-        runs=(("schola-train", "--name", "two words"),),
-    )
-    assert probe.questions_of(section) == (
-        "python:/opt/python",
-        "path:/opt/unreal",
-        "program:ray",
-        "import:optuna",
-        "entry:schola.launch:main",
-        "run:schola-train --name 'two words'",
-    )
 
 
 def test_answers_are_read_among_what_the_entry_point_prints() -> None:
@@ -97,9 +77,3 @@ def test_what_an_image_printed_is_kept_and_what_is_damaged_found_out_again(tmp_p
     for text in ("", "[]", "{}", '{"began": true}'):
         cache.write_text(text)
         assert lint.read_cache(cache) is None
-
-
-def test_a_directory_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    lint.write_cache(tmp_path / "file" / "1.json", probe.parse(OUTPUT, ASKED))
-    assert lint.read_cache(tmp_path / "file" / "1.json") is None

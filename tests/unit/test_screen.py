@@ -10,7 +10,7 @@ import pytest
 
 import trainyard
 from trainyard.results.state import RunState
-from trainyard.screen import Bar, LineKeeper, PrintedScreen, event_lines, plain, prefixed
+from trainyard.screen import Bar, PrintedScreen, event_lines, plain, prefixed
 
 
 @pytest.mark.parametrize(
@@ -41,18 +41,12 @@ def test_every_line_stands_under_its_task() -> None:
     assert prefixed("seed=0", "") == ""
 
 
-def test_unfinished_lines_wait_for_their_end() -> None:
-    keeper = LineKeeper()
-    assert keeper.whole_lines("a", b"one\ntw") == b"one\n"
-    assert keeper.whole_lines("b", b"other\n") == b"other\n"
-    assert keeper.whole_lines("a", b"o\nthr") == b"two\n"
-    assert keeper.rest("a") == b"thr\n"
-    assert keeper.rest("a") == b""
-
-
-def test_a_line_without_end_is_shown_in_pieces() -> None:
-    keeper = LineKeeper()
-    assert keeper.whole_lines("a", b"x" * 70_000) == b"x" * 70_000 + b"\n"
+def test_unfinished_lines_wait_for_their_end_and_endless_ones_are_shown_in_pieces() -> None:
+    stream = io.StringIO()
+    screen = PrintedScreen(stream)
+    for task, text in (("a", b"one\ntw"), ("b", b"other\n"), ("a", b"o\n"), ("c", b"x" * 70_000)):
+        screen.output(task, text)
+    assert stream.getvalue() == f"[a] one\n[b] other\n[a] two\n[c] {'x' * 70_000}\n"
 
 
 def run_of_two() -> RunState:
@@ -92,14 +86,6 @@ def test_a_failed_gate_names_each_failed_rung_and_its_way_out() -> None:
         "  FAILED  gpus on gpu-0: 1 of 2 GPUs",
         "          -> Restart the driver.",
     ]
-
-
-def test_only_the_task_that_was_asked_for_is_shown() -> None:
-    stream = io.StringIO()
-    screen = PrintedScreen(stream, only="b")
-    screen.output("a", b"a\n")
-    screen.output("b", b"b\n")
-    assert stream.getvalue() == "[b] b\n"
 
 
 def test_a_terminal_has_a_bar_that_makes_way_for_lines() -> None:

@@ -185,7 +185,6 @@ def image_labels(building: Building) -> dict[str, str]:
         f"{labels.OCI}.version": tag,
         f"{labels.OCI}.created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         f"{labels.OCI}.revision": f"{commit['revision']}{'-dirty' if commit['dirty'] else ''}" if commit else "",
-        f"{labels.OCI}.source": git.origin(image.directory) or "",
         labels.BASE: image.base,
         labels.IMAGE: image.name,
         labels.CONTENT: tag,

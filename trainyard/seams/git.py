@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,6 @@ def revision(directory: Path) -> dict[str, Any] | None:
     head = _git(directory, "rev-parse", "HEAD")
     changed = _git(directory, "status", "--porcelain", "--untracked-files=normal")
     return None if head is None or changed is None else {"revision": head, "dirty": bool(changed)}
-
-
-def origin(directory: Path) -> str | None:
-    """Return the address of the repository that a directory's was cloned from, without a user's password in it."""
-    address = _git(directory, "config", "--get", "remote.origin.url")
-    return re.sub(r"//[^/@]*@", "//", address) if address else None
 
 
 def _git(directory: Path, *arguments: str) -> str | None:

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from trainyard.errors import NotReadyError, OutsideError
+from trainyard.printable import clean
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.docker.images import ImageFacts
 from trainyard.seams.docker.once import run_once
@@ -18,8 +19,7 @@ from trainyard.spec.image import LintSection
 SECONDS = 180.0
 _MARK = "trainyard: "
 _CANNOT_RUN = re.compile(r'exec: "[^"]*"|no such file or directory|executable file not found|exec format error')
-# Answers come without colours, and no line of a program is worth more than this.
-_CONTROL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x1f\x7f]")
+# No line of a program is worth more than this.
 _LONGEST = 300
 
 
@@ -122,4 +122,4 @@ def _ended(value: str | None) -> Ended | None:
 
 
 def _shown(text: str) -> str:
-    return _CONTROL.sub("", text).strip()[:_LONGEST]
+    return clean(text).strip()[:_LONGEST]
