@@ -130,14 +130,14 @@ def test_layers_are_not_built_and_sent_again_where_buildkit_forgot_them(
 
 
 def test_every_host_pulls_the_digest_and_runs_it(mine: Yard, running: BedRegistry) -> None:
-    digest = push(mine)["digest"]
+    push(mine)
     found = mine.json("image.verify")
     assert found["ok"] is True
     assert [(host["host"], host["ok"], host["result"]) for host in found["hosts"]] == [
         ("here", True, f"ray {versions.RAY}")
     ]
     # The engine has it all, and the registry is asked nevertheless.
-    asked = f"/v2/team/robots/{NAME}/manifests/{digest}"
+    asked = f"/v2/team/robots/{NAME}/manifests/src-"
     before = running.requests(asked)
     assert f"ray {versions.RAY}" in mine.run("image.verify").stdout
     assert running.requests(asked) > before
