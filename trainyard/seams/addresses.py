@@ -14,10 +14,10 @@ ANY = ("0.0.0.0", "::")  # noqa: S104 (compared with, not listened on)
 def resolve(host: str) -> tuple[str, ...]:
     """Return the IP addresses of a host name, or the address itself; none if nobody knows the name."""
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        entries = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
         return ()
-    return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+    return tuple(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
 def is_ours(address: str) -> bool:

@@ -73,17 +73,17 @@ def members(leaders: Iterable[ProcessId], *, marker: str | None = None) -> froze
     """Return every running process of these leaders, them too, and all whose marker starts like this one."""
     sessions = {leader.pid for leader in leaders if _session_is_ours(leader)}
     parents: dict[int, int] = {}
-    found: set[int] = set()
+    ours: set[int] = set()
     for process in psutil.process_iter():
         try:
             parents[process.pid] = process.ppid()
             if os.getsid(process.pid) in sessions or (marker and _marked(process, marker)):
-                found.add(process.pid)
+                ours.add(process.pid)
         except (psutil.Error, OSError):  # gone meanwhile, or somebody else's
             continue
-    found |= {pid for pid in parents if _descends(pid, parents, found)}
-    found.discard(os.getpid())
-    return frozenset(member for pid in found if (member := identify(pid)))
+    ours |= {pid for pid in parents if _descends(pid, parents, ours)}
+    ours.discard(os.getpid())
+    return frozenset(member for pid in ours if (member := identify(pid)))
 
 
 def end(find: Callable[[], frozenset[ProcessId]], *, grace: float, deadline: float) -> frozenset[ProcessId]:

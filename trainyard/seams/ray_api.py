@@ -99,34 +99,31 @@ class RayApi:
     def submit(self, entrypoint: str, *, submission_id: str, metadata: Mapping[str, str]) -> None:
         """Start a job with an empty runtime environment (1.2 s; with a working_dir it is 4.2 s)."""
         body = {"entrypoint": entrypoint, "submission_id": submission_id, "metadata": dict(metadata)}
-        headers = {"Content-Type": "application/json"}
-        self._ask(
-            "POST", "/api/jobs/", lambda found: str(found["submission_id"]), content=json.dumps(body), headers=headers
-        )
+        self._ask("POST", "/api/jobs/", lambda answer: str(answer["submission_id"]), json=body)
 
     def job(self, submission_id: str) -> Job | None:
         path = f"/api/jobs/{submission_id}"
-        body = self._found(path, seconds=STATUS_SECONDS)
+        body = self._get(path, seconds=STATUS_SECONDS)
         return None if body is None else self._read(path, body, job_from)
 
     def jobs(self) -> tuple[Job, ...]:
         """Return every job that Ray remembers, drivers that nobody submitted too."""
-        return self._ask("GET", "/api/jobs/", lambda found: tuple(job_from(row) for row in found))
+        return self._ask("GET", "/api/jobs/", lambda answer: tuple(map(job_from, answer)))
 
     def usage(self) -> dict[str, tuple[Amounts, Amounts]]:
         return self._ask("GET", "/nodes", usage_from, params={"view": "summary"})
 
     def stop(self, submission_id: str) -> None:
         """Ask Ray to end the job: SIGTERM, and SIGKILL some seconds later."""
-        self._ask("POST", f"/api/jobs/{submission_id}/stop", lambda found: bool(found["stopped"]))
+        self._ask("POST", f"/api/jobs/{submission_id}/stop", lambda answer: bool(answer["stopped"]))
 
     def job_log(self, submission_id: str) -> str:
         """Return what the job's own process wrote. Raises OutsideError, also if Ray has lost it."""
-        return self._ask("GET", f"/api/jobs/{submission_id}/logs", lambda found: str(found["logs"]))
+        return self._ask("GET", f"/api/jobs/{submission_id}/logs", lambda answer: str(answer["logs"]))
 
     def has_package(self, name: str) -> bool:
         """Say whether the cluster holds the package; this also keeps it there for a while (Ray pins it)."""
-        return self._found(f"/api/packages/gcs/{name}") is not None
+        return self._get(f"/api/packages/gcs/{name}") is not None
 
     def put_package(self, name: str, chunks: Iterable[bytes], *, size: int) -> None:
         headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
@@ -161,7 +158,7 @@ class RayApi:
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise self._stranger(f"{path} gave {_start(body)}") from error
 
-    def _found(self, path: str, **request: Any) -> bytes | None:
+    def _get(self, path: str, **request: Any) -> bytes | None:
         """Return the answer, or None if Ray says that there is no such thing: any server may say 404."""
         status, body = self._send("GET", path, accept=(404,), **request)
         if status == 404 and b"does not exist" not in body:

@@ -59,7 +59,7 @@ def run_in(
     transport: Transport, pod: str, command: Sequence[str], *, namespace: str, container: str, seconds: float
 ) -> Ran:
     """Run a command and return how it ended. Raises NotReadyError if it still runs after `seconds`."""
-    from websocket import WebSocketException, WebSocketTimeoutException
+    from websocket import ABNF, WebSocketException, WebSocketTimeoutException
 
     where = f"container {container} of pod {pod} in namespace {namespace}"
     params = [("container", container), ("stdout", "true"), ("stderr", "true")]
@@ -68,8 +68,13 @@ def run_in(
     stream: Any = connect(transport, POD.path(namespace, pod, part="exec"), params)
     parts: dict[int, bytes] = {STDOUT: b"", STDERR: b"", RESULT: b""}
     try:
-        while _receive(stream, parts, give_up - time.monotonic()):
-            pass
+        while True:
+            stream.settimeout(max(give_up - time.monotonic(), 0.01))
+            opcode, content = stream.recv_data(control_frame=True)
+            if opcode == ABNF.OPCODE_CLOSE:
+                break
+            if content and content[0] in parts:
+                parts[content[0]] += content[1:]
     except WebSocketTimeoutException as error:
         raise NotReadyError(f"{command[0]} did not end within {seconds:.0f} s", where=where) from error
     except (WebSocketException, OSError) as error:
@@ -87,17 +92,6 @@ def _proxy(session: Session) -> dict[str, object]:
     if proxy is None:
         return {"http_no_proxy": ["*"]}
     return {"http_proxy_host": proxy.host, "http_proxy_port": proxy.port, "http_no_proxy": ["-"]}
-
-
-def _receive(stream: Any, parts: dict[int, bytes], left: float) -> bool:
-    """Add the next message to its channel; say whether there may be more."""
-    from websocket import ABNF
-
-    stream.settimeout(max(left, 0.01))
-    opcode, content = stream.recv_data(control_frame=True)
-    if content and content[0] in parts and opcode != ABNF.OPCODE_CLOSE:
-        parts[content[0]] += content[1:]
-    return bool(opcode != ABNF.OPCODE_CLOSE)
 
 
 def _exit_code(result: bytes, where: str) -> int:

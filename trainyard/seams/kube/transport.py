@@ -184,11 +184,8 @@ class _Shared(ssl.SSLContext):
     TLSV1_ALERT_DECODE_ERROR or worse (python/cpython issue 141012).
     """
 
-    def settle(self) -> None:
-        super().set_alpn_protocols(["http/1.1"])
-
     def set_alpn_protocols(self, alpn_protocols: Iterable[str]) -> None:
-        """Change nothing: they are set."""
+        """Change nothing: without any, HTTP/1.1 is spoken."""
 
 
 def _tls(configuration: Any) -> ssl.SSLContext:
@@ -196,7 +193,6 @@ def _tls(configuration: Any) -> ssl.SSLContext:
     # Not ssl.create_default_context: since Python 3.13 it refuses CAs as Kubernetes makes them (VERIFY_X509_STRICT;
     # canonical/microk8s#4864).
     tls = _Shared(ssl.PROTOCOL_TLS_CLIENT)
-    tls.settle()
     if not configuration.verify_ssl:
         tls.check_hostname = False
         tls.verify_mode = ssl.CERT_NONE

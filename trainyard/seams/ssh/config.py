@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from paramiko import SSHConfig
@@ -79,41 +80,37 @@ def parse(address: str) -> Address:
 def settings(address: Address, environ: Mapping[str, str]) -> Settings:
     """Return what ~/.ssh/config and /etc/ssh/ssh_config say about a host. Raises PrerequisiteError if one is broken."""
     home = Path(environ.get("HOME") or Path.home())
-    found = _lookup(address, home)
-    host = str(found["hostname"])
-    listed = [Path(file).expanduser() for file in found.get("identityfile", ())]
-    named = shlex.split(found.get("userknownhostsfile", "")) or [str(home / ".ssh" / "known_hosts")]
-    named += shlex.split(found.get("globalknownhostsfile", "")) or [str(SYSTEM / "ssh_known_hosts")]
-    jumps = found.get("proxyjump") or "none"
-    command = found.get("proxycommand")
-    agent = found.get("identityagent", "SSH_AUTH_SOCK")
+    options = _lookup(address, home)
+    keys = [Path(file).expanduser() for file in options.get("identityfile", ())]
+    known = shlex.split(options.get("userknownhostsfile", "")) or [str(home / ".ssh" / "known_hosts")]
+    known += shlex.split(options.get("globalknownhostsfile", "")) or [str(SYSTEM / "ssh_known_hosts")]
+    jumps, command = (options.get(name, "none") for name in ("proxyjump", "proxycommand"))
+    agent = options.get("identityagent", "SSH_AUTH_SOCK")
     agent = environ.get("SSH_AUTH_SOCK", "") if agent in ("SSH_AUTH_SOCK", "$SSH_AUTH_SOCK") else agent
     return Settings(
-        host=host,
-        port=address.port or int(found.get("port", SSH_PORT)),
-        user=address.user or found.get("user") or getpass.getuser(),
-        keys=tuple(listed or [home / ".ssh" / name for name in DEFAULT_KEYS]),
+        host=str(options["hostname"]),
+        port=address.port or int(options.get("port", SSH_PORT)),
+        user=address.user or options.get("user") or getpass.getuser(),
+        keys=tuple(keys or [home / ".ssh" / name for name in DEFAULT_KEYS]),
         agent="" if agent == "none" else agent.replace("~", str(home), 1),
-        only_named=found.get("identitiesonly", "no") == "yes",
+        only_named=options.get("identitiesonly", "no") == "yes",
         jumps=() if jumps == "none" else tuple(jump.strip() for jump in jumps.split(",")),
-        proxy_command=None if command in (None, "none") else command,
-        known_hosts=tuple(Path(file.replace("~", str(home), 1)) for file in named),
-        pin=found.get("stricthostkeychecking", "ask") in ("accept-new", "no", "off"),
+        proxy_command=None if command == "none" else command,
+        known_hosts=tuple(Path(file.replace("~", str(home), 1)) for file in known),
+        pin=options.get("stricthostkeychecking", "ask") in ("accept-new", "no", "off"),
     )
 
 
-def _lookup(address: Address, home: Path) -> dict[str, str]:
-    user = f"User {address.user}\n" if address.user else ""
-    port = f"Port {address.port}\n" if address.port else ""
+def _lookup(address: Address, home: Path) -> dict[str, Any]:
     files = (home / ".ssh" / "config", SYSTEM / "ssh_config")
     # What was typed counts before any file; the first that says something does.
-    text = f"Host *\n{user}{port}" + "".join(f"Host *\n{_read(file, home, INCLUDE_DEPTH)}\n" for file in files)
+    typed = [f"{key} {value}\n" for key, value in (("User", address.user), ("Port", address.port)) if value]
+    text = "Host *\n" + "".join(typed) + "".join(f"Host *\n{_read(file, home, INCLUDE_DEPTH)}\n" for file in files)
     try:
         return dict(SSHConfig.from_text(text).lookup(address.host))
     except (ConfigParseError, CouldNotCanonicalize) as error:
-        raise PrerequisiteError(
-            f"ssh's configuration cannot be read: {error}", where=" or ".join(map(str, files))
-        ) from error
+        where = " or ".join(map(str, files))
+        raise PrerequisiteError(f"ssh's configuration cannot be read: {error}", where=where) from error
 
 
 def _read(file: Path, home: Path, depth: int) -> str:
@@ -122,8 +119,8 @@ def _read(file: Path, home: Path, depth: int) -> str:
         return ""
     base = home / ".ssh" if file.is_relative_to(home) else SYSTEM
 
-    def included(found: re.Match[str]) -> str:
-        patterns = [str(base / pattern.replace("~", str(home), 1)) for pattern in shlex.split(found[1])]
+    def included(line: re.Match[str]) -> str:
+        patterns = [str(base / pattern.replace("~", str(home), 1)) for pattern in shlex.split(line[1])]
         files = [path for pattern in patterns for path in sorted(Path("/").glob(pattern.lstrip("/")))]
         return "\n".join(_read(path, home, depth - 1) for path in files)
 
