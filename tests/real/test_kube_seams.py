@@ -213,15 +213,6 @@ def test_a_log_is_read_on_without_gap_or_repeat(place: Place) -> None:
     assert place.kube.logs("server", namespace=NAMESPACE, container="c", lines=1) == "line 2\n"
 
 
-def test_a_long_list_comes_whole(place: Place) -> None:
-    for number in range(3):
-        body: Object = {"metadata": {"name": f"part-{number}", "labels": {"part": "yes"}}}
-        place.kube.apply(CONFIG_MAP, body, namespace=NAMESPACE)
-    listed = place.kube.list(CONFIG_MAP, namespace=NAMESPACE, labels="part in (yes,no)")
-    assert [part["metadata"]["name"] for part in listed] == ["part-0", "part-1", "part-2"]
-    assert {(part["apiVersion"], part["kind"]) for part in listed} == {("v1", "ConfigMap")}
-
-
 def test_a_user_of_one_namespace_hears_which_right_is_missing(place: Place) -> None:
     file = place.bed.restricted(NAMESPACE)
     kube = config.connect({**place.bed.environ(), "KUBECONFIG": str(file)})

@@ -65,17 +65,24 @@ def run(
     installed ends with NOT_FOUND, as in a shell.
     """
     tail: deque[str] = deque(maxlen=TAIL_LINES)
+    errors: list[Exception] = []
     try:
-        process = _start(command, env, directory)
+        process = subprocess.Popen(
+            list(command),
+            env=dict(env),
+            cwd=directory,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            # A group of its own: Ctrl-C on the terminal reaches us alone, and we pass it on, once.
+            start_new_session=True,
+        )
     except FileNotFoundError:
         return Ended(NOT_FOUND, ())
-    timer = threading.Timer(seconds, _end, [process]) if seconds else None
-    errors: list[Exception] = []
-    feeder = threading.Thread(target=_feed, args=(process, stdin, errors), daemon=True)
-    feeder.start()
-    if timer:
-        timer.daemon = True
-        timer.start()
+    threading.Thread(target=_feed, args=(process, stdin, errors), daemon=True).start()
+    timer = threading.Timer(seconds or threading.TIMEOUT_MAX, _end, [process])
+    timer.daemon = True
+    timer.start()
     try:
         for raw in process.stdout or ():
             line = raw.decode(errors="replace").rstrip("\r\n")
@@ -87,24 +94,10 @@ def run(
         _end(process)
         raise
     finally:
-        if timer:
-            timer.cancel()
+        timer.cancel()
     if errors:
         raise errors[0]
     return Ended(code, tuple(tail))
-
-
-def _start(command: Sequence[str], env: Mapping[str, str], directory: Path | None) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        list(command),
-        env=dict(env),
-        cwd=directory,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        # A group of its own: Ctrl-C on the terminal reaches us alone, and we pass it on, once.
-        start_new_session=True,
-    )
 
 
 def _feed(
