@@ -7,9 +7,9 @@ organize-cluster-access-kubeconfig). The library reads them again to log in, but
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +20,6 @@ from trainyard.errors import PrerequisiteError
 
 if TYPE_CHECKING:
     from trainyard.seams.kube.api import Kube
-
-# One login for each context and process: a program that logs in may take seconds, or ask a person.
-_connected: dict[Access, Kube] = {}
-_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -59,8 +55,6 @@ def connect(
 
     Without `kubeconfig` it is $KUBECONFIG, else ~/.kube/config. Raises PrerequisiteError without one or the context.
     """
-    from trainyard.seams.kube.api import Kube
-
     listed = _files(environ, kubeconfig, relative_to)
     files = tuple(file for file in listed if file.is_file())
     if not files:
@@ -73,8 +67,15 @@ def connect(
         access = _access(files, context)
     except (AttributeError, KeyError, TypeError) as error:
         raise _broken(files, "it is not a kubeconfig") from error
-    with _lock:
-        return _connected.setdefault(access, Kube(access))
+    return _kube(access)
+
+
+@cache
+def _kube(access: Access) -> Kube:
+    """Return one login for each context and process: a program that logs in may take seconds, or ask a person."""
+    from trainyard.seams.kube.api import Kube
+
+    return Kube(access)
 
 
 def _files(environ: Mapping[str, str], named: str | None, relative_to: Path | None) -> tuple[Path, ...]:

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
-from paramiko import Channel, HostKeys, PKey, ProxyCommand, SSHClient, SSHConfig
+from paramiko import Channel, PKey, ProxyCommand, SSHClient, SSHConfig
 from paramiko.agent import AgentSSH
 from paramiko.auth_strategy import AuthSource, AuthStrategy, InMemoryPrivateKey
 from paramiko.client import MissingHostKeyPolicy
@@ -35,8 +35,7 @@ def client(plain: socket.socket | Channel | ProxyCommand, settings: Settings) ->
     made = SSHClient()
     for file in settings.known_hosts:
         if file.is_file():
-            for kind, key in (HostKeys(str(file)).lookup(settings.known_as) or {}).items():
-                made.get_host_keys().add(settings.known_as, kind, key)
+            made.load_system_host_keys(str(file))
     made.set_missing_host_key_policy(_Policy(settings))
     try:
         made.connect(
