@@ -24,10 +24,10 @@ def _tools(tmp_path: Path, **environ: str) -> Tools:
 
 def test_the_token_comes_from_the_variable_or_the_file_that_the_cluster_file_names(tmp_path: Path) -> None:
     spec = _spec(address="http://127.0.0.1:8265/", token_env="LAB_TOKEN")
-    endpoint = existing.connect(spec, _tools(tmp_path, LAB_TOKEN=" abc\n"))
+    endpoint = existing.connect(spec, _tools(tmp_path, LAB_TOKEN=" s3cret\n"))
     # What such a cluster promises is unknown.
-    assert endpoint == Endpoint("lab", "http://127.0.0.1:8265", "abc", expected=None, ray_version=None)
-    assert "abc" not in repr(endpoint)
+    assert endpoint == Endpoint("lab", "http://127.0.0.1:8265", "s3cret", expected=None, ray_version=None)
+    assert "s3cret" not in repr(endpoint)
     (tmp_path / "clusters").mkdir()
     (tmp_path / "clusters" / "lab.token").write_text("abc\n")
     beside = _spec(address="http://127.0.0.1:8265", token_file="lab.token")
