@@ -38,7 +38,7 @@ NAMES_ALLOWED = ("backends", "seams", "spec/cluster.py", "spec/existing.py", "sp
 # Lines and modules of Python. They only go down: lower them with what you took away.
 BUDGETS = {
     ".": (28_600, 230),
-    "backends": (7_821, 56),
+    "backends": (6_290, 55),
     "backends/kuberay": (5_200, 29),
     "dispatch": (1_880, 13),
     "images": (1_766, 15),

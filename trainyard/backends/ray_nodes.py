@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from trainyard.backends.contract import ClusterState, NodeState
-from trainyard.backends.diff import in_words
 from trainyard.backends.wording import counted
 from trainyard.errors import OutsideError, PrerequisiteError, Problem, RequestError
 from trainyard.seams.ray_api import RayApi, UnreachableError
@@ -113,8 +112,10 @@ def node_plans(spec: ClusterSpec, room: Room, *, simulated: bool, machine: str) 
 
 
 def changes(made: Mapping[str, Any], desired: Mapping[str, Any]) -> list[str]:
-    """Say in what a recorded plan is not the desired one, in the words of a cluster file."""
-    return in_words(_described(made), _described(desired))
+    """Say in what a recorded plan is not the desired one: "cpus: 1 now, 2 wanted"."""
+    old, new = _described(made), _described(desired)
+    names = sorted(name for name in {**old, **new} if old.get(name) != new.get(name))
+    return [_change(name, old.get(name), new.get(name)) for name in names]
 
 
 def object_store(memory: int) -> int:
@@ -234,10 +235,17 @@ def _node_plan(spec: ClusterSpec, node: NodeSpec, room: Room, *, gpu_ids: tuple[
     )
 
 
-def _described(plan: Mapping[str, Any]) -> dict[str, Any]:
+def _change(name: str, old: str | None, new: str | None) -> str:
+    if name.startswith(("env.", "mount ")):
+        return f"{name} is {'gone' if new is None else 'new' if old is None else 'another'}"
+    return f"{name}: {old or 'none'} now, {new or 'none'} wanted"
+
+
+def _described(plan: Mapping[str, Any]) -> dict[str, str]:
     """Return a recorded plan as people read it; numbers as large as a mebibyte are bytes."""
     shown = {
         name: format_size(value) if isinstance(value, int) and value >= MEBIBYTE else str(value)
         for name, value in plan.items()
+        if name != "env"
     }
-    return {**shown, "env": plan.get("env", {})}
+    return {**shown, **{f"env.{name}": value for name, value in plan.get("env", {}).items()}}
