@@ -16,12 +16,11 @@ from trainyard.endpoint import Endpoint
 from trainyard.errors import OutsideError, Problem, RequestError, TrainyardError
 from trainyard.lifecycle import Cluster
 from trainyard.lock import WAIT_SECONDS
-from trainyard.results import state as states
+from trainyard.results.formats import duration
 from trainyard.results.store import RunDirectory
 from trainyard.seams.ray_api import RayApi
 from trainyard.seams.ray_types import Job
 from trainyard.smoke import JOB as SMOKE
-from trainyard.spec.units import format_duration
 from trainyard.steps import YES, Answer, PlannedStep, Progress, Step, no
 from trainyard.steps import run as run_steps
 
@@ -45,16 +44,19 @@ def check(change: Change, progress: Progress, *, note: Callable[[str], None]) ->
 
     To be called before nodes end. A cluster that does not answer has nothing that could be named or fetched.
     """
-    found = _jobs(change.cluster)
-    if isinstance(found, str):
-        if found:
-            note(found)
+    try:
+        endpoint = lifecycle.connect_as_made(change.cluster)
+    except TrainyardError:
         return
-    endpoint, jobs = found
-    going = [job for job in jobs if not job.ended]
-    if going and not change.end_runs:
-        raise _refusal(change, going)
     with _connected(endpoint) as ray:
+        try:
+            jobs = ray.jobs()
+        except TrainyardError as error:
+            note(f"whether runs go on is unknown: {error.what}")
+            return
+        going = [job for job in jobs if not job.ended]
+        if going and not change.end_runs:
+            raise _refusal(change, going)
         submitted = [job.submission_id for job in going if job.submission_id]
         if submitted:
             run_steps([_end(ray, submitted)], progress)
@@ -62,23 +64,14 @@ def check(change: Change, progress: Progress, *, note: Callable[[str], None]) ->
 
 
 def would_end(cluster: Cluster, plan: Sequence[PlannedStep]) -> list[Problem]:
+    """Return the runs that a plan would end, as far as the cluster says which go on."""
     if not any(step.disruptive and step.state != "already" for step in plan):
         return []
-    found = _jobs(cluster)
-    return [] if isinstance(found, str) else [_described(job) for job in found[1] if not job.ended]
-
-
-def _jobs(cluster: Cluster) -> tuple[Endpoint, tuple[Job, ...]] | str:
-    """Return every job that the cluster remembers, or why they are not known: "" of one that does not run."""
     try:
-        endpoint = lifecycle.connect_as_made(cluster)
+        with _connected(lifecycle.connect_as_made(cluster)) as ray:
+            return [_described(job) for job in ray.jobs() if not job.ended]
     except TrainyardError:
-        return ""
-    try:
-        with _connected(endpoint) as ray:
-            return endpoint, ray.jobs()
-    except TrainyardError as error:
-        return f"whether runs go on is unknown: {error.what}"
+        return []
 
 
 def _connected(endpoint: Endpoint) -> RayApi:
@@ -96,14 +89,11 @@ def _refusal(change: Change, going: Sequence[Job]) -> RequestError:
 
 def _described(job: Job) -> Problem:
     """Return a job's name, and what its metadata and Ray tell about it."""
-    minutes = round((time.time() - job.start) / 60) if job.start else 0
-    age = f"for {format_duration(60 * minutes)}" if minutes > 0 else "just begun"
+    age = f"for {duration(max(0.0, time.time() - job.start))}" if job.start else "just begun"
     if "trainyard_run" not in job.metadata:
-        whose = "submitted by other means" if job.submission_id else "a driver that connected by itself"
-        return Problem(job.submission_id or f"Ray job {job.driver}", f"{whose}, {age}")
-    by = job.metadata.get("trainyard_by")
-    parts = [f"job {job.metadata.get('trainyard_job', '?')}", *([f"by {by}"] if by else []), age]
-    return Problem(job.submission_id, ", ".join(parts))
+        return Problem(job.submission_id or f"Ray job {job.driver}", f"not dispatched by Trainyard, {age}")
+    by = job.metadata.get("trainyard_by", "?")
+    return Problem(job.submission_id, f"job {job.metadata.get('trainyard_job', '?')}, by {by}, {age}")
 
 
 def _end(ray: RayApi, names: Sequence[str]) -> Step:
@@ -123,7 +113,7 @@ def _bring_home(
 ) -> None:
     """Fetch what runs left that were dispatched here; name those whose outputs only others can fetch."""
     ours = [run for job in jobs if (run := _here(change.results, job.submission_id))]
-    left = [run for run in ours if _is_readable(run, note) and not looking.is_at_home(ray, run)]
+    left = [run for run in ours if not looking.is_at_home(ray, run)]
     if left:
         run_steps([_fetch(ray, left, change, note)], progress)
     here = {run.name for run in ours}
@@ -131,16 +121,6 @@ def _bring_home(
     others = [job.submission_id for job in runs if job.submission_id not in here]
     if others:
         note(f"dispatched elsewhere, what nobody fetched there ends with the head: {named(others)}")
-
-
-def _is_readable(run: RunDirectory, note: Callable[[str], None]) -> bool:
-    """Say whether a run's record is whole; one that is damaged keeps nobody from the rest."""
-    try:
-        states.load(run)
-    except TrainyardError as error:
-        note(f"not fetched: run {run.name}, whose record here is damaged ({error.what})")
-        return False
-    return True
 
 
 def _fetch(ray: RayApi, left: Sequence[RunDirectory], change: Change, note: Callable[[str], None]) -> Step:

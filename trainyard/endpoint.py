@@ -53,8 +53,8 @@ class Endpoint:
     image: str | None = None
     tunnel: str | None = None
     down: tuple[tuple[str, str], ...] = ()
-    checks: Callable[[], tuple[BackendCheck, ...]] = field(default=tuple, compare=False)
-    quick_checks: Callable[[], tuple[BackendCheck, ...]] = field(default=tuple, compare=False)
-    is_in_reach: Callable[[], bool] = field(default=lambda: True, compare=False)
+    checks: Callable[[], tuple[BackendCheck, ...]] = field(default=tuple, compare=False, repr=False)
+    quick_checks: Callable[[], tuple[BackendCheck, ...]] = field(default=tuple, compare=False, repr=False)
+    is_in_reach: Callable[[], bool] = field(default=lambda: True, compare=False, repr=False)
     names_change: bool = False
     refused: str = ""

@@ -6,30 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 
-class TrainyardError(Exception):
-    """An error a user can act on; each kind has its own exit code (design.md, section 9)."""
-
-    exit_code: ClassVar[int] = 70
-
-    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None) -> None:
-        super().__init__(what)
-        self.what = what
-        self.where = where
-        self.hint = hint
-
-    def lines(self) -> list[str]:
-        """Return the message as a user reads it, one part a line."""
-        parts = [self.what]
-        if self.where:
-            parts.append(f"  at {self.where}")
-        if self.hint:
-            parts.append(f"  -> {self.hint}")
-        return parts
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
-
-
 @dataclass(frozen=True)
 class Problem:
     """One thing that is wrong with a request: where it stands, what it says, what was expected."""
@@ -41,37 +17,40 @@ class Problem:
         return f"{self.where}: {self.message}"
 
 
-class RequestError(TrainyardError):
-    """The request is wrong: a file, a flag. Carries every problem at once."""
+class TrainyardError(Exception):
+    """An error a user can act on; each kind has its own exit code (design.md, section 9)."""
 
-    exit_code = 2
+    exit_code: ClassVar[int] = 70
 
     def __init__(
-        self,
-        what: str,
-        *,
-        problems: tuple[Problem, ...] = (),
-        where: str | None = None,
-        hint: str | None = None,
+        self, what: str, *, where: str | None = None, hint: str | None = None, problems: tuple[Problem, ...] = ()
     ) -> None:
-        super().__init__(what, where=where, hint=hint)
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.hint = hint
         self.problems = problems
 
     def lines(self) -> list[str]:
-        """Return what is wrong, then one bullet a problem, then what to do."""
-        parts = [self.what]
-        if self.where:
-            parts.append(f"  at {self.where}")
-        parts += [f"  - {problem}" for problem in self.problems]
-        if self.hint:
-            parts.append(f"  -> {self.hint}")
-        return parts
+        """Return the message as a user reads it: what is wrong, where, one bullet a problem, what to do."""
+        where = [f"  at {self.where}"] if self.where else []
+        hint = [f"  -> {self.hint}"] if self.hint else []
+        return [self.what, *where, *(f"  - {problem}" for problem in self.problems), *hint]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
 
 
 class JobFailedError(TrainyardError):
     """The job ran, and failed or was stopped."""
 
     exit_code = 1
+
+
+class RequestError(TrainyardError):
+    """The request is wrong: a file, a flag. Carries every problem at once."""
+
+    exit_code = 2
 
 
 class PrerequisiteError(TrainyardError):
@@ -97,13 +76,6 @@ class LintError(TrainyardError):
 
     exit_code = 5
 
-    def __init__(self, what: str, *, where: str, problems: tuple[Problem, ...]) -> None:
-        super().__init__(what, where=where)
-        self.problems = problems
-
-    def lines(self) -> list[str]:
-        return [*super().lines(), *(f"  - {problem}" for problem in self.problems)]
-
 
 class OutsideError(TrainyardError):
     """An outside system refused or broke."""
@@ -125,6 +97,6 @@ class InterruptedRunError(TrainyardError):
 
 def in_a_line(error: TrainyardError) -> str:
     """Return what is wrong and where, for a table of several such things."""
-    if isinstance(error, RequestError) and error.problems:
+    if error.problems:
         return "; ".join([error.what, *map(str, error.problems)])
     return f"{error.what}: {error.where}" if error.where else error.what

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from trainyard import lock, paths, steps
 from trainyard.backends import BACKENDS
 from trainyard.backends.contract import Backend, ClusterStatus, LogLine, Tools
 from trainyard.backends.record import made_from, recorded_backend, write_made_from
-from trainyard.endpoint import Endpoint, ExpectedNode
+from trainyard.endpoint import Endpoint
 from trainyard.errors import RequestError
 from trainyard.spec import ClusterSpec, LoadedCluster, load_cluster
 from trainyard.steps import PlannedStep, Progress, Stage, Step, StepResult
@@ -63,7 +62,7 @@ def up(
     `before_disruption` is called before nodes end on which tasks may run.
     """
     tools = replace(cluster.tools, recreate=recreate)
-    with _alone(cluster, progress), _file_noted(cluster, progress):
+    with _alone(cluster, progress), _file_noted(cluster):
         _refuse_other_backend(cluster)
         return steps.run(cluster.backend.up_steps(cluster.spec, tools), progress, before_disruption=before_disruption)
 
@@ -114,26 +113,6 @@ def connect_as_made(cluster: Cluster) -> Endpoint:
     return backend.connect(cluster.spec, tools)
 
 
-def differences(cluster: Cluster, endpoint: Endpoint) -> list[str]:
-    """Say in which nodes a cluster differs from its file; what a file leaves open is no difference.
-
-    Where nodes get their names as they are made, any of a group stands for any.
-    """
-    if endpoint.expected is None:
-        return []
-    desired = {node.name: node for node in cluster.spec.nodes()}
-    observed = _as_declared(cluster.spec, endpoint.expected)
-    found = [f"{name} is not there" for name in desired if name not in observed]
-    found += [f"{name} is there" for name in observed if name not in desired]
-    for name in desired.keys() & observed.keys():
-        declared, node = desired[name], observed[name]
-        if declared.cpus not in (None, node.cpus):
-            found.append(f"{name} has {node.cpus} CPUs, not {declared.cpus}")
-        if declared.gpus != node.gpus:
-            found.append(f"{name} has {node.gpus} GPUs, not {declared.gpus}")
-    return sorted(found)
-
-
 def logs(cluster: Cluster, *, follow: bool) -> Iterator[LogLine]:
     _refuse_other_file(cluster)
     return cluster.backend.logs(cluster.spec, cluster.tools, follow=follow)
@@ -142,20 +121,6 @@ def logs(cluster: Cluster, *, follow: bool) -> Iterator[LogLine]:
 def _alone(cluster: Cluster, progress: Progress) -> AbstractContextManager[None]:
     state = cluster.tools.state
     return lock.alone(state.with_name(f"{state.name}.lock"), progress, keep=state.exists, what="cluster")
-
-
-def _as_declared(spec: ClusterSpec, nodes: Sequence[ExpectedNode]) -> dict[str, ExpectedNode]:
-    """Return the nodes that are to stay by the names that the file gives them, as far as it has names for them."""
-    promised = {node.name: node for node in nodes if not node.optional}
-    declared = {node.name: node.group for node in spec.nodes()}
-    free = [name for name in declared if name not in promised]
-    found = {}
-    for name, node in promised.items():
-        own = name if name in declared else next((each for each in free if declared[each] == node.group), name)
-        if own != name:
-            free.remove(own)
-        found[own] = node
-    return found
 
 
 def _down_steps(cluster: Cluster, *, purge: bool) -> Sequence[Step | Stage]:
@@ -173,18 +138,15 @@ def _as_made(cluster: Cluster) -> tuple[Backend, Tools]:
 
 
 @contextmanager
-def _file_noted(cluster: Cluster, progress: Progress) -> Iterator[None]:
+def _file_noted(cluster: Cluster) -> Iterator[None]:
     """Write down which file the cluster is made from, once there is something of it."""
     _refuse_other_file(cluster)
-    state, source = cluster.tools.state, cluster.tools.source
-    before = made_from(state)
-    if source and before and not before.exists():
-        progress.finished(StepResult(f"Take the cluster over: {before}, which it was made from, is gone", True, 0.0))
     try:
         yield
     finally:
+        state, source = cluster.tools.state, cluster.tools.source
         if source and state.exists():
-            write_made_from(state, _origin(source))
+            write_made_from(state, source.resolve())
 
 
 def _refuse_other_file(cluster: Cluster) -> None:
@@ -192,21 +154,13 @@ def _refuse_other_file(cluster: Cluster) -> None:
     before, source = made_from(cluster.tools.state), cluster.tools.source
     if before is None or source is None or not before.exists() or not source.exists():
         return
-    if before.parent == _origin(source).parent:
+    if before.parent == source.resolve().parent:
         return
-    name = cluster.spec.name
     raise RequestError(
-        f"cluster {name} was made from {before}, not from this file",
+        f"cluster {cluster.spec.name} was made from {before}, not from this file",
         where=str(source),
         hint=f"Give yours another name (`name:` in the file). For that cluster: invoke cluster.status -f {before}",
     )
-
-
-def _origin(source: Path) -> Path:
-    """Return a cluster file as written down; of the one that was recorded with a run, the file that it was."""
-    record = source.resolve().parent / "run.json"
-    found = json.loads(record.read_text()).get("cluster_file") if record.is_file() else None
-    return Path(found) if found else source.resolve()
 
 
 def _refuse_other_backend(cluster: Cluster) -> None:

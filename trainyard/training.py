@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import get_args
 
 from trainyard import lifecycle, paths, smoke
 from trainyard.backends.contract import Tools
 from trainyard.dispatch import launch, looking
-from trainyard.dispatch.plan import Request
+from trainyard.dispatch.looking import Standing
 from trainyard.dispatch.prepare import Prepared, prepare
 from trainyard.dispatch.screens import ReportScreen, Screen
-from trainyard.dispatch.standing import Standing
 from trainyard.endpoint import Endpoint
 from trainyard.errors import Problem, RequestError, TrainyardError
 from trainyard.lifecycle import Cluster
@@ -25,32 +23,23 @@ from trainyard.results import state as states
 from trainyard.results import store
 from trainyard.results.compare import Comparison
 from trainyard.results.report import write_report
-from trainyard.results.run_filter import run_filter
-from trainyard.results.state import RunState
+from trainyard.results.state import RunState, State
 from trainyard.results.store import RunDirectory
 from trainyard.spec import load_cluster, load_job
-from trainyard.spec.overrides import FLAG
+from trainyard.spec.units import parse_duration
 from trainyard.steps import Progress
 from trainyard.suggest import did_you_mean
 
 # Before an override of `train.dispatch` that is for the cluster file; any other is for the job file.
 CLUSTER_PREFIX = "cluster."
-Loaded = TypeVar("Loaded")
 
 
-@dataclass(frozen=True)
-class Ready:
-    """A job that may be sent, and the cluster to connect to."""
+def ready(
+    job_dir: str, files: Sequence[str], *, overrides: Sequence[str], backend: str | None
+) -> tuple[Prepared, Cluster]:
+    """Load the cluster file and the job file, and check one against the other. Raises RequestError.
 
-    prepared: Prepared
-    cluster: Cluster
-
-
-def ready(job_dir: str, files: Sequence[str], *, overrides: Sequence[str], backend: str | None) -> Ready:
-    """Load the cluster file and the job file, and check one against the other.
-
-    An override that begins with `cluster.` is for the cluster file, any other for the job file. Raises RequestError
-    with every problem of both at once.
+    An override that begins with `cluster.` is for the cluster file, any other for the job file.
     """
     if len(files) > 1:
         raise RequestError(
@@ -58,38 +47,39 @@ def ready(job_dir: str, files: Sequence[str], *, overrides: Sequence[str], backe
             problems=tuple(Problem("-f", file) for file in files),
             hint="Give -f once, or dispatch the job once per cluster.",
         )
+    of_cluster = [text.removeprefix(CLUSTER_PREFIX) for text in overrides if text.startswith(CLUSTER_PREFIX)]
+    of_job = [text for text in overrides if not text.startswith(CLUSTER_PREFIX)]
     here = Path.cwd()
-    for_cluster = [one.removeprefix(CLUSTER_PREFIX) for one in overrides if one.startswith(CLUSTER_PREFIX)]
-    for_job = [one for one in overrides if not one.startswith(CLUSTER_PREFIX)]
-    wrong: list[RequestError] = []
     file = files[0] if files else None
-    cluster = _tried(
-        lambda: lifecycle.find(file, os.environ, directory=here, overrides=for_cluster, backend=backend), wrong
-    )
-    wrong = [_as_typed(error) for error in wrong]
-    directory = _tried(lambda: paths.job_directory(job_dir, directory=here), wrong)
-    job = _tried(lambda: load_job(directory, overrides=for_job), wrong) if directory else None
-    if cluster and directory and job:
-        return Ready(prepare(cluster.loaded, job, directory), cluster)
-    if len(wrong) == 1:
-        raise wrong[0]
-    raise RequestError(
-        "the cluster file and the job file are both wrong",
-        problems=tuple(problem for error in wrong for problem in error.problems),
-    )
+    cluster = lifecycle.find(file, os.environ, directory=here, overrides=of_cluster, backend=backend)
+    directory = paths.job_directory(job_dir, directory=here)
+    return prepare(cluster.loaded, load_job(directory, overrides=of_job), directory), cluster
 
 
 def dispatch(
-    ready: Ready, *, command: Sequence[str], wait: bool, skip_smoke: bool, progress: Progress, screen: Screen
+    prepared: Prepared,
+    cluster: Cluster,
+    *,
+    command: Sequence[str],
+    wait: bool,
+    skip_smoke: bool,
+    progress: Progress,
+    screen: Screen,
 ) -> Standing:
     """Connect, send, follow, bring home."""
-    endpoint = lifecycle.connect(ready.cluster)
-    for difference in lifecycle.differences(ready.cluster, endpoint):
-        screen.note(f"not as the file says: {difference}; `invoke cluster.up` changes that")
+    endpoint = lifecycle.connect(cluster)
     if not skip_smoke:
         smoke.refuse_broken(endpoint)
-    request = Request(results(), command=command, directory=Path.cwd(), wait=wait, skip_smoke=skip_smoke)
-    return launch.dispatch(ready.prepared, endpoint, request, progress=progress, screen=screen)
+    return launch.dispatch(
+        prepared,
+        endpoint,
+        results=results(),
+        command=command,
+        wait=wait,
+        skip_smoke=skip_smoke,
+        progress=progress,
+        screen=screen,
+    )
 
 
 def standings(file: str | None = None, *, job: str = "", state: str = "", since: str = "") -> list[Standing]:
@@ -98,14 +88,28 @@ def standings(file: str | None = None, *, job: str = "", state: str = "", since:
     With `file`, only the runs of the cluster that `-f` means; the flags of `train.list` choose further. Raises
     RequestError.
     """
-    only = run_filter(job=job, state=state, since=since, now=time.time())
+    after = _check_filter(state=state, since=since)
     away: dict[str, str] = {}
-    found: list[Standing] = []
+    standings: list[Standing] = []
     for run in store.runs(results(), cluster=_cluster_name(file)):
         record = store.described(run)
-        if not record or only.takes(record):
-            found.append(_standing(run, str(record.get("cluster", "?")), away))
-    return [standing for standing in found if only.state in (None, standing.state.state)]
+        # A job may be named as train.dispatch takes it: by its directory.
+        is_meant = job in ("", record.get("job")) or Path(job).name == record.get("job")
+        if not record or (is_meant and (store.started(record) or 0.0) >= after):
+            standings.append(_standing(run, str(record.get("cluster", "?")), away))
+    return [standing for standing in standings if state in ("", standing.state.state)]
+
+
+def _check_filter(*, state: str, since: str) -> float:
+    """Return since when runs are meant, in Unix seconds. Raises RequestError if there is no such state or time."""
+    known = get_args(State)
+    if state and state not in known:
+        problem = Problem("--state", f"one of: {', '.join(known)}{did_you_mean(state, known)}")
+        raise RequestError("there are no such runs", problems=(problem,))
+    try:
+        return time.time() - parse_duration(since) if since else 0.0
+    except ValueError as error:
+        raise RequestError("there are no such runs", problems=(Problem("--since", str(error)),)) from error
 
 
 def _standing(run: RunDirectory, cluster: str, away: dict[str, str]) -> Standing:
@@ -117,20 +121,14 @@ def _standing(run: RunDirectory, cluster: str, away: dict[str, str]) -> Standing
         return Standing(run, state, unsure=f"run {run.name} is damaged: {error.what}", broken=True)
     if state.ended or cluster in away:
         return Standing(run, state, unsure=None if state.ended else away[cluster])
-    found = looking.standing(run, connect)
-    if found.unsure:
-        away[cluster] = found.unsure
-    return replace(found, unsure=None) if found.state.ended else found
+    standing = looking.standing(run, connect)
+    if standing.unsure:
+        away[cluster] = standing.unsure
+    return standing
 
 
 def status(run: RunDirectory) -> Standing:
     return looking.standing(run, connect)
-
-
-def ended(run: RunDirectory) -> Standing | None:
-    """Return how a run ended that had ended by what is known here, None of any other."""
-    state = states.load(run)
-    return Standing(run, state) if state.ended else None
 
 
 def logs(run: RunDirectory, *, screen: Screen, task: str | None, everything: bool, follow: bool) -> Standing:
@@ -148,20 +146,20 @@ def logs(run: RunDirectory, *, screen: Screen, task: str | None, everything: boo
 
 def watch(run: RunDirectory, *, screen: ReportScreen) -> Standing:
     with closing(screen):
-        return looking.watch(run, connect, screen=screen)
+        return looking.logs(run, connect, screen=screen, everything=True)
 
 
-def compare(asked: Sequence[str], *, tags: Sequence[str]) -> Comparison:
+def compare(names: Sequence[str], *, tags: Sequence[str]) -> Comparison:
     """Compare runs by name. Raises RequestError unless there are two of them at least."""
-    runs = [find_run(name) for name in asked]
+    runs = [find_run(name) for name in names]
     if len({run.name for run in runs}) < max(2, len(runs)):
-        what = "a run cannot be compared with itself" if len(runs) > 1 else "there is nothing to compare with"
-        raise RequestError(what, hint="Name two runs or more; see: invoke train.list")
+        raise RequestError("there is nothing to compare with", hint="Name two runs or more; see: invoke train.list")
     return comparing.compare(runs, results(), tags=tags)
 
 
 def stop(run: RunDirectory, *, screen: Screen) -> Standing:
-    return looking.stop(run, connect, screen=screen)
+    state = states.load(run)
+    return Standing(run, state) if state.ended else looking.stop(run, connect, screen=screen)
 
 
 def fetch(run: RunDirectory, *, checkpoints: bool, screen: Screen) -> Standing:
@@ -174,24 +172,25 @@ def report(run: RunDirectory, *, screen: Screen) -> Path:
     return write_report(run.path)
 
 
-def find_run(asked: str | None, file: str | None = None) -> RunDirectory:
-    """Return the run that was asked for, or the newest one; with `file`, of the cluster that `-f` means."""
-    return store.find(results(), asked, cluster=_cluster_name(file))
+def find_run(name: str | None, file: str | None = None) -> RunDirectory:
+    """Return the run of this name, or the newest one; with `file`, of the cluster that `-f` means."""
+    return store.find(results(), name, cluster=_cluster_name(file))
 
 
-def run_to_stop(asked: str | None, file: str | None) -> RunDirectory:
-    """Return the run that was asked for, else the only one that goes on, else the newest.
+def run_to_stop(name: str | None, file: str | None) -> RunDirectory:
+    """Return the run of this name, else the only one that goes on, else the newest.
 
     Raises RequestError if several go on.
     """
-    return find_run(asked or the_open_run(standings(file)), file)
+    return find_run(name or the_open_run(standings(file)), file)
 
 
-def the_open_run(found: Sequence[Standing]) -> str | None:
+def the_open_run(standings: Sequence[Standing]) -> str | None:
     """Return the only run that goes on, None if there is none. Raises RequestError if there are several."""
-    open_runs = [one for one in found if not one.state.ended and not one.broken]
+    open_runs = [standing for standing in standings if not standing.state.ended and not standing.broken]
     # Whether one goes on whose cluster does not answer, nobody knows.
-    names = [one.run.name for one in open_runs if not one.unsure] or [one.run.name for one in open_runs]
+    names = [standing.run.name for standing in open_runs if not standing.unsure]
+    names = names or [standing.run.name for standing in open_runs]
     if len(names) > 1:
         raise RequestError(
             f"{len(names)} runs go on",
@@ -217,22 +216,3 @@ def results() -> Path:
 
 def _cluster_name(file: str | None) -> str | None:
     return None if file is None else lifecycle.find(file, os.environ, directory=Path.cwd()).spec.name
-
-
-def _as_typed(error: RequestError) -> RequestError:
-    """Return an error about the cluster file with every `--set` as it was typed, with `cluster.` in front."""
-    problems = tuple(
-        replace(problem, where=f"{FLAG} {CLUSTER_PREFIX}{problem.where.removeprefix(f'{FLAG} ')}")
-        if problem.where.startswith(f"{FLAG} ")
-        else problem
-        for problem in error.problems
-    )
-    return RequestError(error.what, problems=problems, where=error.where, hint=error.hint)
-
-
-def _tried(load: Callable[[], Loaded], wrong: list[RequestError]) -> Loaded | None:
-    try:
-        return load()
-    except RequestError as error:
-        wrong.append(error)
-        return None

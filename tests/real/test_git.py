@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.unit.test_package import sent, write
 from trainyard.dispatch.package import pack
-from trainyard.dispatch.plan import Request, record_of
+from trainyard.dispatch.plan import record_of
 from trainyard.dispatch.prepare import prepare
 from trainyard.endpoint import Endpoint
 from trainyard.seams.git import revision
@@ -63,12 +63,13 @@ def test_the_record_names_job_cluster_versions_and_tasks_but_no_secret(tmp_path:
     command = ["invoke", "train.dispatch", "job", "--set", "env.API_TOKEN=s3cret", "--set", "env.LR=1"]
     record = record_of(
         prepared,
-        pack(prepared.sending.job),
+        pack(prepared.files),
         run="job-1",
         endpoint=Endpoint("lab", "http://127.0.0.1:1", "s3cret"),
         ray="2.60.0",
         now=NOW,
-        request=Request(tmp_path / "results", command, tmp_path),
+        command=command,
+        skip_smoke=False,
     )
     assert "s3cret" not in str(record)
     assert record["command"][3:] == ["--set", "env.API_TOKEN=(hidden)", "--set", "env.LR=1"]

@@ -197,14 +197,6 @@ def test_a_job_that_can_never_fit_is_refused_before_anything_is_sent(yard: Yard)
     assert set(yard.results.glob("*")) == before
 
 
-def test_problems_of_both_files_come_at_once(yard: Yard) -> None:
-    yard.write_cluster("name: {name}\nbackend: lokal\n", name="wrong")
-    job = write_job(yard, "wrong", "comand: [x]\n")
-    done = yard.run("train.dispatch", job, "-f", "wrong", expect=2)
-    (yard.home / "clusters" / "wrong.yaml").unlink()
-    assert "lokal" in done.stderr and "comand" in done.stderr
-
-
 def test_dry_says_what_would_be_sent_and_changes_nothing(yard: Yard, green: Dispatched) -> None:
     before = set(yard.results.glob("*"))
     done = yard.run("--dry", "train.dispatch", "green")

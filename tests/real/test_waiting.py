@@ -57,6 +57,8 @@ def test_memory_that_lacks_is_said_with_what_the_nodes_have(yard: Yard, runs: di
 
 def test_the_status_of_a_cluster_shows_what_is_free_and_the_runs_that_go_on(yard: Yard, runs: dict[str, str]) -> None:
     wait_until(lambda: waiting(yard, runs["memory"]) is not None, seconds=60, what="the memory run says what it lacks")
+    # Ray's own figures are some seconds late.
+    wait_until(lambda: yard.json("cluster.status")["used"]["cpus"] == 6.0, seconds=30, what="Ray counts the tasks")
     found = yard.json("cluster.status")
     gib = 2**30
     assert found["used"] == {"cpus": 6.0, "gpus": 0.0, "memory": round(2.25 * gib)}

@@ -38,13 +38,8 @@ def printed_after(line: str, message: str) -> str:
         ("image.lint mine -f fe-a", "Build it: invoke image.build mine", "Build it: invoke image.build mine -f fe-a"),
         ("image.lint mine -f fe-a", "Build it: invoke image.build", "Build it: invoke image.build mine -f fe-a"),
         (
-            "cluster.up -f fe-a --set image=other",
-            "Push it: invoke image.push other -f fe-a",
-            "Push it: invoke image.push other -f fe-a --set image=other",
-        ),
-        (
             "cluster.up -f fe-a --set head.cpus=2",
-            "If that is meant: invoke cluster.up -f fe-a --recreate",
+            "If that is meant: invoke cluster.up --recreate",
             "If that is meant: invoke cluster.up -f fe-a --set head.cpus=2 --recreate",
         ),
         ("registry.up -f a", "`invoke registry.trust` says", "`invoke registry.trust -f a` says"),
@@ -54,17 +49,12 @@ def printed_after(line: str, message: str) -> str:
             "all of it (invoke registry.down -f a --purge), then",
         ),
         (
-            "registry.up -f a --set registry.address=h:1",
-            "invoke registry.down -f a --set registry.address=h:2",
-            "invoke registry.down -f a --set registry.address=h:1 --set registry.address=h:2",
-        ),
-        (
             "image.verify mine -f a --base b:1",
             "invoke cluster.up",
-            "invoke cluster.up -f a --set image=mine --set build.base=b:1",
+            "invoke cluster.up --set image=mine -f a",
         ),
         ("cluster.up --set name=x", "invoke train.dispatch J", "invoke train.dispatch J --set cluster.name=x"),
-        ("cluster.up -f a --backend local", "invoke smoke.run -f a", "invoke smoke.run -f a --backend local"),
+        ("cluster.up -f a --backend local", "invoke smoke.run", "invoke smoke.run -f a --backend local"),
         ("cluster.up -f a --backend local", "invoke cluster.up -f b", "invoke cluster.up -f b"),
         ("cluster.up -f a", "invoke train.logs RUN", "invoke train.logs RUN"),
         (

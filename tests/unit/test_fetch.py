@@ -104,19 +104,3 @@ def test_a_whole_archive_takes_the_place_of_what_is_here_and_of_archives_that_ar
     cluster.sends(3, whole=True)
     del cluster.files["trainyard/job-1/outputs/a.2.tar"]
     assert cluster.comes_home() == {"new": "o"}
-
-
-def test_outputs_that_somebody_deleted_here_are_fetched_again(cluster: Cluster) -> None:
-    (cluster.task / "metrics.csv").write_text("1")
-    cluster.sends(1, whole=True)
-    cluster.comes_home()
-    (cluster.run.outputs("a") / "metrics.csv").unlink()
-    cluster.run.outputs("a").rmdir()
-    assert cluster.comes_home() == {"metrics.csv": "1"}
-
-
-def test_each_attempt_has_a_directory_where_the_job_says_so(cluster: Cluster) -> None:
-    (cluster.task / "metrics.csv").write_text("1")
-    cluster.sends(1, whole=True, each_attempt=True)
-    cluster.sends(2, whole=True, attempt=2, each_attempt=True)
-    assert cluster.comes_home() == {"attempt-1/metrics.csv": "1", "attempt-2/metrics.csv": "1"}

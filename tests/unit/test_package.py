@@ -54,17 +54,6 @@ def test_another_content_name_or_mode_has_another_name(tmp_path: Path, change: C
     assert pack(listing(root)).name != before
 
 
-def test_a_package_holds_the_files_and_their_modes(tmp_path: Path) -> None:
-    root = write(tmp_path / "job", {"run.sh": "#!/bin/sh", "data/ä.txt": "x"})
-    (root / "run.sh").chmod(0o755)
-    whole = tmp_path / "whole.zip"
-    whole.write_bytes(b"".join(pack(listing(root)).read(0)))
-    with zipfile.ZipFile(whole) as bundle:
-        assert bundle.namelist() == ["data/ä.txt", "run.sh"]
-        assert bundle.read("run.sh") == b"#!/bin/sh"
-        assert [entry.external_attr >> 16 & 0o777 for entry in bundle.infolist()] == [0o644, 0o755]
-
-
 def test_a_big_package_travels_in_parts_that_make_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(package, "PART_LIMIT", 1000)
     (tmp_path / "big.bin").write_bytes(os.urandom(3500))

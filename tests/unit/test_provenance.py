@@ -21,7 +21,6 @@ def test_what_is_sent_and_left_out_is_said_before(tmp_path: Path) -> None:
     assert list(described(prepare(CLUSTER, job, tmp_path))) == [
         "job job on cluster lab: 1 task",
         "sends 3 files, 30.0 MiB",
-        "  big: weights.bin, 30.0 MiB",
         "left out: 0.log (.gitignore), 1.log (.gitignore), 2.log (.gitignore), 3.log (.gitignore), "
         "4.log (.gitignore), 5.log (.gitignore) and 2 more",
     ]

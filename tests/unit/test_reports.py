@@ -14,15 +14,14 @@ from pathlib import Path
 import pytest
 
 from trainyard.backends.contract import ClusterStatus, Tools
-from trainyard.dispatch.standing import Standing
+from trainyard.dispatch.looking import Standing
 from trainyard.errors import NotReadyError, OutsideError, Problem, RequestError
 from trainyard.lifecycle import Cluster
-from trainyard.listing import ListedCluster, Listing
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
 from trainyard.spec import load_cluster
 from trainyard.steps import PlannedStep
-from trainyard.tasks import cluster_report, command_hints, report, train_report
+from trainyard.tasks import cluster_report, report, train_report
 from trainyard.tasks.report import Report, Table
 
 
@@ -39,14 +38,10 @@ def test_people_get_lines_notes_and_last_the_next_command(capsys: pytest.Capture
     assert shown.err == "by the way\nnext: invoke x\n"
 
 
-def test_machines_get_one_document_in_which_hints_are_completed(capsys: pytest.CaptureFixture[str]) -> None:
-    command_hints.remember("cluster.status", {"file": "lab"})
-    found = Report({"hint": "invoke cluster.up", "runs": [{"job": "invoke cluster.up"}]}, ["for people"], next="x")
-    report.show(found, json=True)
-    command_hints.remember("", {})
+def test_machines_get_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    report.show(Report({"runs": [{"job": "a"}]}, ["for people"], next="x"), json=True)
     shown = capsys.readouterr()
-    assert json.loads(shown.out) == {"hint": "invoke cluster.up -f lab", "runs": [{"job": "invoke cluster.up"}]}
-    assert shown.err == ""
+    assert (json.loads(shown.out), shown.err) == ({"runs": [{"job": "a"}]}, "")
 
 
 def test_a_failure_is_a_document_too_unless_the_command_printed_its_own(capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,18 +76,6 @@ def test_the_command_after_a_plan_is_one_that_will_do(step: PlannedStep, command
     assert cluster_report.planned(cluster(tmp_path), [step]).next == f"invoke {command}"
 
 
-def test_what_stays_after_a_cluster_on_kubernetes_is_said(tmp_path: Path) -> None:
-    here = cluster(tmp_path, "{name: lab, backend: kuberay, image: 'r:5000/ray:1'}")
-    (note,) = cluster_report.removed(here, [], purge=False).notes
-    assert note.startswith("note: namespace and KubeRay operator stay")
-    assert cluster_report.removed(here, [], purge=True).notes == ()
-
-
-def test_what_is_known_of_a_cluster_is_printed_also_when_it_is_up() -> None:
-    now = ClusterStatus("lab", "kuberay", "up", (), detail="gpu-a: Kubernetes calls its node b not ready")
-    assert cluster_report.status(now, None).body[-1] == now.detail
-
-
 def test_a_dashboard_that_nothing_leads_to_is_an_error_with_what_is_known() -> None:
     now = ClusterStatus("lab", "local", "up", (), address="http://127.0.0.1:1")
     assert cluster_report.opened(now, browse=False).next == "invoke cluster.status"
@@ -103,18 +86,6 @@ def test_a_dashboard_that_nothing_leads_to_is_an_error_with_what_is_known() -> N
         "  at head: ended",
         "  -> What is wrong with it: invoke cluster.status",
     ]
-
-
-def test_the_command_after_a_list_of_clusters_is_about_one_that_is_up() -> None:
-    states = {"away": "unknown", "idle": "down", "lab": "up"}
-    found = [ListedCluster(name, "local", state, f"clusters/{name}.yaml") for name, state in states.items()]
-    listed = cluster_report.listed(Listing((*found, ListedCluster("old", "local", "up", ""))))
-    assert listed.next == "invoke cluster.status -f lab"
-
-
-def test_what_a_step_last_saw_keeps_its_name_in_json() -> None:
-    document = report.as_document(PlannedStep("Start the head", "would", "not there"))
-    assert document == {"title": "Start the head", "state": "would", "seen": "not there", "disruptive": False}
 
 
 def ended_with(tail: list[str]) -> RunState:
@@ -140,19 +111,6 @@ def test_a_failed_task_shows_its_last_lines_or_only_why_it_failed(
     tail: list[str], shown: list[str], tmp_path: Path
 ) -> None:
     assert train_report.ended(Standing(RunDirectory(tmp_path), ended_with(tail))).body[1:-1] == shown
-
-
-def test_a_run_that_had_ended_before_is_not_called_stopped(tmp_path: Path) -> None:
-    found = train_report.ended_before(Standing(RunDirectory(tmp_path / "job-1"), ended_with([])))
-    assert str(found.body[0]).startswith("run job-1 had ended already: failed, ")
-
-
-def test_a_checkpoint_that_is_on_its_way_is_not_listed(tmp_path: Path) -> None:
-    for name in ("a", ".a.7"):
-        (tmp_path / "checkpoints" / name).mkdir(parents=True)
-    (tmp_path / "checkpoints" / ".a.fetched").write_text("5")
-    found = train_report.fetched(Standing(RunDirectory(tmp_path), ended_with([])))
-    assert found.body == [str(tmp_path / "checkpoints" / "a")]
 
 
 class Terminal(io.StringIO):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from pathlib import Path
 
 import pytest
@@ -17,11 +16,6 @@ def home(tmp_path: Path) -> Path:
         store.create(tmp_path, {"run": name, "cluster": "lab", "started": started}, cluster="", job="")
     (tmp_path / "something-else").mkdir()
     return tmp_path
-
-
-def test_a_run_is_named_after_its_job_and_its_time() -> None:
-    now = datetime.datetime(2026, 11, 21, 9, 5, 7)
-    assert store.run_name("cartpole", now=now, entropy=b"\x0f\xa0") == "cartpole-20261121-090507-0fa0"
 
 
 def test_runs_are_listed_newest_first(home: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trainyard.dispatch.standing import Standing, concluded, interrupted
+from trainyard.dispatch.looking import Standing, concluded, interrupted
 from trainyard.errors import OutsideError
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
@@ -74,13 +74,6 @@ def test_the_document_has_the_shape_of_the_design() -> None:
     ]
 
 
-def test_counts_follow_the_tasks() -> None:
-    state = state_after(started("a"), started("b"), ended("a", "lost"), started("a", 2))
-    assert state.counts["running"] == 2
-    state.apply({"event": "task-ended", "time": 1.0, "task": "b", "state": "failed", "attempts": 1})
-    assert (state.counts["running"], state.counts["failed"], state.counts["waiting"]) == (1, 1, 0)
-
-
 def archived(number: int, *, whole: bool = False, attempt: int = 1, each: bool = False) -> tuple[str, dict[str, Any]]:
     return "outputs", {"task": "a", "attempt": attempt, "number": number, "whole": whole, "each_attempt": each}
 
@@ -96,8 +89,8 @@ def test_a_whole_archive_replaces_those_before_it_but_of_its_own_attempt_only_wh
     ("end", "code", "message"),
     [
         (run_ended("succeeded", 0), None, None),
-        (run_ended("failed", 1), 1, "the run failed (2 stopped of 2 tasks)"),
-        (run_ended("stopped", 1, error="stopped"), 1, "the run was stopped (2 stopped of 2 tasks)"),
+        (run_ended("failed", 1), 1, "run job-1 failed, 2 of 2 tasks stopped"),
+        (run_ended("stopped", 1), 1, "run job-1 stopped, 2 of 2 tasks stopped"),
         (run_ended("failed", 5, error="smoke failed"), 5, "smoke failed"),
         (run_ended("failed", 6, error="the runner died"), 6, "the runner died"),
     ],
@@ -129,20 +122,6 @@ def test_an_interrupted_dispatch_exits_130_and_says_whether_the_run_ended(events
     assert (error.exit_code, error.what) == (130, what)
 
 
-def test_a_run_without_a_last_word_took_the_time_since_it_started() -> None:
-    state = state_after(("run-started", {"node_id": "n"}), started("a"))
-    assert state.seconds_until(220.0, began=219.0) == 120.0
-    assert state_after().seconds_until(220.0, began=219.0) == 1.0
-
-
-def test_an_error_that_counts_the_failed_tasks_is_not_counted_again() -> None:
-    failed = [("task-ended", {"task": "a", "state": "failed", "attempts": 1})]
-    end = run_ended("failed", 1, error="1 of 2 tasks failed")
-    error = concluded(Standing(RUN, state_after(*failed, end))).error
-    assert error is not None
-    assert error.what == "1 of 2 tasks failed, 1 stopped"
-
-
 def waits(*, again: bool = False) -> tuple[str, dict[str, Any]]:
     return "waiting", {"tasks": 1, "needs": ["1 CPU"], "holders": ["x-1"], "again": again, "text": "1 task waits"}
 
@@ -159,12 +138,3 @@ def test_a_running_attempt_has_the_seconds_until_now_or_until_its_cluster_was_la
     assert state.document(now=107.5)["tasks"][0]["attempts"][0]["seconds"] == 7.5
     unsure = state.document(now=107.5, unsure="no answer")
     assert (unsure["tasks"][0]["attempts"][0]["seconds"], unsure["unsure"]) == (0.0, "no answer")
-
-
-def test_a_task_that_no_node_began_never_ran_and_says_why_if_that_is_known() -> None:
-    given_up = ("task-ended", {"task": "a", "state": "failed", "attempts": 0, "reason": "no node has it"})
-    nowhere = [("attempt-started", {"task": "b", "attempt": 1, "node": None}), ended("b", "stopped", reason="stopped")]
-    tasks = state_after(given_up, *nowhere, run_ended("stopped", 1)).tasks
-    assert [task.reason for task in tasks.values()] == ["never ran: no node has it", "never ran: stopped"]
-    assert state_after(run_ended("stopped", 1)).tasks["a"].reason == "never ran"
-    assert state_after(ended("a", "failed", reason="exit code 1")).tasks["a"].reason == "exit code 1"

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from trainyard import lifecycle, scaling
-from trainyard.endpoint import Endpoint, ExpectedNode
 from trainyard.errors import RequestError
 from trainyard.lifecycle import Cluster
 
@@ -68,28 +67,3 @@ def test_a_cluster_of_somebody_else_is_not_scaled(tmp_path: Path) -> None:
     text = "{name: lab, backend: existing, existing: {address: 'http://127.0.0.1:8265'}, auth: none}"
     with pytest.raises(RequestError, match="cluster lab is run by somebody else: Trainyard cannot change its size"):
         scaling.scaled(cluster(tmp_path, text), ["gpu=3"])
-
-
-def expected(name: str, group: str, cpus: int = 1, *, optional: bool = False) -> ExpectedNode:
-    return ExpectedNode(name, group, cpus, 0, None, optional)
-
-
-def test_nodes_that_got_their_names_as_they_were_made_are_no_difference(tmp_path: Path) -> None:
-    there = (
-        expected("head", "head"),
-        expected("gpu-x7k2p", "gpu"),
-        expected("gpu-abc12", "gpu"),
-        expected("burst-k2x9v", "burst", optional=True),
-    )
-    assert lifecycle.differences(cluster(tmp_path), Endpoint("lab", "http://127.0.0.1:1", expected=there)) == []
-
-
-def test_of_such_nodes_too_few_and_too_many_are_said(tmp_path: Path) -> None:
-    few = (expected("head", "head"), expected("gpu-x7k2p", "gpu"))
-    assert lifecycle.differences(cluster(tmp_path), Endpoint("lab", "http://127.0.0.1:1", expected=few)) == [
-        "gpu-1 is not there"
-    ]
-    many = (*few, expected("gpu-abc12", "gpu"), expected("gpu-k2x9v", "gpu"))
-    assert lifecycle.differences(cluster(tmp_path), Endpoint("lab", "http://127.0.0.1:1", expected=many)) == [
-        "gpu-k2x9v is there"
-    ]

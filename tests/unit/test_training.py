@@ -1,4 +1,4 @@
-"""train.dispatch reads two files at once, and speaks of its flags as they were typed."""
+"""Which run a command means, and runs that are damaged."""
 
 from __future__ import annotations
 
@@ -7,23 +7,12 @@ from pathlib import Path
 import pytest
 
 from trainyard import training
+from trainyard.dispatch.looking import Standing
 from trainyard.dispatch.screens import Screen
-from trainyard.dispatch.standing import Standing
 from trainyard.errors import RequestError
 from trainyard.results import store
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
-
-
-def test_a_flag_for_the_cluster_file_is_named_as_it_was_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "lab.yaml").write_text("{name: lab, backend: local}")
-    (tmp_path / "job").mkdir()
-    (tmp_path / "job" / "job.yaml").write_text("command: [sleep, '1']")
-    flags = ["cluster.head.cpus=x", "retries=x"]
-    with pytest.raises(RequestError) as caught:
-        training.ready("job", ["lab.yaml"], overrides=flags, backend=None)
-    assert [problem.where for problem in caught.value.problems] == ["--set cluster.head.cpus", "--set retries"]
 
 
 def standing(name: str, state: str, *, unsure: str | None = None) -> Standing:
@@ -63,6 +52,16 @@ def test_a_damaged_run_is_named_and_hides_no_other(tmp_path: Path, monkeypatch: 
     assert training.find_run("good-1").name == "good-1"
 
 
+def test_runs_are_chosen_by_job_state_and_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended_run(tmp_path, "good-1")
+    chosen = [{"job": "jobs/good/"}, {"job": "goo"}, {"state": "failed"}, {"state": "succeeded"}, {"since": "5m"}]
+    assert [len(training.standings(**flags)) for flags in chosen] == [1, 0, 0, 1, 0]
+    for flags, message in (({"state": "suceeded"}, "did you mean 'succeeded'"), ({"since": "2 weeks"}, "--since")):
+        with pytest.raises(RequestError, match=message):
+            training.standings(**flags)
+
+
 def test_what_is_all_at_home_needs_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     outcome = training.fetch(ended_run(tmp_path, "good-1"), checkpoints=False, screen=Screen())
@@ -71,7 +70,9 @@ def test_what_is_all_at_home_needs_no_cluster(tmp_path: Path, monkeypatch: pytes
 
 def ended_run(home: Path, name: str) -> RunDirectory:
     """Return a run that has ended, on a cluster that is gone."""
-    run = store.create(home / "results", {"run": name, "cluster": "lab", "tasks": []}, cluster="", job="")
+    run = store.create(
+        home / "results", {"run": name, "job": name[:-2], "cluster": "lab", "tasks": []}, cluster="", job=""
+    )
     run.events.write_text(
         '{"seq": 0, "time": 1.0, "event": "run-ended", "state": "succeeded", "exit": 0, "seconds": 1.0, "counts": {}}\n'
     )

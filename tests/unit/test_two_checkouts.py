@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from trainyard import lifecycle
-from trainyard.errors import NotReadyError, RequestError
+from trainyard.errors import RequestError
 from trainyard.lifecycle import Cluster
 
 
@@ -56,14 +55,3 @@ def test_a_checkout_that_was_moved_keeps_its_cluster(tmp_path: Path) -> None:
 def test_who_names_a_cluster_on_the_command_line_may_remove_it_from_anywhere(tmp_path: Path) -> None:
     made(tmp_path, "first")
     assert lifecycle.plan_down(cluster(tmp_path, "second", overrides=("name=lab",)))
-
-
-def test_the_file_that_was_recorded_with_a_run_stands_for_the_one_it_was(tmp_path: Path) -> None:
-    first = made(tmp_path, "first").loaded.source
-    run = tmp_path / "elsewhere" / "run"
-    run.mkdir(parents=True)
-    (run / "cluster.yaml").write_text("{name: lab, backend: local}")
-    (run / "run.json").write_text(json.dumps({"cluster_file": str(first)}))
-    recorded = lifecycle.find(str(run / "cluster.yaml"), {"HOME": str(tmp_path)}, directory=tmp_path)
-    with pytest.raises(NotReadyError, match="is not up"):
-        lifecycle.connect(recorded)

@@ -8,7 +8,7 @@ from trainyard.backends.contract import ClusterStatus, NodeStatus
 from trainyard.seams.ray_types import Amounts, usage_from
 from trainyard.tasks import cluster_report
 from trainyard.tasks.report import Table
-from trainyard.usage import RunNow, Usage, at_least
+from trainyard.usage import RunNow, Usage
 
 GIB = 2**30
 
@@ -34,12 +34,6 @@ def test_what_is_used_and_free_is_read_as_ray_prints_it(
     assert {name: [(one.cpus, one.gpus, one.memory) for one in both] for name, both in found.items()} == {
         "head": [used, free]
     }
-
-
-def test_no_less_is_used_than_runs_hold() -> None:
-    said = {"head": (Amounts(0, 0, 0), Amounts(2, 2, GIB)), "gpu-0": (Amounts(2, 0, 0), Amounts(0, 2, GIB))}
-    held = [{"head": Amounts(1, 0.5, 0), "gpu-0": Amounts(1, 0, 0)}, {"head": Amounts(1, 0, GIB)}]
-    assert at_least(said, held) == {**said, "head": (Amounts(2, 0.5, GIB), Amounts(0, 1.5, 0))}
 
 
 def test_the_status_of_a_cluster_names_free_resources_and_runs() -> None:

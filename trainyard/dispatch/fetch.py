@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -33,22 +32,18 @@ Archive = Mapping[str, Any]
 
 
 class Fetcher:
-    """Fetches in the background while a run is followed: the archives of one task in order, two tasks at once."""
+    """Fetches in the background while a run is followed, two archives at once; those of one task in order."""
 
     def __init__(self, ray: RayApi, run: RunDirectory, *, note: Note) -> None:
         self._ray = ray
         self._run = run
         self._note = note
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="fetch")
-        self._lock = threading.Lock()
-        self._busy: set[str] = set()
         self._failed: dict[str, OutsideError] = {}
 
     def fetch(self, node_id: str, task: Task) -> None:
-        with self._lock:
-            if task.name not in self._busy and missing_archives(self._run, task):
-                self._busy.add(task.name)
-                self._pool.submit(self._bring, node_id, task)
+        if missing_archives(self._run, task):
+            self._pool.submit(self._bring, node_id, task)
 
     def missing(self, node_id: str, state: RunState) -> None:
         for task in state.tasks.values():
@@ -62,26 +57,15 @@ class Fetcher:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _bring(self, node_id: str, task: Task) -> None:
-        """Fetch one archive after the other, until none is missing or one cannot be had."""
-        while archive := self._next(task):
-            try:
+        try:
+            for archive in missing_archives(self._run, task):
                 self._fetch(node_id, task.name, archive)
-            except Exception as error:  # it costs this task's outputs, and is said at the end
-                what = f"outputs of {task.name} could not be stored: {error}"
-                with self._lock:
-                    self._failed[task.name] = error if isinstance(error, OutsideError) else OutsideError(what)
-                    # One that was replaced meanwhile is gone; what replaced it is fetched next.
-                    if archive in missing_archives(self._run, task):
-                        self._busy.discard(task.name)
-                        return
-
-    def _next(self, task: Task) -> Archive | None:
-        with self._lock:
-            if missing := missing_archives(self._run, task):
-                return missing[0]
             self._failed.pop(task.name, None)
-            self._busy.discard(task.name)
-            return None
+        except OutsideError as error:
+            # If it was replaced meanwhile, what replaced it is fetched next, and this is forgotten.
+            self._failed[task.name] = error
+        except Exception as error:  # it costs this task's outputs, and is said at the end
+            self._failed[task.name] = OutsideError(f"outputs of {task.name} could not be stored: {error}")
 
     def _fetch(self, node_id: str, task: str, archive: Archive) -> None:
         if archive["bytes"] >= _WORTH_A_LINE:
@@ -103,7 +87,7 @@ def apply_archive(ray: RayApi, run: RunDirectory, node_id: str, task: str, archi
     place = run.outputs(task)
     place.parent.mkdir(parents=True, exist_ok=True)
     with store.outputs_number(run, task).open("a+", encoding="utf-8") as number:
-        fcntl.flock(number, fcntl.LOCK_EX)  # another command may bring the same home
+        fcntl.flock(number, fcntl.LOCK_EX)  # another thread or command may bring the same home
         if archive["number"] <= store.fetched_outputs(run, task):
             return []
         target = place / f"attempt-{archive['attempt']:d}" if archive["each_attempt"] else place
@@ -148,24 +132,23 @@ def _spooled(ray: RayApi, run: RunDirectory, node_id: str, archive: Archive, *, 
     filename = f"{names.run_directory(run.name)}/{archive['file']}"
     spool = at.with_name(f".{at.name}.tar")
     try:
-        for again in range(_TRIES):
-            try:
-                _download(ray, node_id, filename, archive, spool)
-                break
-            except (FileMissingError, RefusedError):
-                raise
-            except OutsideError as error:
-                last = error
-                time.sleep(min(4.0, 0.5 * 2**again))
-        else:
-            raise OutsideError(
-                f"outputs could not be fetched: {last}",
-                where=filename,
-                hint=f"Try again: invoke train.fetch {run.name}",
-            ) from last
+        _download_stubbornly(ray, node_id, filename, archive, spool)
         yield spool
     finally:
         spool.unlink(missing_ok=True)
+
+
+def _download_stubbornly(ray: RayApi, node_id: str, filename: str, archive: Archive, spool: Path) -> None:
+    for again in range(_TRIES):
+        try:
+            _download(ray, node_id, filename, archive, spool)
+            return
+        except (FileMissingError, RefusedError):
+            raise
+        except OutsideError:
+            if again + 1 == _TRIES:
+                raise
+            time.sleep(min(4.0, 0.5 * 2**again))
 
 
 def _download(ray: RayApi, node_id: str, filename: str, archive: Archive, spool: Path) -> None:

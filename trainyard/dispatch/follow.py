@@ -67,8 +67,6 @@ class Follower:
         self._began = self._answered = time.monotonic()
         self._asked = self._ended_at = self._stopping_since = self._out_of_reach = 0.0
         self._lost = False
-        # When Ray last knew the run, in seconds of the monotonic clock; None: never while we looked.
-        self._known: float | None = None
 
     def follow(self) -> Ending:
         """Return when the run ended, or the user left. Raises OutsideError when the cluster is gone."""
@@ -128,7 +126,6 @@ class Follower:
             self._unanswered(error)
             return
         self._answered = time.monotonic()
-        self._known = self._answered if job else self._known
         if self._lost:
             self._lost = False
             self.screen.note("connected again")
@@ -141,10 +138,11 @@ class Follower:
     def _unanswered(self, error: OutsideError) -> None:
         if self.catch_up:
             raise error
-        if not self.is_in_reach():
-            self._out_of_reach = time.monotonic()
         last = max(self._answered, self._reader.last_contact if self._reader else 0.0)
-        if time.monotonic() > silent_since(last, self._out_of_reach) + GIVE_UP_AFTER:
+        if not self.is_in_reach():
+            # While the way there is closed, nobody can say whether the cluster itself is silent.
+            self._out_of_reach = min(time.monotonic(), last + OUT_OF_REACH_SECONDS)
+        if time.monotonic() > max(last, self._out_of_reach) + GIVE_UP_AFTER:
             raise OutsideError(
                 f"the cluster has not answered for {time.monotonic() - last:.0f} s; whether the run goes on is unknown",
                 where=f"{self.ray.address} ({error.what})",
@@ -168,15 +166,14 @@ class Follower:
             self._asked = now - ASK_EVERY + 0.3
             return
         stopped = job is not None and job.status == "STOPPED"
-        # Nobody may have looked for hours: the run ended when Ray noticed, or at the latest soon after its last word.
-        known = time.time() - (now - self._known) if self._known and job is None else 0.0
-        ended = (job.end if job else None) or max(self.state.last_contact or 0.0, known) or time.time()
+        # Nobody may have looked for hours: the run ended when Ray noticed, or soon after its last word.
+        ended = (job.end if job else None) or self.state.last_contact or time.time()
         self._event(
             self.journal.end_for(
                 _end_reason(job),
                 state="stopped" if stopped else "failed",
                 exit_code=1 if stopped else OutsideError.exit_code,
-                seconds=round(self.state.seconds_until(ended, began=time.time() - (now - self._began)), 3),
+                seconds=round(max(0.0, ended - (self.state.started or ended)), 3),
                 hint=_last_words(self.ray, self.run) if job else MADE_ANEW_HINT,
             )
         )
@@ -188,14 +185,6 @@ class Follower:
             self.ray.stop(self.run)
         except OutsideError as error:
             self.screen.note(f"could not ask Ray to stop the run: {error.what}")
-
-
-def silent_since(answered: float, out_of_reach: float) -> float:
-    """Return since when a cluster itself is silent: while the way to it was closed, nobody can say.
-
-    `answered` is when it answered last, `out_of_reach` when the way was last seen closed (0: never), in seconds.
-    """
-    return max(answered, min(out_of_reach, answered + OUT_OF_REACH_SECONDS))
 
 
 def _end_reason(job: Job | None) -> str:
@@ -214,10 +203,5 @@ def _last_words(ray: RayApi, run: str) -> str | None:
         log = ray.job_log(run)
     except OutsideError:
         return None
-    lines = printed_by_runner(log)
+    lines = log.rpartition(_SUBMITTED)[2].splitlines()[1:]
     return "the runner's last lines:\n" + "\n".join(f"     {line[:300]}" for line in lines[-12:]) if lines else None
-
-
-def printed_by_runner(log: str) -> list[str]:
-    before, submitted, after = log.rpartition(_SUBMITTED)
-    return (after.partition("\n")[2] if submitted else before + after).strip().splitlines()

@@ -40,7 +40,7 @@ class Ignores:
         """Return the ignore file that leaves the path out, or None if it is sent."""
         for rules in self.rules:
             name = path.relative_to(rules.directory).as_posix()
-            verdict = _verdict(rules.spec, name + "/" if is_directory else name)
+            verdict = rules.spec.check_file(name + "/" if is_directory else name).include
             if verdict is not None:
                 return rules.source if verdict else None
         return None
@@ -53,26 +53,8 @@ class Ignores:
 def ignores_for(root: Path) -> Ignores:
     rules = [*_rules_of(root, root=root)]
     for parent in _parents_in_repository(root):
-        above = [one for one in _rules_of(parent, root=root, names=(".gitignore",)) if not _hides(one, root)]
-        rules += above
+        rules += [above for above in _rules_of(parent, root=root, names=(".gitignore",)) if not _hides(above, root)]
     return Ignores((*rules, Rules("Trainyard itself", root, ALWAYS)))
-
-
-def _verdict(spec: GitIgnoreSpec, name: str) -> bool | None:
-    """Return whether the last pattern that means this very name leaves it out, or None if none does.
-
-    pathspec's own verdict lets patterns that match a parent directory beat later ones for the file itself. Git judges
-    the parents first, as our walk does; a pattern that matched a parent (pathspec marks its "/" as group ps_d) is
-    therefore none of this name's business.
-    """
-    for pattern in reversed(tuple(spec.patterns)):
-        found = pattern.match_file(name)
-        if found is None or pattern.include is None:
-            continue
-        groups = found.match.groupdict()
-        if groups.get("ps_d") is None or found.match.end("ps_d") == len(name):
-            return pattern.include
-    return None
 
 
 def _rules_of(directory: Path, *, root: Path, names: tuple[str, ...] = IGNORE_FILES) -> Iterator[Rules]:
@@ -80,11 +62,8 @@ def _rules_of(directory: Path, *, root: Path, names: tuple[str, ...] = IGNORE_FI
         file = directory / name
         if file.is_file():
             lines = file.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-            yield Rules(_called(file, root), directory, GitIgnoreSpec.from_lines(lines))
-
-
-def _called(file: Path, root: Path) -> str:
-    return file.relative_to(root).as_posix() if file.is_relative_to(root) else str(file)
+            name = file.relative_to(root).as_posix() if file.is_relative_to(root) else str(file)
+            yield Rules(name, directory, GitIgnoreSpec.from_lines(lines))
 
 
 def _hides(rules: Rules, root: Path) -> bool:

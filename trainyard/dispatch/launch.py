@@ -8,23 +8,22 @@ import os
 import platform
 import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from trainyard_runner import bootstrap
 
 from trainyard.dispatch import plan
 from trainyard.dispatch.interrupts import Interrupts
-from trainyard.dispatch.looking import follow, ray_of
-from trainyard.dispatch.package import Package, blob_name, pack, sized
-from trainyard.dispatch.plan import Request
+from trainyard.dispatch.looking import Standing, follow, interrupted, ray_of
+from trainyard.dispatch.package import Package, blob_name, pack
 from trainyard.dispatch.prepare import Prepared, runner_package
 from trainyard.dispatch.screens import Screen
-from trainyard.dispatch.standing import Standing, interrupted
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, OutsideError
+from trainyard.results import formats, store
 from trainyard.results import state as states
-from trainyard.results import store
 from trainyard.results.store import RunDirectory
 from trainyard.seams.ray_api import RayApi, UnreachableError
 from trainyard.spec.show import as_yaml
@@ -34,23 +33,30 @@ from trainyard.steps import run as run_steps
 # Ray's answer for some seconds after a cluster came up (field-notes.md, section 6); nothing was started then.
 _NOT_YET = "No available agent to submit job"
 _SUBMIT_SECONDS = 30.0
-_BAR = 20
 
 
 def dispatch(
-    prepared: Prepared, endpoint: Endpoint, request: Request, *, progress: Progress, screen: Screen
+    prepared: Prepared,
+    endpoint: Endpoint,
+    *,
+    results: Path,
+    command: Sequence[str],
+    wait: bool,
+    skip_smoke: bool,
+    progress: Progress,
+    screen: Screen,
 ) -> Standing:
     """Send a job, follow it and bring its results home.
 
     The first interruption stops the run and waits for its end; the second one leaves at once.
     """
     with ray_of(endpoint) as ray, Interrupts() as interrupts:
-        started = _start(ray, prepared, endpoint, request, progress, interrupts)
-        if not request.wait:
+        started = _start(ray, prepared, endpoint, results, command, skip_smoke, progress, interrupts)
+        if not wait:
             return Standing(started, states.load(started))
         try:
-            found = follow(ray, started, endpoint, screen=screen, interrupted=interrupts.asked, stop=True)
-            return interrupted(found) if interrupts.asked() else found
+            ended = follow(ray, started, endpoint, screen=screen, interrupted=interrupts.asked, stop=True)
+            return interrupted(ended) if interrupts.asked() else ended
         except KeyboardInterrupt:
             # The first interruption may not have come as far as Ray.
             with suppress(OutsideError):
@@ -65,7 +71,9 @@ def _start(
     ray: RayApi,
     prepared: Prepared,
     endpoint: Endpoint,
-    request: Request,
+    results: Path,
+    command: Sequence[str],
+    skip_smoke: bool,
     progress: Progress,
     interrupts: Interrupts,
 ) -> RunDirectory:
@@ -73,10 +81,10 @@ def _start(
     now, job = datetime.datetime.now().astimezone(), prepared.job
     name = store.run_name(job.name, now=now, entropy=os.urandom(2))
     version = ray.version()
-    package = pack(prepared.sending.job)
-    wheels = pack(prepared.sending.wheels) if prepared.sending.wheels else None
+    package = pack(prepared.files)
+    wheels = pack(prepared.wheels) if prepared.wheels else None
     cargo = {"the job": package, **({"wheels": wheels} if wheels else {})}
-    run_steps([_send(ray, title, each, progress) for title, each in cargo.items()], progress)
+    run_steps([_send(ray, title, each) for title, each in cargo.items()], progress)
     document = plan.build(
         name,
         endpoint,
@@ -84,11 +92,20 @@ def _start(
         tasks=prepared.tasks,
         package=package,
         wheels=wheels,
-        skip_gate=request.skip_smoke,
+        skip_gate=skip_smoke,
     )
-    record = plan.record_of(prepared, package, run=name, endpoint=endpoint, ray=version, now=now, request=request)
+    record = plan.record_of(
+        prepared,
+        package,
+        run=name,
+        endpoint=endpoint,
+        ray=version,
+        now=now,
+        command=command,
+        skip_smoke=skip_smoke,
+    )
     interrupts.hold()
-    made = store.create(request.results, record, cluster=as_yaml(prepared.cluster.spec), job=as_yaml(job))
+    made = store.create(results, record, cluster=as_yaml(prepared.cluster.spec), job=as_yaml(job))
     try:
         begin(ray, name, document, job=job.name, progress=progress)
     except UnreachableError:
@@ -109,45 +126,22 @@ def begin(ray: RayApi, run: str, plan: bytes, *, job: str, progress: Progress) -
         do=lambda: _submit(ray, run, plan, runner=runner.parts[0], job=job),
         deadline=10.0,
     )
-    run_steps([_send(ray, "the runner", runner, progress), start], progress)
+    run_steps([_send(ray, "the runner", runner), start], progress)
 
 
-def _send(ray: RayApi, what: str, package: Package, progress: Progress) -> Step:
-    title = f"Send {what}, {sized(package.size)}"
-
+def _send(ray: RayApi, what: str, package: Package) -> Step:
     def missing() -> list[int]:
         return [index for index, name in enumerate(package.parts) if not ray.has_package(name)]
 
-    def is_there() -> Answer:
+    def is_complete() -> Answer:
         size = sum(package.part_size(index) for index in missing())
-        return no(f"{sized(size)} missing") if size else YES
+        return no(f"{formats.size(size)} missing") if size else YES
 
     def upload() -> None:
-        parts = missing()
-        count = _counter(title, sum(package.part_size(index) for index in parts), progress)
-        for index in parts:
-            ray.put_package(package.parts[index], count(package.read(index)), size=package.part_size(index))
+        for index in missing():
+            ray.put_package(package.parts[index], package.read(index), size=package.part_size(index))
 
-    return Step(title, done=is_there, do=upload, deadline=10.0)
-
-
-def _counter(title: str, total: int, progress: Progress) -> Callable[[Iterator[bytes]], Iterator[bytes]]:
-    """Return what shows an upload as a bar while its blocks pass, in steps that suit a pipe too."""
-    began, sent, drawn = time.monotonic(), 0, 0
-
-    def count(blocks: Iterator[bytes]) -> Iterator[bytes]:
-        nonlocal sent, drawn
-        for block in blocks:
-            yield block
-            sent += len(block)
-            step = sent * _BAR // max(total, 1)
-            # Small uploads are over before a bar could be read.
-            if step > drawn and time.monotonic() > began + 1.0:
-                drawn = step
-                bar = "#" * step + "." * (_BAR - step)
-                progress.saw(title, f"{bar} {sized(sent)} of {sized(total)}")
-
-    return count
+    return Step(f"Send {what}, {formats.size(package.size)}", done=is_complete, do=upload, deadline=10.0)
 
 
 def _submit(ray: RayApi, run: str, plan: bytes, *, runner: str, job: str) -> None:

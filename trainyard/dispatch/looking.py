@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trainyard_runner import names
@@ -12,19 +13,36 @@ from trainyard.dispatch.fetch import Fetcher, fetch_fresh, missing_archives
 from trainyard.dispatch.follow import STOP_WITHIN, Follower
 from trainyard.dispatch.interrupts import Interrupts
 from trainyard.dispatch.screens import Screen
-from trainyard.dispatch.standing import Standing, concluded
 from trainyard.endpoint import Endpoint
-from trainyard.errors import OutsideError, TrainyardError
+from trainyard.errors import InterruptedRunError, JobFailedError, OutsideError, SmokeError, TrainyardError
 from trainyard.results import state as states
 from trainyard.results import store
 from trainyard.results.journal import Journal
 from trainyard.results.report import write_report
-from trainyard.results.state import RunState, Task
+from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
-from trainyard.seams.ray_api import FileMissingError, RayApi
+from trainyard.seams.ray_api import RayApi
 
 _BLOCK = 1024 * 1024
-_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a run stands. `unsure` says why it may have gone on since: its cluster did not answer.
+
+    Of a `broken` run, whose record is damaged, it says what is wrong. `error` is what a command that followed the run
+    ends with; None if the run succeeded, or simply goes on.
+    """
+
+    run: RunDirectory
+    state: RunState
+    unsure: str | None = None
+    broken: bool = False
+    error: TrainyardError | None = None
+
+    def document(self) -> dict[str, Any]:
+        return self.state.document(now=time.time(), unsure=self.unsure)
+
 
 # Where a run's cluster answers now; raises when there is none.
 Connect = Callable[[RunDirectory], Endpoint]
@@ -77,36 +95,29 @@ def standing(run: RunDirectory, connect: Connect) -> Standing:
         return Standing(run, states.load(run), unsure=f"cluster unreachable: {error.what}")
 
 
-def logs(run: RunDirectory, connect: Connect, *, screen: Screen, everything: bool) -> Standing:
+def logs(run: RunDirectory, connect: Connect, *, screen: Screen, everything: bool = False) -> Standing:
     """Go on following a run where the last follower stopped; an interruption leaves it alone."""
     state = states.load(run)
     if state.ended:
         replay(run, screen)
-        return _complete(run, state, connect, screen)
+        return concluded(Standing(run, state)) if store.read_only.get() else fetch_so_far(run, connect, screen=screen)
     with Interrupts(held=True) as interrupts:
         # From the first line on: Ctrl-C may come before the cluster has answered.
         if everything:
             replay(run, screen)
         elif state.started:
             screen.note("going on where this machine stopped looking; `--all` shows everything")
-        return _follow(run, connect, screen, interrupts)
-
-
-def watch(run: RunDirectory, connect: Connect, *, screen: Screen) -> Standing:
-    """Go on following a run without a word of what was before; an interruption leaves it alone."""
-    state = states.load(run)
-    if state.ended:
-        return _complete(run, state, connect, screen)
-    with Interrupts(held=True) as interrupts:
-        return _follow(run, connect, screen, interrupts)
+        endpoint = connect(run)
+        with ray_of(endpoint) as ray:
+            return follow(ray, run, endpoint, screen=screen, interrupted=interrupts.asked, stop=False)
 
 
 def logs_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> Standing:
-    found = standing(run, connect)
+    now = standing(run, connect)
     replay(run, screen)
-    if found.unsure:
-        screen.note(f"there may be more: {found.unsure}")
-    return concluded(found)
+    if now.unsure:
+        screen.note(f"there may be more: {now.unsure}")
+    return concluded(now)
 
 
 def replay(run: RunDirectory, screen: Screen) -> None:
@@ -130,77 +141,58 @@ def stop(run: RunDirectory, connect: Connect, *, screen: Screen) -> Standing:
     """Stop a run and wait until it has ended."""
     endpoint = connect(run)
     with ray_of(endpoint) as ray:
-        found = follow(ray, run, endpoint, screen=screen, stop=True)
-    if found.error is None and not found.state.ended:
+        ended = follow(ray, run, endpoint, screen=screen, stop=True)
+    if ended.error is None and not ended.state.ended:
         error = OutsideError(
             f"run {run.name} was told to stop and has not ended in {STOP_WITHIN:.0f} s",
             hint=f"See: invoke train.status {run.name}",
         )
-        return replace(found, unsure=error.what, error=error)
-    return found
+        return replace(ended, unsure=error.what, error=error)
+    return ended
 
 
-def fetch(run: RunDirectory, connect: Connect, *, screen: Screen, checkpoints: bool) -> Standing:
+def fetch(run: RunDirectory, connect: Connect, *, screen: Screen, checkpoints: bool = False) -> Standing:
     """Bring home the outputs that are not here yet; with `checkpoints`, also the last checkpoints.
 
     A checkpoint that is newer than the one fetched before takes its place, and the older one is kept beside it.
     """
-    known = states.load(run)
-    if known.ended and not checkpoints and not unfetched(run, known):
+    state = standing(run, connect).state
+    if state.ended and not checkpoints and _has_outputs(run, state):
         # All of it is here: the cluster may be gone.
-        return concluded(Standing(run, known))
-    failures: tuple[OutsideError, ...] = ()
-    for _ in range(_ROUNDS):
-        state = standing(run, connect).state
-        with ray_of(connect(run)) as ray:
-            fetcher = Fetcher(ray, run, note=screen.note)
-            node_id = state.node_id or ""
-            fetcher.missing(node_id, state)
-            for task in state.tasks.values() if checkpoints else ():
-                if task.checkpoint:
-                    _fetch_checkpoint(ray, run, node_id, task.name, task.checkpoint, screen)
-            failures = fetcher.wait()
-        # While a run goes on, an archive may have been replaced since we heard of it.
-        if state.ended or not any(isinstance(failure, FileMissingError) for failure in failures):
-            break
-    return concluded(Standing(run, state), unfetched=failures)
+        if not run.report.exists() and not store.read_only.get():
+            write_report(run.path)
+        return concluded(Standing(run, state))
+    with ray_of(connect(run)) as ray:
+        for task in state.tasks.values() if checkpoints else ():
+            if task.checkpoint:
+                _fetch_checkpoint(ray, run, state.node_id or "", task.name, task.checkpoint, screen)
+        unfetched = _all_home(Fetcher(ray, run, note=screen.note), run, state)
+    return concluded(Standing(run, state), unfetched=unfetched)
 
 
-def fetch_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> None:
-    """Bring home what a run that goes on has left by now, if its cluster answers."""
-    if states.load(run).ended:
-        return
+def fetch_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> Standing:
+    """Bring home what a run has left by now, if its cluster answers: it may be gone."""
     try:
-        fetch(run, connect, screen=screen, checkpoints=False)
+        return fetch(run, connect, screen=screen)
     except TrainyardError as error:
         screen.note(f"there may be more: {error.what}")
-
-
-def unfetched(run: RunDirectory, state: RunState) -> tuple[Task, ...]:
-    return tuple(task for task in state.tasks.values() if missing_archives(run, task))
+        return concluded(Standing(run, states.load(run)))
 
 
 def is_at_home(ray: RayApi, run: RunDirectory) -> bool:
     """Say whether all that a run of this cluster left is here, its report too; first take in what it said by now."""
     state = states.load(run)
     state = state if state.ended else _catch_up(ray, run)
-    return not unfetched(run, state) and (run.report.exists() or not state.ended)
+    return _has_outputs(run, state) and (run.report.exists() or not state.ended)
 
 
 def bring_home(ray: RayApi, run: RunDirectory, *, note: Callable[[str], None]) -> tuple[OutsideError, ...]:
     """Fetch what a run left, unless another command does so right now; return what could not be fetched."""
     journal = Journal(run)
     try:
-        fetcher = Fetcher(ray, run, note=note)
-        return _all_home(fetcher, run, states.load(run)) if journal.recording else ()
+        return _all_home(Fetcher(ray, run, note=note), run, states.load(run)) if journal.recording else ()
     finally:
         journal.close()
-
-
-def _follow(run: RunDirectory, connect: Connect, screen: Screen, interrupts: Interrupts) -> Standing:
-    endpoint = connect(run)
-    with ray_of(endpoint) as ray:
-        return follow(ray, run, endpoint, screen=screen, interrupted=interrupts.asked, stop=False)
 
 
 def _catch_up(ray: RayApi, run: RunDirectory) -> RunState:
@@ -218,26 +210,18 @@ def _catch_up(ray: RayApi, run: RunDirectory) -> RunState:
         journal.close()
 
 
+def _has_outputs(run: RunDirectory, state: RunState) -> bool:
+    return not any(missing_archives(run, task) for task in state.tasks.values())
+
+
 def _all_home(fetcher: Fetcher, run: RunDirectory, state: RunState) -> tuple[OutsideError, ...]:
     """Fetch what is missing, wait for all of it, write the report; return what could not be fetched."""
     if state.node_id:
         fetcher.missing(state.node_id, state)
     unfetched = fetcher.wait()
-    write_report(run.path)
+    if state.ended:
+        write_report(run.path)
     return unfetched
-
-
-def _complete(run: RunDirectory, state: RunState, connect: Connect, screen: Screen) -> Standing:
-    """Fetch what an earlier follower of a run that has ended did not bring home; the cluster may be gone."""
-    missing = unfetched(run, state)
-    failures: tuple[OutsideError, ...] = ()
-    if not store.read_only.get() and (missing or not run.report.exists()):
-        try:
-            with ray_of(connect(run)) as ray:
-                failures = _all_home(Fetcher(ray, run, note=screen.note), run, state)
-        except TrainyardError as error:
-            screen.note(f"outputs of {len(missing)} tasks are not here: {error.what}")
-    return concluded(Standing(run, state), unfetched=failures)
 
 
 def _fetch_checkpoint(
@@ -259,3 +243,38 @@ def _replay_log(run: RunDirectory, task: str, attempt: int, *, screen: Screen) -
         with path.open("rb") as log:
             for block in iter(lambda: log.read(_BLOCK), b""):
                 screen.output(task, block)
+
+
+def concluded(standing: Standing, *, unfetched: Sequence[OutsideError] = ()) -> Standing:
+    """Return a run that was followed, or left, with its error; `unfetched` is what did not come home."""
+    run, state = standing.run, standing.state
+    error = _error(run, state) if state.ended and state.exit != 0 else None
+    if error is None and unfetched:
+        error = OutsideError(
+            f"outputs of {len(unfetched)} tasks are still on the cluster: {unfetched[0].what}",
+            where=unfetched[0].where,
+            hint=f"Try again: invoke train.fetch {run.name}",
+        )
+    return replace(standing, error=error)
+
+
+def _error(run: RunDirectory, state: RunState) -> TrainyardError:
+    what = f"run {run.name} {state.state}" if state.error in (None, "stopped") else str(state.error)
+    if state.exit == SmokeError.exit_code:
+        return SmokeError(what, where=f"cluster {state.cluster}", hint=state.hint or "Nothing was dispatched.")
+    if state.exit == JobFailedError.exit_code:
+        stopped = f", {state.counts['stopped']} of {len(state.tasks)} tasks stopped" if state.counts["stopped"] else ""
+        return JobFailedError(f"{what}{stopped}", where=str(run.path), hint=state.hint)
+    return OutsideError(what, where=str(run.path), hint=state.hint)
+
+
+def interrupted(standing: Standing) -> Standing:
+    """Return a run that the user stopped by Ctrl-C or SIGTERM."""
+    run = standing.run
+    if standing.state.ended:
+        return replace(standing, error=InterruptedRunError(f"interrupted; run {run.name} was stopped"))
+    error = InterruptedRunError(
+        "interrupted; the run was told to stop and has not said that it ended",
+        hint=f"See: invoke train.status {run.name}",
+    )
+    return replace(standing, error=error)

@@ -14,9 +14,9 @@ from typing import IO
 
 from trainyard.dispatch.ignore import Ignores, ignores_for
 from trainyard.errors import Problem, RequestError
+from trainyard.results import formats
 from trainyard.seams.ray_api import PACKAGE_LIMIT, PART_LIMIT
 
-BIG_FILE = 10 * 1024 * 1024
 _BLOCK = 1024 * 1024
 # The same content makes the same bytes on every machine and every day.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -54,10 +54,6 @@ class Listing:
     def size(self) -> int:
         """Return how many bytes are sent at most, unpacked."""
         return sum(file.size for file in self.files)
-
-    @property
-    def biggest(self) -> list[SentFile]:
-        return sorted(self.files, key=lambda file: (-file.size, file.name))
 
 
 @dataclass(frozen=True)
@@ -189,17 +185,12 @@ def _part_name(package: Package, part: int) -> str:
 
 def _too_big(listed: Listing) -> RequestError:
     return RequestError(
-        f"the job directory is too big for Ray: {sized(listed.size)} of at most {sized(PACKAGE_LIMIT)}",
+        f"the job directory is too big for Ray: {formats.size(listed.size)} of at most {formats.size(PACKAGE_LIMIT)}",
         where=str(listed.directory),
-        problems=tuple(Problem(file.name, sized(file.size)) for file in listed.biggest[:5]),
+        problems=tuple(Problem(file.name, formats.size(file.size)) for file in sorted(listed.files, key=_by_size)[:5]),
         hint="Name what the job does not need in .rayignore, or read it from a shared place.",
     )
 
 
-def sized(count: float) -> str:
-    """Return a number of bytes as people read it: 512 B, 1.5 MiB."""
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} GiB"
+def _by_size(file: SentFile) -> tuple[int, str]:
+    return -file.size, file.name

@@ -10,7 +10,7 @@ import getpass
 import json
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +26,6 @@ from trainyard.versions import RUNNER_PROTOCOL
 # How long a task has between SIGTERM and SIGKILL, in seconds. Ray gives the runner itself RAY_JOB_STOP_WAIT_TIME_S.
 STOP_GRACE = 5
 _OUTPUTS = ("outputs_each_attempt", "outputs_limit", "outputs_every")
-
-
-@dataclass(frozen=True)
-class Request:
-    """What `train.dispatch` was asked for, besides the two files."""
-
-    results: Path
-    command: Sequence[str]
-    directory: Path
-    wait: bool = True
-    skip_smoke: bool = False
 
 
 def build(
@@ -82,7 +71,8 @@ def record_of(
     endpoint: Endpoint,
     ray: str,
     now: datetime.datetime,
-    request: Request,
+    command: Sequence[str],
+    skip_smoke: bool,
 ) -> dict[str, Any]:
     """Return run.json; `ray` is the version that answered."""
     spec = prepared.cluster.spec
@@ -92,7 +82,7 @@ def record_of(
         "cluster": spec.name,
         "backend": spec.backend,
         "started": now.isoformat(timespec="seconds"),
-        "git": revision(prepared.sending.job.directory),
+        "git": revision(prepared.files.directory),
         "image": endpoint.image or spec.image,
         "versions": {
             "trainyard": __version__,
@@ -102,18 +92,18 @@ def record_of(
         },
         "user": getpass.getuser(),
         "host": platform.node(),
-        "command": [_without_secret(word) for word in request.command],
-        "directory": str(request.directory),
-        "job_directory": str(prepared.sending.job.directory),
+        "command": [_without_secret(word) for word in command],
+        "directory": str(Path.cwd()),
+        "job_directory": str(prepared.files.directory),
         "cluster_file": str(prepared.cluster.source.resolve()),
         "address": endpoint.address,
         "simulated_gpus": endpoint.simulated_gpus,
-        "skip_smoke": request.skip_smoke,
+        "skip_smoke": skip_smoke,
         "sent": {
             "package": package.name,
-            "files": len(prepared.sending.job.files),
-            "bytes": prepared.sending.job.size,
-            "left_out": [left_out.name for left_out in prepared.sending.job.left_out[:1000]],
+            "files": len(prepared.files.files),
+            "bytes": prepared.files.size,
+            "left_out": [left_out.name for left_out in prepared.files.left_out[:1000]],
         },
         "tasks": [task.name for task in prepared.tasks],
     }

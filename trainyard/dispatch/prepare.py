@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,8 +9,9 @@ from pathlib import Path
 import trainyard_runner
 
 from trainyard.backends import BACKENDS
-from trainyard.dispatch.package import BIG_FILE, LeftOut, Listing, Package, SentFile, listing, pack, sized
+from trainyard.dispatch.package import LeftOut, Listing, Package, SentFile, listing, pack
 from trainyard.errors import Problem, RequestError
+from trainyard.results import formats
 from trainyard.seams.ray_api import PART_LIMIT
 from trainyard.spec import ClusterSpec, JobSpec, LoadedCluster, NodeSpec, TaskSpec, expand
 from trainyard.suggest import did_you_mean
@@ -20,53 +20,45 @@ _NAMED = 6
 
 
 @dataclass(frozen=True)
-class Sending:
-    """Everything to send, still unpacked; wheels travel apart because Ray itself has to find them."""
-
-    job: Listing
-    wheels: Listing | None
-
-
-@dataclass(frozen=True)
 class Prepared:
-    """A job and the cluster it is meant for, checked against each other; nothing has been sent."""
+    """A job and the cluster it is meant for, checked against each other; nothing has been sent.
+
+    `files` and `wheels` are what is to be sent, apart because Ray itself has to find wheels.
+    """
 
     cluster: LoadedCluster
     job: JobSpec
     tasks: tuple[TaskSpec, ...]
-    sending: Sending
+    files: Listing
+    wheels: Listing | None
 
 
 def prepare(cluster: LoadedCluster, job: JobSpec, directory: Path) -> Prepared:
     """Check a job against its cluster and list what would be sent. Raises RequestError."""
     tasks = expand(job)
     check_fits(cluster.spec, job, tasks)
-    return Prepared(cluster, job, tasks, _sending(directory, job))
+    return Prepared(cluster, job, tasks, *_sending(directory, job))
 
 
 def described(prepared: Prepared) -> Iterator[str]:
     """Yield lines that say what is sent, how much it is, and what stays here because of which ignore file."""
     count = len(prepared.tasks)
     yield f"job {prepared.job.name} on cluster {prepared.cluster.spec.name}: {count} task{'s' * (count != 1)}"
-    listed = prepared.sending.job
-    yield f"sends {len(listed.files)} file{'s' * (len(listed.files) != 1)}, {sized(listed.size)}"
-    for file in listed.biggest[:_NAMED]:
-        if file.size >= BIG_FILE:
-            yield f"  big: {file.name}, {sized(file.size)}"
-    if prepared.sending.wheels:
-        wheels = prepared.sending.wheels
-        yield f"sends {len(wheels.files)} wheel{'s' * (len(wheels.files) != 1)}, {sized(wheels.size)}"
+    listed = prepared.files
+    yield f"sends {len(listed.files)} file{'s' * (len(listed.files) != 1)}, {formats.size(listed.size)}"
+    if wheels := prepared.wheels:
+        yield f"sends {len(wheels.files)} wheel{'s' * (len(wheels.files) != 1)}, {formats.size(wheels.size)}"
     if listed.left_out:
         yield f"left out: {_left_out(listed.left_out)}"
 
 
 def _left_out(left_out: Sequence[LeftOut]) -> str:
-    named = ", ".join(f"{one.name} ({one.by})" for one in left_out[:_NAMED])
+    named = ", ".join(f"{path.name} ({path.by})" for path in left_out[:_NAMED])
     more = len(left_out) - _NAMED
     return f"{named} and {more} more" if more > 0 else named
 
 
-def _sending(directory: Path, job: JobSpec) -> Sending:
+def _sending(directory: Path, job: JobSpec) -> tuple[Listing, Listing | None]:
     """List what a job sends. Raises RequestError naming every extra file or wheel that is missing or in the way."""
     found = listing(directory)
     problems: list[Problem] = []
@@ -75,7 +67,7 @@ def _sending(directory: Path, job: JobSpec) -> Sending:
     if problems:
         raise RequestError(f"job {job.name} names files that cannot be sent", problems=tuple(problems))
     files = tuple(sorted((*found.files, *extra), key=lambda file: file.name))
-    return Sending(replace(found, files=files), Listing(found.directory, wheels, ()) if wheels else None)
+    return replace(found, files=files), Listing(found.directory, wheels, ()) if wheels else None
 
 
 def runner_package() -> Package:
@@ -124,7 +116,9 @@ def _wheels(directory: Path, names: Sequence[str], problems: list[Problem]) -> t
             wheels.append(SentFile(path.name, path, path.stat().st_size))
     size = sum(wheel.size for wheel in wheels)
     if size >= PART_LIMIT:
-        problems.append(Problem("runtime_env.wheels", f"{sized(size)} in all, at most {sized(PART_LIMIT)}"))
+        problems.append(
+            Problem("runtime_env.wheels", f"{formats.size(size)} in all, at most {formats.size(PART_LIMIT)}")
+        )
     return tuple(wheels)
 
 
@@ -135,37 +129,29 @@ def check_fits(cluster: ClusterSpec, job: JobSpec, tasks: Sequence[TaskSpec]) ->
     """
     if not BACKENDS[cluster.backend].TRAITS.makes_nodes:
         return
-    problems = Counter(problem for task in tasks for problem in _misfits(cluster, task))
+    problems = dict.fromkeys(problem for task in tasks for problem in _misfits(cluster, task))
     if problems:
         raise RequestError(
             f"job {job.name} can never run on cluster {cluster.name}",
-            problems=tuple(
-                replace(problem, message=f"{problem.message} [{times} of {len(tasks)} tasks]")
-                if len(tasks) > 1
-                else problem
-                for problem, times in problems.items()
-            ),
+            problems=tuple(problems),
             hint="Change `resources` or `node` in the job file, or the nodes in the cluster file.",
         )
 
 
 def _misfits(cluster: ClusterSpec, task: TaskSpec) -> Iterator[Problem]:
     nodes = _possible_nodes(cluster)
+    groups = sorted({node.group for node in nodes})
     named = [node for node in nodes if _is_called(cluster, node, task.node_name)]
-    if not named:
-        yield Problem(
-            "node.name", f"no node is called {task.node_name!r}{_names(cluster, task.node_name or '', nodes)}"
-        )
-        return
-    if task.node_group is not None and task.node_group not in {node.group for node in nodes}:
-        groups = sorted({node.group for node in nodes})
-        yield Problem("node.group", f"no group is called {task.node_group!r}{_known(task.node_group, groups)}")
-        return
     allowed = [node for node in named if task.node_group in (None, node.group)]
-    if not any(_holds(node, task) for node in allowed):
-        wanted = _resources(task.cpus, task.gpus, task.memory)
+    if not named:
+        known = _known(task.node_name, [node.name for node in nodes])
+        yield Problem("node.name", f"no node is called {task.node_name!r}{known}")
+    elif task.node_group not in (None, *groups):
+        yield Problem("node.group", f"no group is called {task.node_group!r}{_known(task.node_group, groups)}")
+    elif not any(_holds(node, task) for node in allowed):
+        needed = _resources(task.cpus, task.gpus, task.memory)
         offered = sorted({f"{node.group}: {_resources(node.cpus, node.gpus, node.memory)}" for node in allowed})
-        yield Problem("resources", f"a task needs {wanted}, but no node has that much ({'; '.join(offered)})")
+        yield Problem("resources", f"a task needs {needed}, but no node has that much ({'; '.join(offered)})")
 
 
 def _possible_nodes(cluster: ClusterSpec) -> tuple[NodeSpec, ...]:
@@ -185,16 +171,6 @@ def _is_called(cluster: ClusterSpec, node: NodeSpec, name: str | None) -> bool:
     return BACKENDS[cluster.backend].TRAITS.names_change and node.name != "head" and name.startswith(f"{node.group}-")
 
 
-def _names(cluster: ClusterSpec, wrong: str, nodes: Sequence[NodeSpec]) -> str:
-    if not BACKENDS[cluster.backend].TRAITS.names_change:
-        return _known(wrong, [node.name for node in nodes])
-    groups = dict.fromkeys(f"{node.group}-..." for node in nodes if node.name != "head")
-    return (
-        f"{_known(wrong, ['head', *groups])}; `cluster.status` shows the names, and a node that is made anew gets "
-        "another one: rather say node.group"
-    )
-
-
 def _holds(node: NodeSpec, task: TaskSpec) -> bool:
     pairs = ((task.cpus, node.cpus), (task.gpus, node.gpus), (task.memory or 0, node.memory))
     return all(has is None or needs <= has for needs, has in pairs)
@@ -205,6 +181,6 @@ def _resources(cpus: float | None, gpus: float, memory: int | None) -> str:
     return ", ".join([*parts, *([f"{memory / 2**30:.3g} GiB"] if memory is not None else [])])
 
 
-def _known(wrong: str, names: Sequence[str]) -> str:
+def _known(wrong: str | None, names: Sequence[str]) -> str:
     listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-    return f"{did_you_mean(wrong, names)} (there are: {listed})"
+    return f"{did_you_mean(wrong or '', names)} (there are: {listed})"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import queue
-import re
 import threading
 import time
 from collections.abc import Iterator
@@ -28,7 +27,6 @@ _FEW = 8
 # What a task prints comes in pieces of 256 KiB, six times as long as JSON; a segment ends after its last whole line.
 _LONGEST_LINE = 16 * 1024 * 1024
 _LONGEST_SEGMENT = stream.ROLL_AT + _LONGEST_LINE
-_SEQ = re.compile(rb'\{"seq": ?([0-9]+)')
 
 
 class StreamReader:
@@ -169,8 +167,7 @@ class StreamReader:
 
 
 def _seq(line: bytes) -> int:
-    found = _SEQ.match(line)
-    return int(found[1]) if found else int(json.loads(line)["seq"])
+    return int(json.loads(line)["seq"])
 
 
 def _continues(line: bytes) -> bool:

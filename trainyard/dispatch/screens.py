@@ -12,8 +12,6 @@ from trainyard.results.store import RunDirectory
 
 # As often as the page loads itself again (page/live.js).
 EVERY_SECONDS = 10.0
-# At most a sixth of the time goes into writing: thousands of curves take seconds, and the run is to be followed.
-_SHARE = 5
 
 
 class Screen:
@@ -62,7 +60,5 @@ class ReportScreen(Screen):
 
     def _write(self) -> None:
         self._is_old = False
-        began = self._clock()
         write_report(self._run.path, watched=True)
-        took = self._clock() - began
-        self._due = began + took + max(EVERY_SECONDS, _SHARE * took)
+        self._due = self._clock() + EVERY_SECONDS

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.errors import RequestError
-from trainyard.results import curves, embedded, formats, rendering, tables, timeline
+from trainyard.results import curves, formats, rendering, tables, timeline
 from trainyard.results import state as states
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
@@ -54,8 +54,8 @@ def _values(run: RunDirectory, state: RunState) -> dict[str, Any]:
         "rows": rows,
         "rows_left_out": rows_left_out,
         "timeline": timeline.build(state),
-        "gallery": embedded.media(run, state.tasks),
-        "logs": embedded.logs(run, state),
+        "gallery": tables.media(run, state.tasks),
+        "logs": tables.logs(run, state),
         "checks": checks,
         "checks_left_out": checks_left_out,
         "machines": tables.machines(state),

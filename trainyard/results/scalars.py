@@ -29,8 +29,8 @@ _HEADER = struct.Struct("<QI")
 _CHECKSUM_BYTES = 4
 # A scalar's record has about 50 bytes. What is larger holds images, histograms or text, and is passed over unread.
 _LARGEST = 64 * 1024
-# What a tensor of one number is packed as (tensorflow/core/framework/types.proto), and the field it may be in instead.
-_TENSORS = {1: ("f", "float_val"), 2: ("d", "double_val"), 3: ("i", "int_val"), 9: ("q", "int64_val")}
+# How TensorFlow calls what its scalars are (tensorflow/core/framework/types.proto, DT_FLOAT).
+_FLOAT = 1
 
 Point = tuple[float, float, float]
 
@@ -118,25 +118,14 @@ def read_file(path: Path) -> Iterator[tuple[str, float, float, float]]:
 
 
 def _records(file: BinaryIO, *, size: int) -> Iterator[bytes]:
-    from tensorboardX.crc32c import crc32c
-
     while len(header := file.read(_HEADER.size)) == _HEADER.size:
-        length, checksum = _HEADER.unpack(header)
+        length, _ = _HEADER.unpack(header)
         end = file.tell() + length + _CHECKSUM_BYTES
-        if _masked(crc32c(header[:8])) != checksum or end > size:
+        if end > size:
             return
-        if length > _LARGEST:
-            file.seek(end)
-            continue
-        record = file.read(length + _CHECKSUM_BYTES)
-        if len(record) < length + _CHECKSUM_BYTES:
-            return
-        yield record[:length]
-
-
-def _masked(checksum: int) -> int:
-    """Return a checksum as TFRecord stores it, so that checksums of checksums stay apart."""
-    return (((checksum >> 15) | (checksum << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+        if length <= _LARGEST:
+            yield file.read(length)
+        file.seek(end)
 
 
 def _scalar(entry: Summary.Value) -> float | None:
@@ -147,12 +136,10 @@ def _scalar(entry: Summary.Value) -> float | None:
     if kind != "tensor" or entry.metadata.plugin_data.plugin_name not in ("", "scalars"):
         return None
     tensor = entry.tensor
-    if tensor.dtype not in _TENSORS or any(side.size != 1 for side in tensor.tensor_shape.dim):
+    if tensor.dtype != _FLOAT:
         return None
-    letter, name = _TENSORS[tensor.dtype]
-    values: Sequence[float] = getattr(tensor, name)
-    if len(tensor.tensor_content) == struct.calcsize(letter):
-        values = struct.unpack(f"<{letter}", tensor.tensor_content)
+    is_packed = len(tensor.tensor_content) == struct.calcsize("f")
+    values: Sequence[float] = struct.unpack("<f", tensor.tensor_content) if is_packed else tensor.float_val
     return float(values[0]) if len(values) == 1 else None
 
 

@@ -156,10 +156,6 @@ class RunState:
             return round(max(0.0, now - attempt.started), 3)
         return attempt.seconds
 
-    def seconds_until(self, end: float, *, began: float) -> float:
-        """Return how long the run took if it ended then; `began` counts if it never said that it started."""
-        return max(0.0, end - (self.started or began))
-
     def document(self, *, now: float, unsure: str | None = None) -> dict[str, Any]:
         """Return what `--json` prints; `unsure` says why the run may have gone on since: its cluster is silent."""
         # Of a cluster that does not answer it is known until it last said something.

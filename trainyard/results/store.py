@@ -113,6 +113,11 @@ def described(run: RunDirectory) -> dict[str, Any]:
         return {}
 
 
+def started(record: Mapping[str, Any]) -> float | None:
+    written = record.get("started")
+    return datetime.datetime.fromisoformat(str(written)).timestamp() if written else None
+
+
 def find(home: Path, name: str | None, *, cluster: str | None = None) -> RunDirectory:
     """Return the run with this name or unambiguous beginning; without one the newest (of a cluster).
 

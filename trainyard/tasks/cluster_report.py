@@ -26,9 +26,6 @@ from trainyard.steps import PlannedStep, StepResult
 from trainyard.tasks.report import Report, Table, as_document, note, plan_lines, say, show, step_documents
 from trainyard.usage import Usage, total
 
-# Of which clusters in a list the next command is likeliest to be about.
-_NEXT = {"up": 0, "partial": 1, "broken": 2, "absent": 3}
-
 
 def begin(cluster: Cluster) -> None:
     """Say which cluster is meant, and by which file: `-f` may have been left out."""
@@ -76,11 +73,6 @@ def planned(
     from trainyard import ending  # cluster.up itself needs none of it, and it takes a third of a second
 
     ends = ending.would_end(cluster, plan)
-    lines = []
-    for step, line in zip(plan, plan_lines(plan), strict=True):
-        lines.append(line)
-        if step.disruptive and step.state != "already":
-            lines += [f"           ends {run}" for run in ends]
     if replace_head.is_needed(plan):
         command += " --recreate"
     if ends:
@@ -92,7 +84,7 @@ def planned(
             "ends": [{"run": run.where, "about": run.message} for run in ends],
             "documents": list(documents),
         },
-        lines,
+        [*plan_lines(plan), *(f"  ends {run}" for run in ends)],
         next=f"invoke {command}" if any(step.state != "already" for step in plan) else "invoke cluster.status",
     )
 
@@ -124,19 +116,19 @@ def shown(cluster: Cluster) -> Report:
     return Report(as_json(cluster.spec), [as_yaml(cluster.spec).rstrip()], next="invoke cluster.plan")
 
 
-def listed(found: Listing) -> Report:
+def listed(listing: Listing) -> Report:
     """Show the clusters."""
-    clusters = found.clusters
+    clusters = listing.clusters
     rows = [(each.name, each.backend, each.state, each.address or each.place or "", each.file) for each in clusters]
     problems = [f"{cluster.name}: {cluster.problem}" for cluster in clusters if cluster.problem]
-    likeliest = min((each for each in clusters if each.file), key=lambda each: _NEXT.get(each.state, 4), default=None)
+    file = next((each.file for each in clusters if each.file), "")
     return Report(
         {
             "clusters": [{**asdict(cluster), **_state(cluster.state)} for cluster in clusters],
-            "remarks": list(found.remarks),
+            "remarks": list(listing.remarks),
         },
-        [Table(("cluster", "backend", "state", "address", "file"), rows), *problems, *found.remarks],
-        next=f"invoke cluster.status -f {shlex.quote(Path(likeliest.file).stem)}" if likeliest else "",
+        [Table(("cluster", "backend", "state", "address", "file"), rows), *problems, *listing.remarks],
+        next=f"invoke cluster.status -f {shlex.quote(Path(file).stem)}" if file else "",
     )
 
 

@@ -53,9 +53,8 @@ def _values(argument: Argument) -> list[str]:
         case "file":
             return list(paths.cluster_names(here))
         case "run" | "runs":
-            return sorted(
-                path.parent.name for path in paths.results_home(os.environ, directory=here).glob("*/run.json")
-            )
+            home = paths.results_home(os.environ, directory=here)
+            return sorted(path.parent.name for path in home.glob("*/run.json"))
         case "job-dir" | "job":
             return list(paths.job_names(here))
         case "image":

@@ -37,9 +37,9 @@ class TrainyardExecutor(Executor):
 
     def _execute(self, *tasks: Any) -> Any:
         try:
-            found = self._execute_dry(*tasks) if self.config.run.dry else super().execute(*tasks)
+            done = self._execute_dry(*tasks) if self.config.run.dry else super().execute(*tasks)
             sys.stdout.flush()
-            return found
+            return done
         except (Exit, ParseError, UnexpectedExit, BrokenPipeError):
             raise
         except TrainyardError as error:
@@ -48,8 +48,7 @@ class TrainyardExecutor(Executor):
             _leave(InterruptedRunError("interrupted"))
         except Exception as error:
             what = f"a bug in trainyard: {type(error).__name__}: {error}"
-            hint = "Repeat the command with --debug (invoke --debug cluster.up ...) and report what it prints."
-            _leave(TrainyardError(what, hint=hint))
+            _leave(TrainyardError(what, hint="Repeat the command with --debug and report what it prints."))
 
     def _execute_dry(self, *tasks: Any) -> Any:
         """Run the tasks; what a run says meanwhile is not recorded, and what tools cache is removed again."""

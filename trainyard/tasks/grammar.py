@@ -21,7 +21,6 @@ from invoke.program import Program
 from trainyard.errors import RequestError
 from trainyard.suggest import did_you_mean
 from trainyard.tasks import report
-from trainyard.tasks.command_hints import complete
 
 Contexts = Mapping[str, ParserContext]
 HELP = ("--help", "-h")
@@ -35,7 +34,6 @@ def extend_invoke() -> None:
         ("parse_tasks", _parse_tasks),
         ("_make_parser", _make_parser),
         ("parse_cleanup", _parse_cleanup),
-        ("print_task_help", _print_task_help),
     ):
         setattr(Program, name, _extended(getattr(Program, name), extension))
 
@@ -50,7 +48,9 @@ def _extended(original: Callable[..., Any], extension: Callable[..., Any]) -> Ca
 
 def _parse_tasks(program: Program, parse: Callable[[], None]) -> None:
     try:
-        _refuse_early(program)
+        if early := program.args.config.value:
+            # Before a task, -f is Invoke's own configuration file.
+            raise RequestError(f"-f {early} stands before the task", hint=f"Put it behind: invoke TASK -f {early}")
         parse()
     except (ParseError, RequestError) as error:
         raise _refusal(error, program) from error
@@ -78,15 +78,6 @@ def _parse_cleanup(program: Program, clean_up: Callable[[], None]) -> None:
     clean_up()
 
 
-def _print_task_help(program: Program, _: Callable[[str], None], name: str) -> None:
-    """Explain a task; Invoke's own text begins with a line about options of its own."""
-    task = program.parser.contexts[name]
-    words = [_shown(word) if word.default is None else f"[{_shown(word)}]" for word in task.positional_args]
-    report.say(complete(" ".join([f"invoke {name}", *words, "[FLAGS]"])))
-    report.say(f"\n{program.collection[name].__doc__}\n")
-    program.print_columns(task.help_tuples())
-
-
 def checked(words: Iterable[str], contexts: Contexts, core: ParserContext) -> list[str]:
     """Return the words for Invoke, with `--run` before a RUN that has none. Raises RequestError."""
     line = CommandLine(contexts, core)
@@ -107,7 +98,6 @@ class CommandLine:
     def __init__(self, contexts: Contexts, core: ParserContext) -> None:
         self._contexts = contexts
         self._core = core
-        self._given: set[str] = set()
         self._flag_as_given = ""
         self.task: ParserContext | None = None
         self.flag: Argument | None = None
@@ -138,15 +128,12 @@ class CommandLine:
             first = self._find(name[:2])
             rest = [name[2:]] if first.takes_value else [f"-{letter}" for letter in name[2:]]
             return [token for part in (name[:2], *rest) for token in self.take(part)]
-        found = self._find(name)
-        if self.task and found.takes_value and found.kind is not list and found.names[0] in self._given:
-            raise self._wrong(f"{name} is given twice")
-        self._given.add(found.names[0])
-        self.arguments = [argument for argument in self.arguments if argument is not found or argument.kind is list]
+        flag = self._find(name)
+        self.arguments = [argument for argument in self.arguments if argument is not flag or argument.kind is list]
         if is_assigned:
             self._check_filled(value, name)
-        elif found.takes_value and not found.optional:
-            self.flag, self._flag_as_given = found, name
+        elif flag.takes_value and not flag.optional:
+            self.flag, self._flag_as_given = flag, name
         return [word]
 
     def _find(self, name: str) -> Argument:
@@ -164,7 +151,7 @@ class CommandLine:
     def _take_argument(self, word: str) -> list[str]:
         required = next((argument for argument in self.arguments if argument.default is None), None)
         if required is None and word in self._contexts:
-            self.task, self._given = self._contexts[word], set()
+            self.task = self._contexts[word]
             self.arguments = list(self.task.positional_args)
             return [word]
         if not self.arguments:
@@ -191,15 +178,6 @@ class CommandLine:
 
 def _shown(argument: Argument) -> str:
     return str(argument.names[0]).upper().replace("-", "_")
-
-
-def _refuse_early(program: Program) -> None:
-    """Refuse `invoke -f lab cluster.up`: before a task, -f is Invoke's own configuration file."""
-    early = program.args.config.value
-    if early:
-        raise RequestError(f"-f {early} stands before the task", hint=f"Put it behind: invoke TASK -f {early}")
-    if program.core.remainder and not program.args.complete.value:
-        raise RequestError(f"nothing may stand behind --: {program.core.remainder}", hint="invoke --list")
 
 
 def _refusal(error: Exception, program: Program) -> Exit:

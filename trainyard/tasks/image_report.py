@@ -60,18 +60,15 @@ def checked(found: LintReport) -> Report:
 def pushed(command: ImageCommand, pushed: Pushed, results: Sequence[StepResult]) -> Report:
     """Say what the registry has now: the digest is what clusters run."""
     name = command.image.name if command.image else command.name
+    then = BACKENDS[command.spec.backend].TRAITS.pushed_image or "cluster.up -f compose"
     moved = "nothing was sent: the registry had it"
     if pushed.layers_sent:
         moved = f"{pushed.layers_sent} layers sent ({size(pushed.bytes_sent)}), {pushed.layers_there} were there"
     return Report(
         {"image": name, **asdict(pushed), "steps": step_documents(results)},
         [f"image {name} is pushed: {pushed.reference}", f"also {pushed.tag} and {pushed.alias}; {moved}"],
-        next=f"invoke {after_push(command.spec.backend)}",
+        next=f"invoke {then}",
     )
-
-
-def after_push(backend: str) -> str:
-    return BACKENDS[backend].TRAITS.pushed_image or "cluster.up -f compose"
 
 
 def would_verify(spec: ClusterSpec) -> Report:
@@ -97,12 +94,11 @@ def listed(images: Sequence[ListedImage]) -> Report:
     """Show the images."""
     columns = ("image", "state", "content", "size", "built", "base", "directory")
     problems = [f"image {image.name} cannot be built: {image.problem}" for image in images if image.problem]
-    first = next((image.name for image in images if image.image), None)
     return Report(
         {"images": [_document(image) for image in images]},
         [Table(columns, [_row(image) for image in images])],
         notes=problems,
-        next=f"invoke image.build {first}" if first else "",
+        next=f"invoke image.build {images[0].name}" if images else "",
     )
 
 

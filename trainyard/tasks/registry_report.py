@@ -14,7 +14,6 @@ from trainyard.registry.up import CHECK
 from trainyard.results.formats import size
 from trainyard.steps import Step, StepResult, plan
 from trainyard.tasks import report
-from trainyard.tasks.image_report import after_push
 from trainyard.tasks.report import Report, Table, note, step_documents
 
 
@@ -48,10 +47,8 @@ def removed(target: Target, results: Sequence[StepResult], *, kept: str | None, 
     """Say what was removed, and what was kept: the volume, and the names that images in Docker have."""
     lines = [f"registry {target.address} is gone, nothing of it is left"]
     if kept:
-        lines = [
-            f"registry {target.address} is gone; its images are kept in the volume {kept}",
-            "to remove them too: invoke registry.down --purge",
-        ]
+        what = f"registry {target.address} is gone; its images are kept in the volume {kept}"
+        lines = [what, "to remove them too: invoke registry.down --purge"]
     elif images:
         lines.append(f"Docker keeps what was built or pulled here: docker images '{target.address}/*'")
         lines.append("to remove what no container uses: docker image prune --all --filter label=io.trainyard.image")
@@ -85,9 +82,7 @@ def trusted(target: Target, results: Sequence[StepResult]) -> Report:
 def _next(target: Target, now: RegistryStatus) -> str:
     if now.state != "up":
         return "registry.up"
-    if now.trusted is False:
-        return "registry.trust"
-    return after_push(target.backend) if now.content and now.content.repositories else "image.push"
+    return "registry.trust" if now.trusted is False else "image.push"
 
 
 def _content(now: RegistryStatus) -> list[str | Table]:

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
-from trainyard.errors import LintError, RequestError, TrainyardError
+from trainyard.errors import TrainyardError
 from trainyard.printable import visible
 from trainyard.tasks.command_hints import complete
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from trainyard.backends.contract import NodeStatus
     from trainyard.steps import PlannedStep, StepResult
 
-# What we say in documents ourselves, and may name a command in; the rest is names, and what others wrote.
-_OURS = ("hint", "problem", "seen", "remark")
 # Whether stdout is to get a document, and has none yet.
 _document_due: ContextVar[bool] = ContextVar("document_due", default=False)
 
@@ -74,12 +72,11 @@ def fail(error: TrainyardError) -> None:
     say(complete("\n".join([f"error: {lines[0]}", *lines[1:]])), file=sys.stderr)
     if not _document_due.get():
         return
-    problems = error.problems if isinstance(error, RequestError | LintError) else ()
     document = {
         "error": error.what,
         "where": error.where,
         "hint": error.hint and complete(error.hint),
-        "problems": [{"where": problem.where, "message": problem.message} for problem in problems],
+        "problems": [{"where": problem.where, "message": problem.message} for problem in error.problems],
         "exit_code": error.exit_code,
     }
     # In one line: cluster.logs --json prints one document a line.
@@ -97,7 +94,7 @@ def note(text: str) -> None:
 
 def print_json(document: object) -> None:
     _document_due.set(False)
-    say(json_module.dumps(_completed(document), indent=2, ensure_ascii=False))
+    say(json_module.dumps(document, indent=2, ensure_ascii=False))
 
 
 def print_table(table: Table) -> None:
@@ -123,14 +120,6 @@ def print_table(table: Table) -> None:
         console.print(drawn)
     # Not by rich itself, which ends the process with 1 when a pipe is closed.
     print(text.get(), end="")
-
-
-def _completed(document: object, key: str = "") -> object:
-    if isinstance(document, dict):
-        return {name: _completed(value, name) for name, value in document.items()}
-    if isinstance(document, list | tuple):
-        return [_completed(value, key) for value in document]
-    return complete(document) if isinstance(document, str) and key in _OURS else document
 
 
 def as_document(shown: StepResult | PlannedStep | NodeStatus) -> dict[str, Any]:

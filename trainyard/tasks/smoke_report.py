@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from trainyard import paths
@@ -11,8 +11,10 @@ from trainyard.endpoint import Endpoint
 from trainyard.smoke import Smoked
 from trainyard.tasks.report import Report, Table
 
-_RATE = re.compile(r"(\d+) MB/s")
 _COLUMNS = ("nodes", "task", "versions", "gpus", "torch", "isolation", "transfer", "disk", "shm")
+# Of these a cell shows the beginning of what was found, up to any of these words.
+_SHOWN = ("task", "versions", "gpus", "transfer", "disk", "shm")
+_REST = re.compile(r" of .*| from .*|[;:].*")
 # What only a backend can check, before any of these.
 _OF_BACKEND = ("allocatable", "pod")
 
@@ -44,7 +46,8 @@ def _cells(smoked: Smoked, node: str, names: list[str]) -> Iterator[str]:
         if check is None or check["skipped"]:
             yield "-"
         else:
-            yield _short(name, check["detail"]) if check["ok"] else "FAILED"
+            short = _REST.sub("", check["detail"].removeprefix("answered in ")) if name in _SHOWN else "ok"
+            yield short if check["ok"] else "FAILED"
 
 
 def _lines(smoked: Smoked) -> Iterator[str]:
@@ -71,23 +74,3 @@ def _summary(smoked: Smoked) -> str:
     good = len(smoked.checks) - bad - skipped
     counts = f"{good} checks ok" + (f", {bad} failed" if bad else "") + (f", {skipped} not tested" if skipped else "")
     return f"smoke: {counts}, {smoked.seconds:.1f} s"
-
-
-def _slowest(detail: str) -> str:
-    rates = [int(rate) for rate in _RATE.findall(detail)]
-    return f"{min(rates)} MB/s" if rates else "ok"
-
-
-def _short(name: str, detail: str) -> str:
-    return _SHORT[name](detail) if name in _SHORT else "ok"
-
-
-_SHORT: dict[str, Callable[[str], str]] = {
-    "task": lambda detail: detail.removeprefix("answered in "),
-    "versions": lambda detail: detail,
-    "gpus": lambda detail: detail.partition(";")[0].partition(":")[0],
-    "torch": lambda detail: detail.partition(",")[0],
-    "transfer": _slowest,
-    "disk": lambda detail: detail.partition(" of ")[0],
-    "shm": lambda detail: detail.partition(" of ")[0],
-}

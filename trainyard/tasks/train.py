@@ -36,15 +36,20 @@ def dispatch(
     call: Call, job_dir: str, file: list[str] | None = None, wait: bool = True, skip_smoke: bool = False
 ) -> Report | None:
     """Run a job; the exit code is the job's."""
-    ready = lazy.training.ready(job_dir, file or [], overrides=call.overrides, backend=call.backend)
-    lazy.train_report.begin(ready.prepared)
+    prepared, cluster = lazy.training.ready(job_dir, file or [], overrides=call.overrides, backend=call.backend)
+    lazy.train_report.begin(prepared)
     if call.dry:
         return None
-    screen = lazy.train_report.screen(json=call.json)
-    how = {"wait": wait, "skip_smoke": skip_smoke}
-    return lazy.train_report.ended(
-        lazy.training.dispatch(ready, command=sys.argv, progress=call.progress, screen=screen, **how)
+    ended = lazy.training.dispatch(
+        prepared,
+        cluster,
+        command=sys.argv,
+        wait=wait,
+        skip_smoke=skip_smoke,
+        progress=call.progress,
+        screen=lazy.train_report.screen(json=call.json),
     )
+    return lazy.train_report.ended(ended)
 
 
 @task(
@@ -95,37 +100,27 @@ def stop(call: Call, run: str = "") -> Report:
     found = _remembered(lazy.training.run_to_stop(run or None, call.file))
     if call.dry:
         return call.skipped(f"run {found.name}")
-    if ended := lazy.training.ended(found):
-        return lazy.train_report.ended_before(ended)
     return lazy.train_report.stopped(lazy.training.stop(found, screen=lazy.train_report.Notes()))
 
 
-@task("file", dry=True, positional=["run"], help={**HELP, "checkpoints": "The tasks' last checkpoints too."})
+@task("file", positional=["run"], help={**HELP, "checkpoints": "The tasks' last checkpoints too."})
 def fetch(call: Call, run: str = "", checkpoints: bool = False) -> Report:
     """Bring home outputs that are not here yet."""
-    found = _find(call, run)
-    if call.dry:
-        return call.skipped(f"run {found.name}")
     screen = lazy.train_report.screen(json=call.json)
-    return lazy.train_report.fetched(lazy.training.fetch(found, checkpoints=checkpoints, screen=screen))
+    return lazy.train_report.fetched(lazy.training.fetch(_find(call, run), checkpoints=checkpoints, screen=screen))
 
 
-@task("file", dry=True, positional=["run"], help=HELP)
+@task("file", positional=["run"], help=HELP)
 def report(call: Call, run: str = "") -> Report:
     """Write a run's report anew: one HTML page that needs nothing else."""
-    found = _find(call, run)
-    if call.dry:
-        return call.skipped(f"run {found.name}")
-    path = lazy.training.report(found, screen=lazy.train_report.screen(json=call.json))
+    path = lazy.training.report(_find(call, run), screen=lazy.train_report.screen(json=call.json))
     return Report({"report": str(path)}, [str(path)])
 
 
-@task("file", dry=True, positional=["run"], help={**HELP, "browser": "With --no-browser: only keep the page fresh."})
+@task("file", positional=["run"], help={**HELP, "browser": "With --no-browser: only keep the page fresh."})
 def watch(call: Call, run: str = "", browser: bool = True) -> Report:
     """Keep a run's report fresh, and open in a browser, until the run has ended. Ctrl-C only stops watching."""
     found = _find(call, run)
-    if call.dry:
-        return call.skipped(f"run {found.name}")
     screen = lazy.train_report.report_screen(found, json=call.json, browse=browser)
     return lazy.train_report.ended(lazy.training.watch(found, screen=screen))
 

@@ -8,13 +8,12 @@ import time
 import webbrowser
 from collections.abc import Iterator
 
+from trainyard.dispatch.looking import Standing
 from trainyard.dispatch.prepare import Prepared, described
 from trainyard.dispatch.screens import ReportScreen, Screen
-from trainyard.dispatch.standing import Standing
 from trainyard.paths import shown
 from trainyard.results import formats, store
 from trainyard.results.compare import Comparison, Final
-from trainyard.results.run_filter import started
 from trainyard.results.state import RunState, Task
 from trainyard.results.store import RunDirectory
 from trainyard.screen import PrintedScreen, for_stream, plain
@@ -59,12 +58,6 @@ def stopped(found: Standing) -> Report:
     """Say how a run ended that was stopped; only a run that did not end is an error."""
     line = f"run {found.run.name}: {found.state.state}"
     return Report(found.document(), [line], error=None if found.state.ended else found.error)
-
-
-def ended_before(found: Standing) -> Report:
-    state = found.state
-    ago = f", {formats.age(time.time() - state.last_contact)}" if state.last_contact else ""
-    return Report(found.document(), [f"run {found.run.name} had ended already: {state.state}{ago}"])
 
 
 def fetched(found: Standing) -> Report:
@@ -175,7 +168,7 @@ def _seconds(count: float | None, *, before: str = "", after: str = "") -> str:
 
 def _list_row(found: Standing) -> list[str]:
     state, record = found.state, store.described(found.run)
-    began = started(record)
+    began = store.started(record)
     return [
         found.run.name,
         "broken" if found.broken else "unknown" if found.unsure else state.state,
