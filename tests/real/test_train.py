@@ -170,13 +170,6 @@ def test_a_failed_task_prints_its_last_lines_and_exits_1(yard: Yard) -> None:
     assert [attempt["exit_code"] for attempt in document["tasks"][0]["attempts"]] == [3, 3]
 
 
-def test_a_task_that_takes_too_long_fails_the_run(yard: Yard) -> None:
-    job = write_job(yard, "slow", "command: [sleep, '60']\ntimeout: 1s\n")
-    document = yard.json("train.dispatch", job, expect=1)
-    (attempt,) = document["tasks"][0]["attempts"]
-    assert (document["state"], attempt["outcome"]) == ("failed", "timeout")
-
-
 def test_a_failed_gate_starts_nothing_and_exits_5(yard: Yard) -> None:
     job = write_job(yard, "needy", "command: [touch, started]\nsmoke: {min_disk: 900TB}\n")
     done = yard.run("train.dispatch", job, expect=5)

@@ -33,7 +33,7 @@ def test_a_run_is_found(home: Path, asked: str | None, found: str) -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ("zebra", "several runs begin with zebra\n  at {home}\n  - RUN: one of: zebra-2, zebra-1"),
+        ("zebra", "several runs begin with zebra\n  at {home}\n  - RUN: there are: zebra-2, zebra-1"),
         (
             "amt-1",
             "no such run: amt-1\n  at {home}\n  - RUN: there are: zebra-2, ant-1, zebra-1; did you mean 'ant-1'?",

@@ -120,21 +120,3 @@ def test_an_interrupted_dispatch_exits_130_and_says_whether_the_run_ended(events
     error = interrupted(concluded(Standing(RUN, state_after(*events)))).error
     assert error is not None
     assert (error.exit_code, error.what) == (130, what)
-
-
-def waits(*, again: bool = False) -> tuple[str, dict[str, Any]]:
-    return "waiting", {"tasks": 1, "needs": ["1 CPU"], "holders": ["x-1"], "again": again, "text": "1 task waits"}
-
-
-def test_what_is_waited_for_holds_until_something_starts_or_all_has_ended() -> None:
-    waiting = {"tasks": 1, "needs": ["1 CPU"], "holders": ["x-1"], "text": "1 task waits"}
-    assert state_after(started("a"), waits()).document(now=101.0)["waiting"] == waiting
-    assert state_after(waits(), started("a")).document(now=101.0)["waiting"] is None
-    assert state_after(waits(), run_ended("stopped", 1)).document(now=101.0)["waiting"] is None
-
-
-def test_a_running_attempt_has_the_seconds_until_now_or_until_its_cluster_was_last_heard() -> None:
-    state = state_after(started("a"))
-    assert state.document(now=107.5)["tasks"][0]["attempts"][0]["seconds"] == 7.5
-    unsure = state.document(now=107.5, unsure="no answer")
-    assert (unsure["tasks"][0]["attempts"][0]["seconds"], unsure["unsure"]) == (0.0, "no answer")

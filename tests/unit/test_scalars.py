@@ -46,13 +46,6 @@ def test_a_torn_last_record_ends_the_file(tmp_path: Path) -> None:
     assert lengths == {1, 2}
 
 
-@pytest.mark.parametrize("content", [b"", b"\0" * 11, b"not an event file, but long enough to hold a header"])
-def test_what_is_no_event_file_has_no_scalars(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "events.out.tfevents.1.host"
-    path.write_bytes(content)
-    assert list(read_file(path)) == []
-
-
 @pytest.mark.parametrize(
     ("later", "curve"),
     [

@@ -33,10 +33,8 @@ CAUGHT_UP_WITHIN = 2.0
 # A run that was told to stop has this long: the runner's grace, Ray's SIGKILL, and the way of the news.
 STOP_WITHIN = 25.0
 
+LOG_HINT = "What its process printed is in the dashboard, under Jobs: invoke cluster.open"
 MADE_ANEW_HINT = "See whether all nodes are back: invoke cluster.status (if not: cluster.up). Then dispatch it again."
-
-# How the last line begins of the command that Ray prints into the log of its job before it runs it (launch.py).
-_SUBMITTED = "' python3 -c "
 
 Ending = Literal["ended", "left", "not-stopped"]
 
@@ -174,7 +172,7 @@ class Follower:
                 state="stopped" if stopped else "failed",
                 exit_code=1 if stopped else OutsideError.exit_code,
                 seconds=round(max(0.0, ended - (self.state.started or ended)), 3),
-                hint=_last_words(self.ray, self.run) if job else MADE_ANEW_HINT,
+                hint=LOG_HINT if job else MADE_ANEW_HINT,
             )
         )
 
@@ -192,16 +190,6 @@ def _end_reason(job: Job | None) -> str:
         # Ray keeps its list of jobs in the head's memory.
         return "the cluster's head was replaced, or the cluster was made anew: the run is lost, nobody there knows it"
     code = "" if job.exit_code is None else f", exit code {job.exit_code}"
-    # Ray puts the end of the log into its message; that is shown below, with the program's own text left out.
+    # Ray puts the end of the log into its message, with the whole text of the runner's bootstrap.
     message = (job.message.strip().splitlines() or [""])[0].split(", last available logs")[0]
     return f"the runner died (Ray says {job.status}{code}: {message[:300]})"
-
-
-def _last_words(ray: RayApi, run: str) -> str | None:
-    """Return the end of what the runner's process itself printed."""
-    try:
-        log = ray.job_log(run)
-    except OutsideError:
-        return None
-    lines = log.rpartition(_SUBMITTED)[2].splitlines()[1:]
-    return "the runner's last lines:\n" + "\n".join(f"     {line[:300]}" for line in lines[-12:]) if lines else None

@@ -7,7 +7,7 @@ the .gitignore beside it. The .gitignore files above the job, up to the root of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,55 +29,41 @@ class Rules:
     directory: Path
     spec: GitIgnoreSpec
 
-
-@dataclass(frozen=True)
-class Ignores:
-    """Every rule that holds in one directory, the strongest first."""
-
-    rules: tuple[Rules, ...]
-
-    def source_of(self, path: Path, *, is_directory: bool) -> str | None:
-        """Return the ignore file that leaves the path out, or None if it is sent."""
-        for rules in self.rules:
-            name = path.relative_to(rules.directory).as_posix()
-            verdict = rules.spec.check_file(name + "/" if is_directory else name).include
-            if verdict is not None:
-                return rules.source if verdict else None
-        return None
-
-    def inside(self, directory: Path, *, root: Path) -> Ignores:
-        """Return the rules that hold in a directory below: its own ignore files are stronger."""
-        return Ignores((*_rules_of(directory, root=root), *self.rules))
+    def verdict(self, path: Path, *, is_directory: bool) -> bool | None:
+        name = path.relative_to(self.directory).as_posix()
+        return self.spec.check_file(f"{name}/" if is_directory else name).include
 
 
-def ignores_for(root: Path) -> Ignores:
-    rules = [*_rules_of(root, root=root)]
-    for parent in _parents_in_repository(root):
-        rules += [above for above in _rules_of(parent, root=root, names=(".gitignore",)) if not _hides(above, root)]
-    return Ignores((*rules, Rules("Trainyard itself", root, ALWAYS)))
+def source_of(path: Path, rules: Sequence[Rules], *, is_directory: bool) -> str | None:
+    """Return the ignore file that leaves the path out, the strongest rules first, or None if it is sent."""
+    verdicts = ((each.source, each.verdict(path, is_directory=is_directory)) for each in rules)
+    return next((source if leaves_out else None for source, leaves_out in verdicts if leaves_out is not None), None)
 
 
-def _rules_of(directory: Path, *, root: Path, names: tuple[str, ...] = IGNORE_FILES) -> Iterator[Rules]:
-    for name in names:
-        file = directory / name
-        if file.is_file():
-            lines = file.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-            name = file.relative_to(root).as_posix() if file.is_relative_to(root) else str(file)
-            yield Rules(name, directory, GitIgnoreSpec.from_lines(lines))
+def rules_for(root: Path) -> tuple[Rules, ...]:
+    """Return the rules that hold at the top of a job directory, the strongest first."""
+    # One that ignores the whole job directory does not count: who dispatches it wants it all the same.
+    above = [
+        rules
+        for parent in _parents_in_repository(root)
+        for rules in rules_of(parent, root=root, names=(".gitignore",))
+        if not rules.verdict(root, is_directory=True)
+    ]
+    return (*rules_of(root, root=root), *above, Rules("Trainyard itself", root, ALWAYS))
 
 
-def _hides(rules: Rules, root: Path) -> bool:
-    """Say whether the rules ignore the whole job directory: who dispatches it wants it all the same."""
-    return rules.spec.match_file(root.relative_to(rules.directory).as_posix() + "/")
+def rules_of(directory: Path, *, root: Path, names: Sequence[str] = IGNORE_FILES) -> list[Rules]:
+    """Return the rules of the ignore files of one directory."""
+    rules = []
+    for file in (directory / name for name in names if (directory / name).is_file()):
+        lines = file.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        source = file.relative_to(root).as_posix() if file.is_relative_to(root) else str(file)
+        rules.append(Rules(source, directory, GitIgnoreSpec.from_lines(lines)))
+    return rules
 
 
-def _parents_in_repository(root: Path) -> tuple[Path, ...]:
+def _parents_in_repository(root: Path) -> list[Path]:
     """Return the directories above, nearest first, up to the repository's root; none outside a repository."""
-    if (root / ".git").exists():
-        return ()
-    above: list[Path] = []
-    for parent in root.parents:
-        above.append(parent)
-        if (parent / ".git").exists():
-            return tuple(above)
-    return ()
+    parents = [root, *root.parents]
+    top = next((number for number, parent in enumerate(parents) if (parent / ".git").exists()), 0)
+    return parents[1 : top + 1]

@@ -7,12 +7,12 @@ import os
 import stat
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
-from trainyard.dispatch.ignore import Ignores, ignores_for
+from trainyard.dispatch.ignore import Rules, rules_for, rules_of, source_of
 from trainyard.errors import Problem, RequestError
 from trainyard.results import formats
 from trainyard.seams.ray_api import PACKAGE_LIMIT, PART_LIMIT
@@ -86,7 +86,7 @@ def listing(directory: Path) -> Listing:
     root = directory.resolve()
     files: list[SentFile] = []
     left_out: list[LeftOut] = []
-    _walk(root, root, ignores_for(root), (root,), files, left_out)
+    _walk(root, root, rules_for(root), (root,), files, left_out)
     return Listing(root, tuple(sorted(files, key=lambda file: file.name)), tuple(left_out))
 
 
@@ -119,7 +119,7 @@ def blob_name(content: bytes) -> str:
 def _walk(
     directory: Path,
     root: Path,
-    ignores: Ignores,
+    rules: Sequence[Rules],
     above: tuple[Path, ...],
     files: list[SentFile],
     left_out: list[LeftOut],
@@ -127,11 +127,11 @@ def _walk(
     for path in sorted(directory.iterdir()):
         is_directory = path.is_dir()
         name = path.relative_to(root).as_posix() + ("/" if is_directory else "")
-        why = ignores.source_of(path, is_directory=is_directory) or _unsendable(path, above)
+        why = source_of(path, rules, is_directory=is_directory) or _unsendable(path, above)
         if why:
             left_out.append(LeftOut(name, why))
         elif is_directory:
-            _walk(path, root, ignores.inside(path, root=root), (*above, path.resolve()), files, left_out)
+            _walk(path, root, (*rules_of(path, root=root), *rules), (*above, path.resolve()), files, left_out)
         else:
             files.append(_sent(path, name))
 

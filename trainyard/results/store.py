@@ -137,11 +137,9 @@ def find(home: Path, name: str | None, *, cluster: str | None = None) -> RunDire
         return (exact or matching)[0]
     names = [run.name for run in matching or known]
     listed = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "") if names else "none"
-    if matching:
-        problem = Problem("RUN", f"one of: {listed}")
-        raise RequestError(f"several runs begin with {name}", problems=(problem,), where=str(home))
-    problem = Problem("RUN", f"there are: {listed}{did_you_mean(name, names)}")
-    raise RequestError(f"no such run: {name}", problems=(problem,), where=str(home))
+    what = f"several runs begin with {name}" if matching else f"no such run: {name}"
+    meant = "" if matching else did_you_mean(name, names)
+    raise RequestError(what, problems=(Problem("RUN", f"there are: {listed}{meant}"),), where=str(home))
 
 
 def events(run: RunDirectory) -> Iterator[dict[str, Any]]:
