@@ -39,7 +39,7 @@ class Fetcher:
         self._run = run
         self._note = note
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="fetch")
-        self._failed: dict[str, OutsideError] = {}
+        self._failed: dict[str, tuple[Task, OutsideError]] = {}
 
     def fetch(self, node_id: str, task: Task) -> None:
         if missing_archives(self._run, task):
@@ -51,7 +51,8 @@ class Fetcher:
 
     def wait(self) -> tuple[OutsideError, ...]:
         self._pool.shutdown(wait=True)
-        return tuple(self._failed.values())
+        # Of one that was replaced meanwhile, what replaced it is here.
+        return tuple(error for task, error in self._failed.values() if missing_archives(self._run, task))
 
     def abandon(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -60,12 +61,10 @@ class Fetcher:
         try:
             for archive in missing_archives(self._run, task):
                 self._fetch(node_id, task.name, archive)
-            self._failed.pop(task.name, None)
         except OutsideError as error:
-            # If it was replaced meanwhile, what replaced it is fetched next, and this is forgotten.
-            self._failed[task.name] = error
+            self._failed[task.name] = task, error
         except Exception as error:  # it costs this task's outputs, and is said at the end
-            self._failed[task.name] = OutsideError(f"outputs of {task.name} could not be stored: {error}")
+            self._failed[task.name] = task, OutsideError(f"outputs of {task.name} could not be stored: {error}")
 
     def _fetch(self, node_id: str, task: str, archive: Archive) -> None:
         if archive["bytes"] >= _WORTH_A_LINE:

@@ -47,9 +47,7 @@ def build(state: RunState) -> dict[str, Any]:
     bars = [bar for lane in lanes for bar in lane["bars"]]
     return {
         "lanes": lanes,
-        "ticks": [
-            (round(part / _TICKS * 100, 3), formats.duration(times.span * part / _TICKS)) for part in range(_TICKS)
-        ],
+        "ticks": [(round(part / _TICKS * 100, 3), _tick(times.span * part / _TICKS)) for part in range(_TICKS)],
         "kinds": [kind for kind in KINDS if any(bar["kind"] == kind for bar in bars)],
         "left_out": len(attempts) - len(shown),
         "restores": any(bar["restored"] for bar in bars),
@@ -99,3 +97,7 @@ def _title(attempt: Attempt, times: _Times) -> str:
         after = formats.duration(max(0.0, attempt.checkpoint_at - attempt.started))
         lines.append(f"{attempt.checkpoints} checkpoint{'s' * (attempt.checkpoints > 1)}, the last after {after}")
     return "\n".join(lines)
+
+
+def _tick(seconds: float) -> str:
+    return formats.duration(seconds) if seconds else "0"
