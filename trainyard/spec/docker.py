@@ -61,7 +61,6 @@ def _check_docker_host(address: str) -> str:
 check_image = pattern(
     _IMAGE,
     "must be a directory of images/ or an image reference such as registry:5000/team/schola:1.2 (lower case)",
-    most=512,
 )
 check_platform = pattern(
     r"linux/[a-z0-9]+(?:/v[0-9]+)?", "must be the platform of Linux nodes, such as linux/amd64 or linux/arm64"

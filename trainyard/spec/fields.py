@@ -56,9 +56,9 @@ class ComplaintsError(ValueError):
 
 
 def complain(complaints: Iterable[Complaint]) -> None:
-    found = tuple(complaints)
-    if found:
-        raise ComplaintsError(found)
+    every = tuple(complaints)
+    if every:
+        raise ComplaintsError(every)
 
 
 def rule(complaints: Callable[[Any], Iterable[Complaint]]) -> AfterValidator:
@@ -71,21 +71,20 @@ def rule(complaints: Callable[[Any], Iterable[Complaint]]) -> AfterValidator:
     return AfterValidator(validate)
 
 
-def pattern(expression: str, message: str, *, most: int | None = None) -> Callable[[str], str]:
+def pattern(expression: str, message: str) -> Callable[[str], str]:
     """Return a check that hands text on which an expression matches as a whole. It raises ValueError."""
     compiled = re.compile(expression)
 
     def check(text: str) -> str:
-        if (most is not None and len(text) > most) or not compiled.fullmatch(text):
+        if not compiled.fullmatch(text):
             raise ValueError(message)
         return text
 
     return check
 
 
-def matching(expression: str, message: str, *, most: int | None = None) -> AfterValidator:
-    """Return a validator that accepts text of a pattern, at most so long."""
-    return AfterValidator(pattern(expression, message, most=most))
+def matching(expression: str, message: str) -> AfterValidator:
+    return AfterValidator(pattern(expression, message))
 
 
 def setting(default: Any, description: str, **limits: Any) -> Any:
