@@ -37,18 +37,18 @@ NAMES_ALLOWED = ("backends", "seams", "spec/cluster.py", "spec/existing.py", "sp
 
 # Lines and modules of Python. They only go down: lower them with what you took away.
 BUDGETS = {
-    ".": (28_600, 230),
+    ".": (22_893, 206),
     "backends": (6_290, 55),
-    "backends/kuberay": (5_200, 29),
-    "dispatch": (1_880, 13),
-    "images": (1_766, 15),
-    "registry": (1_270, 9),
-    "results": (1_810, 16),
-    "seams": (4_856, 43),
+    "backends/kuberay": (3_718, 29),
+    "dispatch": (1_678, 12),
+    "images": (1_764, 15),
+    "registry": (1_025, 9),
+    "results": (1_677, 13),
+    "seams": (4_422, 43),
     "spec": (1_920, 18),
-    "tasks": (2_105, 19),
-    "../tests": (28_000, 260),
-    "../runner": (4_800, 36),
+    "tasks": (2_009, 19),
+    "../tests": (24_672, 201),
+    "../runner": (4_728, 35),
 }
 LONGEST_FUNCTION = 40
 # Functions up to so many lines are read as quickly as a docstring.
