@@ -60,15 +60,18 @@ def checked(found: LintReport) -> Report:
 def pushed(command: ImageCommand, pushed: Pushed, results: Sequence[StepResult]) -> Report:
     """Say what the registry has now: the digest is what clusters run."""
     name = command.image.name if command.image else command.name
-    then = BACKENDS[command.spec.backend].TRAITS.pushed_image or "cluster.up -f compose"
     moved = "nothing was sent: the registry had it"
     if pushed.layers_sent:
         moved = f"{pushed.layers_sent} layers sent ({size(pushed.bytes_sent)}), {pushed.layers_there} were there"
     return Report(
         {"image": name, **asdict(pushed), "steps": step_documents(results)},
         [f"image {name} is pushed: {pushed.reference}", f"also {pushed.tag} and {pushed.alias}; {moved}"],
-        next=f"invoke {then}",
+        next=f"invoke {after_push(command.spec.backend)}",
     )
+
+
+def after_push(backend: str) -> str:
+    return BACKENDS[backend].TRAITS.pushed_image or "cluster.up -f compose"
 
 
 def would_verify(spec: ClusterSpec) -> Report:

@@ -14,6 +14,7 @@ from trainyard.registry.up import CHECK
 from trainyard.results.formats import size
 from trainyard.steps import Step, StepResult, plan
 from trainyard.tasks import report
+from trainyard.tasks.image_report import after_push
 from trainyard.tasks.report import Report, Table, note, step_documents
 
 
@@ -82,7 +83,9 @@ def trusted(target: Target, results: Sequence[StepResult]) -> Report:
 def _next(target: Target, now: RegistryStatus) -> str:
     if now.state != "up":
         return "registry.up"
-    return "registry.trust" if now.trusted is False else "image.push"
+    if now.trusted is False:
+        return "registry.trust"
+    return after_push(target.backend) if now.content and now.content.repositories else "image.push"
 
 
 def _content(now: RegistryStatus) -> list[str | Table]:
