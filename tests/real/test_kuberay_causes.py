@@ -135,8 +135,7 @@ def test_a_quota_without_room_is_named(kube: KubeBed, make: Make) -> None:
     try:
         kube.kubectl("apply", "-n", "narrow", "-f", "-", given=QUOTA)
         said = _refused(yard, expect=3).splitlines()
-        assert said[0].startswith("the head may not be made: ")
-        assert "exceeded quota: small" in said[0]
+        assert said[0].startswith("a pod may not be made: exceeded quota: small, requested: limits.memory=1Gi")
     finally:
         yard.run("cluster.down")
         kube.kubectl("delete", "namespace", "narrow")

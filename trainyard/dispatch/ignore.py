@@ -30,8 +30,20 @@ class Rules:
     spec: GitIgnoreSpec
 
     def verdict(self, path: Path, *, is_directory: bool) -> bool | None:
-        name = path.relative_to(self.directory).as_posix()
-        return self.spec.check_file(f"{name}/" if is_directory else name).include
+        """Return whether the last pattern that means this very path leaves it out, or None if none does.
+
+        pathspec's own verdict lets patterns that match a parent directory beat later ones for the file itself. Git
+        judges the parents first, as our walk does; a pattern that matched a parent (pathspec marks its "/" as group
+        ps_d) is therefore none of this path's business.
+        """
+        name = path.relative_to(self.directory).as_posix() + ("/" if is_directory else "")
+        for pattern in reversed(tuple(self.spec.patterns)):
+            result = pattern.match_file(name)
+            if result is None or pattern.include is None:
+                continue
+            if result.match.groupdict().get("ps_d") is None or result.match.end("ps_d") == len(name):
+                return pattern.include
+        return None
 
 
 def source_of(path: Path, rules: Sequence[Rules], *, is_directory: bool) -> str | None:
@@ -47,7 +59,7 @@ def rules_for(root: Path) -> tuple[Rules, ...]:
         rules
         for parent in _parents_in_repository(root)
         for rules in rules_of(parent, root=root, names=(".gitignore",))
-        if not rules.verdict(root, is_directory=True)
+        if not rules.spec.match_file(f"{root.relative_to(parent).as_posix()}/")
     ]
     return (*rules_of(root, root=root), *above, Rules("Trainyard itself", root, ALWAYS))
 

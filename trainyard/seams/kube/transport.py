@@ -6,8 +6,10 @@ import json
 import os
 import ssl
 import threading
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -129,6 +131,8 @@ def _log_in(access: Access) -> Session:
         if not access.server.startswith("https:"):
             return Session(client, configuration, None)
         tls = _tls(configuration)
+        if not configuration.verify_ssl:
+            _warn_once(access.server)
     except (ConfigException, OSError, ValueError, KeyError, TypeError) as error:
         raise PrerequisiteError(
             f"user {access.user or '(nobody)'} cannot log in to the Kubernetes cluster: {error}",
@@ -141,6 +145,16 @@ def _log_in(access: Access) -> Session:
         keywords.pop(name, None)
     keywords["ssl_context"] = tls
     return Session(client, configuration, tls)
+
+
+@cache
+def _warn_once(server: str) -> None:
+    """Say once what urllib3 says of each request."""
+    import urllib3
+
+    urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+    unchecked = f"the certificate of {server} is not checked: its kubeconfig says insecure-skip-tls-verify"
+    warnings.warn(unchecked, stacklevel=1)
 
 
 def _configuration(access: Access) -> Any:
