@@ -150,7 +150,11 @@ def test_cartpole_trains_on_three_hosts_from_the_pushed_image_and_nothing_is_lef
             assert verified["ok"]
             assert sorted(one["host"] for one in verified["hosts"]) == ["host-1", "host-2", "host-3"]
             assert {one["reference"] for one in verified["hosts"]} == {pushed}
-            assert len(kubernetes.objects(kube, "pods", "-n", "trainyard")) == len(hosts)
+            wait_until(
+                lambda: len(kubernetes.objects(kube, "pods", "-n", "trainyard")) == len(hosts),
+                seconds=30,
+                what="the pods that tried the image are gone",
+            )
             assert site.json("smoke.run")["ok"]
 
             site.run("train.dispatch", "cartpole")

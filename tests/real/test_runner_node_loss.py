@@ -107,7 +107,7 @@ def frozen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frozen]:
                 process.resume()
         command.kill()
     finally:
-        yard.run("cluster.down")
+        yard.run("cluster.down", "--end-runs")
         for pid in (*running("7101.5"), *running("7102.5")):
             psutil.Process(pid).kill()
 
@@ -160,7 +160,7 @@ def test_what_a_task_hid_that_killed_both_its_guards_at_once_ends_with_its_clust
     assert [event["outcome"] for event in events(newest(frozen.yard)) if event["event"] == "attempt-ended"] == [
         "failed"
     ]
-    frozen.yard.run("cluster.down")
+    frozen.yard.run("cluster.down", "--end-runs")
     assert running("7102.5") == []
 
 
