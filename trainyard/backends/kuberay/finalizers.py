@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from trainyard.backends import wording
 from trainyard.backends.kuberay import snapshot
 from trainyard.backends.kuberay.diagnosis.host import explain_host
-from trainyard.backends.kuberay.location import Location
+from trainyard.backends.kuberay.location import Location, kubectl
 from trainyard.errors import LeftoverError
 from trainyard.seams.kube.types import POD, Kind, Object
 from trainyard.steps import YES, Answer, Clock, Step, no
@@ -53,22 +53,22 @@ def leftover(location: Location, left: Left) -> LeftoverError:
     """Return the error for what is left: the first one's reason, and the names of all."""
     kind, first = left[0]
     name = first["metadata"]["name"]
-    kubectl = f"kubectl --context {location.kube.context}"
-    kubectl += f" -n {first['metadata'].get('namespace') or location.namespace}" if kind.namespaced else ""
+    command = kubectl(location)
+    command += f" -n {first['metadata'].get('namespace') or location.namespace}" if kind.namespaced else ""
     held = ", ".join(first["metadata"].get("finalizers") or ())
     silent = kind == POD and explain_host(first, snapshot.of_pods(location.kube, location.namespace, [first]).hosts)
     if held:
         resource = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
         why = f"is held by its finalizer {held}"
         hint = "Does the program run that put it there? If it is gone for good: "
-        hint += f"""{kubectl} patch {resource} {name} --type=merge -p '{{"metadata":{{"finalizers":null}}}}'"""
+        hint += f"""{command} patch {resource} {name} --type=merge -p '{{"metadata":{{"finalizers":null}}}}'"""
     elif silent:
         # Only its kubelet can say that a pod is gone.
         why = silent.message
         hint = "Start that machine again, or, if it is off for good: "
-        hint += f"{kubectl} delete pod {name} --force --grace-period=0"
+        hint += f"{command} delete pod {name} --force --grace-period=0"
     else:
-        why, hint = "is still there", f"Why: {kubectl} describe {kind.plural} {name}"
+        why, hint = "is still there", f"Why: {command} describe {kind.plural} {name}"
     return LeftoverError(
         f"{kind.name} {name} is to be removed, and {why}",
         where=f"{location}: {names(left)}",

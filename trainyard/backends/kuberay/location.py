@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -117,6 +118,12 @@ def write(tools: Tools, location: Location) -> None:
 def kubeconfig(kube: Kube) -> str:
     """Return the kubeconfig files in use, as $KUBECONFIG is written."""
     return os.pathsep.join(map(str, kube.access.files))
+
+
+def kubectl(location: Location) -> str:
+    """Return how to call kubectl for the same Kubernetes."""
+    files = ["--kubeconfig", kubeconfig(location.kube)] if location.section.kubeconfig else []
+    return shlex.join(["kubectl", *files, "--context", location.kube.context])
 
 
 def ray_cluster(location: Location) -> Object | None:

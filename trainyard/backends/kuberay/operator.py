@@ -53,7 +53,7 @@ def read(location: Location, tools: Tools) -> Kuberay:
     """Ask what there is. Raises PrerequisiteError where KubeRay is lacking, or too old, and not ours to install."""
     kube, section = location.kube, location.section.operator
     kuberay = Kuberay(location, helm_of(location, tools), _chart(section, tools), kube.serves(RAY_CLUSTER), find(kube))
-    if kuberay.operators == () and not section.install:
+    if not section.install and (kuberay.operators == () or not kuberay.serves):
         raise PrerequisiteError(
             "there is no KubeRay operator, and the cluster file says that somebody else installs it",
             where="kuberay.operator.install: false",

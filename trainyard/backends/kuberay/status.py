@@ -124,14 +124,9 @@ def _annotation(snapshot: Snapshot, name: str) -> str | None:
 
 def _token_command(where: Location, tools: Tools) -> str:
     """Return the command that prints the cluster's token, for who may read its Secret."""
-    command = ["kubectl"]
-    if where.section.kubeconfig:
-        command += ["--kubeconfig", location.kubeconfig(where.kube)]
-    if where.kube.context:
-        command += ["--context", where.kube.context]
-    command += ["--namespace", where.namespace, "get", "secret", naming.token_secret(where.name)]
-    command += ["-o", f"jsonpath={{.data.{record.TOKEN_KEY}}}"]
-    return f"{shlex.join(command)} | base64 -d"
+    secret = ["--namespace", where.namespace, "get", "secret", naming.token_secret(where.name)]
+    secret += ["-o", f"jsonpath={{.data.{record.TOKEN_KEY}}}"]
+    return f"{location.kubectl(where)} {shlex.join(secret)} | base64 -d"
 
 
 def logs(dashboard: Dashboard, *, follow: bool, sleep: Callable[[float], None] = time.sleep) -> Iterator[LogLine]:
