@@ -22,6 +22,7 @@ head: {{{{cpus: 1, memory: 1GiB}}}}
 workers:
   - {{{{name: cpu, count: 1, cpus: 1, memory: 1GiB}}}}
 compose: {{{{docker: "{ssh}"}}}}
+registry: {{{{address: "{registry}", insecure: true}}}}
 """
 
 REGISTRY_PORT = 33410
@@ -47,7 +48,7 @@ def image(engine: BedEngine) -> Iterator[str]:
 def far(image: str, docker_host: DockerHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     """Give a head and a worker on another host, which had to pull the image."""
     far = Yard(tmp_path_factory.mktemp("far"), cluster="compose-far", environ=docker_host.environ())
-    far.write_cluster(FAR.format(ssh=docker_host.ssh, image=image))
+    far.write_cluster(FAR.format(ssh=docker_host.ssh, image=image, registry=image.partition("/")[0]))
     try:
         made = far.run("cluster.up")
         assert f"ok  Pull the image {image} (done" in made.stderr

@@ -171,7 +171,7 @@ def containers(engine: BedEngine) -> str:
 def test_what_a_build_needs_to_reach_the_outside_does_not_stay_in_the_image(
     place: Yard, engine: BedEngine, tmp_path: Path
 ) -> None:
-    ca, pip = tmp_path / "ca.pem", tmp_path / "pip, with a comma.conf"
+    ca, pip = tmp_path / "ca.pem", tmp_path / "pip of ours.conf"
     ca.write_text("-----BEGIN CERTIFICATE----- company-ca-marker\n")
     pip.write_text("[global]\nindex-url = https://user:word-of-the-index@mirror/simple\n")
     files = ("--set", f"build.ca_bundle={ca}", "--set", f"build.pip_config='{pip}'")
