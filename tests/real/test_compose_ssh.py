@@ -107,7 +107,7 @@ def test_an_unknown_host_key_is_never_accepted(far: Yard, docker_host: DockerHos
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh" / "id_ed25519").symlink_to(docker_host.home / ".ssh" / "id_ed25519")
     stranger = Yard(tmp_path, cluster="compose-stranger", environ={**far.environ, "HOME": str(tmp_path)})
-    stranger.write_cluster(FAR.format(ssh=docker_host.ssh, image="trainyard-bed/ray:1"))
+    stranger.write_cluster(FAR.format(ssh=docker_host.ssh, image="trainyard-bed/ray:1", registry="127.0.0.1:5000"))
     refused = stranger.run("cluster.up", expect=3)
     said = refused.stderr.splitlines()[-3:]
     assert said[0] == f"error: the host key of {docker_host.ip} is not known here"

@@ -96,7 +96,7 @@ def test_an_image_that_does_not_exist_is_one_message_for_all_nodes() -> None:
         (
             "failed to authorize: failed to fetch anonymous token: unexpected status: 401 Unauthorized",
             "registry 192.0.2.10:5000 refuses the login",
-            "Name the login in the cluster file: registry.username with password_env, or kuberay.pull_secrets.",
+            "Is the login in the cluster file right: registry.username with password_env, or kuberay.pull_secrets?",
         ),
         ("write /var/lib/x: no space left on device", "the node's disk is full", "Make room on it: crictl rmi --prune"),
         ("something that nobody has seen", "registry 192.0.2.10:5000 or the node refuses", None),

@@ -46,7 +46,7 @@ RULES = (
     Rule("", "registry {registry} or the node refuses"),
 )
 # What helps on a host instead of what helps who pushes, by the key of the registry's rule.
-_LOGIN = "Name the login in the cluster file: registry.username with password_env, or kuberay.pull_secrets."
+_LOGIN = "Is the login in the cluster file right: registry.username with password_env, or kuberay.pull_secrets?"
 HINTS = {
     "plain_http": _TRUST + 'server = "http://{registry}".',
     "untrusted": _TRUST + "its CA as `ca`.",
