@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 from trainyard.backends.kuberay.location import Location
+from trainyard.errors import OutsideError
 from trainyard.seams.kube.errors import ConflictError, ForbiddenError
 from trainyard.seams.kube.types import NAMESPACE, Kind, Object
 from trainyard.seams.programs import Ran
@@ -40,34 +42,33 @@ class FakeKube:
         self.runs: Callable[[str, Sequence[str]], Ran] = lambda pod, command: Ran(0, "", "")
         self.texts: dict[str, str] = {}
         self.after_create: Callable[[Object], None] = lambda body: None
-        for kind, one in objects:
-            self.put(kind, one)
+        for kind, body in objects:
+            self.put(kind, body)
 
-    def put(self, kind: Kind, one: Object) -> Object:
-        metadata = one.setdefault("metadata", {})
+    def put(self, kind: Kind, body: Object) -> Object:
+        metadata = body.setdefault("metadata", {})
         metadata.setdefault("uid", f"uid-{next(self.uids)}")
         self.kinds[kind.plural] = kind
-        self.objects[(kind.plural, metadata.get("namespace", "") if kind.namespaced else "", metadata["name"])] = one
-        return one
+        self.objects[(kind.plural, metadata.get("namespace", "") if kind.namespaced else "", metadata["name"])] = body
+        return body
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
         self._ask("get", kind, namespace)
-        found = self.objects.get((kind.plural, namespace or "", name))
-        return copy.deepcopy(found)
+        return copy.deepcopy(self.objects.get((kind.plural, namespace or "", name)))
 
     def list(self, kind: Kind, *, namespace: str | None = None, labels: str = "", fields: str = "") -> list[Object]:
         self._ask("list", kind, namespace)
-        wanted = dict(pair.split("=") for pair in labels.split(",") if "=" in pair)
-        about = dict(pair.split("=") for pair in fields.split(",") if "=" in pair)
+        equal = dict(pair.split("=") for pair in labels.split(",") if "=" in pair)
+        field_values = dict(pair.split("=") for pair in fields.split(",") if "=" in pair)
         present = {word for word in labels.split(",") if word and "=" not in word}
         return [
-            copy.deepcopy(one)
-            for (plural, where, _), one in self.objects.items()
+            copy.deepcopy(body)
+            for (plural, where, _), body in self.objects.items()
             if plural == kind.plural
             and namespace in (None, where)
-            and wanted.items() <= (one["metadata"].get("labels") or {}).items()
-            and present <= (one["metadata"].get("labels") or {}).keys()
-            and all(_field(one, path) == value for path, value in about.items())
+            and equal.items() <= (body["metadata"].get("labels") or {}).items()
+            and present <= (body["metadata"].get("labels") or {}).keys()
+            and all(_field(body, path) == value for path, value in field_values.items())
         ]
 
     def create(self, kind: Kind, body: Object, *, namespace: str | None = None) -> Object:
@@ -84,12 +85,12 @@ class FakeKube:
         self, kind: Kind, name: str, *, namespace: str | None = None, seconds: int | None = None, uid: str | None = None
     ) -> bool:
         self._ask("delete", kind, namespace)
-        found = self.objects.get((kind.plural, namespace or "", name))
-        if found is None or uid not in (None, found["metadata"]["uid"]):
+        body = self.objects.get((kind.plural, namespace or "", name))
+        if body is None or uid not in (None, body["metadata"]["uid"]):
             return False
         self.deleted.append(f"{kind.name} {name}")
-        if found["metadata"].get("finalizers"):
-            found["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+        if body["metadata"].get("finalizers"):
+            body["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
             return True
         self._remove(kind, namespace or "", name)
         return True
@@ -98,8 +99,8 @@ class FakeKube:
         self, kind: Kind, body: Object, *, namespace: str | None = None, dry_run: bool = False, force: bool = True
     ) -> Object:
         self._ask("patch", kind, namespace)
-        there = self.get(kind, body["metadata"]["name"], namespace if kind.namespaced else None) or {}
-        made = _merged(there, copy.deepcopy(body))
+        live = self.get(kind, body["metadata"]["name"], namespace if kind.namespaced else None) or {}
+        made = _merged(live, copy.deepcopy(body))
         if not dry_run:
             self.changed.append(f"apply {kind.name} {body['metadata']['name']}")
             made["metadata"]["namespace"] = namespace or ""
@@ -117,8 +118,8 @@ class FakeKube:
     def may(
         self, verb: str, kind: Kind, *, namespace: str | None = None, subresource: str = "", name: str = ""
     ) -> bool:
-        asked = f"{verb} {kind.plural}" + f"/{subresource}" * bool(subresource)
-        return kind.plural not in self.forbidden and asked not in self.may_not
+        right = f"{verb} {kind.plural}" + f"/{subresource}" * bool(subresource)
+        return kind.plural not in self.forbidden and right not in self.may_not
 
     def serves(self, kind: Kind) -> bool:
         return kind.plural not in self.unknown
@@ -136,8 +137,8 @@ class FakeKube:
     def _remove(self, kind: Kind, namespace: str, name: str) -> None:
         gone = self.objects.pop((kind.plural, namespace, name))
         uid = gone["metadata"]["uid"]
-        for key, one in list(self.objects.items()):
-            owners = {owner["uid"] for owner in one["metadata"].get("ownerReferences") or ()}
+        for key, body in list(self.objects.items()):
+            owners = {owner["uid"] for owner in body["metadata"].get("ownerReferences") or ()}
             in_it = kind == NAMESPACE and key[1] == name
             if (uid in owners or in_it) and key in self.objects:
                 self._remove(self.kinds[key[0]], key[1], key[2])
@@ -149,17 +150,39 @@ class FakeKube:
             raise ForbiddenError(what)
 
 
-def _merged(there: Any, body: Any) -> Any:
+def _merged(live: Any, body: Any) -> Any:
     """Return an object with what another one says of it: mappings are merged, anything else is replaced."""
-    if not isinstance(there, dict) or not isinstance(body, dict):
+    if not isinstance(live, dict) or not isinstance(body, dict):
         return body
-    return {**there, **{key: _merged(there.get(key), value) for key, value in body.items()}}
+    return {**live, **{key: _merged(live.get(key), value) for key, value in body.items()}}
+
+
+@dataclass
+class FakeDashboard:
+    """A dashboard that names the nodes that are alive, or fails."""
+
+    nodes: tuple[str, ...] = ()
+    error: OutsideError | None = None
+    location: Location | None = None
+
+    def address(self) -> str:
+        if self.error:
+            raise self.error
+        return "http://127.0.0.1:4242"
+
+    def last_error(self) -> str:
+        return ""
+
+    def alive(self, token: str | None, pods: Iterable[Object]) -> frozenset[str]:
+        if self.error:
+            raise self.error
+        return frozenset(self.nodes)
 
 
 def location(kube: FakeKube, *, namespace: str = "team", name: str = "lab", **section: Any) -> Location:
     """Return the location of a cluster on this API, with what its section says."""
-    found = KuberaySection.model_validate({"namespace": namespace, **section})
-    return Location(kube, namespace, name, found)  # type: ignore[arg-type]
+    validated = KuberaySection.model_validate({"namespace": namespace, **section})
+    return Location(kube, namespace, name, validated)  # type: ignore[arg-type]
 
 
 def named(
@@ -181,9 +204,9 @@ def named(
     return {"metadata": metadata}
 
 
-def _field(one: Object, path: str) -> Any:
+def _field(body: Object, path: str) -> Any:
     """Return what a field selector compares: `involvedObject.uid`."""
-    found: Any = one
+    value: Any = body
     for part in path.split("."):
-        found = (found or {}).get(part)
-    return found
+        value = (value or {}).get(part)
+    return value

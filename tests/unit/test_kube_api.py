@@ -14,7 +14,7 @@ from trainyard.seams.kube import errors
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.config import Access
 from trainyard.seams.kube.transport import Answer
-from trainyard.seams.kube.types import CRD, NODE, POD, RAY_CLUSTER, RAY_JOB
+from trainyard.seams.kube.types import NODE, POD, RAY_CLUSTER, RAY_JOB
 
 ACCESS = Access("lab", "https://192.0.2.1:6443", "default", "ops")
 
@@ -55,21 +55,6 @@ def answered(*answers: tuple[int, Any]) -> tuple[Kube, Server]:
 
 def status(code: int, message: str) -> tuple[int, Any]:
     return code, {"kind": "Status", "message": message}
-
-
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [
-        (POD.path("team", "one"), "/api/v1/namespaces/team/pods/one"),
-        (POD.path("team", "one", part="log"), "/api/v1/namespaces/team/pods/one/log"),
-        (POD.path(None), "/api/v1/pods"),
-        (NODE.path("team", "host-1"), "/api/v1/nodes/host-1"),
-        (RAY_CLUSTER.path("team", "lab"), "/apis/ray.io/v1/namespaces/team/rayclusters/lab"),
-        (CRD.path(None), "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"),
-    ],
-)
-def test_each_kind_has_its_path(path: str, expected: str) -> None:
-    assert path == expected
 
 
 def test_an_object_that_is_not_there_is_none() -> None:
@@ -127,16 +112,6 @@ def test_rights_are_asked_for_by_group_resource_and_namespace() -> None:
         {"verb": "create", "group": "ray.io", "resource": "rayclusters", "namespace": "team"},
         {"verb": "get", "resource": "nodes", "subresource": "status"},
     ]
-
-
-def test_what_was_printed_goes_on_behind_the_last_line_that_is_known() -> None:
-    lines = ("2026-01-01T00:00:00.1Z one", "2026-01-01T00:00:00.2Z two words", "2026-01-01T00:00:01.1Z three\rfour")
-    kube, server = answered((200, None), status(400, "container is waiting to start"))
-    server.answers[0] = Answer(200, "".join(f"{line}\n" for line in lines).encode())
-    found = kube.printed("one", namespace="team", container="ray", since="2026-01-01T00:00:00.1Z")
-    assert found == (("2026-01-01T00:00:00.2Z", "two words"), ("2026-01-01T00:00:01.1Z", "three\rfour"))
-    assert kube.printed("one", namespace="team", container="ray", lines=5) == ()
-    assert server.asked[1][2] == {"container": "ray", "timestamps": "true", "tailLines": "5"}
 
 
 def test_an_answer_that_is_no_object_is_no_answer() -> None:

@@ -87,9 +87,3 @@ def test_a_user_who_acts_as_somebody_else_is_refused_instead_of_acting_with_all_
     file = kubeconfig(tmp_path / "config", "lab", current="lab", token="s3cret", **{"as": "intern"})
     what = "user lab of the kubeconfig acts as somebody else (`as`), which Trainyard cannot"
     assert refusal(tmp_path, file)[:2] == [what, f"  at {file}"]
-
-
-def test_the_same_question_has_the_same_answer(tmp_path: Path) -> None:
-    file = kubeconfig(tmp_path / "config", "lab", current="lab")
-    environ = {"HOME": str(tmp_path), "KUBECONFIG": str(file)}
-    assert config.connect(environ) is config.connect(environ)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import ssl
 from pathlib import Path
 
 import pytest
@@ -63,22 +62,3 @@ def test_another_server_is_told_as_that_and_a_kind_that_is_unknown_is_not() -> N
     foreign = errors.refused(405, b"<html>\nGo away", CREATE, ACCESS)
     assert foreign.what == "something else than a Kubernetes API answered 405: <html>\nGo away"
     assert isinstance(errors.refused(404, b"404 page not found\n", CREATE, ACCESS), MissingError)
-
-
-def test_a_server_that_does_not_answer_is_told_with_the_last_of_all_reasons() -> None:
-    wrapped = RuntimeError("the library's own words")
-    wrapped.__context__ = ConnectionRefusedError(111, "Connection refused")
-    assert errors.unreachable(wrapped, ACCESS).lines() == [
-        "the Kubernetes API does not answer: Connection refused",
-        "  at https://192.0.2.1:6443 (context lab)",
-        "  -> Is the cluster up, and in reach of this machine? `kubectl version` asks the same server.",
-    ]
-    assert "it took too long" in errors.unreachable(TimeoutError(), ACCESS).what
-
-
-def test_a_certificate_that_is_not_to_be_trusted_is_no_matter_of_waiting() -> None:
-    distrust = ssl.SSLCertVerificationError(1, "certificate verify failed")
-    distrust.verify_message = "certificate has expired"
-    error = errors.unreachable(distrust, ACCESS)
-    assert isinstance(error, PrerequisiteError)
-    assert error.what == "the Kubernetes API's certificate is not to be trusted: certificate has expired"

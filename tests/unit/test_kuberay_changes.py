@@ -81,12 +81,6 @@ def test_only_a_group_that_gets_smaller_ends_nodes(before: dict[str, int], after
     assert any(change.ends_nodes for change in ray_cluster.changes(stored(old), stored(new))) == ends
 
 
-def test_a_new_group_is_carried_out_and_the_pods_of_a_removed_one_stay() -> None:
-    renamed = {**LAB, "workers": [{**GPU, "name": "big"}]}
-    assert said(sent(**LAB), sent(**renamed)) == [("workers.gpu is gone", False), ("workers.big is new", True)]
-    assert said(sent(workers=[]), sent(workers=[{"name": "gpu"}])) == [("workers.gpu is new", True)]
-
-
 def test_what_a_node_has_is_said_without_what_follows_from_it() -> None:
     other = {**GPU, "cpus": 4, "memory": "8GiB", "gpus": 2}
     assert said(sent(**LAB), sent(**{**LAB, "workers": [other]})) == ignored(

@@ -46,13 +46,6 @@ def checked(kube: FakeKube, *, gpus: int = 2, **section: Any) -> tuple[BackendCh
     return tuple(replace(check, seconds=0.0) for check in found)
 
 
-def test_gpus_that_are_there_are_seen_by_kubernetes_and_by_the_pod() -> None:
-    assert checked(kubernetes(pod("a"))) == (
-        BackendCheck("allocatable", "gpu-a", True, "Kubernetes node host-2 offers 2 nvidia.com/gpu"),
-        BackendCheck("pod", "gpu-a", True, "nvidia-smi in pod lab-gpu-worker-a lists its 2 GPUs"),
-    )
-
-
 def test_before_a_run_no_pod_is_asked() -> None:
     def refuse(*_: object) -> Ran:
         raise AssertionError("a program was run in a pod")

@@ -71,18 +71,6 @@ def pulling(text: str, *, reason: str = "ImagePullBackOff") -> Object:
     return pod(WORKER, init=(waiting(reason, text, name="wait-gcs-ready"),))
 
 
-def test_an_image_that_does_not_exist_is_one_message_for_all_nodes() -> None:
-    text = f'Back-off pulling image "{IMAGE}": ErrImagePull: rpc error: failed to resolve reference "x": x: not found'
-    status = waiting("ImagePullBackOff", text, name="wait-gcs-ready")
-    lines, code = error(pod(WORKER, init=(status,)), pod("lab-gpu-worker-abc12", host="kube-3", init=(status,)))
-    assert lines == [
-        f"gpu-x7k2p, gpu-abc12 cannot have the image {IMAGE}: registry 192.0.2.10:5000 does not hold that image",
-        f'  at {PLACE}, on kube-2, kube-3: ErrImagePull: rpc error: failed to resolve reference "x": x: not found',
-        "  -> Is its name right? An image of ours gets there by: invoke image.push",
-    ]
-    assert code == 6
-
-
 @pytest.mark.parametrize(
     ("text", "why", "hint"),
     [
@@ -149,11 +137,6 @@ def test_what_helps_depends_on_what_the_scheduler_says(text: str, hint: str) -> 
     assert hint in (only(unplaced(f"0/2 nodes are available: {text}")).hint or "")
 
 
-def test_a_claim_without_a_volume_is_no_lack_of_room() -> None:
-    found = only(unplaced("0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."))
-    assert found.message == "cannot start: no volume was found for its claim yet"
-
-
 def test_machines_that_come_by_themselves_are_waited_for() -> None:
     text = "0/1 nodes are available: 1 Insufficient cpu."
     assert [only(unplaced(text), wait_for_machines=wait).tolerates for wait in (0.0, 600.0)] == [SOON, 600.0]
@@ -174,13 +157,6 @@ def test_what_the_api_server_refuses_is_said_as_it_wrote_it(text: str, hint: str
     found = explain_admission(f'pods "x" is forbidden: {text}', what="a worker")
     assert (found.message, found.summary, found.error.exit_code) == (f"a worker may not be made: {text}", text, 3)
     assert hint in (found.hint or "")
-
-
-def test_what_kuberay_could_not_make_stands_in_its_condition() -> None:
-    text = 'FailedCreateWorkerPod\npods "x" is forbidden: no PriorityClass with name high was found'
-    refused = condition("ReplicaFailure", "True", reason="FailedCreateWorkerPod", message=text)
-    found = only(head(), owner=ray_cluster(group("gpu", 1), conditions=(refused,)))
-    assert found.message == "a pod may not be made: no PriorityClass with name high was found"
 
 
 @pytest.mark.parametrize(
@@ -210,12 +186,6 @@ def test_what_happened_once_or_to_an_earlier_pod_is_no_cause() -> None:
     assert causes(pod(WORKER), events=[event(earlier, "FailedMount", "no such volume")]) == ()
     once = running(restarts=1, last=ended("Error", 1))
     assert causes(pod(WORKER, phase="Running", containers=(once,))) == ()
-
-
-def test_a_container_that_was_killed_for_its_memory_says_how_much_it_had() -> None:
-    status = waiting("CrashLoopBackOff", restarts=1, last=ended("OOMKilled", 137))
-    lines, _ = error(pod(WORKER, phase="Running", containers=(status,)))
-    assert lines[0] == "gpu-x7k2p was killed: it used more than its memory (4Gi)"
 
 
 def test_a_crash_is_shown_with_the_end_of_the_log_of_the_run_that_ended() -> None:

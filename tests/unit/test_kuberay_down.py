@@ -14,7 +14,7 @@ from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import down, finalizers
 from trainyard.errors import LeftoverError
 from trainyard.progress import PlainProgress
-from trainyard.seams.kube.types import CLAIM, NODE, POD, RAY_CLUSTER, ROLE, SECRET, SERVICE, Kind, Object
+from trainyard.seams.kube.types import NODE, POD, RAY_CLUSTER, ROLE, SECRET, SERVICE, Kind, Object
 from trainyard.steps import Clock, Step
 
 
@@ -57,13 +57,6 @@ def test_everything_of_a_cluster_goes_and_the_second_time_there_is_nothing_to_do
     assert run(down_of(kube, tmp_path)) == []
 
 
-def test_a_half_made_cluster_is_removed_too(tmp_path: Path) -> None:
-    kube = FakeKube((SECRET, named("lab", cluster="lab")), (CLAIM, named("lab-outputs", cluster="lab")))
-    kube.put(POD, named("lab-verify-1", cluster="lab"))
-    run(down_of(kube, tmp_path))
-    assert kube.objects == {}
-
-
 def test_a_raycluster_of_somebody_else_keeps_all_that_is_its(tmp_path: Path) -> None:
     kube = made(ours=False)
     before = dict(kube.objects)
@@ -71,13 +64,6 @@ def test_a_raycluster_of_somebody_else_keeps_all_that_is_its(tmp_path: Path) -> 
     todo = down_of(kube, tmp_path)
     assert todo[0].title == "Leave the RayCluster lab alone: Trainyard did not make it"
     assert run(todo) == ["Remove what belongs to it: lab-pull"]
-    assert kube.objects == before
-
-
-def test_another_cluster_in_the_same_namespace_is_not_touched(tmp_path: Path) -> None:
-    kube = made("other")
-    before = dict(kube.objects)
-    run(down_of(made(kube=kube), tmp_path))
     assert kube.objects == before
 
 
@@ -98,17 +84,6 @@ def hanging(kube: FakeKube, kind: Kind, *left: Object) -> list[str]:
     with pytest.raises(LeftoverError) as caught:
         finalizers.wait(location(kube), lambda: [(kind, one) for one in left], clock=Clock(lambda: now[0], sleep))
     return caught.value.lines()
-
-
-def test_a_finalizer_that_hangs_is_named() -> None:
-    one = named("lab")
-    one["metadata"]["finalizers"] = ["example.com/hold"]
-    assert hanging(FakeKube(), RAY_CLUSTER, one) == [
-        "RayCluster lab is to be removed, and is held by its finalizer example.com/hold",
-        "  at namespace team of context lab: lab",
-        "  -> Does the program run that put it there? If it is gone for good: kubectl --context lab -n team patch "
-        """rayclusters.ray.io lab --type=merge -p '{"metadata":{"finalizers":null}}'; then repeat the same command.""",
-    ]
 
 
 def test_a_pod_whose_host_is_not_ready_names_the_host_and_the_way_without_it() -> None:

@@ -33,10 +33,6 @@ def kubernetes(**more: Any) -> FakeKube:
     return kube
 
 
-def test_clusters_of_ours_are_found_in_all_namespaces_and_those_of_others_are_not() -> None:
-    assert [each["metadata"]["name"] for each in ask(kubernetes()).clusters] == ["lab", "yard"]
-
-
 def test_who_may_not_list_all_namespaces_is_told_so() -> None:
     answer = ask(kubernetes(forbidden=["all rayclusters"]))
     assert (answer.clusters, answer.problem) == ((), "")

@@ -14,7 +14,7 @@ from trainyard.backends.kuberay import desired, objects
 from trainyard.errors import RequestError
 from trainyard.images.types import PinnedImage
 from trainyard.seams.kube.errors import InvalidError
-from trainyard.seams.kube.types import CLAIM, NAMESPACE, RAY_CLUSTER, SECRET
+from trainyard.seams.kube.types import CLAIM, RAY_CLUSTER, SECRET
 from trainyard.seams.registry.auth import Login
 from trainyard.steps import Step
 
@@ -30,18 +30,6 @@ def run(step: Step) -> None:
 def secret(name: str, **data: str) -> dict[str, Any]:
     encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
     return {**named(name, cluster="lab"), "data": encoded}
-
-
-def test_a_namespace_is_made_with_our_mark_and_only_once() -> None:
-    kube = FakeKube()
-    document = {"metadata": {"name": "team", "labels": {"app.kubernetes.io/managed-by": "trainyard"}}}
-    step = objects.namespace_step(fake_location(kube), document)
-
-    run(step)
-    run(step)
-
-    assert kube.names(NAMESPACE) == {"team"}
-    assert len(kube.created) == 1
 
 
 def test_a_token_is_made_once_and_never_twice() -> None:

@@ -40,13 +40,6 @@ def run(step: Step) -> None:
     assert step.done().holds
 
 
-def test_one_that_is_there_is_used_whoever_installed_it(helm: FakeHelm) -> None:
-    (step,) = operator.steps(read(helm, FakeKube((DEPLOYMENT, deployment(space="theirs")))))
-    assert step.title == "Check the KubeRay operator"
-    run(step)
-    assert helm.did == []
-
-
 def test_where_there_is_none_its_crds_come_first_and_that_of_ray_clusters_last(helm: FakeHelm) -> None:
     kube = FakeKube(unknown=["rayclusters"])
     kuberay = read(helm, kube)

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit.fake_kube import FakeKube, location
+from tests.unit.fake_kube import FakeDashboard, FakeKube, location
 from tests.unit.kube_pods import IMAGE, Object, condition, ended, group, head, pod, ray_cluster, running, waiting
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools
 from trainyard.backends.kuberay import groups, nodes
-from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.snapshot import Snapshot
 from trainyard.backends.kuberay.status import connect, logs, status
 from trainyard.endpoint import Endpoint, ExpectedNode
-from trainyard.errors import NotReadyError, OutsideError
+from trainyard.errors import NotReadyError
 from trainyard.seams.kube.types import NODE, POD, RAY_CLUSTER, SECRET
 from trainyard.seams.ray_api import UnreachableError
 from trainyard.spec.cluster import ClusterSpec
@@ -27,28 +26,6 @@ WORKER, OTHER = "lab-gpu-worker-x7k2p", "lab-gpu-worker-abc12"
 TOKEN = "t" * 64
 HERE = "http://127.0.0.1:4242"
 PLACE = "Kubernetes (namespace team of context lab)"
-
-
-@dataclass
-class FakeDashboard:
-    """A dashboard that says what a test told it."""
-
-    location: Location
-    nodes: tuple[str, ...] = ()
-    error: OutsideError | None = None
-
-    def address(self) -> str:
-        if self.error:
-            raise self.error
-        return HERE
-
-    def last_error(self) -> str:
-        return ""
-
-    def alive(self, token: str | None, found: Iterable[Object]) -> frozenset[str]:
-        if self.error:
-            raise self.error
-        return frozenset(self.nodes)
 
 
 def cluster_file(
@@ -76,7 +53,7 @@ class Lab:
 
     def __post_init__(self) -> None:
         self.kube.answers = lambda: True  # type: ignore[attr-defined]
-        self.ray: Any = FakeDashboard(location(self.kube))
+        self.ray: Any = FakeDashboard(location=location(self.kube))
         for name in ("kube-1", "kube-2"):
             self.has_host(name, "True")
 
@@ -308,7 +285,7 @@ class PrintingKube(FakeKube):
 def followed(kube: FakeKube, *happens: Callable[[], object]) -> Iterator[LogLine]:
     """Return the lines while one thing after the other happens, and then the cluster goes."""
     left = [*happens, kube.objects.clear]
-    silent: Any = FakeDashboard(location(kube), error=UnreachableError("no Ray"))
+    silent: Any = FakeDashboard(error=UnreachableError("no Ray"), location=location(kube))
 
     def sleep(_: float) -> None:
         left.pop(0)()

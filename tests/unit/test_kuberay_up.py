@@ -13,7 +13,7 @@ from trainyard.backends import kuberay as up
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import desired, operator
 from trainyard.backends.kuberay import location as locations
-from trainyard.errors import PrerequisiteError, RequestError
+from trainyard.errors import PrerequisiteError
 from trainyard.images.types import PinnedImage
 from trainyard.seams.kube.errors import GoneError, InvalidError
 from trainyard.seams.kube.types import (
@@ -131,25 +131,12 @@ def test_what_kuberay_carries_out_is_changed_and_said_in_the_title(yard: Yard) -
     assert yard.step("Change", spec(workers=[{"name": "gpu", "count": 1}])).disruptive
 
 
-def test_what_kuberay_ignores_needs_recreate_and_the_plan_says_what_would_follow(yard: Yard) -> None:
+def test_what_kuberay_ignores_is_made_anew_where_that_is_meant(yard: Yard) -> None:
     yard.made()
     other = spec(head={"memory": "4GiB"})
-    steps = yard.steps(other)
-    assert (steps[0].title, steps[0].done().detail) == (
-        "Make the whole cluster anew",
-        "needs --recreate, which ends everything on the cluster: head.memory: 2GiB now, 4GiB wanted",
-    )
-    with pytest.raises(RequestError) as error:
-        steps[0].do()
-    assert error.value.lines() == [
-        "the cluster file asks for what KubeRay does not change on a running cluster; to make it anew ends everything "
-        "on it",
-        "  at head.memory: 2GiB now, 4GiB wanted",
-        "  -> If that is meant: invoke cluster.up --recreate",
-    ]
-    meant = yard.steps(other, recreate=True)
+    planned, meant = yard.steps(other), yard.steps(other, recreate=True)
     assert titles(meant)[-3:] == ["Remove the former cluster", "Make the RayCluster lab", "All 2 nodes answer"]
-    assert titles(steps)[1:] == titles(meant)
+    assert titles(planned) == ["Make the whole cluster anew", *titles(meant)]
     assert meant[-3].disruptive
     run(meant[-3])
     assert yard.kube.deleted == ["RayCluster lab"]
@@ -199,12 +186,6 @@ def test_a_former_cluster_is_gone_with_its_pods_and_services_before_another_is_m
     assert step.done().holds
 
 
-def test_a_cluster_of_somebody_else_stops_everything(yard: Yard) -> None:
-    yard.kube.put(RAY_CLUSTER, named("lab"))
-    with pytest.raises(RequestError, match="a RayCluster called lab is in namespace team, and Trainyard did not make"):
-        yard.steps()
-
-
 def test_all_rights_that_are_missing_are_said_at_once(yard: Yard) -> None:
     yard.kube.may_not = {"create secrets", "patch rayclusters"}
     with pytest.raises(PrerequisiteError) as error:
@@ -229,10 +210,3 @@ def test_a_cluster_that_others_made_is_taken_and_said(yard: Yard) -> None:
     assert yard.step("Check access").done().detail == "cluster lab was there already"
     run(yard.step("Write down"))
     assert yard.step("Check access").done().detail == ""
-
-
-def test_the_documents_are_what_would_be_sent(yard: Yard) -> None:
-    file = spec(env={"API_TOKEN": "hunter2"})
-    found = up.documents(file, Tools(yard.state, {}, "kuberay"), file.kuberay)
-    assert [document["kind"] for document in found] == ["Namespace", "RayCluster"]
-    assert "hunter2" not in str(found)

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from tests.unit.fake_kube import FakeKube, location
+from tests.unit.fake_kube import FakeDashboard, FakeKube, location
 from tests.unit.kube_pods import (
     Object,
     condition,
-    ended,
     event,
     group,
     head,
     pod,
     ray_cluster,
     running,
-    stopped,
     waiting,
 )
-from trainyard.backends.kuberay import groups, nodes, wait
+from trainyard.backends.kuberay import wait
 from trainyard.backends.kuberay.debounce import MINUTE, SOON, STILL, Debounce
-from trainyard.backends.kuberay.snapshot import Snapshot
 from trainyard.diagnosis import Diagnosis
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError, TrainyardError
 from trainyard.seams.kube.errors import ForbiddenError, GoneError
@@ -38,22 +34,6 @@ READY = (
 )
 WORKER = "lab-gpu-worker-x7k2p"
 DOWN = waiting("ImagePullBackOff", "x: not found", name="wait-gcs-ready")
-
-
-@dataclass
-class Ray:
-    """A dashboard that says what a test told it."""
-
-    nodes: tuple[str, ...] = ()
-    error: OutsideError | None = None
-
-    def alive(self, token: str | None, found: Iterable[Object]) -> frozenset[str]:
-        if self.error:
-            raise self.error
-        return frozenset(self.nodes)
-
-    def last_error(self) -> str:
-        return ""
 
 
 class MoodyKube(FakeKube):
@@ -79,7 +59,7 @@ class Yard:
     """A cluster that is waited for: what Kubernetes has, and what Ray says."""
 
     kube: MoodyKube = field(default_factory=MoodyKube)
-    ray: Ray = field(default_factory=Ray)
+    ray: FakeDashboard = field(default_factory=FakeDashboard)
     wait_for_machines: float | None = None
     seconds: float = 0.0
 
@@ -123,21 +103,6 @@ def test_kuberay_has_to_have_seen_that_the_head_is_ready(yard: Yard) -> None:
     yard.put(POD, head(), pod(WORKER, ready=True))
     yard.ray.nodes = ("head", "gpu-x7k2p")
     assert yard.after(0) == no("KubeRay has not seen yet that the head is ready")
-
-
-def test_a_group_that_shrinks_is_waited_for(yard: Yard) -> None:
-    yard.put(RAY_CLUSTER, ray_cluster(group("gpu", 0), conditions=READY))
-    yard.put(POD, head(), pod(WORKER, ready=True))
-    yard.ray.nodes = ("head", "gpu-x7k2p")
-    assert yard.after(0) == no("gpu-x7k2p: is one too many")
-
-
-def test_a_group_that_grows_is_ready_with_its_fewest_nodes(yard: Yard) -> None:
-    cluster = ray_cluster(group("gpu", 1, 5), conditions=READY)
-    yard.put(RAY_CLUSTER, cluster)
-    yard.put(POD, head(), pod(WORKER, ready=True), pod("lab-gpu-worker-abc12"))
-    yard.ray.nodes = ("head", "gpu-x7k2p")
-    assert yard.after(0).holds
 
 
 def broken(yard: Yard) -> None:
@@ -257,28 +222,6 @@ def test_a_cluster_that_is_removed_while_it_comes_up_ends_the_waiting(yard: Yard
     yard.kube.delete(RAY_CLUSTER, "lab", namespace="team")
     with pytest.raises(NotReadyError, match="cluster lab was removed while it came up"):
         yard.after(1)
-
-
-def observed(*pods: Object, events: tuple[Object, ...] = ()) -> Snapshot:
-    return Snapshot(FakeKube(forbidden=["nodes"]), "team", pods, events=events)  # type: ignore[arg-type]
-
-
-def test_a_worker_never_goes_back_to_being_made() -> None:
-    init = stopped(ended("Completed", 0), name="wait-gcs-ready")
-    again = running(restarts=1, last=ended("Error", 1))
-    moments: list[dict[str, Any]] = [
-        {},
-        {"init": (running("wait-gcs-ready"),)},
-        {"init": (init,)},
-        {"init": (init,), "containers": (running(),)},
-        {"init": (init,), "containers": (again,)},
-    ]
-    does = ["is being made", "waits for the head", "starts Ray", "starts Ray", "ended and is started again"]
-    cluster = ray_cluster(group("cpu", 1))
-    for moment, doing in zip(moments, does, strict=True):
-        snapshot = observed(pod("lab-cpu-worker-q1", group="cpu", **moment))
-        every = nodes.statuses([groups.of_cluster(cluster)["cpu"]], snapshot, frozenset())
-        assert nodes.text(every) == f"cpu-q1: {doing}"
 
 
 def test_a_cause_is_debounced_for_each_node_and_begins_anew() -> None:

@@ -59,26 +59,6 @@ def test_the_example_shows_every_key_and_all_of_them_are_right(example: ClusterS
     assert [group.name for group in example.workers] == ["worker", "gpu", "burst"]
 
 
-def test_what_is_said_for_a_group_stands_on_top_of_what_is_said_for_all() -> None:
-    section = kuberay(
-        node_selector={"pool": "a", "disk": "ssd"},
-        tolerations=[{"key": "x"}],
-        spread="none",
-        priority_class="low",
-        groups={"gpu": {"node_selector": {"pool": "b"}, "tolerations": [{"key": "y"}], "priority_class": "high"}},
-    )
-    gpu, head = section.placement("gpu"), section.placement("head")
-    assert gpu.node_selector == {"pool": "b", "disk": "ssd"}
-    assert [one.key for one in gpu.tolerations] == ["x", "y"]
-    assert (gpu.spread, gpu.priority_class) == ("none", "high")
-    assert (head.node_selector["pool"], head.priority_class) == ("a", "low")
-
-
-def test_nodes_are_spread_unless_the_file_says_otherwise() -> None:
-    assert kuberay().placement("gpu").spread == "preferred"
-    assert kuberay(groups={"gpu": {"spread": "required"}}).placement("gpu").spread == "required"
-
-
 @pytest.mark.parametrize(
     ("sizes", "wanted", "most", "grows"),
     [
