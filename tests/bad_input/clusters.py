@@ -1,70 +1,38 @@
-"""Cluster files that are YAML, and wrong: names, backends, nodes."""
+"""Cluster files that are YAML, and wrong."""
 
-from tests.bad_input.case import cluster, lab
+from tests.bad_input.case import DURATION, NAME, SIZE, cluster, lab
 
-CLUSTERS = (
+ADDRESS = "lab.yaml:3: registry.address: must be HOST or HOST:PORT, without http:// and without a user, got "
+REMOTE = "lab.yaml:3: auth: must be 'token' unless the cluster is on loopback, and existing.address is http://"
+EXISTING = "name: lab\nbackend: existing\n"
+
+NODES = (
     cluster(
         "nothing that is required", "image: schola\n", "lab.yaml:1: name: is missing", "lab.yaml:1: backend: is missing"
     ),
     cluster(
-        "several problems at once",
-        "name: Lab\nbackend: loca\nworkrs: []\nhead: {cpus: -1, memory: 4}\n",
-        "lab.yaml:1: name: must be lower-case letters, digits and '-', start with a letter, not end with "
-        "'-', at most 40 characters, got \"Lab\"",
+        "keys and values that are not known",
+        "name: Lab\nbackend: loca\nworkrs: []\nzzz: 1\nworkers:\n  - name: gpu\n    gpu: 1\n",
+        f'lab.yaml:1: name: {NAME}"Lab"',
         "lab.yaml:2: backend: must be one of: local, compose, kuberay, existing, got \"loca\"; did you mean 'local'?",
         "lab.yaml:3: workrs: is not a known key; did you mean 'workers'?",
-        "lab.yaml:4: head.cpus: must be at least 0, got -1",
-        "lab.yaml:4: head.memory: must be a size such as 4GiB or 500MB (units: KiB, MiB, GiB, TiB, KB, "
-        "MB, GB, TB), at most 1000TiB, got 4",
-    ),
-    cluster(
-        "dots in the name",
-        "name: ../lab\nbackend: local\n",
-        "lab.yaml:1: name: must be lower-case letters, digits and '-', start with a letter, not end with "
-        "'-', at most 40 characters, got \"../lab\"",
-    ),
-    cluster(
-        "digits of another script in the name",
-        "name: lab٣\nbackend: local\n",
-        "lab.yaml:1: name: must be lower-case letters, digits and '-', start with a letter, not end with "
-        "'-', at most 40 characters, got \"lab٣\"",
-    ),
-    cluster(
-        "a number for a name",
-        "name: 7\nbackend: local\n",
-        'lab.yaml:1: name: must be text, got 7; write it in quotes: "7"',
-    ),
-    lab("an unknown key", "wrokers: []\n", "lab.yaml:3: wrokers: is not a known key; did you mean 'workers'?"),
-    lab(
-        "an unknown key that is close to nothing",
-        "zzz: 1\n",
-        "lab.yaml:3: zzz: is not a known key; known: name, backend, image, head, workers, env, registry, "
+        "lab.yaml:4: zzz: is not a known key; known: name, backend, image, head, workers, env, registry, "
         "build, local, compose, kuberay, existing, auth",
+        "lab.yaml:7: workers.0.gpu: is not a known key; did you mean 'gpus'?",
+    ),
+    cluster(
+        "names",
+        'name: ../lab\nbackend: local\nworkers: [{name: lab-}, {name: "lab٣"}, {name: 7}, {name: headgroup}]\n',
+        f'lab.yaml:1: name: {NAME}"../lab"',
+        f'lab.yaml:3: workers.0.name: {NAME}"lab-"',
+        f'lab.yaml:3: workers.1.name: {NAME}"lab٣"',
+        'lab.yaml:3: workers.2.name: must be text, got 7; write it in quotes: "7"',
+        'lab.yaml:3: workers.3.name: must not be one of the head\'s names: head, headgroup, got "headgroup"',
     ),
     lab(
-        "an unknown key in a worker group",
-        "workers:\n  - name: gpu\n    gpu: 1\n",
-        "lab.yaml:5: workers.0.gpu: is not a known key; did you mean 'gpus'?",
-    ),
-    lab("half a CPU on a node", "head: {cpus: 0.5}\n", "lab.yaml:3: head.cpus: must be a whole number, got 0.5"),
-    lab("fewer than no GPUs", "head: {gpus: -1}\n", "lab.yaml:3: head.gpus: must be at least 0, got -1"),
-    lab(
-        "a number of a hundred digits",
-        f"head: {{cpus: {'9' * 100}}}\n",
-        "lab.yaml:3: head.cpus: must be a whole number, got "
-        '"99999999999999999999999999999999999999999999999999999999999...',
-    ),
-    lab(
-        "memory without a unit",
-        "head: {memory: 4}\n",
-        "lab.yaml:3: head.memory: must be a size such as 4GiB or 500MB (units: KiB, MiB, GiB, TiB, KB, "
-        "MB, GB, TB), at most 1000TiB, got 4",
-    ),
-    lab(
-        "memory that would be code elsewhere",
-        "head: {memory: 4 * 1024**3}\n",
-        "lab.yaml:3: head.memory: must be a size such as 4GiB or 500MB (units: KiB, MiB, GiB, TiB, KB, "
-        'MB, GB, TB), at most 1000TiB, got "4 * 1024**3"',
+        "two groups of one name",
+        "workers:\n  - {name: gpu}\n  - {name: cpu}\n  - {name: gpu}\n",
+        'lab.yaml:6: workers.2.name: is also the name of workers.0, got "gpu"',
     ),
     lab(
         "a mapping for the workers",
@@ -72,24 +40,116 @@ CLUSTERS = (
         'lab.yaml:3: workers: must be a list, got {"gpu": {"count": 3}}',
     ),
     lab(
-        "two worker groups of one name",
-        "workers:\n  - {name: gpu}\n  - {name: cpu}\n  - {name: gpu}\n",
-        'lab.yaml:6: workers.2.name: is also the name of workers.0, got "gpu"',
+        "numbers",
+        "head: {cpus: 0.5, memory: 4 * 1024**3, gpus: -1}\nworkers:\n"
+        f"  - {{name: a, cpus: {'9' * 100}, memory: 4}}\n"
+        "  - {name: b, count: 1, max: 3}\n  - {name: c, min: 4, max: 3}\n  - {name: d, max: 2, idle_timeout: 300}\n",
+        "lab.yaml:3: head.cpus: must be a whole number, got 0.5",
+        f'lab.yaml:3: head.memory: {SIZE}"4 * 1024**3"',
+        "lab.yaml:3: head.gpus: must be at least 0, got -1",
+        f'lab.yaml:5: workers.0.cpus: must be a whole number, got "{"9" * 59}...',
+        f"lab.yaml:5: workers.0.memory: {SIZE}4",
+        "lab.yaml:6: workers.1: needs either count (a fixed size) or max, perhaps with min (Ray chooses between them)",
+        "lab.yaml:7: workers.2.min: must be at most max (3), got 4",
+        f"lab.yaml:8: workers.3.idle_timeout: {DURATION}300",
     ),
     lab(
-        "count and max",
-        "workers: [{name: gpu, count: 1, max: 3}]\n",
-        "lab.yaml:3: workers.0: needs either count (a fixed size) or max, perhaps with min (Ray chooses between them)",
+        "variables, an image, yes for true",
+        'env: {A: "x\\0y", B: 1, C: , NCCL-DEBUG: x}\nimage: ScholaExamples:registry\nlocal: {simulated_gpus: yes}\n',
+        "lab.yaml:3: env.A: must not contain a NUL character",
+        'lab.yaml:3: env.B: must be text, got 1; write it in quotes: "1"',
+        "lab.yaml:3: env.C: must be text, got nothing",
+        "lab.yaml:3: env.NCCL-DEBUG: must be the name of an environment variable: letters, digits and "
+        "'_', got \"NCCL-DEBUG\"",
+        "lab.yaml:4: image: must be a directory of images/ or an image reference such as "
+        'registry:5000/team/schola:1.2 (lower case), got "ScholaExamples:registry"',
+        'lab.yaml:5: local.simulated_gpus: must be true or false, got "yes"',
     ),
     lab(
-        "min above max",
-        "workers: [{name: gpu, min: 4, max: 3}]\n",
-        "lab.yaml:3: workers.0.min: must be at most max (3), got 4",
-    ),
-    lab(
-        "a duration without a unit",
-        "workers: [{name: gpu, max: 2, idle_timeout: 300}]\n",
-        "lab.yaml:3: workers.0.idle_timeout: must be a duration such as 90s, 5m, 2h or 1d (units: s, m, "
-        "h, d), at most 3650d, got 300",
+        "Ray's token, and a value that cluster.show hid",
+        'env: {RAY_AUTH_TOKEN: hunter2, HF_TOKEN: "(hidden)"}\n',
+        "lab.yaml:3: env.RAY_AUTH_TOKEN: is set by Trainyard",
+        "lab.yaml:3: env.HF_TOKEN: was hidden when this file was written: put the value",
     ),
 )
+
+ACCESS = (
+    lab(
+        "a registry with http://, a cluster without an address",
+        'registry: {address: "http://192.0.2.10:32000"}\nexisting: {token_env: RAY_TOKEN}\n',
+        f'{ADDRESS}"http://192.0.2.10:32000"',
+        "lab.yaml:4: existing: needs either address (http://HOST:8265) or service (NAMESPACE/NAME on Kubernetes)",
+    ),
+    lab(
+        "a registry's port that is none, an address with a password",
+        'registry: {address: "127.0.0.1:99999"}\nexisting: {address: "http://ops:hunter2@192.0.2.10", token_env: A}\n',
+        f'{ADDRESS}"127.0.0.1:99999"',
+        "lab.yaml:4: existing.address: must be the dashboard's address such as http://127.0.0.1:8265 (no "
+        'user, path or query), got "http://(hidden)@192.0.2.10"',
+    ),
+    lab(
+        "a password and a token in the file",
+        'registry: {address: "192.0.2.10:32000", username: ops, password: hunter2}\n'
+        'existing: {address: "http://127.0.0.1:8265", token: hunter2}\n',
+        "lab.yaml:3: registry.password: is not a known key; did you mean 'password_env'?",
+        "lab.yaml:4: existing.token: is not a known key; did you mean 'token_env'?",
+    ),
+    lab(
+        "a user without a password",
+        'registry: {address: "192.0.2.10:32000", username: ops}\n',
+        "lab.yaml:3: registry: needs username together with one of password_env and password_file, or none of them",
+    ),
+    lab(
+        "a registry at every address",
+        'registry: {address: "[::]:32000"}\n',
+        'lab.yaml:3: registry.address: must be an address that clients can ask, got "[::]:32000"',
+    ),
+    cluster(
+        "existing without its section",
+        EXISTING,
+        "lab.yaml:1: existing: is missing: the backend 'existing' needs the address of a Ray cluster",
+    ),
+    cluster(
+        "existing without a token",
+        f'{EXISTING}existing: {{address: "http://127.0.0.1:8265"}}\n',
+        "lab.yaml:3: existing: needs token_env, token_file or, with service, token_secret (`auth: none` "
+        "if there is none)",
+    ),
+    cluster(
+        "no authentication beyond loopback",
+        f'{EXISTING}auth: none\nexisting: {{address: "http://192.0.2.10:8265"}}\n',
+        f'{REMOTE}192.0.2.10:8265, got "none"',
+    ),
+    cluster(
+        "a host that only begins like loopback",
+        f'{EXISTING}auth: none\nexisting: {{address: "http://127.0.0.1.example.org:8265"}}\n',
+        f'{REMOTE}127.0.0.1.example.org:8265, got "none"',
+    ),
+)
+
+KUBERNETES = (
+    cluster(
+        "no token, and a placement of a group that there is none of",
+        "name: lab\nbackend: kuberay\nauth: none\nworkers: [{name: gpu}]\nkuberay: {groups: {cpu: {spread: none}}}\n",
+        "lab.yaml:3: auth: must be 'token' with the backend kuberay: every pod of the Kubernetes cluster "
+        'reaches the dashboard, got "none"',
+        "lab.yaml:5: kuberay.groups.cpu: is no group of this file (it has: head, gpu)",
+    ),
+    lab(
+        "the section for Kubernetes",
+        "kuberay:\n  namespace: Team_A\n  labels: {ray.io/cluster: x, team: a}\n  annotations: {io.trainyard/image: x}"
+        "\n  storage: {access: ReadWriteOnce}\n  volumes: [{target: /datasets}]\n  requests: {cpus: 0}\n"
+        "existing: {service: lab-head-svc}\n",
+        "lab.yaml:4: kuberay.namespace: must be a name that Kubernetes takes: lower-case letters, "
+        "digits, '-' and '.', got \"Team_A\"",
+        "lab.yaml:5: kuberay.labels.ray.io/cluster: is set by KubeRay or Trainyard",
+        "lab.yaml:6: kuberay.annotations.io.trainyard/image: is set by KubeRay or Trainyard",
+        "lab.yaml:7: kuberay.storage: needs either `claim` (one that exists) or `size` (of one to be made)",
+        "lab.yaml:8: kuberay.volumes.0: needs exactly one of: claim, config_map, secret, host_path",
+        "lab.yaml:9: kuberay.requests.cpus: must be above 0, got 0",
+        "lab.yaml:10: existing.service: must be NAMESPACE/NAME of a service, such as team/lab-head-svc, "
+        'got "lab-head-svc"',
+    ),
+)
+
+CLUSTERS = (*NODES, *ACCESS, *KUBERNETES)
