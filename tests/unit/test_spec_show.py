@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from trainyard.errors import RequestError
-from trainyard.spec import as_json, as_yaml, load_cluster, load_job
+from trainyard.spec import ClusterSpec, as_json, as_yaml, load_cluster, load_job
 
 CLUSTER = """\
 name: lab
@@ -42,22 +42,23 @@ tasks:
   - {name: b, command: [b.py], env: {X: "1"}, node: {name: head}, timeout: 0.5s}
 """
 
-
 EXISTING = """\
 name: lab
 backend: existing
 existing: {address: "http://127.0.0.1:8265", token_env: RAY_TOKEN}
 """
+KUBERAY = "name: lab\nbackend: kuberay\n"
+
+
+def cluster(directory: Path, text: str) -> ClusterSpec:
+    (directory / "lab.yaml").write_text(text)
+    return load_cluster(directory / "lab.yaml").spec
 
 
 @pytest.mark.parametrize("text", [CLUSTER, EXISTING])
 def test_a_shown_cluster_loads_again_to_the_same(text: str, tmp_path: Path) -> None:
-    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
-    first.write_text(text)
-    spec = load_cluster(first).spec
-    second.write_text(as_yaml(spec))
-
-    assert load_cluster(second).spec == spec
+    spec = cluster(tmp_path, text)
+    assert cluster(tmp_path, as_yaml(spec)) == spec
 
 
 @pytest.mark.parametrize("text", [JOB, TASKS])
@@ -65,89 +66,53 @@ def test_a_shown_job_loads_again_to_the_same(text: str, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(text)
     job = load_job(tmp_path)
     (tmp_path / "job.yaml").write_text(as_yaml(job))
-
     assert load_job(tmp_path) == job
 
 
 def test_defaults_are_marked(tmp_path: Path) -> None:
-    path = tmp_path / "lab.yaml"
-    path.write_text("name: lab\nbackend: local\nhead: {cpus: 2}\nworkers: [{name: gpu, gpus: 1, memory: 4GiB}]\n")
-
-    assert as_yaml(load_cluster(path).spec) == (
-        "name: lab\n"
-        "backend: local\n"
-        "head:\n"
-        "  cpus: 2\n"
-        "  gpus: 0  # default\n"
-        "workers:\n"
-        "- name: gpu\n"
-        "  count: 1  # default\n"
-        "  memory: 4GiB\n"
-        "  gpus: 1\n"
-        "env: {}  # default\n"
-        "build:\n"
-        "  network: default  # default\n"
-        "local:\n"
-        "  simulated_gpus: false  # default\n"
-        "auth: token  # default\n"
-    )
+    spec = cluster(tmp_path, "name: lab\nbackend: local\nhead: {cpus: 2}\nworkers: [{name: gpu, memory: 4GiB}]\n")
+    shown = """\
+name: lab
+backend: local
+head:
+  cpus: 2
+  gpus: 0  # default
+workers:
+- name: gpu
+  count: 1  # default
+  memory: 4GiB
+  gpus: 0  # default
+env: {}  # default
+build:
+  network: default  # default
+local:
+  simulated_gpus: false  # default
+auth: token  # default
+"""
+    assert as_yaml(spec) == shown
+    document = json.loads(json.dumps(as_json(spec)))
+    assert document["head"] == {"cpus": 2, "memory": None, "gpus": 0}
+    assert {"head.gpus", "head.cpus"} & set(document["defaults"]) == {"head.gpus"}
 
 
 def test_only_the_own_backend_has_a_section(tmp_path: Path) -> None:
-    path = tmp_path / "lab.yaml"
-    path.write_text(EXISTING + "kuberay: {namespace: mine}\ncompose: {simulated_gpus: true}\n")
-
-    shown = as_yaml(load_cluster(path).spec)
-
-    assert "existing:\n" in shown
-    assert not {"local:", "compose:", "kuberay:"} & set(shown.split())
-
-
-def test_the_json_form_names_the_defaults(tmp_path: Path) -> None:
-    path = tmp_path / "lab.yaml"
-    path.write_text("name: lab\nbackend: local\nhead: {memory: 4GiB}\n")
-
-    shown = json.loads(json.dumps(as_json(load_cluster(path).spec)))
-
-    assert shown["head"] == {"cpus": None, "memory": "4GiB", "gpus": 0}
-    assert "head.gpus" in shown["defaults"]
-    assert "head.memory" not in shown["defaults"]
+    shown = as_yaml(cluster(tmp_path, EXISTING + "kuberay: {namespace: mine}\ncompose: {simulated_gpus: true}\n"))
+    assert {"existing:", "local:", "compose:", "kuberay:"} & set(shown.split()) == {"existing:"}
 
 
 def test_secrets_are_hidden_and_their_names_are_not(tmp_path: Path) -> None:
-    path = tmp_path / "lab.yaml"
-    path.write_text(
-        CLUSTER.replace("env: {", "env: {HF_TOKEN: hunter2, MY_PASSWORD: hunter2, TOKENIZERS_PARALLELISM: fast, ")
-    )
-    spec = load_cluster(path).spec
-
-    for shown in (as_yaml(spec), json.dumps(as_json(spec))):
-        assert "hunter2" not in shown
-        assert "fast" in shown
-        assert "REGISTRY_PASSWORD" in shown
-
-
-def test_secrets_of_tasks_are_hidden(tmp_path: Path) -> None:
+    secrets = "env: {HF_TOKEN: hunter2, MY_PASSWORD: hunter2, TOKENIZERS_PARALLELISM: fast, "
+    spec = cluster(tmp_path, CLUSTER.replace("env: {", secrets))
     (tmp_path / "job.yaml").write_text("tasks: [{name: a, command: [a.py], env: {WANDB_API_KEY: hunter2}}]\n")
     job = load_job(tmp_path)
+    for shown in (as_yaml(spec) + as_yaml(job), json.dumps([as_json(spec), as_json(job)])):
+        assert "hunter2" not in shown
+        assert all(name in shown for name in ("HF_TOKEN", "fast", "REGISTRY_PASSWORD", "WANDB_API_KEY"))
 
-    assert "hunter2" not in as_yaml(job) + json.dumps(as_json(job))
 
-
-def test_the_charts_values_are_hidden(tmp_path: Path) -> None:
-    path = tmp_path / "lab.yaml"
-    path.write_text("name: lab\nbackend: kuberay\nkuberay: {operator: {values: {auth: {password: hunter2}, b: 1}}}\n")
-    spec = load_cluster(path).spec
-
+def test_the_charts_values_are_hidden_and_one_that_was_is_asked_for(tmp_path: Path) -> None:
+    spec = cluster(tmp_path, f"{KUBERAY}kuberay: {{operator: {{values: {{auth: {{password: hunter2}}, b: 1}}}}}}\n")
     assert as_json(spec)["kuberay"]["operator"]["values"] == {"auth": "(hidden)", "b": "(hidden)"}
     assert "hunter2" not in as_yaml(spec)
-
-
-def test_a_value_of_the_chart_that_was_hidden_is_asked_for(tmp_path: Path) -> None:
-    path = tmp_path / "lab.yaml"
-    path.write_text("name: lab\nbackend: kuberay\nkuberay: {operator: {values: {auth: (hidden)}}}\n")
-
-    with pytest.raises(RequestError) as caught:
-        load_cluster(path)
-
-    assert "kuberay.operator.values.auth: was hidden when this file was written" in str(caught.value)
+    with pytest.raises(RequestError, match=r"kuberay\.operator\.values\.auth: was hidden when this file was written"):
+        cluster(tmp_path, as_yaml(spec))
