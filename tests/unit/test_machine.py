@@ -14,7 +14,7 @@ from trainyard.backends.contract import Tools
 from trainyard.backends.logs import LogFile
 from trainyard.backends.machine import Machine, ObservedNode, Plan
 from trainyard.backends.ray_nodes import NodePlan, Room
-from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError, RequestError, TrainyardError
+from trainyard.errors import NotReadyError, PrerequisiteError, RequestError, TrainyardError
 from trainyard.seams.ray_types import node_from
 from trainyard.spec import ClusterSpec
 
@@ -59,7 +59,7 @@ class FakeMachine(Machine):
         raise NotImplementedError
 
     def end_reason(self, name: str) -> TrainyardError:
-        return OutsideError(machine.ended(name, ["no such file"], code=1))
+        raise NotImplementedError
 
 
 def nodes_of(*, running: Sequence[str] = ALL, has_run: bool = True, **fields: Any) -> dict[str, ObservedNode]:
@@ -74,9 +74,9 @@ def nodes_of(*, running: Sequence[str] = ALL, has_run: bool = True, **fields: An
 
 
 def fake(made: dict[str, ObservedNode], *, recreate: bool = False, **fields: Any) -> FakeMachine:
-    found = FakeMachine(spec_of(**{"workers": [CPU], **fields}), Tools(Path("/none"), {}, "local", recreate=recreate))
-    object.__setattr__(found, "made", made)
-    return found
+    lab = FakeMachine(spec_of(**{"workers": [CPU], **fields}), Tools(Path("/none"), {}, "local", recreate=recreate))
+    object.__setattr__(lab, "made", made)
+    return lab
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def test_nodes_are_compared_with_what_runs(
 def test_a_repair_names_the_nodes_that_it_starts(
     made: dict[str, ObservedNode], recreate: bool, titles: list[str]
 ) -> None:
-    found = node_steps.steps(fake(made, recreate=recreate), [])
-    assert [step.title for step in found] == [*titles, "All 3 nodes answer"]
+    planned = node_steps.steps(fake(made, recreate=recreate), [])
+    assert [step.title for step in planned] == [*titles, "All 3 nodes answer"]
 
 
 def test_another_head_is_planned_with_what_differs_and_refused() -> None:
@@ -137,14 +137,6 @@ def test_another_head_is_planned_with_what_differs_and_refused() -> None:
     ]
 
 
-def test_a_node_that_ends_while_it_starts_is_told_by_its_last_words() -> None:
-    *_, answer = node_steps.steps(fake(nodes_of(running=("head", "cpu-0"))), [])
-    with pytest.raises(OutsideError) as raised:
-        answer.done()
-    words = "cpu-1 ended while it was starting (exit code 1); its last words:\n    no such file"
-    assert raised.value.what == words
-
-
 def test_a_status_tells_each_node_and_what_is_not_as_the_file_says() -> None:
     now = fake(nodes_of(running=("head", "cpu-0")), workers=[{**CPU, "count": 3, "cpus": 2}]).status()
     assert [(node.name, node.state, node.detail) for node in now.nodes] == [
@@ -160,11 +152,6 @@ def test_a_status_tells_each_node_and_what_is_not_as_the_file_says() -> None:
     assert fake({}).status().state == "absent"
     with pytest.raises(NotReadyError):
         fake({}).endpoint()
-
-
-def test_a_plan_is_recorded_without_the_values_of_variables() -> None:
-    recorded = plans_of(spec_of(env={"KEY": "secret"}))[0].recorded()
-    assert "secret" not in str(recorded)
 
 
 def test_real_gpus_are_split_over_the_nodes_in_order() -> None:

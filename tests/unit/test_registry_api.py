@@ -46,16 +46,10 @@ def answering(status: int, content: bytes = b"", **headers: str) -> Handler:
 
 
 def test_a_manifest_is_hashed_and_never_taken_by_its_word() -> None:
-    found = api(answering(200, MANIFEST, Docker_Content_Digest=digest_of(MANIFEST))).manifest("a/b", "1")
-    assert found == Manifest(digest_of(MANIFEST), DOCKER_V2, Blob(CONFIG, 7), (Blob(LAYER, 40),), (), MANIFEST)
-    with pytest.raises(DamagedError) as caught:
+    manifest = api(answering(200, MANIFEST, Docker_Content_Digest=digest_of(MANIFEST))).manifest("a/b", "1")
+    assert manifest == Manifest(digest_of(MANIFEST), DOCKER_V2, Blob(CONFIG, 7), (Blob(LAYER, 40),), (), MANIFEST)
+    with pytest.raises(DamagedError, match=f"digest mismatch: expected {LAYER}, got {digest_of(MANIFEST)}"):
         api(answering(200, MANIFEST, Docker_Content_Digest=LAYER)).manifest("a/b", "1")
-    assert caught.value.lines() == [
-        "what registry reg:5000 holds is damaged: it is not what its digest says",
-        f"  at read the manifest a/b:1: digest mismatch: expected {LAYER}, got {digest_of(MANIFEST)}",
-        "  -> Nothing uses it. The registry's disk lost data: remove the damaged part there (its data has it in "
-        "docker/registry/v2/blobs/sha256), or all of it (invoke registry.down --purge), then push again.",
-    ]
     with pytest.raises(DamagedError):
         api(answering(200, MANIFEST)).manifest("a/b", LAYER)
     assert api(answering(404)).manifest("a/b", "1") is None
@@ -92,15 +86,15 @@ def test_lists_are_read_to_their_last_page_and_an_unknown_repository_has_none() 
         api(answering(200, b"[]")).tags("a/b")
 
 
-def asked(connection: Callable[[Handler], RegistryApi], handler: Handler) -> list[tuple[str, str | None]]:
-    """Return the address and the login of every request for a manifest, made twice."""
+def requested(handler: Handler) -> list[tuple[str, str | None]]:
+    """Return the address and the login of every request for a manifest, made twice with a login."""
     requests: list[tuple[str, str | None]] = []
 
     def noting(request: httpx.Request) -> httpx.Response:
         requests.append((str(request.url), request.headers.get("Authorization")))
         return handler(request)
 
-    with connection(noting) as registry:
+    with api(noting, login=SECRET) as registry:
         for _ in range(2):
             try:
                 registry.manifest("a/b", "1")
@@ -117,7 +111,7 @@ def test_no_login_is_sent_before_it_is_asked_for_and_then_with_all_that_follows(
         challenged = {"WWW-Authenticate": 'Basic realm="x"'}
         return httpx.Response(404) if "Authorization" in request.headers else httpx.Response(401, headers=challenged)
 
-    assert asked(lambda handler: api(handler, login=SECRET), handler) == [(URL, None), (URL, BASIC), (URL, BASIC)]
+    assert requested(handler) == [(URL, None), (URL, BASIC), (URL, BASIC)]
 
 
 def test_a_token_comes_from_the_realm_that_the_registry_names() -> None:
@@ -129,7 +123,7 @@ def test_a_token_comes_from_the_realm_that_the_registry_names() -> None:
         challenged = 'Bearer realm="https://tokens/give",service="reg",scope="repository:a/b:pull"'
         return httpx.Response(401, headers={"WWW-Authenticate": challenged})
 
-    assert asked(lambda handler: api(handler, login=SECRET), handler) == [
+    assert requested(handler) == [
         (URL, None),
         ("https://tokens/give?service=reg&scope=repository%3Aa%2Fb%3Apull", BASIC),
         (URL, "Bearer abc"),
@@ -139,8 +133,7 @@ def test_a_token_comes_from_the_realm_that_the_registry_names() -> None:
 
 def test_a_password_is_not_sent_in_the_clear_to_get_a_token_for_a_registry_with_tls() -> None:
     handler = answering(401, WWW_Authenticate='Bearer realm="http://tokens/give"')
-    requests = asked(lambda handler: api(handler, login=SECRET), handler)
-    assert requests == [(URL, None), ("http://tokens/give", None)]
+    assert requested(handler) == [(URL, None), ("http://tokens/give", None)]
 
 
 def test_a_blob_store_on_another_host_never_sees_the_login() -> None:
@@ -149,19 +142,13 @@ def test_a_blob_store_on_another_host_never_sees_the_login() -> None:
             return httpx.Response(401, headers={"WWW-Authenticate": "Basic"})
         return httpx.Response(307, headers={"Location": "https://store/blob"})
 
-    requests = asked(lambda handler: api(handler, login=SECRET), handler)
-    assert [login for url, login in requests if url == "https://store/blob"] == [None]
+    assert [login for url, login in requested(handler) if url == "https://store/blob"] == [None]
 
 
 def test_a_wrong_password_is_told_without_the_password() -> None:
-    with pytest.raises(LoginError) as caught:
+    with pytest.raises(LoginError, match=r"refuses the login of ray from \$SECRET") as caught:
         api(answering(401, b'{"errors": [{"code": "UNAUTHORIZED"}]}', WWW_Authenticate="Basic"), login=SECRET).check()
-    assert caught.value.lines() == [
-        "registry reg:5000 refuses the login of ray from $SECRET",
-        '  at ask whether a registry is there: 401 Unauthorized: {"errors": [{"code": "UNAUTHORIZED"}]}',
-        "  -> Check username and password of `registry:` in the cluster file, or log in again: docker login reg:5000",
-    ]
-    assert "sesame" not in repr(SECRET)
+    assert "sesame" not in f"{caught.value} {SECRET!r}"
 
 
 def test_a_server_that_is_no_registry_is_told_without_its_page() -> None:
@@ -170,20 +157,16 @@ def test_a_server_that_is_no_registry_is_told_without_its_page() -> None:
     assert caught.value.where == "ask whether a registry is there: no registry answers like this: 404 Not Found"
 
 
-@pytest.mark.parametrize("is_full", [False, True])
-def test_an_upload_is_tried_and_taken_back(is_full: bool) -> None:
+def test_an_upload_to_a_registry_that_is_full_is_tried_and_taken_back() -> None:
     requests: list[str] = []
 
     def handler(request: httpx.Request) -> httpx.Response:
         requests.append(f"{request.method} {request.url.raw_path.decode()}")
-        if request.method == "PATCH" and is_full:
+        if request.method == "PATCH":
             return httpx.Response(500, json={"errors": [{"code": "UNKNOWN", "detail": {"Enclosed": {"Err": 28}}}]})
         return httpx.Response(202, headers={"Location": f"/v2/a/b/blobs/uploads/1?after={request.method}"})
 
-    if is_full:
-        with pytest.raises(RegistryError, match="is full"):
-            api(handler).try_upload("a/b")
-    else:
+    with pytest.raises(RegistryError, match="is full"):
         api(handler).try_upload("a/b")
     assert requests == [
         "POST /v2/a/b/blobs/uploads/",

@@ -86,20 +86,8 @@ def docker_login(tmp_path: Path, host: str) -> Login:
 
 def test_an_image_of_ours_is_found_by_its_files_and_needs_no_login_where_everybody_is_let_in(tmp_path: Path) -> None:
     docker_login(tmp_path, "reg.lab:5000")
-    found = for_nodes(tmp_path, ours(tmp_path))
-    assert found == PinnedImage("mine", f"reg.lab:5000/mine@{found.digest}", found.digest)
-
-
-def test_files_that_changed_since_are_to_be_pushed(tmp_path: Path) -> None:
-    tag = yard(tmp_path)
-    with pytest.raises(MissingError) as caught:
-        for_nodes(tmp_path, FakeRegistry())
-    assert caught.value.lines() == [
-        "registry reg.lab:5000 does not hold image mine as it is now",
-        f"  at reg.lab:5000/mine:{tag}",
-        "  -> Its files changed since it was pushed, it never was, or its tag was removed. Push it: invoke image.push "
-        "mine",
-    ]
+    image = for_nodes(tmp_path, ours(tmp_path))
+    assert image == PinnedImage("mine", f"reg.lab:5000/mine@{image.digest}", image.digest)
 
 
 def test_nodes_pull_an_image_of_ours_from_a_registry(tmp_path: Path) -> None:
@@ -122,16 +110,15 @@ def test_a_registry_that_does_not_answer_is_an_error_where_nothing_of_it_runs(
 def test_a_cluster_keeps_the_image_that_it_runs_while_the_registry_does_not_answer(tmp_path: Path, image: str) -> None:
     yard(tmp_path)
     running = f"reg.lab:5000/mine@{DIGEST}"
-    found = for_nodes(tmp_path, FakeRegistry(away=True), image, running=running)
-    assert (found.reference, found.digest, found.is_kept) == (running, DIGEST, True)
-    assert found.remark.startswith("the cluster keeps the image that it runs: ")
-    assert found.remark.endswith("registry reg.lab:5000 does not answer")
+    kept = for_nodes(tmp_path, FakeRegistry(away=True), image, running=running)
+    assert (kept.reference, kept.digest, kept.is_kept) == (running, DIGEST, True)
+    assert kept.remark.startswith("the cluster keeps the image that it runs: ")
 
 
 @pytest.mark.parametrize("how", [{"wants": BASIC}, {"hides": True}])
 def test_dockers_login_is_used_where_strangers_are_not_let_in(tmp_path: Path, how: dict[str, Any]) -> None:
-    found = docker_login(tmp_path, "reg.lab:5000")
-    assert for_nodes(tmp_path, ours(tmp_path, **how)).login == found
+    login = docker_login(tmp_path, "reg.lab:5000")
+    assert for_nodes(tmp_path, ours(tmp_path, **how)).login == login
 
 
 def test_the_login_of_the_cluster_file_is_always_handed_on(tmp_path: Path) -> None:
@@ -140,7 +127,7 @@ def test_the_login_of_the_cluster_file_is_always_handed_on(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("asked", "path", "repository"),
+    ("image", "path", "repository"),
     [
         ("debian:12", "registry-1.docker.io/v2/library/debian/manifests/12", "debian"),
         ("team/robots", "registry-1.docker.io/v2/team/robots/manifests/latest", "team/robots"),
@@ -148,32 +135,32 @@ def test_the_login_of_the_cluster_file_is_always_handed_on(tmp_path: Path) -> No
         ("reg.lab:5000/x:y", "reg.lab/v2/x/manifests/y", "reg.lab:5000/x"),
     ],
 )
-def test_a_reference_is_resolved_by_its_own_registry(tmp_path: Path, asked: str, path: str, repository: str) -> None:
-    found = for_nodes(tmp_path, FakeRegistry(path), asked)
-    assert found == PinnedImage(asked, f"{repository}@{found.digest}", found.digest)
-    with pytest.raises(MissingError) as caught:
-        for_nodes(tmp_path, FakeRegistry(), asked)
-    assert caught.value.what.startswith(f"there is no image {asked}: not in its registry, ")
+def test_a_reference_is_resolved_by_its_own_registry(tmp_path: Path, image: str, path: str, repository: str) -> None:
+    pinned = for_nodes(tmp_path, FakeRegistry(path), image)
+    assert pinned == PinnedImage(image, f"{repository}@{pinned.digest}", pinned.digest)
+    with pytest.raises(MissingError, match=f"there is no image {image}: not in its registry, "):
+        for_nodes(tmp_path, FakeRegistry(), image)
 
 
 @pytest.mark.parametrize(
-    ("image", "held", "why"),
+    ("held", "why"),
     [
-        ("quay.io/a/b:1", FakeRegistry(away=True), "registry quay.io does not answer"),
-        ("quay.io/a/b:1", FakeRegistry(wants="x"), "registry quay.io asks for a login, and none is known"),
+        (FakeRegistry(away=True), "registry quay.io does not answer"),
+        (FakeRegistry(wants="x"), "registry quay.io asks for a login, and none is known"),
     ],
 )
 def test_a_registry_that_cannot_be_asked_from_here_leaves_the_reference_as_it_is(
-    tmp_path: Path, image: str, held: FakeRegistry, why: str
+    tmp_path: Path, held: FakeRegistry, why: str
 ) -> None:
+    image = "quay.io/a/b:1"
     remark = f"image {image} is used as it is, without a digest: {why}"
     assert for_nodes(tmp_path, held, image) == PinnedImage(image, image, None, None, remark)
 
 
 def test_a_reference_with_a_digest_is_the_same_while_its_registry_is_away(tmp_path: Path) -> None:
-    found = docker_login(tmp_path, "quay.io")
-    asked = f"quay.io/a/b@{DIGEST}"
-    assert for_nodes(tmp_path, FakeRegistry(away=True), asked) == PinnedImage(asked, asked, DIGEST, found)
+    login = docker_login(tmp_path, "quay.io")
+    image = f"quay.io/a/b@{DIGEST}"
+    assert for_nodes(tmp_path, FakeRegistry(away=True), image) == PinnedImage(image, image, DIGEST, login)
 
 
 DEFAULT = "127.0.0.1:32000/mine"
@@ -196,23 +183,17 @@ def for_engine(
     api: FakeEngine,
     image: str = "mine",
     *,
-    registry: Registry | None = None,
     running: str | None = None,
     held: FakeRegistry | None = None,
 ) -> PinnedImage:
     yard(tmp_path)
     engine = Engine("unix:///x.sock", api, {"HOME": str(tmp_path)})  # type: ignore[arg-type]
-    spec = ClusterSpec(name="yard", backend="compose", image=image, registry=registry)
+    spec = ClusterSpec(name="yard", backend="compose", image=image)
     # The engine has no base: its name counts.
     tag = Building(catalog.find("mine", directory=tmp_path), engine, spec).content
     api.held = {name.replace("CONTENT", tag): value for name, value in api.held.items()}
     connect = (held or FakeRegistry(away=True)).open
     return resolve.pinned(spec, engine.environ, directory=tmp_path, engine=engine, running=running, connect=connect)
-
-
-def test_an_engine_runs_what_was_pushed_from_these_files(tmp_path: Path) -> None:
-    found = for_engine(tmp_path, FakeEngine({}), registry=REG, held=ours(tmp_path))
-    assert found.reference == f"reg.lab:5000/mine@{found.digest}"
 
 
 @pytest.mark.parametrize(
@@ -221,8 +202,8 @@ def test_an_engine_runs_what_was_pushed_from_these_files(tmp_path: Path) -> None
 def test_without_a_registry_section_what_was_built_runs_by_the_digest_of_its_push_or_by_its_id(
     tmp_path: Path, noted: list[str], reference: str, digest: str | None
 ) -> None:
-    found = for_engine(tmp_path, FakeEngine({"trainyard/mine:CONTENT": noted}))
-    assert found == PinnedImage("mine", reference, digest)
+    engine = FakeEngine({"trainyard/mine:CONTENT": noted})
+    assert for_engine(tmp_path, engine) == PinnedImage("mine", reference, digest)
 
 
 def test_what_was_never_built_is_to_be_built(tmp_path: Path) -> None:
@@ -237,13 +218,9 @@ PULLED = {OTHERS: [f"reg:5000/team/robots@{OLD}"]}
 
 
 def test_a_tag_of_others_is_looked_up_and_what_is_here_runs_while_its_registry_is_away(tmp_path: Path) -> None:
-    found = for_engine(tmp_path, FakeEngine(PULLED), OTHERS, held=FakeRegistry("reg/v2/team/robots/manifests/1"))
-    assert found.digest not in (None, OLD)
-    away = for_engine(tmp_path, FakeEngine(PULLED), OTHERS)
-    assert (away.reference, away.remark) == (
-        OTHERS,
-        f"image {OTHERS} is used as it is, without a digest: registry reg:5000 does not answer",
-    )
+    newer = for_engine(tmp_path, FakeEngine(PULLED), OTHERS, held=FakeRegistry("reg/v2/team/robots/manifests/1"))
+    assert newer.digest not in (None, OLD)
+    assert for_engine(tmp_path, FakeEngine(PULLED), OTHERS).reference == OTHERS
     running = f"reg:5000/team/robots@{OLD}"
     assert for_engine(tmp_path, FakeEngine(PULLED), OTHERS, running=running).reference == running
 
@@ -258,8 +235,8 @@ def test_a_registry_that_refuses_is_told_although_an_older_image_is_here(tmp_pat
     [([], ID, None), ([f"other/name@{OLD}"], ID, None), ([f"mine/robots@{ID}"], f"mine/robots@{ID}", ID)],
 )
 def test_what_was_built_here_needs_no_hub(tmp_path: Path, noted: list[str], reference: str, digest: str | None) -> None:
-    found = for_engine(tmp_path, FakeEngine({"mine/robots:1": noted}), "mine/robots:1")
-    assert found == PinnedImage("mine/robots:1", reference, digest)
+    image = for_engine(tmp_path, FakeEngine({"mine/robots:1": noted}), "mine/robots:1")
+    assert image == PinnedImage("mine/robots:1", reference, digest)
 
 
 def test_what_runs_stays_under_its_name_where_the_file_means_the_same_image(tmp_path: Path) -> None:
