@@ -66,12 +66,12 @@ def is_(inspection: Inspection, **facts: Any) -> Inspection:
 def asks(inspection: Inspection, user: str = "any", answers: dict[str, str] | None = None, **lint: Any) -> Inspection:
     """Return an image whose image.yaml asks more; every answer is good, but those given here ("" for none)."""
     section = LintSection(**lint)
-    asked = dict.fromkeys(questions_of(section), "0 ") | (answers or {})
-    given = {question: answer for question, answer in asked.items() if answer}
+    every = dict.fromkeys(questions_of(section), "0 ") | (answers or {})
+    given = {question: answer for question, answer in every.items() if answer}
     file = ImageFile.model_validate({"base": "b", "user": user, "lint": section})
     return replace(inspection, file=file, probed=replace(inspection.probed, answers=given))
 
 
 def failures(inspection: Inspection) -> list[str]:
     """Return what is wrong with an image, as people read it."""
-    return [f"{found.check}: {found.detail}" for found in judge(inspection) if not found.ok]
+    return [f"{finding.check}: {finding.detail}" for finding in judge(inspection) if not finding.ok]

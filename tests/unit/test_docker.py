@@ -56,10 +56,15 @@ def engine(api: FakeApi) -> Engine:
 
 
 def test_a_container_is_read_as_the_engine_describes_it() -> None:
-    (found,) = containers.labelled(engine(FakeApi()), "io.trainyard.cluster=lab")
-    assert (found.name, found.image) == ("trainyard-lab-head", "registry:2")
-    assert (found.state, found.health, found.is_running, found.restarts) == ("running", "healthy", True, 2)
-    assert found.ports == (Port(8265, "127.0.0.1", 32801),)
+    (container,) = containers.labelled(engine(FakeApi()), "io.trainyard.cluster=lab")
+    assert (container.name, container.image) == ("trainyard-lab-head", "registry:2")
+    assert (container.state, container.health, container.is_running, container.restarts) == (
+        "running",
+        "healthy",
+        True,
+        2,
+    )
+    assert container.ports == (Port(8265, "127.0.0.1", 32801),)
 
 
 def test_what_is_gone_is_no_error() -> None:
@@ -92,31 +97,19 @@ def test_an_engines_answer_as_facts() -> None:
     assert (image.tags, image.labels, image.user, image.size) == ((), {}, "", 0)
 
 
-@pytest.mark.parametrize(
-    ("reference", "split"),
-    [
-        ("debian:12", ("debian", "12")),
-        ("debian", ("debian", None)),
-        ("registry:5000/team/debian", ("registry:5000/team/debian", None)),
-        ("registry:5000/debian:12", ("registry:5000/debian", "12")),
-        ("registry:5000/debian@sha256:ab", ("registry:5000/debian@sha256:ab", None)),
-    ],
-)
-def test_a_port_is_no_tag(reference: str, split: tuple[str, str | None]) -> None:
-    assert split_tag(reference) == split
+def test_a_port_is_no_tag() -> None:
+    assert split_tag("registry:5000/debian:12") == ("registry:5000/debian", "12")
+    for untagged in ("debian", "registry:5000/team/debian", "registry:5000/debian@sha256:ab"):
+        assert split_tag(untagged) == (untagged, None)
 
 
 def test_layers_and_bytes_of_a_pull() -> None:
     tally = LayerTally()
     assert not tally.count({"status": "Pulling from library/debian", "id": "12"})
-    assert not tally.count({"status": "Digest: sha256:1"})
-    for layer in ("a", "b", "c"):
-        assert tally.count({"status": "Pulling fs layer", "id": layer})
+    assert all(tally.count({"status": "Pulling fs layer", "id": layer}) for layer in "abc")
     tally.count({"status": "Already exists", "id": "a"})
     tally.count({"status": "Downloading", "id": "b", "progressDetail": {"current": 30_000_000, "total": 90_000_000}})
     assert tally.text() == "1 of 3 layers, 30 of 90 MB"
-    tally.count({"status": "Download complete", "id": "b"})
-    assert tally.text() == "1 of 3 layers, 90 of 90 MB"
     tally.count({"status": "Mounted from mine", "id": "b"})
     assert tally.text() == "2 of 3 layers, 90 of 90 MB"
 

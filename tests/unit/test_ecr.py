@@ -25,12 +25,12 @@ class FakeClient:
         RepositoryNotFoundException = RepositoryAlreadyExistsException = NotThereError
 
     def __init__(self) -> None:
-        self.asked: list[dict[str, Any]] = []
+        self.described: list[dict[str, Any]] = []
         self.made: list[dict[str, Any]] = []
         self.regions: list[str | None] = []
 
     def describe_repositories(self, **query: Any) -> None:
-        self.asked.append(query)
+        self.described.append(query)
         raise NotThereError
 
     def create_repository(self, **query: Any) -> None:
@@ -59,7 +59,7 @@ def test_a_repository_is_looked_for_and_made_in_the_account_of_the_address(monke
         assert not ecr.has_repository(address, "team/mine", {})
         ecr.make_repository(address, "team/mine", {})
     names = {"repositoryNames": ["team/mine"]}
-    assert client.asked == [{**names, "registryId": ACCOUNT}, names]
+    assert client.described == [{**names, "registryId": ACCOUNT}, names]
     name = {"repositoryName": "team/mine"}
     assert client.made == [{**name, "registryId": ACCOUNT}, name]
 

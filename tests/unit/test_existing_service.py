@@ -14,6 +14,8 @@ from trainyard.errors import TrainyardError
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.types import POD, SECRET, SERVICE, Kind, Object
 
+HAS_NO = "service lab-head-svc has no"
+UNNAMED = {"port": 8265, "targetPort": "web"}
 PORTS = [{"port": 8265, "targetPort": "dashboard"}, {"port": 10001}]
 
 
@@ -58,19 +60,11 @@ def test_a_secret_that_is_not_there_or_has_no_token_is_told(objects: tuple[tuple
     ("objects", "port", "message"),
     [
         ([], 8265, "there is no service lab-head-svc"),
-        (
-            [svc(), pod("one", phase="Pending"), pod("two", leaving=True)],
-            8265,
-            "service lab-head-svc has no pod that runs",
-        ),
+        ([svc(), pod("one", phase="Pending"), pod("two", leaving=True)], 8265, f"{HAS_NO} pod that runs"),
         # Without a selector every pod of the namespace would be behind it.
-        ([svc(selector=None), pod("one")], 8265, "service lab-head-svc has no pod that runs"),
-        ([svc(), pod("one")], 80, "service lab-head-svc has no port 80 of its pods; it has 8265, 10001"),
-        (
-            [svc(ports=[{"port": 8265, "targetPort": "web"}]), pod("one")],
-            8265,
-            "service lab-head-svc has no port 8265 of its pods; it has 8265",
-        ),
+        ([svc(selector=None), pod("one")], 8265, f"{HAS_NO} pod that runs"),
+        ([svc(), pod("one")], 80, f"{HAS_NO} port 80 of its pods; it has 8265, 10001"),
+        ([svc(ports=[UNNAMED]), pod("one")], 8265, f"{HAS_NO} port 8265 of its pods; it has 8265"),
     ],
 )
 def test_a_service_that_leads_nowhere_is_told(objects: list[tuple[Kind, Object]], port: int, message: str) -> None:
@@ -80,8 +74,8 @@ def test_a_service_that_leads_nowhere_is_told(objects: list[tuple[Kind, Object]]
 
 
 def test_a_pod_that_is_ready_comes_before_one_that_only_runs() -> None:
-    found = service(svc(), pod("one"), pod("two", ready="False"))
-    chosen = services.pod_behind(found, svc()[1])
+    way = service(svc(), pod("one"), pod("two", ready="False"))
+    chosen = services.pod_behind(way, svc()[1])
     assert chosen is not None
-    assert (chosen["metadata"]["name"], services.port_of(found, svc()[1], chosen)) == ("one", 8266)
+    assert (chosen["metadata"]["name"], services.port_of(way, svc()[1], chosen)) == ("one", 8266)
     assert services.port_of(service(port=10001), svc()[1], chosen) == 10001

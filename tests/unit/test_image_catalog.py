@@ -29,8 +29,7 @@ def test_an_image_of_the_user_wins_over_ours(tmp_path: Path) -> None:
 def test_a_path_is_an_image_too(tmp_path: Path) -> None:
     own = write(tmp_path / "elsewhere" / "robots")
     image = catalog.find("elsewhere/robots", directory=tmp_path)
-    assert (image.name, image.directory) == ("robots", own)
-    assert (image.repository, image.alias) == ("trainyard/robots", f"ray-{versions.RAY}")
+    assert (image.name, image.directory, image.repository) == ("robots", own, "trainyard/robots")
 
 
 def test_the_base_can_be_replaced(tmp_path: Path) -> None:
@@ -60,12 +59,8 @@ def test_an_unknown_image_says_which_there_are(tmp_path: Path) -> None:
 
 def test_a_directory_whose_name_no_registry_takes_is_refused(tmp_path: Path) -> None:
     own = write(tmp_path / "images" / "ScholaExamples")
-    with pytest.raises(RequestError) as raised:
+    with pytest.raises(RequestError, match=f"{own}: 'ScholaExamples' cannot be the name of an image: lower-case "):
         catalog.find("ScholaExamples", directory=tmp_path)
-    assert str(raised.value) == (
-        "no image can be called ScholaExamples\n"
-        f"  - {own}: 'ScholaExamples' cannot be the name of an image: lower-case letters, digits, '.', '_' and '-'"
-    )
 
 
 def test_a_name_is_told_from_a_reference(tmp_path: Path) -> None:

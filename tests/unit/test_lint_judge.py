@@ -139,8 +139,8 @@ def test_an_image_that_has_all_that_its_file_asks_is_healthy() -> None:
 
 def test_an_entry_point_that_hands_commands_on_is_fine() -> None:
     inspection = is_(HEALTHY, entrypoint=("/opt/nvidia/nvidia_entrypoint.sh",))
-    found = {finding.check: finding.detail for finding in judge(inspection)}
-    assert found["entrypoint"] == "/opt/nvidia/nvidia_entrypoint.sh: hands commands on"
+    details = {finding.check: finding.detail for finding in judge(inspection)}
+    assert details["entrypoint"] == "/opt/nvidia/nvidia_entrypoint.sh: hands commands on"
 
 
 def test_an_image_of_others_needs_no_wget() -> None:
@@ -155,24 +155,19 @@ def test_what_follows_from_a_cause_is_not_tested() -> None:
 
 
 def test_a_name_that_no_registry_takes_is_found() -> None:
-    legal = (
-        "schola",
-        "schola:Ray-2.60",
-        "HOST.example:5000/team/schola:1",
-        f"r.io/a@sha256:{'0' * 64}",
-        f"sha256:{'0' * 64}",
-    )
+    digest = f"sha256:{'0' * 64}"
+    legal = ("schola", "schola:Ray-2.60", "HOST.example:5000/team/schola:1", f"r.io/a@{digest}", digest)
     illegal = ("ScholaExamples:registry", "127.0.0.1:32000/Team/schola:1", "schola:-1", "schola//x")
     assert [name for name in (*legal, *illegal) if not reference(name).ok] == [*illegal]
 
 
 def test_a_failed_lint_is_an_error_with_every_problem() -> None:
-    found = (
+    findings = (
         Finding("bash", True, "/bin/bash"),
         Finding("wget", False, "there is no wget", "Install wget."),
         Finding("user", False, "runs as root", "Let it end with USER."),
     )
-    error = LintReport("trainyard/x:1", found, 1.0).error
+    error = LintReport("trainyard/x:1", findings, 1.0).error
     assert str(error) == (
         "the image is not fit to be run: 2 of 3 checks failed\n"
         "  at trainyard/x:1\n"

@@ -13,7 +13,7 @@ HUGGING_FACE = "hf_" + "aB" * 17
 
 
 @pytest.mark.parametrize(
-    ("command", "found"),
+    ("command", "secret_names"),
     [
         ("|1 PIP_TOKEN=hunter22 /bin/sh -c pip install x", ["PIP_TOKEN"]),
         ("RUN /bin/sh -c curl --password=hunter22 r.io", ["password"]),
@@ -30,8 +30,8 @@ HUGGING_FACE = "hf_" + "aB" * 17
         ("ARG ACCEPT_EULA=Y", []),
     ],
 )
-def test_secrets_in_commands_are_found_by_name_and_never_shown(command: str, found: list[str]) -> None:
-    assert list(secrets.secrets_in_command(command)) == found
+def test_secrets_in_commands_are_found_by_name_and_never_shown(command: str, secret_names: list[str]) -> None:
+    assert list(secrets.secrets_in_command(command)) == secret_names
 
 
 def test_secrets_in_variables_are_found() -> None:

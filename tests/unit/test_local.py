@@ -29,16 +29,8 @@ def test_the_head_listens_on_loopback_and_a_worker_joins_it_under_its_own_name_a
     worker = {"name": "cpu", "count": 2, "cpus": 3, "memory": "1GiB"}
     plans = plans_of(spec_of(head={"cpus": 2, "memory": "4GiB"}, workers=[worker]))
     head, last = (ray_start(plan, PORTS, temp_dir=Path("/tmp/t")) for plan in (plans[0], plans[2]))
-    assert head[:8] == [
-        "start",
-        "--temp-dir=/tmp/t",
-        "--node-name=head",
-        "--labels=ray.io/node-group=head",
-        "--num-cpus=2",
-        "--num-gpus=0",
-        "--memory=4294967296",
-        "--object-store-memory=1073741824",
-    ]
+    assert head[:4] == ["start", "--temp-dir=/tmp/t", "--node-name=head", "--labels=ray.io/node-group=head"]
+    assert {"--num-cpus=2", "--num-gpus=0", "--memory=4294967296", "--object-store-memory=1073741824"} < set(head)
     listening = {"--head", "--port=40001", "--dashboard-port=40002", "--dashboard-host=127.0.0.1"}
     assert listening | {"--node-ip-address=127.0.0.1"} < set(head)
     assert {"--node-name=cpu-1", "--labels=ray.io/node-group=cpu", "--num-cpus=3"} < set(last)
@@ -55,9 +47,7 @@ def test_simulated_gpus_are_numbers_that_hide_no_device() -> None:
 def test_a_node_inherits_neither_ray_settings_nor_ours_and_gets_the_path_of_the_token() -> None:
     head = plans_of(spec_of(env={"NCCL_DEBUG": "WARN"}))[0]
     environ = {"PATH": "/usr/bin", "RAY_ADDRESS": "elsewhere", "RAY_AUTH_TOKEN": "secret", "TRAINYARD_RUN": "x"}
-    found = _environment(head, environ)
-    assert found.keys().isdisjoint({"RAY_ADDRESS", "RAY_AUTH_TOKEN", "TRAINYARD_RUN"})
-    assert found == {
+    assert _environment(head, environ) == {
         "PATH": "/venv/bin:/usr/bin",
         "NCCL_DEBUG": "WARN",
         "CUDA_VISIBLE_DEVICES": "",
@@ -82,9 +72,9 @@ def test_records_are_read_as_they_were_written_the_head_first(tmp_path: Path) ->
     plans = {plan.name: plan for plan in plans_of(spec_of(workers=[CPU]))}
     for plan in reversed(plans.values()):
         node_processes.write(files, plan, ProcessId(7, "then"))
-    found = node_processes.read(files)
-    assert list(found) == ["head", "cpu-0", "cpu-1"]
-    assert (found["cpu-0"].process, found["cpu-0"].made_from) == (ProcessId(7, "then"), plans["cpu-0"].recorded())
+    records = node_processes.read(files)
+    assert list(records) == ["head", "cpu-0", "cpu-1"]
+    assert (records["cpu-0"].process, records["cpu-0"].made_from) == (ProcessId(7, "then"), plans["cpu-0"].recorded())
 
 
 def test_the_socket_path_of_any_node_fits_into_what_the_system_allows(tmp_path: Path) -> None:
@@ -98,9 +88,7 @@ def test_the_socket_path_of_any_node_fits_into_what_the_system_allows(tmp_path: 
 def test_the_end_of_the_log_is_that_of_the_daemon_that_ended(tmp_path: Path) -> None:
     files = ClusterFiles(tmp_path / "lab")
     files.nodes.mkdir(parents=True)
-    files.node_log("head").write_text("Local node IP: 127.0.0.1\nbind: address already in use\n")
-    assert diagnosis.log_tail(files, "head") == (
-        files.node_log("head"),
-        ["Local node IP: 127.0.0.1", "bind: address already in use"],
-    )
+    log = files.node_log("head")
+    log.write_text("Local node IP: 127.0.0.1\nbind: address already in use\n")
+    assert diagnosis.log_tail(files, "head") == (log, ["Local node IP: 127.0.0.1", "bind: address already in use"])
     assert "(it said nothing)" in diagnosis.end_reason(files, "cpu-0").what

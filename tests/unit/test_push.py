@@ -18,9 +18,7 @@ from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker import push as docker_push
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.registry.api import Blob, Manifest, RegistryApi
-from trainyard.seams.registry.errors import (
-    FixedTagError,
-)
+from trainyard.seams.registry.errors import FixedTagError
 from trainyard.spec.docker import Registry
 from trainyard.steps import run
 
@@ -88,6 +86,5 @@ def test_a_push_that_docker_calls_done_is_not_believed(monkeypatch: pytest.Monke
     monkeypatch.setattr(docker_images, "tag", lambda engine, reference, as_: None)
     monkeypatch.setattr(docker_push, "push", lambda engine, reference, **how: None)
     monkeypatch.setattr(push, "HELD_SECONDS", 0.0)
-    with pytest.raises(NotReadyError) as caught:
+    with pytest.raises(NotReadyError, match="Push reg:5000/team/mine:1: not done after 0 s"):
         changed(pushing(FakeRegistry({"1": left} if left else {})))
-    assert caught.value.what == "Push reg:5000/team/mine:1: not done after 0 s"

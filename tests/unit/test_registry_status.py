@@ -37,7 +37,7 @@ class FakeRegistry:
         yield from self.held
 
     def tags(self, name: str) -> tuple[str, ...]:
-        return tuple(one for one in self.held[name] if not one.startswith("sha256:"))
+        return tuple(tag for tag in self.held[name] if not tag.startswith("sha256:"))
 
     def manifest(self, name: str, reference: str) -> Manifest | None:
         if reference == "damaged":
@@ -48,17 +48,9 @@ class FakeRegistry:
 def test_layers_that_are_shared_count_once() -> None:
     first, second = image("sha256:1", Blob("sha256:a", 100)), image("sha256:2", Blob("sha256:b", 200))
     held = {"ray": {"2": second, "1": first, "same-as-1": first}, "schola": {"1": first}}
-    assert content_of(cast("RegistryApi", FakeRegistry(held))) == Content(
-        (
-            Repository(
-                "ray",
-                (Tag("1", "sha256:1", 1115), Tag("2", "sha256:2", 1215), Tag("same-as-1", "sha256:1", 1115)),
-                1330,
-            ),
-            Repository("schola", (Tag("1", "sha256:1", 1115),), 1115),
-        ),
-        1330,
-    )
+    tags = Tag("1", "sha256:1", 1115), Tag("2", "sha256:2", 1215), Tag("same-as-1", "sha256:1", 1115)
+    repositories = Repository("ray", tags, 1330), Repository("schola", tags[:1], 1115)
+    assert content_of(cast("RegistryApi", FakeRegistry(held))) == Content(repositories, 1330)
 
 
 def test_every_platform_counts_and_a_damaged_tag_hides_nothing() -> None:

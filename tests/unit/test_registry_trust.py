@@ -31,8 +31,7 @@ def merged(path: Path, text: str) -> str:
 
 @pytest.mark.parametrize("text", ["", "\n", "{}", "{}\n"])
 def test_settings_that_say_nothing_get_the_registry(tmp_path: Path, text: str) -> None:
-    found = merged(tmp_path / "daemon.json", text)
-    assert found == '{\n  "insecure-registries": [\n    "192.0.2.10:32000"\n  ]\n}\n'
+    assert merged(tmp_path / "daemon.json", text) == '{\n  "insecure-registries": [\n    "192.0.2.10:32000"\n  ]\n}\n'
 
 
 def test_other_keys_and_registries_stay_before_the_new_one(tmp_path: Path) -> None:
@@ -44,21 +43,11 @@ def test_other_keys_and_registries_stay_before_the_new_one(tmp_path: Path) -> No
     assert not trust.has(tmp_path / "none.json", LAB)
 
 
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        ('{\n  "debug": true,\n}', "Expecting property name enclosed in double quotes: line 3 column 1 (char 19)"),
-        ("[1]", "cannot convert dictionary update sequence element #0 to a sequence"),
-        ('{"insecure-registries": "192.0.2.1"}', "insecure-registries are not a list"),
-    ],
-)
-def test_settings_that_docker_cannot_read_are_refused_and_stay_as_they_are(
-    tmp_path: Path, text: str, what: str
-) -> None:
+@pytest.mark.parametrize("text", ['{\n  "debug": true,\n}', "[1]", '{"insecure-registries": "192.0.2.1"}'])
+def test_settings_that_docker_cannot_read_are_refused_and_stay_as_they_are(tmp_path: Path, text: str) -> None:
     path = tmp_path / "daemon.json"
-    with pytest.raises(PrerequisiteError) as caught:
+    with pytest.raises(PrerequisiteError, match="Docker's settings file is not JSON as Docker reads it: ") as caught:
         merged(path, text)
-    assert caught.value.what == f"Docker's settings file is not JSON as Docker reads it: {what}"
     assert caught.value.where == str(path)
     assert [file.name for file in tmp_path.iterdir()] == ["daemon.json"]
     assert path.read_text() == text
