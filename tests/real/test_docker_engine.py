@@ -10,11 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.bed.engine import BedEngine
-from tests.real.yard import Yard
 from trainyard.errors import PrerequisiteError
 from trainyard.seams.docker import engine as docker_engine
-
-COMPOSE = "name: {name}\nbackend: compose\n"
 
 
 def test_the_engine_of_docker_s_current_context_is_used(
@@ -33,18 +30,6 @@ def test_the_engine_of_docker_s_current_context_is_used(
 
 def test_docker_host_wins_over_the_context() -> None:
     assert docker_engine.found_address({"DOCKER_HOST": "unix:///x.sock"}) == "unix:///x.sock"
-
-
-def test_an_engine_that_does_not_answer_is_exit_3_with_the_way_to_look(fresh: Yard) -> None:
-    fresh.write_cluster(COMPOSE)
-    fresh.environ["DOCKER_HOST"] = "unix:///nowhere/docker.sock"
-    done = fresh.run("cluster.up", expect=3)
-    assert "the Docker engine does not answer" in done.stderr
-    assert "docker info" in done.stderr
-    assert "Traceback" not in done.stderr
-    # cluster.down of the fixture asks the same engine.
-    fresh.environ.clear()
-    (fresh.home / "clusters" / "yard.yaml").unlink()
 
 
 def test_a_host_without_docker_is_exit_3_and_names_the_command_to_try() -> None:

@@ -68,12 +68,3 @@ def test_nodes_share_the_machines_gpus_and_a_missing_one_stops_every_run(fresh: 
     failed = fresh.run("train.dispatch", "both", expect=5)
     assert "1 declared, nvidia-smi counts 0" in failed.stderr
     assert not list((newest(fresh) / "logs").glob("*.log"))
-
-
-def test_more_gpus_than_the_machine_has_are_refused(fresh: Yard, machine: Path) -> None:
-    (machine / "count").write_text("1")
-    fresh.write_cluster(TWO_NODES_SHARE_A_MACHINE)
-    refused = fresh.run("cluster.up", expect=3)
-    assert "2" in refused.stderr
-    assert "GPU" in refused.stderr
-    assert fresh.leftovers() == []

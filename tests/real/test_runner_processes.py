@@ -53,13 +53,6 @@ def test_a_stopped_run_ends_its_trees_and_says_so(yard: Yard) -> None:
     assert [one["outcome"] for one in attempts(run)] == ["stopped"]
 
 
-def test_kill_9_of_the_runner_leaves_no_process(yard: Yard) -> None:
-    mark = tree_job(yard, "orphaned", "7004.5", "")
-    with dispatched(yard, "orphaned", mark) as run:
-        psutil.Process(runner_of(run.name)).kill()
-        wait_until(lambda: not running(mark), seconds=GONE_WITHIN, what="no process left")
-
-
 def test_kill_9_of_the_ray_worker_is_a_loss_that_costs_no_retry(yard: Yard) -> None:
     mark = tree_job(yard, "crashed", "7005.5", "")
     with dispatched(yard, "crashed", mark) as run:
@@ -71,25 +64,11 @@ def test_kill_9_of_the_ray_worker_is_a_loss_that_costs_no_retry(yard: Yard) -> N
     assert [one["outcome"] for one in attempts(run)] == ["lost", "stopped"]
 
 
-def test_kill_9_of_the_guard_leaves_no_process_and_is_the_tasks_failure(yard: Yard) -> None:
-    mark = tree_job(yard, "unguarded", "7006.5", "")
-    with dispatched(yard, "unguarded", mark) as run:
-        guard_of(running(mark)).kill()
-        wait_until(lambda: events(run)[-1]["event"] == "run-ended", seconds=GONE_WITHIN, what="the run has ended")
-        assert running(mark) == []
-    assert [(one["outcome"], one["reason"]) for one in attempts(run)] == [("failed", GUARD_KILLED)]
-
-
-@pytest.mark.parametrize(
-    ("guard", "mark"), [("$PPID", "7007.5"), ("$(cut -d' ' -f4 /proc/$PPID/stat)", "7008.5")], ids=["guard", "parent"]
-)
-def test_a_task_that_kills_what_guards_it_has_failed_and_its_hidden_children_are_gone(
-    yard: Yard, guard: str, mark: str
-) -> None:
-    hide_and_kill = f"env -i setsid sleep $1 & sleep 0.5; kill -9 {guard}; sleep $1"
-    job(yard, "killer", mark, "retries: 0", script=hide_and_kill)
+def test_a_task_that_kills_what_guards_its_guard_has_failed_and_its_hidden_children_are_gone(yard: Yard) -> None:
+    hide_and_kill = "env -i setsid sleep $1 & sleep 0.5; kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); sleep $1"
+    job(yard, "killer", "7006.5", "retries: 0", script=hide_and_kill)
     yard.run("train.dispatch", "killer", "--skip-smoke", expect=1)
-    assert running(mark) == []
+    assert running("7006.5") == []
     assert [(one["outcome"], one["reason"]) for one in attempts(newest(yard))] == [("failed", GUARD_KILLED)]
 
 
@@ -131,22 +110,10 @@ def attempts(run: Path) -> list[dict[str, Any]]:
     return [event for event in events(run) if event["event"] == "attempt-ended"]
 
 
-def runner_of(run: str) -> int:
-    return next(iter(running(run)))
-
-
 def worker_of(run: Path) -> psutil.Process:
     started = next(event for event in events(run) if event["event"] == "attempt-started")
     workers = [one for one in named("ray::attempts") if started["node_id"] in " ".join(parent_command(one))]
     return workers[0]
-
-
-def guard_of(pids: list[int]) -> psutil.Process:
-    for pid in pids:
-        for above in psutil.Process(pid).parents():
-            if any(argument.endswith("guard.py") for argument in above.cmdline()):
-                return above
-    raise AssertionError("no guard above the task")
 
 
 def named(title: str) -> Iterator[psutil.Process]:
@@ -164,6 +131,6 @@ def parent_command(process: psutil.Process) -> list[str]:
 def nothing_left() -> Iterator[None]:
     """End what a failed test leaves, so that the next one does not see it."""
     yield
-    for mark in ("7001.5", "7002.5", "7003.5", "7004.5", "7005.5", "7006.5", "7007.5", "7008.5"):
+    for mark in ("7001.5", "7002.5", "7003.5", "7005.5", "7006.5"):
         for pid in running(mark):
             psutil.Process(pid).kill()

@@ -38,20 +38,3 @@ def test_a_wheel_is_installed_for_the_tasks_and_variables_are_set(yard: Yard) ->
     write_wheel(yard.home / "jobs" / "wheels" / "dist")
     yard.run("train.dispatch", "wheels", "--skip-smoke")
     assert (newest(yard) / "logs" / "wheels.1.log").read_text() == "hello from a wheel in the yard\n"
-
-
-def test_a_package_that_cannot_be_had_fails_its_task_once_with_the_installers_words(yard: Yard) -> None:
-    write_job(
-        yard,
-        "missing",
-        """
-        command: ["true"]
-        retries: 3
-        runtime_env: {pip: ["./no-such-package.whl"]}
-        """,
-    )
-    document = yard.json("train.dispatch", "missing", "--skip-smoke", expect=1)
-    [task] = document["tasks"]
-    [attempt] = task["attempts"]
-    assert task["state"] == "failed"
-    assert "no-such-package" in attempt["reason"]

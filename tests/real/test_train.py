@@ -177,11 +177,6 @@ def test_a_failed_gate_starts_nothing_and_exits_5(yard: Yard) -> None:
     assert not [event for event in events(newest(yard)) if event["event"] == "attempt-started"]
 
 
-def test_without_the_gate_the_same_job_runs(yard: Yard) -> None:
-    job = write_job(yard, "needy", "command: [touch, started]\nsmoke: {min_disk: 900TB}\n")
-    yard.run("train.dispatch", job, "--skip-smoke")
-
-
 def test_a_job_that_can_never_fit_is_refused_before_anything_is_sent(yard: Yard) -> None:
     before = set(yard.results.glob("*"))
     job = write_job(yard, "huge", "command: [ 'true' ]\nresources: {gpus: 4}\nnode: {group: gpu}\n")

@@ -74,14 +74,14 @@ def test_a_killed_operator_does_not_stop_the_run_and_logs_pick_it_up_without_gap
     assert (run / "report.html").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_dispatch_stops_its_run_and_leaves_no_process(yard: Yard, number: signal.Signals) -> None:
-    mark = f"40{number.value + 10}"
+def test_an_interrupted_dispatch_stops_its_run_and_leaves_no_process(yard: Yard) -> None:
+    mark = "4030"
     job, before = counting_job(yard, pause=5, mark=mark), runs(yard)
     operator = yard.start("train.dispatch", job)
     run = started(yard, before)
     assert running(mark)
-    operator.send_signal(number)
+    # A CI system sends SIGTERM; Ctrl-C is the same, and comes twice in the next test.
+    operator.send_signal(signal.SIGTERM)
     code, output = end_of(operator)
     assert (code, f"run {run.name} was stopped" in output) == (130, True), output
     assert yard.json("train.status", run.name)["state"] == "stopped"
