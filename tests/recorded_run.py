@@ -68,12 +68,7 @@ class RecordedRun:
         """Record an attempt from start to end; it succeeds unless `outcome` says otherwise."""
         self.event(start, "attempt-started", task=task, attempt=number, node=node, node_id="ab12", gpus=[])
         outcome = ended.pop("outcome", "succeeded")
-        known: dict[str, Any] = {
-            "exit_code": 0 if outcome == "succeeded" else 1,
-            "reason": None,
-            "tail": [],
-            "output": None,
-        }
+        known: dict[str, Any] = {"exit_code": int(outcome != "succeeded"), "reason": None, "tail": [], "output": None}
         known |= {"cpu_seconds": seconds * 0.9, "max_rss": 150 * 2**20}
         fields = {"task": task, "attempt": number, "node": node, "seconds": seconds, "outcome": outcome}
         self.event(start + seconds, "attempt-ended", **(known | fields | ended))
@@ -107,32 +102,14 @@ class RecordedRun:
 def started(run: RecordedRun, *, at: float = 0.0) -> None:
     """Record that a run began, and a smoke test that passed."""
     run.event(at, "run-started", run="r", job="cartpole", node_id="ab12", ray="2.60.0", python="3.11.9", tasks=4)
+    machine = {"cpu": "AMD EPYC 9654", "cores": 8, "memory": 32 * 2**30, "system": "Debian GNU/Linux 12"}
+    versions = {"python": "3.11.9", "ray": "2.60.0", "packages": {"numpy": "2.1.3", "gymnasium": "1.2.0"}}
     for node in ("head", "cpu-0", "cpu-1"):
-        run.event(
-            at + 0.4, "check", name="task", node=node, ok=True, detail="ran", seconds=0.31, skipped=False, hint=None
-        )
+        run.event(at + 0.4, "check", name="task", node=node, ok=True, detail="ran", seconds=0.31, skipped=False)
+        run.event(at + 0.4, "node", name=node, group=None, gpus=[], **machine, **versions)
     detail = "412 MB/s to cpu-1"
     run.event(at + 0.8, "check", name="transfer", node="cpu-0", ok=True, detail=detail, seconds=0.2, skipped=False)
     run.event(at + 0.8, "check", name="gpus", node=None, ok=True, detail="no GPUs declared", seconds=0.0, skipped=True)
-    machine: dict[str, Any] = {
-        "cpu": "AMD EPYC 9654",
-        "cores": 8,
-        "memory": 32 * 2**30,
-        "system": "Debian GNU/Linux 12",
-    }
-    for name in ("head", "cpu-0", "cpu-1"):
-        packages = {"numpy": "2.1.3", "gymnasium": "1.2.0"}
-        run.event(
-            at + 0.4,
-            "node",
-            name=name,
-            group=None,
-            gpus=[],
-            python="3.11.9",
-            ray="2.60.0",
-            packages=packages,
-            **machine,
-        )
     run.event(at + 0.9, "gate", ok=True, seconds=0.9)
 
 
@@ -153,14 +130,8 @@ def eventful(home: Path) -> RecordedRun:
     run.attempt("seed=0", "cpu-0", 1.0, 7.2)
     run.event(3.0, "checkpoint", task="seed=1", attempt=1, bytes=2048, files=1)
     run.event(5.0, "checkpoint", task="seed=1", attempt=1, bytes=2048, files=1)
-    lost: dict[str, Any] = {
-        "outcome": "lost",
-        "exit_code": None,
-        "reason": "node cpu-1 died",
-        "cpu_seconds": None,
-        "max_rss": None,
-    }
-    run.attempt("seed=1", "cpu-1", 1.0, 5.4, **lost)
+    lost: dict[str, Any] = {"outcome": "lost", "exit_code": None, "cpu_seconds": None, "max_rss": None}
+    run.attempt("seed=1", "cpu-1", 1.0, 5.4, reason="node cpu-1 died", **lost)
     run.attempt("seed=1", "cpu-0", 6.9, 5.0, number=2)
     tail = ["Traceback (most recent call last):", '  File "train.py", line 88, in improve', "ValueError: bad <shape>"]
     run.attempt("seed=2", "cpu-0", 1.2, 2.6, outcome="failed", reason="exit code 1", tail=tail)

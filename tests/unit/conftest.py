@@ -5,22 +5,13 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import urllib3.util.connection  # noqa: F401 (it opens a socket when it is imported, to see whether IPv6 works)
-from trainyard_runner import tree
 
 PROCESSES = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"}
 _running: list[bool] = []
-
-
-@pytest.fixture
-def deep_path(tmp_path: Path) -> Iterator[Path]:
-    """Give a directory for trees that pytest cannot remove."""
-    yield tmp_path
-    tree.remove(str(tmp_path))
 
 
 @pytest.fixture(autouse=True)

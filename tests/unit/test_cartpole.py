@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -74,15 +73,6 @@ def test_it_writes_the_scalars_that_a_report_looks_for(train: Train, tmp_path: P
     assert sorted(found) == ["eval/mean_return", "rollout/longest", "rollout/return", "train/gradient_norm"]
     assert found["rollout/return"][-1][0] == result["steps"]
     assert len(found["rollout/return"]) == 10
-
-
-def test_it_says_how_it_goes(train: Train, capsys: pytest.CaptureFixture[str]) -> None:
-    train("--iterations", "10", output="o", checkpoint="c")
-    train("--iterations", "10", output="p", checkpoint="c")
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("iteration  10 ")
-    assert re.fullmatch(r"(not )?solved: mean return [\d.]+ over 1 episodes, after [\d,]+ steps", lines[1])
-    assert lines[2].startswith("continues after iteration 10 (")
 
 
 def test_without_trainyard_it_writes_to_runs(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.recorded_run import RecordedRun, ended, started
 from tests.unit.test_report import Page
-from trainyard.results.compare import Comparison, Final, compare
+from trainyard.results.compare import Comparison, compare
 from trainyard.results.store import RunDirectory
 
 
@@ -29,12 +29,6 @@ def two(home: Path) -> Comparison:
     return compare([first, recorded(home, "cartpole-2", returns=[5.0], lr="0.01")], home)
 
 
-def test_final_values_have_their_mean_and_deviation_over_tasks_and_only_what_differs_is_named(tmp_path: Path) -> None:
-    comparison = two(tmp_path)
-    assert [run.finals for run in comparison.runs] == [{"score": Final(2.0, 1.0, 3)}, {"score": Final(5.0, None, 1)}]
-    assert dict(comparison.differences) == {"matrix.seed": ("0, 1, 2", "0"), "env.LR": ("0.1", "0.01")}
-
-
 def test_the_page_draws_a_mean_for_each_run_from_the_curves_of_its_tasks(tmp_path: Path) -> None:
     comparison = two(tmp_path)
     assert comparison.page == tmp_path / "compare-cartpole-1-cartpole-2.html"
@@ -51,15 +45,19 @@ def test_the_page_draws_a_mean_for_each_run_from_the_curves_of_its_tasks(tmp_pat
 
 
 def test_a_scalar_can_be_chosen(tmp_path: Path) -> None:
-    run = recorded(tmp_path, "cartpole-1", returns=[1.0])
-    comparison = compare([run, run], tmp_path, tags=["train/loss"])
+    alone = recorded(tmp_path, "cartpole-1", returns=[1.0])
+    comparison = compare([alone, alone], tmp_path, tags=["train/loss"])
     assert comparison.tags == ("train/loss",)
-    assert [found.finals for found in comparison.runs] == [{}, {}]
+    assert [run.finals for run in comparison.runs] == [{}, {}]
 
 
-def test_the_document_names_runs_and_not_positions(tmp_path: Path) -> None:
+def test_final_values_have_their_mean_and_deviation_over_tasks_and_only_what_differs_is_named(tmp_path: Path) -> None:
     document = two(tmp_path).document()
-    assert document["differences"]["env.LR"] == {"cartpole-1": "0.1", "cartpole-2": "0.01"}
+    assert document["differences"] == {
+        "matrix.seed": {"cartpole-1": "0, 1, 2", "cartpole-2": "0"},
+        "env.LR": {"cartpole-1": "0.1", "cartpole-2": "0.01"},
+    }
+    assert document["runs"][1]["final"] == {"score": {"mean": 5.0, "spread": None, "count": 1}}
     assert document["runs"][0] == {
         "run": "cartpole-1",
         "state": "succeeded",

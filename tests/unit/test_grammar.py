@@ -48,7 +48,7 @@ def test_a_run_without_its_flag_gets_it(given: str, meant: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ("cluster.sttus", "no task is called 'cluster.sttus'; did you mean 'cluster.status'?\n  -> invoke --list"),
         ("cluster up", "no task is called 'cluster'; did you mean 'cluster.up'?\n  -> invoke --list"),
@@ -70,15 +70,15 @@ def test_a_run_without_its_flag_gets_it(given: str, meant: str) -> None:
         ("train.stop --run=", "--run is empty: a variable that is not set?\n  -> invoke --help train.stop"),
     ],
 )
-def test_what_is_wrong_is_said_with_what_was_meant(given: str, said: str) -> None:
-    assert refusal(*given.split()) == said
+def test_what_is_wrong_is_said_with_what_was_meant(given: str, message: str) -> None:
+    assert refusal(*given.split()) == message
 
 
 def test_a_letter_means_one_flag_in_all_tasks_and_none_of_invokes_own() -> None:
     meanings = defaultdict(set)
     for context in [*CONTEXTS.values(), CORE]:
         for name, argument in context.args.items():
-            for letter in (one for one in argument.names if len(one) == 1):
+            for letter in (flag for flag in argument.names if len(flag) == 1):
                 meanings[letter].add(name)
     # Before a task, -f is Invoke's own configuration file, and refused.
     assert meanings.pop("f") == {"file", "config"}
@@ -86,10 +86,8 @@ def test_a_letter_means_one_flag_in_all_tasks_and_none_of_invokes_own() -> None:
 
 
 def test_help_behind_any_task_explains_it_and_without_one_it_is_invokes() -> None:
-    assert [task_to_explain([task, asked], CONTEXTS) for asked in ("--help", "-h") for task in CONTEXTS] == [
-        *CONTEXTS,
-        *CONTEXTS,
-    ]
+    for task in CONTEXTS:
+        assert [task_to_explain([task, flag], CONTEXTS) for flag in ("--help", "-h")] == [task, task]
     assert task_to_explain(["--help", "train.list"], CONTEXTS) is None
     assert task_to_explain(["train.list"], CONTEXTS) is None
 

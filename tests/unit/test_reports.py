@@ -88,31 +88,6 @@ def test_a_dashboard_that_nothing_leads_to_is_an_error_with_what_is_known() -> N
     ]
 
 
-def ended_with(tail: list[str]) -> RunState:
-    state = RunState(run="job-1", cluster="lab", job="job", tasks=["a"])
-    for event, fields in (
-        ("attempt-started", {"attempt": 1, "node": "gpu-0"}),
-        ("attempt-ended", {"attempt": 1, "node": "gpu-0", "outcome": "failed", "reason": "killed by SIGKILL"}),
-        ("task-ended", {"state": "failed", "attempts": 1}),
-    ):
-        state.apply({"event": event, "task": "a", "time": 1.0, "tail": tail, **fields})
-    state.apply({"event": "run-ended", "time": 2.0, "state": "failed", "exit": 0, "seconds": 1.0})
-    return state
-
-
-@pytest.mark.parametrize(
-    ("tail", "shown"),
-    [
-        (["loss is nan"], ["last lines of a (killed by SIGKILL):", "    loss is nan"]),
-        ([], ["a failed: killed by SIGKILL"]),
-    ],
-)
-def test_a_failed_task_shows_its_last_lines_or_only_why_it_failed(
-    tail: list[str], shown: list[str], tmp_path: Path
-) -> None:
-    assert train_report.ended(Standing(RunDirectory(tmp_path), ended_with(tail))).body[1:-1] == shown
-
-
 class Terminal(io.StringIO):
     """A terminal that remembers what it was sent."""
 
@@ -136,8 +111,8 @@ def test_at_80_columns_the_list_of_runs_is_a_table_with_whole_names(
     monkeypatch.setattr(sys, "stdout", terminal := Terminal())
     names = ["cartpole-20260921-141320-1a2b", "cartpole-20260921-141320-0c0d"]
     unsure = [None, "cluster unreachable: no answer from Ray's dashboard"]
-    found = [standing_of(tmp_path, name, unsure=why) for name, why in zip(names, unsure, strict=True)]
-    report.show(train_report.listed(found), json=False)
+    standings = [standing_of(tmp_path, name, unsure=why) for name, why in zip(names, unsure, strict=True)]
+    report.show(train_report.listed(standings), json=False)
     lines = terminal.getvalue().splitlines()
     rows = [line.split() for line in lines if "cartpole" in line]
     assert [row[0] for row in rows] == names

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from trainyard_runner.nodes import Node
-from trainyard_runner.plan import ExpectedNode, Gate, Task
+from trainyard_runner.plan import Gate, Task
 from trainyard_runner.waiting import Cluster, Holding, Line, explain
 
 GIB = 2**30
@@ -25,8 +25,8 @@ def held(run: str, node: str, **amounts: float) -> Holding:
 
 
 def waits(count: int, *unit: Task, holdings: tuple[Holding, ...] = (), free: Any = BUSY) -> str | None:
-    found = explain(Line(count, unit), Gate(), Cluster([HEAD, GPU], free, holdings), run="mine-1")
-    return found.text if found else None
+    wait = explain(Line(count, unit), Gate(), Cluster([HEAD, GPU], free, holdings), run="mine-1")
+    return wait.text if wait else None
 
 
 def test_who_holds_the_cpus_is_named_this_run_and_others_without_a_name_too() -> None:
@@ -62,9 +62,9 @@ def test_a_task_that_has_room_waits_for_nobody() -> None:
 def test_what_is_free_but_not_on_one_node_is_said_for_each_resource() -> None:
     other = replace(GPU, node_id="3", name="gpu-1")
     free = {"2": {"CPU": 4.0}, "3": {"GPU": 2.0}}
-    found = explain(Line(1, (task(gpus=1),)), Gate(), Cluster([GPU, other], free, ()), run="mine-1")
-    assert found is not None
-    assert found.text == (
+    wait = explain(Line(1, (task(gpus=1),)), Gate(), Cluster([GPU, other], free, ()), run="mine-1")
+    assert wait is not None
+    assert wait.text == (
         "1 task waits for 1 CPU, 1 GPU: 4 of 8 CPUs in use, 4 by others, at most 4 free on one node; "
         "2 of 4 GPUs in use, 2 by others, at most 2 free on one node"
     )
@@ -76,19 +76,12 @@ def test_a_gang_waits_for_all_that_it_needs_at_once() -> None:
     )
 
 
-def test_a_node_that_an_autoscaler_adds_is_waited_for_by_name_of_who_adds_it() -> None:
-    gate = Gate(nodes=(ExpectedNode("big-0", "big", 64, 8, optional=True),))
-    found = explain(Line(1, (task(cpus=64),)), gate, Cluster([HEAD], BUSY, ()), run="mine-1")
-    assert found is not None
-    assert found.text == "1 task waits for 64 CPUs: Ray's autoscaler has not added a node with that yet"
-
-
 def test_the_same_wait_is_told_from_another_by_what_is_needed_and_who_holds_it() -> None:
     holdings = [held("cartpole-1", "gpu-0", CPU=4), held("idle-1", "head")]
-    found = explain(Line(1, (task(node_group="gpu"),)), Gate(), Cluster([HEAD, GPU], BUSY, holdings), run="mine-1")
-    assert found is not None
-    assert (found.needs, found.holders) == ("1 CPU, a node of group gpu", ("cartpole-1",))
+    wait = explain(Line(1, (task(node_group="gpu"),)), Gate(), Cluster([HEAD, GPU], BUSY, holdings), run="mine-1")
+    assert wait is not None
+    assert (wait.needs, wait.holders) == ("1 CPU, a node of group gpu", ("cartpole-1",))
     fewer = replace(GPU, resources={**GPU.resources, "CPU": 8})
     again = explain(Line(9, (task(node_group="gpu"),)), Gate(), Cluster([HEAD, fewer], BUSY, holdings), run="mine-1")
     assert again is not None
-    assert (again.needs, again.holders) == (found.needs, found.holders)
+    assert (again.needs, again.holders) == (wait.needs, wait.holders)
