@@ -10,7 +10,7 @@ from pathlib import Path
 from trainyard import lifecycle
 from trainyard.backends.ray_nodes import ANSWER_SECONDS
 from trainyard.backends.wording import counted, named
-from trainyard.dispatch import looking
+from trainyard.dispatch import runs
 from trainyard.dispatch.follow import STOP_WITHIN
 from trainyard.endpoint import Endpoint
 from trainyard.errors import OutsideError, Problem, RequestError, TrainyardError
@@ -113,12 +113,12 @@ def _bring_home(
 ) -> None:
     """Fetch what runs left that were dispatched here; name those whose outputs only others can fetch."""
     ours = [run for job in jobs if (run := _here(change.results, job.submission_id))]
-    left = [run for run in ours if not looking.is_at_home(ray, run)]
+    left = [run for run in ours if not runs.is_at_home(ray, run)]
     if left:
         run_steps([_fetch(ray, left, change, note)], progress)
     here = {run.name for run in ours}
-    runs = [job for job in jobs if "trainyard_run" in job.metadata and job.metadata.get("trainyard_job") != SMOKE]
-    others = [job.submission_id for job in runs if job.submission_id not in here]
+    dispatched = [job for job in jobs if "trainyard_run" in job.metadata and job.metadata.get("trainyard_job") != SMOKE]
+    others = [job.submission_id for job in dispatched if job.submission_id not in here]
     if others:
         note(f"dispatched elsewhere, what nobody fetched there ends with the head: {named(others)}")
 
@@ -128,12 +128,12 @@ def _fetch(ray: RayApi, left: Sequence[RunDirectory], change: Change, note: Call
     given_up: set[str] = set()
 
     def fetched() -> Answer:
-        missing = [run.name for run in left if run.name not in given_up and not looking.is_at_home(ray, run)]
+        missing = [run.name for run in left if run.name not in given_up and not runs.is_at_home(ray, run)]
         return no(f"still on the cluster: outputs of {named(missing)}") if missing else YES
 
     def fetch() -> None:
         for run in left:
-            for error in looking.bring_home(ray, run, note=note):
+            for error in runs.bring_home(ray, run, note=note):
                 if not change.end_runs:
                     hint = f"Repeat the command once the cause is gone. To give them up: {change.with_end_runs}"
                     raise OutsideError(f"outputs would be lost: {error.what}", where=error.where, hint=hint)

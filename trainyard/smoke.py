@@ -17,7 +17,7 @@ from typing import Any
 from trainyard.dispatch import launch, plan
 from trainyard.dispatch.follow import Follower
 from trainyard.dispatch.interrupts import Interrupts
-from trainyard.dispatch.looking import ray_of
+from trainyard.dispatch.runs import ray_of
 from trainyard.dispatch.screens import Screen
 from trainyard.endpoint import BackendCheck, Endpoint
 from trainyard.errors import InterruptedRunError, OutsideError, SmokeError, TrainyardError

@@ -11,9 +11,9 @@ from typing import get_args
 
 from trainyard import lifecycle, paths, smoke
 from trainyard.backends.contract import Tools
-from trainyard.dispatch import launch, looking
-from trainyard.dispatch.looking import Standing
+from trainyard.dispatch import launch, runs
 from trainyard.dispatch.prepare import Prepared, prepare
+from trainyard.dispatch.runs import RunStatus
 from trainyard.dispatch.screens import ReportScreen, Screen
 from trainyard.endpoint import Endpoint
 from trainyard.errors import Problem, RequestError, TrainyardError
@@ -65,7 +65,7 @@ def dispatch(
     skip_smoke: bool,
     progress: Progress,
     screen: Screen,
-) -> Standing:
+) -> RunStatus:
     """Connect, send, follow, bring home."""
     endpoint = lifecycle.connect(cluster)
     if not skip_smoke:
@@ -82,7 +82,7 @@ def dispatch(
     )
 
 
-def standings(file: str | None = None, *, job: str = "", state: str = "", since: str = "") -> list[Standing]:
+def statuses(file: str | None = None, *, job: str = "", state: str = "", since: str = "") -> list[RunStatus]:
     """Return how every run of this machine stands, the newest first; a cluster that is away is asked once.
 
     With `file`, only the runs of the cluster that `-f` means; the flags of `train.list` choose further. Raises
@@ -90,14 +90,14 @@ def standings(file: str | None = None, *, job: str = "", state: str = "", since:
     """
     after = _check_filter(state=state, since=since)
     away: dict[str, str] = {}
-    standings: list[Standing] = []
+    statuses: list[RunStatus] = []
     for run in store.runs(results(), cluster=_cluster_name(file)):
         record = store.described(run)
         # A job may be named as train.dispatch takes it: by its directory.
         is_meant = job in ("", record.get("job")) or Path(job).name == record.get("job")
         if not record or (is_meant and (store.started(record) or 0.0) >= after):
-            standings.append(_standing(run, str(record.get("cluster", "?")), away))
-    return [standing for standing in standings if state in ("", standing.state.state)]
+            statuses.append(_run_status(run, str(record.get("cluster", "?")), away))
+    return [status for status in statuses if state in ("", status.state.state)]
 
 
 def _check_filter(*, state: str, since: str) -> float:
@@ -112,26 +112,26 @@ def _check_filter(*, state: str, since: str) -> float:
         raise RequestError("there are no such runs", problems=(Problem("--since", str(error)),)) from error
 
 
-def _standing(run: RunDirectory, cluster: str, away: dict[str, str]) -> Standing:
+def _run_status(run: RunDirectory, cluster: str, away: dict[str, str]) -> RunStatus:
     """Return how a run stands; `away` are the clusters that did not answer, each with why."""
     try:
         state = states.load(run)
     except TrainyardError as error:
         state = RunState(run=run.name, cluster=cluster, job=None)
-        return Standing(run, state, unsure=f"run {run.name} is damaged: {error.what}", broken=True)
+        return RunStatus(run, state, unsure=f"run {run.name} is damaged: {error.what}", broken=True)
     if state.ended or cluster in away:
-        return Standing(run, state, unsure=None if state.ended else away[cluster])
-    standing = looking.standing(run, connect)
-    if standing.unsure:
-        away[cluster] = standing.unsure
-    return standing
+        return RunStatus(run, state, unsure=None if state.ended else away[cluster])
+    status = runs.status(run, connect)
+    if status.unsure:
+        away[cluster] = status.unsure
+    return status
 
 
-def status(run: RunDirectory) -> Standing:
-    return looking.standing(run, connect)
+def status(run: RunDirectory) -> RunStatus:
+    return runs.status(run, connect)
 
 
-def logs(run: RunDirectory, *, screen: Screen, task: str | None, everything: bool, follow: bool) -> Standing:
+def logs(run: RunDirectory, *, screen: Screen, task: str | None, everything: bool, follow: bool) -> RunStatus:
     """Show a run's logs; `task` must be one of its tasks."""
     tasks = run.record().get("tasks", ())
     if task is not None and task not in tasks:
@@ -140,13 +140,13 @@ def logs(run: RunDirectory, *, screen: Screen, task: str | None, everything: boo
             problems=(Problem("--task", f"there are: {', '.join(tasks[:10])}{did_you_mean(task, tasks)}"),),
         )
     if follow:
-        return looking.logs(run, connect, screen=screen, everything=everything)
-    return looking.logs_so_far(run, connect, screen=screen)
+        return runs.logs(run, connect, screen=screen, everything=everything)
+    return runs.logs_so_far(run, connect, screen=screen)
 
 
-def watch(run: RunDirectory, *, screen: ReportScreen) -> Standing:
+def watch(run: RunDirectory, *, screen: ReportScreen) -> RunStatus:
     with closing(screen):
-        return looking.logs(run, connect, screen=screen, everything=True)
+        return runs.logs(run, connect, screen=screen, everything=True)
 
 
 def compare(names: Sequence[str], *, tags: Sequence[str]) -> Comparison:
@@ -157,18 +157,18 @@ def compare(names: Sequence[str], *, tags: Sequence[str]) -> Comparison:
     return comparing.compare(runs, results(), tags=tags)
 
 
-def stop(run: RunDirectory, *, screen: Screen) -> Standing:
+def stop(run: RunDirectory, *, screen: Screen) -> RunStatus:
     state = states.load(run)
-    return Standing(run, state) if state.ended else looking.stop(run, connect, screen=screen)
+    return RunStatus(run, state) if state.ended else runs.stop(run, connect, screen=screen)
 
 
-def fetch(run: RunDirectory, *, checkpoints: bool, screen: Screen) -> Standing:
-    return looking.fetch(run, connect, screen=screen, checkpoints=checkpoints)
+def fetch(run: RunDirectory, *, checkpoints: bool, screen: Screen) -> RunStatus:
+    return runs.fetch(run, connect, screen=screen, checkpoints=checkpoints)
 
 
 def report(run: RunDirectory, *, screen: Screen) -> Path:
     """Write a run's report anew; of one that goes on, with what it has left by now."""
-    looking.fetch_so_far(run, connect, screen=screen)
+    runs.fetch_so_far(run, connect, screen=screen)
     return write_report(run.path)
 
 
@@ -182,15 +182,15 @@ def run_to_stop(name: str | None, file: str | None) -> RunDirectory:
 
     Raises RequestError if several go on.
     """
-    return find_run(name or the_open_run(standings(file)), file)
+    return find_run(name or the_open_run(statuses(file)), file)
 
 
-def the_open_run(standings: Sequence[Standing]) -> str | None:
+def the_open_run(statuses: Sequence[RunStatus]) -> str | None:
     """Return the only run that goes on, None if there is none. Raises RequestError if there are several."""
-    open_runs = [standing for standing in standings if not standing.state.ended and not standing.broken]
+    open_runs = [status for status in statuses if not status.state.ended and not status.broken]
     # Whether one goes on whose cluster does not answer, nobody knows.
-    names = [standing.run.name for standing in open_runs if not standing.unsure]
-    names = names or [standing.run.name for standing in open_runs]
+    names = [status.run.name for status in open_runs if not status.unsure]
+    names = names or [status.run.name for status in open_runs]
     if len(names) > 1:
         raise RequestError(
             f"{len(names)} runs go on",

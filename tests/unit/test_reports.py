@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from trainyard.backends.contract import ClusterStatus, Tools
-from trainyard.dispatch.looking import Standing
+from trainyard.dispatch.runs import RunStatus
 from trainyard.errors import NotReadyError, OutsideError, Problem, RequestError
 from trainyard.lifecycle import Cluster
 from trainyard.results.state import RunState
@@ -95,13 +95,13 @@ class Terminal(io.StringIO):
         return True
 
 
-def standing_of(tmp_path: Path, name: str, *, unsure: str | None = None) -> Standing:
+def status_of(tmp_path: Path, name: str, *, unsure: str | None = None) -> RunStatus:
     run = RunDirectory(tmp_path / name)
     run.path.mkdir()
     moment = datetime.datetime.fromtimestamp(time.time() - 7200.5, datetime.timezone.utc)
     record = {"run": name, "started": moment.isoformat(), "user": "anna.schmidt"}
     (run.path / "run.json").write_text(json.dumps(record))
-    return Standing(run, RunState(run=name, cluster="a-cluster-of-a-lab", job="cartpole", tasks=["a"]), unsure=unsure)
+    return RunStatus(run, RunState(run=name, cluster="a-cluster-of-a-lab", job="cartpole", tasks=["a"]), unsure=unsure)
 
 
 def test_at_80_columns_the_list_of_runs_is_a_table_with_whole_names(
@@ -111,8 +111,8 @@ def test_at_80_columns_the_list_of_runs_is_a_table_with_whole_names(
     monkeypatch.setattr(sys, "stdout", terminal := Terminal())
     names = ["cartpole-20260921-141320-1a2b", "cartpole-20260921-141320-0c0d"]
     unsure = [None, "cluster unreachable: no answer from Ray's dashboard"]
-    standings = [standing_of(tmp_path, name, unsure=why) for name, why in zip(names, unsure, strict=True)]
-    report.show(train_report.listed(standings), json=False)
+    statuses = [status_of(tmp_path, name, unsure=why) for name, why in zip(names, unsure, strict=True)]
+    report.show(train_report.listed(statuses), json=False)
     lines = terminal.getvalue().splitlines()
     rows = [line.split() for line in lines if "cartpole" in line]
     assert [row[0] for row in rows] == names

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trainyard.dispatch.looking import Standing, concluded, interrupted
+from trainyard.dispatch.runs import RunStatus, concluded, interrupted
 from trainyard.errors import OutsideError
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
@@ -96,13 +96,13 @@ def test_a_whole_archive_replaces_those_before_it_but_of_its_own_attempt_only_wh
     ],
 )
 def test_the_exit_code_is_the_runs(end: tuple[str, dict[str, Any]], code: int | None, message: str | None) -> None:
-    error = concluded(Standing(RUN, state_after(end))).error
+    error = concluded(RunStatus(RUN, state_after(end))).error
     assert (error.exit_code if error else None, error.what if error else None) == (code, message)
 
 
 def test_a_good_run_whose_outputs_are_missing_is_not_a_success() -> None:
     unfetched = [OutsideError("connection lost")]
-    error = concluded(Standing(RUN, state_after(run_ended("succeeded", 0))), unfetched=unfetched).error
+    error = concluded(RunStatus(RUN, state_after(run_ended("succeeded", 0))), unfetched=unfetched).error
     assert error is not None
     assert str(error) == (
         "outputs of 1 tasks are still on the cluster: connection lost\n  -> Try again: invoke train.fetch job-1"
@@ -117,6 +117,6 @@ def test_a_good_run_whose_outputs_are_missing_is_not_a_success() -> None:
     ],
 )
 def test_an_interrupted_dispatch_exits_130_and_says_whether_the_run_ended(events: list[Any], what: str) -> None:
-    error = interrupted(concluded(Standing(RUN, state_after(*events)))).error
+    error = interrupted(concluded(RunStatus(RUN, state_after(*events)))).error
     assert error is not None
     assert (error.exit_code, error.what) == (130, what)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trainyard import training
-from trainyard.dispatch.looking import Standing
+from trainyard.dispatch.runs import RunStatus
 from trainyard.dispatch.screens import Screen
 from trainyard.errors import RequestError
 from trainyard.results import store
@@ -15,23 +15,23 @@ from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
 
 
-def standing(name: str, state: str, *, unsure: str | None = None) -> Standing:
+def status(name: str, state: str, *, unsure: str | None = None) -> RunStatus:
     found = RunState(run=name, cluster="lab", job="job", tasks=())
     if state == "ended":
         found.apply({"event": "run-ended", "state": "succeeded", "exit": 0, "seconds": 1.0, "time": 1.0})
-    return Standing(RunDirectory(Path(name)), found, unsure=unsure)
+    return RunStatus(RunDirectory(Path(name)), found, unsure=unsure)
 
 
 def test_the_only_run_that_goes_on_is_the_one_to_stop() -> None:
-    gone = standing("gone-1", "running", unsure="cluster unreachable")
-    assert training.the_open_run([standing("a-2", "ended"), standing("a-1", "running"), gone]) == "a-1"
+    gone = status("gone-1", "running", unsure="cluster unreachable")
+    assert training.the_open_run([status("a-2", "ended"), status("a-1", "running"), gone]) == "a-1"
     assert training.the_open_run([gone]) == "gone-1"
-    assert training.the_open_run([standing("a-2", "ended")]) is None
+    assert training.the_open_run([status("a-2", "ended")]) is None
 
 
 def test_of_several_runs_that_go_on_none_is_chosen() -> None:
     with pytest.raises(RequestError) as caught:
-        training.the_open_run([standing("a-2", "running"), standing("a-1", "running")])
+        training.the_open_run([status("a-2", "running"), status("a-1", "running")])
     assert str(caught.value) == (
         "2 runs go on\n  - RUN: one of: a-2, a-1\n  -> Name the one to end: invoke train.stop a-2"
     )
@@ -43,7 +43,7 @@ def test_a_damaged_run_is_named_and_hides_no_other(tmp_path: Path, monkeypatch: 
         run = ended_run(tmp_path, name)
     (run.path / "run.json").write_text('{"x": [')
     (tmp_path / "results" / "events-1" / "events.jsonl").write_text("[]\n")
-    found = {one.run.name: one.unsure for one in training.standings()}
+    found = {one.run.name: one.unsure for one in training.statuses()}
     assert found == {
         "good-1": None,
         "events-1": "run events-1 is damaged: not an event of Trainyard's runner: it is no JSON object",
@@ -56,10 +56,10 @@ def test_runs_are_chosen_by_job_state_and_age(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     ended_run(tmp_path, "good-1")
     chosen = [{"job": "jobs/good/"}, {"job": "goo"}, {"state": "failed"}, {"state": "succeeded"}, {"since": "5m"}]
-    assert [len(training.standings(**flags)) for flags in chosen] == [1, 0, 0, 1, 0]
+    assert [len(training.statuses(**flags)) for flags in chosen] == [1, 0, 0, 1, 0]
     for flags, message in (({"state": "suceeded"}, "did you mean 'succeeded'"), ({"since": "2 weeks"}, "--since")):
         with pytest.raises(RequestError, match=message):
-            training.standings(**flags)
+            training.statuses(**flags)
 
 
 def test_what_is_all_at_home_needs_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,9 +16,9 @@ from trainyard_runner import bootstrap
 
 from trainyard.dispatch import plan
 from trainyard.dispatch.interrupts import Interrupts
-from trainyard.dispatch.looking import Standing, follow, interrupted, ray_of
 from trainyard.dispatch.package import Package, blob_name, pack
 from trainyard.dispatch.prepare import Prepared, runner_package
+from trainyard.dispatch.runs import RunStatus, follow, interrupted, ray_of
 from trainyard.dispatch.screens import Screen
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, OutsideError
@@ -45,7 +45,7 @@ def dispatch(
     skip_smoke: bool,
     progress: Progress,
     screen: Screen,
-) -> Standing:
+) -> RunStatus:
     """Send a job, follow it and bring its results home.
 
     The first interruption stops the run and waits for its end; the second one leaves at once.
@@ -53,7 +53,7 @@ def dispatch(
     with ray_of(endpoint) as ray, Interrupts() as interrupts:
         started = _start(ray, prepared, endpoint, results, command, skip_smoke, progress, interrupts)
         if not wait:
-            return Standing(started, states.load(started))
+            return RunStatus(started, states.load(started))
         try:
             ended = follow(ray, started, endpoint, screen=screen, interrupted=interrupts.asked, stop=True)
             return interrupted(ended) if interrupts.asked() else ended

@@ -65,7 +65,7 @@ def dispatch(
 )
 def list_(call: Call, job: str = "", state: str = "", since: str = "") -> Report:
     """List the runs of this machine, the newest first."""
-    return lazy.train_report.listed(lazy.training.standings(call.file, job=job, state=state, since=since))
+    return lazy.train_report.listed(lazy.training.statuses(call.file, job=job, state=state, since=since))
 
 
 @task("file", dry=True, positional=["run"], help=HELP)

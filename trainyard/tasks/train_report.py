@@ -8,8 +8,8 @@ import time
 import webbrowser
 from collections.abc import Iterator
 
-from trainyard.dispatch.looking import Standing
 from trainyard.dispatch.prepare import Prepared, described
+from trainyard.dispatch.runs import RunStatus
 from trainyard.dispatch.screens import ReportScreen, Screen
 from trainyard.paths import shown
 from trainyard.results import formats, store
@@ -40,7 +40,7 @@ def begin(prepared: Prepared) -> None:
     note("\n".join(described(prepared)))
 
 
-def ended(found: Standing) -> Report:
+def ended(found: RunStatus) -> Report:
     """Show how a run that was followed ended, or that it goes on."""
     run, state = found.run, found.state
     if not state.ended:
@@ -54,13 +54,13 @@ def ended(found: Standing) -> Report:
     return Report(found.document(), body, notes=notes, next=_next(run, state) if notes else "", error=found.error)
 
 
-def stopped(found: Standing) -> Report:
+def stopped(found: RunStatus) -> Report:
     """Say how a run ended that was stopped; only a run that did not end is an error."""
     line = f"run {found.run.name}: {found.state.state}"
     return Report(found.document(), [line], error=None if found.state.ended else found.error)
 
 
-def fetched(found: Standing) -> Report:
+def fetched(found: RunStatus) -> Report:
     """Say where things are now; only what could not be fetched is an error."""
     # Names with a dot in front are ours: what is on its way, and which checkpoint it was.
     run, state = found.run, found.state
@@ -70,7 +70,7 @@ def fetched(found: Standing) -> Report:
     return Report({"run": run.name, "directories": paths}, paths[:_ROWS] or [nothing], error=error)
 
 
-def status(found: Standing) -> Report:
+def status(found: RunStatus) -> Report:
     """Show how a run stands, and every task of it."""
     state = found.state
     body = _tasks(state, now=time.time() if found.unsure is None else state.last_contact or 0.0)
@@ -80,7 +80,7 @@ def status(found: Standing) -> Report:
     return Report(found.document(), body, next=_next(found.run, state))
 
 
-def listed(found: list[Standing]) -> Report:
+def listed(found: list[RunStatus]) -> Report:
     """Show one row a run."""
     columns = ["run", "state", "done", "cluster", "started", "took", "user"]
     silent = {each.state.cluster: each.unsure for each in found if each.unsure and not each.broken}
@@ -166,7 +166,7 @@ def _seconds(count: float | None, *, before: str = "", after: str = "") -> str:
     return "" if count is None else f"{before}{count:.1f}{after}"
 
 
-def _list_row(found: Standing) -> list[str]:
+def _list_row(found: RunStatus) -> list[str]:
     state, record = found.state, store.described(found.run)
     began = store.started(record)
     return [
@@ -180,7 +180,7 @@ def _list_row(found: Standing) -> list[str]:
     ]
 
 
-def _short(found: Standing) -> dict[str, object]:
+def _short(found: RunStatus) -> dict[str, object]:
     state, record = found.state, store.described(found.run)
     return {
         "run": found.run.name,

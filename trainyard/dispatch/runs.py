@@ -27,7 +27,7 @@ _BLOCK = 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Standing:
+class RunStatus:
     """How a run stands. `unsure` says why it may have gone on since: its cluster did not answer.
 
     Of a `broken` run, whose record is damaged, it says what is wrong. `error` is what a command that followed the run
@@ -60,7 +60,7 @@ def follow(
     screen: Screen,
     interrupted: Callable[[], bool] = lambda: True,
     stop: bool,
-) -> Standing:
+) -> RunStatus:
     """Follow a run to its end, from where this machine's record of it stops; bring everything home, write the report.
 
     `stop`: an interruption stops the run. A cluster that is gone is an outcome too, with what is known by then.
@@ -75,32 +75,32 @@ def follow(
         follower = Follower(ray, run.name, journal, state, fetcher, screen, interrupted, stop, is_in_reach=reach)
         ending = follower.follow()
         unfetched = _all_home(fetcher, run, state) if ending == "ended" and journal.recording else ()
-        return concluded(Standing(run, state), unfetched=unfetched)
+        return concluded(RunStatus(run, state), unfetched=unfetched)
     except OutsideError as error:
-        return Standing(run, states.load(run), unsure=error.what, error=error)
+        return RunStatus(run, states.load(run), unsure=error.what, error=error)
     finally:
         fetcher.abandon()
         journal.close()
 
 
-def standing(run: RunDirectory, connect: Connect) -> Standing:
+def status(run: RunDirectory, connect: Connect) -> RunStatus:
     """Return how a run stands now, asking its cluster if it has not ended by what is known here."""
     state = states.load(run)
     if state.ended:
-        return Standing(run, state)
+        return RunStatus(run, state)
     try:
         with ray_of(connect(run)) as ray:
-            return Standing(run, _catch_up(ray, run))
+            return RunStatus(run, _catch_up(ray, run))
     except TrainyardError as error:
-        return Standing(run, states.load(run), unsure=f"cluster unreachable: {error.what}")
+        return RunStatus(run, states.load(run), unsure=f"cluster unreachable: {error.what}")
 
 
-def logs(run: RunDirectory, connect: Connect, *, screen: Screen, everything: bool = False) -> Standing:
+def logs(run: RunDirectory, connect: Connect, *, screen: Screen, everything: bool = False) -> RunStatus:
     """Go on following a run where the last follower stopped; an interruption leaves it alone."""
     state = states.load(run)
     if state.ended:
         replay(run, screen)
-        return concluded(Standing(run, state)) if store.read_only.get() else fetch_so_far(run, connect, screen=screen)
+        return concluded(RunStatus(run, state)) if store.read_only.get() else fetch_so_far(run, connect, screen=screen)
     with Interrupts(held=True) as interrupts:
         # From the first line on: Ctrl-C may come before the cluster has answered.
         if everything:
@@ -112,8 +112,8 @@ def logs(run: RunDirectory, connect: Connect, *, screen: Screen, everything: boo
             return follow(ray, run, endpoint, screen=screen, interrupted=interrupts.asked, stop=False)
 
 
-def logs_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> Standing:
-    now = standing(run, connect)
+def logs_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> RunStatus:
+    now = status(run, connect)
     replay(run, screen)
     if now.unsure:
         screen.note(f"there may be more: {now.unsure}")
@@ -137,7 +137,7 @@ def replay(run: RunDirectory, screen: Screen) -> None:
         _replay_log(run, *key, screen=screen)
 
 
-def stop(run: RunDirectory, connect: Connect, *, screen: Screen) -> Standing:
+def stop(run: RunDirectory, connect: Connect, *, screen: Screen) -> RunStatus:
     """Stop a run and wait until it has ended."""
     endpoint = connect(run)
     with ray_of(endpoint) as ray:
@@ -151,32 +151,32 @@ def stop(run: RunDirectory, connect: Connect, *, screen: Screen) -> Standing:
     return ended
 
 
-def fetch(run: RunDirectory, connect: Connect, *, screen: Screen, checkpoints: bool = False) -> Standing:
+def fetch(run: RunDirectory, connect: Connect, *, screen: Screen, checkpoints: bool = False) -> RunStatus:
     """Bring home the outputs that are not here yet; with `checkpoints`, also the last checkpoints.
 
     A checkpoint that is newer than the one fetched before takes its place, and the older one is kept beside it.
     """
-    state = standing(run, connect).state
+    state = status(run, connect).state
     if state.ended and not checkpoints and _has_outputs(run, state):
         # All of it is here: the cluster may be gone.
         if not run.report.exists() and not store.read_only.get():
             write_report(run.path)
-        return concluded(Standing(run, state))
+        return concluded(RunStatus(run, state))
     with ray_of(connect(run)) as ray:
         for task in state.tasks.values() if checkpoints else ():
             if task.checkpoint:
                 _fetch_checkpoint(ray, run, state.node_id or "", task.name, task.checkpoint, screen)
         unfetched = _all_home(Fetcher(ray, run, note=screen.note), run, state)
-    return concluded(Standing(run, state), unfetched=unfetched)
+    return concluded(RunStatus(run, state), unfetched=unfetched)
 
 
-def fetch_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> Standing:
+def fetch_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> RunStatus:
     """Bring home what a run has left by now, if its cluster answers: it may be gone."""
     try:
         return fetch(run, connect, screen=screen)
     except TrainyardError as error:
         screen.note(f"there may be more: {error.what}")
-        return concluded(Standing(run, states.load(run)))
+        return concluded(RunStatus(run, states.load(run)))
 
 
 def is_at_home(ray: RayApi, run: RunDirectory) -> bool:
@@ -245,9 +245,9 @@ def _replay_log(run: RunDirectory, task: str, attempt: int, *, screen: Screen) -
                 screen.output(task, block)
 
 
-def concluded(standing: Standing, *, unfetched: Sequence[OutsideError] = ()) -> Standing:
+def concluded(status: RunStatus, *, unfetched: Sequence[OutsideError] = ()) -> RunStatus:
     """Return a run that was followed, or left, with its error; `unfetched` is what did not come home."""
-    run, state = standing.run, standing.state
+    run, state = status.run, status.state
     error = _error(run, state) if state.ended and state.exit != 0 else None
     if error is None and unfetched:
         error = OutsideError(
@@ -255,7 +255,7 @@ def concluded(standing: Standing, *, unfetched: Sequence[OutsideError] = ()) -> 
             where=unfetched[0].where,
             hint=f"Try again: invoke train.fetch {run.name}",
         )
-    return replace(standing, error=error)
+    return replace(status, error=error)
 
 
 def _error(run: RunDirectory, state: RunState) -> TrainyardError:
@@ -268,13 +268,13 @@ def _error(run: RunDirectory, state: RunState) -> TrainyardError:
     return OutsideError(what, where=str(run.path), hint=state.hint)
 
 
-def interrupted(standing: Standing) -> Standing:
+def interrupted(status: RunStatus) -> RunStatus:
     """Return a run that the user stopped by Ctrl-C or SIGTERM."""
-    run = standing.run
-    if standing.state.ended:
-        return replace(standing, error=InterruptedRunError(f"interrupted; run {run.name} was stopped"))
+    run = status.run
+    if status.state.ended:
+        return replace(status, error=InterruptedRunError(f"interrupted; run {run.name} was stopped"))
     error = InterruptedRunError(
         "interrupted; the run was told to stop and has not said that it ended",
         hint=f"See: invoke train.status {run.name}",
     )
-    return replace(standing, error=error)
+    return replace(status, error=error)
