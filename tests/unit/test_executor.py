@@ -65,9 +65,18 @@ def test_a_bug_exits_70_and_ctrl_c_130_without_a_traceback(
     assert (exit_code, printed.startswith(first), "Traceback" in printed) == (code, True, False)
 
 
-def test_a_file_before_the_task_is_refused_and_not_taken_for_invokes_own(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        # Not taken for Invoke's own configuration file.
+        (["-f", "lab", "cluster.status"], "-f lab stands before the task\n  -> Put it behind: invoke TASK -f lab"),
+        (["cluster.status", "--bogus"], "cluster.status has no flag --bogus\n  -> invoke --help cluster.status"),
+    ],
+)
+def test_wrong_words_exit_2_and_start_nothing(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     program = Program(namespace=namespace, executor_class=TrainyardExecutor, name="t", version="0")
     with pytest.raises(SystemExit) as caught:
-        program.run(["t", "-f", "lab", "cluster.status"])
-    assert caught.value.code == 2
-    assert capsys.readouterr().err == "error: -f lab stands before the task\n  -> Put it behind: invoke TASK -f lab\n"
+        program.run(["t", *words])
+    assert (caught.value.code, capsys.readouterr().err) == (2, f"error: {message}\n")
