@@ -15,7 +15,7 @@ import pytest
 
 from tests.bed import nvidia
 from tests.bed.engine import BedEngine
-from tests.real.jobs import events, newest, write_job
+from tests.real.jobs import events, newest, running, write_job
 from tests.real.yard import Yard, wait_until
 from trainyard.backends import ray_nodes
 
@@ -201,6 +201,26 @@ def test_a_run_survives_a_worker_that_is_killed_and_up_brings_it_back(lab: Yard,
     lab.run("cluster.up")
     assert set(lab.states().values()) == {"up"}
     assert ids(engine)["head"] == head
+
+
+def test_a_paused_node_is_lost_and_ends_its_task_when_it_goes_on(lab: Yard, engine: BedEngine) -> None:
+    job = "command: [python3, wait.py, '7201.5']\nnode: {group: cpu}\nresources: {cpus: 1}\n"
+    write_job(lab, "paused", job, wait=WAITS)
+    command = lab.start("train.dispatch", "paused", "--skip-smoke")
+    try:
+        wait_until(lambda: bool(list(lab.results.glob("*/logs/paused.1.log"))), seconds=60, what="the task has started")
+        node = next(event for event in events(newest(lab)) if event["event"] == "attempt-started")["node"]
+        engine.docker("pause", f"trainyard-compose-lab-{node}")
+        assert command.wait(timeout=180) == 0
+        seen = {one["name"]: (one["state"], one["seen"]) for one in lab.json("cluster.status")["nodes"]}
+        assert seen[node] == ("down", "paused")
+    finally:
+        command.kill()
+        engine.docker("unpause", f"trainyard-compose-lab-{node}")
+    ended = [event for event in events(newest(lab)) if event["event"] == "attempt-ended"]
+    assert [one["outcome"] for one in ended] == ["lost", "succeeded"]
+    wait_until(lambda: not running("7201.5"), seconds=60, what="its task has ended")
+    wait_until(lambda: lab.states()[node] == "up", seconds=60, what="Docker has started the node again")
 
 
 def test_docker_starts_a_node_again_that_ends_by_itself(lab: Yard, engine: BedEngine) -> None:

@@ -93,14 +93,20 @@ def test_an_answer_without_an_end_is_left(run: Run, command: str) -> None:
     assert (code, server.sent < 200_000_000) == (6, True)
 
 
-def test_a_byte_now_and_then_does_not_hold_anybody() -> None:
+@pytest.mark.parametrize("path", ["/api/version", "/api/v0/logs/file"])
+def test_a_byte_now_and_then_does_not_hold_anybody(path: str) -> None:
     began = time.monotonic()
+    answers: dict[str, object] = {"/": " " * 1000}
     with (
-        dashboard({"/": " " * 1000}, pause=0.02) as server,
+        dashboard(answers, pause=0.02) as server,
         RayApi(server.address, None, answer_seconds=0.3) as ray,
         pytest.raises(UnreachableError),
     ):
-        ray.version()
+        if path == "/api/version":
+            ray.version()
+        else:
+            with ray.file("n1", "stream", silence=0.6) as chunks:
+                b"".join(chunks)
     assert time.monotonic() - began < 6
 
 
