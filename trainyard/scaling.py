@@ -38,9 +38,9 @@ def scaled(cluster: Cluster, sizes: Sequence[str]) -> Cluster:
 
 def differences(file: ClusterSpec, now: ClusterSpec) -> list[str]:
     return [
-        f"{then.name}: {then.wanted} in the file, {group.wanted} now"
+        f"{then.name}: {then.least} in the file, {group.least} now"
         for then, group in zip(file.workers, now.workers, strict=True)
-        if then.wanted != group.wanted
+        if then.least != group.least
     ]
 
 
@@ -50,5 +50,5 @@ def _overrides(spec: ClusterSpec, sizes: Sequence[str]) -> Iterator[str]:
     for size in sizes:
         name, _, count = size.partition("=")
         group = groups.get(name)
-        if group is None or group.wanted != int(count):
+        if group is None or group.least != int(count):
             yield f"workers.{name}.{'min' if group and group.max is not None else 'count'}={int(count)}"

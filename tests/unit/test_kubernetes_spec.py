@@ -73,7 +73,7 @@ def test_a_group_grows_if_there_is_room_above_its_minimum(
     sizes: dict[str, int], wanted: int, most: int, grows: bool
 ) -> None:
     group = WorkerGroup.model_validate({"name": "gpu", **sizes})
-    assert (group.wanted, group.most, group.grows) == (wanted, most, grows)
+    assert (group.least, group.most, group.grows) == (wanted, most, grows)
 
 
 def test_machines_are_waited_for_only_if_the_file_says_so() -> None:

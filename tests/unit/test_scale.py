@@ -27,7 +27,7 @@ def cluster(tmp_path: Path, text: str = FILE, *, overrides: tuple[str, ...] = ()
 
 def test_a_group_gets_the_size_that_was_asked_for_and_the_next_command_means_that(tmp_path: Path) -> None:
     sized = scaling.scaled(cluster(tmp_path, overrides=("head.cpus=2",)), ["gpu=0", "burst=1"])
-    assert [(group.name, group.wanted, group.most) for group in sized.spec.workers] == [("gpu", 0, 0), ("burst", 1, 4)]
+    assert [(group.name, group.least, group.most) for group in sized.spec.workers] == [("gpu", 0, 0), ("burst", 1, 4)]
     assert sized.tools.overrides == ("head.cpus=2", "workers.gpu.count=0", "workers.burst.min=1")
     assert scaling.scaled(cluster(tmp_path), ["gpu=2"]).tools.overrides == ()
 

@@ -136,9 +136,9 @@ def shared_memory(memory: int, shm_size: int | None) -> tuple[int, int]:
 def refuse_growing_groups(spec: ClusterSpec) -> None:
     """Raise RequestError if the file asks for groups that grow and shrink."""
     problems = tuple(
-        Problem(f"workers.{index}.max", f"{group.max} is above min ({group.wanted}), so the group should grow")
+        Problem(f"workers.{index}.max", f"{group.max} is above min ({group.least}), so the group should grow")
         for index, group in enumerate(spec.workers)
-        if group.max is not None and group.max != group.wanted
+        if group.max is not None and group.max != group.least
     )
     if problems:
         raise RequestError(

@@ -114,17 +114,17 @@ def _runtime_env(job: JobSpec, wheels: Package | None) -> dict[str, Any] | None:
 
     Wheels are found by Ray through ${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}: a package that holds nothing but them.
     """
-    wanted = job.runtime_env
+    declared = job.runtime_env
     made: dict[str, Any] = {}
-    by = "pip" if wanted.pip and not wanted.uv else "uv"
-    names = [f"${{RAY_RUNTIME_ENV_CREATE_WORKING_DIR}}/{wheel.rsplit('/', 1)[-1]}" for wheel in wanted.wheels]
-    packages = [*names, *(wanted.pip if by == "pip" else wanted.uv)]
+    by = "pip" if declared.pip and not declared.uv else "uv"
+    names = [f"${{RAY_RUNTIME_ENV_CREATE_WORKING_DIR}}/{wheel.rsplit('/', 1)[-1]}" for wheel in declared.wheels]
+    packages = [*names, *(declared.pip if by == "pip" else declared.uv)]
     if packages:
         made[by] = packages
     if wheels:
         made["working_dir"] = f"gcs://{wheels.parts[0]}"
-    if wanted.env_vars:
-        made["env_vars"] = dict(wanted.env_vars)
+    if declared.env_vars:
+        made["env_vars"] = dict(declared.env_vars)
     return made or None
 
 

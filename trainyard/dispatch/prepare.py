@@ -159,7 +159,7 @@ def _possible_nodes(cluster: ClusterSpec) -> tuple[NodeSpec, ...]:
     growing = [
         NodeSpec(f"{group.name}-{index}", group.name, group.cpus, group.memory, group.gpus)
         for group in cluster.workers
-        for index in range(group.wanted, max(group.wanted, group.max or 0))
+        for index in range(group.least, max(group.least, group.max or 0))
     ]
     return (*cluster.nodes(), *growing)
 

@@ -72,6 +72,6 @@ class ClusterSpec(Section):
         workers = [
             NodeSpec(f"{group.name}-{index}", group.name, group.cpus, group.memory, group.gpus)
             for group in self.workers
-            for index in range(group.wanted)
+            for index in range(group.least)
         ]
         return (head, *workers)

@@ -70,17 +70,17 @@ class WorkerGroup(Section):
         """Complain unless a group is either fixed (count) or grows and shrinks (min, max)."""
         if (self.count is None) == (self.max is None) or (self.min is not None and self.max is None):
             yield Complaint((), "needs either count (a fixed size) or max, perhaps with min (Ray chooses between them)")
-        elif self.max is not None and self.wanted > self.max:
+        elif self.max is not None and self.least > self.max:
             yield Complaint(("min",), f"must be at most max ({self.max})", self.min)
 
     @property
-    def wanted(self) -> int:
+    def least(self) -> int:
         return self.min or 0 if self.count is None else self.count
 
     @property
     def most(self) -> int:
-        return self.wanted if self.max is None else self.max
+        return self.least if self.max is None else self.max
 
     @property
     def grows(self) -> bool:
-        return self.most > self.wanted
+        return self.most > self.least

@@ -38,7 +38,7 @@ def of_cluster(cluster: Object | None) -> dict[str, Group]:
 def of_file(spec: ClusterSpec, cluster: Object | None) -> dict[str, Group]:
     """Return the groups that the file names, as large as it says; their nodes are as they were made."""
     made, sizes = of_cluster(cluster), {node.group: node for node in spec.nodes()}
-    counts = {HEAD: (1, 1), **{group.name: (group.wanted, group.most) for group in spec.workers}}
+    counts = {HEAD: (1, 1), **{group.name: (group.least, group.most) for group in spec.workers}}
     groups = {}
     for name, (least, most) in counts.items():
         node = sizes.get(name)

@@ -117,8 +117,8 @@ def _workers(inputs: Inputs, group: WorkerGroup, node: Node) -> dict[str, Any]:
     """Return a group with its size. Of one that grows, Ray's autoscaler says how many there are in between."""
     return {
         **_group(inputs, node),
-        "replicas": None if group.grows else group.wanted,
-        "least": group.wanted,
+        "replicas": None if group.grows else group.least,
+        "least": group.least,
         "most": group.most,
         "idle_seconds": None if group.idle_timeout is None else math.ceil(group.idle_timeout),
     }
