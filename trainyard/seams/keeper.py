@@ -31,6 +31,7 @@ PR_SET_CHILD_SUBREAPER = 36
 # Without its raylet a node is no node; without the GCS there is no cluster.
 VITAL = frozenset({"raylet", "gcs_server"})
 # What a reader of the log looks for.
+DIED = "keeper: ended while the node was starting: "
 GAVE_UP = "keeper: this machine is too busy for Ray's own time limits"
 TRIES = 3
 # Limits that Ray has no setting for: 15 s for its agents to start (node_manager.cc), 30 s for the raylet (node.py).
@@ -66,7 +67,7 @@ def _start(command: list[str], log: Path) -> int:
     """Run `ray start`, again if this machine was only too busy for it; return its exit code."""
     for _ in range(TRIES):
         size = log.stat().st_size
-        code = subprocess.call(command, stdin=subprocess.DEVNULL)
+        code = _wait_for(subprocess.Popen(command, stdin=subprocess.DEVNULL).pid)
         if code == 0 or not _was_too_busy(log, size):
             return code
         _end_everything()
@@ -107,6 +108,20 @@ def _named_in(record: Path, *, seconds: float) -> bool:
             pass  # not written yet: asked again in a moment
         time.sleep(0.02)
     return False
+
+
+def _wait_for(pid: int) -> int:
+    """Return the exit code of `ray start`; it would wait 45 s for a GCS that has long died, so we look ourselves."""
+    launcher = psutil.Process(pid)
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        for child in launcher.children():
+            if child.name() in VITAL and child.status() == psutil.STATUS_ZOMBIE:
+                print(f"{DIED}{child.name()}", flush=True)
+                return 1
+        time.sleep(0.2)
 
 
 def _stay_while_alive() -> None:
