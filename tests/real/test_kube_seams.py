@@ -202,14 +202,8 @@ def test_a_command_in_a_container_comes_back_with_its_code_and_both_outputs(plac
     assert str(late.value) == "sleep did not end within 1 s\n  at container c of pod server in namespace seams"
 
 
-def test_a_log_is_read_on_without_gap_or_repeat(place: Place) -> None:
-    def printed(since: str = "") -> list[tuple[str, str]]:
-        return list(place.kube.printed("server", namespace=NAMESPACE, container="c", since=since))
-
-    found = printed()
-    assert [line for _, line in found] == ["line 0", "line 1", "line 2"]
-    assert printed(found[0][0]) == found[1:]
-    assert printed(found[-1][0]) == []
+def test_a_log_is_read_whole_or_by_its_last_lines(place: Place) -> None:
+    assert place.kube.logs("server", namespace=NAMESPACE, container="c") == "line 0\nline 1\nline 2\n"
     assert place.kube.logs("server", namespace=NAMESPACE, container="c", lines=1) == "line 2\n"
 
 

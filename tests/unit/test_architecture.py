@@ -37,17 +37,17 @@ NAMES_ALLOWED = ("backends", "seams", "spec/cluster.py", "spec/existing.py", "sp
 
 # Lines and modules of Python. They only go down: lower them with what you took away.
 BUDGETS = {
-    ".": (22_963, 206),
-    "backends": (6_292, 55),
-    "backends/kuberay": (3_720, 29),
+    ".": (22_947, 206),
+    "backends": (6_291, 55),
+    "backends/kuberay": (3_719, 29),
     "dispatch": (1_690, 12),
     "images": (1_764, 15),
     "registry": (1_025, 9),
     "results": (1_677, 13),
-    "seams": (4_469, 43),
+    "seams": (4_454, 43),
     "spec": (1_920, 18),
     "tasks": (2_015, 19),
-    "../tests": (23_405, 196),
+    "../tests": (23_399, 196),
     "../runner": (4_728, 35),
 }
 LONGEST_FUNCTION = 40

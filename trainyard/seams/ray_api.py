@@ -120,10 +120,6 @@ class RayApi:
         """Ask Ray to end the job: SIGTERM, and SIGKILL some seconds later."""
         self._ask("POST", f"/api/jobs/{submission_id}/stop", lambda answer: bool(answer["stopped"]))
 
-    def job_log(self, submission_id: str) -> str:
-        """Return what the job's own process wrote. Raises OutsideError, also if Ray has lost it."""
-        return self._ask("GET", f"/api/jobs/{submission_id}/logs", lambda answer: str(answer["logs"]))
-
     def has_package(self, name: str) -> bool:
         """Say whether the cluster holds the package; this also keeps it there for a while (Ray pins it)."""
         return self._get(f"/api/packages/gcs/{name}") is not None

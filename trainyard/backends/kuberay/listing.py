@@ -85,8 +85,7 @@ def found_cluster(kube: Kube, cluster: Object) -> FoundCluster:
     metadata = cluster["metadata"]
     where = Location(kube, metadata["namespace"], metadata["name"])
     is_ready = (cluster.get("status") or {}).get("state") == "ready" and not metadata.get("deletionTimestamp")
-    flags = f"--set kuberay.namespace={where.namespace}"
-    flags += f" --set kuberay.context={kube.context}" if kube.context else ""
+    flags = f"--set kuberay.namespace={where.namespace} --set kuberay.context={kube.context}"
     return FoundCluster(where.name, str(where), is_ready, flags)
 
 

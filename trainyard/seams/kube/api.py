@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from trainyard.errors import TrainyardError
 from trainyard.seams.kube import streams
@@ -39,9 +38,9 @@ class Kube:
         answer = self.transport.send("GET", kind.path(namespace, name), accept=(404,))
         return None if answer.status == 404 else answer.document()
 
-    def list(self, kind: Kind, *, namespace: str | None = None, labels: str = "", fields: str = "") -> list[Object]:
+    def list(self, kind: Kind, *, namespace: str | None = None, labels: str = "") -> list[Object]:
         """Return the objects of a namespace, or of all; none of a kind that the cluster does not know."""
-        params = _written(labelSelector=labels, fieldSelector=fields)
+        params = _written(labelSelector=labels)
         answer = self.transport.send("GET", kind.path(namespace), params=params, accept=(404,))
         items = [] if answer.status == 404 else answer.document().get("items") or []
         # The API leaves out of each what all have in common.
@@ -137,23 +136,16 @@ class Kube:
         container: str,
         previous: bool = False,
         lines: int | None = None,
-        **options: str,
     ) -> str:
         """Return what a container printed, or its last lines; "" if it did not start yet, or has no predecessor."""
-        options |= {"container": container, "previous": "true" if previous else "", "tailLines": str(lines or "")}
+        params = _written(
+            container=container, previous="true" if previous else "", tailLines=str(lines) if lines else ""
+        )
         try:
-            answer = self.transport.send("GET", POD.path(namespace, pod, part="log"), params=_written(**options))
+            answer = self.transport.send("GET", POD.path(namespace, pod, part="log"), params=params)
         except (InvalidError, MissingError):
             return ""
         return answer.body.decode(errors="replace")
-
-    def printed(self, pod: str, *, since: str = "", **options: Any) -> tuple[tuple[str, str], ...]:
-        """Return (time, line) of what a container printed after a time that was returned before; as `logs` takes it."""
-        printed = self.logs(pod, timestamps="true", sinceTime=since, **options)
-        split = (line.partition(" ") for line in printed.split("\n") if line)
-        # The API takes whole seconds. Times sort as text: always nine digits behind the point (k8s.io/cri-client/pkg/
-        # logs, timeFormatOut).
-        return tuple((moment, text) for moment, _, text in split if moment > since)
 
     def run_in(self, pod: str, command: Sequence[str], *, namespace: str, container: str, seconds: float) -> Ran:
         return streams.run_in(self.transport, pod, command, namespace=namespace, container=container, seconds=seconds)
