@@ -90,14 +90,14 @@ def statuses(file: str | None = None, *, job: str = "", state: str = "", since: 
     """
     after = _check_filter(state=state, since=since)
     away: dict[str, str] = {}
-    statuses: list[RunStatus] = []
+    listed: list[RunStatus] = []
     for run in store.runs(results(), cluster=_cluster_name(file)):
         record = store.described(run)
         # A job may be named as train.dispatch takes it: by its directory.
         is_meant = job in ("", record.get("job")) or Path(job).name == record.get("job")
         if not record or (is_meant and (store.started(record) or 0.0) >= after):
-            statuses.append(_run_status(run, str(record.get("cluster", "?")), away))
-    return [status for status in statuses if state in ("", status.state.state)]
+            listed.append(_run_status(run, str(record.get("cluster", "?")), away))
+    return [each for each in listed if state in ("", each.state.state)]
 
 
 def _check_filter(*, state: str, since: str) -> float:
@@ -151,10 +151,10 @@ def watch(run: RunDirectory, *, screen: ReportScreen) -> RunStatus:
 
 def compare(names: Sequence[str], *, tags: Sequence[str]) -> Comparison:
     """Compare runs by name. Raises RequestError unless there are two of them at least."""
-    runs = [find_run(name) for name in names]
-    if len({run.name for run in runs}) < max(2, len(runs)):
+    chosen = [find_run(name) for name in names]
+    if len({run.name for run in chosen}) < max(2, len(chosen)):
         raise RequestError("there is nothing to compare with", hint="Name two runs or more; see: invoke train.list")
-    return comparing.compare(runs, results(), tags=tags)
+    return comparing.compare(chosen, results(), tags=tags)
 
 
 def stop(run: RunDirectory, *, screen: Screen) -> RunStatus:
@@ -201,7 +201,7 @@ def the_open_run(statuses: Sequence[RunStatus]) -> str | None:
 
 
 def connect(run: RunDirectory) -> Endpoint:
-    """Return the way into the cluster that a run is on, by the cluster file that was recorded with it."""
+    """Return the endpoint of the cluster that a run is on, by the cluster file that was recorded with it."""
     loaded = load_cluster(run.cluster_file)
     # A token file is named relative to where the cluster file was.
     source = Path(str(run.record().get("cluster_file") or run.cluster_file))

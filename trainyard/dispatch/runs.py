@@ -1,4 +1,4 @@
-"""What can be done with a run that was started: see its logs, stop it, fetch what it left, know how it stands."""
+"""What can be done with a run that was started: see its logs and its status, stop it, fetch what it left."""
 
 from __future__ import annotations
 
