@@ -38,10 +38,9 @@ class Endpoint:
     `expected` and `ray_version` are None for a cluster that somebody else runs: nothing was promised there.
     `image` is what its nodes really run, by digest; None where nodes are no containers. `tunnel` is the host that the
     address leads to through a tunnel of this process; None where anybody here may use the address. `down` are nodes
-    that are known not to run, each with why. `checks` asks the backend for its rungs of the smoke test, which may take
-    seconds; `quick_checks` for those that each dispatch climbs. `is_in_reach` says whether what lies on the way
-    answers, such as Kubernetes' API server: while it does not, the cluster may be well. `names_change`: a node that is
-    made anew gets another name. `refused` is what to do if the cluster refuses the token.
+    that are known not to run, each with why. `checks` asks the backend for its rungs of the smoke test. `is_in_reach`
+    says whether what lies on the way answers, such as Kubernetes' API server: while it does not, the cluster may be
+    well. `names_change`: a node that is made anew gets another name. `refused` is what to do if it refuses the token.
     """
 
     cluster: str
@@ -54,7 +53,6 @@ class Endpoint:
     tunnel: str | None = None
     down: tuple[tuple[str, str], ...] = ()
     checks: Callable[[], tuple[BackendCheck, ...]] = field(default=tuple, compare=False, repr=False)
-    quick_checks: Callable[[], tuple[BackendCheck, ...]] = field(default=tuple, compare=False, repr=False)
     is_in_reach: Callable[[], bool] = field(default=lambda: True, compare=False, repr=False)
     names_change: bool = False
     refused: str = ""

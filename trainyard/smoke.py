@@ -104,7 +104,7 @@ def refuse_broken(endpoint: Endpoint) -> None:
     The smoke test of a run would wait for such a node in vain, and cannot make that check; what it finds itself on the
     nodes is left to it.
     """
-    if error := _failed(endpoint, [asdict(check) for check in missing(endpoint) or endpoint.quick_checks()]):
+    if error := _failed(endpoint, [asdict(check) for check in missing(endpoint) or endpoint.checks()]):
         raise error
 
 

@@ -98,7 +98,7 @@ def _not_its_own(each: Sequence[dict[str, Any]]) -> str | None:
 
 def _real_gpus(name: str, said: dict[str, Any], wanted: float) -> Check:
     if "error" in said:
-        hint = "Install the NVIDIA driver there, and the container toolkit if Ray runs in a container."
+        hint = "Install the NVIDIA driver and its container toolkit there; make a container anew that lost its GPUs."
         return Check("gpus", name, False, said["error"], hint=hint)
     if said["count"] != wanted:
         hint = "Declare what there is, or make all GPUs visible on the node."

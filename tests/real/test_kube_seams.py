@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import httpx
 import psutil
@@ -21,10 +20,10 @@ import yaml
 from tests.bed.kubernetes import KubeBed
 from tests.real.connect_proxy import ConnectProxy
 from tests.real.yard import wait_until
-from trainyard.errors import NotReadyError, PrerequisiteError
+from trainyard.errors import PrerequisiteError
 from trainyard.seams.kube import config, forward
 from trainyard.seams.kube.api import Kube
-from trainyard.seams.kube.errors import ForbiddenError, GoneError, KubeError
+from trainyard.seams.kube.errors import ForbiddenError, GoneError
 from trainyard.seams.kube.types import CONFIG_MAP, NODE, POD, Kind, Object
 
 NAMESPACE = "seams"
@@ -186,20 +185,6 @@ def test_the_api_server_may_go_and_come_back(place: Place) -> None:
         finally:
             place.bed.start_api()
         assert http.get("/name").text == "server"
-
-
-def test_a_command_in_a_container_comes_back_with_its_code_and_both_outputs(place: Place) -> None:
-    def run(*command: str, seconds: float = 60.0) -> Any:
-        return place.kube.run_in("server", command, namespace=NAMESPACE, container="c", seconds=seconds)
-
-    ran = run("sh", "-c", "echo out; echo err >&2; exit 3")
-    assert (ran.code, ran.stdout, ran.stderr) == (3, "out\n", "err\n")
-    assert len(run("python3", "-c", "print('x' * 3_000_000)").stdout) == 3_000_001
-    with pytest.raises(KubeError, match="executable file not found"):
-        run("no-such-program")
-    with pytest.raises(NotReadyError) as late:
-        run("sleep", "30", seconds=1.0)
-    assert str(late.value) == "sleep did not end within 1 s\n  at container c of pod server in namespace seams"
 
 
 def test_a_log_is_read_whole_or_by_its_last_lines(place: Place) -> None:

@@ -13,7 +13,6 @@ from trainyard.backends.kuberay.location import Location
 from trainyard.errors import OutsideError
 from trainyard.seams.kube.errors import ConflictError, ForbiddenError
 from trainyard.seams.kube.types import NAMESPACE, Kind, Object
-from trainyard.seams.programs import Ran
 from trainyard.spec.kubernetes import KuberaySection
 
 Key = tuple[str, str, str]
@@ -39,7 +38,6 @@ class FakeKube:
         self.changed: list[str] = []
         self.may_not: set[str] = set()
         self.uids = itertools.count(1)
-        self.runs: Callable[[str, Sequence[str]], Ran] = lambda pod, command: Ran(0, "", "")
         self.texts: dict[str, str] = {}
         self.after_create: Callable[[Object], None] = lambda body: None
         for kind, body in objects:
@@ -126,9 +124,6 @@ class FakeKube:
 
     def logs(self, pod: str, *, namespace: str, container: str, **more: Any) -> str:
         return self.texts.get(pod, "")
-
-    def run_in(self, pod: str, command: Sequence[str], *, namespace: str, container: str, seconds: float) -> Ran:
-        return self.runs(pod, command)
 
     def names(self, kind: Kind) -> set[str]:
         """Return what is there of a kind, in all namespaces."""

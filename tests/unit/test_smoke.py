@@ -22,11 +22,11 @@ def test_a_node_that_is_known_not_to_run_is_told_at_once() -> None:
 
 def test_a_rung_of_the_backend_that_fails_blocks_what_would_be_dispatched() -> None:
     fine = BackendCheck("allocatable", "gpu-a", True, "host-2 offers 2")
-    broken = BackendCheck("pod", "gpu-b", False, "nvidia-smi lists 1 of 2 GPUs", hint="Look at the host.")
+    broken = BackendCheck("allocatable", "gpu-b", False, "host-3 offers 1", hint="Look at the host.")
     with pytest.raises(SmokeError) as caught:
-        smoke.refuse_broken(Endpoint("lab", "http://127.0.0.1:1", quick_checks=lambda: (fine, broken)))
+        smoke.refuse_broken(Endpoint("lab", "http://127.0.0.1:1", checks=lambda: (fine, broken)))
     assert caught.value.lines() == [
-        "smoke test failed: pod: nvidia-smi lists 1 of 2 GPUs",
+        "smoke test failed: allocatable: host-3 offers 1",
         "  at gpu-b, cluster lab",
         "  -> Look at the host.",
     ]

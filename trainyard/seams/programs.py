@@ -25,7 +25,7 @@ NOT_FOUND = 127
 
 @dataclass(frozen=True)
 class Ran:
-    """How a command elsewhere ended: on a host, or in a container."""
+    """How a command elsewhere ended: on a host."""
 
     code: int
     stdout: str

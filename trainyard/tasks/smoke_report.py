@@ -16,7 +16,7 @@ _COLUMNS = ("nodes", "task", "versions", "gpus", "torch", "isolation", "transfer
 _SHOWN = ("task", "versions", "gpus", "transfer", "disk", "shm")
 _REST = re.compile(r" of .*| from .*|[;:].*")
 # What only a backend can check, before any of these.
-_OF_BACKEND = ("allocatable", "pod")
+_OF_BACKEND = ("allocatable",)
 
 
 def planned(endpoint: Endpoint) -> Report:

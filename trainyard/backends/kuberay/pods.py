@@ -126,6 +126,12 @@ def limit(pod: Object, container: str, resource: str) -> str:
     return str(((declared(pod, container).get("resources") or {}).get("limits") or {}).get(resource, ""))
 
 
+def gpus(pod: Object, resource: str) -> int:
+    """Return how many GPUs a pod holds."""
+    limits = (limit(pod, container["name"], resource) for container in pod["spec"]["containers"])
+    return sum(round(quantity(text)) for text in limits if text)
+
+
 def quantity(text: str) -> float:
     """Return a Kubernetes quantity as a number: `500m` is 0.5, `2Gi` 2147483648."""
     for unit in sorted(_UNITS, key=len, reverse=True):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from trainyard import versions
 from trainyard.backends import record
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools
-from trainyard.backends.kuberay import gpu_checks, groups, location, naming, nodes, objects, pods
+from trainyard.backends.kuberay import groups, location, naming, nodes, objects, pods
 from trainyard.backends.kuberay import snapshot as snapshots
 from trainyard.backends.kuberay.dashboard import Dashboard
 from trainyard.backends.kuberay.diagnosis.operator import explain_operator
@@ -20,13 +20,17 @@ from trainyard.backends.kuberay.pods import Container, Object
 from trainyard.backends.kuberay.snapshot import Snapshot, cluster_pods, if_allowed, side_by_side
 from trainyard.backends.logs import FIRST_LINES, TAIL_LINES, Follower, added
 from trainyard.backends.ray_nodes import cluster_state
-from trainyard.endpoint import Endpoint
-from trainyard.errors import NotReadyError, OutsideError
+from trainyard.endpoint import BackendCheck, Endpoint
+from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
+from trainyard.seams.kube.types import NODE
 from trainyard.spec.cluster import ClusterSpec
 
 POLL_SECONDS = 1.0
 # The container's output is named after it, beside the names of Ray's files; that of its former run has this before it.
 FORMER = "former "
+DEVICE_PLUGIN = (
+    "Does NVIDIA's device plugin run there? It takes GPUs away that are broken: kubectl describe node {host}"
+)
 _Run = tuple[Object, Container, bool]
 
 
@@ -84,13 +88,37 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
         image=_annotation(snapshot, naming.IMAGE),
         tunnel=_tunnel(where),
         down=tuple((name, why) for name, why in down if name not in optional),
-        checks=lambda: gpu_checks.checks(where, spec),
-        quick_checks=lambda: gpu_checks.quick_checks(where, spec),
+        checks=lambda: gpu_checks(where, snapshot.pods),
         is_in_reach=where.kube.answers,
         names_change=True,
         refused=f"Secret {naming.token_secret(where.name)} in {where} holds another token than the nodes were started "
         "with. To make them anew, which ends all that runs: invoke cluster.up --recreate",
     )
+
+
+def gpu_checks(where: Location, own: Iterable[Object]) -> tuple[BackendCheck, ...]:
+    """Check of each pod that holds GPUs that its host offers what all pods of the cluster there hold together.
+
+    What the user may not ask is no failure, and said.
+    """
+    resource = where.section.gpu_resource
+    held = {naming.node_name(pod): (pods.host(pod), pods.gpus(pod, resource)) for pod in own if _runs(pod)}
+
+    def check(node: str) -> BackendCheck:
+        host, _ = held[node]
+        try:
+            found = where.kube.get(NODE, host) or {}
+        except PrerequisiteError as error:
+            return BackendCheck("allocatable", node, True, error.what, skipped=True)
+        offer = round(pods.quantity(str(((found.get("status") or {}).get("allocatable") or {}).get(resource, 0))))
+        needed = sum(gpus for other, gpus in held.values() if other == host)
+        detail = f"Kubernetes node {host} offers {offer} {resource}"
+        if offer >= needed:
+            return BackendCheck("allocatable", node, True, detail)
+        hint = DEVICE_PLUGIN.format(host=host)
+        return BackendCheck("allocatable", node, False, f"{detail}, and the cluster holds {needed} there", hint=hint)
+
+    return tuple(side_by_side(check, [node for node, (_, gpus) in held.items() if gpus]))
 
 
 def _progress(snapshot: Snapshot, every: Sequence[NodeStatus]) -> str:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from trainyard.errors import TrainyardError
-from trainyard.seams.kube import streams
 from trainyard.seams.kube.config import Access
 from trainyard.seams.kube.errors import GoneError, InvalidError, MissingError
 from trainyard.seams.kube.transport import Transport
 from trainyard.seams.kube.types import POD, Kind, Object
-from trainyard.seams.programs import Ran
 
 # Who the API server says changed what (meta/v1, managedFields).
 FIELD_MANAGER = "trainyard"
@@ -146,9 +142,6 @@ class Kube:
         except (InvalidError, MissingError):
             return ""
         return answer.body.decode(errors="replace")
-
-    def run_in(self, pod: str, command: Sequence[str], *, namespace: str, container: str, seconds: float) -> Ran:
-        return streams.run_in(self.transport, pod, command, namespace=namespace, container=container, seconds=seconds)
 
 
 def _written(**params: str) -> dict[str, str]:

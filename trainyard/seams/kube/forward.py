@@ -2,6 +2,8 @@
 
 Each connection here becomes a connection of its own to the pod that is meant at that moment: a pod that was replaced,
 an API server that was away, a proxy that closed an idle connection cost the connections that were open, and no other.
+Each is a websocket with the login and trust of every other question: `kubernetes.stream` opens one without any timeout
+and by another TLS context.
 """
 
 from __future__ import annotations
@@ -12,14 +14,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from trainyard.seams.addresses import keep_alive
 from trainyard.seams.forwarding import LOOPBACK, Forward, last_error, loopback, shared
-from trainyard.seams.kube import streams
+from trainyard.seams.kube import errors
 from trainyard.seams.kube.api import Kube
+from trainyard.seams.kube.transport import CONNECT_SECONDS, Session, Transport
 from trainyard.seams.kube.types import POD
 
 __all__ = ["LOOPBACK", "forward", "last_error"]
 
 PART = 64 * 1024
+# The API's own framing: the first byte of each message is its channel (k8s.io/apimachinery, httpstream/wsstream).
+PROTOCOL = "v4.channel.k8s.io"
 DATA, COMPLAINT = 0, 1
 
 
@@ -36,7 +42,7 @@ def forward(kube: Kube, *, namespace: str, find: Callable[[], str | None], port:
         if pod is None:
             return f"{what} has no pod that runs in namespace {namespace}"
         path = POD.path(namespace, pod, part="portforward")
-        stream: Any = streams.connect(kube.transport, path, [("ports", str(port))])
+        stream = _connect(kube.transport, path, port)
         try:
             return _relay(local, stream)
         except (OSError, WebSocketException):
@@ -47,6 +53,31 @@ def forward(kube: Kube, *, namespace: str, find: Callable[[], str | None], port:
                 stream.shutdown()
 
     return int(shared((kube.access, namespace, what, port), lambda: Forward(loopback(), serve)).address)
+
+
+def _connect(transport: Transport, path: str, port: int) -> Any:
+    """Open a websocket. Raises KubeError, PrerequisiteError."""
+    from websocket import WebSocket, WebSocketBadStatusException, WebSocketException
+
+    session = transport.session()
+    tls = {"context": session.tls, "server_hostname": session.configuration.tls_server_name}
+    made: Any = WebSocket(sslopt=tls, enable_multithread=False, skip_utf8_validation=True)
+    try:
+        made.connect(
+            f"{transport.access.server}{path}?ports={port}".replace("http", "ws", 1),
+            header=transport.authorization(session),
+            subprotocols=[PROTOCOL],
+            suppress_origin=True,
+            timeout=CONNECT_SECONDS,
+            redirect_limit=0,
+            **_proxy(session),
+        )
+    except WebSocketBadStatusException as error:
+        raise errors.refused(error.status_code, error.resp_body or b"", f"GET {path}", transport.access) from error
+    except (WebSocketException, OSError) as error:
+        raise errors.unreachable(error, transport.access) from error
+    keep_alive(made.sock)
+    return made
 
 
 def _relay(local: socket.socket, stream: Any) -> str:
@@ -91,3 +122,11 @@ def _message(stream: Any) -> tuple[int | None, bytes]:
     if opcode == ABNF.OPCODE_CLOSE:
         return None, b""
     return (content[0], content[1:]) if opcode == ABNF.OPCODE_BINARY and content else (-1, b"")
+
+
+def _proxy(session: Session) -> dict[str, object]:
+    """Return the proxy that the library decided on; websockets would look for one by rules of their own."""
+    proxy = session.client.pool_manager.proxy
+    if proxy is None:
+        return {"http_no_proxy": ["*"]}
+    return {"http_proxy_host": proxy.host, "http_proxy_port": proxy.port, "http_no_proxy": ["-"]}
