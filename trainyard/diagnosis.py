@@ -9,14 +9,14 @@ The first rule that fits counts: the particular stands before the general, and o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from trainyard.errors import OutsideError, TrainyardError
+from trainyard.wording import named
 
 _NAME = re.compile(r"\{(\w+)\}")
-SHOWN_NAMES = 3
-SHOWN_LENGTH = 600
+_SHOWN_LENGTH = 600
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Diagnosis:
 
     def sentence(self) -> str:
         """Return the cause with the nodes that it is about."""
-        return f"{_listed(self.nodes)} {self.message}" if self.nodes else self.message
+        return f"{named(self.nodes)} {self.message}" if self.nodes else self.message
 
     def to_error(self, where: str | None = None) -> TrainyardError:
         """Return the error; without `where` it shows what the system said."""
@@ -109,11 +109,6 @@ def _diagnosis(rule: Rule, text: str, words: Mapping[str, str]) -> Diagnosis:
     )
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - SHOWN_NAMES
-    return ", ".join(names[:SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-
 def _shortened(raw: str) -> str:
     line = " ".join(raw.split())
-    return line if len(line) <= SHOWN_LENGTH else f"{line[:SHOWN_LENGTH]}..."
+    return line if len(line) <= _SHOWN_LENGTH else f"{line[:_SHOWN_LENGTH]}..."

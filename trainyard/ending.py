@@ -9,7 +9,6 @@ from pathlib import Path
 
 from trainyard import lifecycle
 from trainyard.backends.ray_nodes import ANSWER_SECONDS
-from trainyard.backends.wording import counted, named
 from trainyard.dispatch import runs
 from trainyard.dispatch.follow import STOP_WITHIN
 from trainyard.endpoint import Endpoint
@@ -23,6 +22,7 @@ from trainyard.seams.ray_types import Job
 from trainyard.smoke import JOB as SMOKE
 from trainyard.steps import YES, Answer, PlannedStep, Progress, Step, no
 from trainyard.steps import run as run_steps
+from trainyard.wording import counted, named
 
 
 @dataclass(frozen=True)

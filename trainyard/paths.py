@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from trainyard.errors import PrerequisiteError, Problem, RequestError
-from trainyard.suggest import did_you_mean
+from trainyard.wording import did_you_mean
 
 DEFAULT_CLUSTER = "local"
 

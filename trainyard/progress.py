@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
-from trainyard.printable import visible
 from trainyard.steps import Progress, StepResult
+from trainyard.wording import visible
 
 COUNTING_EVERY = 10.0
 _BYTES = re.compile(r"\d+ of \d+ MB")

@@ -12,9 +12,9 @@ from typing import TextIO
 from trainyard_runner.units import in_words
 
 from trainyard.dispatch.screens import Screen
-from trainyard.printable import ESCAPES, visible
 from trainyard.results.event import Event
 from trainyard.results.state import RunState
+from trainyard.wording import ESCAPES, visible
 
 # What names commands as they are typed here: `invoke ...` or `trainyard ...`.
 Reword = Callable[[str], str]

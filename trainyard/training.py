@@ -28,7 +28,7 @@ from trainyard.results.store import RunDirectory
 from trainyard.spec import load_cluster, load_job
 from trainyard.spec.units import parse_duration
 from trainyard.steps import Progress
-from trainyard.suggest import did_you_mean
+from trainyard.wording import did_you_mean
 
 # Before an override of `train.dispatch` that is for the cluster file; any other is for the job file.
 CLUSTER_PREFIX = "cluster."

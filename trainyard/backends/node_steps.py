@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from trainyard.backends import ray_nodes, replace_head
 from trainyard.backends.machine import Machine
-from trainyard.backends.wording import all_answer, counted, named
 from trainyard.steps import YES, Answer, Step, no, nothing
+from trainyard.wording import all_answer, counted, named
 
 # A head and two workers took 5 to 8 s on 2 idle cores; a busy machine may need many times that, and several tries.
 READY_SECONDS = 300.0

@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from trainyard.backends.contract import ClusterState, NodeState
-from trainyard.backends.wording import counted
 from trainyard.errors import OutsideError, PrerequisiteError, Problem, RequestError
 from trainyard.seams.ray_api import RayApi, UnreachableError
 from trainyard.seams.ray_types import Node
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.nodes import NodeSpec
 from trainyard.spec.units import format_size
+from trainyard.wording import counted
 
 MEBIBYTE = 1024**2
 SMALLEST_OBJECT_STORE = 100 * MEBIBYTE

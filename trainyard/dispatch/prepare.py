@@ -9,14 +9,12 @@ from pathlib import Path
 import trainyard_runner
 
 from trainyard.backends import BACKENDS
-from trainyard.dispatch.package import LeftOut, Listing, Package, SentFile, listing, pack
+from trainyard.dispatch.package import Listing, Package, SentFile, listing, pack
 from trainyard.errors import Problem, RequestError
 from trainyard.results import formats
 from trainyard.seams.ray_api import PART_LIMIT
 from trainyard.spec import ClusterSpec, JobSpec, LoadedCluster, NodeSpec, TaskSpec, expand
-from trainyard.suggest import did_you_mean
-
-_NAMED = 6
+from trainyard.wording import counted, did_you_mean, named
 
 
 @dataclass(frozen=True)
@@ -42,20 +40,13 @@ def prepare(cluster: LoadedCluster, job: JobSpec, directory: Path) -> Prepared:
 
 def described(prepared: Prepared) -> Iterator[str]:
     """Yield lines that say what is sent, how much it is, and what stays here because of which ignore file."""
-    count = len(prepared.tasks)
-    yield f"job {prepared.job.name} on cluster {prepared.cluster.spec.name}: {count} task{'s' * (count != 1)}"
+    yield f"job {prepared.job.name} on cluster {prepared.cluster.spec.name}: {counted(len(prepared.tasks), 'task')}"
     listed = prepared.files
-    yield f"sends {len(listed.files)} file{'s' * (len(listed.files) != 1)}, {formats.size(listed.size)}"
+    yield f"sends {counted(len(listed.files), 'file')}, {formats.size(listed.size)}"
     if wheels := prepared.wheels:
-        yield f"sends {len(wheels.files)} wheel{'s' * (len(wheels.files) != 1)}, {formats.size(wheels.size)}"
+        yield f"sends {counted(len(wheels.files), 'wheel')}, {formats.size(wheels.size)}"
     if listed.left_out:
-        yield f"left out: {_left_out(listed.left_out)}"
-
-
-def _left_out(left_out: Sequence[LeftOut]) -> str:
-    named = ", ".join(f"{path.name} ({path.by})" for path in left_out[:_NAMED])
-    more = len(left_out) - _NAMED
-    return f"{named} and {more} more" if more > 0 else named
+        yield f"left out: {named([f'{path.name} ({path.by})' for path in listed.left_out], most=6)}"
 
 
 def _sending(directory: Path, job: JobSpec) -> tuple[Listing, Listing | None]:

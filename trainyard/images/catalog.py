@@ -10,7 +10,7 @@ from trainyard.errors import Problem, RequestError
 from trainyard.images.types import Image
 from trainyard.spec.image import RAY_PLACEHOLDER
 from trainyard.spec.load import IMAGE_FILE_NAME, load_image
-from trainyard.suggest import did_you_mean
+from trainyard.wording import did_you_mean
 
 DEFAULT_IMAGE = "ray-cpu"
 # One component of a reference (distribution/reference): the directory's name becomes one.

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainyard.printable import clean
 from trainyard.results.scalars import Curve, read_directory
 from trainyard.results.store import RunDirectory
 from trainyard.spec.job_values import scalar_text
 from trainyard.spec.yaml_source import UnreadableError, compose
+from trainyard.wording import clean
 
 MOST_SERIES = 150
 _MOST_TAGS = 40

@@ -12,8 +12,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from trainyard.printable import clean
 from trainyard.results import formats
+from trainyard.wording import clean
 
 _PAGE = Path(__file__).with_name("page")
 _SCRIPTS = ("page.js", "chart.js", "curves.js", "logs.js", "live.js")

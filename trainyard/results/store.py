@@ -16,7 +16,7 @@ from trainyard_runner.names import file_stem
 
 from trainyard.errors import Problem, RequestError
 from trainyard.results.event import parse
-from trainyard.suggest import did_you_mean
+from trainyard.wording import did_you_mean
 
 # Whether nothing may be written to results/: what a run says meanwhile is shown and not recorded (--dry).
 read_only: ContextVar[bool] = ContextVar("read_only", default=False)

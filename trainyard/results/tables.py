@@ -13,11 +13,11 @@ from urllib.parse import quote
 
 from trainyard_runner import tree
 
-from trainyard.printable import clean
 from trainyard.results import formats
 from trainyard.results.curves import JobFile
 from trainyard.results.state import ENDED, Attempt, RunState, Task
 from trainyard.results.store import RunDirectory
+from trainyard.wording import clean
 
 _MOST_TASKS = 300
 _MOST_TROUBLED = 700

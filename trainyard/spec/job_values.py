@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from trainyard.spec.fields import Complaint, Filled, Listed, matching, rule
-from trainyard.suggest import did_you_mean
+from trainyard.wording import did_you_mean
 
 MOST_TASKS = 100_000
 KEY_PATTERN = r"^[A-Za-z_][A-Za-z0-9_-]*$"

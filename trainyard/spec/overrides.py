@@ -8,7 +8,7 @@ from typing import Any
 
 from trainyard.errors import Problem
 from trainyard.spec.yaml_source import KeyPath, Source, UnreadableError, compose
-from trainyard.suggest import did_you_mean
+from trainyard.wording import did_you_mean
 
 FLAG = "--set"
 

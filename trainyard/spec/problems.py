@@ -14,7 +14,7 @@ from trainyard.errors import Problem
 from trainyard.spec.fields import NOTHING, SECRET_NAME, Complaint, ComplaintsError
 from trainyard.spec.job import JobSpec
 from trainyard.spec.yaml_source import KeyPath, Source, located
-from trainyard.suggest import did_you_mean
+from trainyard.wording import did_you_mean
 
 LONGEST_VALUE = 60
 

@@ -19,8 +19,8 @@ from invoke.parser.context import ParserContext
 from invoke.program import Program
 
 from trainyard.errors import RequestError
-from trainyard.suggest import did_you_mean
 from trainyard.tasks import report
+from trainyard.wording import did_you_mean
 
 Contexts = Mapping[str, ParserContext]
 HELP = ("--help", "-h")

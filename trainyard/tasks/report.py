@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 from trainyard.errors import TrainyardError
-from trainyard.printable import visible
 from trainyard.tasks.command_hints import complete
+from trainyard.wording import visible
 
 if TYPE_CHECKING:
     from trainyard.backends.contract import NodeStatus

@@ -12,13 +12,13 @@ from trainyard.backends.compose.image import verify
 from trainyard.backends.compose.machine import DockerHost
 from trainyard.backends.contract import ClusterStatus, LogLine, Tools, Traits
 from trainyard.backends.record import make_token
-from trainyard.backends.wording import counted, named
 from trainyard.endpoint import Endpoint
 from trainyard.errors import LeftoverError
 from trainyard.seams.docker import containers as docker_containers
 from trainyard.seams.docker import volumes as docker_volumes
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Stage, Step, no
+from trainyard.wording import counted, named
 
 __all__ = ["TRAITS", "connect", "discover", "documents", "down_steps", "logs", "status", "up_steps", "verify"]
 

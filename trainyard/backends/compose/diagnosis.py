@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from trainyard import diagnosis
 from trainyard.backends.machine import ended
-from trainyard.backends.wording import counted
 from trainyard.diagnosis import Rule
 from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
 from trainyard.seams.docker import containers as docker_containers
 from trainyard.seams.docker.containers import Container
 from trainyard.seams.docker.engine import Engine
+from trainyard.wording import counted
 
 CONFIGURE = "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
 # Docker waits longer and longer before it starts a container again; the first two times may be chance.

@@ -7,12 +7,12 @@ from dataclasses import replace
 from trainyard.backends import ray_nodes
 from trainyard.backends.compose.diagnosis import CONFIGURE
 from trainyard.backends.ray_nodes import NodePlan, Room, shared_memory
-from trainyard.backends.wording import counted
 from trainyard.errors import PrerequisiteError
 from trainyard.seams import nvidia
 from trainyard.seams.docker.engine import Engine
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.units import format_size
+from trainyard.wording import counted
 
 
 def node_plans(spec: ClusterSpec, engine: Engine) -> tuple[NodePlan, ...]:

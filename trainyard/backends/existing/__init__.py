@@ -12,7 +12,6 @@ from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tool
 from trainyard.backends.existing import service as services
 from trainyard.backends.logs import Follower
 from trainyard.backends.ray_nodes import ANSWER_SECONDS
-from trainyard.backends.wording import counted
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, PrerequisiteError, RequestError
 from trainyard.seams.kube import forward
@@ -21,6 +20,7 @@ from trainyard.seams.ray_types import Node
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.existing import ExistingSection
 from trainyard.steps import YES, Answer, Step, no, nothing
+from trainyard.wording import counted
 
 # The cluster may be starting; whoever runs it knows how long that takes.
 DEADLINE_SECONDS = 15.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from trainyard.backends import wording
+from trainyard import wording
 from trainyard.backends.kuberay import snapshot
 from trainyard.backends.kuberay.diagnosis.host import explain_host
 from trainyard.backends.kuberay.location import Location, kubectl

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from trainyard.backends import wording
+from trainyard import wording
 from trainyard.backends.kuberay import pods
 from trainyard.backends.kuberay.pods import Object
 from trainyard.spec.cluster import ClusterSpec

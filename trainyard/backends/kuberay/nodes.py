@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from trainyard.backends import wording
+from trainyard import wording
 from trainyard.backends.contract import NodeState, NodeStatus
 from trainyard.backends.kuberay import diagnosis, groups, naming, pods
 from trainyard.backends.kuberay.diagnosis.host import NOT_READY

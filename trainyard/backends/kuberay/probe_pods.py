@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from trainyard.backends import wording
+from trainyard import wording
 from trainyard.backends.kuberay import diagnosis, naming, pods, snapshot
 from trainyard.backends.kuberay.debounce import Debounce
 from trainyard.backends.kuberay.location import Location

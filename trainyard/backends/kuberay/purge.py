@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from trainyard.backends import wording
+from trainyard import wording
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import finalizers, naming, operator
 from trainyard.backends.kuberay.finalizers import Left

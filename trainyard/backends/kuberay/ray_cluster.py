@@ -18,12 +18,12 @@ from trainyard.backends.kuberay.desired import Desired
 from trainyard.backends.kuberay.finalizers import Left
 from trainyard.backends.kuberay.manifest import groups
 from trainyard.backends.kuberay.snapshot import if_allowed
-from trainyard.backends.wording import named
 from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.seams.kube.errors import InvalidError
 from trainyard.seams.kube.types import POD, RAY_CLUSTER, SERVICE, Object
 from trainyard.spec.units import format_size
 from trainyard.steps import YES, Answer, Step, no
+from trainyard.wording import named
 
 # What a node is started with, as the file calls it.
 _OPTIONS = {"num-cpus": "cpus", "num-gpus": "gpus", "memory": "memory"}

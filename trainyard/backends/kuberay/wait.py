@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from trainyard.backends import wording
+from trainyard import wording
 from trainyard.backends.contract import NodeStatus
 from trainyard.backends.kuberay import diagnosis, groups, naming, nodes, pods
 from trainyard.backends.kuberay import snapshot as snapshots

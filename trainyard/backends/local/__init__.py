@@ -10,10 +10,10 @@ from trainyard.backends.local import node_processes, preflight
 from trainyard.backends.local.machine import ThisMachine
 from trainyard.backends.local.naming import ClusterFiles
 from trainyard.backends.record import make_token
-from trainyard.backends.wording import counted
 from trainyard.endpoint import Endpoint
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Stage, Step, no, nothing
+from trainyard.wording import counted
 
 TRAITS = Traits()
 documents = contract.nothing_to_show

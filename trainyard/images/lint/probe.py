@@ -10,11 +10,11 @@ from functools import cache
 from pathlib import Path
 
 from trainyard.errors import NotReadyError, OutsideError
-from trainyard.printable import clean
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.docker.images import ImageFacts
 from trainyard.seams.docker.once import run_once
 from trainyard.spec.image import LintSection
+from trainyard.wording import clean
 
 SECONDS = 180.0
 _MARK = "trainyard: "

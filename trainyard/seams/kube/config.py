@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from trainyard import suggest
 from trainyard.errors import PrerequisiteError
+from trainyard.wording import did_you_mean
 
 if TYPE_CHECKING:
     from trainyard.seams.kube.api import Kube
@@ -92,7 +92,7 @@ def _access(files: tuple[Path, ...], context: str | None) -> Access:
     contexts, clusters, users = (_named(documents, key) for key in ("context", "cluster", "user"))
     name = context or next(filter(None, (document.get("current-context") for document in documents)), "")
     if name not in contexts:
-        unknown = f"the kubeconfig has no context {name!r}{suggest.did_you_mean(name, contexts)}"
+        unknown = f"the kubeconfig has no context {name!r}{did_you_mean(name, contexts)}"
         raise PrerequisiteError(
             unknown if name else "the kubeconfig has no current context",
             where=", ".join(map(str, files)),

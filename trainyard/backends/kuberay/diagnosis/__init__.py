@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from trainyard.backends import wording
+from trainyard import wording
 from trainyard.backends.kuberay import groups, naming, pods
 from trainyard.backends.kuberay.debounce import MINUTE
 from trainyard.backends.kuberay.diagnosis.container import explain_container, explain_unprepared

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from trainyard.backends import wording
+from trainyard import wording
 from trainyard.backends.kuberay import groups, pods
 from trainyard.backends.kuberay.debounce import MINUTE, SOON
 from trainyard.backends.kuberay.diagnosis.container import RAY_IN_IMAGE, TRIES
