@@ -1,23 +1,27 @@
-"""`image.verify` on Kubernetes: which nodes are asked, and what their answers mean."""
+"""`image.verify` on Kubernetes: which hosts are asked, by pods of which nothing is left, and what their ends mean."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.unit.fake_kube import FakeKube, location, named
+from tests.unit.kube_pods import condition, waiting
 from trainyard import versions
-from trainyard.backends.kuberay.probe_pods import Outcome
-from trainyard.backends.kuberay.verify import hosts_of, judged, login, result
-from trainyard.errors import OutsideError, PrerequisiteError, RequestError
-from trainyard.images.types import PinnedImage
-from trainyard.seams.kube.types import NODE, SECRET, Object
+from trainyard.backends.kuberay.pods import Ended
+from trainyard.backends.kuberay.verify import hosts_of, login, probe, result, run, verified
+from trainyard.errors import OutsideError, PrerequisiteError, RequestError, TrainyardError
+from trainyard.images.types import HostResult, PinnedImage
+from trainyard.seams.kube.types import NODE, POD, SECRET, Object
 from trainyard.seams.registry.auth import Login
 from trainyard.spec.cluster import ClusterSpec
+from trainyard.steps import Clock
 
 IMAGE = PinnedImage("mine", "reg:5000/mine@sha256:1", "sha256:1")
+RAY = f"ray {versions.RAY}"
 
 
 def spec(**more: Any) -> ClusterSpec:
@@ -35,51 +39,130 @@ def test_every_host_is_tried_that_has_the_labels_of_some_group() -> None:
     assert hosts_of(location(kube, **groups), spec(workers=[{"name": "gpu"}])) == ["a"]
     with pytest.raises(PrerequisiteError, match="no Kubernetes node has the labels that cluster lab asks for"):
         hosts_of(location(kube, node_selector={"pool": "z"}), spec())
-
-
-def test_who_may_not_list_hosts_tries_one() -> None:
     assert hosts_of(location(FakeKube(forbidden=["nodes"])), spec()) == [None]
 
 
-def test_a_host_that_takes_no_pod_now_is_named_and_no_failure() -> None:
-    ran = Outcome("a", "a", 2.0, 0, versions.RAY)
-    full = Outcome("b", "", 5.0, error=PrerequisiteError("the pod on b found no room: 1 node(s) were unschedulable"))
-    assert judged([ran, full]) == ([ran], "not tried, for they take no pod of this cluster now: b")
-    with pytest.raises(PrerequisiteError, match="found no room"):
-        judged([full])
+class Time:
+    """A clock that runs when somebody waits; `then` happens at each wait."""
+
+    def __init__(self, then: Callable[[], object] = lambda: None) -> None:
+        self.now = 0.0
+        self.then = then
+
+    def clock(self) -> Clock:
+        return Clock(lambda: self.now, self._sleep)
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.then()
 
 
-def test_a_node_that_ran_the_image_says_which_ray_it_has() -> None:
-    found = result(Outcome("a", "a", 2.0, 0, versions.RAY), IMAGE)
-    assert (found.host, found.ok, found.result, found.reference) == ("a", True, f"ray {versions.RAY}", IMAGE.reference)
+def tried(kube: FakeKube, time: Time, *hosts: str) -> list[HostResult]:
+    where = location(kube)
+    return run(where, IMAGE, {host: probe(where, spec(), IMAGE, (), host) for host in hosts}, clock=time.clock())
+
+
+def with_status(*statuses: Object) -> FakeKube:
+    """Return a Kubernetes that gives each pod that is made the next status; those that run are on host `a`."""
+    kube, left = FakeKube((NODE, {**node("a"), "status": {"conditions": [condition("Ready", "True")]}})), [*statuses]
+
+    def give(made: Object) -> None:
+        made["status"] = left.pop(0)
+        if "containerStatuses" in made["status"]:
+            made["spec"]["nodeName"] = "a"
+
+    kube.after_create = give
+    return kube
+
+
+def ended(code: int, output: str) -> Object:
+    state = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed", "message": output}}
+    return {"containerStatuses": [{"name": "probe", "image": "x", "state": state}]}
+
+
+def test_a_pod_ends_on_its_host_beside_one_that_cannot_and_nothing_is_left_of_either() -> None:
+    refused = waiting("ErrImagePull", "dial tcp 192.0.2.9:5000: connect: connection refused", name="probe")
+    kube = with_status(ended(0, f"{versions.RAY}\n"), {"phase": "Pending", "containerStatuses": [refused]})
+    left = probe(location(kube), spec(), IMAGE, (), "a")
+    left["metadata"]["namespace"] = "team"
+    kube.put(POD, left)
+    kube.put(POD, named("lab-head", cluster="lab", ray="lab"))
+    good, bad = tried(kube, Time(), "a", "b")
+    assert good == HostResult("a", IMAGE.reference, 0.5, RAY)
+    assert isinstance(bad.error, OutsideError)
+    assert bad.error.what.startswith("the pod on b cannot have the image ")
+    assert kube.names(POD) == {"lab-head"}
+
+
+def test_a_host_that_takes_no_pod_for_some_seconds_is_named_and_no_failure() -> None:
+    text = "0/1 nodes are available: 1 Insufficient cpu."
+    full = {
+        "phase": "Pending",
+        "conditions": [condition("PodScheduled", "False", reason="Unschedulable", message=text)],
+    }
+    time = Time()
+    results = tried(with_status(ended(0, versions.RAY), full), time, "a", "b")
+    assert time.now >= 5.0
+    found = verified(results, replace(IMAGE, remark="by its tag"))
+    assert [host.host for host in found.hosts] == ["a"]
+    assert found.remark == "by its tag; not tried, for they take no pod of this cluster now: b"
+    with pytest.raises(PrerequisiteError, match="the pod on b found no room"):
+        verified(results[1:], IMAGE)
+
+
+def test_a_pod_that_somebody_removes_is_said() -> None:
+    kube = with_status({"phase": "Running"})
+    (found,) = tried(kube, Time(kube.objects.clear), "a")
+    assert str(found.error) == (
+        "a: its pod was removed while it ran\n"
+        "  -> Did somebody else give the same command, or was the node drained? Repeat it."
+    )
+
+
+def test_the_pod_is_tied_to_its_host_and_asks_for_next_to_nothing() -> None:
+    where = location(FakeKube(), security={"restricted": True, "run_as_user": 1000})
+    found = probe(where, spec(), IMAGE, ["lab.pull"], "a")["spec"]
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}
+    assert found["affinity"] == {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    }
+    (container,) = found["containers"]
+    assert container["imagePullPolicy"] == "Always"
+    assert container["resources"] == {
+        "limits": {"cpu": "2", "memory": "4Gi"},
+        "requests": {"cpu": "10m", "memory": "16Mi"},
+    }
+    assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in container["env"]
+    assert found["imagePullSecrets"] == [{"name": "lab.pull"}]
 
 
 @pytest.mark.parametrize(
-    ("outcome", "lines"),
+    ("end", "lines"),
     [
         (
-            Outcome("the node", "b", 2.0, 0, "2.9.0"),
+            Ended("Completed", 0, "2.9.0", ""),
             [
-                f"image mine does not run on b as a Ray {versions.RAY} node: it has Ray 2.9.0",
+                f"image mine does not run on a as a Ray {versions.RAY} node: it has Ray 2.9.0",
                 "  at reg:5000/mine@sha256:1",
                 "  -> See what is wrong with it: invoke image.lint",
             ],
         ),
         (
-            Outcome("a", "a", 2.0, 1, "Traceback\nModuleNotFoundError: No module named 'ray'"),
+            Ended("Error", 1, "Traceback\nModuleNotFoundError: No module named 'ray'", ""),
             [
                 f"image mine does not run on a as a Ray {versions.RAY} node",
                 "  at python: exit code 1; ModuleNotFoundError: No module named 'ray'",
                 "  -> See what is wrong with it: invoke image.lint",
             ],
         ),
-        (Outcome("a", "", 2.0, error=OutsideError("a cannot have the image")), ["a cannot have the image"]),
+        (OutsideError("a cannot have the image"), ["a cannot have the image"]),
     ],
 )
-def test_a_node_that_did_not_says_why(outcome: Outcome, lines: list[str]) -> None:
-    found = result(outcome, IMAGE)
+def test_a_host_that_did_not_run_it_says_why(end: Ended | TrainyardError, lines: list[str]) -> None:
+    found = result(end, "a", IMAGE, 2.0)
     assert found.error is not None
-    assert found.error.lines() == lines
+    assert (found.error.lines(), found.result) == (lines, found.error.what)
 
 
 def test_a_login_is_verify_s_own_and_the_clusters_stays() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from trainyard.diagnosis import Diagnosis, merged
 
-# The three times that all waiting for Kubernetes goes by.
+# The times that all waiting for Kubernetes goes by.
 # Kubelet, scheduler and operator try again within seconds: what they say then stays.
 SOON = 5.0
 # An API server that is started again is away for half a minute, and calls hosts lost for 40 s after that (Kubernetes
@@ -15,6 +15,8 @@ SOON = 5.0
 MINUTE = 60.0
 # Ray gives its dashboard 150 s (ray_settings.py); while no image is pulled, nothing takes longer than this.
 STILL = 300.0
+# Isaac Sim's image is 20 GB: an hour at 50 Mbit/s.
+PULL = 2 * 3600.0
 
 
 class Debounce:

@@ -1,25 +1,37 @@
-"""`image.verify` on Kubernetes: a pod on every host that the cluster could run on pulls the image and runs it."""
+"""`image.verify` on Kubernetes: a probe pod on every host that the cluster could run on pulls the image and runs it."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 
-from trainyard import versions
+from trainyard import versions, wording
 from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import desired, location, naming, objects, probe_pods
+from trainyard.backends.kuberay import desired, diagnosis, location, naming, objects, pods, snapshot
+from trainyard.backends.kuberay.debounce import PULL, Debounce
+from trainyard.backends.kuberay.diagnosis.host import NoRoomError
 from trainyard.backends.kuberay.groups import HEAD
 from trainyard.backends.kuberay.location import Location
-from trainyard.backends.kuberay.probe_pods import Outcome, Probe
-from trainyard.backends.kuberay.snapshot import if_allowed
-from trainyard.errors import OutsideError, PrerequisiteError
+from trainyard.backends.kuberay.manifest import pod as pod_parts
+from trainyard.backends.kuberay.pods import Ended
+from trainyard.backends.kuberay.snapshot import Snapshot, if_allowed
+from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
 from trainyard.images.types import LINT, HostResult, PinnedImage, Verified
-from trainyard.seams.kube.types import NODE, SECRET
+from trainyard.seams.kube.types import NODE, POD, SECRET, Object
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection, Toleration
+from trainyard.steps import Clock
 
 SCRIPT = "import ray; open('/dev/termination-log', 'w').write(ray.__version__)"
+# How probe pods are found again, beside the cluster's label.
+LABEL = "io.trainyard/probe"
+POLL_SECONDS = 0.5
+# `import ray` takes 150 MB; asked for is next to nothing, so that a full host has room.
+REQUESTS = {"cpu": "10m", "memory": "16Mi"}
+LIMITS = {"cpu": "2", "memory": "4Gi"}
+# How a container ends that ran; any other reason is Kubernetes' (OOMKilled, StartError, ContainerCannotRun).
+_RAN = ("Completed", "Error")
 
 
 def verify(spec: ClusterSpec, tools: Tools, section: KuberaySection, *, report: Callable[[str], None]) -> Verified:
@@ -31,14 +43,12 @@ def verify(spec: ClusterSpec, tools: Tools, section: KuberaySection, *, report: 
     image = desired.pinned(spec, tools)
     hosts = hosts_of(where, spec)
     with login(where, image) as pull_secrets:
-        outcomes = probe_pods.run(
-            where, [_probe(where, spec, image, pull_secrets, host) for host in hosts], report=report
-        )
-    tried, remark = judged(outcomes)
+        probes = {host or "the node": probe(where, spec, image, pull_secrets, host) for host in hosts}
+        found = verified(run(where, image, probes, report=report), image)
     if None in hosts:
         remark = "you may not list the Kubernetes nodes, so that only one was tried, of Kubernetes' choice"
-    results = tuple(result(outcome, image) for outcome in tried)
-    return Verified(results, "; ".join(filter(None, (image.remark, remark))))
+        return Verified(found.hosts, "; ".join(filter(None, (image.remark, remark))))
+    return found
 
 
 def hosts_of(where: Location, spec: ClusterSpec) -> list[str | None]:
@@ -48,8 +58,8 @@ def hosts_of(where: Location, spec: ClusterSpec) -> list[str | None]:
         return [None]
     selectors = [where.section.placement(name).node_selector for name in (HEAD, *(each.name for each in spec.workers))]
     names: list[str | None] = [
-        str(host["metadata"]["name"])
-        for host in sorted(hosts, key=lambda host: str(host["metadata"]["name"]))
+        pods.name(host)
+        for host in sorted(hosts, key=pods.name)
         if any(selector.items() <= (host["metadata"].get("labels") or {}).items() for selector in selectors)
     ]
     if not names:
@@ -61,54 +71,18 @@ def hosts_of(where: Location, spec: ClusterSpec) -> list[str | None]:
     return names
 
 
-def judged(outcomes: list[Outcome]) -> tuple[list[Outcome], str]:
-    """Return the outcomes of hosts that took the pod, and which did not: tainted, cordoned, full.
+def verified(results: Sequence[HostResult], image: PinnedImage) -> Verified:
+    """Return the results of hosts that took the pod, and which did not: tainted, cordoned, full.
 
     Raises the error of the first one if none did.
     """
-    refused = {id(each): each.error for each in outcomes if isinstance(each.error, PrerequisiteError) and not each.host}
-    tried = [outcome for outcome in outcomes if id(outcome) not in refused]
-    if not tried:
-        raise next(iter(refused.values()))
-    names = [outcome.title for outcome in outcomes if id(outcome) in refused]
-    return tried, f"not tried, for they take no pod of this cluster now: {', '.join(names)}" if names else ""
-
-
-def result(outcome: Outcome, image: PinnedImage) -> HostResult:
-    """Return what a pod says about its host."""
-    host = outcome.host or outcome.title
-    error = outcome.error
-    if error is None and (outcome.code, outcome.output) != (0, versions.RAY):
-        last = (outcome.output.splitlines() or ["it said nothing"])[-1][-300:]
-        has = f": it has Ray {outcome.output}" if outcome.code == 0 else ""
-        error = OutsideError(
-            f"image {image.name} does not run on {host} as a Ray {versions.RAY} node{has}",
-            where=image.reference if outcome.code == 0 else f"python: exit code {outcome.code}; {last}",
-            hint=LINT,
-        )
-    return HostResult(host, image.reference, outcome.seconds, error.what if error else f"ray {outcome.output}", error)
-
-
-def _probe(
-    where: Location, spec: ClusterSpec, image: PinnedImage, pull_secrets: tuple[str, ...], host: str | None
-) -> Probe:
-    section = where.section
-    groups = [section.placement(name) for name in (HEAD, *(each.name for each in spec.workers))]
-    # What any group tolerates; the labels of the host were looked at already.
-    tolerations = [each for group in groups for each in group.tolerations]
-    if spec.head.gpus or any(group.gpus for group in spec.workers):
-        tolerations.append(Toleration(key=section.gpu_resource, effect="NoSchedule"))
-    update = {"tolerations": tuple(tolerations), **({"node_selector": {}} if host else {})}
-    pod = probe_pods.pod(
-        where,
-        f"{where.name}-verify-{secrets.token_hex(3)}",
-        image=image.reference,
-        command=["python", "-c", SCRIPT],
-        pull_secrets=pull_secrets,
-        placement=groups[0].model_copy(update=update),
-        host=host,
-    )
-    return Probe(host or "the node", pod)
+    refused = [result for result in results if isinstance(result.error, NoRoomError)]
+    if len(refused) == len(results) and refused[0].error:
+        raise refused[0].error
+    names = ", ".join(result.host for result in refused)
+    remark = f"not tried, for they take no pod of this cluster now: {names}" if refused else ""
+    tried = tuple(result for result in results if result not in refused)
+    return Verified(tried, "; ".join(filter(None, (image.remark, remark))))
 
 
 @contextmanager
@@ -128,3 +102,154 @@ def login(where: Location, image: PinnedImage) -> Iterator[tuple[str, ...]]:
         yield (name, *named)
     finally:
         where.kube.delete(SECRET, name, namespace=where.namespace)
+
+
+def probe(
+    where: Location, spec: ClusterSpec, image: PinnedImage, pull_secrets: Sequence[str], host: str | None
+) -> Object:
+    """Return a pod with the cluster's account, user, labels and logins, and next to no resources.
+
+    `host` None: wherever the head may run.
+    """
+    section = where.section
+    groups = [section.placement(name) for name in (HEAD, *(each.name for each in spec.workers))]
+    # What any group tolerates; the labels of the host were looked at already.
+    tolerations = [each for group in groups for each in group.tolerations]
+    if spec.head.gpus or any(group.gpus for group in spec.workers):
+        tolerations.append(Toleration(key=section.gpu_resource, effect="NoSchedule"))
+    # This ties a pod to a host without keeping the scheduler from saying why it has no room (as DaemonSets).
+    this = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [host]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [this]}}}
+    pod = {
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": int(PULL),
+        # What runs in it ends at once, and holds nothing.
+        "terminationGracePeriodSeconds": 1,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "serviceAccountName": section.service_account,
+        "imagePullSecrets": [{"name": secret} for secret in pull_secrets] or None,
+        "nodeSelector": None if host else dict(groups[0].node_selector),
+        "tolerations": [toleration.model_dump(exclude_none=True) for toleration in tolerations],
+        "affinity": affinity if host else None,
+        "priorityClassName": groups[0].priority_class,
+        "securityContext": pod_parts.pod_security(section.security),
+        "containers": [_container(section, image)],
+    }
+    name, labels = f"{where.name}-verify-{secrets.token_hex(3)}", {**section.labels, **naming.labels(where.name)}
+    metadata = {"name": name, "labels": {**labels, LABEL: "verify"}, "annotations": dict(section.annotations)}
+    return {"apiVersion": POD.api, "kind": POD.name, "metadata": metadata, "spec": pod}
+
+
+def _container(section: KuberaySection, image: PinnedImage) -> Object:
+    # An image may ask for every GPU (NVIDIA_VISIBLE_DEVICES=all in its ENV), and a host may grant it by default.
+    env = {**pod_parts.home(section.security, directory="/tmp"), "NVIDIA_VISIBLE_DEVICES": "void"}  # noqa: S108
+    return {
+        "name": "probe",
+        "image": image.reference,
+        # Whatever is there already, the registry is asked.
+        "imagePullPolicy": "Always",
+        "command": ["python", "-c", SCRIPT],
+        "env": [{"name": name, "value": value} for name, value in env.items()],
+        "resources": {"limits": LIMITS, "requests": REQUESTS},
+        "securityContext": pod_parts.container_security(section.security),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+
+
+def run(
+    where: Location,
+    image: PinnedImage,
+    probes: Mapping[str, Object],
+    *,
+    report: Callable[[str], None] = lambda text: None,
+    clock: Clock | None = None,
+) -> list[HostResult]:
+    """Run the probe pods, by the names of their hosts, each to its end; raise what the API refuses to all of them.
+
+    What an earlier command left is removed first.
+    """
+    _remove(where)
+    try:
+        for each in probes.values():
+            where.kube.create(POD, each, namespace=where.namespace)
+        return _results(where, image, probes, report, clock or Clock())
+    finally:
+        # If that breaks, it must not hide why they are removed: the next command removes what is left.
+        with suppress(TrainyardError):
+            _remove(where)
+
+
+def _results(
+    where: Location,
+    image: PinnedImage,
+    probes: Mapping[str, Object],
+    report: Callable[[str], None],
+    clock: Clock,
+) -> list[HostResult]:
+    """Look at the pods until each has ended, or has a reason why it does not."""
+    titles = {pods.name(each): title for title, each in probes.items()}
+    debounces = {name: Debounce(now=clock.now) for name in titles}
+    results: dict[str, HostResult] = {}
+    began, reported = clock.now(), ""
+    while running := [name for name in titles if name not in results]:
+        names = wording.named([titles[name] for name in running])
+        if names != reported:
+            reported = names
+            report(f"pulls and runs on {names}")
+        clock.sleep(POLL_SECONDS)
+        listed = {pods.name(pod): pod for pod in _listed(where)}
+        observed = snapshot.of_pods(
+            where.kube, where.namespace, listed.values(), name=lambda pod: f"the pod on {titles[pods.name(pod)]}"
+        )
+        for name in running:
+            pod = listed.get(name)
+            end = _end(titles[name], pod, observed, debounces[name])
+            if end:
+                host = pods.host(pod) if pod else ""
+                results[name] = result(end, host or titles[name], image, clock.now() - began)
+    return [results[name] for name in titles]
+
+
+def _end(title: str, pod: Object | None, observed: Snapshot, debounce: Debounce) -> Ended | TrainyardError | None:
+    """Return how a probe ended, or why it does not; None while it may still end."""
+    if pod is None or pods.is_leaving(pod):
+        hint = "Did somebody else give the same command, or was the node drained? Repeat it."
+        return OutsideError(f"{title}: its pod was removed while it ran", hint=hint)
+    ended = next((each.ended for each in pods.containers(pod) if each.ended), None)
+    if ended and ended.reason in _RAN:
+        return ended
+    cause = diagnosis.of_pod(pod, observed)
+    expired = debounce.expired([cause] if cause else [])
+    if pods.phase(pod) != "Failed" and not expired:
+        return None
+    if cause:
+        return diagnosis.to_error(cause, f"namespace {observed.namespace}")
+    return OutsideError(f"{title}: its pod failed", where=str((pod.get("status") or {}).get("reason") or ""))
+
+
+def result(end: Ended | TrainyardError, host: str, image: PinnedImage, seconds: float) -> HostResult:
+    """Return what the end of a pod says about its host."""
+    if isinstance(end, TrainyardError):
+        return HostResult(host, image.reference, seconds, end.what, end)
+    output = end.message.strip()
+    if (end.code, output) == (0, versions.RAY):
+        return HostResult(host, image.reference, seconds, f"ray {output}")
+    last = (output.splitlines() or ["it said nothing"])[-1][-300:]
+    has = f": it has Ray {output}" if end.code == 0 else ""
+    error = OutsideError(
+        f"image {image.name} does not run on {host} as a Ray {versions.RAY} node{has}",
+        where=image.reference if end.code == 0 else f"python: exit code {end.code}; {last}",
+        hint=LINT,
+    )
+    return HostResult(host, image.reference, seconds, error.what, error)
+
+
+def _remove(where: Location) -> None:
+    for found in _listed(where):
+        where.kube.delete(POD, pods.name(found), namespace=where.namespace)
+
+
+def _listed(where: Location) -> list[Object]:
+    labels = f"{naming.of_cluster(where.name)},{LABEL}=verify"
+    return where.kube.list(POD, namespace=where.namespace, labels=labels)

@@ -15,10 +15,9 @@ from trainyard.backends.contract import NodeStatus
 from trainyard.backends.kuberay import diagnosis, groups, naming, nodes, pods
 from trainyard.backends.kuberay import snapshot as snapshots
 from trainyard.backends.kuberay.dashboard import Dashboard
-from trainyard.backends.kuberay.debounce import MINUTE, STILL, Debounce
+from trainyard.backends.kuberay.debounce import MINUTE, PULL, STILL, Debounce
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.objects import token
-from trainyard.backends.kuberay.probe_pods import SECONDS as PULL_SECONDS
 from trainyard.backends.kuberay.snapshot import Snapshot
 from trainyard.diagnosis import Diagnosis
 from trainyard.errors import NotReadyError, OutsideError
@@ -35,7 +34,7 @@ TRIED_AGAIN = "io.trainyard/asked-again"
 def step(location: Location, count: int, *, after: str | None = None) -> Step:
     waiting = Waiting(location, Dashboard(location))
     # A pull takes what it takes, and what comes after it no longer than that; machines have to come first.
-    deadline = PULL_SECONDS + STILL + (location.section.wait_for_machines or 0.0)
+    deadline = PULL + STILL + (location.section.wait_for_machines or 0.0)
     title = wording.all_answer(count)
     return Step(title, done=waiting.done, do=waiting.begin, deadline=deadline, every=1.0, after=after)
 

@@ -12,6 +12,11 @@ from trainyard.backends.kuberay.pods import Object
 from trainyard.diagnosis import Diagnosis, Rule, explain
 from trainyard.errors import PrerequisiteError
 
+
+class NoRoomError(PrerequisiteError):
+    """No host takes a pod, says the scheduler."""
+
+
 # A host that is not ready, says Kubernetes; Ray may know better.
 NOT_READY = "host"
 _ROOM = "found no room{requests}: {hosts}"
@@ -97,7 +102,7 @@ def explain_scheduling(pod: Object, *, wait: float = 0.0) -> Diagnosis | None:
         return None
     hosts = _PREEMPTION.split(str(scheduled.get("message") or ""))[0]
     cause = explain(hosts, RULES, hosts=hosts, requests=_requested(pod))
-    return cause and replace(cause, error=PrerequisiteError, key="room", raw="", tolerates=max(SOON, wait))
+    return cause and replace(cause, error=NoRoomError, key="room", raw="", tolerates=max(SOON, wait))
 
 
 def _requested(pod: Object) -> str:
