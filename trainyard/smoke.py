@@ -128,6 +128,7 @@ class _Notes(Screen):
     """Says what the gate waits for."""
 
     def __init__(self, progress: Progress) -> None:
+        super().__init__()
         self._progress = progress
 
     def event(self, event: Event, state: RunState) -> None:

@@ -21,7 +21,7 @@ from trainyard.spec import BuildSection
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.docker import Registry
 from trainyard.steps import PlannedStep
-from trainyard.tasks import image_report
+from trainyard.tasks.image import listed
 from trainyard.tasks.report import Table
 
 BASE_ID = "sha256:" + "b" * 64
@@ -161,11 +161,11 @@ def test_one_image_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) 
     (tmp_path / "images" / "broken").mkdir()
     (tmp_path / "images" / "broken" / "image.yaml").write_text("bas: debian:12\n")
     command = ImageCommand(what.spec, tmp_path / "yard.yaml", what.engine, tmp_path)
-    listed = image_report.listed(pipeline.listed(command))
-    (table,) = listed.body
+    report = listed(pipeline.listed(command))
+    (table,) = report.body
     assert isinstance(table, Table)
     states = {row[0]: row[1] for row in table.rows}
     assert (states["broken"], states["mine"]) == ("broken", "not built")
-    (note,) = listed.notes
+    (note,) = report.notes
     assert note.startswith("image broken cannot be built: ")
     assert "bas: is not a known key; did you mean 'base'?" in note

@@ -17,7 +17,7 @@ from trainyard.seams.docker.engine import Engine
 from trainyard.seams.registry.api import Blob, Manifest, RegistryApi
 from trainyard.seams.registry.errors import DamagedError
 from trainyard.spec.docker import Registry
-from trainyard.tasks import registry_report
+from trainyard.tasks import registry
 from trainyard.tasks.report import Table
 
 BASE = Blob("sha256:base", 1000)
@@ -79,7 +79,7 @@ UP = RegistryStatus(
 
 
 def test_status_lists_repositories_tags_and_sizes() -> None:
-    first, table, last = registry_report.status(TARGET, UP).body
+    first, table, last = registry.status_report(TARGET, UP).body
     assert first == "registry 127.0.0.1:32000 is up (plain HTTP, no login)"
     assert isinstance(table, Table)
     assert table.rows == [("ray", "1", "2.0 KiB", "sha256:0123456789ab")]
@@ -98,11 +98,11 @@ def test_status_lists_repositories_tags_and_sizes() -> None:
     ],
 )
 def test_what_comes_next_depends_on_what_is_there(target: Target, now: RegistryStatus, following: str) -> None:
-    assert registry_report.status(target, now).next == f"invoke {following}"
+    assert registry.status_report(target, now).next == f"invoke {following}"
 
 
 def test_status_as_json_has_everything() -> None:
-    document = registry_report.status(TARGET, UP).document
+    document = registry.status_report(TARGET, UP).document
     assert json.loads(json.dumps(document)) == {
         "address": "127.0.0.1:32000",
         "state": "up",

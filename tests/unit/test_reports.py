@@ -21,13 +21,13 @@ from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
 from trainyard.spec import load_cluster
 from trainyard.steps import PlannedStep
-from trainyard.tasks import cluster_report, report, train_report
+from trainyard.tasks import cluster, report, train
 from trainyard.tasks.report import Report, Table
 
 
-def cluster(tmp_path: Path, text: str = "{name: lab, backend: local}") -> Cluster:
+def lab(tmp_path: Path) -> Cluster:
     file = tmp_path / "lab.yaml"
-    file.write_text(text)
+    file.write_text("{name: lab, backend: local}")
     return Cluster(load_cluster(file), Tools(tmp_path / "state", {}, "local", source=file))
 
 
@@ -73,14 +73,14 @@ def test_a_failure_is_a_document_too_unless_the_command_printed_its_own(capsys: 
     ],
 )
 def test_the_command_after_a_plan_is_one_that_will_do(step: PlannedStep, command: str, tmp_path: Path) -> None:
-    assert cluster_report.planned(cluster(tmp_path), [step]).next == f"invoke {command}"
+    assert cluster.planned(lab(tmp_path), [step], "cluster.up").next == f"invoke {command}"
 
 
 def test_a_dashboard_that_nothing_leads_to_is_an_error_with_what_is_known() -> None:
     now = ClusterStatus("lab", "local", "up", (), address="http://127.0.0.1:1")
-    assert cluster_report.opened(now, browse=False).next == "invoke cluster.status"
+    assert cluster.way_in(now).next == "invoke cluster.status"
     with pytest.raises(NotReadyError) as caught:
-        cluster_report.opened(replace(now, address=None, detail="head: ended"), browse=True)
+        cluster.way_in(replace(now, address=None, detail="head: ended"))
     assert caught.value.lines() == [
         "nothing leads to the dashboard of cluster lab",
         "  at head: ended",
@@ -112,7 +112,7 @@ def test_at_80_columns_the_list_of_runs_is_a_table_with_whole_names(
     names = ["cartpole-20260921-141320-1a2b", "cartpole-20260921-141320-0c0d"]
     unsure = [None, "cluster unreachable: no answer from Ray's dashboard"]
     statuses = [status_of(tmp_path, name, unsure=why) for name, why in zip(names, unsure, strict=True)]
-    report.show(train_report.listed(statuses), json=False)
+    report.show(train.listed(statuses), json=False)
     lines = terminal.getvalue().splitlines()
     rows = [line.split() for line in lines if "cartpole" in line]
     assert [row[0] for row in rows] == names

@@ -10,12 +10,14 @@ from trainyard.results.report import write_report
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
 
-# As often as the page loads itself again (page/live.js).
-EVERY_SECONDS = 10.0
+EVERY_SECONDS = 10.0  # as often as the page loads itself again (page/live.js)
 
 
 class Screen:
-    """What shows a person what happens in a run; this one shows nothing."""
+    """What shows a person what happens in a run; this one shows notes at most."""
+
+    def __init__(self, *, note: Callable[[str], None] = lambda text: None) -> None:
+        self._note = note
 
     def output(self, task: str, text: bytes) -> None:
         """Show what a task printed."""
@@ -28,6 +30,7 @@ class Screen:
 
     def note(self, text: str) -> None:
         """Show something worth a line that is not part of the run."""
+        self._note(text)
 
 
 class ReportScreen(Screen):
@@ -36,7 +39,7 @@ class ReportScreen(Screen):
     def __init__(
         self, run: RunDirectory, *, note: Callable[[str], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._note = note
+        super().__init__(note=note)
         self._run = run
         self._clock = clock
         self._is_old = False
@@ -47,9 +50,6 @@ class ReportScreen(Screen):
 
     def event(self, event: Event, state: RunState) -> None:
         self._is_old = True
-
-    def note(self, text: str) -> None:
-        self._note(text)
 
     def tick(self, state: RunState) -> None:
         if self._is_old and self._clock() >= self._due:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import sys
+import threading
+import webbrowser
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from trainyard.tasks import command_hints, lazy
+from trainyard import paths
+from trainyard.errors import NotReadyError
+from trainyard.results.formats import duration, size
+from trainyard.tasks import command_hints, lazy, report
 from trainyard.tasks.command import CLUSTER, Call, task
-from trainyard.tasks.report import Report
+from trainyard.tasks.report import Report, Table, as_document, note, plan_lines, step_documents
 
 if TYPE_CHECKING:
+    from trainyard.backends.contract import ClusterStatus
     from trainyard.lifecycle import Cluster
+    from trainyard.steps import PlannedStep
+    from trainyard.usage import Usage
 
 END_RUNS = "End the runs that go on, if nodes have to go; without it, they are named and nothing is done."
 PURGE = "Also the KubeRay operator, its CRDs and the namespace, if Trainyard made them and nobody else needs them."
@@ -23,36 +36,44 @@ SIZES = "GROUP=N: so many nodes; of a group that grows and shrinks, at least so 
 @task(*CLUSTER, dry=True, help={"recreate": RECREATE, "end_runs": END_RUNS})
 def up(call: Call, recreate: bool = False, end_runs: bool = False) -> Report:
     """Make the cluster match its file."""
+    cluster, command = call.cluster(), "cluster.up --recreate" if recreate else "cluster.up"
     if call.dry:
-        return _planned_up(call, recreate=recreate)
-    command = "cluster.up --recreate" if recreate else "cluster.up"
-    return _made(call, call.cluster(), command, recreate=recreate, end_runs=end_runs)
+        return planned(cluster, lazy.lifecycle.plan_up(cluster, recreate=recreate), command)
+    return _made(call, cluster, command, recreate=recreate, end_runs=end_runs)
 
 
 @task(*CLUSTER, dry=True, help={"recreate": "Plan as if cluster.up were called with --recreate."})
 def plan(call: Call, recreate: bool = False) -> Report:
     """Say what cluster.up would change; change nothing."""
-    return _planned_up(call, recreate=recreate, documents=call.json)
+    cluster, command = call.cluster(), "cluster.up --recreate" if recreate else "cluster.up"
+    steps = lazy.lifecycle.plan_up(cluster, recreate=recreate)
+    documents = lazy.lifecycle.documents(cluster, recreate=recreate) if call.json else ()
+    return planned(cluster, steps, command, documents=documents)
 
 
 @task(*CLUSTER, dry=True, help={"purge": PURGE, "end_runs": END_RUNS})
 def down(call: Call, purge: bool = False, end_runs: bool = False) -> Report:
     """Remove the cluster, and prove that nothing is left."""
-    cluster = call.cluster()
-    command = "cluster.down --purge" if purge else "cluster.down"
+    cluster, command = call.cluster(), "cluster.down --purge" if purge else "cluster.down"
     if call.dry:
-        return lazy.cluster_report.planned(cluster, lazy.lifecycle.plan_down(cluster, purge=purge), command=command)
-    lazy.cluster_report.begin(cluster)
-    check = _before_nodes_end(call, cluster, command, end_runs=end_runs)
+        return planned(cluster, lazy.lifecycle.plan_down(cluster, purge=purge), command)
+    check = _begin(call, cluster, command, end_runs=end_runs)
     results = lazy.lifecycle.down(cluster, call.progress, purge=purge, before_disruption=check)
-    return lazy.cluster_report.removed(cluster, results, purge=purge)
+    name, traits = cluster.spec.name, cluster.backend.TRAITS
+    stays = f"note: {traits.leaves}; those that Trainyard made go by invoke cluster.down --purge"
+    return Report(
+        {"name": name, "state": "down", "steps": step_documents(results)},
+        [f"cluster {name} is gone, nothing is left" if traits.makes_nodes else "nothing was removed"],
+        notes=[stays] if traits.leaves and not purge else (),
+        next="invoke cluster.up",
+    )
 
 
 @task(*CLUSTER, dry=True)
 def status(call: Call) -> Report:
     """Ask every node how it is, and what is in use."""
     now = lazy.lifecycle.status(call.cluster())
-    return lazy.cluster_report.status(now, lazy.usage.ask(now))
+    return status_report(now, lazy.usage.ask(now))
 
 
 @task(*CLUSTER, dry=True, positional=["sizes"], iterable=["sizes"], help={"sizes": SIZES, "end_runs": END_RUNS})
@@ -62,21 +83,39 @@ def scale(call: Call, sizes: list[str] | None = None, end_runs: bool = False) ->
     cluster = lazy.scaling.scaled(file, sizes or [])
     command_hints.override(cluster.tools.overrides)
     if call.dry:
-        return lazy.cluster_report.planned(cluster, lazy.lifecycle.plan_up(cluster))
+        return planned(cluster, lazy.lifecycle.plan_up(cluster), "cluster.up")
     made = _made(call, cluster, f"cluster.scale {shlex.join(sizes or [])}", end_runs=end_runs)
-    return lazy.cluster_report.resized(made, cluster, lazy.scaling.differences(file.spec, cluster.spec))
+    # The next cluster.up without these sizes goes back.
+    differences = lazy.scaling.differences(file.spec, cluster.spec)
+    back = f"write it into {file.loaded.source} to keep it, or cluster.up goes back"
+    return replace(made, notes=[*made.notes, *(f"note: {size}; {back}" for size in differences)])
 
 
 @task(*CLUSTER, dry=True)
 def show(call: Call) -> Report:
     """Print the cluster file as resolved, defaults marked."""
-    return lazy.cluster_report.shown(call.cluster())
+    from trainyard.spec import as_json, as_yaml
+
+    spec = call.cluster().spec
+    return Report(as_json(spec), [as_yaml(spec).rstrip()], next="invoke cluster.plan")
 
 
 @task(dry=True, name="list")
 def list_(call: Call) -> Report:
     """List the clusters that have a file here, and those that were made from files elsewhere."""
-    return lazy.cluster_report.listed(lazy.listing.list_clusters(os.environ, directory=call.here))
+    listing = lazy.listing.list_clusters(os.environ, directory=call.here)
+    clusters = listing.clusters
+    rows = [(each.name, each.backend, each.state, each.address or each.place, each.file) for each in clusters]
+    problems = [f"{cluster.name}: {cluster.problem}" for cluster in clusters if cluster.problem]
+    file = next((each.file for each in clusters if each.file), "")
+    return Report(
+        {
+            "clusters": [{**asdict(cluster), **_state(cluster.state)} for cluster in clusters],
+            "remarks": list(listing.remarks),
+        },
+        [Table(("cluster", "backend", "state", "address", "file"), rows), *problems, *listing.remarks],
+        next=f"invoke cluster.status -f {shlex.quote(Path(file).stem)}" if file else "",
+    )
 
 
 @task(*CLUSTER, dry=True, name="open")
@@ -85,45 +124,177 @@ def open_(call: Call) -> Report | None:
     cluster = call.cluster()
     lazy.lifecycle.connect(cluster)
     now = lazy.lifecycle.status(cluster)
-    found = lazy.cluster_report.opened(now, browse=not call.dry)
+    dashboard = way_in(now)
+    if now.address and sys.stdout.isatty() and not call.dry:
+        webbrowser.open(now.address)
     if now.tunnel is None or call.dry:
-        return found
-    lazy.cluster_report.hold(found, now.tunnel, json=call.json)
+        return dashboard
+    # The tunnel that the dashboard's address needs ends with this process.
+    report.show(replace(dashboard, next=""), json=call.json)
+    sys.stdout.flush()
+    note(f"It leads through a tunnel to {now.tunnel}, which is open until Ctrl-C.")
+    with suppress(KeyboardInterrupt):
+        threading.Event().wait()
+    note(f"next: {dashboard.next}")
     return None
 
 
 @task(*CLUSTER, dry=True, help={"follow": "Stay, and print what is added (default)."})
 def logs(call: Call, follow: bool = True) -> None:
     """Print what the nodes' own log files say, each line with its node."""
-    lazy.cluster_report.print_logs(lazy.lifecycle.logs(call.cluster(), follow=follow), json=call.json)
+    for line in lazy.lifecycle.logs(call.cluster(), follow=follow):
+        # One document a line, since there may be no end.
+        text = json.dumps(asdict(line)) if call.json else f"{line.node} {line.file} | {line.text}"
+        report.say(text, flush=True)
 
 
-def _planned_up(call: Call, *, recreate: bool, documents: bool = False) -> Report:
-    cluster = call.cluster()
-    return lazy.cluster_report.planned(
-        cluster,
-        lazy.lifecycle.plan_up(cluster, recreate=recreate),
-        command="cluster.up --recreate" if recreate else "cluster.up",
-        documents=lazy.lifecycle.documents(cluster, recreate=recreate) if documents else (),
+def planned(
+    cluster: Cluster,
+    plan: Sequence[PlannedStep],
+    command: str,
+    *,
+    documents: Sequence[Mapping[str, Any]] = (),
+) -> Report:
+    """Say what `command` would do, and which runs it would end; `documents` are what Kubernetes would get."""
+    from trainyard.backends import replace_head
+
+    ends = lazy.ending.would_end(cluster, plan)
+    if replace_head.is_needed(plan):
+        command += " --recreate"
+    if ends:
+        command += " --end-runs"
+    return Report(
+        {
+            "name": cluster.spec.name,
+            "steps": [as_document(step) for step in plan],
+            "ends": [{"run": run.where, "about": run.message} for run in ends],
+            "documents": list(documents),
+        },
+        [*plan_lines(plan), *(f"  ends {run}" for run in ends)],
+        next=f"invoke {command}" if any(step.state != "already" for step in plan) else "invoke cluster.status",
+    )
+
+
+def status_report(now: ClusterStatus, usage: Usage | None) -> Report:
+    """Show the nodes, and what is in use by which runs."""
+    answers = f": {_address(now.address, now.tunnel)}" if now.address else ""
+    body: list[str | Table] = [f"cluster {now.name} ({now.backend}) is {now.state}{answers}", _nodes(now, usage)]
+    if usage and usage.runs:
+        rows = [
+            (run.run, run.job, run.user, _known(run.running), _known(run.waiting), duration(run.seconds))
+            for run in usage.runs
+        ]
+        columns = ("run", "job", "user", "running", "waiting", "age")
+        body.append(Table(columns, rows, may_shorten=("job", "user")))
+    if now.detail:
+        body.append(now.detail)
+    if now.differences:
+        body.append(f"note: differs from its file; `invoke cluster.up` changes {'; '.join(now.differences)}")
+    return Report(
+        _status_document(now, usage),
+        body,
+        notes=[f"note: {now.remark}"] if now.remark else (),
+        next="invoke smoke.run" if now.state == "up" else "invoke cluster.up",
+    )
+
+
+def way_in(now: ClusterStatus) -> Report:
+    """Say where the dashboard is and where its token is, never the token itself. Raises NotReadyError."""
+    if now.address is None:
+        hint = "What is wrong with it: invoke cluster.status"
+        what = f"nothing leads to the dashboard of cluster {now.name}"
+        raise NotReadyError(what, where=now.detail or None, hint=hint)
+    token_file = str(now.token_file) if now.token_file else None
+    pasted = f"the content of {token_file}" if token_file else f"what this prints: {now.token_command}"
+    asks = f"It asks for a token: paste {pasted}"
+    return Report(
+        {"name": now.name, "address": now.address, "token_file": token_file, "token_command": now.token_command},
+        [f"dashboard: {now.address}", *([asks] if token_file or now.token_command else [])],
+        next="invoke cluster.status",
     )
 
 
 def _made(call: Call, cluster: Cluster, command: str, *, end_runs: bool, recreate: bool = False) -> Report:
-    lazy.cluster_report.begin(cluster)
-    check = _before_nodes_end(call, cluster, command, end_runs=end_runs)
+    """Make it; say what was done, and where the cluster answers."""
+    check = _begin(call, cluster, command, end_runs=end_runs)
     results = lazy.lifecycle.up(cluster, call.progress, recreate=recreate, before_disruption=check)
-    return lazy.cluster_report.made(cluster, results, lazy.lifecycle.connect(cluster))
+    endpoint = lazy.lifecycle.connect(cluster)
+    return Report(
+        {"name": cluster.spec.name, "state": "up", "address": endpoint.address, "steps": step_documents(results)},
+        [f"cluster {cluster.spec.name} is up: {_address(endpoint.address, endpoint.tunnel)}"],
+        notes=[f"warning: {step.detail}" for step in results if step.detail and step.title.startswith("Check ")],
+        next="invoke smoke.run",
+    )
 
 
-def _before_nodes_end(call: Call, cluster: Cluster, command: str, *, end_runs: bool) -> Callable[[], None]:
-    """Return the check for runs that nodes would end with; `command` is how to repeat it."""
+def _begin(call: Call, cluster: Cluster, command: str, *, end_runs: bool) -> Callable[[], None]:
+    """Say which cluster is meant, and by which file; return the check for runs that nodes would end with."""
+    note(f"cluster {cluster.spec.name} ({cluster.spec.backend}), as {paths.shown(cluster.loaded.source)} says")
+    results = paths.results_home(os.environ, directory=call.here)
 
     def check() -> None:
-        # Most commands end no nodes, and need none of what fetching outputs takes: it is imported here.
-        from trainyard import ending, paths
-        from trainyard.tasks.report import note
-
-        change = ending.Change(cluster, command, paths.results_home(os.environ, directory=call.here), end_runs)
-        ending.check(change, call.progress, note=lambda text: note(f"note: {text}"))
+        # Most commands end no nodes, and need none of what this imports.
+        change = lazy.ending.Change(cluster, command, results, end_runs)
+        lazy.ending.check(change, call.progress, note=lambda text: note(f"note: {text}"))
 
     return check
+
+
+def _nodes(now: ClusterStatus, usage: Usage | None) -> Table:
+    simulated = " (simulated)" if now.simulated_gpus else ""
+    columns, rows = ["node", "group", "host", "state", "cpus", "gpus"], []
+    for node in now.nodes:
+        gpus = f"{node.gpus}{simulated}" if node.gpus else "0"
+        rows.append([node.name, node.group, node.host, node.state, _known(node.cpus), gpus])
+    if usage and usage.nodes:
+        columns.append("free")
+        for row, node in zip(rows, now.nodes, strict=True):
+            row.append(_free(usage, node.name))
+    return Table(columns, rows)
+
+
+def _status_document(now: ClusterStatus, usage: Usage | None) -> dict[str, Any]:
+    """Return the shape of design.md, section 11; fields are added, never renamed."""
+    return {
+        "name": now.name,
+        "backend": now.backend,
+        **_state(now.state),
+        "nodes": [{**as_document(node), **_state(node.state), **_amounts(usage, [node.name])} for node in now.nodes],
+        "address": now.address,
+        "simulated_gpus": now.simulated_gpus,
+        "seen": now.detail,
+        "tunnel": now.tunnel,
+        "remark": now.remark,
+        "differences": list(now.differences),
+        **_amounts(usage, [node.name for node in now.nodes]),
+        "runs": usage and [asdict(run) for run in usage.runs],
+    }
+
+
+def _state(condition: str) -> dict[str, str]:
+    """Return a state as --json has always named it, and whether what is down is absent or broken."""
+    return {"state": "down" if condition in ("absent", "broken") else condition, "condition": condition}
+
+
+def _amounts(usage: Usage | None, nodes: Sequence[str]) -> dict[str, Any]:
+    """Return what of some nodes is used and free in all; null where no node says so."""
+    known = [usage.nodes[name] for name in nodes if name in usage.nodes] if usage else []
+    used, free = (lazy.usage.total(amounts) for amounts in zip(*known, strict=True)) if known else (None, None)
+    return {"used": used and asdict(used), "free": free and asdict(free)}
+
+
+def _free(usage: Usage, node: str) -> str:
+    if node not in usage.nodes:
+        return "?"
+    used, free = usage.nodes[node]
+    gpus = f"{free.gpus:g} GPU{'s' * (free.gpus != 1)}, " if used.gpus + free.gpus else ""
+    return f"{free.cpus:g} CPU{'s' * (free.cpus != 1)}, {gpus}{size(free.memory)}"
+
+
+def _address(address: str, tunnel: str | None) -> str:
+    """Return the address, or the command that opens it: one that ends with this command is of no use to anybody."""
+    return address if tunnel is None else f"on {tunnel}; `invoke cluster.open` leads there"
+
+
+def _known(count: int | None) -> object:
+    return "?" if count is None else count

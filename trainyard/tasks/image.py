@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
 
-from trainyard.tasks import lazy
+from trainyard import labels
+from trainyard.results.formats import size
+from trainyard.steps import PlannedStep
+from trainyard.tasks import lazy, report
 from trainyard.tasks.command import CLUSTER, Call, task
-from trainyard.tasks.report import Report
+from trainyard.tasks.report import Report, Table, step_documents
 
 if TYPE_CHECKING:
     from trainyard.images.image_command import ImageCommand
+    from trainyard.images.pipeline import ListedImage
     from trainyard.lifecycle import Cluster
 
 HELP = {
@@ -27,17 +32,35 @@ def build(call: Call, image: str = "", base: str = "", platform: str = "", cache
     """Build an image under the hash of its content; quick where nothing changed."""
     with _open(call, image, base, platform) as command:
         if call.dry:
-            return lazy.image_report.planned(
-                command, lazy.pipeline.plan_build(command, no_cache=not cache), again="image.build"
-            )
-        return lazy.image_report.built(*lazy.pipeline.run_build(command, call.progress, no_cache=not cache), base=base)
+            return _planned(command, lazy.pipeline.plan_build(command, no_cache=not cache), again="image.build")
+        built, results = lazy.pipeline.run_build(command, call.progress, no_cache=not cache)
+    document = {
+        "image": built.name,
+        "reference": built.reference_local,
+        "alias": built.alias_local,
+        "content": built.content,
+        "image_id": built.image_id,
+        "platform": built.platform,
+        "size": built.size,
+        "steps": step_documents(results),
+    }
+    lines = [f"image {built.name} is built: {built.reference_local} ({size(built.size)}), also {built.alias_local}"]
+    if base:
+        lines.append(f"--base counts for this build; for clusters on it: build: {{base: {base}}} in their file")
+    return Report(document, lines, next="invoke image.lint")
 
 
 @task(*CLUSTER, positional=["image"], help=HELP)
 def lint(call: Call, image: str = "", base: str = "", platform: str = "") -> Report:
     """Run an image once and look at all that clusters need of it; exit 5 if something is wrong."""
     with _open(call, image, base, platform) as command:
-        return lazy.image_report.checked(lazy.pipeline.run_lint(command, on_progress=lazy.image_report.busy))
+        found = lazy.pipeline.run_lint(command, on_progress=_busy)
+    rows = [
+        (each.check, "skipped" if each.skipped else "ok" if each.ok else "WRONG", each.detail)
+        for each in found.findings
+    ]
+    table = Table(("check", "result", "detail"), rows, title=found.reference)
+    return Report(found.document(), [table], next="invoke image.push", error=found.error)
 
 
 @task(
@@ -50,27 +73,62 @@ def push(call: Call, image: str = "", base: str = "", platform: str = "", skip_l
     """Build an image if it changed, check it, push it; clusters run the digest that this prints."""
     with _open(call, image, base, platform) as command:
         if call.dry:
-            return lazy.image_report.planned(
-                command, lazy.pipeline.plan_push(command, skip_lint=skip_lint), again="image.push"
-            )
-        return lazy.image_report.pushed(command, *lazy.pipeline.run_push(command, call.progress, skip_lint=skip_lint))
+            return _planned(command, lazy.pipeline.plan_push(command, skip_lint=skip_lint), again="image.push")
+        pushed, results = lazy.pipeline.run_push(command, call.progress, skip_lint=skip_lint)
+    moved = "nothing was sent: the registry had it"
+    if pushed.layers_sent:
+        moved = f"{pushed.layers_sent} layers sent ({size(pushed.bytes_sent)}), {pushed.layers_there} were there"
+    name = _name(command)
+    return Report(
+        {"image": name, **asdict(pushed), "steps": step_documents(results)},
+        [f"image {name} is pushed: {pushed.reference}", f"also {pushed.tag} and {pushed.alias}; {moved}"],
+        next=f"invoke {after_push(command.spec.backend)}",
+    )
 
 
 @task(*CLUSTER, dry=True, positional=["image"], help=HELP)
 def verify(call: Call, image: str = "", base: str = "", platform: str = "") -> Report:
     """Let every host of a cluster pull what was pushed, by its digest, and run it; exit 6 if one cannot."""
     cluster = _cluster(call, image, base, platform)
+    spec = cluster.spec
     if call.dry:
-        return lazy.image_report.would_verify(cluster.spec)
-    found = cluster.backend.verify(cluster.spec, cluster.tools, report=lazy.image_report.busy)
-    return lazy.image_report.verified(found)
+        step = PlannedStep("Pull and run the image on every host", "would", f"cluster {spec.name} ({spec.backend})")
+        return report.planned({"cluster": spec.name}, [step])
+    found = cluster.backend.verify(spec, cluster.tools, report=_busy)
+    kept = ("host", "reference", "seconds", "result", "ok")
+    hosts = [{**{key: getattr(host, key) for key in kept}, "seconds": round(host.seconds, 3)} for host in found.hosts]
+    rows = [(host.host, f"{host.seconds:.1f}", "ok" if host.ok else "FAILED", host.result) for host in found.hosts]
+    return Report(
+        {"ok": found.ok, "hosts": hosts, "remark": found.remark},
+        [Table(("host", "seconds", "result", "detail"), rows), *([found.remark] if found.remark else [])],
+        next="invoke cluster.up",
+        error=found.error,
+    )
 
 
 @task(*CLUSTER, dry=True, name="list")
 def list_(call: Call) -> Report:
     """List the images that can be built here, and what Docker has of each."""
     with _open(call) as command:
-        return lazy.image_report.listed(lazy.pipeline.listed(command))
+        return listed(lazy.pipeline.listed(command))
+
+
+def listed(images: Sequence[ListedImage]) -> Report:
+    """Show the images, and what is wrong with those that cannot be read."""
+    columns = ("image", "state", "content", "size", "built", "base", "directory")
+    return Report(
+        {"images": [_document(image) for image in images]},
+        [Table(columns, [_row(image) for image in images])],
+        notes=[f"image {image.name} cannot be built: {image.problem}" for image in images if image.problem],
+        next=f"invoke image.build {images[0].name}" if images else "",
+    )
+
+
+def after_push(backend: str) -> str:
+    """Return the command that uses what was pushed."""
+    from trainyard.backends import BACKENDS
+
+    return BACKENDS[backend].TRAITS.pushed_image or "cluster.up -f compose"
 
 
 def _cluster(call: Call, image: str = "", base: str = "", platform: str = "") -> Cluster:
@@ -85,3 +143,53 @@ def _cluster(call: Call, image: str = "", base: str = "", platform: str = "") ->
 def _open(call: Call, image: str = "", base: str = "", platform: str = "") -> AbstractContextManager[ImageCommand]:
     loaded = _cluster(call, image, base, platform).loaded
     return lazy.image_command.find(loaded, os.environ, directory=call.here)
+
+
+def _busy(text: str) -> None:
+    report.note(f"  ... {text}")
+
+
+def _name(command: ImageCommand) -> str:
+    return command.image.name if command.image else command.name
+
+
+def _planned(command: ImageCommand, plan: Sequence[PlannedStep], *, again: str) -> Report:
+    return report.planned({"image": _name(command)}, plan, next=f"invoke {again}")
+
+
+def _row(image: ListedImage) -> tuple[str, ...]:
+    current = next((facts for facts in image.versions if facts.id == image.current), None)
+    newest = current or (image.versions[0] if image.versions else None)
+    facts = (newest.labels.get(labels.CONTENT, ""), size(newest.size), newest.created[:19]) if newest else ("", "", "")
+    where = (image.image.base, str(image.image.directory)) if image.image else ("", "")
+    return (image.name, _state(image), *facts, *where)
+
+
+def _state(image: ListedImage) -> str:
+    if image.problem:
+        return "broken"
+    if image.current:
+        return "built"
+    return "changed since" if image.versions else "not built"
+
+
+def _document(image: ListedImage) -> dict[str, Any]:
+    source = image.image
+    return {
+        "name": image.name,
+        "state": _state(image),
+        "base": source and source.base,
+        "directory": source and str(source.directory),
+        "problem": str(image.problem) if image.problem else None,
+        "versions": [
+            {
+                "content": facts.labels.get(labels.CONTENT),
+                "image_id": facts.id,
+                "tags": list(facts.tags),
+                "size": facts.size,
+                "created": facts.created,
+                "current": facts.id == image.current,
+            }
+            for facts in image.versions
+        ],
+    }

@@ -10,23 +10,20 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trainyard import ending as ending
     from trainyard import lifecycle as lifecycle
     from trainyard import listing as listing
     from trainyard import progress as progress
     from trainyard import scaling as scaling
+    from trainyard import screen as screen
     from trainyard import training as training
     from trainyard import usage as usage
     from trainyard.images import image_command as image_command
     from trainyard.images import pipeline as pipeline
-    from trainyard.tasks import cluster_report as cluster_report
-    from trainyard.tasks import image_report as image_report
-    from trainyard.tasks import registry_report as registry_report
-    from trainyard.tasks import smoke_report as smoke_report
-    from trainyard.tasks import train_report as train_report
 
 
 def __getattr__(name: str) -> Any:
-    for package in ("trainyard.tasks", "trainyard.images", "trainyard"):
+    for package in ("trainyard", "trainyard.images"):
         if find_spec(f"{package}.{name}"):
             return import_module(f"{package}.{name}")
     raise AttributeError(name)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
-from trainyard.tasks import lazy
+from trainyard import paths, steps
+from trainyard.results.formats import size
+from trainyard.tasks import report
 from trainyard.tasks.command import REGISTRY, Call, task
-from trainyard.tasks.report import Report
+from trainyard.tasks.image import after_push
+from trainyard.tasks.report import Report, Table, note, step_documents
 
 if TYPE_CHECKING:
+    from trainyard.registry.status import RegistryStatus
     from trainyard.registry.target import Target
 
 FILE = "Cluster file whose `registry:` is meant, or a bare name of clusters/ (default: $TRAINYARD_CLUSTER, else local)."
@@ -24,9 +30,19 @@ def up(call: Call) -> Report:
 
     with _open(call) as target:
         if call.dry:
-            return lazy.registry_report.planned(target, registry.up_steps(target))
-        lazy.registry_report.begin(target)
-        return lazy.registry_report.made(target, registry.up(target, call.progress))
+            return _planned(target, registry.up_steps(target))
+        _begin(target)
+        results = registry.up(target, call.progress)
+    warnings = [text for step in results if step.title == registry.CHECK for text in step.detail.split("; ") if text]
+    ca = _ca(target)
+    facts = {"address": target.address, "state": "up", "container": target.name, "volume": target.name}
+    is_up = f"registry {target.address} is up: {_access(target)}; its images are in the volume {target.name}"
+    return Report(
+        {**facts, "ca_file": ca, "warnings": warnings, "steps": step_documents(results)},
+        [is_up, *([f"its CA: {ca}"] if ca else [])],
+        notes=[f"warning: {warning}" for warning in warnings],
+        next="invoke image.push" if target.host_port.is_loopback else "invoke registry.trust",
+    )
 
 
 @task(*REGISTRY, dry=True, help={"file": FILE, "purge": PURGE})
@@ -36,11 +52,19 @@ def down(call: Call, purge: bool = False) -> Report:
 
     with _open(call) as target:
         if call.dry:
-            return lazy.registry_report.planned(target, registry.down_steps(target, purge=purge))
-        lazy.registry_report.begin(target)
+            return _planned(target, registry.down_steps(target, purge=purge))
+        _begin(target)
         results = registry.down(target, call.progress, purge=purge)
         kept, images = registry.kept_volume(target), registry.images_here(target)
-        return lazy.registry_report.removed(target, results, kept=kept, images=images)
+    lines = [f"registry {target.address} is gone, nothing of it is left"]
+    if kept:
+        what = f"registry {target.address} is gone; its images are kept in the volume {kept}"
+        lines = [what, "to remove them too: invoke registry.down --purge"]
+    elif images:
+        lines.append(f"Docker keeps what was built or pulled here: docker images '{target.address}/*'")
+        lines.append("to remove what no container uses: docker image prune --all --filter label=io.trainyard.image")
+    facts = {"address": target.address, "state": "down", "volume": kept, "images_here": list(images)}
+    return Report({**facts, "steps": step_documents(results)}, lines, next="invoke registry.up")
 
 
 @task(*REGISTRY, dry=True, help={"file": FILE})
@@ -49,7 +73,7 @@ def status(call: Call) -> Report:
     from trainyard.registry.status import status as ask
 
     with _open(call) as target:
-        return lazy.registry_report.status(target, ask(target))
+        return status_report(target, ask(target))
 
 
 @task(*REGISTRY, dry=True, help={"file": FILE})
@@ -59,12 +83,92 @@ def trust(call: Call) -> Report:
 
     with _open(call) as target:
         if call.dry:
-            return lazy.registry_report.planned(target, registry.trust_steps(target))
-        lazy.registry_report.begin(target)
-        return lazy.registry_report.trusted(target, registry.trust(target, call.progress))
+            return _planned(target, registry.trust_steps(target))
+        _begin(target)
+        results = registry.trust(target, call.progress)
+    whose = "this host's Docker" if target.engine.is_here else f"the Docker of {target.engine.host}"
+    document = {"address": target.address, "trusted": True, "steps": step_documents(results)}
+    return Report(document, [f"{whose} pulls from {target.address}"], next="invoke image.push")
+
+
+def status_report(target: Target, now: RegistryStatus) -> Report:
+    """Show the repositories."""
+    is_up = now.state == "up"
+    body: list[str | Table] = [f"registry {target.address} is {now.state}" + (f" ({_access(target)})" if is_up else "")]
+    if now.content is None:
+        body.append(f"it does not {'list what it holds' if is_up else 'answer'}: {now.detail}")
+    else:
+        body += _content(now)
+    if not is_up and now.volume:
+        body.append(f"its images are kept in the volume {now.volume}")
+    if now.others:
+        body.append(f"other registries of this Docker: {', '.join(now.others)}")
+    if now.trusted is False:
+        body.append("Docker here does not trust it yet")
+    return Report(_document(target, now), body, next=f"invoke {_next(target, now)}")
 
 
 def _open(call: Call) -> AbstractContextManager[Target]:
     from trainyard.registry.target import find
 
     return find(call.file, os.environ, directory=call.here, overrides=call.overrides)
+
+
+def _begin(target: Target) -> None:
+    """Say which registry is meant, by which file, and on whose Docker."""
+    where = "" if target.engine.is_here else f", on the Docker of {target.engine.host}"
+    source = paths.shown(target.source) if target.source else "no file"
+    note(f"registry {target.address}, as {source} says{where}")
+
+
+def _planned(target: Target, todo: Sequence[steps.Step]) -> Report:
+    return report.planned({"address": target.address}, steps.plan(todo), next="invoke registry.status")
+
+
+def _next(target: Target, now: RegistryStatus) -> str:
+    if now.state != "up":
+        return "registry.up"
+    if now.trusted is False:
+        return "registry.trust"
+    return after_push(target.backend) if now.content and now.content.repositories else "image.push"
+
+
+def _content(now: RegistryStatus) -> list[str | Table]:
+    content = now.content
+    if content is None or not content.repositories:
+        return ["it holds nothing yet"]
+    rows = [
+        (repository.name, tag.name, size(tag.size), tag.problem or (tag.digest or "")[:19])
+        for repository in content.repositories
+        for tag in repository.tags
+    ]
+    free = f"; {size(now.disk_free)} of disk are free" if now.disk_free is not None else ""
+    table = Table(("repository", "tag", "size", "digest"), rows)
+    return [table, f"together {size(content.size)}, as layers are shared{free}"]
+
+
+def _document(target: Target, now: RegistryStatus) -> dict[str, Any]:
+    registry, container = target.registry, now.container
+    return {
+        **{name: getattr(registry, name) for name in ("address", "insecure", "username")},
+        **{name: getattr(now, name) for name in ("state", "volume", "trusted", "disk_free")},
+        "container": container and container.name,
+        "image": container and container.image,
+        "ca_file": _ca(target),
+        "size": now.content.size if now.content else None,
+        "repositories": [asdict(repository) for repository in now.content.repositories] if now.content else [],
+        "seen": now.detail,
+        "others": list(now.others),
+    }
+
+
+def _ca(target: Target) -> str | None:
+    from trainyard.registry.access import ca_file
+
+    ca = ca_file(target.registry, target.environ)
+    return str(ca) if ca else None
+
+
+def _access(target: Target) -> str:
+    protocol = "plain HTTP" if target.registry.insecure else "TLS"
+    return f"{protocol}, user {target.registry.username}" if target.registry.username else f"{protocol}, no login"

@@ -23,10 +23,10 @@ _document_due: ContextVar[bool] = ContextVar("document_due", default=False)
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under their columns. With `may_shorten`, a narrow terminal shortens these columns and no other."""
+    """Rows under their columns; a cell of None is empty. On a narrow terminal only `may_shorten` is shortened."""
 
     columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[object]]
     title: str | None = None
     may_shorten: Sequence[str] | None = None
 
@@ -111,7 +111,7 @@ def print_table(table: Table) -> None:
     for column in table.columns:
         drawn.add_column(column, no_wrap=shortens is not None and column not in shortens)
     for row in table.rows:
-        cells = [Text(visible(cell)) for cell in row]
+        cells = [Text(visible("" if cell is None else str(cell))) for cell in row]
         for cell in cells if shortens is not None else ():
             cell.no_wrap, cell.overflow = True, "ellipsis"
         drawn.add_row(*cells)

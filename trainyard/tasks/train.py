@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import time
+import webbrowser
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from trainyard import paths
+from trainyard.results import formats, store
 from trainyard.tasks import command_hints, lazy
 from trainyard.tasks.command import FILE, Call, task
-from trainyard.tasks.report import Report
+from trainyard.tasks.report import Report, Table, note, say
 
 if TYPE_CHECKING:
+    from trainyard.dispatch.runs import RunStatus
+    from trainyard.results.compare import Final
+    from trainyard.results.state import RunState, Task
     from trainyard.results.store import RunDirectory
+    from trainyard.screen import PrintedScreen
 
 HELP = {
     "run": "Run name or an unambiguous beginning of it (default: the newest run).",
     "file": "Only runs of the cluster of this file, or of a bare name of clusters/ (default: of every cluster).",
 }
+_ROWS = 50
+_TAILS = 5
 
 
 @task(
@@ -36,20 +48,22 @@ def dispatch(
     call: Call, job_dir: str, file: list[str] | None = None, wait: bool = True, skip_smoke: bool = False
 ) -> Report | None:
     """Run a job; the exit code is the job's."""
+    from trainyard.dispatch.prepare import described
+
     prepared, cluster = lazy.training.ready(job_dir, file or [], overrides=call.overrides, backend=call.backend)
-    lazy.train_report.begin(prepared)
+    note("\n".join(described(prepared)))
     if call.dry:
         return None
-    ended = lazy.training.dispatch(
+    status = lazy.training.dispatch(
         prepared,
         cluster,
         command=sys.argv,
         wait=wait,
         skip_smoke=skip_smoke,
         progress=call.progress,
-        screen=lazy.train_report.screen(json=call.json),
+        screen=_screen(call),
     )
-    return lazy.train_report.ended(ended)
+    return _ended(status)
 
 
 @task(
@@ -65,13 +79,19 @@ def dispatch(
 )
 def list_(call: Call, job: str = "", state: str = "", since: str = "") -> Report:
     """List the runs of this machine, the newest first."""
-    return lazy.train_report.listed(lazy.training.statuses(call.file, job=job, state=state, since=since))
+    return listed(lazy.training.statuses(call.file, job=job, state=state, since=since))
 
 
 @task("file", dry=True, positional=["run"], help=HELP)
 def status(call: Call, run: str = "") -> Report:
     """Say how a run stands."""
-    return lazy.train_report.status(lazy.training.status(_find(call, run)))
+    now = lazy.training.status(_find(call, run))
+    state = now.state
+    body = _tasks(state, now=time.time() if now.unsure is None else state.last_contact or 0.0)
+    if state.waiting:
+        body.append(state.waiting["text"])
+    body.append(_summary(state) + (f"; unknown since then ({now.unsure})" if now.unsure else ""))
+    return Report(now.document(), body, next=_next(now))
 
 
 @task(
@@ -87,42 +107,58 @@ def status(call: Call, run: str = "") -> Report:
 )
 def logs(call: Call, run: str = "", task: str = "", all: bool = False, follow: bool = True) -> Report:
     """Follow a run from where this machine stopped; print all of one that has ended. Ctrl-C only stops looking."""
-    found = _find(call, run)
-    screen = lazy.train_report.screen(json=call.json, only=task or None)
-    return lazy.train_report.ended(
-        lazy.training.logs(found, screen=screen, task=task or None, everything=all, follow=follow)
-    )
+    screen = _screen(call, only=task or None)
+    return _ended(lazy.training.logs(_find(call, run), screen=screen, task=task or None, everything=all, follow=follow))
 
 
 @task("file", dry=True, positional=["run"], help=HELP)
 def stop(call: Call, run: str = "") -> Report:
     """End a run, and wait until it has ended; where several go on, RUN says which."""
+    from trainyard.dispatch.screens import Screen
+
     found = _remembered(lazy.training.run_to_stop(run or None, call.file))
     if call.dry:
         return call.skipped(f"run {found.name}")
-    return lazy.train_report.stopped(lazy.training.stop(found, screen=lazy.train_report.Notes()))
+    # It is not about what the run printed.
+    now = lazy.training.stop(found, screen=Screen(note=_remark))
+    line = f"run {now.run.name}: {now.state.state}"
+    return Report(now.document(), [line], error=None if now.state.ended else now.error)
 
 
 @task("file", positional=["run"], help={**HELP, "checkpoints": "The tasks' last checkpoints too."})
 def fetch(call: Call, run: str = "", checkpoints: bool = False) -> Report:
     """Bring home outputs that are not here yet."""
-    screen = lazy.train_report.screen(json=call.json)
-    return lazy.train_report.fetched(lazy.training.fetch(_find(call, run), checkpoints=checkpoints, screen=screen))
+    now = lazy.training.fetch(_find(call, run), checkpoints=checkpoints, screen=_screen(call))
+    name, state = now.run.name, now.state
+    # Names with a dot in front are ours: what is on its way, and which checkpoint it was.
+    kinds = ("outputs", "checkpoints")
+    directories = [str(path) for kind in kinds for path in sorted(now.run.path.glob(f"{kind}/[!.]*"))]
+    nothing = f"run {name} {'left nothing' if state.ended else 'has left nothing yet'}"
+    # Only what could not be fetched is an error.
+    error = now.error if not state.ended or state.exit == 0 else None
+    return Report({"run": name, "directories": directories}, directories[:_ROWS] or [nothing], error=error)
 
 
 @task("file", positional=["run"], help=HELP)
 def report(call: Call, run: str = "") -> Report:
     """Write a run's report anew: one HTML page that needs nothing else."""
-    path = lazy.training.report(_find(call, run), screen=lazy.train_report.screen(json=call.json))
+    path = lazy.training.report(_find(call, run), screen=_screen(call))
     return Report({"report": str(path)}, [str(path)])
 
 
 @task("file", positional=["run"], help={**HELP, "browser": "With --no-browser: only keep the page fresh."})
 def watch(call: Call, run: str = "", browser: bool = True) -> Report:
     """Keep a run's report fresh, and open in a browser, until the run has ended. Ctrl-C only stops watching."""
+    from trainyard.dispatch.screens import ReportScreen
+
     found = _find(call, run)
-    screen = lazy.train_report.report_screen(found, json=call.json, browse=browser)
-    return lazy.train_report.ended(lazy.training.watch(found, screen=screen))
+    screen = ReportScreen(found, note=_remark)
+    say(found.report, file=sys.stderr if call.json else sys.stdout, flush=True)
+    # Without a display, a browser would be one that takes this terminal.
+    has_display = sys.platform == "darwin" or not os.environ.keys().isdisjoint(("DISPLAY", "WAYLAND_DISPLAY"))
+    if browser and has_display and sys.stdout.isatty():
+        webbrowser.open(found.report.resolve().as_uri())
+    return _ended(lazy.training.watch(found, screen=screen))
 
 
 @task(
@@ -135,7 +171,33 @@ def watch(call: Call, run: str = "", browser: bool = True) -> Report:
 )
 def compare(call: Call, runs: list[str] | None = None, tag: list[str] | None = None) -> Report:
     """Compare runs: their curves on one page, how they ended and what differs in their job files as a table."""
-    return lazy.train_report.compared(lazy.training.compare(runs or [], tags=tag or []))
+    comparison = lazy.training.compare(runs or [], tags=tag or [])
+    rows = []
+    for number, each in enumerate(comparison.runs, 1):
+        done = f"{each.state.counts['succeeded']}/{len(each.state.tasks)}"
+        finals = [_final(each.finals.get(tag)) for tag in comparison.tags]
+        rows.append([number, each.run.name, each.state.state, done, _seconds(each.state.seconds), *finals])
+    body: list[str | Table] = [Table(["", "run", "state", "succeeded", "seconds", *comparison.tags], rows)]
+    if comparison.differences:
+        columns = ["differs", *(str(row[0]) for row in rows)]
+        body.append(Table(columns, [[name, *each] for name, each in comparison.differences.items()]))
+    if comparison.tasks_left_out:
+        body.append(f"The curves of {comparison.tasks_left_out} more tasks were not read.")
+    return Report(comparison.document(), [*body, str(comparison.page)])
+
+
+def listed(found: Sequence[RunStatus]) -> Report:
+    """Show one row a run."""
+    columns = ["run", "state", "done", "cluster", "started", "took", "user"]
+    silent = {each.state.cluster: each.unsure for each in found if each.unsure and not each.broken}
+    lines = [f"unknown, on cluster {cluster}: {why}" for cluster, why in silent.items()]
+    lines += [f"broken: {each.unsure}" for each in found if each.broken]
+    whole = [each for each in found if not each.broken]
+    return Report(
+        {"runs": [_short(each) for each in found]},
+        [Table(columns, [_list_row(each) for each in found], may_shorten=("cluster", "user")), *lines],
+        next=f"invoke train.status {whole[0].run.name}" if whole else "",
+    )
 
 
 def _find(call: Call, run: str) -> RunDirectory:
@@ -146,3 +208,102 @@ def _remembered(run: RunDirectory) -> RunDirectory:
     """Return the run; what messages say of its cluster is about the file that was recorded with it."""
     command_hints.remember("train", {"file": str(run.cluster_file)})
     return run
+
+
+def _screen(call: Call, *, only: str | None = None) -> PrintedScreen:
+    """Return what shows a run as it goes: stdout, unless a document is to stand there."""
+    stream = sys.stderr if call.json else sys.stdout
+    return lazy.screen.for_stream(stream, only=only, reword=command_hints.complete)
+
+
+def _remark(text: str) -> None:
+    note(f"-- {text}")
+
+
+def _ended(now: RunStatus) -> Report:
+    """Show how a run that was followed ended, or that it goes on."""
+    run, state = now.run, now.state
+    if not state.ended:
+        # With an error, whether it goes on is unknown; the error says what to do.
+        goes_on = now.error is None
+        notes = [f"run {run.name} goes on"] if goes_on else []
+        next = f"invoke train.logs {run.name}" if goes_on else ""
+        return Report(now.document(), notes=notes, next=next, error=now.error)
+    notes = [f"results: {paths.shown(run.path)}", f"report: {paths.shown(run.report)}"] if run.report.exists() else []
+    body = [*_tasks(state, now=time.time()), *_last_lines(state), _summary(state)]
+    return Report(now.document(), body, notes=notes, next=_next(now) if notes else "", error=now.error)
+
+
+def _final(final: Final | None) -> str:
+    if final is None:
+        return ""
+    mean = formats.number(final.mean)
+    return mean if final.spread is None else f"{mean} ± {formats.number(final.spread)} ({final.count})"
+
+
+def _next(now: RunStatus) -> str:
+    """Return the next command: the logs of a run that goes on or failed, and after a good one the list of runs."""
+    succeeded = now.state.ended and now.state.exit == 0
+    return "invoke train.list" if succeeded else f"invoke train.logs {now.run.name}"
+
+
+def _tasks(state: RunState, *, now: float) -> list[str | Table]:
+    tasks = list(state.tasks.values())
+    if len(tasks) > _ROWS:
+        # Thousands of good rows would hide the bad ones.
+        tasks = [task for task in tasks if task.state != "succeeded"][:_ROWS]
+    columns = ["task", "state", "attempts", "node", "seconds", "exit", "reason"]
+    return [Table(columns, [_row(state, task, now=now) for task in tasks])] if tasks else []
+
+
+def _row(state: RunState, task: Task, *, now: float) -> list[object]:
+    last = task.last
+    seconds = _seconds(state.seconds_of(last, now=now))
+    return [task.name, task.state, len(task.attempts), last.node, seconds, last.exit_code, task.reason]
+
+
+def _last_lines(state: RunState) -> Iterator[str]:
+    for failed in [each for each in state.tasks.values() if each.state == "failed"][:_TAILS]:
+        tail, why = failed.last.tail, failed.reason or "no reason known"
+        # It printed nothing, or so many failed that their last lines are only in the logs.
+        yield f"last lines of {failed.name} ({why}):" if tail else f"{failed.name} failed: {why}"
+        yield from (f"    {lazy.screen.plain(line.encode('utf-8', 'surrogateescape'))}" for line in tail)
+
+
+def _summary(state: RunState) -> str:
+    counts = ", ".join(f"{count} {name}" for name, count in state.counts.items() if count)
+    took = _seconds(state.seconds, before=" in ", after=" s")
+    return f"run {state.run} {state.state}{took}" + (f": {counts}" if counts else "")
+
+
+def _seconds(count: float | None, *, before: str = "", after: str = "") -> str:
+    return "" if count is None else f"{before}{count:.1f}{after}"
+
+
+def _list_row(found: RunStatus) -> list[object]:
+    state, record = found.state, store.described(found.run)
+    began = store.started(record)
+    return [
+        found.run.name,
+        "broken" if found.broken else "unknown" if found.unsure else state.state,
+        f"{state.counts['succeeded']}/{len(state.tasks)}",
+        state.cluster,
+        "" if began is None else formats.age(time.time() - began),
+        _seconds(state.seconds, after=" s"),
+        record.get("user"),
+    ]
+
+
+def _short(found: RunStatus) -> dict[str, object]:
+    state, record = found.state, store.described(found.run)
+    return {
+        "run": found.run.name,
+        "state": "broken" if found.broken else state.state,
+        "unsure": found.unsure,
+        "cluster": state.cluster,
+        "job": state.job,
+        "started": record.get("started"),
+        "user": record.get("user"),
+        "seconds": state.seconds,
+        "counts": {name: count for name, count in state.counts.items() if count},
+    }
