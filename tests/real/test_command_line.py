@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.real.yard import Yard
-from trainyard.registry.certificates import make_ca, make_server
+from trainyard.registry.certificates import make
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = [str(Path(sys.executable).with_name(name)) for name in ("invoke", "trainyard")]
@@ -101,7 +101,7 @@ class Unknowing(BaseHTTPRequestHandler):
 @pytest.fixture
 def unknowing(tmp_path: Path) -> Iterator[HTTPServer]:
     now = datetime.now(timezone.utc)
-    pair = make_server(make_ca("127.0.0.1", now=now), "127.0.0.1", now=now)
+    pair = make("127.0.0.1", now=now)
     file = tmp_path / "pair.pem"
     file.write_bytes(pair.certificate + pair.key)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

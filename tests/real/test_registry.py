@@ -8,7 +8,6 @@ import ssl
 import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import httpx
@@ -16,10 +15,7 @@ import pytest
 
 from tests.bed.engine import BedEngine
 from tests.real.yard import Yard
-from trainyard.registry import certificates, container
-from trainyard.registry.certificates import KeyPair
 from trainyard.seams import processes
-from trainyard.seams.docker import containers as docker_containers
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.engine import engine as connected
 
@@ -134,7 +130,7 @@ def test_tls_and_a_password_are_made_and_the_ca_outlives_a_new_password(guarded:
     where = address(guarded)
     ca = Path(guarded.json("registry.status")["ca_file"])
     before = ca.read_bytes()
-    assert stat.S_IMODE((ca.parent / "ca.key").stat().st_mode) == 0o600
+    assert stat.S_IMODE((ca.parent / "server.key").stat().st_mode) == 0o600
     assert httpx.get(f"https://{where}/v2/", verify=_trusting(ca)).status_code == 401
     inspected = engine.docker("inspect", *of_registry(engine, "container", where)).stdout
     assert "first secret" not in inspected
@@ -146,27 +142,6 @@ def test_tls_and_a_password_are_made_and_the_ca_outlives_a_new_password(guarded:
     assert changed == [f"Run trainyard-registry-{where.replace(':', '-')}"]
     assert guarded.json("registry.status")["state"] == "up"
     assert ca.read_bytes() == before
-
-
-def test_an_expired_certificate_is_renewed_and_whoever_trusts_the_ca_goes_on_to(
-    guarded: Yard, engine: BedEngine
-) -> None:
-    guarded.run("registry.up")
-    where = address(guarded)
-    ca = Path(guarded.json("registry.status")["ca_file"])
-    pair = KeyPair(ca.read_bytes(), (ca.parent / "ca.key").read_bytes())
-    expired = certificates.make_server(pair, "127.0.0.1", now=datetime.now(timezone.utc) - timedelta(days=900))
-    (name,) = of_registry(engine, "container", where)
-    with connected({}, address=engine.address) as there:
-        files = {container.CERTIFICATE: expired.certificate, container.KEY: expired.key}
-        docker_containers.put_files(there, name, files)
-    engine.docker("restart", name)
-
-    refused = guarded.run("registry.status", expect=6)
-    assert f"error: the certificate of registry {where}, or of its CA, has expired" in refused.stderr
-    assert "`trainyard registry.up` makes a new certificate" in refused.stderr
-    guarded.run("registry.up")
-    assert httpx.get(f"https://{where}/v2/", verify=_trusting(ca)).status_code == 401
 
 
 def test_a_taken_port_is_refused_with_the_name_of_who_has_it(plain: Yard, engine: BedEngine) -> None:

@@ -15,7 +15,7 @@ from tests.real.registries import BedRegistry
 from trainyard.errors import OutsideError
 from trainyard.images.content import source_tag
 from trainyard.images.types import Built
-from trainyard.registry.certificates import KeyPair, make_ca, make_server
+from trainyard.registry.certificates import KeyPair, make
 from trainyard.seams.registry.errors import (
     CertificateError,
     GoneError,
@@ -26,7 +26,6 @@ from trainyard.seams.registry.errors import (
 from trainyard.spec.docker import Registry
 
 NOW = datetime.now(timezone.utc)
-LONG_AGO = NOW - timedelta(days=30 * 365)
 KB = 1000
 MB = 1_000_000
 
@@ -46,13 +45,13 @@ def plain(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(scope="module")
-def ca(engine: BedEngine) -> KeyPair:
-    return make_ca(engine.bridge_ip, now=NOW)
+def tls(engine: BedEngine) -> KeyPair:
+    return make(engine.bridge_ip, now=NOW)
 
 
 @pytest.fixture
-def ca_file(ca: KeyPair, tmp_path: Path) -> str:
-    (tmp_path / "ca.pem").write_bytes(ca.certificate)
+def ca_file(tls: KeyPair, tmp_path: Path) -> str:
+    (tmp_path / "ca.pem").write_bytes(tls.certificate)
     return str(tmp_path / "ca.pem")
 
 
@@ -78,26 +77,19 @@ def test_a_login_that_is_wrong_or_missing_is_told(engine: BedEngine, image: Buil
         assert running.tags() == tags_of(image)
 
 
-@pytest.mark.parametrize(("ca_made", "server_made"), [(NOW, LONG_AGO), (LONG_AGO, NOW)])
-def test_an_expired_certificate_or_ca_is_not_an_unknown_one(
-    engine: BedEngine, image: Built, tmp_path: Path, ca_made: datetime, server_made: datetime
-) -> None:
-    ca = make_ca(engine.bridge_ip, now=ca_made)
-    server = make_server(
-        KeyPair(make_ca(engine.bridge_ip, now=NOW).certificate, ca.key), engine.bridge_ip, now=server_made
-    )
-    (tmp_path / "ca.pem").write_bytes(ca.certificate)
-    with registries.registry(engine, tmp_path / "it", host=engine.bridge_ip, tls=server) as running:
+def test_an_expired_certificate_is_not_an_unknown_one(engine: BedEngine, image: Built, tmp_path: Path) -> None:
+    expired = make(engine.bridge_ip, now=NOW - timedelta(days=30 * 365))
+    (tmp_path / "ca.pem").write_bytes(expired.certificate)
+    with registries.registry(engine, tmp_path / "it", host=engine.bridge_ip, tls=expired) as running:
         with pytest.raises(CertificateError) as caught:
             registries.push(engine, image, Registry(address=running.address, ca_file=str(tmp_path / "ca.pem")))
         assert caught.value.what.startswith(f"the certificate of registry {running.address}, or of its CA, has expired")
 
 
 def test_a_ca_that_is_not_trusted_here_and_one_that_docker_does_not_trust_are_two_things(
-    engine: BedEngine, image: Built, ca: KeyPair, ca_file: str, tmp_path: Path
+    engine: BedEngine, image: Built, tls: KeyPair, ca_file: str, tmp_path: Path
 ) -> None:
-    server = make_server(ca, engine.bridge_ip, now=NOW)
-    with registries.registry(engine, tmp_path / "it", host=engine.bridge_ip, tls=server) as running:
+    with registries.registry(engine, tmp_path / "it", host=engine.bridge_ip, tls=tls) as running:
         with pytest.raises(CertificateError) as here:
             registries.push(engine, image, Registry(address=running.address))
         assert here.value.what == f"the certificate of registry {running.address} is not accepted"

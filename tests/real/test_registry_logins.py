@@ -19,7 +19,7 @@ from tests.real.registries import PASSWORD, USER, BedRegistry
 from tests.real.token_server import ISSUER, SERVICE, TokenServer, token_server
 from trainyard.errors import PrerequisiteError
 from trainyard.images.types import Built
-from trainyard.registry.certificates import make_ca
+from trainyard.registry.certificates import make
 from trainyard.spec.docker import Registry
 
 KB = 1000
@@ -75,7 +75,7 @@ def test_a_credential_helper_is_asked(
 
 @pytest.fixture
 def tokens(tmp_path: Path) -> Iterator[TokenServer]:
-    signer = make_ca("tokens", now=datetime.now(timezone.utc))
+    signer = make("tokens", now=datetime.now(timezone.utc))
     (tmp_path / "it").mkdir()
     (tmp_path / "it" / "tokens.pem").write_bytes(signer.certificate)
     with token_server(signer, user=USER, password=PASSWORD, identity_token="stands for both") as server:

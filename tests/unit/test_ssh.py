@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.errors import OutsideError, RequestError
-from trainyard.seams import threads
+from trainyard.errors import RequestError
 from trainyard.seams.ssh import config, failures
 from trainyard.seams.ssh.config import Address, Settings
 
@@ -93,14 +92,3 @@ def test_a_sudo_that_refuses_says_so_and_whether_it_wants_a_password(stderr: str
     error = failures.sudo_refused(stderr, Address("lab"), "ops")
     assert (error.what, error.where) == ("sudo of lab refuses", f"ssh lab: {stderr.strip().splitlines()[-1]}")
     assert str(error.hint).startswith(hint)
-
-
-def test_one_hosts_error_is_its_own_outcome() -> None:
-    def act(host: str) -> int:
-        if host == "b":
-            raise OutsideError("gone")
-        return len(host)
-
-    outcomes = {outcome.host: outcome for outcome in threads.side_by_side(["a", "b", "cc"], act, at_once=2)}
-    assert {host: outcome.result for host, outcome in outcomes.items()} == {"a": 1, "b": None, "cc": 2}
-    assert str(outcomes["b"].error) == "gone"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from trainyard import paths
+from trainyard.seams.addresses import is_loopback
 from trainyard.seams.registry.api import RegistryApi
 from trainyard.seams.registry.auth import Login
 from trainyard.seams.registry.login import login
@@ -28,7 +29,7 @@ class HostPort(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        return self.host == "localhost" or (is_ip(self.host) and ipaddress.ip_address(self.host).is_loopback)
+        return is_loopback(self.host)
 
 
 def registry_of(spec: ClusterSpec) -> Registry:
@@ -37,10 +38,8 @@ def registry_of(spec: ClusterSpec) -> Registry:
 
 def host_port(registry: Registry) -> HostPort:
     """Return where the registry answers; without a port it is HTTP's or HTTPS's own, as for Docker."""
-    host, colon, port = registry.address.rpartition(":")
-    if not colon or registry.address.endswith("]"):
-        host, port = registry.address, "80" if registry.insecure else "443"
-    return HostPort(host.strip("[]"), int(port))
+    where = urlsplit(f"//{registry.address}")
+    return HostPort(where.hostname or "", where.port or (80 if registry.insecure else 443))
 
 
 def directory(registry: Registry, environ: Mapping[str, str]) -> Path:
@@ -89,11 +88,3 @@ def connect(registry: Registry, environ: Mapping[str, str], as_login: Login | No
     """Return a connection as somebody, or as nobody, to be used as a context manager; nothing is asked yet."""
     ca = ca_file(registry, environ)
     return RegistryApi(registry.address, insecure=registry.insecure, ca_file=ca, login=as_login)
-
-
-def is_ip(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

@@ -1,7 +1,6 @@
 """The container of a registry: made as its settings say, made anew, over the same images, when they differ.
 
-Its configuration and secrets are put into it by us and kept nowhere else. The paths of configuration and data are our
-own: images differ in theirs (registry:2, registry:3, Debian's).
+The paths of its configuration and data are our own: images differ in theirs (registry:2, registry:3, Debian's).
 """
 
 from __future__ import annotations
@@ -9,10 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+from typing import Any
 
 import bcrypt
 
 from trainyard.registry import certificates
+from trainyard.registry.certificates import KeyPair
 from trainyard.registry.target import LABEL, Target
 from trainyard.seams.docker import containers, volumes
 from trainyard.seams.docker.containers import Container
@@ -24,15 +25,16 @@ DATA = "/var/lib/registry"
 HOME = "/etc/trainyard-registry"
 CONFIG = f"{HOME}/config.yml"
 HTPASSWD = f"{HOME}/htpasswd"
-CA = f"{HOME}/ca.pem"
-CERTIFICATE = f"{HOME}/server.pem"
-KEY = f"{HOME}/server.key"
+CERTIFICATE = f"{HOME}/certificate.pem"
+KEY = f"{HOME}/certificate.key"
 # The registry computes the hash for every request; a push makes dozens. Cost 8 takes about 15 ms.
 BCRYPT_COST = 8
 # bcrypt takes no more of a password.
 LONGEST_PASSWORD = 72
-# A hash of what the container was made with. The password and the certificate are compared with what is inside.
+# A hash of all that the container was made with.
 SETTINGS_LABEL = "io.trainyard.registry.settings"
+# As slow to guess a password by as by its line in htpasswd.
+PBKDF2_ROUNDS = 200_000
 # Whether it then goes on running is another question.
 STARTED = ("running", "restarting")
 
@@ -42,19 +44,17 @@ def is_started(target: Target) -> Answer:
     container = target.container
     if container is None:
         return no("there is no container")
-    difference = _difference(target, container)
-    if difference:
-        return no(difference)
+    if not _is_as_desired(target, container):
+        return no("it was made with other settings, another password or certificate")
     return YES if container.state in STARTED else no(f"it is {container.state}")
 
 
 def start(target: Target) -> None:
     """Make the container that the settings ask for, or start it if that is all it lacks."""
     container = target.container
-    if container is None or _difference(target, container):
+    if container is None or not _is_as_desired(target, container):
         content = files(target)
-        if container:
-            remove(target)
+        remove(target)
         volumes.create_volume(target.engine, target.name, labels={LABEL: target.address})
         made = containers.create(
             target.engine,
@@ -77,26 +77,24 @@ def remove(target: Target) -> None:
         containers.remove(target.engine, container.id)
 
 
-def _difference(target: Target, container: Container) -> str | None:
-    """Say in what a container differs from the settings."""
-    if container.state == "created":
-        # Cut short before it had its files, or it could not be started.
-        return "it was never started"
-    if container.labels.get(SETTINGS_LABEL) != _settings_hash(target):
-        return "it was made with other settings"
-    login = named_login(target.registry, target.environ)
-    htpasswd = (containers.read_file(target.engine, container.id, HTPASSWD) or b"") if login else b""
-    if login and not has_password(htpasswd, login.username, login.password):
-        return "it was made with another password"
-    if target.registry.insecure:
-        return None
-    certificate = containers.read_file(target.engine, container.id, CERTIFICATE)
-    return certificates.expiry_problem(certificate, now=target.now()) if certificate else "it has no certificate"
+def read_certificate(target: Target, container: Container) -> KeyPair | None:
+    """Return the certificate that a container answers with, which another machine may have made."""
+    pem, key = (containers.read_file(target.engine, container.id, path) for path in (CERTIFICATE, KEY))
+    return KeyPair(pem, key) if pem and key else None
+
+
+def _is_as_desired(target: Target, container: Container) -> bool:
+    # One that was created only was cut short before it had its files, or it could not be started.
+    return container.state != "created" and container.labels.get(SETTINGS_LABEL) == _settings_hash(target)
 
 
 def _settings_hash(target: Target) -> str:
-    registry = target.registry
-    settings = [registry.image, target.bind_address, registry.address, registry.insecure, registry.username]
+    registry, login = target.registry, named_login(target.registry, target.environ)
+    password = login.password.encode() if login else b""
+    guarded = hashlib.pbkdf2_hmac("sha256", password, registry.address.encode(), PBKDF2_ROUNDS).hex()
+    pair = None if registry.insecure else certificates.load(target.state)
+    certificate = pair.certificate.decode() if pair else None
+    settings = [registry.image, target.bind_address, registry.address, registry.username, guarded, certificate]
     return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
 
 
@@ -108,10 +106,9 @@ def files(target: Target) -> dict[str, bytes]:
     made = {CONFIG: config(tls=tls, login=login is not None)}
     if login:
         made[HTPASSWD] = htpasswd_line(login.username, login.password)
-    if tls:
-        ca = certificates.load_ca(target)
-        server = certificates.make_server(ca, target.host_port.host, now=target.now())
-        made |= {CERTIFICATE: server.certificate, KEY: server.key, CA: ca.certificate}
+    pair = certificates.load(target.state)
+    if tls and pair:
+        made |= {CERTIFICATE: pair.certificate, KEY: pair.key}
     return made
 
 
@@ -120,15 +117,7 @@ def config(*, tls: bool, login: bool) -> bytes:
 
     What a push that broke has left is kept for a day: by default a week, on a disk that it may have filled.
     """
-    http: dict[str, object] = {
-        "addr": f":{PORT}",
-        # Signs the state of uploads that are under way.
-        "secret": secrets.token_hex(16),
-        "headers": {"X-Content-Type-Options": ["nosniff"]},
-    }
-    if tls:
-        http["tls"] = {"certificate": CERTIFICATE, "key": KEY, "minimumtls": "tls1.2"}
-    document: dict[str, object] = {
+    document: dict[str, Any] = {
         "version": "0.1",
         # No cache of what is there: it goes on to promise layers that garbage collection has removed.
         "storage": {
@@ -136,22 +125,17 @@ def config(*, tls: bool, login: bool) -> bytes:
             "delete": {"enabled": True},
             "maintenance": {"uploadpurging": {"enabled": True, "age": "24h", "interval": "1h", "dryrun": False}},
         },
-        "http": http,
+        # The secret signs the state of uploads that are under way.
+        "http": {"addr": f":{PORT}", "secret": secrets.token_hex(16)},
         "health": {"storagedriver": {"enabled": True, "interval": "10s", "threshold": 3}},
     }
+    if tls:
+        document["http"]["tls"] = {"certificate": CERTIFICATE, "key": KEY, "minimumtls": "tls1.2"}
     if login:
         document["auth"] = {"htpasswd": {"realm": "trainyard", "path": HTPASSWD}}
     return json.dumps(document, indent=2).encode()
 
 
 def htpasswd_line(username: str, password: str) -> bytes:
-    return f"{username}:".encode() + bcrypt.hashpw(_counted(password), bcrypt.gensalt(BCRYPT_COST)) + b"\n"
-
-
-def has_password(htpasswd: bytes, username: str, password: str) -> bool:
-    user, _, hashed = htpasswd.strip().partition(b":")
-    return user == username.encode() and bcrypt.checkpw(_counted(password), hashed)
-
-
-def _counted(password: str) -> bytes:
-    return password.encode()[:LONGEST_PASSWORD]
+    hashed = bcrypt.hashpw(password.encode()[:LONGEST_PASSWORD], bcrypt.gensalt(BCRYPT_COST))
+    return f"{username}:".encode() + hashed + b"\n"

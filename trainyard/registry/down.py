@@ -28,11 +28,15 @@ def down_steps(target: Target, *, purge: bool) -> list[Step]:
     def removal(title: str, left: Callable[[], object], remove: Callable[[], None]) -> Step:
         return Step(title, lambda: no("it still exists") if left() else YES, remove)
 
+    def remove_volumes() -> None:
+        for name in _volumes(target):
+            volumes.remove_volume(target.engine, name)
+
     name, state = target.name, target.state
     steps = [removal(f"Remove the container {name}", lambda: target.container, lambda: container.remove(target))]
     if purge:
         title = f"Remove the volume {name} and every image in it"
-        steps.append(removal(title, lambda: _volumes(target), lambda: _remove_volumes(target)))
+        steps.append(removal(title, lambda: _volumes(target), remove_volumes))
     if purge and state.exists():
         steps.append(removal("Remove its CA", state.exists, lambda: shutil.rmtree(state)))
     return steps
@@ -51,8 +55,3 @@ def images_here(target: Target) -> tuple[str, ...]:
 
 def _volumes(target: Target) -> list[str]:
     return [volume.name for volume in volumes.volumes(target.engine, f"{LABEL}={target.address}")]
-
-
-def _remove_volumes(target: Target) -> None:
-    for name in _volumes(target):
-        volumes.remove_volume(target.engine, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -75,6 +76,10 @@ def status(target: Target) -> RegistryStatus:
     state: State = "stopped" if container else "down"
     if is_answering or (container and container.is_running):
         state = "up" if is_answering else "unreachable"
+    trusted = None
+    if is_answering:
+        with suppress(OutsideError):
+            trusted = trust.is_let_in(target)
     ours = {each.labels[LABEL] for each in containers.labelled(target.engine, LABEL)}
     return RegistryStatus(
         state,
@@ -82,7 +87,7 @@ def status(target: Target) -> RegistryStatus:
         volume=kept_volume(target),
         disk_free=disk_free(target) if container else None,
         content=content,
-        trusted=_is_trusted(target) if is_answering else None,
+        trusted=trusted,
         detail=detail,
         others=tuple(sorted(ours - {target.address})),
     )
@@ -137,10 +142,3 @@ def _sizes(api: RegistryApi, repository: str, manifest: Manifest) -> Iterator[tu
         platform = api.manifest(repository, digest)
         if platform:
             yield from _sizes(api, repository, platform)
-
-
-def _is_trusted(target: Target) -> bool | None:
-    try:
-        return trust.is_let_in(target)
-    except OutsideError:
-        return None

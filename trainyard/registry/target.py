@@ -68,7 +68,7 @@ class Target:
 
     @property
     def bind_address(self) -> str:
-        """Return the IP address to publish on. Raises RequestError when it is not one of this machine's."""
+        """Return the IP address to publish on, IPv4 if it has one. Raises RequestError if it is not of this host."""
         host, is_here = self.host_port.host, self.engine.is_here
         ours = [address for address in addresses.resolve(host) if not is_here or addresses.is_ours(address)]
         if not ours:
@@ -77,7 +77,6 @@ class Target:
                 where=self.where,
                 hint="registry.up runs the registry where Docker runs. Run it there, or give an address of this host.",
             )
-        # IPv4 first where a name has both: programs that know only that are still around.
         return min(ours, key=lambda address: ":" in address)
 
     @property

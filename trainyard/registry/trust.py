@@ -64,12 +64,12 @@ def _plain_steps(target: Target) -> list[Step]:
     refuse_flag(daemon, target.address)
     path = daemon.settings
     written = f"Add {target.address} to {path}"
+
+    def is_written() -> Answer:
+        return YES if target.address in _read(path).get(KEY, ()) else no("it is not there")
+
     return [
-        Step(
-            written,
-            lambda: YES if has(path, target.address) else no("it is not there"),
-            lambda: add(path, target.address, now=target.now()),
-        ),
+        Step(written, is_written, lambda: add(path, target.address, now=target.now())),
         Step(
             "Docker reads its settings again, without a restart",
             lambda: YES if is_let_in(target) else no("not yet; it does after: sudo systemctl restart docker"),
@@ -132,11 +132,6 @@ def _pull(target: Target) -> str:
         return reference
     finally:
         images.remove(target.engine, reference)
-
-
-def has(path: Path, address: str) -> bool:
-    """Say whether the settings name the registry. Raises PrerequisiteError for settings that Docker cannot read."""
-    return address in _read(path).get(KEY, ())
 
 
 def add(path: Path, address: str, *, now: datetime) -> None:

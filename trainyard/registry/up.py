@@ -6,22 +6,20 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from trainyard.errors import OutsideError, PrerequisiteError, RequestError
+from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.registry import certificates, container
-from trainyard.registry.access import HostPort
 from trainyard.registry.target import Target
 from trainyard.results import formats
+from trainyard.seams.addresses import is_loopback
 from trainyard.seams.docker import containers, images
 from trainyard.seams.registry.errors import GoneError
-from trainyard.seams.registry.login import named_login
+from trainyard.spec.docker import Registry
 from trainyard.steps import YES, Answer, Progress, Step, StepResult, no, nothing, run
 
 # The step that holds and may have something to warn of.
 CHECK = "Check address, port and disk"
-GIBIBYTE = 1024**3
 # Ray's own image takes 0.7 GiB, Isaac's tens of them.
-DISK_NEEDED = 1 * GIBIBYTE
-DISK_DESIRED = 20 * GIBIBYTE
+DISK_DESIRED = 20 * 1024**3
 
 
 def up(target: Target, progress: Progress) -> list[StepResult]:
@@ -31,22 +29,19 @@ def up(target: Target, progress: Progress) -> list[StepResult]:
 
 
 def up_steps(target: Target, progress: Progress | None = None) -> list[Step]:
-    """Return the steps; `progress` hears how far the pull is. Raises RequestError for a registry that is not ours."""
-    if target.registry.login == "ecr":
-        raise RequestError(
-            f"{target.address} is Amazon's: registry.up runs registries of one's own",
-            where=target.where,
-            hint="Nothing needs to be started for it; its repositories are made in AWS.",
-        )
-    # A password that is not there is said before anything is made.
-    named_login(target.registry, target.environ)
+    """Return the steps; `progress` hears how far the pull is."""
     image, start, ca = f"Get the image {target.registry.image}", f"Run {target.name}", "Make its CA"
     tls = not target.registry.insecure
-    pem = target.state / "ca.pem"
-    make_ca = Step(ca, lambda: YES if pem.exists() else no("there is none"), lambda: _keep_ca(target))
+    make_ca = Step(
+        ca, lambda: YES if certificates.load(target.state) else no("there is none"), lambda: _make_ca(target)
+    )
     return [
         Step(CHECK, lambda: _can_run(target), nothing),
-        Step(image, lambda: _has_image(target), lambda: _pull(target, progress, image)),
+        Step(
+            image,
+            lambda: YES if images.inspect(target.engine, target.registry.image) else no("the engine does not have it"),
+            lambda: _pull(target, progress, image),
+        ),
         *([make_ca] if tls else []),
         Step(start, lambda: container.is_started(target), lambda: container.start(target), after=ca if tls else None),
         Step(f"It answers at {target.address}", lambda: _answers(target), nothing, after=start),
@@ -54,7 +49,7 @@ def up_steps(target: Target, progress: Progress | None = None) -> list[Step]:
 
 
 def _can_run(target: Target) -> Answer:
-    """Check port and disk. Raises PrerequisiteError when somebody else has the port, or there is no disk."""
+    """Check the port, and look for what to warn of. Raises PrerequisiteError when somebody else has the port."""
     address, port = target.bind_address, target.host_port.port
     own = target.container
     holder = None if own and own.is_running else containers.port_holder(target.engine, address, port)
@@ -64,11 +59,7 @@ def _can_run(target: Target) -> Answer:
             hint="End that if it is not needed (a container: docker rm -f NAME; MicroK8s' own registry, which uses "
             "32000: microk8s disable registry), or choose another port: registry.address.",
         )
-    return Answer(True, "; ".join([*disk_warnings(disk_free(target)), *address_warnings(target, address)]))
-
-
-def _has_image(target: Target) -> Answer:
-    return YES if images.inspect(target.engine, target.registry.image) else no("the engine does not have it")
+    return Answer(True, "; ".join(warnings(target.registry, address, free=disk_free(target))))
 
 
 def _pull(target: Target, progress: Progress | None, title: str) -> None:
@@ -84,9 +75,10 @@ def _pull(target: Target, progress: Progress | None, title: str) -> None:
         ) from error
 
 
-def _keep_ca(target: Target) -> None:
+def _make_ca(target: Target) -> None:
     own = target.container
-    certificates.keep_ca(target, containers.read_file(target.engine, own.id, container.CA) if own else None)
+    made_elsewhere = container.read_certificate(target, own) if own else None
+    certificates.save(made_elsewhere or certificates.make(target.host_port.host, now=target.now()), target.state)
 
 
 def _answers(target: Target) -> Answer:
@@ -116,24 +108,16 @@ def disk_free(target: Target) -> int | None:
     return None
 
 
-def disk_warnings(free: int | None) -> list[str]:
-    """Return what is worth a warning about the disk. Raises PrerequisiteError when it is as good as full."""
-    if free is None or free >= DISK_DESIRED:
-        return []
-    if free < DISK_NEEDED:
-        raise PrerequisiteError(
-            f"too little disk for a registry: {formats.size(free)} free where Docker keeps its data",
-            hint="Make room: docker system df, docker system prune",
-        )
-    return [f"only {formats.size(free)} of disk are free where Docker keeps its data, and training images are large"]
-
-
-def address_warnings(target: Target, address: str) -> list[str]:
-    """Return what is worth a warning about who can reach the registry, and how."""
-    if HostPort(address, target.host_port.port).is_loopback:
-        return []
-    if target.registry.username is None:
-        return [f"anybody who reaches {target.address} can push to it: give it registry.username and password_env"]
-    if target.registry.insecure:
-        return ["the password travels in clear text: leave out `insecure: true`, and TLS is made for you"]
-    return []
+def warnings(registry: Registry, address: str, *, free: int | None) -> list[str]:
+    """Return what is worth a warning about the disk, and about who can reach the registry, and how."""
+    found = []
+    if free is not None and free < DISK_DESIRED:
+        found.append(f"only {formats.size(free)} of disk are free where Docker keeps its data, and images are large")
+    if not is_loopback(address):
+        if registry.username is None:
+            found.append(
+                f"anybody who reaches {registry.address} can push to it: give it registry.username and password_env"
+            )
+        elif registry.insecure:
+            found.append("the password travels in clear text: leave out `insecure: true`, and TLS is made for you")
+    return found

@@ -20,6 +20,13 @@ def resolve(host: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
+def is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def is_ours(address: str) -> bool:
     return _bind(address, 0) != errno.EADDRNOTAVAIL
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from trainyard.errors import OutsideError
+from trainyard.seams.addresses import is_loopback
 from trainyard.seams.ray_types import Amounts, Job, Node, job_from, nodes_from, usage_from, version_from
 from trainyard.seams.threads import within
 
@@ -78,7 +79,7 @@ class RayApi:
             base_url=self.address,
             headers=headers,
             # A proxy from the environment must not get loopback traffic: tunnels end there.
-            trust_env=not _is_loopback(self.address),
+            trust_env=not is_loopback(urlsplit(self.address).hostname or ""),
         )
 
     def __enter__(self) -> RayApi:
@@ -233,11 +234,6 @@ class RayApi:
             where=self.address,
             hint="Is the cluster up? `invoke cluster.status` says.",
         )
-
-
-def _is_loopback(address: str) -> bool:
-    host = urlsplit(address).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _start(body: bytes) -> str:

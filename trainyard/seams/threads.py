@@ -1,53 +1,17 @@
-"""Calls in threads: one within a deadline, or many side by side, each with its own end."""
+"""A call within a deadline: for libraries that count the silence between two bytes, and never the whole."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
-from dataclasses import dataclass
-from typing import Generic, TypeVar
-
-from trainyard.errors import TrainyardError
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from typing import TypeVar
 
 Result = TypeVar("Result")
-AT_ONCE = 32
-
-
-@dataclass(frozen=True)
-class Outcome(Generic[Result]):
-    """What became of one host: what was asked for, or its error."""
-
-    host: str
-    result: Result | None = None
-    error: TrainyardError | None = None
-
-
-def side_by_side(
-    hosts: Iterable[str], act: Callable[[str], Result], *, at_once: int = AT_ONCE
-) -> Iterator[Outcome[Result]]:
-    """Do it with every host, at most `at_once` at a time; yield each outcome as it comes."""
-
-    def attempt(host: str) -> Outcome[Result]:
-        try:
-            return Outcome(host, act(host))
-        except TrainyardError as error:
-            return Outcome(host, error=error)
-
-    pool = ThreadPoolExecutor(at_once)
-    try:
-        for done in as_completed([pool.submit(attempt, host) for host in hosts]):
-            yield done.result()
-    finally:
-        # Ctrl-C, or a caller that has seen enough: what has not begun never does.
-        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def within(seconds: float, call: Callable[[], Result]) -> Result:
-    """Return what a call returns. Raises TimeoutError when it takes longer: it then ends for nobody.
-
-    For libraries that count the silence between two bytes, and never the whole.
-    """
+    """Return what a call returns. Raises TimeoutError when it takes longer: it then ends for nobody."""
     future: Future[Result] = Future()
 
     def run() -> None:

@@ -13,10 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import httpx
 
 from trainyard.errors import PrerequisiteError
+from trainyard.seams.addresses import is_loopback
 from trainyard.seams.registry.auth import ChallengeAuth, Login
 from trainyard.seams.registry.errors import NOT_A_REGISTRY, RegistryError, refused
 
@@ -87,7 +89,7 @@ class RegistryApi:
             # httpx drops our Authorization when another host is meant.
             follow_redirects=True,
             # A proxy from the environment must not get loopback traffic.
-            trust_env=not address.startswith(("127.", "localhost", "[::1]")),
+            trust_env=not is_loopback(urlsplit(f"//{address}").hostname or ""),
             transport=transport,
         )
 

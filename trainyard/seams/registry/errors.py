@@ -60,7 +60,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         r"certificate has expired|certificate is not yet valid",
         "the certificate of registry {registry}, or of its CA, has expired or is not valid yet",
-        "`invoke registry.up` makes a new certificate for a registry of ours; else its operator does. "
+        "Its operator makes a new one; of ours this happens after ten years: invoke registry.down --purge. "
         "If only this clock is wrong: timedatectl",
         key="expired",
         error=CertificateError,
