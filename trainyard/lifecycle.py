@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trainyard import lock, paths, steps
-from trainyard.backends import BACKENDS
+from trainyard import backends, lock, paths, steps
 from trainyard.backends.contract import Backend, ClusterStatus, LogLine, Tools
 from trainyard.backends.record import made_from, recorded_backend, write_made_from
 from trainyard.endpoint import Endpoint
@@ -31,7 +30,7 @@ class Cluster:
 
     @property
     def backend(self) -> Backend:
-        return BACKENDS[self.spec.backend]
+        return backends.named(self.spec.backend)
 
 
 def find(
@@ -128,13 +127,18 @@ def _down_steps(cluster: Cluster, *, purge: bool) -> Sequence[Step | Stage]:
     if not any(override.partition("=")[0].strip() == "name" for override in cluster.tools.overrides):
         _refuse_other_file(cluster)
     backend, tools = _as_made(cluster)
+    if purge and not backend.TRAITS.leaves:
+        raise RequestError(
+            f"backend {tools.backend!r} has nothing to purge: `cluster.down` leaves nothing that it made",
+            hint="Leave out --purge.",
+        )
     return backend.down_steps(cluster.spec, tools, purge=purge)
 
 
 def _as_made(cluster: Cluster) -> tuple[Backend, Tools]:
     """Return the backend that made the cluster, which need not be the one its file names by now, and its tools."""
     name = recorded_backend(cluster.tools.state) or cluster.spec.backend
-    return BACKENDS[name], replace(cluster.tools, backend=name)
+    return backends.named(name), replace(cluster.tools, backend=name)
 
 
 @contextmanager

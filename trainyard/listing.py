@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainyard import lifecycle, paths
-from trainyard.backends import BACKENDS
+from trainyard import backends, lifecycle, paths
 from trainyard.backends.contract import Discovered, FoundCluster
 from trainyard.backends.record import made_from, recorded_backend
 from trainyard.errors import TrainyardError, in_a_line
@@ -69,11 +68,10 @@ def _discover(clusters: Sequence[Cluster], states: Sequence[Path], environ: Mapp
     """Ask the backends that a file or a record names."""
     recorded = {state: recorded_backend(state) for state in states}
     answers = {}
-    for name in BACKENDS:
+    for name in sorted({*(cluster.spec.backend for cluster in clusters), *filter(None, recorded.values())}):
         ours = [(cluster.spec, cluster.tools) for cluster in clusters if cluster.spec.backend == name]
         without_file = [state for state, backend in recorded.items() if backend == name]
-        if ours or without_file:
-            answers[name] = BACKENDS[name].discover(ours, without_file, environ)
+        answers[name] = backends.named(name).discover(ours, without_file, environ)
     return answers
 
 

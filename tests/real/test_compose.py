@@ -324,23 +324,31 @@ def test_a_cluster_of_somebody_else_is_left_alone(lab: Yard, other: Yard) -> Non
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "image"),
+    ("kind", "create", "name", "code", "message"),
     [
-        ("container", "trainyard-compose-other-head", ("trainyard-bed/base:1",)),
-        ("network", "trainyard-compose-other", ()),
-        ("volume", "trainyard-compose-other-outputs", ()),
+        (
+            "container",
+            ("--name", "{name}", "trainyard-bed/base:1"),
+            "trainyard-compose-other-head",
+            6,
+            "is already in use",
+        ),
+        ("network", ("{name}",), "trainyard-compose-other", 6, "incorrect label"),
+        ("volume", ("{name}",), "trainyard-compose-other-outputs", 2, "made by somebody unknown"),
     ],
 )
 def test_what_others_have_under_the_names_of_the_cluster_is_not_taken_over(
-    other: Yard, engine: BedEngine, kind: str, name: str, image: tuple[str, ...]
+    other: Yard, engine: BedEngine, kind: str, create: tuple[str, ...], name: str, code: int, message: str
 ) -> None:
     other.write_cluster(ALONE)
-    engine.docker(kind, "create", *(("--name", name, *image) if image else (name,)))
+    engine.docker(kind, "create", *(word.format(name=name) for word in create))
     try:
-        for task in ("cluster.plan", "cluster.up"):
-            refused = other.run(task, expect=2)
-            assert f"error: {name} is on this Docker host, and it was made by somebody unknown\n" in refused.stderr
+        refused = other.run("cluster.up", expect=code)
+        assert name in refused.stderr
+        assert message in refused.stderr
+        other.run("cluster.down")
         assert left_of(engine, "compose-other") == []
+        assert name in engine.docker(kind, "inspect", name).stdout
     finally:
         engine.docker(kind, "rm", name)
 

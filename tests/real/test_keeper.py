@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.real.yard import wait_until
-from trainyard.backends.local.diagnosis import GAVE_UP
+from trainyard.backends.local.machine import GAVE_UP
 from trainyard.backends.local.node_processes import KEEPER
 from trainyard.seams import processes
 

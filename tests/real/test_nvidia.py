@@ -11,7 +11,7 @@ import pytest
 from tests.bed import nvidia as standin
 from tests.bed.engine import BedEngine
 from tests.bed.host import DockerHost
-from trainyard.backends.compose import preflight
+from trainyard.backends.compose.machine import gpu_ids
 from trainyard.errors import PrerequisiteError
 from trainyard.seams import nvidia as nvidia_seam
 from trainyard.seams.docker.engine import engine as connect
@@ -21,7 +21,7 @@ real_gpu = pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="th
 
 def _refused(engine: BedEngine, path: str) -> list[str]:
     with connect({"DOCKER_HOST": engine.address, "PATH": path}) as docker, pytest.raises(PrerequisiteError) as refused:
-        preflight.gpu_ids(docker, 2)
+        gpu_ids(docker, 2)
     return refused.value.lines()
 
 
@@ -64,14 +64,14 @@ def test_a_driver_with_the_toolkit_gives_its_gpus(engine: BedEngine, tmp_path: P
     standin.driver(tmp_path, gpus=2)
     standin.toolkit(tmp_path)
     with connect({"DOCKER_HOST": engine.address, "PATH": f"{tmp_path}:{os.environ['PATH']}"}) as docker:
-        assert preflight.gpu_ids(docker, 2) == ("0", "1")
+        assert gpu_ids(docker, 2) == ("0", "1")
 
 
 def test_a_remote_docker_host_is_asked_over_ssh(docker_host: DockerHost, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in docker_host.environ().items():
         monkeypatch.setenv(name, value)
     with connect(dict(os.environ), address=docker_host.ssh) as docker, pytest.raises(PrerequisiteError) as refused:
-        preflight.gpu_ids(docker, 1)
+        gpu_ids(docker, 1)
     assert refused.value.lines()[:2] == [
         "the cluster wants 1 GPU, and the Docker host has no working NVIDIA driver",
         f"  at Docker host {docker_host.ip}: nvidia-smi is not installed",

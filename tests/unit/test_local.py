@@ -8,10 +8,9 @@ import pytest
 
 from tests.unit.test_machine import CPU, GIBIBYTE, plans_of, spec_of
 from trainyard.backends import ray_nodes
-from trainyard.backends.local import diagnosis, node_processes
-from trainyard.backends.local.desired import Ports, node_environment, ray_start
+from trainyard.backends.local import machine, node_processes
 from trainyard.backends.local.naming import ClusterFiles
-from trainyard.backends.local.preflight import require
+from trainyard.backends.local.node_processes import Ports, node_environment, ray_arguments
 from trainyard.backends.ray_nodes import NodePlan
 from trainyard.errors import PrerequisiteError
 from trainyard.seams.processes import ProcessId
@@ -20,21 +19,20 @@ PORTS = Ports(gcs=40001, dashboard=40002)
 
 
 def _environment(plan: NodePlan, environ: dict[str, str]) -> dict[str, str]:
-    return node_environment(
-        plan, environ, marker="0a1b/head/", token_file=Path("/state/token"), programs=Path("/venv/bin")
-    )
+    return node_environment(ClusterFiles(Path("/state")), plan, environ, programs=Path("/venv/bin"))
 
 
 def test_the_head_listens_on_loopback_and_a_worker_joins_it_under_its_own_name_and_group() -> None:
     worker = {"name": "cpu", "count": 2, "cpus": 3, "memory": "1GiB"}
     plans = plans_of(spec_of(head={"cpus": 2, "memory": "4GiB"}, workers=[worker]))
-    head, last = (ray_start(plan, PORTS, temp_dir=Path("/tmp/t")) for plan in (plans[0], plans[2]))
-    assert head[:4] == ["start", "--temp-dir=/tmp/t", "--node-name=head", "--labels=ray.io/node-group=head"]
+    head, last = (ray_arguments(plan, PORTS) for plan in (plans[0], plans[2]))
+    assert head[:2] == ["--node-name=head", "--labels=ray.io/node-group=head"]
     assert {"--num-cpus=2", "--num-gpus=0", "--memory=4294967296", "--object-store-memory=1073741824"} < set(head)
     listening = {"--head", "--port=40001", "--dashboard-port=40002", "--dashboard-host=127.0.0.1"}
     assert listening | {"--node-ip-address=127.0.0.1"} < set(head)
-    assert {"--node-name=cpu-1", "--labels=ray.io/node-group=cpu", "--num-cpus=3"} < set(last)
-    assert last[-1] == "--address=127.0.0.1:40001"
+    assert {"--node-name=cpu-1", "--labels=ray.io/node-group=cpu", "--num-cpus=3", "--address=127.0.0.1:40001"} < set(
+        last
+    )
 
 
 def test_simulated_gpus_are_numbers_that_hide_no_device() -> None:
@@ -52,14 +50,14 @@ def test_a_node_inherits_neither_ray_settings_nor_ours_and_gets_the_path_of_the_
         "NCCL_DEBUG": "WARN",
         "CUDA_VISIBLE_DEVICES": "",
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-        "TRAINYARD_NODE": "0a1b/head/",
+        "TRAINYARD_NODE": ClusterFiles(Path("/state")).marker("head"),
         **ray_nodes.variables(head, token_file="/state/token"),
     }
 
 
 def test_what_a_machine_lacks_is_said_with_what_to_do() -> None:
     with pytest.raises(PrerequisiteError) as raised:
-        require("memory", GIBIBYTE // 2, int(1.2 * GIBIBYTE), "Ray's own processes")
+        machine.check(3, memory=GIBIBYTE // 2)
     assert str(raised.value) == (
         "too little memory: 0.5 GiB free, Ray's own processes need 1.2 GiB\n  -> Free some, or want fewer nodes."
     )
@@ -90,5 +88,5 @@ def test_the_end_of_the_log_is_that_of_the_daemon_that_ended(tmp_path: Path) -> 
     files.nodes.mkdir(parents=True)
     log = files.node_log("head")
     log.write_text("Local node IP: 127.0.0.1\nbind: address already in use\n")
-    assert diagnosis.log_tail(files, "head") == (log, ["Local node IP: 127.0.0.1", "bind: address already in use"])
-    assert "(it said nothing)" in diagnosis.end_reason(files, "cpu-0").what
+    assert machine.log_tail(files, "head") == (log, ["Local node IP: 127.0.0.1", "bind: address already in use"])
+    assert machine.log_tail(files, "cpu-0")[1] == []

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from trainyard import steps
-from trainyard.backends import machine, node_steps, ray_nodes
+from trainyard.backends import machine, ray_nodes, record
 from trainyard.backends.contract import Tools
 from trainyard.backends.logs import LogFile
-from trainyard.backends.machine import Machine, ObservedNode, Plan
+from trainyard.backends.machine import Machine, ObservedNode
 from trainyard.backends.ray_nodes import NodePlan, Room
-from trainyard.errors import NotReadyError, PrerequisiteError, RequestError, TrainyardError
+from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError, RequestError, TrainyardError
 from trainyard.seams.ray_types import node_from
 from trainyard.spec import ClusterSpec
 
@@ -43,8 +44,9 @@ class FakeMachine(Machine):
     def nodes(self) -> dict[str, ObservedNode]:
         return self.made
 
-    def desired(self) -> dict[str, Plan]:
-        return {plan.name: plan.recorded() for plan in plans_of(self.spec)}
+    @property
+    def plans(self) -> tuple[NodePlan, ...]:
+        return plans_of(self.spec)
 
     def address(self) -> str | None:
         return None
@@ -115,13 +117,13 @@ def test_nodes_are_compared_with_what_runs(
 def test_a_repair_names_the_nodes_that_it_starts(
     made: dict[str, ObservedNode], recreate: bool, titles: list[str]
 ) -> None:
-    planned = node_steps.steps(fake(made, recreate=recreate), [])
+    planned = machine.node_steps(fake(made, recreate=recreate))
     assert [step.title for step in planned] == [*titles, "All 3 nodes answer"]
 
 
 def test_another_head_is_planned_with_what_differs_and_refused() -> None:
     lab = fake(nodes_of(head={"cpus": 1}, env={"OLD": "a"}), head={"cpus": 2}, env={"NAME": "secret", "OLD": "b"})
-    refusal, *_ = node_steps.steps(lab, [])
+    refusal, *_ = machine.node_steps(lab)
     (planned,) = steps.plan([refusal])
     differs = "cpus: 1 now, 2 wanted; env.NAME is new; env.OLD is another"
     assert (planned.title, planned.detail) == (
@@ -135,6 +137,21 @@ def test_another_head_is_planned_with_what_differs_and_refused() -> None:
         f"  at {differs}",
         "  -> If that is meant: invoke cluster.up --recreate",
     ]
+
+
+def test_a_head_whose_dashboard_is_dead_is_not_waited_for() -> None:
+    made = nodes_of()
+    made["head"] = replace(made["head"], started=1.0)
+    *_, answers = machine.node_steps(fake(made))
+    with pytest.raises(NotReadyError, match="the head runs, and its dashboard does not answer any more"):
+        answers.done()
+
+
+def test_a_record_that_is_damaged_is_an_error_with_its_path(tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").write_text("{")
+    with pytest.raises(OutsideError, match="what was written down about a cluster is damaged") as caught:
+        record.recorded_backend(tmp_path)
+    assert caught.value.where == str(tmp_path / "cluster.json")
 
 
 def test_a_status_tells_each_node_and_what_is_not_as_the_file_says() -> None:

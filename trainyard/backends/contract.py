@@ -141,8 +141,8 @@ class Backend(Protocol):
     def down_steps(self, spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
         """Return the steps that remove the cluster and prove that nothing is left; the last forgets where it was.
 
-        With `purge` also what was made for clusters in general. Raises RequestError where there is no such thing; where
-        others need it, its stage raises before anything is removed.
+        With `purge`, of which only a backend that `leaves` something is asked, also what was made for clusters in
+        general; where others need it, its stage raises before anything is removed.
         """
 
     def verify(self, spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) -> Verified:
@@ -180,10 +180,6 @@ def nothing_to_discover(
 ) -> Discovered:
     """Find nothing: for backends to whose clusters only what is written down here leads."""
     return Discovered()
-
-
-def nothing_to_purge(backend: str, why: str) -> RequestError:
-    return RequestError(f"backend '{backend}' has nothing to purge: {why}", hint="Leave out --purge.")
 
 
 def no_images(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) -> Verified:

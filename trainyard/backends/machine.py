@@ -1,4 +1,4 @@
-"""A cluster whose nodes we make ourselves on one machine, as processes or containers: how it is, where it answers."""
+"""A cluster whose nodes we make ourselves on one machine, as processes or containers: its steps, how it is."""
 
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from trainyard import versions
-from trainyard.backends import contract, ray_nodes
+from trainyard.backends import contract, ray_nodes, replace_head
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeState, NodeStatus, Tools
 from trainyard.backends.logs import Follower, LogFile
-from trainyard.backends.record import read_token
+from trainyard.backends.ray_nodes import NodePlan
+from trainyard.backends.record import make_token, read_token
 from trainyard.endpoint import Endpoint, ExpectedNode
-from trainyard.errors import TrainyardError
+from trainyard.errors import NotReadyError, OutsideError, RequestError, TrainyardError
+from trainyard.seams.ray_api import UnreachableError
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.nodes import NodeSpec
+from trainyard.steps import YES, Answer, Step, no, nothing
+from trainyard.wording import all_answer, counted, named
 
 # What a node was made from, or should be: a NodePlan as it is recorded.
 Plan = Mapping[str, Any]
 POLL_SECONDS = 1.0
+# A head and two workers took 5 to 8 s on 2 idle cores; a busy machine may need many times that, and several tries.
+READY_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -84,8 +90,9 @@ class Machine(ABC):
     def nodes(self) -> dict[str, ObservedNode]:
         """Return the nodes that were made, the head first."""
 
+    @property
     @abstractmethod
-    def desired(self) -> dict[str, Plan]:
+    def plans(self) -> tuple[NodePlan, ...]:
         """Return the plan of every node that the file names, the head first."""
 
     @abstractmethod
@@ -98,7 +105,7 @@ class Machine(ABC):
 
     @abstractmethod
     def start(self, missing: Sequence[str]) -> None:
-        """Start these nodes side by side."""
+        """Start these nodes side by side; all that they need is made first."""
 
     @abstractmethod
     def remove(self, names: Iterable[str]) -> None:
@@ -108,8 +115,27 @@ class Machine(ABC):
     def end_reason(self, name: str) -> TrainyardError:
         """Return why a node ended by itself, by what it printed last."""
 
+    def desired(self) -> dict[str, Plan]:
+        return {plan.name: plan.recorded() for plan in self.plans}
+
     def difference(self) -> Difference:
-        return compare(self.desired(), self.nodes())
+        """Compare what should run with what does; a dead node is both surplus and missing.
+
+        No worker outlives its head: when the head does not fit, none does.
+        """
+        desired, nodes = self.desired(), self.nodes()
+        fitting = {name for name, node in nodes.items() if node.runs and node.plan == desired.get(name)}
+        if "head" not in fitting:
+            fitting = set()
+        return Difference(
+            missing=tuple(name for name in desired if name not in fitting),
+            surplus=tuple(name for name in nodes if name not in fitting),
+        )
+
+    def make_token(self) -> None:
+        """Make the cluster's token, if it is to have one and has none."""
+        if self.spec.auth == "token" and self.token is None:
+            make_token(self.token_file)
 
     def alive(self, nodes: Mapping[str, ObservedNode]) -> tuple[frozenset[str], str]:
         """Return the names of the nodes that Ray itself calls alive, and why there are none."""
@@ -117,7 +143,12 @@ class Machine(ABC):
         if address is None:
             return frozenset(), "the head does not run" if nodes else ""
         started = {name: node.started for name, node in nodes.items() if node.started is not None}
-        return ray_nodes.answer(address, self.token, started=started)
+        try:
+            return ray_nodes.alive(address, self.token, started=started), ""
+        except UnreachableError:
+            return frozenset(), "waiting for the dashboard"
+        except OutsideError as error:
+            return frozenset(), error.what
 
     def status(self) -> ClusterStatus:
         """Ask every node that the file names, or that was made, how it is."""
@@ -164,9 +195,6 @@ class Machine(ABC):
         """Return the last lines of every file; with `follow`, then each new one until no node runs."""
         if not self.nodes():
             raise contract.not_up(self.spec.name)
-        return self._lines(follow=follow)
-
-    def _lines(self, *, follow: bool) -> Iterator[LogLine]:
         follower = Follower()
         while True:
             yield from follower.added(self.log_files())
@@ -195,18 +223,65 @@ class Machine(ABC):
                 yield from (f"{name}: {change}" for change in ray_nodes.changes(nodes[name].plan, plan))
 
 
-def compare(desired: Mapping[str, Plan], nodes: Mapping[str, ObservedNode]) -> Difference:
-    """Compare what should run with what does; a dead node is both surplus and missing.
+def node_steps(machine: Machine, preparations: Sequence[Step] = ()) -> list[Step]:
+    """Return the preparations, then the steps that remove what does not fit and start what is missing."""
+    recreate = machine.tools.recreate
+    nodes, difference = machine.nodes(), machine.difference()
+    surplus = nodes if recreate else {name: nodes[name] for name in difference.surplus}
+    count = len(machine.spec.nodes())
 
-    No worker outlives its head: when the head does not fit, none does.
-    """
-    fitting = {name for name, node in nodes.items() if node.runs and node.plan == desired.get(name)}
-    if "head" not in fitting:
-        fitting = set()
-    return Difference(
-        missing=tuple(name for name in desired if name not in fitting),
-        surplus=tuple(name for name in nodes if name not in fitting),
+    def are_gone() -> Answer:
+        now = machine.nodes()
+        left = [name for name, node in surplus.items() if name in now and now[name].identity == node.identity]
+        return no(f"still there: {', '.join(left)}") if left else YES
+
+    def are_started() -> Answer:
+        missing = machine.difference().missing
+        return no(f"not there: {', '.join(missing)}") if missing else YES
+
+    missing = () if recreate else difference.missing
+    # The whole cluster where that is all of it, or nothing is missing.
+    whole = f"the head and {counted(count - 1, 'worker')}" if count > 1 else "the head"
+    start = f"Start {named(missing) if 0 < len(missing) < count else whole}"
+    away = f"Remove {named(tuple(surplus))}" if surplus else None
+    disruptive = any(node.runs for node in surplus.values())
+    return [
+        *_refusal(machine),
+        *preparations,
+        *([Step(away, are_gone, lambda: machine.remove(surplus), disruptive=disruptive)] if away else []),
+        Step(start, are_started, lambda: machine.start(machine.difference().missing), after=away),
+        Step(all_answer(count), lambda: _all_answer(machine), nothing, deadline=READY_SECONDS, after=start),
+    ]
+
+
+def _refusal(machine: Machine) -> list[Step]:
+    """Return the step that refuses to replace a head that runs: all runs end with it, so that it must be asked for."""
+    head, desired = machine.nodes().get("head"), machine.desired()["head"]
+    if head is None or machine.tools.recreate or not (head.runs and head.has_run) or head.plan == desired:
+        return []
+    error = RequestError(
+        "the head in the cluster file is not the head that runs; to replace it ends everything on the cluster",
+        where="; ".join(ray_nodes.changes(head.plan, desired)),
+        hint="If that is meant: invoke cluster.up --recreate",
     )
+    return [replace_head.step(error, title="Replace the head that runs")]
+
+
+def _all_answer(machine: Machine) -> Answer:
+    nodes = machine.nodes()
+    for name, node in nodes.items():
+        if not node.runs:
+            raise machine.end_reason(name)
+    alive, detail = machine.alive(nodes)
+    started = nodes["head"].started if "head" in nodes else None
+    if not alive and started and time.time() - started > READY_SECONDS:
+        raise NotReadyError(
+            "the head runs, and its dashboard does not answer any more",
+            where=f"last seen: {detail}",
+            hint="Make the cluster anew: invoke cluster.up --recreate",
+        )
+    silent = [node.name for node in machine.spec.nodes() if node.name not in alive]
+    return no(detail or f"waiting for {', '.join(silent)}") if silent else YES
 
 
 def _state(node: ObservedNode | None, *, is_declared: bool, answers: bool) -> NodeState:

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from trainyard.backends.contract import ClusterState, NodeState
-from trainyard.errors import OutsideError, PrerequisiteError, Problem, RequestError
-from trainyard.seams.ray_api import RayApi, UnreachableError
+from trainyard.errors import PrerequisiteError, Problem, RequestError
+from trainyard.seams.ray_api import RayApi
 from trainyard.seams.ray_types import Node
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.nodes import NodeSpec
@@ -38,7 +38,6 @@ RUNTIME_ENV_TRIES = 2
 DASHBOARD_SECONDS = 150
 # The dashboard of a loaded machine may be slow, but a question must not hold up the loop.
 ANSWER_SECONDS = 10.0
-NO_ANSWER = "waiting for the dashboard"
 # The system counts when a process started from a boot time in whole seconds; a new node joins seconds after its start.
 CLOCK_SECONDS = 1.0
 
@@ -149,16 +148,27 @@ def refuse_growing_groups(spec: ClusterSpec) -> None:
         )
 
 
-def node_arguments(plan: NodePlan) -> list[str]:
-    """Return the arguments of `ray start` that say which node it is and what Ray may hand out on it."""
-    return [
+def start_arguments(plan: NodePlan, *, head: str, gcs_port: int, dashboard: tuple[str, int]) -> list[str]:
+    """Return the arguments of `ray start`: which node it is, what Ray may hand out on it, where it finds the others.
+
+    `head` is the host that others know the head by; `dashboard` is the address and port that it listens on. Any other
+    port is free for Ray to choose.
+    """
+    arguments = [
         f"--node-name={plan.name}",
         f"--labels=ray.io/node-group={plan.group}",
         f"--num-cpus={plan.cpus}",
         f"--num-gpus={plan.gpus}",
         f"--memory={plan.memory}",
         f"--object-store-memory={plan.object_store}",
+        "--min-worker-port=0",
+        "--max-worker-port=0",
+        "--disable-usage-stats",
     ]
+    if not plan.is_head:
+        return [*arguments, f"--address={head}:{gcs_port}"]
+    listening = [f"--dashboard-host={dashboard[0]}", f"--dashboard-port={dashboard[1]}"]
+    return [*arguments, "--head", f"--port={gcs_port}", "--include-dashboard=true", *listening, "--no-monitor"]
 
 
 def variables(plan: NodePlan, *, token_file: str) -> dict[str, str]:
@@ -194,16 +204,6 @@ def alive(address: str, token: str | None, *, started: Mapping[str, float]) -> f
     """
     with RayApi(address, token, answer_seconds=ANSWER_SECONDS) as ray:
         return frozenset(node.name for node in ray.nodes() if node.alive and not is_predecessor(node, started))
-
-
-def answer(address: str, token: str | None, *, started: Mapping[str, float]) -> tuple[frozenset[str], str]:
-    """Return the names of the nodes that Ray calls alive, and why there are none."""
-    try:
-        return alive(address, token, started=started), ""
-    except UnreachableError:
-        return frozenset(), NO_ANSWER
-    except OutsideError as error:
-        return frozenset(), error.what
 
 
 def is_predecessor(node: Node, started: Mapping[str, float]) -> bool:

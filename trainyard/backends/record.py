@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trainyard.errors import OutsideError
+
 # What KubeRay calls the key of a token (ray-operator/controllers/ray/utils/constant.go).
 TOKEN_KEY = "auth_token"  # noqa: S105 (a key's name)
 _RECORD = "cluster.json"
@@ -27,10 +29,17 @@ def write_private(path: Path, text: str) -> None:
 
 
 def read_json(path: Path) -> Any:
+    """Return what a file of ours holds, None if there is none. Raises OutsideError for one that is damaged."""
     try:
         return json.loads(path.read_text())
     except FileNotFoundError:
         return None
+    except ValueError as error:
+        raise OutsideError(
+            f"what was written down about a cluster is damaged: {error}",
+            where=str(path),
+            hint="Remove this file, and what runs of the cluster; then make it anew: invoke cluster.up",
+        ) from error
 
 
 def write_cluster(state: Path, backend: str, facts: Mapping[str, Any]) -> None:

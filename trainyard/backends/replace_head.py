@@ -10,16 +10,7 @@ from trainyard.steps import PlannedStep, Step, no
 NEEDS = "needs --recreate"
 
 
-def refusal(differences: Sequence[str]) -> RequestError:
-    """Return the error: what differs, and what to type if it is meant."""
-    return RequestError(
-        "the head in the cluster file is not the head that runs; to replace it ends everything on the cluster",
-        where="; ".join(differences),
-        hint="If that is meant: invoke cluster.up --recreate",
-    )
-
-
-def step(error: RequestError, *, title: str = "Replace the head that runs") -> Step:
+def step(error: RequestError, *, title: str) -> Step:
     """Return the step that stops there, before anything is changed; a plan shows it and all that would follow."""
 
     def refuse() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import trainyard_runner
 
-from trainyard.backends import BACKENDS
+from trainyard import backends
 from trainyard.dispatch.package import Listing, Package, SentFile, listing, pack
 from trainyard.errors import Problem, RequestError
 from trainyard.results import formats
@@ -118,7 +118,7 @@ def check_fits(cluster: ClusterSpec, job: JobSpec, tasks: Sequence[TaskSpec]) ->
 
     What a file leaves open (cpus of a node, every node of an existing cluster) is not judged here.
     """
-    if not BACKENDS[cluster.backend].TRAITS.makes_nodes:
+    if not backends.named(cluster.backend).TRAITS.makes_nodes:
         return
     problems = dict.fromkeys(problem for task in tasks for problem in _misfits(cluster, task))
     if problems:
@@ -159,7 +159,8 @@ def _is_called(cluster: ClusterSpec, node: NodeSpec, name: str | None) -> bool:
     """Say whether a name may be this node's: where names change it begins with the group, the rest is made up there."""
     if name is None or name == node.name:
         return True
-    return BACKENDS[cluster.backend].TRAITS.names_change and node.name != "head" and name.startswith(f"{node.group}-")
+    names_change = backends.named(cluster.backend).TRAITS.names_change
+    return names_change and node.name != "head" and name.startswith(f"{node.group}-")
 
 
 def _holds(node: NodeSpec, task: TaskSpec) -> bool:

@@ -1,4 +1,4 @@
-"""A call within a deadline: for libraries that count the silence between two bytes, and never the whole."""
+"""Calls in threads; within a deadline, for libraries that count the silence between two bytes, and never the whole."""
 
 from __future__ import annotations
 
@@ -12,6 +12,14 @@ Result = TypeVar("Result")
 
 def within(seconds: float, call: Callable[[], Result]) -> Result:
     """Return what a call returns. Raises TimeoutError when it takes longer: it then ends for nobody."""
+    future = begin(call)
+    if not wait([future], timeout=seconds).done:
+        raise TimeoutError(f"not done within {seconds:g} s")
+    return future.result()
+
+
+def begin(call: Callable[[], Result]) -> Future[Result]:
+    """Begin a call that nobody waits for when this process ends."""
     future: Future[Result] = Future()
 
     def run() -> None:
@@ -20,7 +28,5 @@ def within(seconds: float, call: Callable[[], Result]) -> Result:
         except BaseException as error:
             future.set_exception(error)
 
-    threading.Thread(target=run, name="within", daemon=True).start()
-    if not wait([future], timeout=seconds).done:
-        raise TimeoutError(f"not done within {seconds:g} s")
-    return future.result()
+    threading.Thread(target=run, daemon=True).start()
+    return future

@@ -126,9 +126,9 @@ def listed(images: Sequence[ListedImage]) -> Report:
 
 def after_push(backend: str) -> str:
     """Return the command that uses what was pushed."""
-    from trainyard.backends import BACKENDS
+    from trainyard import backends
 
-    return BACKENDS[backend].TRAITS.pushed_image or "cluster.up -f compose"
+    return backends.named(backend).TRAITS.pushed_image or "cluster.up -f compose"
 
 
 def _cluster(call: Call, image: str = "", base: str = "", platform: str = "") -> Cluster:

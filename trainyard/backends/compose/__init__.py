@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
-from trainyard.backends import contract, node_steps, ray_nodes
+from trainyard.backends import contract, ray_nodes
 from trainyard.backends.compose import image, location, naming
 from trainyard.backends.compose.image import verify
 from trainyard.backends.compose.machine import DockerHost
 from trainyard.backends.contract import ClusterStatus, LogLine, Tools, Traits
-from trainyard.backends.record import make_token
+from trainyard.backends.machine import node_steps
 from trainyard.endpoint import Endpoint
-from trainyard.errors import LeftoverError
+from trainyard.images import resolve
 from trainyard.seams.docker import containers as docker_containers
 from trainyard.seams.docker import volumes as docker_volumes
+from trainyard.seams.docker.containers import Container
+from trainyard.seams.docker.volumes import Labelled
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Stage, Step, no
 from trainyard.wording import counted, named
@@ -38,10 +40,6 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> list[Stage]:
 
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Stage | Step]:
     """Return the steps that remove the cluster, whatever its file says by now: what carries its label goes."""
-    if purge:
-        raise contract.nothing_to_purge(
-            tools.backend, "`cluster.down` removes everything that was made on the Docker host."
-        )
     return [
         Stage("Look at the Docker host", expand=lambda: _removals(spec, tools)),
         Step(
@@ -67,66 +65,38 @@ def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
 def _up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     location.refuse_other_host(spec, tools)
     engine = location.connect(spec, tools)
-    location.refuse_taken_names(spec, tools, engine)
+    location.refuse_taken_volume(spec, tools, engine)
     head = None if tools.recreate else DockerHost(spec, tools, engine).nodes().get("head")
-    pinned = image.pinned_for(spec, tools, engine, running=head.plan.get("image") if head else None)
-    machine = DockerHost(spec, tools, engine, pinned)
-    record = Step(
-        "Make the cluster's token" if spec.auth == "token" else "Write down where the cluster is",
-        done=lambda: _is_recorded(machine),
-        do=lambda: _record(machine),
-    )
-    return node_steps.steps(machine, [image.pull_step(engine, pinned), record])
-
-
-def _is_recorded(machine: DockerHost) -> Answer:
-    if location.read(machine.tools) is None:
-        return no("nothing is written down")
-    return YES if machine.token or machine.spec.auth == "none" else no("there is none")
-
-
-def _record(machine: DockerHost) -> None:
-    location.write(machine.spec, machine.tools, machine.engine)
-    if machine.spec.auth == "token" and machine.token is None:
-        make_token(machine.token_file)
+    running = head.plan.get("image") if head else None
+    pinned = resolve.pinned(spec, tools.environ, directory=tools.directory, engine=engine, running=running)
+    return node_steps(DockerHost(spec, tools, engine, pinned), [image.pull_step(engine, pinned)])
 
 
 def _removals(spec: ClusterSpec, tools: Tools) -> list[Step]:
+    """Return the steps after which nothing carries the cluster's label."""
     engine = location.connect(spec, tools)
     label = naming.of_cluster(spec.name)
-
-    def containers() -> list[str]:
-        return [container.name for container in docker_containers.labelled(engine, label)]
-
-    def networks() -> list[str]:
-        return [network.name for network in docker_volumes.networks(engine, label)]
-
-    def volumes() -> list[str]:
-        return [volume.name for volume in docker_volumes.volumes(engine, label)]
-
     return [
-        _removal("container", containers, lambda name: docker_containers.remove(engine, name)),
-        _removal("network", networks, lambda name: docker_volumes.remove_network(engine, name)),
-        _removal("volume", volumes, lambda name: docker_volumes.remove_volume(engine, name)),
+        _removal(kind, partial(listed, engine, label), partial(remove, engine))
+        for kind, listed, remove in (
+            ("container", docker_containers.labelled, docker_containers.remove),
+            ("network", docker_volumes.networks, docker_volumes.remove_network),
+            ("volume", docker_volumes.volumes, docker_volumes.remove_volume),
+        )
     ]
 
 
-def _removal(kind: str, names: Callable[[], Sequence[str]], remove: Callable[[str], None]) -> Step:
+def _removal(kind: str, listed: Callable[[], Sequence[Container | Labelled]], remove: Callable[[str], None]) -> Step:
     """Return the step after which there is nothing of a kind; its title says what there was."""
 
     def none() -> Answer:
-        left = names()
+        left = [thing.name for thing in listed()]
         return no(f"still there: {named(left)}") if left else YES
 
     def remove_all() -> None:
-        for name in names():
-            remove(name)
-        give_up = time.monotonic() + GONE_SECONDS
-        while not none().holds:
-            if time.monotonic() > give_up:
-                raise LeftoverError(f"{none().detail}: Docker does not remove it", hint="Repeat the same command.")
-            time.sleep(0.2)
+        for thing in listed():
+            remove(thing.name)
 
-    present = names()
+    present = [thing.name for thing in listed()]
     title = f"Remove {counted(len(present), kind)}: {named(present)}" if present else f"Leave no {kind}"
-    return Step(title, none, remove_all, disruptive=kind == "container")
+    return Step(title, none, remove_all, deadline=GONE_SECONDS, disruptive=kind == "container")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from trainyard import paths, render
@@ -11,6 +12,7 @@ from trainyard.backends import ray_nodes
 from trainyard.backends.compose import naming
 from trainyard.backends.ray_nodes import NodePlan
 from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.units import format_size
 
 GCS_PORT = 6379
 DASHBOARD_PORT = 8265
@@ -18,6 +20,19 @@ DASHBOARD_PORT = 8265
 AGENT_PORT = 52365
 TOKEN_VARIABLE = "TRAINYARD_TOKEN"  # noqa: S105 (its name, not its value)
 TOKEN_FILE = "/run/secrets/trainyard-token"  # noqa: S105
+
+
+def in_a_container(plan: NodePlan, spec: ClusterSpec) -> NodePlan:
+    """Return the plan with what only containers have."""
+    section = spec.compose
+    shm_size, object_store = ray_nodes.shared_memory(plan.memory, section.shm_size)
+    mounts = {
+        f"mount {mount.source} at {mount.target}{' (read only)' * mount.read_only}": "yes" for mount in section.mounts
+    }
+    others = {"shared memory": format_size(shm_size), "outputs": section.outputs, **mounts}
+    if plan.is_head:
+        others["dashboard_port"] = str(section.dashboard_port or "any")
+    return replace(plan, object_store=object_store, others=others)
 
 
 def document(spec: ClusterSpec, plans: Sequence[NodePlan], owner: str) -> str:
@@ -37,13 +52,9 @@ def document(spec: ClusterSpec, plans: Sequence[NodePlan], owner: str) -> str:
 
 def ray_start(plan: NodePlan) -> list[str]:
     """Return the command of a node's container; the head answers in the cluster's own network only."""
-    arguments = ["ray", "start", "--block", *ray_nodes.node_arguments(plan), "--disable-usage-stats"]
-    # Any free port: nothing but the head's two has to be known, and no node has a neighbour in its container.
-    arguments += ["--min-worker-port=0", "--max-worker-port=0", "--log-color=false"]
-    if not plan.is_head:
-        return [*arguments, f"--address=head:{GCS_PORT}"]
-    dashboard = ["--include-dashboard=true", "--dashboard-host=0.0.0.0", f"--dashboard-port={DASHBOARD_PORT}"]
-    return [*arguments, "--head", f"--port={GCS_PORT}", *dashboard, "--no-monitor"]
+    dashboard = ("0.0.0.0", DASHBOARD_PORT)  # noqa: S104
+    arguments = ray_nodes.start_arguments(plan, head="head", gcs_port=GCS_PORT, dashboard=dashboard)
+    return ["ray", "start", "--block", *arguments, "--log-color=false"]
 
 
 def _node(spec: ClusterSpec, plan: NodePlan, owner: str) -> dict[str, Any]:

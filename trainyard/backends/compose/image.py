@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from trainyard.backends.contract import Tools
 from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
 from trainyard.images import resolve
 from trainyard.images.types import LINT, HostResult, PinnedImage, Verified
+from trainyard.seams import threads
 from trainyard.seams.docker import engine as docker_engine
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.engine import Engine
@@ -31,38 +31,29 @@ ASK = ("-c", "import ray; print(ray.__version__)")
 Report = Callable[[str], None]
 
 
-def pinned_for(spec: ClusterSpec, tools: Tools, engine: Engine, *, running: str | None = None) -> PinnedImage:
-    """Return the exact image that the file means now; `running` is the reference that a head keeps."""
-    return resolve.pinned(spec, tools.environ, directory=tools.directory, engine=engine, running=running)
-
-
 def pull_step(engine: Engine, image: PinnedImage) -> Step:
     """Return the step after which the Docker host has the image; it is pulled in the background, and says how far."""
-    pulled: Future[None] = Future()
-    details = deque([""], maxlen=1)
+    begun: list[Future[None]] = []
+    details = deque(["it is not there"], maxlen=1)
 
     def pull() -> None:
-        try:
-            # A connection of its own: the step goes on asking through the other one.
-            with docker_engine.engine(engine.environ, address=engine.address) as own:
-                _pull(own, image, details.append)
-            pulled.set_result(None)
-        except BaseException as error:
-            pulled.set_exception(error)
+        # A connection of its own: the step goes on asking through the other one.
+        with docker_engine.engine(engine.environ, address=engine.address) as own:
+            _pull(own, image, details.append)
 
     def done() -> Answer:
         # Asked before the engine is: what it has by then is what the pull left.
-        ended = pulled.done()
-        if ended:
-            pulled.result()
+        ended = [pulling.result() for pulling in begun if pulling.done()]
         if docker_images.inspect(engine, image.reference):
             return YES
         if ended:
             raise OutsideError(f"Docker ended the pull of {image.name}, and does not have it", where=image.reference)
-        return no(details[0] or "it is not there")
+        return no(details[0])
 
-    start = threading.Thread(target=pull, daemon=True).start
-    return Step(f"Pull the image {image.name}", done=done, do=start, deadline=PULL_SECONDS, every=0.5)
+    def do() -> None:
+        begun.append(threads.begin(pull))
+
+    return Step(f"Pull the image {image.name}", done, do, deadline=PULL_SECONDS, every=0.5)
 
 
 def verify(spec: ClusterSpec, tools: Tools, *, report: Report) -> Verified:
@@ -73,7 +64,7 @@ def verify(spec: ClusterSpec, tools: Tools, *, report: Report) -> Verified:
     try:
         with docker_engine.engine(tools.environ, address=address) as engine:
             host = engine.host
-            image = pinned_for(spec, tools, engine)
+            image = resolve.pinned(spec, tools.environ, directory=tools.directory, engine=engine)
             reference = image.reference
             result = pull_and_run(engine, image, report)
     except TrainyardError as error:

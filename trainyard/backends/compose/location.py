@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import socket
 from collections.abc import Iterable
 
@@ -31,14 +29,9 @@ def read(tools: Tools) -> dict[str, str] | None:
 
 
 def owner(tools: Tools) -> str:
-    """Return who we are to others on the Docker host: user, host, and where we keep clusters; as it was on `up`."""
-    if record := read(tools):
-        return record["owner"]
-    try:
-        user = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container may run as anybody
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}:{tools.state.parent.absolute()}"
+    """Return who we are to others on the Docker host: our host, and where we keep clusters there; as it was on `up`."""
+    record = read(tools)
+    return record["owner"] if record else f"{socket.gethostname()}:{tools.state.parent.absolute()}"
 
 
 def connect(spec: ClusterSpec, tools: Tools) -> Engine:
@@ -49,9 +42,8 @@ def connect(spec: ClusterSpec, tools: Tools) -> Engine:
     record = read(tools)
     engine = docker_engine.connect(tools.environ, address=record["docker"] if record else _desired_address(spec, tools))
     label = naming.of_cluster(spec.name)
-    everything: list[Container | Labelled] = [*docker_containers.labelled(engine, label)]
-    everything += [*docker_volumes.networks(engine, label), *docker_volumes.volumes(engine, label)]
-    _refuse_foreign(spec, tools, everything)
+    for listed in (docker_containers.labelled, docker_volumes.networks, docker_volumes.volumes):
+        _refuse_foreign(spec, tools, listed(engine, label))
     return engine
 
 
@@ -66,16 +58,13 @@ def refuse_other_host(spec: ClusterSpec, tools: Tools) -> None:
         )
 
 
-def refuse_taken_names(spec: ClusterSpec, tools: Tools, engine: Engine) -> None:
-    """Raise RequestError if something has a name that the cluster needs, and is not of it."""
-    name = spec.name
-    needed: list[Container | Labelled | None] = [
-        docker_volumes.network(engine, naming.project(name)),
-        docker_volumes.volume(engine, naming.outputs(name)),
-    ]
-    for node in spec.nodes():
-        needed.append(docker_containers.container(engine, naming.container(name, node.name)))
-    _refuse_foreign(spec, tools, filter(None, needed))
+def refuse_taken_volume(spec: ClusterSpec, tools: Tools, engine: Engine) -> None:
+    """Raise RequestError if a volume of others has the name of ours: Docker would take it.
+
+    A container or a network of others with a name of ours Docker refuses itself.
+    """
+    volume = docker_volumes.volume(engine, naming.outputs(spec.name))
+    _refuse_foreign(spec, tools, [volume] if volume else [])
 
 
 def _refuse_foreign(spec: ClusterSpec, tools: Tools, everything: Iterable[Container | Labelled]) -> None:

@@ -1,4 +1,4 @@
-"""A Docker host, as it holds the nodes of a cluster."""
+"""A Docker host, as it holds the nodes of a cluster: what it has for them, and how they are."""
 
 from __future__ import annotations
 
@@ -9,21 +9,29 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 
-from trainyard.backends.compose import desired, diagnosis, location, naming, preflight
+from pydantic import TypeAdapter
+
+from trainyard.backends import ray_nodes
+from trainyard.backends.compose import desired, diagnosis, location, naming
 from trainyard.backends.logs import TAIL_LINES, LogFile, ray_files
-from trainyard.backends.machine import Machine, ObservedNode, Plan
-from trainyard.backends.ray_nodes import NodePlan, fingerprint
-from trainyard.errors import OutsideError, TrainyardError
+from trainyard.backends.machine import Machine, ObservedNode
+from trainyard.backends.ray_nodes import NodePlan, Room, fingerprint
+from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
 from trainyard.images.types import PinnedImage
+from trainyard.seams import nvidia
 from trainyard.seams.docker import compose as docker_compose
 from trainyard.seams.docker import containers as docker_containers
 from trainyard.seams.docker.containers import Container
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.ssh import connection, forward
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.wording import counted
 
 LOOPBACK = "127.0.0.1"
 # The name under which a container's own output is shown, beside the names of Ray's files.
 CONTAINER = "container"
+# The engine's times may have nine digits of a second.
+_TIME = TypeAdapter(datetime)
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,7 @@ class DockerHost(Machine):
 
     @cached_property
     def base_plans(self) -> tuple[NodePlan, ...]:
-        return preflight.node_plans(self.spec, self.engine)
+        return node_plans(self.spec, self.engine)
 
     @property
     def plans(self) -> tuple[NodePlan, ...]:
@@ -63,9 +71,6 @@ class DockerHost(Machine):
     def nodes(self) -> dict[str, ObservedNode]:
         """Return what each container says."""
         return {name: _observed(container) for name, container in self.containers().items()}
-
-    def desired(self) -> dict[str, Plan]:
-        return {plan.name: plan.recorded() for plan in self.plans}
 
     def address(self) -> str | None:
         """Return where the dashboard answers: on loopback, here or through a tunnel that ends with this process."""
@@ -90,6 +95,8 @@ class DockerHost(Machine):
     def start(self, missing: Sequence[str]) -> None:
         """Make every missing container, let everybody in them write to the outputs, then start them."""
         docker_compose.require(self.engine)
+        location.write(self.spec, self.tools, self.engine)
+        self.make_token()
         spec, token = self.spec, self.token
         document = desired.document(spec, self.plans, location.owner(self.tools))
         secrets = {desired.TOKEN_VARIABLE: token} if token and spec.auth == "token" else {}
@@ -109,18 +116,49 @@ class DockerHost(Machine):
         return diagnosis.end_reason(self.engine, name, self.containers()[name])
 
 
+def node_plans(spec: ClusterSpec, engine: Engine) -> tuple[NodePlan, ...]:
+    """Return the plan of every node. Raises PrerequisiteError for GPUs that the host cannot give to containers."""
+    facts = engine.info()
+    # nvidia-smi may take seconds: it is asked only where GPUs matter.
+    count = sum(node.gpus for node in spec.nodes())
+    real = gpu_ids(engine, count, may_simulate=spec.compose.simulated_gpus) if count else ()
+    # Ray's own share of a machine's memory is 70 %.
+    room = Room(int(facts["NCPU"]), int(facts["MemTotal"]) * 7 // 10, real or ())
+    plans = ray_nodes.node_plans(spec, room, simulated=real is None, machine="the Docker host")
+    return tuple(desired.in_a_container(plan, spec) for plan in plans)
+
+
+def gpu_ids(engine: Engine, count: int, *, may_simulate: bool = False) -> tuple[str, ...] | None:
+    """Return the indices of the host's GPUs, None if there are too few of them and they may be simulated.
+
+    Raises PrerequisiteError when there is no driver, or no toolkit.
+    """
+    facts = nvidia.look(engine)
+    if may_simulate and (facts.toolkit is None or len(facts.gpu_ids) < count):
+        return None
+    where = f"Docker host {engine.host}" + (f": {facts.detail}" if facts.detail else "")
+    if not facts.gpu_ids:
+        raise PrerequisiteError(
+            f"the cluster wants {counted(count, 'GPU')}, and the Docker host has no working NVIDIA driver",
+            where=where,
+            hint="Install the driver, restart the host, and look: nvidia-smi. Or, to try the layout without GPUs, "
+            "write `compose: {simulated_gpus: true}`.",
+        )
+    if facts.toolkit is None:
+        raise PrerequisiteError(
+            "the driver is there, but NVIDIA's container toolkit is not: no container can be given a GPU",
+            where=where,
+            hint=f"Install the package nvidia-container-toolkit (NVIDIA's repository), then: {diagnosis.CONFIGURE}",
+        )
+    return facts.gpu_ids
+
+
 def _observed(container: Container) -> ObservedNode:
     return ObservedNode(
         plan=json.loads(container.labels.get(naming.PLAN, "{}")),
         identity=container.id,
         runs=diagnosis.runs(container),
         has_run=container.state == "running" and container.health != "starting",
-        started=_time(container.started) if container.started else None,
+        started=_TIME.validate_python(container.started).timestamp() if container.started else None,
         detail=diagnosis.describe(container),
     )
-
-
-def _time(text: str) -> float:
-    """Read the engine's time, which may have nine digits of a second and has no zeros at their end."""
-    whole, _, rest = text.removesuffix("Z").partition(".")
-    return datetime.fromisoformat(f"{whole}.{(rest + '000000')[:6]}+00:00").timestamp()

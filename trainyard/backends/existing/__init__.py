@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from trainyard.backends import contract
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools, Traits
@@ -13,7 +14,7 @@ from trainyard.backends.existing import service as services
 from trainyard.backends.logs import Follower
 from trainyard.backends.ray_nodes import ANSWER_SECONDS
 from trainyard.endpoint import Endpoint
-from trainyard.errors import NotReadyError, PrerequisiteError, RequestError
+from trainyard.errors import NotReadyError, PrerequisiteError
 from trainyard.seams.kube import forward
 from trainyard.seams.ray_api import RayApi, UnreachableError
 from trainyard.seams.ray_types import Node
@@ -33,14 +34,12 @@ verify = contract.no_images
 
 def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     """Return the step that checks the cluster; nothing is made."""
-    section = _section(spec, tools)
+    section = _section(spec)
     where = f" at {_with_scheme(section.address)}" if section.address else f": {section.service}"
     return [Step(f"Ray answers{where}", lambda: _answer(spec, tools), nothing, deadline=DEADLINE_SECONDS, every=1.0)]
 
 
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Step]:
-    if purge:
-        raise contract.nothing_to_purge(tools.backend, "somebody else runs this cluster.")
     return [Step("Nothing to remove: somebody else runs this cluster", done=lambda: YES, do=nothing)]
 
 
@@ -66,7 +65,7 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
 
     Raises PrerequisiteError when the token is not where the file says, or there is no such service.
     """
-    section = _section(spec, tools)
+    section = _section(spec)
     if not section.service:
         return Endpoint(spec.name, _with_scheme(section.address or ""), _token(section, tools))
     service = services.named(section, tools)
@@ -87,14 +86,9 @@ def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
         time.sleep(POLL_SECONDS)
 
 
-def _section(spec: ClusterSpec, tools: Tools) -> ExistingSection:
-    if spec.existing is None:
-        raise RequestError(
-            f"backend {tools.backend!r} needs to know where the cluster is",
-            where=str(tools.source) if tools.source else None,
-            hint="Write: existing: {address: http://127.0.0.1:8265}",
-        )
-    return spec.existing
+def _section(spec: ClusterSpec) -> ExistingSection:
+    # A file with this backend and without the section is refused.
+    return cast(ExistingSection, spec.existing)
 
 
 def _token(section: ExistingSection, tools: Tools) -> str | None:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trainyard.backends.local.desired import Ports, node_environment, ray_start
+from trainyard.backends import ray_nodes
 from trainyard.backends.local.naming import ClusterFiles, private_directory
 from trainyard.backends.ray_nodes import NodePlan
 from trainyard.backends.record import read_json, write_private
@@ -20,6 +20,15 @@ from trainyard.seams.processes import ProcessId
 # Programs of their own, run by their path.
 KEEPER = Path(processes.__file__).with_name("keeper.py")
 LAUNCHER = Path(processes.__file__).with_name("ray_launcher.py")
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The two ports that others must know; Ray chooses every other one itself."""
+
+    gcs: int
+    dashboard: int
 
 
 @dataclass(frozen=True)
@@ -36,13 +45,43 @@ def start(files: ClusterFiles, plan: NodePlan, ports: Ports, *, environ: Mapping
     private_directory(temp_dir)
     # Not resolved: the interpreter of a virtual environment is a link, and its place is what makes it one.
     python = Path(sys.executable)
-    environment = node_environment(
-        plan, environ, marker=files.marker(plan.name), token_file=files.token, programs=python.parent
-    )
+    environment = node_environment(files, plan, environ, programs=python.parent)
     log = files.node_log(plan.name)
     keeper = [str(python), str(KEEPER), str(files.node_record(plan.name)), str(log), str(python), str(LAUNCHER)]
-    command = [*keeper, *ray_start(plan, ports, temp_dir=temp_dir)]
+    command = [*keeper, "start", f"--temp-dir={temp_dir}", *ray_arguments(plan, ports)]
     write(files, plan, processes.start(command, env=environment, log=log, directory=temp_dir))
+
+
+def ray_arguments(plan: NodePlan, ports: Ports) -> list[str]:
+    """Return the arguments of `ray start` for a node; 0 lets Ray choose a free port."""
+    dashboard = (LOOPBACK, ports.dashboard)
+    return [
+        *ray_nodes.start_arguments(plan, head=LOOPBACK, gcs_port=ports.gcs, dashboard=dashboard),
+        *([f"--node-ip-address={LOOPBACK}"] if plan.is_head else []),
+        "--node-manager-port=0",
+        "--object-manager-port=0",
+        "--dashboard-agent-listen-port=0",
+    ]
+
+
+def node_environment(
+    files: ClusterFiles, plan: NodePlan, environ: Mapping[str, str], *, programs: Path
+) -> dict[str, str]:
+    """Return the environment of a node: the caller's without its Ray settings, the file's, and what we need."""
+    kept = {key: value for key, value in environ.items() if not key.startswith(("RAY_", "TRAINYARD_"))}
+    if plan.gpu_ids is None:
+        # Ray refuses --num-gpus above what CUDA_VISIBLE_DEVICES lists.
+        kept.pop("CUDA_VISIBLE_DEVICES", None)
+    else:
+        kept["CUDA_VISIBLE_DEVICES"] = ",".join(plan.gpu_ids)
+    desired = {**kept, **dict(plan.env)}
+    return {
+        **desired,
+        **ray_nodes.variables(plan, token_file=str(files.token)),
+        processes.MARKER: files.marker(plan.name),
+        "PATH": f"{programs}:{desired.get('PATH', '/usr/bin:/bin')}",
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    }
 
 
 def write(files: ClusterFiles, plan: NodePlan, process: ProcessId) -> None:

@@ -48,12 +48,6 @@ def networks(engine: Engine, *labels: str) -> tuple[Labelled, ...]:
         return _by_name(engine.api.networks(filters={"label": list(labels)}))
 
 
-def network(engine: Engine, name: str) -> Labelled | None:
-    with refusals(f"describe the network {name}"), suppress(NotFound):
-        return _labelled(engine.api.inspect_network(name))
-    return None
-
-
 def remove_network(engine: Engine, name: str) -> None:
     """Remove a network that no container uses any more; no change if it is gone."""
     with refusals(f"remove the network {name}"), suppress(NotFound):
