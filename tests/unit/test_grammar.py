@@ -9,8 +9,8 @@ import pytest
 from invoke.program import Program
 
 from trainyard.errors import RequestError
-from trainyard.tasks import completion, namespace
-from trainyard.tasks.grammar import checked, task_to_explain
+from trainyard.tasks import namespace
+from trainyard.tasks.grammar import candidates, checked, task_to_explain
 
 CONTEXTS = {str(context.name): context for context in namespace.to_contexts()}
 CORE = Program().initial_context
@@ -121,4 +121,4 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_tasks_flags_and_names_are_completed(here: Path, typed: str, offered: list[str]) -> None:
-    assert completion.candidates(typed, CONTEXTS) == offered
+    assert candidates(typed, CONTEXTS) == offered

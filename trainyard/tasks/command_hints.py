@@ -11,8 +11,9 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 # What says which thing is meant, and how it is written, in the order in which people type it.
 _FLAGS = {
@@ -36,28 +37,29 @@ class Flags:
     """Which task was typed, and those of its flags that say which thing is meant."""
 
     task: str = ""
-    values: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    given: tuple[tuple[str, str], ...] = ()
 
 
 _typed: ContextVar[Flags] = ContextVar("typed", default=Flags())  # noqa: B039 - it is frozen
 
 
-def remember(task: str, values: Mapping[str, object]) -> None:
-    """Keep what a task was called with: the commands in messages repeat it."""
-    _typed.set(Flags(task, {name: _texts(values[name]) for name in _FLAGS if values.get(name)}))
+def remember(task: str, values: Mapping[str, Any]) -> None:
+    """Keep what a task was called with, each a text or a list: the commands in messages repeat it."""
+    lists = {name: [value] if isinstance(value, str) else value for name, value in values.items() if value}
+    _typed.set(Flags(task, tuple((name, value) for name in _FLAGS for value in lists.get(name, ()))))
 
 
 def override(overrides: Sequence[str]) -> None:
     """Keep what a command means besides what was typed, as `--set`: other commands need it, this one says it itself."""
     flags = _typed.get()
-    implied = [override for override in overrides if override not in flags.values.get("set_", ())]
-    _typed.set(Flags(flags.task, {**flags.values, "implied": implied}))
+    implied = [("implied", override) for override in overrides if ("set_", override) not in flags.given]
+    _typed.set(Flags(flags.task, (*flags.given, *implied)))
 
 
 def complete(text: str) -> str:
     """Return a message with our commands as this user has to type them: `invoke ...` or `trainyard ...`, with flags."""
     flags = _typed.get()
-    if flags.values:
+    if flags.given:
         text = _COMMAND.sub(lambda command: _with_flags(command, flags), text)
     if Path(sys.argv[0]).name != "trainyard":
         return text
@@ -74,7 +76,7 @@ def _with_flags(command: re.Match[str], flags: Flags) -> str:
     image = _IMAGE.match(rest)
     lead = image[0] if image else ""
     known = {argument.name for argument in namespace[task].get_arguments()} - ({"image"} if image else set())
-    added = [flag for flag in _missing(task, known, flags) if not _is_said(flag, own, command.string)]
+    added = [flag for flag in _repeated(task, known, flags) if not _is_said(flag, own, command.string)]
     return " ".join([f"invoke {task}{lead}", *added]) + rest[len(lead) :]
 
 
@@ -83,28 +85,23 @@ def _is_said(flag: str, own: Sequence[str], message: str) -> bool:
     return f" {flag}" in message if flag.startswith("--set ") else flag.partition(" ")[0] in own
 
 
-def _missing(task: str, known: set[str], flags: Flags) -> Iterator[str]:
+def _repeated(task: str, known: set[str], flags: Flags) -> Iterator[str]:
     """Yield what was typed and the command knows, written as it takes it."""
-    for flag, value in [(name, value) for name in (*_FLAGS, "implied") for value in flags.values.get(name, ())]:
-        if flag in ("set_", "implied") and "set_" in known and (flag == "set_" or task != flags.task):
-            yield from (f"--set {shlex.quote(override)}" for override in _overrides(value, flags.task, task))
-        elif flag == "file" and "set_" not in known:
-            continue  # a choice among runs: a run's own name says all, and `--set cluster.name=...` may have been typed
-        elif flag == "image" and task.startswith(("cluster.", "smoke.")):
-            yield f"--set {shlex.quote(f'image={value}')}"
-        elif flag in known and flag != "set_":
-            yield f"{_FLAGS[flag]} {shlex.quote(value)}".strip()
+    for name, value in flags.given:
+        if name == "image" and task.startswith(("cluster.", "smoke.")):
+            name, value = "set_", f"image={value}"
+        if name == "set_" or (name == "implied" and task != flags.task):
+            name, value = "set_", _override(value, flags.task, task)
+        # Without --set, -f is a choice among runs: a run's own name says all.
+        if value and name in known and (name != "file" or "set_" in known):
+            yield f"{_FLAGS[name]} {shlex.quote(value)}".strip()
 
 
-def _overrides(written: str, typed_for: str, task: str) -> Sequence[str]:
+def _override(written: str, typed_for: str, task: str) -> str:
     """Return a `--set` as another task takes it: train.* means the job's values, and the cluster's by `cluster.`."""
     of_job, for_job = typed_for.startswith("train."), task.startswith("train.")
-    if of_job == for_job:
-        return (written,)
-    if for_job:
-        return (f"cluster.{written}",)
-    return (written.removeprefix("cluster."),) if written.startswith("cluster.") else ()
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(map(str, value)) if isinstance(value, list) else ()
+    if for_job and not of_job:
+        return f"cluster.{written}"
+    if of_job and not for_job:
+        return written.removeprefix("cluster.") if written.startswith("cluster.") else ""
+    return written

@@ -3,21 +3,24 @@
 Invoke knows only positional arguments that must be given, so `train.logs RUN` becomes `train.logs --run RUN`; one that
 is a list takes every value: `cluster.scale gpu=3 cpu=1`. It accepts a list's flag without a value, says of all that it
 does not know "No idea what 'x' is!", and exits 1 for it, which here means "the job ran and failed". It has no setting
-for that, and its own `invoke` command cannot be given another Program: its parsing steps are wrapped.
+for that, and its own `invoke` command cannot be given another Program: its step that parses tasks is wrapped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial, wraps
-from typing import Any
+import os
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import wraps
+from pathlib import Path
 
 from invoke.exceptions import Exit, ParseError
-from invoke.parser import Parser
 from invoke.parser.argument import Argument
 from invoke.parser.context import ParserContext
 from invoke.program import Program
 
+from trainyard import paths
 from trainyard.errors import RequestError
 from trainyard.tasks import report
 from trainyard.wording import did_you_mean
@@ -27,55 +30,39 @@ HELP = ("--help", "-h")
 
 
 def extend_invoke() -> None:
-    """Extend Invoke's parsing of tasks and flags, once."""
-    if hasattr(Program.parse_tasks, "__wrapped__"):
-        return
-    for name, extension in (
-        ("parse_tasks", _parse_tasks),
-        ("_make_parser", _make_parser),
-        ("parse_cleanup", _parse_cleanup),
-    ):
-        setattr(Program, name, _extended(getattr(Program, name), extension))
+    """Let Invoke parse words that were checked, and exit with our code and message."""
+    parse = Program.parse_tasks
+
+    @wraps(parse)
+    def parse_tasks(program: Program) -> None:
+        try:
+            _check(program)
+            parse(program)
+        except (ParseError, RequestError) as error:
+            if not isinstance(error, RequestError):
+                error = RequestError(str(error), hint="invoke --list, invoke --help TASK")
+            report.begin(json=not {"--json", "-j"}.isdisjoint(program.argv))
+            report.fail(error)
+            raise Exit(code=error.exit_code) from error
+
+    Program.parse_tasks = parse_tasks  # type: ignore[assignment]
 
 
-def _extended(original: Callable[..., Any], extension: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(original)
-    def method(program: Program, *arguments: Any) -> Any:
-        return extension(program, partial(original, program), *arguments)
-
-    return method
-
-
-def _parse_tasks(program: Program, parse: Callable[[], None]) -> None:
-    try:
-        if early := program.args.config.value:
-            # Before a task, -f is Invoke's own configuration file.
-            raise RequestError(f"-f {early} stands before the task", hint=f"Put it behind: invoke TASK -f {early}")
-        parse()
-    except (ParseError, RequestError) as error:
-        raise _refusal(error, program) from error
-
-
-def _make_parser(program: Program, make: Callable[[], Parser]) -> Parser:
-    parser = make()
-    explained = task_to_explain(program.core.unparsed, parser.contexts)
-    if explained:
-        program.core[0].args["help"].value, program.core.unparsed = explained, []
-    program.core.unparsed = checked(program.core.unparsed, parser.contexts, program.initial_context)
-    return parser
-
-
-def _parse_cleanup(program: Program, clean_up: Callable[[], None]) -> None:
-    task, contexts = program.args.help.value, program.parser.contexts
-    if isinstance(task, str) and task not in contexts:
-        meant = did_you_mean(task, contexts)
-        raise _refusal(RequestError(f"no task is called {task!r}{meant}", hint="invoke --list"), program)
+def _check(program: Program) -> None:
+    """Give Invoke the words as it has to get them; answer a shell that asks what may follow."""
+    contexts, core = program._make_parser().contexts, program.core
     if program.args.complete.value:
-        from trainyard.tasks import completion
-
-        report.say("\n".join(completion.candidates(program.core.remainder, contexts)))
+        report.say("\n".join(candidates(core.remainder, contexts)))
         raise Exit
-    clean_up()
+    if early := program.args.config.value:
+        # Before a task, -f is Invoke's own configuration file.
+        raise RequestError(f"-f {early} stands before the task", hint=f"Put it behind: invoke TASK -f {early}")
+    if explained := task_to_explain(core.unparsed, contexts):
+        program.args.help.value, core.unparsed = explained, []
+    task = program.args.help.value
+    if isinstance(task, str) and task not in contexts:
+        raise RequestError(f"no task is called {task!r}{did_you_mean(task, contexts)}", hint="invoke --list")
+    core.unparsed = checked(core.unparsed, contexts, program.initial_context)
 
 
 def checked(words: Iterable[str], contexts: Contexts, core: ParserContext) -> list[str]:
@@ -92,6 +79,52 @@ def task_to_explain(words: Sequence[str], contexts: Contexts) -> str | None:
     return next((word for word in reversed(words[:position]) if word in contexts), None)
 
 
+def candidates(line: str, contexts: Contexts) -> list[str]:
+    """Return what the last word of a command line may become, and what may follow it where it is whole.
+
+    The scripts do not say whether a space follows the last word; the shell leaves out what does not continue it.
+    """
+    try:
+        # Bash makes a word of its own of each "=".
+        words = [word for word in shlex.split(line)[1:] if word != "="]
+    except ValueError:
+        return []
+    *before, last = words or [""]
+    current = _next(before, contexts, is_flag=last.startswith("-"))
+    following = _next(words, contexts, is_flag=False) if last in current or last in contexts else []
+    return [word for word in current if word.startswith(last) and word != last] + following
+
+
+def _next(words: Sequence[str], contexts: Contexts, *, is_flag: bool) -> list[str]:
+    typed = CommandLine(contexts, ParserContext())
+    with suppress(RequestError):
+        for word in words:
+            typed.take(word)
+    if typed.flag:
+        return _values(typed.flag)
+    if not typed.task.name:
+        return list(contexts)
+    if typed.arguments and not is_flag:
+        return _values(typed.arguments[0])
+    return [flag for flag in typed.task.flag_names() if is_flag or flag.startswith("--")]
+
+
+def _values(argument: Argument) -> list[str]:
+    """Return what an argument may be; nothing where it may be any text, or a file, which the shell knows."""
+    here = Path.cwd()
+    match argument.names[0]:
+        case "file":
+            return list(paths.cluster_names(here))
+        case "run" | "runs":
+            home = paths.results_home(os.environ, directory=here)
+            return sorted(path.parent.name for path in home.glob("*/run.json"))
+        case "job-dir" | "job":
+            return list(paths.job_names(here))
+        case "image":
+            return list(paths.image_names(here))
+    return []
+
+
 class CommandLine:
     """The words so far: the task that they name, its flag that waits for a value, its arguments that may follow."""
 
@@ -99,7 +132,8 @@ class CommandLine:
         self._contexts = contexts
         self._core = core
         self._flag_as_given = ""
-        self.task: ParserContext | None = None
+        # Without a name until there is one.
+        self.task = ParserContext()
         self.flag: Argument | None = None
         self.arguments: list[Argument] = []
 
@@ -114,19 +148,17 @@ class CommandLine:
 
     def finish(self) -> None:
         self._check_value()
-        missing = next((argument for argument in self.arguments if argument.default is None), None)
-        if missing:
-            raise self._wrong(f"{self._name} needs {_shown(missing)}")
+        if missing := self._required:
+            raise self._wrong(f"{self.task.name} needs {_shown(missing)}")
 
     @property
-    def _name(self) -> str:
-        return str(self.task.name) if self.task else "invoke"
+    def _required(self) -> Argument | None:
+        return next((argument for argument in self.arguments if argument.default is None), None)
 
     def _take_flags(self, word: str) -> list[str]:
         name, is_assigned, value = word.partition("=")
         if not name.startswith("--") and len(name) > 2:
-            first = self._find(name[:2])
-            rest = [name[2:]] if first.takes_value else [f"-{letter}" for letter in name[2:]]
+            rest = [name[2:]] if self._find(name[:2]).takes_value else [f"-{letter}" for letter in name[2:]]
             return [token for part in (name[:2], *rest) for token in self.take(part)]
         flag = self._find(name)
         self.arguments = [argument for argument in self.arguments if argument is not flag or argument.kind is list]
@@ -138,25 +170,24 @@ class CommandLine:
 
     def _find(self, name: str) -> Argument:
         for context in (self.task, self._core):
-            if context and name in context.inverse_flags:
-                name = context.inverse_flags[name]
-            if context and name in context.flags:
+            name = context.inverse_flags.get(name, name)
+            if name in context.flags:
                 # Not .get(): it does not know the short names, which are aliases.
                 return context.flags[name]  # type: ignore[no-any-return]
-        if self.task is None:
+        if not self.task.name:
             raise RequestError(f"{name} stands before the task", hint=f"Put it behind: invoke TASK {name}")
         known = [*self.task.flags, *self.task.inverse_flags]
-        raise self._wrong(f"{self._name} has no flag {name}{did_you_mean(name, known)}")
+        raise self._wrong(f"{self.task.name} has no flag {name}{did_you_mean(name, known)}")
 
     def _take_argument(self, word: str) -> list[str]:
-        required = next((argument for argument in self.arguments if argument.default is None), None)
+        required = self._required
         if required is None and word in self._contexts:
             self.task = self._contexts[word]
             self.arguments = list(self.task.positional_args)
             return [word]
         if not self.arguments:
             meant = did_you_mean(word, self._contexts)
-            what = f"{self._name} takes no {word!r}, and no" if self.task and not meant else "no"
+            what = f"{self.task.name} takes no {word!r}, and no" if self.task.name and not meant else "no"
             raise self._wrong(f"{what} task is called {word!r}{meant}")
         argument = required or self.arguments[0]
         self._check_filled(word, _shown(argument))
@@ -173,16 +204,8 @@ class CommandLine:
             raise self._wrong(f"{name} is empty: a variable that is not set?")
 
     def _wrong(self, what: str) -> RequestError:
-        return RequestError(what, hint=f"invoke --help {self.task.name}" if self.task else "invoke --list")
+        return RequestError(what, hint=f"invoke --help {self.task.name}" if self.task.name else "invoke --list")
 
 
 def _shown(argument: Argument) -> str:
     return str(argument.names[0]).upper().replace("-", "_")
-
-
-def _refusal(error: Exception, program: Program) -> Exit:
-    if not isinstance(error, RequestError):
-        error = RequestError(str(error), hint="invoke --list, invoke --help TASK")
-    report.begin(json=not {"--json", "-j"}.isdisjoint(program.argv))
-    report.fail(error)
-    return Exit(code=error.exit_code)
