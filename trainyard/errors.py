@@ -22,6 +22,9 @@ class TrainyardError(Exception):
 
     exit_code: ClassVar[int] = 70
 
+    def __init_subclass__(cls, *, exit_code: int | None = None) -> None:
+        cls.exit_code = exit_code or cls.exit_code
+
     def __init__(
         self, what: str, *, where: str | None = None, hint: str | None = None, problems: tuple[Problem, ...] = ()
     ) -> None:
@@ -41,58 +44,40 @@ class TrainyardError(Exception):
         return "\n".join(self.lines())
 
 
-class JobFailedError(TrainyardError):
+class JobFailedError(TrainyardError, exit_code=1):
     """The job ran, and failed or was stopped."""
 
-    exit_code = 1
 
-
-class RequestError(TrainyardError):
+class RequestError(TrainyardError, exit_code=2):
     """The request is wrong: a file, a flag. Carries every problem at once."""
 
-    exit_code = 2
 
-
-class PrerequisiteError(TrainyardError):
+class PrerequisiteError(TrainyardError, exit_code=3):
     """This machine or account lacks something."""
 
-    exit_code = 3
 
-
-class NotReadyError(TrainyardError):
+class NotReadyError(TrainyardError, exit_code=4):
     """Something did not become ready in time; says what was last seen."""
 
-    exit_code = 4
 
-
-class SmokeError(TrainyardError):
+class SmokeError(TrainyardError, exit_code=5):
     """A smoke test failed; nothing was dispatched."""
 
-    exit_code = 5
 
-
-class LintError(TrainyardError):
+class LintError(TrainyardError, exit_code=5):
     """An image is not fit to be run; nothing was pushed. Carries every problem at once."""
 
-    exit_code = 5
 
-
-class OutsideError(TrainyardError):
+class OutsideError(TrainyardError, exit_code=6):
     """An outside system refused or broke."""
 
-    exit_code = 6
 
-
-class LeftoverError(TrainyardError):
+class LeftoverError(TrainyardError, exit_code=7):
     """Something is left after `cluster.down`."""
 
-    exit_code = 7
 
-
-class InterruptedRunError(TrainyardError):
+class InterruptedRunError(TrainyardError, exit_code=130):
     """The user interrupted a waiting command."""
-
-    exit_code = 130
 
 
 def in_a_line(error: TrainyardError) -> str:

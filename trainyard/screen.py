@@ -6,7 +6,7 @@ import re
 import shutil
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TextIO
 
 from trainyard_runner.units import in_words
@@ -14,10 +14,8 @@ from trainyard_runner.units import in_words
 from trainyard.dispatch.screens import Screen
 from trainyard.results.event import Event
 from trainyard.results.state import RunState
+from trainyard.tasks.command_hints import complete
 from trainyard.wording import ESCAPES, visible
-
-# What names commands as they are typed here: `invoke ...` or `trainyard ...`.
-Reword = Callable[[str], str]
 
 _COLOURS = (36, 33, 35, 32, 34, 96, 93, 95)
 _DRAW_EVERY = 0.1
@@ -28,21 +26,21 @@ _LONGEST_LINE = 64 * 1024
 
 # Colours (SGR) may stay on a terminal.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_CONTROLS_BUT_ESCAPE = re.compile("[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
 _REDRAWN = re.compile(r"[^\n]*\r(?=[^\n\r])")
 
 
 class PrintedScreen(Screen):
-    """Lines of tasks and notes, with `bar` for a terminal; without, plain lines for a pipe or CI: the same facts."""
+    """Lines of tasks and notes: on a terminal with a bar and colours, plain in a pipe or CI, and the same facts.
 
-    def __init__(
-        self, stream: TextIO, *, bar: Bar | None = None, only: str | None = None, reword: Reword = str
-    ) -> None:
+    `only` shows the output of one task and no other's.
+    """
+
+    def __init__(self, stream: TextIO, *, only: str | None = None) -> None:
+        super().__init__()
         self._stream = stream
-        self._bar = bar
+        self._bar = Bar(stream) if stream.isatty() else None
         self._only = only
-        self._reword = reword
         # The unfinished line of every task is kept back, so that lines of different tasks do not mix.
         self._unfinished: dict[str, bytes] = {}
 
@@ -63,8 +61,9 @@ class PrintedScreen(Screen):
         if event["event"] in ("attempt-ended", "task-ended"):
             rest = self._unfinished.pop(event["task"], b"")
             self._lines(event["task"], rest + b"\n" if rest else b"")
-        for line in event_lines(event, state):
-            self._print(visible(self._reword(line)) + "\n")
+        if lines := _LINES.get(event["event"]):
+            for line in lines(event, state):
+                self._print(visible(complete(line)) + "\n")
         if event["event"] == "run-ended":
             self.close()
         else:
@@ -75,7 +74,7 @@ class PrintedScreen(Screen):
             self._bar.draw(state)
 
     def note(self, text: str) -> None:
-        line = f"-- {visible(self._reword(text))}"
+        line = f"-- {visible(complete(text))}"
         self._print(f"\x1b[2m{line}\x1b[0m\n" if self._bar else f"{line}\n")
 
     def close(self) -> None:
@@ -126,11 +125,6 @@ class Bar:
             self._shown = False
 
 
-def for_stream(stream: TextIO, *, only: str | None = None, reword: Reword = str) -> PrintedScreen:
-    """Return the screen that suits a stream; `only` shows the output of one task and no other's."""
-    return PrintedScreen(stream, bar=Bar(stream) if stream.isatty() else None, only=only, reword=reword)
-
-
 def prefixed(task: str, text: str, *, colour: bool = False) -> str:
     """Return lines with a task's name before each."""
     if not text:
@@ -147,18 +141,11 @@ def plain(text: bytes, *, colours: bool = False) -> str:
     shown = text.decode("utf-8", "replace")
     if "\r" in shown:
         shown = _REDRAWN.sub("", shown.replace("\r\n", "\n"))
-    if not colours:
-        return _CONTROLS.sub("", ESCAPES.sub("", shown))
-    shown = ESCAPES.sub(lambda found: found[0] if _COLOUR.fullmatch(found[0]) else "", shown)
+    shown = ESCAPES.sub(lambda found: found[0] if colours and _COLOUR.fullmatch(found[0]) else "", shown)
     if "\x1b" in shown:
         # A colour ends with its line.
         shown = shown.replace("\n", "\x1b[0m\n")
-    return _CONTROLS_BUT_ESCAPE.sub("", shown)
-
-
-def event_lines(event: Event, state: RunState) -> Iterator[str]:
-    if say := _SAY.get(event["event"]):
-        yield from say(event, state)
+    return _CONTROLS.sub("", shown)
 
 
 def _gate(event: Event, state: RunState) -> Iterator[str]:
@@ -205,7 +192,7 @@ def _note(event: Event, state: RunState) -> Iterator[str]:
         yield f"-- {event['text']}"
 
 
-_SAY = {
+_LINES = {
     "gate": _gate,
     "attempt-started": _attempt_started,
     "attempt-ended": _attempt_ended,

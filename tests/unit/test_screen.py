@@ -10,7 +10,12 @@ import pytest
 
 import trainyard
 from trainyard.results.state import RunState
-from trainyard.screen import Bar, PrintedScreen, event_lines, plain, prefixed
+from trainyard.screen import PrintedScreen, plain, prefixed
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 @pytest.mark.parametrize(
@@ -89,8 +94,8 @@ def test_a_failed_gate_names_each_failed_rung_and_its_way_out() -> None:
 
 
 def test_a_terminal_has_a_bar_that_makes_way_for_lines() -> None:
-    stream = io.StringIO()
-    screen = PrintedScreen(stream, bar=Bar(stream))
+    stream = Terminal()
+    screen = PrintedScreen(stream)
     screen.tick(run_of_two())
     assert "0/2" in stream.getvalue()
     assert "1 running" in stream.getvalue()
@@ -110,7 +115,9 @@ def test_a_terminal_has_a_bar_that_makes_way_for_lines() -> None:
 )
 def test_the_end_of_an_attempt_is_a_sentence(outcome: str, node: str | None, reason: str | None, shown: str) -> None:
     event = {"event": "attempt-ended", "task": "a", "attempt": 1, "node": node, "outcome": outcome, "reason": reason}
-    assert list(event_lines(event, run_of_two())) == [shown]
+    stream = io.StringIO()
+    PrintedScreen(stream).event(event, run_of_two())
+    assert stream.getvalue() == f"{shown}\n"
 
 
 def test_what_is_waited_for_is_printed_once_and_not_again_when_only_numbers_differ() -> None:
@@ -132,15 +139,16 @@ def test_nothing_is_printed_past_what_shows_escapes() -> None:
 
 
 def test_a_terminal_shows_the_escapes_of_names_and_notes() -> None:
-    stream = io.StringIO()
-    PrintedScreen(stream, bar=Bar(stream)).note("a\x1b[2Jb")
+    stream = Terminal()
+    PrintedScreen(stream).note("a\x1b[2Jb")
     assert stream.getvalue() == "\x1b[2m-- a\\u001b[2Jb\x1b[0m\n"
     assert prefixed("a\x9b\ud800", "x\n") == "[a\\u009b\\ud800] x\n"
 
 
-def test_a_note_names_commands_as_they_are_typed_and_leaves_output_alone() -> None:
+def test_a_note_names_commands_as_they_are_typed_and_leaves_output_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["/x/bin/trainyard"])
     stream = io.StringIO()
-    screen = PrintedScreen(stream, reword=lambda text: text.replace("invoke", "trainyard"))
+    screen = PrintedScreen(stream)
     screen.note("see `invoke cluster.up`")
     screen.output("a", b"invoke me\n")
     assert stream.getvalue() == "-- see `trainyard cluster.up`\n[a] invoke me\n"

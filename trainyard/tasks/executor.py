@@ -8,7 +8,6 @@ import sys
 import tempfile
 import traceback
 import warnings
-from types import FrameType
 from typing import Any, NoReturn
 
 from invoke.exceptions import Exit, ParseError, UnexpectedExit
@@ -25,8 +24,9 @@ class TrainyardExecutor(Executor):
     def execute(self, *tasks: Any) -> Any:
         """Run the tasks; print an error as its parts, never a traceback without --debug."""
         main.begin()
-        signal.signal(signal.SIGTERM, _interrupt)
-        warnings.showwarning = _warn  # type: ignore[assignment]
+        # A CI system that ends us wants the same clean-up as Ctrl-C.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        warnings.showwarning = lambda message, *_where: report.note(f"warning: {message}")
         try:
             return self._execute(*tasks)
         except BrokenPipeError:
@@ -58,15 +58,6 @@ class TrainyardExecutor(Executor):
         with tempfile.TemporaryDirectory(prefix="trainyard-dry-") as cache:
             os.environ["XDG_CACHE_HOME"] = cache
             return super().execute(*tasks)
-
-
-def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
-    """Treat SIGTERM as Ctrl-C: a CI system that ends us wants the same clean-up."""
-    raise KeyboardInterrupt
-
-
-def _warn(message: Warning | str, *_where: object) -> None:
-    report.note(f"warning: {message}")
 
 
 def _leave(error: TrainyardError) -> NoReturn:

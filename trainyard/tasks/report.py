@@ -53,7 +53,8 @@ def begin(*, json: bool) -> None:
 def show(report: Report, *, json: bool) -> None:
     """Print a result, and raise its error."""
     if json:
-        print_json(report.document)
+        _document_due.set(False)
+        say(json_module.dumps(report.document, indent=2, ensure_ascii=False))
     for part in () if json else report.body:
         print_table(part) if isinstance(part, Table) else say(part if part.startswith("    ") else complete(part))
     for line in report.notes:
@@ -92,11 +93,6 @@ def note(text: str) -> None:
     say(complete(text), file=sys.stderr)
 
 
-def print_json(document: object) -> None:
-    _document_due.set(False)
-    say(json_module.dumps(document, indent=2, ensure_ascii=False))
-
-
 def print_table(table: Table) -> None:
     """Print a table; aligned plain text in a pipe, as wide as it takes."""
     from rich.box import SIMPLE_HEAD
@@ -124,9 +120,8 @@ def print_table(table: Table) -> None:
 
 def as_document(shown: StepResult | PlannedStep | NodeStatus) -> dict[str, Any]:
     """Return a step or a node as --json names its fields: `detail` has always been "seen" there."""
-    document = {"seen" if name == "detail" else name: value for name, value in asdict(shown).items()}
-    document.pop("is_stage", None)
-    return document
+    fields = asdict(shown).items()
+    return {"seen" if name == "detail" else name: value for name, value in fields if name != "is_stage"}
 
 
 def step_documents(results: Sequence[StepResult]) -> list[dict[str, Any]]:

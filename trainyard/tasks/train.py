@@ -212,8 +212,7 @@ def _remembered(run: RunDirectory) -> RunDirectory:
 
 def _screen(call: Call, *, only: str | None = None) -> PrintedScreen:
     """Return what shows a run as it goes: stdout, unless a document is to stand there."""
-    stream = sys.stderr if call.json else sys.stdout
-    return lazy.screen.for_stream(stream, only=only, reword=command_hints.complete)
+    return lazy.screen.PrintedScreen(sys.stderr if call.json else sys.stdout, only=only)
 
 
 def _remark(text: str) -> None:
