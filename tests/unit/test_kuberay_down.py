@@ -11,7 +11,7 @@ from tests.unit.fake_kube import FakeKube, location, named
 from tests.unit.kube_pods import pod
 from trainyard import steps
 from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import down, finalizers
+from trainyard.backends.kuberay import down, removal
 from trainyard.errors import LeftoverError
 from trainyard.progress import PlainProgress
 from trainyard.seams.kube.types import NODE, POD, RAY_CLUSTER, ROLE, SECRET, SERVICE, Kind, Object
@@ -82,7 +82,7 @@ def hanging(kube: FakeKube, kind: Kind, *left: Object) -> list[str]:
         now[0] += seconds
 
     with pytest.raises(LeftoverError) as caught:
-        finalizers.wait(location(kube), lambda: [(kind, one) for one in left], clock=Clock(lambda: now[0], sleep))
+        removal.wait(location(kube), lambda: [(kind, one) for one in left], clock=Clock(lambda: now[0], sleep))
     return caught.value.lines()
 
 

@@ -12,9 +12,9 @@ import pytest
 from tests.unit.fake_kube import FakeKube, named
 from trainyard import listing as clusters
 from trainyard.backends.kuberay import listing
-from trainyard.backends.kuberay.listing import Answer
+from trainyard.errors import TrainyardError
 from trainyard.listing import ListedCluster
-from trainyard.seams.kube.errors import GoneError
+from trainyard.seams.kube.errors import ForbiddenError, GoneError
 from trainyard.seams.kube.types import RAY_CLUSTER, Object
 
 
@@ -22,7 +22,7 @@ def cluster(name: str, namespace: str, *, state: str = "ready", ours: bool = Tru
     return {**named(name, namespace=namespace, cluster=name if ours else ""), "status": {"state": state}}
 
 
-def ask(kube: FakeKube, **more: float) -> Answer:
+def ask(kube: FakeKube, **more: float) -> list[Object] | TrainyardError:
     return listing.ask(kube, **more)  # type: ignore[arg-type]
 
 
@@ -35,8 +35,8 @@ def kubernetes(**more: Any) -> FakeKube:
 
 def test_who_may_not_list_all_namespaces_is_told_so() -> None:
     answer = ask(kubernetes(forbidden=["all rayclusters"]))
-    assert (answer.clusters, answer.problem) == ((), "")
-    assert answer.remark == "clusters without a file here were not looked for: ops may not list rayclusters"
+    assert isinstance(answer, ForbiddenError)
+    assert answer.what == "clusters without a file here were not looked for: ops may not list rayclusters"
 
 
 def test_a_kubernetes_that_is_away_or_says_nothing_is_told_in_a_line() -> None:
@@ -50,9 +50,9 @@ def test_a_kubernetes_that_is_away_or_says_nothing_is_told_in_a_line() -> None:
         return []
 
     kube.list = away  # type: ignore[method-assign]
-    assert ask(kube).problem == "Kubernetes does not answer"
+    assert str(ask(kube)) == "Kubernetes does not answer"
     kube.list = silent  # type: ignore[method-assign]
-    assert ask(kube, seconds=0.01).problem == "no answer within 0.01 s"
+    assert str(ask(kube, seconds=0.01)) == "no answer within 0.01 s"
     over.set()
 
 

@@ -6,9 +6,9 @@ import shutil
 from functools import partial
 
 from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import finalizers, naming, purge
-from trainyard.backends.kuberay.finalizers import Left
+from trainyard.backends.kuberay import naming, purge, removal
 from trainyard.backends.kuberay.location import Location, is_ours, owners
+from trainyard.backends.kuberay.removal import Left
 from trainyard.backends.kuberay.snapshot import if_allowed, side_by_side
 from trainyard.seams.kube import types as kinds
 from trainyard.seams.kube.types import Kind, Object
@@ -43,21 +43,18 @@ def _ray_cluster_step(where: Location) -> Step:
         live = where.kube.get(kinds.RAY_CLUSTER, where.name, namespace=where.namespace)
         return [(kinds.RAY_CLUSTER, live)] if live is not None and is_ours(live, where.name) else []
 
-    return finalizers.removal(where, f"Remove the RayCluster {where.name} in {where}", left, disruptive=True)
+    return removal.step(where, f"Remove the RayCluster {where.name} in {where}", left, disruptive=True)
 
 
 def _rest_step(where: Location) -> Step:
     """Return the step after which nothing belongs to the cluster; we delete what carries our label."""
 
     def remove() -> None:
-        for kind, found in belonging(where):
-            if is_ours(found, where.name):
-                where.kube.delete(kind, found["metadata"]["name"], namespace=where.namespace)
-        finalizers.wait(where, lambda: belonging(where))
+        removal.delete(where, [(kind, found) for kind, found in belonging(where) if is_ours(found, where.name)])
 
     now = belonging(where)
-    title = f"Remove what belongs to it: {finalizers.names(now)}" if now else "Leave nothing with the cluster's label"
-    return Step(title, lambda: finalizers.gone(belonging(where)), remove)
+    title = f"Remove what belongs to it: {removal.names(now)}" if now else "Leave nothing with the cluster's label"
+    return removal.step(where, title, lambda: belonging(where), remove)
 
 
 def belonging(where: Location) -> Left:

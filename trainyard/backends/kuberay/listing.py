@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.backends.contract import Discovered, FoundCluster, Tools
@@ -11,7 +10,7 @@ from trainyard.backends.kuberay import location, naming
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.snapshot import side_by_side
 from trainyard.backends.record import read_json
-from trainyard.errors import TrainyardError, in_a_line
+from trainyard.errors import OutsideError, TrainyardError, in_a_line
 from trainyard.seams.kube import config
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.errors import ForbiddenError
@@ -21,15 +20,6 @@ from trainyard.spec.cluster import ClusterSpec
 
 # A list must not wait for a laptop's old kubeconfigs.
 ANSWER_SECONDS = 3.0
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What one Kubernetes said: RayClusters with our label; or why it did not, or may not tell this user."""
-
-    clusters: tuple[Object, ...] = ()
-    problem: str = ""
-    remark: str = ""
 
 
 def discover(
@@ -46,13 +36,15 @@ def discover(
     every = [*(where.kube for where in locations.values()), *_recorded(states, environ)]
     kubes = {(kube.context, kube.server): kube for kube in every}
     answers = dict(zip(kubes, side_by_side(ask, kubes.values()), strict=True))
+    refused = {key: answer for key, answer in answers.items() if isinstance(answer, TrainyardError)}
     for name, where in locations.items():
-        if problem := answers[where.kube.context, where.kube.server].problem:
-            problems[name] = f"Kubernetes of {where.kube.place}: {problem}"
+        refusal = refused.get((where.kube.context, where.kube.server))
+        if refusal and not isinstance(refusal, ForbiddenError):
+            problems[name] = f"Kubernetes of {where.kube.place}: {refusal.what}"
     known = {(where.kube.server, where.namespace, name) for name, where in locations.items()}
     others: dict[tuple[str, str, str], FoundCluster] = {}
     for key, answer in answers.items():
-        for cluster in answer.clusters:
+        for cluster in () if isinstance(answer, TrainyardError) else answer:
             # Several contexts may lead to one server.
             metadata = cluster["metadata"]
             others.setdefault((key[1], metadata["namespace"], metadata["name"]), found_cluster(kubes[key], cluster))
@@ -61,23 +53,21 @@ def discover(
         problems=problems,
         others=tuple(others[key] for key in sorted(others) if key not in known),
         remarks=tuple(
-            f"Kubernetes of {kubes[key].place} ({kubes[key].server}): {answer.problem or answer.remark}"
-            for key, answer in answers.items()
-            if answer.problem or answer.remark
+            f"Kubernetes of {kubes[key].place} ({kubes[key].server}): {error.what}" for key, error in refused.items()
         ),
     )
 
 
-def ask(kube: Kube, *, seconds: float = ANSWER_SECONDS) -> Answer:
-    """Ask one Kubernetes; one that says nothing within some seconds is not waited for."""
+def ask(kube: Kube, *, seconds: float = ANSWER_SECONDS) -> list[Object] | TrainyardError:
+    """Return the RayClusters with our label; or why one Kubernetes did not, or may not, tell them."""
     try:
-        return Answer(tuple(within(seconds, lambda: kube.list(RAY_CLUSTER, labels=naming.CLUSTER))))
+        return within(seconds, lambda: kube.list(RAY_CLUSTER, labels=naming.CLUSTER))
     except ForbiddenError as error:
-        return Answer(remark=f"clusters without a file here were not looked for: {error.what}")
+        return ForbiddenError(f"clusters without a file here were not looked for: {error.what}")
     except TimeoutError:
-        return Answer(problem=f"no answer within {seconds:g} s")
+        return OutsideError(f"no answer within {seconds:g} s")
     except TrainyardError as error:
-        return Answer(problem=error.what)
+        return error
 
 
 def found_cluster(kube: Kube, cluster: Object) -> FoundCluster:

@@ -7,9 +7,9 @@ from functools import partial
 
 from trainyard import wording
 from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import finalizers, naming, operator
-from trainyard.backends.kuberay.finalizers import Left
+from trainyard.backends.kuberay import naming, operator, removal
 from trainyard.backends.kuberay.location import Location, is_ours
+from trainyard.backends.kuberay.removal import Left
 from trainyard.backends.kuberay.snapshot import if_allowed
 from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.seams.helm import Helm
@@ -89,9 +89,9 @@ def _operator_step(where: Location, helm: Helm) -> Step:
         refuse_users(where)
         if helm.release(section.release, section.namespace):
             helm.uninstall(section.release, section.namespace)
-        finalizers.wait(where, left)
 
-    return Step(f"Uninstall the KubeRay operator from namespace {section.namespace}", done, uninstall)
+    title = f"Uninstall the KubeRay operator from namespace {section.namespace}"
+    return replace(removal.step(where, title, left, uninstall), done=done)
 
 
 def _crds_step(where: Location, crds: Left) -> Step:
@@ -102,13 +102,11 @@ def _crds_step(where: Location, crds: Left) -> Step:
     if others:
         return _leave(f"Leave KubeRay's CRDs: the operator in namespace {others[0]} needs them")
 
-    step = finalizers.removal(where, f"Remove KubeRay's CRDs: {finalizers.names(crds)}", lambda: _crds(where))
-
     def remove() -> None:
         refuse_users(where)
-        step.do()
+        removal.delete(where, _crds(where))
 
-    return replace(step, do=remove)
+    return removal.step(where, f"Remove KubeRay's CRDs: {removal.names(crds)}", lambda: _crds(where), remove)
 
 
 def _namespace_step(where: Location, name: str) -> Step:
@@ -124,7 +122,7 @@ def _namespace_step(where: Location, name: str) -> Step:
         found = where.kube.get(kinds.NAMESPACE, name)
         return [(kinds.NAMESPACE, found)] if found else []
 
-    return finalizers.removal(where, f"Remove namespace {name}", left)
+    return removal.step(where, f"Remove namespace {name}", left)
 
 
 def _tenants(where: Location, namespace: str) -> list[str]:

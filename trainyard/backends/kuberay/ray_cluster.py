@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from trainyard.backends.kuberay import finalizers, location, naming, operator, pods
+from trainyard.backends.kuberay import location, naming, operator, pods, removal
 from trainyard.backends.kuberay.desired import Desired
-from trainyard.backends.kuberay.finalizers import Left
 from trainyard.backends.kuberay.manifest import groups
+from trainyard.backends.kuberay.removal import Left
 from trainyard.backends.kuberay.snapshot import if_allowed
 from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.seams.kube.errors import InvalidError
@@ -193,7 +193,7 @@ def replace_step(desired: Desired) -> Step | None:
 
     title = "Remove the cluster that never started" if desired.never_started else "Remove the former cluster"
     disruptive = desired.tools.recreate and not desired.never_started
-    return Step(title, lambda: finalizers.gone(left()), remove, deadline=finalizers.GONE_SECONDS, disruptive=disruptive)
+    return removal.step(where, title, left, remove, disruptive=disruptive)
 
 
 def _send(desired: Desired, live: Object | None, *, dry_run: bool) -> Object:

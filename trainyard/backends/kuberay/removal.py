@@ -1,4 +1,4 @@
-"""What does not go although its removal was asked for: what holds it, and who can let go of it."""
+"""Objects are removed, and gone only when Kubernetes says so; what holds one that does not go, and what helps."""
 
 from __future__ import annotations
 
@@ -18,25 +18,39 @@ POLL_SECONDS = 0.3
 Left = Sequence[tuple[Kind, Object]]
 
 
-def removal(location: Location, title: str, left: Callable[[], Left], *, disruptive: bool = False) -> Step:
-    """Return the step that removes what is left and waits until it is gone."""
+def step(
+    location: Location,
+    title: str,
+    left: Callable[[], Left],
+    remove: Callable[[], None] | None = None,
+    *,
+    disruptive: bool = False,
+) -> Step:
+    """Return the step after which nothing is left; without `remove` all that is left is deleted."""
 
-    def remove() -> None:
-        for kind, found in left():
-            # By its uid: one that is made anew meanwhile is another one.
-            name, uid = found["metadata"]["name"], found["metadata"]["uid"]
-            location.kube.delete(kind, name, namespace=location.namespace if kind.namespaced else None, uid=uid)
+    def do() -> None:
+        if remove:
+            remove()
+        else:
+            delete(location, left())
         wait(location, left)
 
-    return Step(title, lambda: gone(left()), remove, disruptive=disruptive)
+    def done() -> Answer:
+        remaining = left()
+        return no(f"still there: {names(remaining)}") if remaining else YES
+
+    return Step(title, done, do, disruptive=disruptive)
+
+
+def delete(location: Location, objects: Left) -> None:
+    for kind, found in objects:
+        # By its uid: one that is made anew meanwhile is another one.
+        name, uid = found["metadata"]["name"], found["metadata"]["uid"]
+        location.kube.delete(kind, name, namespace=location.namespace if kind.namespaced else None, uid=uid)
 
 
 def names(left: Left) -> str:
     return wording.named([found["metadata"]["name"] for _, found in left])
-
-
-def gone(left: Left) -> Answer:
-    return no(f"still there: {names(left)}") if left else YES
 
 
 def wait(location: Location, left: Callable[[], Left], *, clock: Clock | None = None) -> None:
