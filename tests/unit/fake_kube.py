@@ -79,9 +79,7 @@ class FakeKube:
         self.after_create(made)
         return copy.deepcopy(made)
 
-    def delete(
-        self, kind: Kind, name: str, *, namespace: str | None = None, seconds: int | None = None, uid: str | None = None
-    ) -> bool:
+    def delete(self, kind: Kind, name: str, *, namespace: str | None = None, uid: str | None = None) -> bool:
         self._ask("delete", kind, namespace)
         body = self.objects.get((kind.plural, namespace or "", name))
         if body is None or uid not in (None, body["metadata"]["uid"]):
@@ -109,9 +107,6 @@ class FakeKube:
         self._ask("patch", kind, namespace)
         self.changed.append(f"patch {kind.name} {name}")
         return self.put(kind, _merged(self.objects[(kind.plural, namespace or "", name)], merge))
-
-    def version(self) -> str:
-        return "v1.34.2"
 
     def may(
         self, verb: str, kind: Kind, *, namespace: str | None = None, subresource: str = "", name: str = ""

@@ -13,17 +13,17 @@ from trainyard.errors import TrainyardError
 from trainyard.seams.kube import errors
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.config import Access
-from trainyard.seams.kube.transport import Answer
+from trainyard.seams.kube.transport import Response
 from trainyard.seams.kube.types import NODE, POD, RAY_CLUSTER, RAY_JOB
 
-ACCESS = Access("lab", "https://192.0.2.1:6443", "default", "ops")
+ACCESS = Access("lab", "https://192.0.2.1:6443", "ops")
 
 
 @dataclass
 class Server:
     """Answers in order, and what was asked for them."""
 
-    answers: list[Answer]
+    answers: list[Response]
     asked: list[tuple[str, str, Mapping[str, str]]] = field(default_factory=list)
     bodies: list[tuple[str, Any]] = field(default_factory=list)
 
@@ -36,7 +36,7 @@ class Server:
         body: Any = None,
         content_type: str = "application/json",
         accept: tuple[int, ...] = (),
-    ) -> Answer:
+    ) -> Response:
         self.asked.append((method, path, dict(params or {})))
         if body is not None:
             self.bodies.append((content_type, body))
@@ -48,7 +48,7 @@ class Server:
 
 def answered(*answers: tuple[int, Any]) -> tuple[Kube, Server]:
     kube = Kube(ACCESS)
-    server = Server([Answer(status, json.dumps(body).encode()) for status, body in answers])
+    server = Server([Response(status, json.dumps(body).encode()) for status, body in answers])
     kube.transport = server  # type: ignore[assignment]
     return kube, server
 
@@ -93,12 +93,12 @@ def test_applying_says_who_applies_and_completes_the_object() -> None:
 
 def test_only_the_object_that_was_meant_is_deleted() -> None:
     kube, server = answered((200, {}), status(404, "not found"), status(409, "the UID in the precondition"))
-    assert kube.delete(POD, "one", namespace="team", seconds=0, uid="abc")
+    assert kube.delete(POD, "one", namespace="team", uid="abc")
     assert not kube.delete(POD, "one", namespace="team")
     assert not kube.delete(POD, "one", namespace="team", uid="abc")
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
     assert [body for _, body in server.bodies] == [
-        {**options, "gracePeriodSeconds": 0, "preconditions": {"uid": "abc"}},
+        {**options, "preconditions": {"uid": "abc"}},
         options,
         {**options, "preconditions": {"uid": "abc"}},
     ]

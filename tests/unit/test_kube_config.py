@@ -41,7 +41,7 @@ def refusal(tmp_path: Path, *files: Path, context: str | None = None) -> list[st
 
 def test_without_a_word_it_is_the_current_context_of_the_file_in_the_home_directory(tmp_path: Path) -> None:
     file = kubeconfig(tmp_path / ".kube" / "config", "lab", "prod", current="prod")
-    assert find(tmp_path) == Access("prod", "https://prod:6443", "default", "prod", (file,))
+    assert find(tmp_path) == Access("prod", "https://prod:6443", "prod", (file,))
 
 
 def test_of_several_files_the_first_that_says_something_counts(tmp_path: Path) -> None:

@@ -11,15 +11,14 @@ from trainyard.errors import PrerequisiteError, TrainyardError
 from trainyard.seams.kube import errors
 from trainyard.seams.kube.config import Access
 from trainyard.seams.kube.errors import (
+    ApiUnreachableError,
     ConflictError,
     ForbiddenError,
-    GoneError,
     InvalidError,
     KubeError,
-    MissingError,
 )
 
-ACCESS = Access("lab", "https://192.0.2.1:6443", "default", "ops", (Path("/home/ops/.kube/config"),))
+ACCESS = Access("lab", "https://192.0.2.1:6443", "ops", (Path("/home/ops/.kube/config"),))
 CREATE = "POST /api/v1/namespaces/team/pods"
 QUOTA = "small, requested: pods=1, used: pods=2, limited: pods=2"
 FORBIDDEN = 'pods is forbidden: User "me" cannot get resource "pods/log" in API group ""'
@@ -47,10 +46,10 @@ def test_a_right_that_is_missing_is_named_with_verb_kind_namespace_and_user() ->
         (403, FORBIDDEN, ForbiddenError, "Kubernetes does not let user me get pods/log in the whole cluster"),
         (403, f"exceeded quota: {QUOTA}", PrerequisiteError, f"the namespace's quota has no room: {QUOTA}"),
         (403, "violates PodSecurity", InvalidError, "Kubernetes does not allow it: violates PodSecurity"),
-        (404, 'namespaces "team" not found', MissingError, 'Kubernetes does not have it: namespaces "team" not found'),
+        (404, 'namespaces "team" not found', KubeError, 'Kubernetes does not have it: namespaces "team" not found'),
         (409, "already exists", ConflictError, "Kubernetes has it otherwise: already exists"),
         (500, "webhook failed", KubeError, "the Kubernetes API answered 500: webhook failed"),
-        (503, "starting", GoneError, "the Kubernetes API cannot answer now: starting"),
+        (503, "starting", ApiUnreachableError, "the Kubernetes API cannot answer now: starting"),
     ],
 )
 def test_each_refusal_has_its_kind(status: int, message: str, kind: type[TrainyardError], what: str) -> None:
@@ -61,4 +60,5 @@ def test_each_refusal_has_its_kind(status: int, message: str, kind: type[Trainya
 def test_another_server_is_told_as_that_and_a_kind_that_is_unknown_is_not() -> None:
     foreign = errors.refused(405, b"<html>\nGo away", CREATE, ACCESS)
     assert foreign.what == "something else than a Kubernetes API answered 405: <html>\nGo away"
-    assert isinstance(errors.refused(404, b"404 page not found\n", CREATE, ACCESS), MissingError)
+    unknown = errors.refused(404, b"404 page not found\n", CREATE, ACCESS)
+    assert unknown.what == "Kubernetes does not have it: 404 page not found"

@@ -14,7 +14,7 @@ from trainyard import listing as clusters
 from trainyard.backends.kuberay import listing
 from trainyard.errors import TrainyardError
 from trainyard.listing import ListedCluster
-from trainyard.seams.kube.errors import ForbiddenError, GoneError
+from trainyard.seams.kube.errors import ApiUnreachableError, ForbiddenError
 from trainyard.seams.kube.types import RAY_CLUSTER, Object
 
 
@@ -43,7 +43,7 @@ def test_a_kubernetes_that_is_away_or_says_nothing_is_told_in_a_line() -> None:
     kube, over = kubernetes(), threading.Event()
 
     def away(*given: object, **more: object) -> list[Object]:
-        raise GoneError("Kubernetes does not answer")
+        raise ApiUnreachableError("Kubernetes does not answer")
 
     def silent(*given: object, **more: object) -> list[Object]:
         over.wait()

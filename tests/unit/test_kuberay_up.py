@@ -15,7 +15,7 @@ from trainyard.backends.kuberay import desired, operator
 from trainyard.backends.kuberay import location as locations
 from trainyard.errors import PrerequisiteError
 from trainyard.images.types import PinnedImage
-from trainyard.seams.kube.errors import GoneError, InvalidError
+from trainyard.seams.kube.errors import ApiUnreachableError, InvalidError
 from trainyard.seams.kube.types import (
     CRD,
     DEPLOYMENT,
@@ -93,13 +93,13 @@ def titles(steps: list[Step]) -> list[str]:
 
 def test_nobody_is_asked_before_the_first_stage_is_expanded(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **more: Any) -> None:
-        raise GoneError("the Kubernetes API does not answer")
+        raise ApiUnreachableError("the Kubernetes API does not answer")
 
     monkeypatch.setattr(yard.kube, "get", refuse)
     file = spec()
     (stage,) = up.up_steps(file, Tools(yard.state, {}, "kuberay"), file.kuberay)
     assert isinstance(stage, Stage)
-    with pytest.raises(GoneError):
+    with pytest.raises(ApiUnreachableError):
         stage.expand()
 
 

@@ -23,7 +23,7 @@ from trainyard.backends.kuberay import wait
 from trainyard.backends.kuberay.debounce import MINUTE, SOON, STILL, Debounce
 from trainyard.diagnosis import Diagnosis
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError, TrainyardError
-from trainyard.seams.kube.errors import ForbiddenError, GoneError
+from trainyard.seams.kube.errors import ApiUnreachableError, ForbiddenError
 from trainyard.seams.kube.types import EVENT, NODE, POD, RAY_CLUSTER, Kind
 from trainyard.seams.ray_api import RefusedError, UnreachableError
 from trainyard.steps import Answer, no
@@ -44,7 +44,7 @@ class MoodyKube(FakeKube):
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
         if self.away:
-            raise GoneError("the Kubernetes API does not answer")
+            raise ApiUnreachableError("the Kubernetes API does not answer")
         return super().get(kind, name, namespace)
 
     def delete(self, kind: Kind, name: str, **more: Any) -> bool:
@@ -186,7 +186,7 @@ def test_an_api_server_that_is_started_again_is_waited_for(yard: Yard) -> None:
     all_ready(yard)
     yard.kube.away = True
     assert yard.after(MINUTE) == no("the Kubernetes API does not answer")
-    with pytest.raises(GoneError):
+    with pytest.raises(ApiUnreachableError):
         yard.after(1)
 
 

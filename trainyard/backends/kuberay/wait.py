@@ -21,7 +21,7 @@ from trainyard.backends.kuberay.objects import token
 from trainyard.backends.kuberay.snapshot import Snapshot
 from trainyard.diagnosis import Diagnosis
 from trainyard.errors import NotReadyError, OutsideError
-from trainyard.seams.kube.errors import ForbiddenError, GoneError
+from trainyard.seams.kube.errors import ApiUnreachableError, ForbiddenError
 from trainyard.seams.kube.types import POD, RAY_CLUSTER
 from trainyard.seams.ray_api import RefusedError
 from trainyard.steps import YES, Answer, Step, no
@@ -67,7 +67,7 @@ class Waiting:
         """Say whether all are ready, or what is waited for. Raises the cause once it lasts."""
         try:
             snapshot = snapshots.read(self._location)
-        except GoneError:
+        except ApiUnreachableError:
             if not self._began or self._now() - self._last_contact > MINUTE:
                 raise
             return no("the Kubernetes API does not answer")

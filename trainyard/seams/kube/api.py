@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainyard.errors import TrainyardError
 from trainyard.seams.kube.config import Access
-from trainyard.seams.kube.errors import GoneError, InvalidError, MissingError
+from trainyard.seams.kube.errors import ApiUnreachableError
 from trainyard.seams.kube.transport import Transport
 from trainyard.seams.kube.types import POD, Kind, Object
 
@@ -16,39 +16,33 @@ REVIEW = Kind("authorization.k8s.io/v1", "selfsubjectaccessreviews", "SelfSubjec
 class Kube:
     """One Kubernetes cluster as one user sees it; threads may share it.
 
-    Every call has a deadline. All raise GoneError when nobody answers, ForbiddenError, PrerequisiteError for a login,
-    and KubeError for whatever else the API refuses; an object that is not there is None, False or nothing where that is
-    an answer.
+    Every call has a deadline. All raise ApiUnreachableError when nobody answers, ForbiddenError, PrerequisiteError for
+    a login, and KubeError for whatever else the API refuses; an object that is not there is None, False or nothing
+    where that is an answer.
     """
 
     def __init__(self, access: Access) -> None:
         self.access = access
         self.context = access.context
         self.server = access.server
-        self.namespace = access.namespace
-        self.user = access.user
         self.place = access.place
         self.transport = Transport(access)
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
-        answer = self.transport.send("GET", kind.path(namespace, name), accept=(404,))
-        return None if answer.status == 404 else answer.document()
+        response = self.transport.send("GET", kind.path(namespace, name), accept=(404,))
+        return None if response.status == 404 else response.document()
 
     def list(self, kind: Kind, *, namespace: str | None = None, labels: str = "") -> list[Object]:
         """Return the objects of a namespace, or of all; none of a kind that the cluster does not know."""
         params = _written(labelSelector=labels)
-        answer = self.transport.send("GET", kind.path(namespace), params=params, accept=(404,))
-        items = [] if answer.status == 404 else answer.document().get("items") or []
+        response = self.transport.send("GET", kind.path(namespace), params=params, accept=(404,))
+        items = [] if response.status == 404 else response.document().get("items") or []
         # The API leaves out of each what all have in common.
         return [{"apiVersion": kind.api, "kind": kind.name, **item} for item in items]
 
-    def create(self, kind: Kind, body: Object, *, namespace: str | None = None, dry_run: bool = False) -> Object:
-        """Make an object; with `dry_run` it is only judged, by all of admission, and nothing is kept.
-
-        Raises ConflictError if it is there, MissingError if its namespace is not.
-        """
-        params = _written(dryRun="All" if dry_run else "")
-        return self.transport.send("POST", kind.path(namespace), params=params, body=body).document()
+    def create(self, kind: Kind, body: Object, *, namespace: str | None = None) -> Object:
+        """Make an object. Raises ConflictError if it is there."""
+        return self.transport.send("POST", kind.path(namespace), body=body).document()
 
     def apply(self, kind: Kind, body: Object, *, namespace: str | None = None, dry_run: bool = False) -> Object:
         """Make an object say what `body` says, and return what it is then; what others say of it stays.
@@ -64,7 +58,7 @@ class Kube:
         ).document()
 
     def patch(self, kind: Kind, name: str, merge: Object, *, namespace: str | None = None) -> Object:
-        """Change fields of an object; a field that is None is removed (JSON merge patch). Raises MissingError."""
+        """Change fields of an object; a field that is None is removed (JSON merge patch)."""
         return self.transport.send(
             "PATCH",
             kind.path(namespace, name),
@@ -73,22 +67,12 @@ class Kube:
             content_type="application/merge-patch+json",
         ).document()
 
-    def delete(
-        self,
-        kind: Kind,
-        name: str,
-        *,
-        namespace: str | None = None,
-        seconds: int | None = None,
-        uid: str | None = None,
-    ) -> bool:
+    def delete(self, kind: Kind, name: str, *, namespace: str | None = None, uid: str | None = None) -> bool:
         """Ask for the removal of an object; False if it is not there, or is another one than `uid`.
 
-        `seconds` is what a pod may take to end. It is gone only when `get` says so.
+        It is gone only when `get` says so.
         """
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
-        if seconds is not None:
-            options["gracePeriodSeconds"] = seconds
         if uid:
             options["preconditions"] = {"uid": uid}
         accepted = (404, 409) if uid else (404,)
@@ -107,41 +91,25 @@ class Kube:
         review = self.create(REVIEW, {"apiVersion": REVIEW.api, "kind": REVIEW.name, "spec": spec})
         return review["status"].get("allowed") is True
 
-    def version(self) -> str:
-        return str(self.transport.send("GET", "/version").document()["gitVersion"])
-
     def answers(self) -> bool:
         """Say whether the server answers at all; whatever it says will do."""
         try:
-            self.version()
+            self.transport.send("GET", "/version")
         except TrainyardError as error:
-            return not isinstance(error, GoneError)
+            return not isinstance(error, ApiUnreachableError)
         return True
 
     def serves(self, kind: Kind) -> bool:
         """Say whether the cluster knows this kind, in this version."""
-        answer = self.transport.send("GET", kind.root, accept=(404,))
-        served = [] if answer.status == 404 else answer.document().get("resources") or []
+        response = self.transport.send("GET", kind.root, accept=(404,))
+        served = [] if response.status == 404 else response.document().get("resources") or []
         return any(each["name"] == kind.plural for each in served)
 
-    def logs(
-        self,
-        pod: str,
-        *,
-        namespace: str,
-        container: str,
-        previous: bool = False,
-        lines: int | None = None,
-    ) -> str:
-        """Return what a container printed, or its last lines; "" if it did not start yet, or has no predecessor."""
-        params = _written(
-            container=container, previous="true" if previous else "", tailLines=str(lines) if lines else ""
-        )
-        try:
-            answer = self.transport.send("GET", POD.path(namespace, pod, part="log"), params=params)
-        except (InvalidError, MissingError):
-            return ""
-        return answer.body.decode(errors="replace")
+    def logs(self, pod: str, *, namespace: str, container: str, lines: int, previous: bool = False) -> str:
+        """Return the last lines of a container; "" if it did not start yet, or has no predecessor."""
+        params = _written(container=container, previous="true" if previous else "", tailLines=str(lines))
+        response = self.transport.send("GET", POD.path(namespace, pod, part="log"), params=params, accept=(400, 404))
+        return response.body.decode(errors="replace") if response.status == 200 else ""
 
 
 def _written(**params: str) -> dict[str, str]:

@@ -24,11 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Access:
-    """A context: its server, namespace and user, and the kubeconfigs that say so."""
+    """A context: its server and user, and the kubeconfigs that say so."""
 
     context: str
     server: str
-    namespace: str
     user: str
     files: tuple[Path, ...] = ()
 
@@ -110,7 +109,7 @@ def _access(files: tuple[Path, ...], context: str | None) -> Access:
     server = str(clusters.get(str(chosen.get("cluster")), {}).get("server") or "").rstrip("/")
     if not server:
         raise _broken(files, f"context {name} names no cluster that has a server")
-    return Access(name, server, str(chosen.get("namespace") or "default"), user, files)
+    return Access(name, server, user, files)
 
 
 def _named(documents: Sequence[Mapping[str, Any]], key: str) -> dict[str, Mapping[str, Any]]:

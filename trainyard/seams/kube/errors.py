@@ -19,7 +19,7 @@ class KubeError(OutsideError):
     """The Kubernetes API refused or broke."""
 
 
-class GoneError(KubeError):
+class ApiUnreachableError(KubeError):
     """Nobody answers, the connection broke, or the API server is only just starting."""
 
 
@@ -29,10 +29,6 @@ class InvalidError(KubeError):
 
 class ConflictError(KubeError):
     """Somebody else changed or made the object meanwhile."""
-
-
-class MissingError(KubeError):
-    """An object that should be there is not, or the cluster does not know its kind."""
 
 
 class ForbiddenError(PrerequisiteError):
@@ -72,8 +68,8 @@ RULES = (
         reasons=("403",),
     ),
     Rule("", "Kubernetes does not allow it: {detail}", error=InvalidError, reasons=("403",)),
-    Rule("", "the Kubernetes API cannot answer now: {detail}", _REPEAT, error=GoneError, reasons=_BUSY),
-    Rule("", "Kubernetes does not have it: {detail}", error=MissingError, reasons=("404",)),
+    Rule("", "the Kubernetes API cannot answer now: {detail}", _REPEAT, error=ApiUnreachableError, reasons=_BUSY),
+    Rule("", "Kubernetes does not have it: {detail}", error=KubeError, reasons=("404",)),
     Rule("", "Kubernetes has it otherwise: {detail}", _REPEAT, error=ConflictError, reasons=("409",)),
     Rule("", "Kubernetes does not take it: {detail}", error=InvalidError, reasons=("400", "422")),
     Rule("", "something else than a Kubernetes API answered {status}: {detail}", error=KubeError, reasons=("foreign",)),
@@ -105,7 +101,7 @@ def unreachable(error: Exception, access: Access) -> TrainyardError:
         )
     text = (deepest.strerror if isinstance(deepest, OSError) else None) or str(error) or type(error).__name__
     late = isinstance(deepest, TimeoutError) or "timed out" in str(error)
-    return GoneError(
+    return ApiUnreachableError(
         f"the Kubernetes API does not answer: {'it took too long' if late else text}",
         where=str(access),
         hint="Is the cluster up, and in reach of this machine? `kubectl version` asks the same server.",

@@ -9,7 +9,6 @@ import threading
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -41,7 +40,7 @@ class Session:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     """What the server answered."""
 
     status: int
@@ -75,16 +74,16 @@ class Transport:
         body: Any = None,
         content_type: str = "application/json",
         accept: tuple[int, ...] = (),
-    ) -> Answer:
+    ) -> Response:
         """Return the server's answer; `accept` are statuses besides 2xx. Raises KubeError, PrerequisiteError."""
         url = f"{self.access.server}{path}" + (f"?{urlencode(params)}" if params else "")
         session = self.session()
-        answer = self._call(session, method, url, body, content_type)
-        if answer.status == 401:
-            answer = self._call(self._renew(session), method, url, body, content_type)
-        if 200 <= answer.status < 300 or answer.status in accept:
-            return answer
-        raise errors.refused(answer.status, answer.body, f"{method} {path}", self.access)
+        response = self._call(session, method, url, body, content_type)
+        if response.status == 401:
+            response = self._call(self._renew(session), method, url, body, content_type)
+        if 200 <= response.status < 300 or response.status in accept:
+            return response
+        raise errors.refused(response.status, response.body, f"{method} {path}", self.access)
 
     def session(self) -> Session:
         """Return the login to use. Raises PrerequisiteError if we cannot log in."""
@@ -106,7 +105,7 @@ class Transport:
                 self._session = None
         return self.session()
 
-    def _call(self, session: Session, method: str, url: str, body: Any, content_type: str) -> Answer:
+    def _call(self, session: Session, method: str, url: str, body: Any, content_type: str) -> Response:
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
 
@@ -116,7 +115,7 @@ class Transport:
         timeouts = (CONNECT_SECONDS, ANSWER_SECONDS if method == "GET" else CHANGE_SECONDS)
         try:
             reply = session.client.request(method, url, headers=headers, body=body, _request_timeout=timeouts)
-            return Answer(reply.status, reply.response.read(ANSWER_LIMIT))
+            return Response(reply.status, reply.response.read(ANSWER_LIMIT))
         except (OSError, HTTPError, ApiException) as error:
             raise errors.unreachable(error, self.access) from error
 
@@ -125,6 +124,8 @@ def _log_in(access: Access) -> Session:
     with _importing:
         from kubernetes.client import ApiClient
         from kubernetes.config import ConfigException
+        from urllib3 import disable_warnings
+        from urllib3.exceptions import InsecureRequestWarning
     try:
         configuration = _configuration(access)
         client = ApiClient(configuration).rest_client
@@ -132,7 +133,10 @@ def _log_in(access: Access) -> Session:
             return Session(client, configuration, None)
         tls = _tls(configuration)
         if not configuration.verify_ssl:
-            _warn_once(access.server)
+            # Said once, instead of by urllib3 at each request.
+            disable_warnings(InsecureRequestWarning)
+            unchecked = f"the certificate of {access.server} is not checked"
+            warnings.warn(f"{unchecked}: its kubeconfig says insecure-skip-tls-verify", stacklevel=1)
     except (ConfigException, OSError, ValueError, KeyError, TypeError) as error:
         raise PrerequisiteError(
             f"user {access.user or '(nobody)'} cannot log in to the Kubernetes cluster: {error}",
@@ -145,16 +149,6 @@ def _log_in(access: Access) -> Session:
         keywords.pop(name, None)
     keywords["ssl_context"] = tls
     return Session(client, configuration, tls)
-
-
-@cache
-def _warn_once(server: str) -> None:
-    """Say once what urllib3 says of each request."""
-    import urllib3
-
-    urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-    unchecked = f"the certificate of {server} is not checked: its kubeconfig says insecure-skip-tls-verify"
-    warnings.warn(unchecked, stacklevel=1)
 
 
 def _configuration(access: Access) -> Any:
