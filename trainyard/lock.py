@@ -42,7 +42,7 @@ def held(path: Path, *, waiting: Callable[[], None], keep: Callable[[], bool], w
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = _taken(path)
+        descriptor = taken(path)
         if descriptor is None:
             waiting()
             descriptor = _wait(path, what)
@@ -58,7 +58,7 @@ def held(path: Path, *, waiting: Callable[[], None], keep: Callable[[], bool], w
 
 def _wait(path: Path, what: str) -> int:
     give_up = time.monotonic() + WAIT_SECONDS
-    while (descriptor := _taken(path)) is None:
+    while (descriptor := taken(path)) is None:
         if time.monotonic() > give_up:
             raise NotReadyError(
                 f"another command is still changing this {what}",
@@ -69,7 +69,7 @@ def _wait(path: Path, what: str) -> int:
     return descriptor
 
 
-def _taken(path: Path) -> int | None:
+def taken(path: Path) -> int | None:
     """Return the locked file; None while another command holds it, or when that removed it as we opened it."""
     # No link is followed, so that root changes nothing else.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)

@@ -12,7 +12,7 @@ from typing import TextIO
 from trainyard_runner.units import in_words
 
 from trainyard.dispatch.screens import Screen
-from trainyard.results.event import Event
+from trainyard.results.journal import Event
 from trainyard.results.state import RunState
 from trainyard.tasks.command_hints import complete
 from trainyard.wording import ESCAPES, visible

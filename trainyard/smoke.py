@@ -22,8 +22,7 @@ from trainyard.dispatch.screens import Screen
 from trainyard.endpoint import BackendCheck, Endpoint
 from trainyard.errors import InterruptedRunError, OutsideError, SmokeError, TrainyardError
 from trainyard.results import store
-from trainyard.results.event import Event
-from trainyard.results.journal import Journal
+from trainyard.results.journal import Event, Journal
 from trainyard.results.state import RunState
 from trainyard.seams.ray_api import RayApi, RefusedError
 from trainyard.steps import Progress

@@ -91,7 +91,7 @@ def test_what_is_at_home_is_left_alone_by_an_archive_that_arrives_damaged(cluste
     cluster.files["trainyard/job-1/outputs/a.2.tar"] = b"x" * 1024
     with pytest.raises(OutsideError, match="damaged"):
         cluster.comes_home()
-    assert store.fetched_outputs(cluster.run, "a") == 1
+    assert store.fetched(cluster.run.outputs("a")) == 1
     assert (cluster.run.outputs("a") / "metrics.csv").read_text() == "1"
 
 

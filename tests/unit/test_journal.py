@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from trainyard.errors import OutsideError
+from trainyard.results import journal as journals
 from trainyard.results import store
 from trainyard.results.journal import Journal, Output
 from trainyard.results.store import RunDirectory
@@ -48,7 +49,7 @@ def take_in(run: RunDirectory, lines: list[bytes]) -> list[bytes]:
 
 
 def recorded(run: RunDirectory) -> tuple[list[int], str, str]:
-    return [event["seq"] for event in store.events(run)], run.log("a", 1).read_text(), run.log("b", 1).read_text()
+    return [event["seq"] for event in journals.recorded(run)], run.log("a", 1).read_text(), run.log("b", 1).read_text()
 
 
 WHOLE = ([0, 2, 5], "one\ntwo\n", "b\n")
@@ -107,7 +108,7 @@ def test_a_second_reader_sees_the_same_and_writes_nothing(run: RunDirectory) -> 
     assert not looking_on.recording
     shown = [new for new in map(looking_on.apply, STREAM) if new is not None]
     assert [new.text for new in shown if isinstance(new, Output)] == [b"two\n", b"b\n"]
-    assert [event["seq"] for event in store.events(run)] == [0, 2]
+    assert [event["seq"] for event in journals.recorded(run)] == [0, 2]
     looking_on.close()
     recorder.close()
 
@@ -117,5 +118,5 @@ def test_a_run_whose_runner_died_gets_an_end(run: RunDirectory) -> None:
     journal.apply(STREAM[0])
     journal.end_for("the runner died", state="failed", exit_code=6, seconds=1.0, hint=None)
     journal.close()
-    *_, last = store.events(run)
+    *_, last = journals.recorded(run)
     assert (last["event"], last["exit"], last["by"], last["seq"]) == ("run-ended", 6, "operator", 1)

@@ -76,11 +76,11 @@ def arrived(run: store.RunDirectory, content: str) -> Path:
 
 def test_the_newest_checkpoint_stands_under_the_tasks_name_and_an_older_one_says_that_it_is_older(home: Path) -> None:
     run = store.find(home, "ant-1")
-    assert store.fetched_checkpoint(run, "a") is None
+    assert store.fetched(run.checkpoint("a")) == 0
     store.keep_checkpoint(run, "a", arrived(run, "first"), seq=7)
     store.keep_checkpoint(run, "a", arrived(run, "second"), seq=9)
-    assert store.fetched_checkpoint(run, "a") == 9
+    assert store.fetched(run.checkpoint("a")) == 9
     assert (run.checkpoint("a") / "step").read_text() == "second"
     assert (run.path / "checkpoints" / "a.older-than-9" / "step").read_text() == "first"
     run.checkpoint("a").rename(home / "elsewhere")
-    assert store.fetched_checkpoint(run, "a") is None
+    assert store.fetched(run.checkpoint("a")) == 0

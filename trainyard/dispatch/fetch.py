@@ -74,7 +74,7 @@ class Fetcher:
 
 
 def missing_archives(run: RunDirectory, task: Task) -> list[Archive]:
-    here = store.fetched_outputs(run, task.name) if task.archives else 0
+    here = store.fetched(run.outputs(task.name)) if task.archives else 0
     return [archive for archive in tuple(task.archives) if archive["number"] > here]
 
 
@@ -85,9 +85,9 @@ def apply_archive(ray: RayApi, run: RunDirectory, node_id: str, task: str, archi
     """
     place = run.outputs(task)
     place.parent.mkdir(parents=True, exist_ok=True)
-    with store.outputs_number(run, task).open("a+", encoding="utf-8") as number:
+    with store.number_file(place).open("a+", encoding="utf-8") as number:
         fcntl.flock(number, fcntl.LOCK_EX)  # another thread or command may bring the same home
-        if archive["number"] <= store.fetched_outputs(run, task):
+        if archive["number"] <= store.fetched(place):
             return []
         target = place / f"attempt-{archive['attempt']:d}" if archive["each_attempt"] else place
         with _spooled(ray, run, node_id, archive, at=place) as spool:

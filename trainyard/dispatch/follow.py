@@ -15,8 +15,7 @@ from trainyard.dispatch.fetch import Fetcher
 from trainyard.dispatch.reader import StreamReader
 from trainyard.dispatch.screens import Screen
 from trainyard.errors import OutsideError
-from trainyard.results.event import Event
-from trainyard.results.journal import Journal, Output
+from trainyard.results.journal import Event, Journal, Output
 from trainyard.results.state import RunState
 from trainyard.seams.ray_api import NotRayError, RayApi, RefusedError
 from trainyard.seams.ray_types import Job

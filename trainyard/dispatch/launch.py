@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from trainyard_runner import bootstrap
+from trainyard_runner import bootstrap, tree
 
 from trainyard.dispatch import plan
 from trainyard.dispatch.interrupts import Interrupts
@@ -112,7 +112,7 @@ def _start(
         # The run may have begun: `train.logs` will tell.
         raise
     except Exception:
-        store.discard(made)
+        tree.remove(str(made.path))
         raise
     return made
 

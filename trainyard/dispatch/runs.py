@@ -17,7 +17,7 @@ from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, JobFailedError, OutsideError, SmokeError, TrainyardError
 from trainyard.results import state as states
 from trainyard.results import store
-from trainyard.results.journal import Journal
+from trainyard.results.journal import Journal, recorded
 from trainyard.results.report import write_report
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
@@ -124,7 +124,7 @@ def replay(run: RunDirectory, screen: Screen) -> None:
     """Show what was recorded: events in order, an attempt's output where the attempt ended."""
     state = states.fresh(run)
     open_attempts: dict[tuple[str, int], None] = {}
-    for event in store.events(run):
+    for event in recorded(run):
         key = (event.get("task", ""), event.get("attempt", 0))
         if event["event"] == "attempt-started":
             open_attempts[key] = None
@@ -227,7 +227,7 @@ def _all_home(fetcher: Fetcher, run: RunDirectory, state: RunState) -> tuple[Out
 def _fetch_checkpoint(
     ray: RayApi, run: RunDirectory, node_id: str, task: str, checkpoint: Mapping[str, Any], screen: Screen
 ) -> None:
-    if store.fetched_checkpoint(run, task) == checkpoint["seq"]:
+    if store.fetched(run.checkpoint(task)) == checkpoint["seq"]:
         return
     arrived = run.checkpoint(task).with_name(f".{run.checkpoint(task).name}.{checkpoint['seq']}")
     if not arrived.exists():

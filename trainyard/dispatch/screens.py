@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from trainyard.results.event import Event
+from trainyard.results.journal import Event
 from trainyard.results.report import write_report
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory

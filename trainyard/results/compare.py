@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from trainyard_runner.names import file_stem
 
-from trainyard.results import curves, rendering
+from trainyard.results import curves
 from trainyard.results import state as states
-from trainyard.results.curves import Series
+from trainyard.results.curves import JobFile, Series
+from trainyard.results.report import write_page
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
 
@@ -20,13 +21,8 @@ _MOST_SERIES = 300
 _MOST_TAGS = 3
 
 
-@dataclass(frozen=True)
-class Final:
-    """The last values of a scalar over the tasks of a run; the spread is their standard deviation."""
-
-    mean: float
-    spread: float | None
-    count: int
+# The last values of a scalar over the tasks of a run: "mean", "spread" (their standard deviation, or None), "count".
+Final = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -36,7 +32,6 @@ class Compared:
     run: RunDirectory
     state: RunState
     finals: Mapping[str, Final]
-    values: Mapping[str, str]
 
     def document(self) -> dict[str, Any]:
         """Return what `--json` prints of it."""
@@ -47,7 +42,7 @@ class Compared:
             "cluster": self.state.cluster,
             "seconds": self.state.seconds,
             "counts": {name: count for name, count in self.state.counts.items() if count},
-            "final": {tag: asdict(final) for tag, final in self.finals.items()},
+            "final": self.finals,
         }
 
 
@@ -73,44 +68,57 @@ class Comparison:
 
 def compare(runs: Sequence[RunDirectory], home: Path, *, tags: Sequence[str] = ()) -> Comparison:
     """Compare runs by these scalars, else by the most telling ones; write the page into `home`."""
-    loaded = [(run, states.load(run)) for run in runs]
-    jobs = [curves.job_file(run, list(state.tasks)) for run, state in loaded]
-    keys = list(dict.fromkeys(["run", *(key for job in jobs for key in job.keys)]))
-    series: list[list[Series]] = []
-    left_out = 0
-    for (run, state), job in zip(loaded, jobs, strict=True):
-        found, more = curves.read(run, state.tasks, job, most=max(10, _MOST_SERIES // len(runs)))
-        series.append([replace(one, parameters={"run": run.name, **one.parameters}) for one in found])
-        left_out += more
-    gathered = curves.chosen([one for found in series for one in found], left_out)
+    known = [states.load(run) for run in runs]
+    jobs = [curves.job_file(run, list(state.tasks)) for run, state in zip(runs, known, strict=True)]
+    most = max(10, _MOST_SERIES // len(runs))
+    found = [curves.read(run, job, most=most) for run, job in zip(runs, jobs, strict=True)]
+    left_out = sum(more for _, more in found)
+    gathered = curves.chosen([one for series, _ in found for one in series], left_out)
     chosen = tuple(tags or gathered.telling[:_MOST_TAGS])
-    compared = tuple(
-        Compared(run, state, _finals(found, chosen), job.values() | _origin(run.record()))
-        for (run, state), job, found in zip(loaded, jobs, series, strict=True)
-    )
+    compared = [
+        Compared(run, state, _finals(series, chosen))
+        for run, state, (series, _) in zip(runs, known, found, strict=True)
+    ]
+    differences = _differences([_values(run.record(), job) for run, job in zip(runs, jobs, strict=True)])
     page = home / f"{file_stem('compare-' + '-'.join(run.name for run in runs))}.html"
-    comparison = Comparison(compared, chosen, _differences([one.values for one in compared]), left_out, page)
+    comparison = Comparison(tuple(compared), chosen, differences, left_out, page)
+    keys = list(dict.fromkeys(key for job in jobs for key in job.keys))
     values = {
         "comparison": comparison,
         "curves": gathered,
-        "drawing": gathered.drawing(keys, averaged=keys[1:]),
+        "drawing": gathered.drawing(["run", *keys], averaged=keys),
         "version": (runs[0].record().get("versions") or {}).get("trainyard", ""),
     }
-    rendering.write_page(page, "compare.html.j2", values)
+    write_page(page, "compare.html.j2", values)
     return comparison
 
 
-def _origin(record: Mapping[str, Any]) -> dict[str, str]:
-    revision = str((record.get("git") or {}).get("revision") or "")[:12]
-    return {"cluster": record["cluster"], "image": str(record.get("image") or ""), "git revision": revision}
-
-
 def _finals(series: Sequence[Series], tags: Sequence[str]) -> dict[str, Final]:
-    values = {tag: found for tag in tags if (found := curves.finals(series, tag))}
-    return {
-        tag: Final(statistics.fmean(found), statistics.stdev(found) if len(found) > 1 else None, len(found))
-        for tag, found in values.items()
-    }
+    finals = {}
+    for tag in tags:
+        if last := [one.curves[tag].last for one in series if tag in one.curves]:
+            spread = statistics.stdev(last) if len(last) > 1 else None
+            finals[tag] = {"mean": statistics.fmean(last), "spread": spread, "count": len(last)}
+    return finals
+
+
+def _values(record: Mapping[str, Any], job: JobFile) -> dict[str, str]:
+    """Return where a run came from, and its job file with every single value under its dotted path."""
+    revision = str((record.get("git") or {}).get("revision") or "")[:12]
+    origin = {"cluster": record["cluster"], "image": str(record.get("image") or ""), "git revision": revision}
+    return {**dict(_flattened(job.content, "")), **origin}
+
+
+def _flattened(value: object, path: str) -> Iterator[tuple[str, str]]:
+    """Yield single values by path; a list of single values is one."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _flattened(inner, f"{path}.{key}" if path else key)
+    elif isinstance(value, list) and any(isinstance(entry, dict | list) for entry in value):
+        for index, entry in enumerate(value):
+            yield from _flattened(entry, f"{path}.{index}")
+    else:
+        yield path, ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _differences(values: Sequence[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:

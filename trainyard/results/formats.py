@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import re
 
+from pydantic import ByteSize
+
 
 def duration(seconds: float | None) -> str:
     """Return "0.42 s", "12.3 s", "4 min 05 s", "2 h 07 min", "3 d 04 h"."""
@@ -29,13 +31,7 @@ def age(seconds: float) -> str:
 
 def size(count: float | None) -> str:
     """Return bytes as "512 B", "4.2 KiB", "1.5 GiB"."""
-    if count is None:
-        return "–"
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
+    return "–" if count is None else ByteSize(count).human_readable(separator=" ")
 
 
 def number(value: float | None) -> str:

@@ -1,19 +1,53 @@
-"""Take a run's event stream into results/, line by line: each line once, in order, however often it is read."""
+"""A run's events: checked, and taken from its stream into results/ once each, in order, however often it is read."""
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from trainyard import lock
 from trainyard.errors import OutsideError
-from trainyard.results import event as events
 from trainyard.results import store
-from trainyard.results.event import Event
 from trainyard.results.store import RunDirectory
+
+Event = Mapping[str, Any]
+_NONE = type(None)
+
+# What JSON has for each field, whichever event it is in; fields that are not here are nobody's yet.
+_TYPES: dict[str, tuple[type, ...]] = {
+    name: types
+    for types, names in (
+        ((str,), "event task text state outcome file sha256 name detail"),
+        ((str, _NONE), "node node_id error reason hint group cpu system driver python ray"),
+        ((int,), "seq attempt at exit bytes files number"),
+        ((int, float, _NONE), "time seconds exit_code cpu_seconds max_rss cores memory"),
+        ((bool,), "ok skipped whole each_attempt"),
+        ((list,), "gpus tail needs holders removed left_out lost_outputs"),
+        ((dict, _NONE), "output packages"),
+    )
+    for name in names.split()
+}
+# Beyond 1e11 is no date, and nobody waits so many seconds; sizes may be larger.
+_MOST = {"bytes": 1e16, "max_rss": 1e16, "memory": 1e16}
+_REQUIRED = {
+    "output": ("task", "attempt", "at", "text"),
+    "attempt-started": ("task", "attempt"),
+    "attempt-ended": ("task", "attempt", "outcome"),
+    "task-ended": ("task", "state"),
+    "checkpoint": ("task", "attempt"),
+    "outputs": ("task", "attempt", "number", "file", "bytes", "sha256", "whole", "removed", "each_attempt"),
+    "check": ("name", "ok", "detail"),
+    "node": ("name",),
+    "gate": ("ok", "seconds"),
+    "note": ("text",),
+    "waiting": ("text",),
+    "run-ended": ("state", "exit", "seconds"),
+}
 
 
 @dataclass(frozen=True)
@@ -36,29 +70,24 @@ class Journal:
 
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
-        self._descriptors: list[int] = []
-        self.recording = not store.read_only.get() and self._lock()
+        self._lock = None if store.read_only.get() else lock.taken(run.path / ".lock")
+        self.recording = self._lock is not None
         if self.recording:
             _cut_torn_line(run.events)
         self.segment = 0
         self._next = 0
-        for event in store.events(run):
+        for event in recorded(run):
             self._count(event)
         # How much of each log is here.
         self._sizes: dict[Path, int] = {}
-        if self.recording:
-            self._events = self._open(run.events, os.O_WRONLY | os.O_APPEND, 0o644)
 
     def apply(self, line: bytes) -> Output | Event | None:
         """Record one line of the stream; return what is new, or None if it was known.
 
         Raises OutsideError when a line between is missing, or it is no event.
         """
-        event = events.parse(
-            line,
-            where=f"the stream of run {self._run.name}",
-            hint="Does the cluster's address lead to the cluster that the run is on?",
-        )
+        hint = "Does the cluster's address lead to the cluster that the run is on?"
+        event = _parse(line, where=f"the stream of run {self._run.name}", hint=hint)
         seq = event["seq"]
         if seq < self._next:
             return None
@@ -78,25 +107,15 @@ class Journal:
 
     def end_for(self, error: str, *, state: str, exit_code: int, seconds: float, hint: str | None) -> Event:
         """Record that a run ended without saying so itself: its runner died, and this is how we know."""
-        event = {
-            "seq": self._next,
-            "time": round(time.time(), 4),
-            "event": "run-ended",
-            "state": state,
-            "exit": exit_code,
-            "seconds": seconds,
-            "counts": {},
-            "error": error,
-            "hint": hint,
-            "by": "operator",
-        }
+        event = {"seq": self._next, "time": round(time.time(), 4), "event": "run-ended", "by": "operator"}
+        event |= {"state": state, "exit": exit_code, "seconds": seconds, "counts": {}, "error": error, "hint": hint}
         self._record(json.dumps(event).encode() + b"\n")
         self._count(event)
         return event
 
     def close(self) -> None:
-        for descriptor in reversed(self._descriptors):
-            os.close(descriptor)
+        if self._lock is not None:
+            os.close(self._lock)
 
     def _append(self, task: str, attempt: int, *, at: int, output: bytes) -> bytes:
         """Write what is new of some output that begins at an offset; return what was new.
@@ -121,24 +140,25 @@ class Journal:
         self._sizes[path] = size + len(new)
         return new
 
-    def _open(self, path: Path, flags: int, mode: int) -> int:
-        self._descriptors.append(os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, mode))
-        return self._descriptors[-1]
-
-    def _lock(self) -> bool:
-        try:
-            fcntl.flock(self._open(self._run.path / ".lock", os.O_RDWR, 0o600), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
     def _record(self, line: bytes) -> None:
         if self.recording:
-            os.write(self._events, line.strip() + b"\n")
+            with self._run.events.open("ab") as file:
+                file.write(line.strip() + b"\n")
 
     def _count(self, event: Event) -> None:
         self._next = event["seq"] + 1
         self.segment += event["event"] == "continues"
+
+
+def recorded(run: RunDirectory) -> Iterator[dict[str, Any]]:
+    """Yield the events that were recorded; a line that was cut off by a crash ends them."""
+    if not run.events.exists():
+        return
+    with run.events.open("rb") as lines:
+        for line in lines:
+            if not line.endswith(b"\n"):
+                return
+            yield _parse(line, where=str(run.events), hint="Another program has changed this file.")
 
 
 def _cut_torn_line(path: Path) -> None:
@@ -146,3 +166,40 @@ def _cut_torn_line(path: Path) -> None:
     if path.exists():
         with path.open("r+b") as file:
             file.truncate(sum(len(line) for line in file if line.endswith(b"\n")))
+
+
+def _parse(line: bytes, *, where: str, hint: str) -> dict[str, Any]:
+    """Return an event. Raises OutsideError when the line is none."""
+    try:
+        event: dict[str, Any] = json.loads(line)
+        if not isinstance(event, dict):
+            raise ValueError("it is no JSON object")
+        _check(event, ("seq", "time", "event"))
+        _check(event, _REQUIRED.get(event["event"], ()))
+        if event.get("output"):
+            _check(event["output"], ("file", "bytes", "sha256"))
+        if event.get("state", "failed") not in ("succeeded", "failed", "stopped"):
+            raise ValueError(f"state is {event['state'][:80]!r}")
+    # AttributeError: no object; RecursionError: 10,000 lists inside each other
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise OutsideError(f"not an event of Trainyard's runner: {error}", where=where, hint=hint) from error
+    return event
+
+
+def _check(fields: dict[str, Any], required: tuple[str, ...]) -> None:
+    for name in required:
+        if fields.get(name) is None:
+            raise ValueError(f"{name} is missing")
+    for name, value in fields.items():
+        if name in _TYPES and not (type(value) in _TYPES[name] and _is_sound(value, below=_MOST.get(name, 1e11))):
+            raise ValueError(f"{name} is {repr(value)[:80]}")
+
+
+def _is_sound(value: object, *, below: float = 1e11) -> bool:
+    if isinstance(value, str):
+        # Bytes that are no UTF-8 travel as halves of surrogate pairs; nothing stands for the other halves.
+        value.encode("utf-8", "surrogateescape")
+    if isinstance(value, list):
+        return all(isinstance(item, str) and _is_sound(item) for item in value)
+    # NaN is in no interval.
+    return not isinstance(value, (int, float)) or -1e9 < value < below

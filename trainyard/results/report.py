@@ -1,17 +1,26 @@
-"""results/RUN/report.html: one page about a run, which opens offline and loads nothing but large media beside it."""
+"""Pages of one file, which open offline and load only large media beside them: results/RUN/report.html."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jinja2
+from markupsafe import Markup
+
 from trainyard.errors import RequestError
-from trainyard.results import curves, formats, rendering, tables, timeline
+from trainyard.results import curves, formats, tables
 from trainyard.results import state as states
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
+from trainyard.wording import clean
 
+_PAGE = Path(__file__).with_name("page")
+_SCRIPTS = ("page.js", "chart.js", "curves.js", "logs.js", "live.js")
 # Files as resolved are shown whole; one of 10,000 tasks would make the page unusable.
 _LONGEST_FILE = 200_000
 
@@ -25,18 +34,33 @@ def write_report(run_dir: Path, *, watched: bool = False) -> Path:
     if not (run_dir / "run.json").exists():
         raise RequestError(f"there is no run in {run_dir}", hint="See `invoke train.list`.")
     state = states.load(run)
-    rendering.write_page(run.report, "report.html.j2", _values(run, state) | {"watched": watched})
+    write_page(run.report, "report.html.j2", _values(run, state) | {"watched": watched})
     return run.report
+
+
+def write_page(path: Path, template: str, values: Mapping[str, Any]) -> None:
+    """Write a page, whole or not at all: a template, our styles, and a policy under which only our scripts run."""
+    script = "\n".join((_PAGE / name).read_text(encoding="utf-8") for name in _SCRIPTS)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    media = "img-src 'self' data:; media-src 'self'"
+    ours = {
+        "style": Markup((_PAGE / "page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
+        "script": Markup(script),  # noqa: S704 - our own file
+        "policy": f"default-src 'none'; style-src 'unsafe-inline'; {media}; script-src 'sha256-{digest}'",
+    }
+    page = _environment().get_template(template).stream({**values, **ours})
+    # Another command may write the same page.
+    part = path.with_name(f".{os.getpid()}.html")
+    with part.open("wb") as file:
+        page.dump(file, encoding="utf-8", errors="replace")
+    part.replace(path)
 
 
 def _values(run: RunDirectory, state: RunState) -> dict[str, Any]:
     """Return all that the page shows."""
     record = run.record()
     job = curves.job_file(run, list(state.tasks))
-    gathered = curves.chosen(*curves.read(run, state.tasks, job))
-    rows, rows_left_out = tables.tasks(run, state, job, final=gathered.final)
-    checks, checks_left_out = tables.checks(state)
-    failed, retried = tables.failures(run, state)
+    gathered = curves.chosen(*curves.read(run, job))
     return {
         "state": state,
         "version": (record.get("versions") or {}).get("trainyard", ""),
@@ -45,19 +69,17 @@ def _values(run: RunDirectory, state: RunState) -> dict[str, Any]:
         "as_of": state.last_contact or (run.path / "run.json").stat().st_mtime,
         "figures": _figures(state),
         "facts": _facts(record),
-        "failed": failed,
-        "retried": retried,
+        "failed": tables.failures(run, state, final=True),
+        "retried": tables.failures(run, state, final=False),
         "curves": gathered,
         "drawing": gathered.drawing(job.keys),
         # A job without a matrix has only the name of each task.
         "keys": () if job.keys == ("task",) else job.keys,
-        "rows": rows,
-        "rows_left_out": rows_left_out,
-        "timeline": timeline.build(state),
+        "rows": tables.tasks(run, state, job, gathered.finals()),
+        "timeline": tables.timeline(state),
         "gallery": tables.media(run, state.tasks),
         "logs": tables.logs(run, state),
-        "checks": checks,
-        "checks_left_out": checks_left_out,
+        "checks": tables.checks(state),
         "machines": tables.machines(state),
         "files": [(path.name, _beginning(path)) for path in (run.job_file, run.cluster_file) if path.is_file()],
     }
@@ -107,3 +129,27 @@ def _beginning(path: Path) -> str:
     with path.open(encoding="utf-8", errors="replace") as file:
         text = file.read(_LONGEST_FILE + 1)
     return text if len(text) <= _LONGEST_FILE else f"{text[:_LONGEST_FILE]}\n... the rest is in {path.name}\n"
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_PAGE),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_cleaned,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
+    environment.filters.update(
+        duration=formats.duration,
+        size=formats.size,
+        number=formats.number,
+        utc=formats.utc,
+        thousands=lambda count: f"{count:,}",
+    )
+    return environment
+
+
+def _cleaned(value: object) -> object:
+    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -43,22 +43,23 @@ class Curve:
     steps: array[float] = field(default_factory=lambda: array("d"))
     values: array[float] = field(default_factory=lambda: array("d"))
     times: array[float] = field(default_factory=lambda: array("d"))
-    seen: int = 0
+    _seen: int = 0
     _every: int = 1
-    _last: Point | None = None
+    _last: Point = (-math.inf, math.nan, 0.0)
 
     def add(self, step: float, value: float, time: float = 0.0) -> None:
         """Take in one more point.
 
         A step that does not grow means that a later attempt began again there: what it repeats replaces what was.
         """
-        if self._last is not None and step <= self._last[0]:
-            self._forget_from(step)
-        if self.seen % self._every == 0:
+        if step <= self._last[0]:
+            keep = bisect_left(self.steps, step)
+            del self.steps[keep:], self.values[keep:], self.times[keep:]
+        if self._seen % self._every == 0:
             self.steps.append(step)
             self.values.append(value)
             self.times.append(time)
-        self.seen += 1
+        self._seen += 1
         self._last = (step, value, time)
         if len(self.steps) >= self.limit:
             self.steps, self.values, self.times = self.steps[::2], self.values[::2], self.times[::2]
@@ -66,15 +67,11 @@ class Curve:
 
     def points(self) -> list[Point]:
         kept = list(zip(self.steps, self.values, self.times, strict=True))
-        return kept if self._last is None or kept[-1:] == [self._last] else [*kept, self._last]
+        return kept if kept[-1:] == [self._last] else [*kept, self._last]
 
-    def last(self) -> float | None:
-        return self._last[1] if self._last else None
-
-    def _forget_from(self, step: float) -> None:
-        keep = bisect_left(self.steps, step)
-        del self.steps[keep:], self.values[keep:], self.times[keep:]
-        self._last = (self.steps[-1], self.values[-1], self.times[-1]) if keep else None
+    @property
+    def last(self) -> float:
+        return self._last[1]
 
 
 def read_directory(directory: Path, *, points: int, tags: int, by_attempt: bool = False) -> dict[str, dict[str, Curve]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from trainyard.results import store
+from trainyard.results.journal import recorded
 from trainyard.results.store import RunDirectory
 
 State = Literal["waiting", "running", "succeeded", "failed", "stopped"]
@@ -150,9 +150,10 @@ class RunState:
     def attempts(self) -> list[Attempt]:
         return [attempt for task in self.tasks.values() for attempt in task.attempts]
 
-    def seconds_of(self, attempt: Attempt, *, now: float) -> float | None:
-        """Return how long an attempt took, or has taken until now; None if nobody knows."""
-        if attempt.seconds is None and attempt.outcome is None and not self.ended:
+    def seconds_of(self, attempt: Attempt, *, now: float | None = None) -> float | None:
+        """Return how long an attempt took, or has taken until now, else by what is known; None if nobody knows."""
+        now = now or self.last_contact
+        if attempt.seconds is None and attempt.outcome is None and not self.ended and now:
             return round(max(0.0, now - attempt.started), 3)
         return attempt.seconds
 
@@ -233,7 +234,7 @@ class RunState:
 
 def load(run: RunDirectory) -> RunState:
     state = fresh(run)
-    for event in store.events(run):
+    for event in recorded(run):
         state.apply(event)
     return state
 

@@ -5,49 +5,30 @@ from __future__ import annotations
 import datetime
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainyard_runner import tree
 from trainyard_runner.names import file_stem
 
 from trainyard.errors import Problem, RequestError
-from trainyard.results.event import parse
 from trainyard.wording import did_you_mean
 
 # Whether nothing may be written to results/: what a run says meanwhile is shown and not recorded (--dry).
 read_only: ContextVar[bool] = ContextVar("read_only", default=False)
 
 
-@dataclass(frozen=True)
 class RunDirectory:
     """The directory of one run."""
 
-    path: Path
-
-    @property
-    def name(self) -> str:
-        return self.path.name
-
-    @property
-    def events(self) -> Path:
-        """Return the file of all events except output, one JSON object a line."""
-        return self.path / "events.jsonl"
-
-    @property
-    def cluster_file(self) -> Path:
-        return self.path / "cluster.yaml"
-
-    @property
-    def job_file(self) -> Path:
-        return self.path / "job.yaml"
-
-    @property
-    def report(self) -> Path:
-        return self.path / "report.html"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = path.name
+        self.events = path / "events.jsonl"  # all events except output, one JSON object a line
+        self.cluster_file = path / "cluster.yaml"
+        self.job_file = path / "job.yaml"
+        self.report = path / "report.html"
 
     def log(self, task: str, attempt: int) -> Path:
         return self.path / "logs" / f"{file_stem(task)}.{attempt}.log"
@@ -91,18 +72,13 @@ def create(home: Path, record: Mapping[str, Any], *, cluster: str, job: str) -> 
     return run
 
 
-def discard(run: RunDirectory) -> None:
-    tree.remove(str(run.path))
-
-
 def runs(home: Path, *, cluster: str | None = None) -> tuple[RunDirectory, ...]:
     """Return every run, or those of a cluster, the newest first."""
     # One whose run.json is gone is a run that is damaged.
     paths = {path.parent for name in ("run.json", "events.jsonl") for path in home.glob(f"*/{name}")}
     known = [(described(run), run) for run in map(RunDirectory, paths)]
-    chosen = [(record, run) for record, run in known if cluster in (None, record.get("cluster"))]
-    chosen.sort(key=lambda entry: (str(entry[0].get("started", "")), entry[1].name), reverse=True)
-    return tuple(run for _, run in chosen)
+    known.sort(key=lambda entry: (str(entry[0].get("started", "")), entry[1].name), reverse=True)
+    return tuple(run for record, run in known if cluster in (None, record.get("cluster")))
 
 
 def described(run: RunDirectory) -> dict[str, Any]:
@@ -132,38 +108,14 @@ def find(home: Path, name: str | None, *, cluster: str | None = None) -> RunDire
         raise RequestError(f"there are no runs yet{on}", where=str(home), hint=hint)
     beginning = Path(name).name
     matching = [run for run in known if beginning and run.name.startswith(beginning)]
-    exact = [run for run in matching if run.name == beginning]
-    if len(exact or matching) == 1:
-        return (exact or matching)[0]
+    matching = [run for run in matching if run.name == beginning] or matching
+    if len(matching) == 1:
+        return matching[0]
     names = [run.name for run in matching or known]
     listed = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "") if names else "none"
     what = f"several runs begin with {name}" if matching else f"no such run: {name}"
     meant = "" if matching else did_you_mean(name, names)
     raise RequestError(what, problems=(Problem("RUN", f"there are: {listed}{meant}"),), where=str(home))
-
-
-def events(run: RunDirectory) -> Iterator[dict[str, Any]]:
-    """Yield the events that were recorded; a line that was cut off by a crash ends them."""
-    if not run.events.exists():
-        return
-    with run.events.open("rb") as lines:
-        for line in lines:
-            if not line.endswith(b"\n"):
-                return
-            yield parse(line, where=str(run.events), hint="Another program has changed this file.")
-
-
-def outputs_number(run: RunDirectory, task: str) -> Path:
-    """Return the file that holds the number of the last output archive that is here; it is also their lock."""
-    return _number(run.outputs(task))
-
-
-def fetched_outputs(run: RunDirectory, task: str) -> int:
-    return _fetched(run.outputs(task)) or 0
-
-
-def fetched_checkpoint(run: RunDirectory, task: str) -> int | None:
-    return _fetched(run.checkpoint(task))
 
 
 def keep_checkpoint(run: RunDirectory, task: str, arrived: Path, *, seq: int) -> None:
@@ -172,14 +124,15 @@ def keep_checkpoint(run: RunDirectory, task: str, arrived: Path, *, seq: int) ->
     if directory.exists():
         directory.rename(directory.with_name(f"{directory.name}.older-than-{seq}"))
     arrived.rename(directory)
-    _number(directory).write_text(str(seq), encoding="utf-8")
+    number_file(directory).write_text(str(seq), encoding="utf-8")
 
 
-def _number(directory: Path) -> Path:
-    return directory.with_name(f".{directory.name}.fetched")
-
-
-def _fetched(directory: Path) -> int | None:
-    path = _number(directory)
+def fetched(directory: Path) -> int:
+    """Return the number of the last archive that was brought into a directory, 0 if none is there."""
+    path = number_file(directory)
     text = path.read_text(encoding="utf-8") if path.exists() and directory.exists() else ""
-    return int(text) if text else None
+    return int(text or 0)
+
+
+def number_file(directory: Path) -> Path:
+    return directory.with_name(f".{directory.name}.fetched")

@@ -1,4 +1,7 @@
-"""What the report shows besides curves: tasks, failures, nodes, smoke checks, images, the ends of logs. All bounded."""
+"""What the report shows besides curves, as its template takes it: tasks, failures, the timeline, nodes, logs, media.
+
+All of it is bounded: of each kind some are `shown`, and the others counted as `left_out`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import base64
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,7 +17,7 @@ from trainyard_runner import tree
 
 from trainyard.results import formats
 from trainyard.results.curves import JobFile
-from trainyard.results.state import ENDED, Attempt, RunState, Task
+from trainyard.results.state import ENDED, KINDS, Attempt, RunState, Task
 from trainyard.results.store import RunDirectory
 from trainyard.wording import clean
 
@@ -27,36 +29,21 @@ _MOST_MACHINES = 24
 _MOST_MEDIA = 96
 _LARGEST_INSIDE = 256 * 1024
 _ALL_INSIDE = 4 * 1024 * 1024
-_IMAGES = {
-    ".png": "image/png",
-    ".jpg": "image/jpeg",
-    ".jpeg": "image/jpeg",
-    ".gif": "image/gif",
-    ".webp": "image/webp",
-    ".svg": "image/svg+xml",
-}
+_IMAGES = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".gif": "gif", ".webp": "webp", ".svg": "svg+xml"}
 _VIDEOS = (".mp4", ".webm", ".ogv", ".m4v")
+_MOST_BARS = 1200
+_NARROWEST = 0.35  # percent: about 3 pixels of a wide page
+_TICKS = 6
 _MOST_LOGS = 400
 _MOST_OF_ONE_LOG = 200 * 1024
 _MOST_OF_ALL_LOGS = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True)
-class Embedded:
-    """What is shown, each as the page takes it, and how much of the same kind is not."""
-
-    shown: Sequence[dict[str, Any]]
-    left_out: int
-
-
-# What the page's template takes: a task as a whole, or one attempt of it.
 Row = dict[str, Any]
 
 
-def tasks(
-    run: RunDirectory, state: RunState, job: JobFile, *, final: Callable[[str], float | None]
-) -> tuple[list[Row], int]:
-    """Return rows of the first tasks and of those that had trouble, and how many tasks are left out.
+def tasks(run: RunDirectory, state: RunState, job: JobFile, finals: Mapping[str, float]) -> Row:
+    """Return rows of the first tasks and of those that had trouble.
 
     A row has where the task's curve ended, its values of the matrix, and its attempts if there was more than one.
     """
@@ -66,20 +53,17 @@ def tasks(
     for task in [*known[:_MOST_TASKS], *troubled[:_MOST_TROUBLED]]:
         given = job.parameters.get(task.name, {})
         parameters = [given.get(key, "") for key in job.keys]
-        rows.append({**_task(run, state, task), "final": final(task.name), "parameters": parameters})
-    return rows, len(known) - len(rows)
+        rows.append({**_task(run, state, task), "final": finals.get(task.name), "parameters": parameters})
+    return {"shown": rows, "left_out": len(known) - len(rows)}
 
 
-def failures(run: RunDirectory, state: RunState) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what went wrong for good, and the attempts after which their task was tried again."""
-    final: list[Attempt] = []
-    retried: list[Attempt] = []
-    for attempt in state.attempts():
-        if attempt.kind not in ("succeeded", "running", "stopped"):
-            task = state.tasks[attempt.task]
-            is_final = attempt is task.attempts[-1] and task.state in ENDED
-            (final if is_final else retried).append(attempt)
-    return _failures(run, state, final), _failures(run, state, retried)
+def failures(run: RunDirectory, state: RunState, *, final: bool) -> Row:
+    """Return what went wrong for good, or the attempts after which their task was tried again."""
+    bad = [attempt for attempt in state.attempts() if attempt.kind not in ("succeeded", "running", "stopped")]
+    last = {id(task.attempts[-1]) for task in state.tasks.values() if task.attempts and task.state in ENDED}
+    found = [attempt for attempt in bad if (id(attempt) in last) == final]
+    shown = [_attempt(run, state, attempt) for attempt in found[:_MOST_FAILURES]]
+    return {"shown": shown, "total": len(found), "reasons": Counter(map(_reason, found)).most_common(10)}
 
 
 def machines(state: RunState) -> list[tuple[list[str], tuple[tuple[str, str], ...]]]:
@@ -89,8 +73,8 @@ def machines(state: RunState) -> list[tuple[list[str], tuple[tuple[str, str], ..
     return [(names, facts) for facts, names in list(found.items())[:_MOST_MACHINES]]
 
 
-def checks(state: RunState) -> tuple[list[dict[str, Any]], int]:
-    """Return the smoke test's results, failed ones first, and how many are left out."""
+def checks(state: RunState) -> Row:
+    """Return the smoke test's results, failed ones first."""
     found = [
         {
             **{key: check.get(key) for key in ("name", "node", "detail", "hint", "seconds")},
@@ -99,22 +83,78 @@ def checks(state: RunState) -> tuple[list[dict[str, Any]], int]:
         for check in state.checks
     ]
     found.sort(key=lambda check: check["state"] != "failed")
-    return found[:_MOST_CHECKS], max(0, len(found) - _MOST_CHECKS)
+    return {"shown": found[:_MOST_CHECKS], "left_out": max(0, len(found) - _MOST_CHECKS)}
 
 
-def where(attempt: Attempt) -> str:
-    return f"{attempt.node or 'no node'}, GPU {attempt.gpus}" if attempt.gpus else attempt.node or ""
+def timeline(state: RunState) -> Row:
+    """Lay out the first attempts of a run as bars in lanes, one a node; places are in percent of the run's time."""
+    attempts = sorted(state.attempts(), key=lambda attempt: attempt.started)
+    shown = attempts[:_MOST_BARS]
+    if not shown:
+        return {"lanes": ()}
+    began = min(shown[0].started, state.started or shown[0].started)
+    span = max(0.1, *(_end(state, attempt) - began for attempt in shown))
+
+    def percent(moment: float) -> float:
+        return round(min(max((moment - began) / span * 100, 0.0), 100.0), 3)
+
+    by_node: dict[str, list[Attempt]] = {}
+    for attempt in shown:
+        by_node.setdefault(attempt.node or "not placed", []).append(attempt)
+    # The head first, then by name, with their numbers as numbers.
+    nodes = sorted(by_node, key=lambda name: (name != "head", formats.natural(name)))
+    lanes = [_lane(node, by_node[node], state, percent) for node in nodes]
+    bars = [bar for lane in lanes for bar in lane["bars"]]
+    ticks = [span * part / _TICKS for part in range(_TICKS)]
+    return {
+        "lanes": lanes,
+        "ticks": [(percent(began + tick), formats.duration(tick) if tick else "0") for tick in ticks],
+        "kinds": [kind for kind in KINDS if any(bar["kind"] == kind for bar in bars)],
+        "left_out": len(attempts) - len(shown),
+        "restores": any(bar["restored"] for bar in bars),
+        "checkpoints": any(bar["checkpoint"] is not None for bar in bars),
+    }
 
 
-def seconds(state: RunState, attempt: Attempt) -> float:
-    """Return how long an attempt took; of one that goes on, what is known so far."""
-    known = state.last_contact or 0.0
-    return max(0.0, known - attempt.started) if attempt.seconds is None else attempt.seconds
+def media(run: RunDirectory, tasks: Iterable[str]) -> Row:
+    """Return images and videos; of each task the last ones by name, as many as its share of the page.
+
+    `source` is what the page shows, `link` leads to the file.
+    """
+    kinds = (*_IMAGES, *_VIDEOS)
+    found: dict[str, list[str]] = {}
+    for task in tasks:
+        files = [name for name in tree.files(str(run.outputs(task))) if Path(name).suffix.lower() in kinds]
+        if files:
+            found[task] = sorted(files, key=formats.natural)
+    share = max(1, _MOST_MEDIA // max(len(found), 1))
+    chosen = [(task, name) for task, files in found.items() for name in files[-share:]][:_MOST_MEDIA]
+    shown = []
+    room = _ALL_INSIDE
+    for task, name in chosen:
+        path = run.outputs(task) / name
+        link = quote(os.fsencode(path.relative_to(run.path)))
+        inside = _inside(path, room)
+        room -= len(inside or "")
+        kind = "video" if path.suffix.lower() in _VIDEOS else "image"
+        shown.append({"task": task, "name": name, "kind": kind, "source": inside or link, "link": link})
+    return {"shown": shown, "left_out": sum(map(len, found.values())) - len(shown)}
 
 
-def _failures(run: RunDirectory, state: RunState, found: Sequence[Attempt]) -> dict[str, Any]:
-    shown = [_attempt(run, state, attempt) for attempt in found[:_MOST_FAILURES]]
-    return {"shown": shown, "total": len(found), "reasons": Counter(map(_reason, found)).most_common(10)}
+def logs(run: RunDirectory, state: RunState) -> Row:
+    """Return the end of each log, those of bad attempts first: an equal share of what there is room for."""
+    found = []
+    for attempt in state.attempts():
+        path = run.log(attempt.task, attempt.number)
+        if path.exists() and path.stat().st_size:
+            is_only = len(state.tasks[attempt.task].attempts) == 1
+            name = attempt.task if is_only else f"{attempt.task} · attempt {attempt.number}"
+            found.append(({"name": clean(name), "kind": attempt.kind}, path))
+    found.sort(key=lambda log: log[0]["kind"] in ("succeeded", "running"))
+    chosen = found[:_MOST_LOGS]
+    share = min(_MOST_OF_ONE_LOG, _MOST_OF_ALL_LOGS // max(len(chosen), 1))
+    shown = [{**named, **_tail(path, share)} for named, path in chosen]
+    return {"shown": shown, "left_out": len(found) - len(chosen)}
 
 
 def _task(run: RunDirectory, state: RunState, task: Task) -> Row:
@@ -139,14 +179,18 @@ def _attempt(run: RunDirectory, state: RunState, attempt: Attempt) -> Row:
     return {
         **vars(attempt),
         "state": attempt.kind,
-        "node": where(attempt),
-        "seconds": seconds(state, attempt),
+        "node": _where(attempt),
+        "seconds": state.seconds_of(attempt) or 0.0,
         "log": quote(f"logs/{log.name}") if log.exists() else None,
         "restored": attempt.continues is not None,
         "began": attempt.started if goes_on else None,  # so that the page counts its seconds on
         "reason": _reason(attempt),
         "tail": "\n".join(line.rstrip("\r\n") for line in attempt.tail),
     }
+
+
+def _where(attempt: Attempt) -> str:
+    return f"{attempt.node or 'no node'}, GPU {attempt.gpus}" if attempt.gpus else attempt.node or ""
 
 
 def _reason(attempt: Attempt) -> str:
@@ -167,51 +211,54 @@ def _machine(node: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Versions", ", ".join(f"{name} {version}" for name, version in versions.items() if version)
 
 
-def media(run: RunDirectory, tasks: Iterable[str]) -> Embedded:
-    """Return images and videos; of each task the last ones by name, as many as its share of the page.
-
-    `source` is what the page shows, `link` leads to the file.
-    """
-    kinds = (*_IMAGES, *_VIDEOS)
-    found: dict[str, list[str]] = {}
-    for task in tasks:
-        files = [name for name in tree.files(str(run.outputs(task))) if Path(name).suffix.lower() in kinds]
-        if files:
-            found[task] = sorted(files, key=formats.natural)
-    share = max(1, _MOST_MEDIA // max(len(found), 1))
-    chosen = [(task, name) for task, files in found.items() for name in files[-share:]][:_MOST_MEDIA]
-    shown = []
-    room = _ALL_INSIDE
-    for task, name in chosen:
-        path = run.outputs(task) / name
-        link = quote(os.fsencode(path.relative_to(run.path)))
-        inside = _inside(path, room)
-        room -= len(inside or "")
-        kind = "video" if path.suffix.lower() in _VIDEOS else "image"
-        shown.append({"task": task, "name": name, "kind": kind, "source": inside or link, "link": link})
-    return Embedded(shown, sum(map(len, found.values())) - len(shown))
+def _lane(node: str, attempts: Sequence[Attempt], state: RunState, percent: Callable[[float], float]) -> Row:
+    """Return a node's attempts as bars, each in the topmost row that is free when it starts."""
+    free_at: list[float] = []
+    bars = []
+    for attempt in attempts:
+        # Ends are worked out from rounded seconds: neighbours may seem to overlap by a few milliseconds.
+        row = next((row for row, end in enumerate(free_at) if end <= attempt.started + 0.02), len(free_at))
+        free_at[row : row + 1] = [_end(state, attempt)]
+        bars.append({**_bar(attempt, state, percent), "row": row})
+    return {"node": node, "count": len(attempts), "rows": len(free_at), "bars": bars}
 
 
-def logs(run: RunDirectory, state: RunState) -> Embedded:
-    """Return the end of each log, those of bad attempts first: an equal share of what there is room for."""
-    found = []
-    for attempt in state.attempts():
-        path = run.log(attempt.task, attempt.number)
-        if path.exists() and path.stat().st_size:
-            is_only = len(state.tasks[attempt.task].attempts) == 1
-            name = attempt.task if is_only else f"{attempt.task} · attempt {attempt.number}"
-            found.append(({"name": clean(name), "kind": attempt.kind}, path))
-    found.sort(key=lambda log: log[0]["kind"] in ("succeeded", "running"))
-    chosen = found[:_MOST_LOGS]
-    share = min(_MOST_OF_ONE_LOG, _MOST_OF_ALL_LOGS // max(len(chosen), 1))
-    return Embedded([{**named, **_tail(path, share)} for named, path in chosen], len(found) - len(chosen))
+def _bar(attempt: Attempt, state: RunState, percent: Callable[[float], float]) -> Row:
+    end, saved = _end(state, attempt), attempt.checkpoint_at
+    width = min(max(percent(end) - percent(attempt.started), _NARROWEST), 100.0)
+    return {
+        "kind": attempt.kind,
+        "title": "\n".join(_title(attempt, state)),
+        "left": min(percent(attempt.started), 100.0 - width),
+        "width": round(width, 3),
+        "label": attempt.task,
+        "restored": attempt.continues is not None,
+        "checkpoint": percent(saved) if saved and attempt.started <= saved <= end + 5 else None,
+    }
+
+
+def _title(attempt: Attempt, state: RunState) -> Iterator[str]:
+    took = formats.duration(state.seconds_of(attempt) or 0.0)
+    yield f"{attempt.task}, attempt {attempt.number} on {_where(attempt) or 'no node'}"
+    yield f"{attempt.kind} after {took}" if attempt.outcome else f"running for {took}"
+    if attempt.reason:
+        yield attempt.reason
+    if attempt.continues is not None:
+        yield f"continued from the last checkpoint of attempt {attempt.continues}"
+    if attempt.checkpoint_at is not None:
+        after = formats.duration(max(0.0, attempt.checkpoint_at - attempt.started))
+        yield f"{attempt.checkpoints} checkpoint{'s' * (attempt.checkpoints > 1)}, the last after {after}"
+
+
+def _end(state: RunState, attempt: Attempt) -> float:
+    return attempt.started + (state.seconds_of(attempt) or 0.0)
 
 
 def _inside(path: Path, room: int) -> str | None:
     kind = _IMAGES.get(path.suffix.lower())
     if kind is None or path.stat().st_size > min(_LARGEST_INSIDE, room * 3 // 4):
         return None
-    return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
+    return f"data:image/{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 
 def _tail(path: Path, most: int) -> dict[str, object]:

@@ -236,8 +236,8 @@ def _ended(now: RunStatus) -> Report:
 def _final(final: Final | None) -> str:
     if final is None:
         return ""
-    mean = formats.number(final.mean)
-    return mean if final.spread is None else f"{mean} ± {formats.number(final.spread)} ({final.count})"
+    mean = formats.number(final["mean"])
+    return mean if final["spread"] is None else f"{mean} ± {formats.number(final['spread'])} ({final['count']})"
 
 
 def _next(now: RunStatus) -> str:
