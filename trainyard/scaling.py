@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from trainyard.errors import Problem, RequestError
 from trainyard.lifecycle import Cluster
-from trainyard.spec import load_cluster
 from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.load import load_cluster
 
 _SIZE = re.compile(r"[^=.]+=[0-9]{1,5}")
 FORM = "must be GROUP=N, such as gpu=3"

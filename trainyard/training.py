@@ -25,7 +25,7 @@ from trainyard.results.compare import Comparison
 from trainyard.results.report import write_report
 from trainyard.results.state import RunState, State
 from trainyard.results.store import RunDirectory
-from trainyard.spec import load_cluster, load_job
+from trainyard.spec.load import load_cluster, load_job
 from trainyard.spec.units import parse_duration
 from trainyard.steps import Progress
 from trainyard.wording import did_you_mean

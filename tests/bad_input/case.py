@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from trainyard.spec import load_cluster, load_job
+from trainyard.spec.load import load_cluster, load_job
 
 LAB = "name: lab\nbackend: local\n"
 RUN = "command: [python, train.py]\n"

@@ -19,9 +19,9 @@ from trainyard.images.resolve import pinned
 from trainyard.images.types import Built
 from trainyard.seams.docker.engine import engine as connected
 from trainyard.seams.processes import free_ports
-from trainyard.spec import load_cluster
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.docker import Registry
+from trainyard.spec.load import load_cluster
 
 KB = 1000
 MB = 1_000_000

@@ -11,7 +11,7 @@ from trainyard.backends import existing, logs
 from trainyard.backends.contract import Tools
 from trainyard.endpoint import Endpoint
 from trainyard.errors import PrerequisiteError
-from trainyard.spec import ClusterSpec
+from trainyard.spec.cluster import ClusterSpec
 
 
 def _spec(**section: Any) -> ClusterSpec:

@@ -17,9 +17,8 @@ from trainyard.images.image_command import ImageCommand
 from trainyard.seams.docker import build as docker_build
 from trainyard.seams.docker.build import BuildRequest
 from trainyard.seams.docker.engine import Engine
-from trainyard.spec import BuildSection
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.spec.docker import Registry
+from trainyard.spec.docker import BuildSection, Registry
 from trainyard.steps import PlannedStep
 from trainyard.tasks.image import listed
 from trainyard.tasks.report import Table

@@ -11,7 +11,7 @@ from trainyard.backends.kuberay import ray_cluster
 from trainyard.backends.kuberay.manifest import documents
 from trainyard.backends.kuberay.manifest.pod import Inputs
 from trainyard.seams.kube.types import Object
-from trainyard.spec import ClusterSpec
+from trainyard.spec.cluster import ClusterSpec
 
 GPU = {"name": "gpu", "count": 2, "cpus": 2, "memory": "4GiB", "gpus": 1}
 BURST = {"name": "burst", "min": 1, "max": 3, "idle_timeout": "5m"}

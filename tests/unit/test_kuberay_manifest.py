@@ -9,7 +9,7 @@ import pytest
 from tests.unit import crd
 from trainyard.backends.kuberay.manifest import Documents, documents, printable
 from trainyard.backends.kuberay.manifest.pod import Inputs
-from trainyard.spec import ClusterSpec
+from trainyard.spec.cluster import ClusterSpec
 
 IMAGE = "reg:5000/ray-cpu@sha256:0"
 GPUS = {"name": "gpu", "count": 2, "cpus": 4, "memory": "8GiB", "gpus": 2}

@@ -10,8 +10,9 @@ import pytest
 from pydantic import BaseModel
 
 from trainyard import paths
-from trainyard.spec import ClusterSpec, WorkerGroup, load_cluster
+from trainyard.spec.cluster import ClusterSpec, WorkerGroup
 from trainyard.spec.kubernetes import KuberaySection, KubeVolume, Operator, PodSecurity, Requests, Storage, Toleration
+from trainyard.spec.load import load_cluster
 
 
 def kuberay(**fields: Any) -> KuberaySection:

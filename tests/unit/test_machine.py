@@ -17,7 +17,7 @@ from trainyard.backends.machine import Machine, ObservedNode
 from trainyard.backends.ray_nodes import NodePlan, Room
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError, RequestError, TrainyardError
 from trainyard.seams.ray_types import node_from
-from trainyard.spec import ClusterSpec
+from trainyard.spec.cluster import ClusterSpec
 
 GIBIBYTE = 1024**3
 CPU = {"name": "cpu", "count": 2, "cpus": 1}

@@ -12,7 +12,9 @@ from trainyard.dispatch.package import listing, pack
 from trainyard.dispatch.prepare import check_fits
 from trainyard.endpoint import Endpoint, ExpectedNode
 from trainyard.errors import RequestError
-from trainyard.spec import ClusterSpec, Head, JobSpec, Placement, Resources, RuntimeEnv, WorkerGroup, expand
+from trainyard.spec.cluster import ClusterSpec, Head, WorkerGroup
+from trainyard.spec.expand import expand
+from trainyard.spec.job import JobSpec, Placement, Resources, RuntimeEnv
 
 CLUSTER = ClusterSpec(
     name="lab",

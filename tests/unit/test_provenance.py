@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from trainyard.dispatch.prepare import described, prepare
-from trainyard.spec import ClusterSpec, JobSpec, LoadedCluster
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.job import JobSpec
+from trainyard.spec.load import LoadedCluster
 
 CLUSTER = LoadedCluster(ClusterSpec(name="lab", backend="local"), Path("clusters/lab.yaml"))
 

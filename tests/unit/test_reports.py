@@ -19,7 +19,7 @@ from trainyard.errors import NotReadyError, OutsideError, Problem, RequestError
 from trainyard.lifecycle import Cluster
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
-from trainyard.spec import load_cluster
+from trainyard.spec.load import load_cluster
 from trainyard.steps import PlannedStep
 from trainyard.tasks import cluster, report, train
 from trainyard.tasks.report import Report, Table

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from trainyard.spec import ClusterSpec, Head, WorkerGroup, load_cluster
+from trainyard.spec.cluster import ClusterSpec, Head, WorkerGroup
+from trainyard.spec.load import load_cluster
 
 DESIGN = """\
 name: lab                      # lower case, digits, '-'; at most 40 characters

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from trainyard.errors import RequestError
-from trainyard.spec import ImageFile, LintSection, load_image
+from trainyard.spec.image import ImageFile, LintSection
+from trainyard.spec.load import load_image
 
 
 def load(directory: Path, text: str) -> ImageFile:

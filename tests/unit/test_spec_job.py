@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from trainyard.errors import RequestError
-from trainyard.spec import TaskSpec, expand, load_job
+from trainyard.spec.expand import TaskSpec, expand
+from trainyard.spec.load import load_job
 
 LISTED = """\
 resources: {cpus: 2, gpus: 0.5}

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from trainyard.errors import RequestError
-from trainyard.spec import ClusterSpec, load_cluster, load_job
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.load import load_cluster, load_job
 
 FILE = """\
 name: lab

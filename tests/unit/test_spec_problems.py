@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from trainyard.errors import RequestError
-from trainyard.spec import load_job
+from trainyard.spec.load import load_job
 
 
 def refusal(directory: Path, text: str) -> RequestError:

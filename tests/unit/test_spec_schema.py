@@ -7,12 +7,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from trainyard.spec import load_cluster, load_image, load_job
-from trainyard.spec.schema import DOCS, cluster_schema, image_schema, job_schema, texts
+from trainyard.spec.load import load_cluster, load_image, load_job
+from trainyard.spec.schema import DOCS, schemas, texts
 from trainyard.spec.yaml_source import compose
 
 ROOT = DOCS.parent
-SCHEMAS = {"cluster": cluster_schema(), "image": image_schema(), "job": job_schema()}
+SCHEMAS = schemas()
 LOADERS: dict[str, Callable[[Path], object]] = {
     "cluster": load_cluster,
     "image": lambda path: load_image(path.parent),

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from trainyard.errors import RequestError
-from trainyard.spec import ClusterSpec, as_json, as_yaml, load_cluster, load_job
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.load import load_cluster, load_job
+from trainyard.spec.show import as_json, as_yaml
 
 CLUSTER = """\
 name: lab

@@ -18,8 +18,7 @@ from trainyard.backends.record import make_token, read_token
 from trainyard.endpoint import Endpoint, ExpectedNode
 from trainyard.errors import NotReadyError, OutsideError, RequestError, TrainyardError
 from trainyard.seams.ray_api import UnreachableError
-from trainyard.spec.cluster import ClusterSpec
-from trainyard.spec.nodes import NodeSpec
+from trainyard.spec.cluster import ClusterSpec, NodeSpec
 from trainyard.steps import YES, Answer, Step, no, nothing
 from trainyard.wording import all_answer, counted, named
 

@@ -11,8 +11,7 @@ from trainyard.backends.contract import ClusterState, NodeState
 from trainyard.errors import PrerequisiteError, Problem, RequestError
 from trainyard.seams.ray_api import RayApi
 from trainyard.seams.ray_types import Node
-from trainyard.spec.cluster import ClusterSpec
-from trainyard.spec.nodes import NodeSpec
+from trainyard.spec.cluster import ClusterSpec, NodeSpec
 from trainyard.spec.units import format_size
 from trainyard.wording import counted
 

@@ -19,8 +19,9 @@ from trainyard.dispatch.package import Package
 from trainyard.dispatch.prepare import Prepared
 from trainyard.endpoint import Endpoint
 from trainyard.seams.git import revision
-from trainyard.spec import JobSpec, TaskSpec
+from trainyard.spec.expand import TaskSpec
 from trainyard.spec.fields import HIDDEN, SECRET_NAME
+from trainyard.spec.job import JobSpec
 from trainyard.versions import RUNNER_PROTOCOL
 
 # How long a task has between SIGTERM and SIGKILL, in seconds. Ray gives the runner itself RAY_JOB_STOP_WAIT_TIME_S.

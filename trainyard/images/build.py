@@ -20,7 +20,7 @@ from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.build import BuildRequest
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.registry.login import login
-from trainyard.spec import ClusterSpec
+from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
 
 

@@ -23,7 +23,7 @@ from trainyard.seams.registry.api import Manifest, RegistryApi
 from trainyard.seams.registry.auth import Login
 from trainyard.seams.registry.errors import GoneError, LoginError, MissingError, RegistryError
 from trainyard.seams.registry.login import docker_login, login, named_login
-from trainyard.spec import ClusterSpec
+from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.docker import Registry
 
 Connect = Callable[[Registry, Mapping[str, str], Login | None], RegistryApi]

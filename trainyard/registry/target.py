@@ -20,8 +20,8 @@ from trainyard.seams.docker.engine import Engine
 from trainyard.seams.registry.api import RegistryApi
 from trainyard.seams.registry.auth import Login
 from trainyard.seams.registry.login import login
-from trainyard.spec import load_cluster
 from trainyard.spec.docker import Registry
+from trainyard.spec.load import load_cluster
 from trainyard.steps import Progress
 
 # Every container and volume of ours carries it; its value is the registry's address.

@@ -11,7 +11,7 @@ from typing import Any
 
 from trainyard.results.scalars import Curve, read_directory
 from trainyard.results.store import RunDirectory
-from trainyard.spec.job_values import scalar_text
+from trainyard.spec.job import scalar_text
 from trainyard.spec.yaml_source import UnreadableError, compose
 from trainyard.wording import clean
 

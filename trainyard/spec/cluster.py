@@ -2,18 +2,108 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from trainyard.spec.docker import BuildSection, ComposeSection, Image, Registry
-from trainyard.spec.existing import ExistingSection
-from trainyard.spec.fields import Complaint, Listed, Name, OwnVariables, Section, rule, same_names, setting
-from trainyard.spec.kubernetes import KuberaySection
-from trainyard.spec.nodes import Head, NodeSpec, WorkerGroup
+from trainyard.spec.docker import BuildSection, ComposeSection, Image, Registry, is_host_and_port
+from trainyard.spec.fields import (
+    Complaint,
+    Duration,
+    Filled,
+    Listed,
+    Name,
+    OwnVariables,
+    Section,
+    Size,
+    VariableName,
+    rule,
+    same_names,
+    setting,
+)
+from trainyard.spec.kubernetes import KuberaySection, ObjectName, ServiceName
 
 Backend = Literal["local", "compose", "kuberay", "existing"]
+# What KubeRay calls the head's group: it would take a group of that name for the head, and the head for one of it.
+_OF_THE_HEAD = ("head", "headgroup")
+
+
+def _not_of_the_head(name: str) -> str:
+    if name in _OF_THE_HEAD:
+        raise ValueError("must not be one of the head's names: head, headgroup")
+    return name
+
+
+GroupName = Annotated[Name, AfterValidator(_not_of_the_head)]
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """One Ray node that the file asks for: `head`, or `<group>-<index>`."""
+
+    name: str
+    group: str
+    cpus: int | None
+    memory: int | None
+    gpus: int
+
+
+class Head(Section):
+    """The node that holds Ray's head: scheduler, dashboard, and the runner of every run."""
+
+    cpus: int | None = setting(None, "CPUs that Ray may use on the head; 0 keeps tasks off it.", ge=0, le=1024)
+    memory: Size | None = setting(None, "Memory that Ray may use on the head.")
+    gpus: int = setting(0, "Whole GPUs of the head.", ge=0, le=64)
+
+
+class WorkerGroup(Section):
+    """Nodes that are alike."""
+
+    name: GroupName = Field(description="The group's name; its nodes are NAME-0, NAME-1 and so on.")
+    min: int | None = setting(
+        None, "The fewest nodes of a group that grows and shrinks; 0 if left out.", ge=0, le=10_000
+    )
+    max: int | None = setting(None, "The most nodes of a group that grows and shrinks.", ge=1, le=10_000)
+    count: int | None = setting(
+        None, "How many nodes, fixed; 1 unless min and max are given instead.", ge=0, le=10_000, validate_default=True
+    )
+    cpus: int | None = setting(None, "CPUs that Ray may use on each node.", ge=0, le=1024)
+    memory: Size | None = setting(None, "Memory that Ray may use on each node.")
+    gpus: int = setting(0, "Whole GPUs of each node.", ge=0, le=64)
+    idle_timeout: Duration | None = setting(
+        None, "How long a node of a growing group may be idle before it is removed."
+    )
+
+    @field_validator("count")
+    @classmethod
+    def _fixed(cls, count: int | None, info: ValidationInfo) -> int | None:
+        grows = info.data.get("min") is not None or info.data.get("max") is not None
+        return count if count is not None or grows else 1
+
+    def complaints(self) -> Iterator[Complaint]:
+        """Complain unless a group is either fixed (count) or grows and shrinks (min, max)."""
+        if (self.count is None) == (self.max is None) or (self.min is not None and self.max is None):
+            yield Complaint((), "needs either count (a fixed size) or max, perhaps with min (Ray chooses between them)")
+        elif self.max is not None and self.least > self.max:
+            yield Complaint(("min",), f"must be at most max ({self.max})", self.min)
+
+    @property
+    def least(self) -> int:
+        return self.min or 0 if self.count is None else self.count
+
+    @property
+    def most(self) -> int:
+        return self.least if self.max is None else self.max
+
+    @property
+    def grows(self) -> bool:
+        return self.most > self.least
+
+
 Groups = Annotated[Listed[WorkerGroup], rule(lambda groups: same_names([group.name for group in groups], "workers"))]
 
 
@@ -23,6 +113,68 @@ class LocalSection(Section):
     simulated_gpus: bool = setting(
         False, "true: nodes may declare GPUs that this machine does not have, to try a job's layout."
     )
+
+
+def _check_dashboard_address(address: str) -> str:
+    """Return http(s)://HOST[:PORT]. Raises ValueError."""
+    scheme, _, host = address.rstrip("/").partition("://")
+    if scheme not in ("http", "https") or not is_host_and_port(host):
+        raise ValueError("must be the dashboard's address such as http://127.0.0.1:8265 (no user, path or query)")
+    return address
+
+
+def _is_loopback(address: str) -> bool:
+    host = urlsplit(address).hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+DashboardAddress = Annotated[Filled, AfterValidator(_check_dashboard_address)]
+
+
+class ExistingSection(Section):
+    """A Ray cluster that somebody else runs."""
+
+    address: DashboardAddress | None = setting(None, "The dashboard's address, such as http://127.0.0.1:8265.")
+    service: ServiceName | None = setting(
+        None, "NAMESPACE/NAME of its service on Kubernetes; the port-forward is made for you."
+    )
+    port: int = setting(8265, "The dashboard's port of that service.", ge=1, le=65535)
+    kubeconfig: Filled | None = setting(
+        None, "The kubeconfig file for `service`; left out: $KUBECONFIG, else ~/.kube/config."
+    )
+    context: Filled | None = setting(None, "A context of it; left out: its current one.")
+    token_env: VariableName | None = setting(None, "The environment variable that holds the token.")
+    token_file: Filled | None = setting(None, "The file that holds the token.")
+    token_secret: ObjectName | None = setting(None, "The Secret beside `service` whose key auth_token holds the token.")
+
+    def complaints(self) -> Iterator[Complaint]:
+        """Complain unless there is one address, and at most one source of a token."""
+        if bool(self.address) == bool(self.service):
+            yield Complaint((), "needs either address (http://HOST:8265) or service (NAMESPACE/NAME on Kubernetes)")
+        if len(self._tokens()) > 1:
+            yield Complaint((), f"has {' and '.join(self._tokens())}: give one")
+        if self.token_secret and not self.service:
+            yield Complaint(("token_secret",), "means something only with `service`", self.token_secret)
+
+    def auth_complaints(self, auth: str) -> Iterator[Complaint]:
+        """Complain unless a token is named, or only this machine can reach the cluster and the file says `auth: none`.
+
+        Without an address the dashboard is reached by a port-forward, which ends on loopback.
+        """
+        if auth == "token" and not self._tokens():
+            message = "needs token_env, token_file or, with service, token_secret (`auth: none` if there is none)"
+            yield Complaint(("existing",), message)
+        elif auth == "none" and self.address is not None and not _is_loopback(self.address):
+            message = f"must be 'token' unless the cluster is on loopback, and existing.address is {self.address}"
+            yield Complaint(("auth",), message, auth)
+        elif auth == "none" and self._tokens():
+            yield Complaint(("auth",), "must be 'token' where existing names a token", auth)
+
+    def _tokens(self) -> list[str]:
+        return [name for name in ("token_env", "token_file", "token_secret") if getattr(self, name)]
 
 
 class ClusterSpec(Section):

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from trainyard.errors import RequestError
-from trainyard.spec.job import JobSpec, Resources, TaskEntry
-from trainyard.spec.job_values import fill, scalar_text
+from trainyard.spec.job import JobSpec, Resources, TaskEntry, fill, scalar_text
 
 
 @dataclass(frozen=True)

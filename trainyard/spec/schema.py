@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.fields import Section
 from trainyard.spec.image import ImageFile
 from trainyard.spec.job import JobSpec
 
@@ -17,28 +18,23 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
-def cluster_schema() -> dict[str, Any]:
-    return {"$schema": DRAFT, **ClusterSpec.model_json_schema(), "title": "Trainyard cluster file"}
-
-
-def job_schema() -> dict[str, Any]:
-    """Return the schema of a job file: all of a job but its name, which is its directory's."""
-    schema = JobSpec.model_json_schema()
-    del schema["properties"]["name"]
-    del schema["required"]
-    runs = [{"required": ["command"]}, {"required": ["tasks"]}]
-    return {"$schema": DRAFT, **schema, "title": "Trainyard job file", "oneOf": runs}
-
-
-def image_schema() -> dict[str, Any]:
-    return {"$schema": DRAFT, **ImageFile.model_json_schema(), "title": "Trainyard image file"}
+def schemas() -> dict[str, dict[str, Any]]:
+    """Return the schema of each kind of file; a job's name is its directory's, and no key of its file."""
+    models: dict[str, type[Section]] = {"cluster": ClusterSpec, "image": ImageFile, "job": JobSpec}
+    made = {
+        kind: {"$schema": DRAFT, **model.model_json_schema(), "title": f"Trainyard {kind} file"}
+        for kind, model in models.items()
+    }
+    job = made["job"]
+    del job["properties"]["name"], job["required"]
+    job["oneOf"] = [{"required": ["command"]}, {"required": ["tasks"]}]
+    return made
 
 
 def texts() -> dict[str, str]:
-    schemas = {"cluster": cluster_schema(), "image": image_schema(), "job": job_schema()}
     return {
-        f"{name}.schema.json": json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
-        for name, schema in schemas.items()
+        f"{kind}.schema.json": json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+        for kind, schema in schemas().items()
     }
 
 

@@ -94,7 +94,7 @@ def scale(call: Call, sizes: list[str] | None = None, end_runs: bool = False) ->
 @task(*CLUSTER, dry=True)
 def show(call: Call) -> Report:
     """Print the cluster file as resolved, defaults marked."""
-    from trainyard.spec import as_json, as_yaml
+    from trainyard.spec.show import as_json, as_yaml
 
     spec = call.cluster().spec
     return Report(as_json(spec), [as_yaml(spec).rstrip()], next="invoke cluster.plan")

@@ -18,8 +18,7 @@ from trainyard.errors import NotReadyError, PrerequisiteError
 from trainyard.seams.kube import forward
 from trainyard.seams.ray_api import RayApi, UnreachableError
 from trainyard.seams.ray_types import Node
-from trainyard.spec.cluster import ClusterSpec
-from trainyard.spec.existing import ExistingSection
+from trainyard.spec.cluster import ClusterSpec, ExistingSection
 from trainyard.steps import YES, Answer, Step, no, nothing
 from trainyard.wording import counted
 

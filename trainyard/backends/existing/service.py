@@ -10,7 +10,7 @@ from trainyard.errors import NotReadyError, PrerequisiteError, RequestError
 from trainyard.seams.kube import config, forward
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.types import POD, SECRET, SERVICE, Object
-from trainyard.spec.existing import ExistingSection
+from trainyard.spec.cluster import ExistingSection
 
 
 class MissingServiceError(PrerequisiteError):

@@ -12,9 +12,9 @@ from trainyard.backends.kuberay import naming
 from trainyard.backends.kuberay.manifest import pod
 from trainyard.backends.kuberay.manifest.pod import HEAD, Inputs, Node, nodes
 from trainyard.seams.kube.types import Object
+from trainyard.spec.cluster import WorkerGroup
 from trainyard.spec.fields import HIDDEN, SECRET_NAME
 from trainyard.spec.kubernetes import KuberaySection
-from trainyard.spec.nodes import WorkerGroup
 
 # How long a node of a growing group may be idle, unless the file says otherwise (Ray's own default).
 IDLE_SECONDS = 60
