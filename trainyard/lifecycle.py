@@ -13,8 +13,8 @@ from trainyard.backends.contract import Backend, ClusterStatus, LogLine, Tools
 from trainyard.backends.record import made_from, recorded_backend, write_made_from
 from trainyard.endpoint import Endpoint
 from trainyard.errors import RequestError
-from trainyard.spec.cluster import ClusterSpec
-from trainyard.spec.load import LoadedCluster, load_cluster
+from trainyard.spec.cluster import ClusterSpec, LoadedCluster
+from trainyard.spec.load import load_cluster
 from trainyard.steps import PlannedStep, Progress, Stage, Step, StepResult
 
 

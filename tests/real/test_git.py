@@ -12,9 +12,8 @@ from trainyard.dispatch.plan import record_of
 from trainyard.dispatch.prepare import prepare
 from trainyard.endpoint import Endpoint
 from trainyard.seams.git import revision
-from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 from trainyard.spec.job import JobSpec
-from trainyard.spec.load import LoadedCluster
 
 CLUSTER = LoadedCluster(ClusterSpec(name="lab", backend="local"), Path("clusters/lab.yaml"))
 NOW = datetime.datetime(2026, 11, 21, 9, 0, tzinfo=datetime.timezone.utc)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from trainyard.dispatch.prepare import described, prepare
-from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 from trainyard.spec.job import JobSpec
-from trainyard.spec.load import LoadedCluster
 
 CLUSTER = LoadedCluster(ClusterSpec(name="lab", backend="local"), Path("clusters/lab.yaml"))
 

@@ -13,10 +13,9 @@ from trainyard.dispatch.package import Listing, Package, SentFile, listing, pack
 from trainyard.errors import Problem, RequestError
 from trainyard.results import formats
 from trainyard.seams.ray_api import PART_LIMIT
-from trainyard.spec.cluster import ClusterSpec, NodeSpec
+from trainyard.spec.cluster import ClusterSpec, LoadedCluster, NodeSpec
 from trainyard.spec.expand import TaskSpec, expand
 from trainyard.spec.job import JobSpec
-from trainyard.spec.load import LoadedCluster
 from trainyard.wording import counted, did_you_mean, named
 
 

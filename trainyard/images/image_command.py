@@ -15,8 +15,7 @@ from trainyard.images.build import Building
 from trainyard.images.types import Image
 from trainyard.seams.docker import engine as docker_engine
 from trainyard.seams.docker.engine import Engine
-from trainyard.spec.cluster import ClusterSpec
-from trainyard.spec.load import LoadedCluster
+from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 
 
 @dataclass(frozen=True)

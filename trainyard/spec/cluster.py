@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -227,3 +228,11 @@ class ClusterSpec(Section):
             for index in range(group.least)
         ]
         return (head, *workers)
+
+
+@dataclass(frozen=True)
+class LoadedCluster:
+    """A cluster file as resolved, and where it came from."""
+
+    spec: ClusterSpec
+    source: Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from trainyard.errors import Problem, RequestError
 from trainyard.paths import shown
-from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 from trainyard.spec.fields import Section
 from trainyard.spec.image import ImageFile
 from trainyard.spec.job import JobSpec
@@ -32,14 +32,6 @@ MOST_SHOWN = 100
 
 Model = TypeVar("Model", bound=Section)
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
-
-
-@dataclass(frozen=True)
-class LoadedCluster:
-    """A cluster file as resolved, and where it came from."""
-
-    spec: ClusterSpec
-    source: Path
 
 
 def load_cluster(path: Path, *, overrides: Sequence[str] = (), backend: str | None = None) -> LoadedCluster:
