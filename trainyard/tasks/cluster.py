@@ -103,7 +103,7 @@ def show(call: Call) -> Report:
 @task(dry=True, name="list")
 def list_(call: Call) -> Report:
     """List the clusters that have a file here, and those that were made from files elsewhere."""
-    listing = lazy.listing.list_clusters(os.environ, directory=call.here)
+    listing = lazy.listing.list_clusters(os.environ, directory=Path.cwd())
     clusters = listing.clusters
     rows = [(each.name, each.backend, each.state, each.address or each.place, each.file) for each in clusters]
     problems = [f"{cluster.name}: {cluster.problem}" for cluster in clusters if cluster.problem]
@@ -230,7 +230,7 @@ def _made(call: Call, cluster: Cluster, command: str, *, end_runs: bool, recreat
 def _begin(call: Call, cluster: Cluster, command: str, *, end_runs: bool) -> Callable[[], None]:
     """Say which cluster is meant, and by which file; return the check for runs that nodes would end with."""
     note(f"cluster {cluster.spec.name} ({cluster.spec.backend}), as {paths.shown(cluster.loaded.source)} says")
-    results = paths.results_home(os.environ, directory=call.here)
+    results = paths.results_home(os.environ, directory=Path.cwd())
 
     def check() -> None:
         # Most commands end no nodes, and need none of what this imports.

@@ -46,18 +46,13 @@ class Call:
     backend: str | None = None
 
     @property
-    def here(self) -> Path:
-        return Path.cwd()
-
-    @property
     def progress(self) -> Progress:
         return lazy.progress.for_stream()
 
     def cluster(self) -> Cluster:
         """Return the cluster that the flags mean. Raises RequestError."""
-
         return lazy.lifecycle.find(
-            self.file, os.environ, directory=self.here, overrides=self.overrides, backend=self.backend
+            self.file, os.environ, directory=Path.cwd(), overrides=self.overrides, backend=self.backend
         )
 
     def skipped(self, about: str = "") -> Report:

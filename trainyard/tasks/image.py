@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainyard import labels
@@ -136,13 +137,14 @@ def _cluster(call: Call, image: str = "", base: str = "", platform: str = "") ->
     named = {"base": base, "platform": platform}
     overrides = (*call.overrides, *(f"build.{name}={value}" for name, value in named.items() if value))
     cluster = replace(call, overrides=overrides).cluster()
+    # Not by --set: a directory may be named by any path to it.
     spec = cluster.spec.model_copy(update={"image": image}) if image else cluster.spec
     return replace(cluster, loaded=replace(cluster.loaded, spec=spec))
 
 
 def _open(call: Call, image: str = "", base: str = "", platform: str = "") -> AbstractContextManager[ImageCommand]:
     loaded = _cluster(call, image, base, platform).loaded
-    return lazy.image_command.find(loaded, os.environ, directory=call.here)
+    return lazy.image_command.find(loaded, os.environ, directory=Path.cwd())
 
 
 def _busy(text: str) -> None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainyard import paths, steps
@@ -111,7 +112,7 @@ def status_report(target: Target, now: RegistryStatus) -> Report:
 def _open(call: Call) -> AbstractContextManager[Target]:
     from trainyard.registry.target import find
 
-    return find(call.file, os.environ, directory=call.here, overrides=call.overrides)
+    return find(call.file, os.environ, directory=Path.cwd(), overrides=call.overrides)
 
 
 def _begin(target: Target) -> None:
