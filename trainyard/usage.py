@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from trainyard_runner import names
 
@@ -34,23 +34,23 @@ class RunNow:
 
 @dataclass(frozen=True)
 class Usage:
-    """What is in use and what is free, by the name of each node, and who uses it."""
+    """What is in use and what is free, by the name of each node, and who uses it; `runs` is None where nobody says."""
 
-    nodes: Mapping[str, tuple[Amounts, Amounts]]
-    runs: tuple[RunNow, ...]
+    nodes: Mapping[str, tuple[Amounts, Amounts]] = field(default_factory=dict)
+    runs: tuple[RunNow, ...] | None = None
 
 
-def ask(now: ClusterStatus) -> Usage | None:
-    """Ask a cluster of which nodes answer what is in use there; None if it does not say."""
+def ask(now: ClusterStatus) -> Usage:
+    """Ask a cluster what is in use there, if any of its nodes answers."""
     if now.address is None or not any(node.state == "up" for node in now.nodes):
-        return None
+        return Usage()
     try:
         with RayApi(now.address, now.token, answer_seconds=ANSWER_SECONDS) as ray, ThreadPoolExecutor(8) as threads:
             nodes = threads.submit(ray.usage)
             jobs = [job for job in ray.jobs() if not job.ended][:_MOST_RUNS]
             return Usage(nodes.result(), tuple(threads.map(lambda job: _run(ray, job), jobs)))
     except OutsideError:
-        return None
+        return Usage()
 
 
 def total(amounts: Iterable[Amounts]) -> Amounts:

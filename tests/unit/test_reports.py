@@ -8,14 +8,13 @@ import json
 import re
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from trainyard.backends.contract import ClusterStatus, Tools
+from trainyard.backends.contract import Tools
 from trainyard.dispatch.runs import RunStatus
-from trainyard.errors import NotReadyError, OutsideError, Problem, RequestError
+from trainyard.errors import OutsideError, Problem, RequestError
 from trainyard.lifecycle import Cluster
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
@@ -74,18 +73,6 @@ def test_a_failure_is_a_document_too_unless_the_command_printed_its_own(capsys: 
 )
 def test_the_command_after_a_plan_is_one_that_will_do(step: PlannedStep, command: str, tmp_path: Path) -> None:
     assert cluster.planned(lab(tmp_path), [step], "cluster.up").next == f"invoke {command}"
-
-
-def test_a_dashboard_that_nothing_leads_to_is_an_error_with_what_is_known() -> None:
-    now = ClusterStatus("lab", "local", "up", (), address="http://127.0.0.1:1")
-    assert cluster.way_in(now).next == "invoke cluster.status"
-    with pytest.raises(NotReadyError) as caught:
-        cluster.way_in(replace(now, address=None, detail="head: ended"))
-    assert caught.value.lines() == [
-        "nothing leads to the dashboard of cluster lab",
-        "  at head: ended",
-        "  -> What is wrong with it: invoke cluster.status",
-    ]
 
 
 class Terminal(io.StringIO):

@@ -7,7 +7,6 @@ import os
 import shlex
 import sys
 import threading
-import webbrowser
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -15,11 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainyard import paths
-from trainyard.errors import NotReadyError
 from trainyard.results.formats import duration, size
 from trainyard.tasks import command_hints, lazy, report
 from trainyard.tasks.command import CLUSTER, Call, task
-from trainyard.tasks.report import Report, Table, as_document, note, plan_lines, step_documents
+from trainyard.tasks.report import Report, Table, as_document, note, step_documents
 
 if TYPE_CHECKING:
     from trainyard.backends.contract import ClusterStatus
@@ -122,20 +120,26 @@ def list_(call: Call) -> Report:
 def open_(call: Call) -> Report | None:
     """Show where the dashboard is and how to log in; open it when there is a browser."""
     cluster = call.cluster()
-    lazy.lifecycle.connect(cluster)
+    endpoint = lazy.lifecycle.connect(cluster)
     now = lazy.lifecycle.status(cluster)
-    dashboard = way_in(now)
-    if now.address and sys.stdout.isatty() and not call.dry:
-        webbrowser.open(now.address)
-    if now.tunnel is None or call.dry:
-        return dashboard
+    token_file = str(now.token_file) if now.token_file else None
+    found = {"token_file": token_file, "token_command": now.token_command}
+    lines = [f"dashboard: {endpoint.address}"]
+    if token_file or now.token_command:
+        pasted = f"the content of {token_file}" if token_file else f"what this prints: {now.token_command}"
+        lines.append(f"It asks for a token: paste {pasted}")
+    dashboard = Report({"name": now.name, "address": endpoint.address, **found}, lines)
+    if not call.dry:
+        report.browse(endpoint.address)
+    if endpoint.tunnel is None or call.dry:
+        return replace(dashboard, next="invoke cluster.status")
     # The tunnel that the dashboard's address needs ends with this process.
-    report.show(replace(dashboard, next=""), json=call.json)
+    report.show(dashboard, json=call.json)
     sys.stdout.flush()
-    note(f"It leads through a tunnel to {now.tunnel}, which is open until Ctrl-C.")
+    note(f"It leads through a tunnel to {endpoint.tunnel}, which is open until Ctrl-C.")
     with suppress(KeyboardInterrupt):
         threading.Event().wait()
-    note(f"next: {dashboard.next}")
+    note("next: invoke cluster.status")
     return None
 
 
@@ -149,11 +153,7 @@ def logs(call: Call, follow: bool = True) -> None:
 
 
 def planned(
-    cluster: Cluster,
-    plan: Sequence[PlannedStep],
-    command: str,
-    *,
-    documents: Sequence[Mapping[str, Any]] = (),
+    cluster: Cluster, plan: Sequence[PlannedStep], command: str, *, documents: Sequence[Mapping[str, Any]] = ()
 ) -> Report:
     """Say what `command` would do, and which runs it would end; `documents` are what Kubernetes would get."""
     from trainyard.backends import replace_head
@@ -163,23 +163,23 @@ def planned(
         command += " --recreate"
     if ends:
         command += " --end-runs"
-    return Report(
+    found = report.planned(
         {
             "name": cluster.spec.name,
-            "steps": [as_document(step) for step in plan],
             "ends": [{"run": run.where, "about": run.message} for run in ends],
             "documents": list(documents),
         },
-        [*plan_lines(plan), *(f"  ends {run}" for run in ends)],
+        plan,
         next=f"invoke {command}" if any(step.state != "already" for step in plan) else "invoke cluster.status",
     )
+    return replace(found, body=[*found.body, *(f"  ends {run}" for run in ends)])
 
 
-def status_report(now: ClusterStatus, usage: Usage | None) -> Report:
+def status_report(now: ClusterStatus, usage: Usage) -> Report:
     """Show the nodes, and what is in use by which runs."""
     answers = f": {_address(now.address, now.tunnel)}" if now.address else ""
     body: list[str | Table] = [f"cluster {now.name} ({now.backend}) is {now.state}{answers}", _nodes(now, usage)]
-    if usage and usage.runs:
+    if usage.runs:
         rows = [
             (run.run, run.job, run.user, _known(run.running), _known(run.waiting), duration(run.seconds))
             for run in usage.runs
@@ -195,22 +195,6 @@ def status_report(now: ClusterStatus, usage: Usage | None) -> Report:
         body,
         notes=[f"note: {now.remark}"] if now.remark else (),
         next="invoke smoke.run" if now.state == "up" else "invoke cluster.up",
-    )
-
-
-def way_in(now: ClusterStatus) -> Report:
-    """Say where the dashboard is and where its token is, never the token itself. Raises NotReadyError."""
-    if now.address is None:
-        hint = "What is wrong with it: invoke cluster.status"
-        what = f"nothing leads to the dashboard of cluster {now.name}"
-        raise NotReadyError(what, where=now.detail or None, hint=hint)
-    token_file = str(now.token_file) if now.token_file else None
-    pasted = f"the content of {token_file}" if token_file else f"what this prints: {now.token_command}"
-    asks = f"It asks for a token: paste {pasted}"
-    return Report(
-        {"name": now.name, "address": now.address, "token_file": token_file, "token_command": now.token_command},
-        [f"dashboard: {now.address}", *([asks] if token_file or now.token_command else [])],
-        next="invoke cluster.status",
     )
 
 
@@ -240,20 +224,20 @@ def _begin(call: Call, cluster: Cluster, command: str, *, end_runs: bool) -> Cal
     return check
 
 
-def _nodes(now: ClusterStatus, usage: Usage | None) -> Table:
+def _nodes(now: ClusterStatus, usage: Usage) -> Table:
     simulated = " (simulated)" if now.simulated_gpus else ""
     columns, rows = ["node", "group", "host", "state", "cpus", "gpus"], []
     for node in now.nodes:
         gpus = f"{node.gpus}{simulated}" if node.gpus else "0"
         rows.append([node.name, node.group, node.host, node.state, _known(node.cpus), gpus])
-    if usage and usage.nodes:
+    if usage.nodes:
         columns.append("free")
         for row, node in zip(rows, now.nodes, strict=True):
             row.append(_free(usage, node.name))
     return Table(columns, rows)
 
 
-def _status_document(now: ClusterStatus, usage: Usage | None) -> dict[str, Any]:
+def _status_document(now: ClusterStatus, usage: Usage) -> dict[str, Any]:
     """Return the shape of design.md, section 11; fields are added, never renamed."""
     return {
         "name": now.name,
@@ -267,7 +251,7 @@ def _status_document(now: ClusterStatus, usage: Usage | None) -> dict[str, Any]:
         "remark": now.remark,
         "differences": list(now.differences),
         **_amounts(usage, [node.name for node in now.nodes]),
-        "runs": usage and [asdict(run) for run in usage.runs],
+        "runs": usage.runs and [asdict(run) for run in usage.runs],
     }
 
 
@@ -276,9 +260,9 @@ def _state(condition: str) -> dict[str, str]:
     return {"state": "down" if condition in ("absent", "broken") else condition, "condition": condition}
 
 
-def _amounts(usage: Usage | None, nodes: Sequence[str]) -> dict[str, Any]:
+def _amounts(usage: Usage, nodes: Sequence[str]) -> dict[str, Any]:
     """Return what of some nodes is used and free in all; null where no node says so."""
-    known = [usage.nodes[name] for name in nodes if name in usage.nodes] if usage else []
+    known = [usage.nodes[name] for name in nodes if name in usage.nodes]
     used, free = (lazy.usage.total(amounts) for amounts in zip(*known, strict=True)) if known else (None, None)
     return {"used": used and asdict(used), "free": free and asdict(free)}
 

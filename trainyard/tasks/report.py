@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json as json_module
+import os
 import sys
+import webbrowser
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
@@ -93,6 +95,13 @@ def note(text: str) -> None:
     say(complete(text), file=sys.stderr)
 
 
+def browse(address: str) -> None:
+    """Open a page in a browser where somebody looks; without a display it would be one that takes this terminal."""
+    has_display = sys.platform == "darwin" or not os.environ.keys().isdisjoint(("DISPLAY", "WAYLAND_DISPLAY"))
+    if has_display and sys.stdout.isatty():
+        webbrowser.open(address)
+
+
 def print_table(table: Table) -> None:
     """Print a table; aligned plain text in a pipe, as wide as it takes."""
     from rich.box import SIMPLE_HEAD
@@ -130,8 +139,5 @@ def step_documents(results: Sequence[StepResult]) -> list[dict[str, Any]]:
 
 def planned(about: Mapping[str, Any], plan: Sequence[PlannedStep], *, next: str = "") -> Report:
     """Say what a command would do; `about` names in the document what it is about."""
-    return Report({**about, "steps": [as_document(step) for step in plan]}, plan_lines(plan), next=next)
-
-
-def plan_lines(plan: Sequence[PlannedStep]) -> list[str]:
-    return [f"  {step.state:<7}  {step.title}" + (f"  ({step.detail})" if step.detail else "") for step in plan]
+    lines = [f"  {step.state:<7}  {step.title}" + (f"  ({step.detail})" if step.detail else "") for step in plan]
+    return Report({**about, "steps": [as_document(step) for step in plan]}, lines, next=next)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-import webbrowser
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainyard import paths
 from trainyard.results import formats, store
 from trainyard.tasks import command_hints, lazy
 from trainyard.tasks.command import FILE, Call, task
-from trainyard.tasks.report import Report, Table, note, say
+from trainyard.tasks.report import Report, Table, browse, note, say
 
 if TYPE_CHECKING:
     from trainyard.dispatch.runs import RunStatus
@@ -54,16 +52,12 @@ def dispatch(
     note("\n".join(described(prepared)))
     if call.dry:
         return None
-    status = lazy.training.dispatch(
-        prepared,
-        cluster,
-        command=sys.argv,
-        wait=wait,
-        skip_smoke=skip_smoke,
-        progress=call.progress,
-        screen=_screen(call),
+    screen, progress = _screen(call), call.progress
+    return _ended(
+        lazy.training.dispatch(
+            prepared, cluster, command=sys.argv, wait=wait, skip_smoke=skip_smoke, progress=progress, screen=screen
+        )
     )
-    return _ended(status)
 
 
 @task(
@@ -154,10 +148,8 @@ def watch(call: Call, run: str = "", browser: bool = True) -> Report:
     found = _find(call, run)
     screen = ReportScreen(found, note=_remark)
     say(found.report, file=sys.stderr if call.json else sys.stdout, flush=True)
-    # Without a display, a browser would be one that takes this terminal.
-    has_display = sys.platform == "darwin" or not os.environ.keys().isdisjoint(("DISPLAY", "WAYLAND_DISPLAY"))
-    if browser and has_display and sys.stdout.isatty():
-        webbrowser.open(found.report.resolve().as_uri())
+    if browser:
+        browse(found.report.resolve().as_uri())
     return _ended(lazy.training.watch(found, screen=screen))
 
 
@@ -189,13 +181,15 @@ def compare(call: Call, runs: list[str] | None = None, tag: list[str] | None = N
 def listed(found: Sequence[RunStatus]) -> Report:
     """Show one row a run."""
     columns = ["run", "state", "done", "cluster", "started", "took", "user"]
+    documents = [_short(each) for each in found]
+    rows = [_list_row(each, document) for each, document in zip(found, documents, strict=True)]
     silent = {each.state.cluster: each.unsure for each in found if each.unsure and not each.broken}
     lines = [f"unknown, on cluster {cluster}: {why}" for cluster, why in silent.items()]
     lines += [f"broken: {each.unsure}" for each in found if each.broken]
     whole = [each for each in found if not each.broken]
     return Report(
-        {"runs": [_short(each) for each in found]},
-        [Table(columns, [_list_row(each) for each in found], may_shorten=("cluster", "user")), *lines],
+        {"runs": documents},
+        [Table(columns, rows, may_shorten=("cluster", "user")), *lines],
         next=f"invoke train.status {whole[0].run.name}" if whole else "",
     )
 
@@ -279,21 +273,20 @@ def _seconds(count: float | None, *, before: str = "", after: str = "") -> str:
     return "" if count is None else f"{before}{count:.1f}{after}"
 
 
-def _list_row(found: RunStatus) -> list[object]:
-    state, record = found.state, store.described(found.run)
-    began = store.started(record)
+def _list_row(found: RunStatus, document: dict[str, Any]) -> list[object]:
+    state, began = found.state, store.started(document)
     return [
         found.run.name,
-        "broken" if found.broken else "unknown" if found.unsure else state.state,
+        "unknown" if found.unsure and not found.broken else document["state"],
         f"{state.counts['succeeded']}/{len(state.tasks)}",
         state.cluster,
-        "" if began is None else formats.age(time.time() - began),
+        began and formats.age(time.time() - began),
         _seconds(state.seconds, after=" s"),
-        record.get("user"),
+        document["user"],
     ]
 
 
-def _short(found: RunStatus) -> dict[str, object]:
+def _short(found: RunStatus) -> dict[str, Any]:
     state, record = found.state, store.described(found.run)
     return {
         "run": found.run.name,
