@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.bed.engine import BedEngine
-from trainyard import versions
 from trainyard.images import lint
+from trainyard.images.catalog import Image
 from trainyard.images.lint import LintReport
-from trainyard.images.types import Image
 from trainyard.seams.docker import engine as docker_engine
 from trainyard.spec.image import ImageFile
 
@@ -164,7 +163,7 @@ def plant(engine: BedEngine, defect: Defect, base: str) -> None:
 def look(engine: BedEngine, reference: str, image: Image | None, *, cache: Path) -> LintReport:
     """Lint an image of the bed's engine."""
     with _engine(engine, cache) as connected:
-        return lint.check(image, reference, connected, ray_version=versions.RAY)
+        return lint.check(image, reference, connected)
 
 
 def image_of(defect: Defect) -> Image:
@@ -182,5 +181,5 @@ def without_imports(image: Image) -> Image:
 @contextmanager
 def _engine(engine: BedEngine, cache: Path) -> Iterator[docker_engine.Engine]:
     environ = {**os.environ, **engine.environ(), "XDG_CACHE_HOME": str(cache)}
-    with docker_engine.engine(environ) as connected:
+    with docker_engine.connect(environ) as connected:
         yield connected

@@ -18,13 +18,13 @@ import httpx
 from tests.bed.engine import BedEngine
 from tests.real.yard import wait_until
 from trainyard import progress, steps
-from trainyard.images.push import Pushing
-from trainyard.images.types import Built, Pushed
+from trainyard.images.build import Built
+from trainyard.images.push import Pushed, Pushing
 from trainyard.registry import container
 from trainyard.registry.access import access
 from trainyard.registry.certificates import KeyPair
-from trainyard.seams.docker import images as docker_images
-from trainyard.seams.docker.engine import engine as connected
+from trainyard.seams.docker import transfer
+from trainyard.seams.docker.engine import connect
 from trainyard.seams.registry.api import digest_of
 from trainyard.spec.docker import Registry
 
@@ -176,16 +176,16 @@ def push(
 ) -> Pushed:
     """Push an image as `image.push` does."""
     given = {**os.environ, **engine.environ(), **(environ or {})}
-    with connected(given) as there, access(to, given) as way:
-        pushing = Pushing(built, way, there, report=report)
+    with connect(given) as there, access(to, given) as way:
+        pushing = Pushing(built, way, there, lambda title, text: report(text))
         steps.run(pushing.steps(), progress.for_stream(io.StringIO()))
         return pushing.result()
 
 
 def pull(engine: BedEngine, reference: str) -> None:
     """Pull an image as `cluster.up` does."""
-    with connected({**os.environ, **engine.environ()}) as there:
-        docker_images.pull(there, reference, auth={})
+    with connect({**os.environ, **engine.environ()}) as there:
+        transfer.pull(there, reference, login=None)
 
 
 def _speaks(address: str) -> bool:

@@ -22,7 +22,7 @@ def test_the_engine_of_docker_s_current_context_is_used(
     for arguments in (("create", "bed", "--docker", f"host={engine.address}"), ("use", "bed")):
         _docker("docker", "context", *arguments, config=tmp_path)
     assert docker_engine.found_address({}) == engine.address
-    with docker_engine.engine({}) as found:
+    with docker_engine.connect({}) as found:
         assert found.info()["Name"]
         assert found.is_here
         assert found.host == "here"

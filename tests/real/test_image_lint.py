@@ -16,7 +16,7 @@ from tests.real.planted import PLANTED, Defect, image_of, look, plant, without_i
 from tests.real.yard import Yard, wait_until
 from trainyard import paths
 from trainyard.images import catalog
-from trainyard.images.types import Image
+from trainyard.images.catalog import Image
 
 RAY = "trainyard-bed/ray:1"
 BASES = {"isaac": ("isaac-ray", standins.ISAAC), "schola": ("schola", standins.SCHOLA)}

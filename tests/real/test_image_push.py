@@ -15,9 +15,9 @@ from tests.real import registries
 from tests.real.registries import BedRegistry
 from tests.real.yard import Yard
 from trainyard import versions
+from trainyard.images.build import Built
 from trainyard.images.resolve import pinned
-from trainyard.images.types import Built
-from trainyard.seams.docker.engine import engine as connected
+from trainyard.seams.docker.engine import connect
 from trainyard.seams.processes import free_ports
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.docker import Registry
@@ -176,7 +176,7 @@ def test_a_cluster_keeps_the_image_that_it_runs_while_the_registry_is_away(
     spec = load_cluster(mine.home / "clusters" / "yard.yaml").spec
     running.kill()
     try:
-        with connected({**os.environ, **engine.environ()}) as there:
+        with connect({**os.environ, **engine.environ()}) as there:
             found = pinned(spec, os.environ, directory=mine.home, engine=there, running=pushed["reference"])
             assert (found.reference, found.is_kept) == (pushed["reference"], True)
         # Whether it can be pulled is another question.
@@ -193,7 +193,7 @@ def test_a_cluster_file_without_a_registry_runs_what_was_pushed_to_the_default_o
     default = Registry(address=running.address, namespace="team/robots", insecure=True)
     monkeypatch.setattr("trainyard.images.resolve.DEFAULT", default)
     spec = load_cluster(mine.home / "clusters" / "yard.yaml").spec.model_copy(update={"registry": None})
-    with connected({**os.environ, **engine.environ()}) as there:
+    with connect({**os.environ, **engine.environ()}) as there:
         assert pinned(spec, os.environ, directory=mine.home, engine=there).reference == pushed["reference"]
         # Where nothing was pushed to it, it is not asked.
         monkeypatch.setattr("trainyard.images.resolve.DEFAULT", Registry(address="127.0.0.1:1", insecure=True))
@@ -202,7 +202,7 @@ def test_a_cluster_file_without_a_registry_runs_what_was_pushed_to_the_default_o
 
 def test_a_full_reference_is_pinned_to_what_it_means_now(engine: BedEngine, image: Built, running: BedRegistry) -> None:
     pushed = registries.push(engine, image, Registry(address=running.address, insecure=True))
-    with connected({**os.environ, **engine.environ()}) as there:
+    with connect({**os.environ, **engine.environ()}) as there:
 
         def pin(reference: str) -> str:
             spec = ClusterSpec(name="yard", backend="compose", image=reference)

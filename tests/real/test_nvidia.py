@@ -14,7 +14,7 @@ from tests.bed.host import DockerHost
 from trainyard.backends.compose.machine import gpu_ids
 from trainyard.errors import PrerequisiteError
 from trainyard.seams import nvidia as nvidia_seam
-from trainyard.seams.docker.engine import engine as connect
+from trainyard.seams.docker.engine import connect
 
 real_gpu = pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this machine has a driver")
 

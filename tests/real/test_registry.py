@@ -17,7 +17,7 @@ from tests.bed.engine import BedEngine
 from tests.real.yard import Yard
 from trainyard.seams import processes
 from trainyard.seams.docker import images as docker_images
-from trainyard.seams.docker.engine import engine as connected
+from trainyard.seams.docker.engine import connect
 
 
 def free_port() -> int:
@@ -48,7 +48,7 @@ def address(yard: Yard) -> str:
 
 
 def push_tiny(engine: BedEngine, reference: str) -> None:
-    with connected({}, address=engine.address) as there:
+    with connect({}, engine.address) as there:
         docker_images.make_tiny(there, reference)
     engine.docker("push", reference)
     engine.docker("rmi", reference)

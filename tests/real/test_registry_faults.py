@@ -13,8 +13,8 @@ from tests.bed.engine import BedEngine
 from tests.real import registries
 from tests.real.registries import BedRegistry
 from trainyard.errors import OutsideError
+from trainyard.images.build import Built
 from trainyard.images.content import source_tag
-from trainyard.images.types import Built
 from trainyard.registry.certificates import KeyPair, make
 from trainyard.seams.registry.errors import (
     CertificateError,

@@ -18,7 +18,7 @@ from tests.real import registries
 from tests.real.registries import PASSWORD, USER, BedRegistry
 from tests.real.token_server import ISSUER, SERVICE, TokenServer, token_server
 from trainyard.errors import PrerequisiteError
-from trainyard.images.types import Built
+from trainyard.images.build import Built
 from trainyard.registry.certificates import make
 from trainyard.spec.docker import Registry
 

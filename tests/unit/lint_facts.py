@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from trainyard.images.lint.checks import judge
-from trainyard.images.lint.inspection import Inspection
-from trainyard.images.lint.probe import Probed, questions_of
+from trainyard.images.lint.probe import Inspection, Probed, questions_of
 from trainyard.seams.docker.images import ImageFacts
 from trainyard.spec.image import ImageFile, LintSection
+from trainyard.versions import RAY
 
 FACTS = {
     "begin": "",
@@ -20,19 +20,17 @@ FACTS = {
     "writable:/tmp": "yes",
     "ray.program": "/opt/ray/bin/ray",
     "ray.first_line": "#!/opt/ray/bin/python3",
-    "ray.ended": "0 ray, version 2.60.0",
-    "ray.version": "2.60.0",
+    "ray.ended": f"0 ray, version {RAY}",
+    "ray.version": RAY,
     "ray.python": "/opt/ray",
     "python.program": "/opt/ray/bin/python",
     "python.prefix": "/opt/ray",
     "python.ended": "0 ",
-    "python.ray": "2.60.0",
+    "python.ray": RAY,
     "end": "",
 }
 HEALTHY = Inspection(
-    reference="trainyard/ray-cpu:0123456789ab",
     file=ImageFile(base="python:3.12-slim"),
-    ray_version="2.60.0",
     image=ImageFacts(
         id="sha256:1",
         tags=(),
@@ -47,7 +45,7 @@ HEALTHY = Inspection(
         created="",
     ),
     history=("/bin/sh -c #(nop) ADD file:1 in / ", "RUN pip install ray"),
-    probed=Probed(True, "", FACTS, {}),
+    probed=Probed(FACTS),
 )
 
 
@@ -55,7 +53,7 @@ def says(inspection: Inspection, **facts: str | None) -> Inspection:
     """Return an image that says other things; None: nothing. `ray_version` stands for `ray.version`."""
     named = {key.replace("_", ".", 1): value for key, value in facts.items()}
     printed = {key: value for key, value in {**inspection.probed.facts, **named}.items() if value is not None}
-    return replace(inspection, probed=replace(inspection.probed, facts=printed))
+    return replace(inspection, probed=Probed(printed))
 
 
 def is_(inspection: Inspection, **facts: Any) -> Inspection:
@@ -69,7 +67,7 @@ def asks(inspection: Inspection, user: str = "any", answers: dict[str, str] | No
     every = dict.fromkeys(questions_of(section), "0 ") | (answers or {})
     given = {question: answer for question, answer in every.items() if answer}
     file = ImageFile.model_validate({"base": "b", "user": user, "lint": section})
-    return replace(inspection, file=file, probed=replace(inspection.probed, answers=given))
+    return replace(inspection, file=file, probed=Probed({**inspection.probed.facts, **given}))
 
 
 def failures(inspection: Inspection) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import docker
@@ -12,11 +12,11 @@ from docker.errors import APIError, NotFound
 from urllib3.exceptions import ReadTimeoutError
 
 from trainyard.errors import OutsideError
-from trainyard.seams.docker import containers
-from trainyard.seams.docker import push as docker_push
+from trainyard.seams.docker import containers, transfer
 from trainyard.seams.docker.containers import Port
 from trainyard.seams.docker.engine import Engine
-from trainyard.seams.docker.images import LayerTally, facts, split_tag
+from trainyard.seams.docker.images import facts, split_tag
+from trainyard.seams.docker.transfer import LayerTally
 from trainyard.seams.registry.errors import GoneError
 
 DESCRIBED = {
@@ -58,12 +58,7 @@ def engine(api: FakeApi) -> Engine:
 def test_a_container_is_read_as_the_engine_describes_it() -> None:
     (container,) = containers.labelled(engine(FakeApi()), "io.trainyard.cluster=lab")
     assert (container.name, container.image) == ("trainyard-lab-head", "registry:2")
-    assert (container.state, container.health, container.is_running, container.restarts) == (
-        "running",
-        "healthy",
-        True,
-        2,
-    )
+    assert (container.state, container.health, container.restarts) == ("running", "healthy", 2)
     assert container.ports == (Port(8265, "127.0.0.1", 32801),)
 
 
@@ -99,33 +94,36 @@ def test_an_engines_answer_as_facts() -> None:
 
 def test_a_port_is_no_tag() -> None:
     assert split_tag("registry:5000/debian:12") == ("registry:5000/debian", "12")
-    for untagged in ("debian", "registry:5000/team/debian", "registry:5000/debian@sha256:ab"):
-        assert split_tag(untagged) == (untagged, None)
+    assert split_tag("registry:5000/team/debian") == ("registry:5000/team/debian", "latest")
+    assert split_tag("registry:5000/debian@sha256:ab") == ("registry:5000/debian", "sha256:ab")
 
 
 def test_layers_and_bytes_of_a_pull() -> None:
-    tally = LayerTally()
-    assert not tally.count({"status": "Pulling from library/debian", "id": "12"})
-    assert all(tally.count({"status": "Pulling fs layer", "id": layer}) for layer in "abc")
+    said: list[str] = []
+    tally = LayerTally(said.append)
+    tally.count({"status": "Pulling from library/debian", "id": "12"})
+    assert said == []
+    for layer in "abc":
+        tally.count({"status": "Pulling fs layer", "id": layer})
     tally.count({"status": "Already exists", "id": "a"})
+    assert said[-1] == "1 of 3 layers"
     tally.count({"status": "Downloading", "id": "b", "progressDetail": {"current": 30_000_000, "total": 90_000_000}})
-    assert tally.text() == "1 of 3 layers, 30 of 90 MB"
     tally.count({"status": "Mounted from mine", "id": "b"})
-    assert tally.text() == "2 of 3 layers, 90 of 90 MB"
+    assert said[-2:] == ["1 of 3 layers, 30 of 90 MB", "2 of 3 layers, 90 of 90 MB"]
 
 
-class PushingApi:
-    """An engine that answers a push with one line, then breaks."""
+class BreakingApi:
+    """An engine that answers a push or pull with one line, then breaks."""
 
     base_url, api_version, status_code = "http+docker://localhost", "1.41", 200
 
     def __init__(self, broken: Exception) -> None:
         self.broken = broken
 
-    def post(self, url: str, **how: Any) -> PushingApi:
+    def post(self, url: str, **how: Any) -> BreakingApi:
         return self
 
-    def __enter__(self) -> PushingApi:
+    def __enter__(self) -> BreakingApi:
         return self
 
     def __exit__(self, *ended: object) -> None:
@@ -140,7 +138,8 @@ class PushingApi:
 SILENCE = ReadTimeoutError(cast("Any", None), "/push", "Read timed out.")
 
 
+@pytest.mark.parametrize("transferred", [transfer.push, transfer.pull])
 @pytest.mark.parametrize("error", [requests.exceptions.ReadTimeout(SILENCE), requests.ConnectionError(SILENCE)])
-def test_a_push_in_which_nothing_happens_any_more_is_ended(error: Exception) -> None:
+def test_a_push_or_pull_whose_connection_breaks_is_ended(error: Exception, transferred: Callable[..., None]) -> None:
     with pytest.raises(GoneError):
-        docker_push.push(Engine("unix:///x.sock", cast("Any", PushingApi(error)), {}), "reg:5000/mine:1", login=None)
+        transferred(Engine("unix:///x.sock", cast("Any", BreakingApi(error)), {}), "reg:5000/mine:1", login=None)

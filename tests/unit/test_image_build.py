@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from docker.errors import ImageNotFound
 
 from trainyard import steps, versions
-from trainyard.errors import OutsideError
+from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.images import build, catalog, pipeline
 from trainyard.images.build import Building
-from trainyard.images.image_command import ImageCommand
-from trainyard.seams.docker import build as docker_build
-from trainyard.seams.docker.build import BuildRequest
+from trainyard.images.pipeline import ImageCommand
+from trainyard.seams.docker import cli
 from trainyard.seams.docker.engine import Engine
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.docker import BuildSection, Registry
@@ -27,12 +29,13 @@ BASE_ID = "sha256:" + "b" * 64
 
 
 class FakeApi:
-    """Images by every name they have; a pull brings what `registry` has."""
+    """Images by every name they have; no pull brings another."""
 
-    def __init__(self, images: dict[str, dict[str, Any]] | None = None, *, refusal: str = "") -> None:
+    base_url, api_version = "http+docker://localhost", "1.41"
+
+    def __init__(self, images: dict[str, dict[str, Any]] | None = None) -> None:
         self.held = images or {}
-        self.refusal = refusal
-        self.pulled: list[dict[str, Any]] = []
+        self.logins: list[dict[str, str]] = []
 
     def version(self, *, api_version: bool) -> dict[str, str]:
         return {"Os": "linux", "Arch": "amd64"}
@@ -48,9 +51,9 @@ class FakeApi:
     def tag(self, reference: str, repository: str, *, tag: str, force: bool) -> None:
         self.held[f"{repository}:{tag}"] = self.held[reference]
 
-    def pull(self, repository: str, **options: Any) -> list[dict[str, Any]]:
-        self.pulled.append(options)
-        return [{"error": self.refusal}]
+    def post(self, url: str, *, headers: dict[str, str], **options: Any) -> None:
+        self.logins.append(json.loads(base64.urlsafe_b64decode(headers["X-Registry-Auth"])))
+        raise requests.ConnectionError
 
 
 def image(identifier: str, *, platform: str = "linux/amd64") -> dict[str, Any]:
@@ -64,7 +67,6 @@ def building(
     settings: BuildSection | None = None,
     *,
     registry: Registry | None = None,
-    no_cache: bool = False,
 ) -> Building:
     directory = tmp_path / "images" / "mine"
     directory.mkdir(parents=True, exist_ok=True)
@@ -73,7 +75,7 @@ def building(
     # No PATH: nothing can be started.
     engine = Engine("unix:///x.sock", api, {"PATH": ""})  # type: ignore[arg-type]
     spec = ClusterSpec(name="yard", backend="compose", build=settings or BuildSection(), registry=registry)
-    return Building(catalog.find("mine", directory=tmp_path), engine, spec, no_cache=no_cache)
+    return Building(catalog.find("mine", directory=tmp_path), engine, spec)
 
 
 def tagged(tmp_path: Path) -> dict[str, dict[str, Any]]:
@@ -86,11 +88,11 @@ def test_what_is_built_is_not_built_again_unless_that_is_asked_for(tmp_path: Pat
     what = building(tmp_path, FakeApi(tagged(tmp_path)))
     assert [step.state for step in steps.plan(build.steps(what))] == ["already", "already", "already"]
     built = build.built(what)
-    assert built is not None
     assert built.reference_local == f"trainyard/mine:{built.content}"
     assert built.alias_local == f"trainyard/mine:ray-{versions.RAY}"
-    anew = building(tmp_path, FakeApi(tagged(tmp_path)), no_cache=True)
-    assert steps.plan(build.steps(anew))[1] == PlannedStep("Build image mine", "would", "to be built anew")
+    assert steps.plan(build.steps(what, no_cache=True))[1] == PlannedStep(
+        "Build image mine", "would", "to be built anew"
+    )
 
 
 def test_a_plan_says_what_is_missing(tmp_path: Path) -> None:
@@ -100,7 +102,8 @@ def test_a_plan_says_what_is_missing(tmp_path: Path) -> None:
         PlannedStep("Build image mine", "would", f"{what.reference} is not there"),
         PlannedStep(f"Tag it ray-{versions.RAY}", "after", "after: Build image mine"),
     ]
-    assert build.built(what) is None
+    with pytest.raises(PrerequisiteError, match=f"there is no {what.reference}"):
+        build.built(what)
 
 
 def test_an_alias_that_stayed_with_an_older_image_is_moved(tmp_path: Path) -> None:
@@ -122,33 +125,32 @@ def test_a_base_for_other_machines_is_not_the_base(tmp_path: Path, has: str, nee
 
 
 def test_a_base_in_the_registry_of_the_cluster_file_is_pulled_with_its_login(tmp_path: Path) -> None:
-    api = FakeApi(refusal="denied")
+    api = FakeApi()
     (tmp_path / "password").write_text("open sesame")
     bases = {"reg:5000/bases/debian:12": {"username": "ray", "password": "open sesame", "serveraddress": "reg:5000"}}
     registry = Registry(address="reg:5000", username="ray", password_file=str(tmp_path / "password"))
-    for base, used in {**bases, "elsewhere:5000/debian:12": None}.items():
+    for base, used in {**bases, "elsewhere:5000/debian:12": {}}.items():
         what = building(tmp_path, api, registry=registry)
         with pytest.raises(OutsideError):
             build.steps(replace(what, image=replace(what.image, base=base)))[0].do()
-        assert api.pulled[-1]["auth_config"] == used
+        assert api.logins[-1] == used
 
 
 def test_proxies_and_secrets_stay_out_of_the_command_line() -> None:
     environ = {"HTTPS_PROXY": "http://user:password@proxy:3128", "no_proxy": "localhost", "HTTP_PROXY": ""}
-    request = BuildRequest(
-        reference="trainyard/mine:1",
-        write=lambda target: None,
+    command = cli.build_command(
+        environ,
+        "trainyard/mine:1",
         arguments={"BASE": "debian:12"},
         labels={"a": "b"},
         platform="linux/arm64",
         network="host",
-        no_cache=True,
         secrets={"ca_bundle": Path("/a/ca.pem")},
-        cached=("trainyard/mine:ray-2.60.0",),
+        cached="trainyard/mine:ray-2.60.0",
     )
-    assert docker_build.command(environ, request) == [
+    assert command == [
         *("docker", "buildx", "build", "--builder", "default", "--load", "--progress", "plain"),
-        *("--tag", "trainyard/mine:1", "--network", "host", "--platform", "linux/arm64", "--no-cache"),
+        *("--tag", "trainyard/mine:1", "--network", "host", "--platform", "linux/arm64"),
         *("--cache-to", "type=inline", "--cache-from=trainyard/mine:ray-2.60.0"),
         *("--build-arg", "BASE=debian:12", "--build-arg", "HTTPS_PROXY", "--build-arg", "no_proxy"),
         *("--label", "a=b", "--secret", "id=ca_bundle,src=/a/ca.pem", "-"),

@@ -40,7 +40,7 @@ def test_the_base_can_be_replaced(tmp_path: Path) -> None:
 
 def test_arguments_are_the_files_and_ours(tmp_path: Path) -> None:
     write(tmp_path / "images" / "mine", 'base: debian:12\narguments: {WHEEL: "ray-{ray}.whl"}\n')
-    assert catalog.arguments(catalog.find("mine", directory=tmp_path)) == {
+    assert catalog.find("mine", directory=tmp_path).arguments == {
         "BASE": "debian:12",
         "RAY_VERSION": versions.RAY,
         "WHEEL": f"ray-{versions.RAY}.whl",

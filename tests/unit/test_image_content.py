@@ -13,7 +13,7 @@ import pytest
 
 from trainyard.errors import RequestError
 from trainyard.images import catalog, content
-from trainyard.images.types import Image
+from trainyard.images.catalog import Image
 
 BASE_ID = "sha256:" + "a" * 64
 

@@ -10,7 +10,7 @@ import pytest
 
 from trainyard.backends.kuberay import desired
 from trainyard.errors import PrerequisiteError
-from trainyard.images.types import PinnedImage
+from trainyard.images.resolve import PinnedImage
 from trainyard.seams.registry.auth import Login
 
 RAY = Login("$PASSWORD", "ray", "sesame")

@@ -12,7 +12,7 @@ from tests.unit.fake_kube import FakeKube, named
 from tests.unit.fake_kube import location as fake_location
 from trainyard.backends.kuberay import desired, objects
 from trainyard.errors import RequestError
-from trainyard.images.types import PinnedImage
+from trainyard.images.resolve import PinnedImage
 from trainyard.seams.kube.errors import InvalidError
 from trainyard.seams.kube.types import CLAIM, RAY_CLUSTER, SECRET
 from trainyard.seams.registry.auth import Login

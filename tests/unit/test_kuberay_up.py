@@ -14,7 +14,7 @@ from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import desired, operator
 from trainyard.backends.kuberay import location as locations
 from trainyard.errors import PrerequisiteError
-from trainyard.images.types import PinnedImage
+from trainyard.images.resolve import PinnedImage
 from trainyard.seams.kube.errors import ApiUnreachableError, InvalidError
 from trainyard.seams.kube.types import (
     CRD,

@@ -11,10 +11,11 @@ import pytest
 from tests.unit.fake_kube import FakeKube, location, named
 from tests.unit.kube_pods import condition, waiting
 from trainyard import versions
+from trainyard.backends.contract import HostResult
 from trainyard.backends.kuberay.pods import Ended
 from trainyard.backends.kuberay.verify import hosts_of, login, probe, result, run, verified
 from trainyard.errors import OutsideError, PrerequisiteError, RequestError, TrainyardError
-from trainyard.images.types import HostResult, PinnedImage
+from trainyard.images.resolve import PinnedImage
 from trainyard.seams.kube.types import NODE, POD, SECRET, Object
 from trainyard.seams.registry.auth import Login
 from trainyard.spec.cluster import ClusterSpec

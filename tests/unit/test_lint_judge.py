@@ -8,13 +8,14 @@ import pytest
 
 from tests.unit.lint_facts import HEALTHY, asks, failures, is_, says
 from trainyard.errors import LintError
-from trainyard.images.lint.checks import judge, reference
-from trainyard.images.lint.inspection import Finding, Inspection, LintReport
-from trainyard.images.lint.probe import Probed
+from trainyard.images.lint import LintReport
+from trainyard.images.lint.checks import Finding, judge, reference
+from trainyard.images.lint.probe import Inspection, Probed
+from trainyard.versions import RAY
 
 SHEBANG = "/workspace/isaaclab/_isaac_sim/python.sh"
-NOTHING_RUNS = Probed(False, 'exec: "/bin/sh": no such file or directory', {}, {})
-FOR_OTHERS = Probed(False, "exec /bin/sh: exec format error", {}, {})
+NOTHING_RUNS = Probed({}, 'exec: "/bin/sh": no such file or directory')
+FOR_OTHERS = Probed({}, "exec /bin/sh: exec format error")
 UNREADABLE = "1 PermissionError: [Errno 13] Permission denied: '/opt/ray/lib/ray/__init__.py'"
 NO_CLICK = "1 ModuleNotFoundError: No module named 'click'"
 NO_RAY = "1 ModuleNotFoundError: No module named 'ray'"
@@ -24,7 +25,7 @@ SWALLOWS = is_(HEALTHY, entrypoint=("/isaac-sim/runheadless.sh",))
 WITH_SECRET = "RUN |1 PIP_TOKEN=hunter22 /bin/sh -c pip install x"
 
 DEFECTS: tuple[tuple[Inspection, str], ...] = (
-    (says(HEALTHY, ray_version="2.9.0"), "ray: has Ray 2.9.0, and clusters run 2.60.0"),
+    (says(HEALTHY, ray_version="2.9.0"), f"ray: has Ray 2.9.0, and clusters run {RAY}"),
     (says(HEALTHY, ray_program=None, ray_ended=None, ray_version=None), "ray: there is no ray on PATH"),
     (
         says(HEALTHY, ray_ended=NO_CLICK, ray_version=None),
@@ -62,7 +63,7 @@ DEFECTS: tuple[tuple[Inspection, str], ...] = (
         "platform: is for linux/arm64, which this engine cannot run: exec format error",
     ),
     (
-        replace(SWALLOWS, probed=Probed(False, "no display", {}, {})),
+        replace(SWALLOWS, probed=Probed({}, "no display")),
         "entrypoint: ENTRYPOINT /isaac-sim/runheadless.sh swallows the command that it is given, such as `ray start`: "
         "no display",
     ),

@@ -10,9 +10,10 @@ from tests.unit.lint_facts import HEALTHY
 from trainyard.errors import NotReadyError, OutsideError
 from trainyard.images import lint
 from trainyard.images.lint import probe
-from trainyard.images.lint.probe import Ended, Probed
+from trainyard.images.lint.probe import Probed
+from trainyard.seams.docker.containers import KILLED
 from trainyard.seams.docker.engine import Engine
-from trainyard.seams.docker.once import Once
+from trainyard.seams.programs import Ran
 
 QUESTIONS = ("path:/opt/a b", "import:optuna", "run:schola-train --help")
 OUTPUT = """
@@ -29,22 +30,19 @@ trainyard: end
 
 
 def test_answers_are_read_among_what_the_entry_point_prints() -> None:
-    probed = probe.parse(OUTPUT, QUESTIONS)
-    assert probed.began
+    probed = Probed(probe.parse(OUTPUT, QUESTIONS))
     assert (probed.text("uid"), probed.text("bash"), probed.text("never said")) == ("1000", "", "")
-    assert probed.ended("ray.ended") == Ended(0, "ray, version 2.60.0")
-    assert probed.answer("path:/opt/a b") == Ended(0, "")
-    assert probed.answer("import:optuna") == Ended(1, "ModuleNotFoundError: No module named 'optuna'")
-    assert probed.answer("run:schola-train --help") is None
+    assert (probed.failure("ray.ended"), probed.failure("path:/opt/a b")) == ("", "")
+    assert probed.failure("import:optuna") == "ModuleNotFoundError: No module named 'optuna'"
+    assert probed.failure("run:schola-train --help") == "it printed nothing"
 
 
-def test_an_output_without_answers_did_not_come_through() -> None:
-    probed = probe.parse("usage: train.py [-h]\n", QUESTIONS, refusal="usage")
-    assert (probed.began, probed.refusal, probed.facts) == (False, "usage", {})
+def test_an_output_without_answers_did_not_come_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert probed(monkeypatch, Ran(2, "", "usage: train.py [-h]\n")) == Probed({}, "usage: train.py [-h]")
 
 
-def probed(monkeypatch: pytest.MonkeyPatch, once: Once) -> Probed:
-    monkeypatch.setattr(probe, "run_once", lambda *given, **how: once)
+def probed(monkeypatch: pytest.MonkeyPatch, ran: Ran) -> Probed:
+    monkeypatch.setattr(probe, "run_once", lambda *given, **how: ran)
     return probe.ask(Engine("unix:///x.sock", None, {}), HEALTHY.image, ())  # type: ignore[arg-type]
 
 
@@ -53,10 +51,10 @@ CUT_OFF = "trainyard: begin\ntrainyard: uid 1000\n"
 
 def test_a_probe_that_is_not_through_in_time_is_told_from_one_that_was_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NotReadyError, match="was not done after 180 s") as caught:
-        probed(monkeypatch, Once(None, CUT_OFF, ""))
+        probed(monkeypatch, Ran(KILLED, CUT_OFF, ""))
     assert caught.value.where == "sha256:1: its last answer was: uid 1000"
     with pytest.raises(OutsideError, match="ended with exit code 137"):
-        probed(monkeypatch, Once(137, CUT_OFF, ""))
+        probed(monkeypatch, Ran(137, CUT_OFF, ""))
 
 
 def test_the_script_fits_into_one_argument() -> None:
@@ -66,7 +64,7 @@ def test_the_script_fits_into_one_argument() -> None:
 
 def test_what_an_image_printed_is_kept_and_what_is_damaged_found_out_again(tmp_path: Path) -> None:
     cache = tmp_path / "lint" / "1.json"
-    probed = probe.parse(OUTPUT, QUESTIONS)
+    probed = Probed(probe.parse(OUTPUT, QUESTIONS))
     lint.write_cache(cache, probed)
     assert lint.read_cache(cache) == probed
     for text in ("", "[]", "{}", '{"began": true}'):

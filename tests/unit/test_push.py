@@ -10,12 +10,12 @@ import pytest
 
 from trainyard.errors import NotReadyError
 from trainyard.images import push
-from trainyard.images.push import Pushing
-from trainyard.images.types import Built, Pushed
+from trainyard.images.build import Built
+from trainyard.images.push import Pushed, Pushing
 from trainyard.progress import for_stream
 from trainyard.registry.access import Access
 from trainyard.seams.docker import images as docker_images
-from trainyard.seams.docker import push as docker_push
+from trainyard.seams.docker import transfer
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.registry.api import Blob, Manifest, RegistryApi
 from trainyard.seams.registry.errors import FixedTagError
@@ -84,7 +84,7 @@ def test_where_tags_cannot_move_the_push_is_done_and_people_get_the_other_tag() 
 @pytest.mark.parametrize("left", [None, OLDER])
 def test_a_push_that_docker_calls_done_is_not_believed(monkeypatch: pytest.MonkeyPatch, left: Manifest | None) -> None:
     monkeypatch.setattr(docker_images, "tag", lambda engine, reference, as_: None)
-    monkeypatch.setattr(docker_push, "push", lambda engine, reference, **how: None)
+    monkeypatch.setattr(transfer, "push", lambda engine, reference, **how: None)
     monkeypatch.setattr(push, "HELD_SECONDS", 0.0)
     with pytest.raises(NotReadyError, match="Push reg:5000/team/mine:1: not done after 0 s"):
         changed(pushing(FakeRegistry({"1": left} if left else {})))

@@ -13,7 +13,7 @@ import pytest
 from trainyard.errors import PrerequisiteError
 from trainyard.registry import trust
 from trainyard.registry.target import Target
-from trainyard.seams.docker import push as docker_push
+from trainyard.seams.docker import transfer
 from trainyard.seams.docker.daemon import Daemon
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.registry.errors import CertificateError
@@ -79,7 +79,7 @@ def test_an_engine_whose_files_are_not_here_is_not_changed_from_here(
     def refuse(engine: Engine, reference: str, login: object) -> None:
         raise CertificateError("plain HTTP")
 
-    monkeypatch.setattr(docker_push, "registry_digest", refuse)
+    monkeypatch.setattr(transfer, "registry_digest", refuse)
     registry = Registry(address=LAB, insecure=True)
     with pytest.raises(PrerequisiteError) as caught:
         trust.trust_steps(Target(registry, Engine(docker_host, cast("Any", None), {}), {}))

@@ -14,7 +14,7 @@ from docker.errors import ImageNotFound
 from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.images import catalog, content, resolve
 from trainyard.images.build import Building
-from trainyard.images.types import PinnedImage
+from trainyard.images.resolve import PinnedImage
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.registry.api import RegistryApi
 from trainyard.seams.registry.auth import Login
@@ -209,7 +209,7 @@ def test_without_a_registry_section_what_was_built_runs_by_the_digest_of_its_pus
 def test_what_was_never_built_is_to_be_built(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError) as caught:
         for_engine(tmp_path, FakeEngine({}))
-    assert caught.value.what == "image mine is not on the Docker engine (here) as it is now"
+    assert caught.value.what == f"image mine was not built from what is in {tmp_path}/images/mine now"
     assert caught.value.hint == "Build it: invoke image.build mine"
 
 

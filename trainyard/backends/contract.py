@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from trainyard.endpoint import Endpoint
-from trainyard.errors import NotReadyError, RequestError
-from trainyard.images.types import Verified
+from trainyard.errors import NotReadyError, RequestError, TrainyardError
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Stage, Step
 
 # "absent": nothing of it exists; "broken": it exists, and nothing of it works.
 ClusterState = Literal["up", "partial", "absent", "broken"]
 NodeState = Literal["up", "starting", "absent", "broken", "surplus"]
+# The hint where a host pulls an image and cannot run it.
+LINT = "See what is wrong with it: invoke image.lint"
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,34 @@ class Discovered:
     problems: Mapping[str, str] = field(default_factory=dict)
     others: tuple[FoundCluster, ...] = ()
     remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class HostResult:
+    """One host, and whether it pulled and ran the image."""
+
+    host: str
+    reference: str
+    seconds: float
+    result: str
+    error: TrainyardError | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.error is None
+
+
+@dataclass(frozen=True)
+class Verified:
+    """Every host of a cluster; `remark` says which could not be tried, or only under which name."""
+
+    hosts: tuple[HostResult, ...]
+    remark: str = ""
+
+    @property
+    def error(self) -> TrainyardError | None:
+        """Return the first host's error; the table shows them all."""
+        return next((host.error for host in self.hosts if host.error), None)
 
 
 class Backend(Protocol):

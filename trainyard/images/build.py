@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from trainyard import labels, versions
-from trainyard.errors import OutsideError
-from trainyard.images import catalog, content
+from trainyard.errors import OutsideError, PrerequisiteError
+from trainyard.images import content
 from trainyard.images.build_output import BuildProgress
-from trainyard.images.types import Built, Image
-from trainyard.registry.access import registry_of
+from trainyard.images.catalog import Image
+from trainyard.registry.access import registry_at, registry_of
 from trainyard.seams import git
-from trainyard.seams.docker import build as docker_build
+from trainyard.seams.docker import cli, transfer
 from trainyard.seams.docker import images as docker_images
-from trainyard.seams.docker.build import BuildRequest
 from trainyard.seams.docker.engine import Engine
+from trainyard.seams.docker.images import ImageFacts
 from trainyard.seams.registry.login import login
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
 
+# Gets how far a step is: its title, and a text.
+Report = Callable[[str, str], None]
+
 
 @dataclass(frozen=True)
 class Building:
-    """An image, the engine that is to have it, and the cluster file that says how it is built and where it is kept.
-
-    `report` gets how far a step is: its title, and a text.
-    """
+    """An image, the engine that is to have it, and the cluster file that says how it is built and where it is kept."""
 
     image: Image
     engine: Engine
     spec: ClusterSpec
-    no_cache: bool = False
-    report: Callable[[str, str], None] = lambda title, text: None
 
     @cached_property
     def source(self) -> str:
@@ -56,20 +54,34 @@ class Building:
         return f"{self.image.repository}:{self.image.alias}"
 
 
-def steps(building: Building) -> list[Step]:
+@dataclass(frozen=True)
+class Built:
+    """An image that an engine has. `content` is the hash that is also its tag, `source` the same without the base."""
+
+    name: str
+    reference_local: str
+    alias_local: str
+    content: str
+    source: str
+    image_id: str
+    platform: str = ""
+    size: int = 0
+
+
+def steps(building: Building, report: Report = lambda title, text: None, *, no_cache: bool = False) -> list[Step]:
     """Return the steps after which the engine has the image under both of its names."""
     image, engine = building.image, building.engine
     base, title = f"Get the base {image.base}", f"Build image {image.name}"
     made: list[str] = []
 
     def is_built() -> Answer:
-        if building.no_cache and not made:
+        if no_cache and not made:
             return no("to be built anew")
         reference = building.reference
         return YES if docker_images.inspect(engine, reference) else no(f"{reference} is not there")
 
     def build() -> None:
-        _build(building, title)
+        _build(building, lambda stage: report(title, stage), no_cache=no_cache)
         made.append(title)
 
     def is_tagged() -> Answer:
@@ -81,21 +93,38 @@ def steps(building: Building) -> list[Step]:
         docker_images.tag(engine, building.reference, as_=building.alias)
 
     return [
-        Step(base, done=lambda: _has_base(building), do=lambda: _get_base(building, base)),
+        Step(base, done=lambda: _has_base(building), do=lambda: _get_base(building, lambda text: report(base, text))),
         Step(title, done=is_built, do=build, after=base),
         Step(f"Tag it {image.alias}", done=is_tagged, do=tag, after=title),
     ]
 
 
-def built(building: Building) -> Built | None:
-    """Return the image as the engine has it, or None if it was not built from what is here now."""
-    tag = building.content
-    reference = f"{building.image.repository}:{tag}"
-    facts = docker_images.inspect(building.engine, reference)
-    if facts is None:
-        return None
-    name, alias = building.image.name, building.alias
-    return Built(name, reference, alias, tag, building.source, facts.id, facts.platform, facts.size)
+def built(building: Building) -> Built:
+    """Return the image as the engine has it. Raises PrerequisiteError if it was not built from what is here now."""
+    found = facts(building)
+    return Built(
+        name=building.image.name,
+        reference_local=building.reference,
+        alias_local=building.alias,
+        content=building.content,
+        source=building.source,
+        image_id=found.id,
+        platform=found.platform,
+        size=found.size,
+    )
+
+
+def facts(building: Building) -> ImageFacts:
+    """Return what the engine knows about the image. Raises PrerequisiteError as `built` does."""
+    image, reference = building.image, building.reference
+    found = docker_images.inspect(building.engine, reference)
+    if found is None:
+        raise PrerequisiteError(
+            f"image {image.name} was not built from what is in {image.directory} now",
+            where=f"Docker engine {building.engine.host}: there is no {reference}",
+            hint=f"Build it: invoke image.build {image.name}",
+        )
+    return found
 
 
 def _has_base(building: Building) -> Answer:
@@ -107,17 +136,12 @@ def _has_base(building: Building) -> Answer:
     return YES if f"{base.platform}/".startswith(f"{platform}/") else no(f"it is for {base.platform}, not {platform}")
 
 
-def _get_base(building: Building, title: str) -> None:
+def _get_base(building: Building, on_progress: Callable[[str], None]) -> None:
     """Pull the base first, by itself: the hash depends on which one the engine has."""
-    base = building.image.base
+    base, engine, spec = building.image.base, building.engine, building.spec
+    as_login = login(registry_at(docker_images.registry_of(base), spec), engine.environ)
     try:
-        docker_images.pull(
-            building.engine,
-            base,
-            auth=_base_login(building),
-            platform=building.spec.build.platform,
-            on_progress=lambda text: building.report(title, text),
-        )
+        transfer.pull(engine, base, login=as_login, platform=spec.build.platform, on_progress=on_progress)
     except OutsideError as error:
         raise OutsideError(
             f"the base of image {building.image.name} cannot be had: {base}",
@@ -127,40 +151,29 @@ def _get_base(building: Building, title: str) -> None:
         ) from error
 
 
-def _base_login(building: Building) -> Mapping[str, str] | None:
-    """Return the cluster file's login where the base lies in its registry; None: Docker's own."""
-    named, registry = building.spec.registry, docker_images.registry_of(building.image.base)
-    own = login(named, building.engine.environ) if named and named.address == registry else None
-    return own.for_engine(registry) if own else None
-
-
-def _build(building: Building, title: str) -> None:
+def _build(building: Building, on_stage: Callable[[str], None], *, no_cache: bool) -> None:
     """Run `docker buildx`. Raises BuildError, or RequestError for a wrong Dockerfile."""
-    docker_build.require(building.engine)
+    image, engine, settings = building.image, building.engine, building.spec.build
+    files = {"ca_bundle": settings.ca_bundle, "pip_config": settings.pip_config}
+    cli.require(engine, "buildx", hint=cli.BUILDX)
+    command = cli.build_command(
+        engine.environ,
+        building.reference,
+        arguments=image.arguments,
+        labels=_labels(building),
+        secrets={name: Path(path).expanduser().resolve() for name, path in files.items() if path},
+        cached=None if no_cache else _cached(building),
+        platform=settings.platform,
+        network=settings.network,
+    )
     progress = BuildProgress()
 
     def read(line: str) -> None:
         if stage := progress.read(line):
-            building.report(title, stage)
+            on_stage(stage)
 
-    if docker_build.build(building.engine, _request(building), on_line=read).code != 0:
-        raise progress.error(building.image.name)
-
-
-def _request(building: Building) -> BuildRequest:
-    image, settings = building.image, building.spec.build
-    files = {"ca_bundle": settings.ca_bundle, "pip_config": settings.pip_config}
-    return BuildRequest(
-        reference=building.reference,
-        write=lambda target: content.write(image, target),
-        arguments=catalog.arguments(image),
-        labels=image_labels(building),
-        platform=settings.platform,
-        network=settings.network,
-        no_cache=building.no_cache,
-        secrets={name: Path(path).expanduser().resolve() for name, path in files.items() if path},
-        cached=() if building.no_cache else (_cached(building),),
-    )
+    if cli.build(engine, command, context=partial(content.write, image), on_line=read).code != 0:
+        raise progress.error(image.name)
 
 
 def _cached(building: Building) -> str:
@@ -176,7 +189,7 @@ def _cached(building: Building) -> str:
     return f"{registry.address}/{registry.repository(image.name)}:{image.alias}"
 
 
-def image_labels(building: Building) -> dict[str, str]:
+def _labels(building: Building) -> dict[str, str]:
     """Return what the image says about itself (OCI image specification, annotations; and ours)."""
     image, tag = building.image, building.content
     commit = git.revision(image.directory)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard import paths, versions
 from trainyard.errors import Problem, RequestError
-from trainyard.images.types import Image
-from trainyard.spec.image import RAY_PLACEHOLDER
+from trainyard.spec.image import RAY_PLACEHOLDER, ImageFile
 from trainyard.spec.load import IMAGE_FILE_NAME, load_image
 from trainyard.wording import did_you_mean
 
@@ -17,12 +17,39 @@ DEFAULT_IMAGE = "ray-cpu"
 _COMPONENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
 
 
+@dataclass(frozen=True)
+class Image:
+    """A directory of images/: what is built. `base` is what image.yaml names, or the one that was given instead."""
+
+    name: str
+    directory: Path
+    file: ImageFile
+    base: str
+
+    @property
+    def repository(self) -> str:
+        return f"trainyard/{self.name}"
+
+    @property
+    def alias(self) -> str:
+        """Return the tag that people read: what it is good for, not what is in it."""
+        return f"ray-{versions.RAY}"
+
+    @property
+    def arguments(self) -> dict[str, str]:
+        own = {name: _filled(value) for name, value in self.file.arguments.items()}
+        return {**own, "BASE": self.base, "RAY_VERSION": versions.RAY}
+
+
 def find(name: str, *, directory: Path, base: str | None = None) -> Image:
     """Return the image of a name or a path; `base` replaces the one that its image.yaml names.
 
     Raises RequestError when there is none, or when its name cannot be an image's.
     """
-    path = next((path for path in _candidates(name, directory) if (path / IMAGE_FILE_NAME).is_file()), None)
+    bare = name.removeprefix("images/").rstrip("/")
+    candidates = [] if "/" in bare else [directory / "images" / bare, paths.shipped("images") / bare]
+    candidates += [directory / name] if "/" in name else []
+    path = next((path for path in candidates if (path / IMAGE_FILE_NAME).is_file()), None)
     if path is None:
         known = paths.image_names(directory)
         message = f"{name!r} is neither a directory with an {IMAGE_FILE_NAME} nor one of: {', '.join(known)}"
@@ -32,7 +59,7 @@ def find(name: str, *, directory: Path, base: str | None = None) -> Image:
         message = f"{own!r} cannot be the name of an image: lower-case letters, digits, '.', '_' and '-'"
         raise RequestError(f"no image can be called {own}", problems=(Problem(str(path), message),))
     file = load_image(path)
-    return Image(own, path, file, base or filled(file.base))
+    return Image(own, path, file, base or _filled(file.base))
 
 
 def is_reference(text: str, *, directory: Path) -> bool:
@@ -40,16 +67,5 @@ def is_reference(text: str, *, directory: Path) -> bool:
     return any(mark in text for mark in "/:@") and not (directory / text / IMAGE_FILE_NAME).is_file()
 
 
-def arguments(image: Image) -> dict[str, str]:
-    own = {name: filled(value) for name, value in image.file.arguments.items()}
-    return {**own, "BASE": image.base, "RAY_VERSION": versions.RAY}
-
-
-def filled(text: str) -> str:
+def _filled(text: str) -> str:
     return text.replace(RAY_PLACEHOLDER, versions.RAY)
-
-
-def _candidates(name: str, directory: Path) -> list[Path]:
-    bare = name.removeprefix("images/").rstrip("/")
-    named = [] if "/" in bare else [directory / "images" / bare, paths.shipped("images") / bare]
-    return [*named, directory / name] if "/" in name else named

@@ -19,9 +19,8 @@ from typing import IO
 
 from trainyard import paths, versions
 from trainyard.errors import Problem, RequestError
-from trainyard.images import catalog
-from trainyard.images.types import Image
-from trainyard.seams.docker import build as docker_build
+from trainyard.images.catalog import Image
+from trainyard.seams.docker import cli
 from trainyard.spec.load import IMAGE_FILE_NAME
 
 DOCKERFILE = "Dockerfile"
@@ -41,7 +40,7 @@ def entries(image: Image) -> dict[str, Path]:
 
     Raises RequestError when something that image.yaml adds is not there.
     """
-    sources = {path: image.directory / path for path in docker_build.context_files(image.directory)}
+    sources = {path: image.directory / path for path in cli.context_files(image.directory)}
     # image.yaml is description, not content: a better sentence in it needs no new image.
     for path in (DOCKERFILE, IMAGE_FILE_NAME):
         sources.pop(path, None)
@@ -52,7 +51,7 @@ def entries(image: Image) -> dict[str, Path]:
             raise RequestError(f"image {image.name} lacks a part of its content", problems=(problem,))
         sources[path] = source
         if source.is_dir():
-            sources |= {f"{path}/{inner}": source / inner for inner in docker_build.context_files(source)}
+            sources |= {f"{path}/{inner}": source / inner for inner in cli.context_files(source)}
     return dict(sorted(sources.items()))
 
 
@@ -73,28 +72,31 @@ def write(image: Image, target: IO[bytes]) -> None:
     """Write what the build sees as a tar stream, the Dockerfile first; without owners, dates and umasks."""
     with tarfile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT) as archive:
         content = dockerfile(image).encode()
-        archive.addfile(_header(DOCKERFILE, mode=0o644, size=len(content)), BytesIO(content))
+        head = tarfile.TarInfo(DOCKERFILE)
+        head.mtime, head.size = DATE, len(content)
+        archive.addfile(head, BytesIO(content))
         for path, source in entries(image).items():
-            if source.is_symlink():
-                link = _header(path, mode=0o777, kind=tarfile.SYMTYPE)
-                link.linkname = str(source.readlink())
-                archive.addfile(link)
-            elif source.is_dir():
-                archive.addfile(_header(path, mode=0o755, kind=tarfile.DIRTYPE))
-            else:
+            entry = _entry(path, source)
+            if entry.isreg():
                 with source.open("rb") as stream:
-                    archive.addfile(_header(path, mode=_mode(source), size=source.stat().st_size), stream)
+                    archive.addfile(entry, stream)
+            else:
+                archive.addfile(entry)
 
 
-def _header(path: str, *, mode: int, size: int = 0, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
-    header = tarfile.TarInfo(path)
-    header.type, header.mode, header.size, header.mtime = kind, mode, size, DATE
-    return header
-
-
-def _mode(source: Path) -> int:
-    """Return the mode that a file gets: git keeps no more of it than whether it can be executed."""
-    return 0o755 if source.stat().st_mode & stat.S_IXUSR else 0o644
+def _entry(path: str, source: Path) -> tarfile.TarInfo:
+    """Return the head of an entry: git keeps no more of a file's mode than whether it can be executed."""
+    entry, status = tarfile.TarInfo(path), source.lstat()
+    entry.mtime, entry.mode = DATE, 0o755 if status.st_mode & stat.S_IXUSR else 0o644
+    if stat.S_ISLNK(status.st_mode):
+        entry.type, entry.mode, entry.linkname = tarfile.SYMTYPE, 0o777, str(source.readlink())
+    elif stat.S_ISDIR(status.st_mode):
+        entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+    elif stat.S_ISREG(status.st_mode):
+        entry.size = status.st_size
+    else:
+        raise OSError(f"{source} is no file, link or directory")
+    return entry
 
 
 def tag(source: str, *, base: str) -> str:
@@ -117,7 +119,7 @@ def source_hash(image: Image, environ: Mapping[str, str], *, platform: str | Non
     Raises RequestError for what cannot be read.
     """
     cache = paths.cache_home(environ) / "digests"
-    parts = {f"argument {name}": value for name, value in catalog.arguments(image).items()}
+    parts = {f"argument {name}": value for name, value in image.arguments.items()}
     try:
         parts |= {f"entry {path}": _digest(source, cache) for path, source in entries(image).items()}
         parts["dockerfile"] = dockerfile(image)
@@ -132,21 +134,17 @@ def source_hash(image: Image, environ: Mapping[str, str], *, platform: str | Non
 
 def _digest(source: Path, cache: Path) -> str:
     """Return what makes an entry another one: its kind, its content, whether it can be executed."""
-    if source.is_symlink():
-        return f"link {source.readlink()}"
-    if source.is_dir():
-        return "directory"
-    if not source.is_file():
-        raise OSError(f"{source} is no file, link or directory")
-    mode, status = _mode(source), source.stat()
-    if status.st_size < LARGE:
-        return f"file {mode:o} {_file_hash(source)}"
-    facts = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, mode)
+    entry, status = _entry("", source), source.lstat()
+    if not entry.isreg():
+        return f"link {entry.linkname}" if entry.issym() else "directory"
+    if entry.size < LARGE:
+        return f"file {entry.mode:o} {_file_hash(source)}"
+    facts = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, entry.mode)
     key = repr((str(source.resolve()), facts)).encode(errors="surrogateescape")
     kept = cache / hashlib.sha256(key).hexdigest()
     with suppress(OSError):
         return kept.read_text()
-    digest = f"file {mode:o} {_file_hash(source)}"
+    digest = f"file {entry.mode:o} {_file_hash(source)}"
     # A cache that cannot be written only costs time.
     with suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)

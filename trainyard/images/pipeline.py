@@ -2,24 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
-from trainyard import labels, paths, steps, versions
-from trainyard.errors import PrerequisiteError, RequestError
+from trainyard import labels, paths, steps
+from trainyard.errors import Problem, RequestError
 from trainyard.images import build, catalog, lint
-from trainyard.images.build import Building
-from trainyard.images.image_command import ImageCommand
+from trainyard.images.build import Building, Built, Report
+from trainyard.images.catalog import Image
 from trainyard.images.lint import LintReport
-from trainyard.images.push import Pushing
-from trainyard.images.types import Built, Image, Pushed
+from trainyard.images.push import Pushed, Pushing
 from trainyard.registry.access import access, registry_of
+from trainyard.seams.docker import engine as docker_engine
 from trainyard.seams.docker import images as docker_images
+from trainyard.seams.docker.engine import Engine
 from trainyard.seams.docker.images import ImageFacts
+from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 from trainyard.steps import YES, PlannedStep, Progress, Stage, Step, StepResult, no
 
-Report = Callable[[str, str], None]
+
+@dataclass(frozen=True)
+class ImageCommand:
+    """What a command is about: an image, the Docker engine that has it, and the cluster file with the settings."""
+
+    spec: ClusterSpec
+    source: Path
+    engine: Engine
+    directory: Path
+
+    @property
+    def name(self) -> str:
+        return self.spec.image or catalog.DEFAULT_IMAGE
+
+    @cached_property
+    def image(self) -> Image | None:
+        """Return the directory of images/ that is meant; None for an image that others built. Raises RequestError."""
+        if catalog.is_reference(self.name, directory=self.directory):
+            return None
+        return catalog.find(self.name, directory=self.directory, base=self.spec.build.base)
+
+    @cached_property
+    def building(self) -> Building:
+        """Return how the image is built. Raises RequestError for an image that others built."""
+        if self.image is None:
+            raise RequestError(
+                f"{self.name} is built by others: there is nothing to build",
+                problems=(Problem(str(self.source), f"image: {self.name} is a full reference"),),
+                hint=f"Name a directory of images/: {', '.join(paths.image_names(self.directory))}",
+            )
+        return Building(self.image, self.engine, self.spec)
 
 
 @dataclass(frozen=True)
@@ -37,20 +71,30 @@ class ListedImage:
     problem: RequestError | None = None
 
 
+@contextmanager
+def connected(cluster: LoadedCluster, environ: Mapping[str, str], *, directory: Path) -> Iterator[ImageCommand]:
+    """Connect to the engine that builds: the one here, or the cluster's own where no registry stands in between.
+
+    Raises PrerequisiteError without Docker.
+    """
+    address = cluster.spec.docker_host if cluster.spec.registry is None else None
+    with docker_engine.connect(environ, address) as engine:
+        yield ImageCommand(cluster.spec, cluster.source, engine, directory)
+
+
 def run_build(command: ImageCommand, progress: Progress, *, no_cache: bool = False) -> tuple[Built, list[StepResult]]:
-    building = command.building(no_cache=no_cache, report=progress.saw)
-    results = steps.run(build.steps(building), progress)
-    return _built(building), results
+    results = steps.run(build.steps(command.building, progress.saw, no_cache=no_cache), progress)
+    return build.built(command.building), results
 
 
 def plan_build(command: ImageCommand, *, no_cache: bool = False) -> list[PlannedStep]:
-    return steps.plan(build.steps(command.building(no_cache=no_cache)))
+    return steps.plan(build.steps(command.building, no_cache=no_cache))
 
 
 def run_lint(command: ImageCommand, *, on_progress: Callable[[str], None]) -> LintReport:
     """Look at the image as it was built, or at one that others built. Raises PrerequisiteError if it is not here."""
-    reference = _built(command.building()).reference_local if command.image else command.name
-    return lint.check(command.image, reference, command.engine, ray_version=versions.RAY, on_progress=on_progress)
+    reference = build.built(command.building).reference_local if command.image else command.name
+    return lint.check(command.image, reference, command.engine, on_progress=on_progress)
 
 
 def run_push(command: ImageCommand, progress: Progress, *, skip_lint: bool = False) -> tuple[Pushed, list[StepResult]]:
@@ -74,8 +118,8 @@ def listed(command: ImageCommand) -> list[ListedImage]:
         own = tuple(facts for facts in newest_first if facts.labels.get(labels.IMAGE) == name)
         try:
             image = catalog.find(name, directory=command.directory, base=spec.build.base)
-            current = build.built(Building(image, engine, spec))
-            images.append(ListedImage(name, image, current.image_id if current else None, own))
+            current = docker_images.inspect(engine, Building(image, engine, spec).reference)
+            images.append(ListedImage(name, image, current.id if current else None, own))
         except RequestError as error:
             # One image that cannot be read does not hide the others.
             images.append(ListedImage(name, None, None, own, error))
@@ -90,29 +134,20 @@ def _push(
     with access(registry_of(command.spec), command.engine.environ) as registry:
         # Before anything is built: a registry that is away or refuses the login is reported at once.
         registry.api.check()
-        building = command.building(report=report)
         pushing: list[Pushing] = []
 
         def expand() -> list[Step]:
-            built = _built(building)
-            title = f"Push {registry.name(built.name, built.content)}"
-            pushing.append(Pushing(built, registry, command.engine, report=lambda text: report(title, text)))
+            pushing.append(Pushing(build.built(command.building), registry, command.engine, report))
             return pushing[-1].steps()
 
-        *built_steps, tagged = build.steps(building)
-        after = built_steps[-1].title
-        lint_steps = [] if skip_lint else [_lint_step(command, building, report, after=after)]
-        yield (
-            [
-                *(*built_steps, tagged, *lint_steps),
-                Stage(f"Push it to {registry.registry.address}", expand, after=after),
-            ],
-            pushing,
-        )
+        todo: list[Step | Stage] = [*build.steps(command.building, report)]
+        after = todo[-2].title
+        todo += [] if skip_lint else [_lint_step(command, report, after=after)]
+        yield [*todo, Stage(f"Push it to {registry.registry.address}", expand, after=after)], pushing
 
 
-def _lint_step(command: ImageCommand, building: Building, report: Report, *, after: str) -> Step:
-    title = f"Check image {building.image.name}"
+def _lint_step(command: ImageCommand, report: Report, *, after: str) -> Step:
+    title = f"Check image {command.building.image.name}"
     passed: list[LintReport] = []
 
     def check() -> None:
@@ -122,15 +157,3 @@ def _lint_step(command: ImageCommand, building: Building, report: Report, *, aft
         passed.append(found)
 
     return Step(title, done=lambda: YES if passed else no("it is run once"), do=check, after=after)
-
-
-def _built(building: Building) -> Built:
-    """Return the image as the engine has it. Raises PrerequisiteError if it has not."""
-    built = build.built(building)
-    if built is None:
-        raise PrerequisiteError(
-            f"image {building.image.name} was not built from what is in {building.image.directory} now",
-            where=f"Docker engine {building.engine.host}: there is no {building.reference}",
-            hint=f"Build it: invoke image.build {building.image.name}",
-        )
-    return built

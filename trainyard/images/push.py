@@ -6,14 +6,14 @@ before: the tags by which one is found are set last, and clusters run the digest
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass, field
 
+from trainyard.images.build import Built, Report
 from trainyard.images.content import source_tag
-from trainyard.images.types import Built, Pushed
 from trainyard.registry.access import Access
 from trainyard.seams import ecr
 from trainyard.seams.docker import images as docker_images
-from trainyard.seams.docker import push as docker_push
+from trainyard.seams.docker import transfer
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.registry.api import Manifest
 from trainyard.seams.registry.errors import FixedTagError
@@ -23,30 +23,44 @@ from trainyard.steps import YES, Answer, Step, no
 HELD_SECONDS = 5.0
 
 
+@dataclass(frozen=True)
+class Pushed:
+    """An image that a registry has. `reference` names it by its digest: that is what clusters run."""
+
+    reference: str
+    tag: str
+    alias: str
+    digest: str
+    bytes_sent: int
+    layers_sent: int
+    layers_there: int
+
+
+@dataclass
 class Pushing:
     """One push: its steps, and what came of them. `report` hears how far it is."""
 
-    def __init__(
-        self, built: Built, access: Access, engine: Engine, *, report: Callable[[str], None] = lambda text: None
-    ) -> None:
-        self._built = built
-        self._access = access
-        self._engine = engine
-        self._report = report
-        self._name = access.registry.repository(built.name)
-        self._alias = built.alias_local.rpartition(":")[2]
-        self._reference = access.name(built.name, built.content)
-        self._sent: set[str] = set()
-        self._fixed: set[str] = set()
-        self._held: list[Manifest] = []
+    built: Built
+    access: Access
+    engine: Engine
+    report: Report = lambda title, text: None
+    _sent: set[str] = field(default_factory=set)
+    _fixed: set[str] = field(default_factory=set)
+    _held: list[Manifest] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._name = self.access.registry.repository(self.built.name)
+        self._alias = self.built.alias_local.rpartition(":")[2]
+        self._reference = self.access.name(self.built.name, self.built.content)
+        self._title = f"Push {self._reference}"
 
     def steps(self) -> list[Step]:
         """Return what makes the registry hold the image: its repository (AWS), its layers and tag, its other tags."""
-        push = Step(f"Push {self._reference}", self._is_held, self._push, deadline=HELD_SECONDS)
-        tags = [self._tag_step(tag, after=push.title) for tag in (self._alias, source_tag(self._built.source))]
-        if self._access.registry.login != "ecr":
+        push = Step(self._title, self._is_held, self._push, deadline=HELD_SECONDS)
+        tags = [self._tag_step(tag) for tag in (self._alias, source_tag(self.built.source))]
+        if self.access.registry.login != "ecr":
             return [push, *tags]
-        where = self._access.registry.address, self._name, self._engine.environ
+        where = self.access.registry.address, self._name, self.engine.environ
         repository = Step(
             f"Make the repository {self._name} in ECR",
             lambda: YES if ecr.has_repository(*where) else no("there is none"),
@@ -58,11 +72,11 @@ class Pushing:
         """Return what the registry has, once the steps are done."""
         manifest = self._held[-1]
         sent = self._sent_sizes(manifest)
-        alias = self._built.content if self._alias in self._fixed else self._alias
+        alias = self.built.content if self._alias in self._fixed else self._alias
         return Pushed(
-            reference=self._access.by_digest(self._built.name, manifest.digest),
+            reference=self.access.by_digest(self.built.name, manifest.digest),
             tag=self._reference,
-            alias=self._access.name(self._built.name, alias),
+            alias=self.access.name(self.built.name, alias),
             digest=manifest.digest,
             bytes_sent=sum(sent.values()),
             layers_sent=len(sent),
@@ -74,33 +88,33 @@ class Pushing:
 
         (The latter on engines with containerd's image store.)
         """
-        manifest = self._access.api.manifest(self._name, self._built.content)
+        manifest = self.access.api.manifest(self._name, self.built.content)
         if manifest is None:
-            return no(f"the registry has no {self._name}:{self._built.content}")
-        if self._built.image_id in (manifest.digest, manifest.config.digest if manifest.config else None):
+            return no(f"the registry has no {self._name}:{self.built.content}")
+        if self.built.image_id in (manifest.digest, manifest.config.digest if manifest.config else None):
             self._held.append(manifest)
             return YES
-        return no(f"{self._name}:{self._built.content} is another image there")
+        return no(f"{self._name}:{self.built.content} is another image there")
 
     def _push(self) -> None:
-        docker_images.tag(self._engine, self._built.image_id, as_=self._reference)
+        docker_images.tag(self.engine, self.built.image_id, as_=self._reference)
         # Docker tries a layer again by itself, five times in a minute, and does not say why: the registry does.
-        docker_push.push(
-            self._engine,
+        transfer.push(
+            self.engine,
             self._reference,
-            login=self._access.login,
-            on_progress=self._report,
-            on_retry=lambda: self._access.api.try_upload(self._name),
+            login=self.access.login,
+            on_progress=lambda text: self.report(self._title, text),
+            on_retry=lambda: self.access.api.try_upload(self._name),
             on_sent=self._sent.add,
         )
 
-    def _tag_step(self, tag: str, *, after: str) -> Step:
-        return Step(f"Tag it {tag}", lambda: self._has_tag(tag), lambda: self._set_tag(tag), after=after)
+    def _tag_step(self, tag: str) -> Step:
+        return Step(f"Tag it {tag}", lambda: self._has_tag(tag), lambda: self._set_tag(tag), after=self._title)
 
     def _has_tag(self, tag: str) -> Answer:
         if tag in self._fixed:
             return Answer(True, "the registry does not let it move")
-        manifest = self._access.api.manifest(self._name, tag)
+        manifest = self.access.api.manifest(self._name, tag)
         if manifest and manifest.digest == self._held[-1].digest:
             return YES
         return no(f"{tag} is {manifest.digest if manifest else 'not there'}")
@@ -108,13 +122,13 @@ class Pushing:
     def _set_tag(self, tag: str) -> None:
         """Let one more tag lead to the image; where tags are immutable, only its first image has it."""
         try:
-            self._access.api.put_manifest(self._name, tag, self._held[-1])
+            self.access.api.put_manifest(self._name, tag, self._held[-1])
         except FixedTagError:
             self._fixed.add(tag)
 
     def _sent_sizes(self, manifest: Manifest) -> dict[str, int]:
         """Return digest and size of each layer that was sent; Docker reports short ids, of contents or of blobs."""
-        facts = docker_images.inspect(self._engine, self._built.image_id) if self._sent else None
+        facts = docker_images.inspect(self.engine, self.built.image_id) if self._sent else None
         contents = facts.layers if facts and len(facts.layers) == len(manifest.layers) else ()
         names = contents or tuple(layer.digest for layer in manifest.layers)
         return {

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trainyard.errors import PrerequisiteError, RequestError
-from trainyard.images import catalog, content
+from trainyard.errors import RequestError
+from trainyard.images import build, catalog, content
 from trainyard.images.build import Building
-from trainyard.images.types import Image, PinnedImage
+from trainyard.images.catalog import Image
 from trainyard.registry import access
-from trainyard.registry.access import DEFAULT, host_port
+from trainyard.registry.access import DEFAULT
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.docker.images import HUB
@@ -27,6 +27,22 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.docker import Registry
 
 Connect = Callable[[Registry, Mapping[str, str], Login | None], RegistryApi]
+
+
+@dataclass(frozen=True)
+class PinnedImage:
+    """What to run. `digest` is None where no registry holds the image: `reference` is then an image id.
+
+    `remark` says why `reference` has no digest although a registry may hold it, or why it `is_kept`: the registry did
+    not answer from here, and the cluster runs that already.
+    """
+
+    name: str
+    reference: str
+    digest: str | None
+    login: Login | None = None
+    remark: str = ""
+    is_kept: bool = False
 
 
 def pinned(
@@ -69,20 +85,13 @@ def pinned(
 
 
 def _built_here(building: Building, environ: Mapping[str, str]) -> PinnedImage:
-    image, engine = building.image, building.engine
-    built = docker_images.inspect(engine, building.reference)
-    if built is None:
-        raise PrerequisiteError(
-            f"image {image.name} is not on the Docker engine ({engine.host}) as it is now",
-            where=f"{building.reference}; the cluster file names no registry",
-            hint=f"Build it: invoke image.build {image.name}",
-        )
+    name, facts = building.image.name, build.facts(building)
     # Pushed to the registry on the engine's loopback, it runs by the digest that it has there.
-    repository = f"{DEFAULT.address}/{DEFAULT.repository(image.name)}"
-    digest = built.digest_in(repository)
+    repository = f"{DEFAULT.address}/{DEFAULT.repository(name)}"
+    digest = facts.digest_in(repository)
     if digest is None:
-        return PinnedImage(image.name, built.id, None)
-    return PinnedImage(image.name, f"{repository}@{digest}", digest, login(DEFAULT, environ))
+        return PinnedImage(name, facts.id, None)
+    return PinnedImage(name, f"{repository}@{digest}", digest, login(DEFAULT, environ))
 
 
 def _made_here(name: str, engine: Engine) -> PinnedImage | None:
@@ -134,11 +143,8 @@ class _Registries:
 
     def of_others(self, name: str, *, for_engine: bool) -> PinnedImage:
         """Return the digest that a reference means now; what a registry refuses to us, nodes may still get."""
-        host, named = docker_images.registry_of(name), self.spec.registry
-        registry = named if named and named.address == host else Registry(address=host)
-        if registry is not named and host_port(registry).is_loopback:
-            # As Docker does.
-            registry = Registry(address=host, insecure=True)
+        host = docker_images.registry_of(name)
+        registry = access.registry_at(host, self.spec)
         repository, tag, digest = _split(name)
         # Docker Hub keeps one-word names in library/.
         path = repository.removeprefix(f"{host}/")
@@ -171,18 +177,19 @@ class _Registries:
             with self.connect(registry, self.environ, who) as api:
                 return api.manifest(repository, reference)
 
-        used = named_login(registry, self.environ)
-        refusal, manifest = None, None
+        named = named_login(registry, self.environ)
+        refusal = None
         try:
-            manifest = asked_as(used)
+            if manifest := asked_as(named):
+                return manifest, named
         except LoginError as error:
             refusal = error
-        kept_by_docker = docker_login(registry.address, self.environ) if manifest is None and used is None else None
+        kept_by_docker = None if named else docker_login(registry.address, self.environ)
         if kept_by_docker:
             return asked_as(kept_by_docker), kept_by_docker
         if refusal:
             raise refusal
-        return manifest, used
+        return None, named
 
     def _kept(self, repository: str, why: str) -> PinnedImage | None:
         """Return what the cluster runs, if that is of the same repository and by its digest."""
@@ -193,8 +200,7 @@ class _Registries:
         return PinnedImage(self.running, self.running, digest, remark=remark, is_kept=True)
 
 
-def _split(name: str) -> tuple[str, str, str | None]:
-    """Return the repository as it is written, the tag, and the digest if there is one; Docker's own tag is latest."""
+def _split(name: str) -> tuple[str, str, str]:
+    """Return the repository as it is written, the tag, and the digest if there is one."""
     name, _, digest = name.partition("@")
-    repository, tag = docker_images.split_tag(name)
-    return repository, tag or "latest", digest or None
+    return (*docker_images.split_tag(name), digest)

@@ -36,6 +36,13 @@ def registry_of(spec: ClusterSpec) -> Registry:
     return spec.registry or DEFAULT
 
 
+def registry_at(host: str, spec: ClusterSpec) -> Registry:
+    """Return the registry of a host: the cluster file's, or one of others; on loopback in plain HTTP, as for Docker."""
+    if spec.registry and spec.registry.address == host:
+        return spec.registry
+    return Registry(address=host, insecure=host_port(Registry(address=host)).is_loopback)
+
+
 def host_port(registry: Registry) -> HostPort:
     """Return where the registry answers; without a port it is HTTP's or HTTPS's own, as for Docker."""
     where = urlsplit(f"//{registry.address}")

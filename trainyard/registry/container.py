@@ -15,7 +15,7 @@ import bcrypt
 from trainyard.registry import certificates
 from trainyard.registry.certificates import KeyPair
 from trainyard.registry.target import LABEL, Target
-from trainyard.seams.docker import containers, volumes
+from trainyard.seams.docker import containers
 from trainyard.seams.docker.containers import Container
 from trainyard.seams.registry.login import named_login
 from trainyard.steps import YES, Answer, no
@@ -55,7 +55,7 @@ def start(target: Target) -> None:
     if container is None or not _is_as_desired(target, container):
         content = files(target)
         remove(target)
-        volumes.create_volume(target.engine, target.name, labels={LABEL: target.address})
+        containers.create_volume(target.engine, target.name, labels={LABEL: target.address})
         made = containers.create(
             target.engine,
             target.name,

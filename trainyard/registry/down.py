@@ -9,7 +9,7 @@ from trainyard import labels
 from trainyard.errors import LeftoverError, NotReadyError
 from trainyard.registry import container
 from trainyard.registry.target import LABEL, Target
-from trainyard.seams.docker import images, volumes
+from trainyard.seams.docker import containers, images
 from trainyard.steps import YES, Progress, Step, StepResult, no, run
 
 
@@ -30,7 +30,7 @@ def down_steps(target: Target, *, purge: bool) -> list[Step]:
 
     def remove_volumes() -> None:
         for name in _volumes(target):
-            volumes.remove_volume(target.engine, name)
+            containers.remove_volume(target.engine, name)
 
     name, state = target.name, target.state
     steps = [removal(f"Remove the container {name}", lambda: target.container, lambda: container.remove(target))]
@@ -54,4 +54,4 @@ def images_here(target: Target) -> tuple[str, ...]:
 
 
 def _volumes(target: Target) -> list[str]:
-    return [volume.name for volume in volumes.volumes(target.engine, f"{LABEL}={target.address}")]
+    return [volume.name for volume in containers.volumes(target.engine, f"{LABEL}={target.address}")]

@@ -74,7 +74,7 @@ def status(target: Target) -> RegistryStatus:
     container = target.container
     is_answering, content, detail = _content(target)
     state: State = "stopped" if container else "down"
-    if is_answering or (container and container.is_running):
+    if is_answering or (container and container.state == "running"):
         state = "up" if is_answering else "unreachable"
     trusted = None
     if is_answering:

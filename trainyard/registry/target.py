@@ -101,5 +101,5 @@ def find(
     """
     source = paths.cluster_file(file, environ, directory=directory)
     spec = load_cluster(source, overrides=overrides).spec
-    with docker_engine.engine(environ) as engine:
+    with docker_engine.connect(environ) as engine:
         yield Target(access.registry_of(spec), engine, environ, source=source, backend=spec.backend)

@@ -14,8 +14,7 @@ from trainyard.errors import PrerequisiteError
 from trainyard.registry import access
 from trainyard.registry.target import Target
 from trainyard.seams.docker import daemon as docker_daemon
-from trainyard.seams.docker import images
-from trainyard.seams.docker import push as docker_push
+from trainyard.seams.docker import images, transfer
 from trainyard.seams.docker.daemon import Daemon
 from trainyard.seams.registry.errors import CertificateError
 from trainyard.steps import YES, Answer, Progress, Step, StepResult, no, run
@@ -51,7 +50,7 @@ def trust_steps(target: Target) -> list[Step]:
 def is_let_in(target: Target) -> bool:
     """Ask whether Docker speaks to the registry as it is now: by TLS with a certificate that it trusts, or plainly."""
     try:
-        docker_push.registry_digest(target.engine, _probe(target), login=target.login)
+        transfer.registry_digest(target.engine, _probe(target), login=target.login)
     except CertificateError:
         return False
     return True
@@ -124,11 +123,11 @@ def _pull(target: Target) -> str:
     """Send an image of a few bytes there if it lacks it, fetch it, and remove it again; return its name."""
     reference, login = _probe(target), target.login
     try:
-        if docker_push.registry_digest(target.engine, reference, login=login) is None:
+        if transfer.registry_digest(target.engine, reference, login=login) is None:
             images.make_tiny(target.engine, reference)
-            docker_push.push(target.engine, reference, login=login)
+            transfer.push(target.engine, reference, login=login)
             images.remove(target.engine, reference)
-        images.pull(target.engine, reference, auth=login.for_engine(target.address) if login else None)
+        transfer.pull(target.engine, reference, login=login)
         return reference
     finally:
         images.remove(target.engine, reference)

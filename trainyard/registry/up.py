@@ -11,8 +11,9 @@ from trainyard.registry import certificates, container
 from trainyard.registry.target import Target
 from trainyard.results import formats
 from trainyard.seams.addresses import is_loopback
-from trainyard.seams.docker import containers, images
+from trainyard.seams.docker import containers, images, transfer
 from trainyard.seams.registry.errors import GoneError
+from trainyard.seams.registry.login import docker_login
 from trainyard.spec.docker import Registry
 from trainyard.steps import YES, Answer, Progress, Step, StepResult, no, nothing, run
 
@@ -52,7 +53,7 @@ def _can_run(target: Target) -> Answer:
     """Check the port, and look for what to warn of. Raises PrerequisiteError when somebody else has the port."""
     address, port = target.bind_address, target.host_port.port
     own = target.container
-    holder = None if own and own.is_running else containers.port_holder(target.engine, address, port)
+    holder = None if own and own.state == "running" else containers.port_holder(target.engine, address, port)
     if holder:
         raise PrerequisiteError(
             f"port {port} of {address} is taken by {holder}",
@@ -63,9 +64,14 @@ def _can_run(target: Target) -> Answer:
 
 
 def _pull(target: Target, progress: Progress | None, title: str) -> None:
-    report = (lambda detail: progress.saw(title, detail)) if progress else None
+    def report(detail: str) -> None:
+        if progress:
+            progress.saw(title, detail)
+
+    image = target.registry.image
     try:
-        images.pull(target.engine, target.registry.image, on_progress=report)
+        login = docker_login(images.registry_of(image), target.environ)
+        transfer.pull(target.engine, image, login=login, on_progress=report)
     except OutsideError as error:
         raise OutsideError(
             f"the registry's own image {target.registry.image} cannot be pulled",
@@ -84,7 +90,7 @@ def _make_ca(target: Target) -> None:
 def _answers(target: Target) -> Answer:
     """Ask the registry. Raises OutsideError, with its last words, when it ends or is started again and again."""
     own = target.container
-    if own is None or not own.is_running:
+    if own is None or own.state != "running":
         words = containers.tail(target.engine, own.id, lines=5) if own else ()
         raise OutsideError(
             f"the registry ends as soon as it is started, with exit code {own.exit_code if own else 'unknown'}",

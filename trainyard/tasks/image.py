@@ -17,8 +17,7 @@ from trainyard.tasks.command import CLUSTER, Call, task
 from trainyard.tasks.report import Report, Table, step_documents
 
 if TYPE_CHECKING:
-    from trainyard.images.image_command import ImageCommand
-    from trainyard.images.pipeline import ListedImage
+    from trainyard.images.pipeline import ImageCommand, ListedImage
     from trainyard.lifecycle import Cluster
 
 HELP = {
@@ -100,7 +99,7 @@ def verify(call: Call, image: str = "", base: str = "", platform: str = "") -> R
     hosts = [{**{key: getattr(host, key) for key in kept}, "seconds": round(host.seconds, 3)} for host in found.hosts]
     rows = [(host.host, f"{host.seconds:.1f}", "ok" if host.ok else "FAILED", host.result) for host in found.hosts]
     return Report(
-        {"ok": found.ok, "hosts": hosts, "remark": found.remark},
+        {"ok": found.error is None, "hosts": hosts, "remark": found.remark},
         [Table(("host", "seconds", "result", "detail"), rows), *([found.remark] if found.remark else [])],
         next="invoke cluster.up",
         error=found.error,
@@ -144,7 +143,7 @@ def _cluster(call: Call, image: str = "", base: str = "", platform: str = "") ->
 
 def _open(call: Call, image: str = "", base: str = "", platform: str = "") -> AbstractContextManager[ImageCommand]:
     loaded = _cluster(call, image, base, platform).loaded
-    return lazy.image_command.find(loaded, os.environ, directory=Path.cwd())
+    return lazy.pipeline.connected(loaded, os.environ, directory=Path.cwd())
 
 
 def _busy(text: str) -> None:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from trainyard import screen as screen
     from trainyard import training as training
     from trainyard import usage as usage
-    from trainyard.images import image_command as image_command
     from trainyard.images import pipeline as pipeline
 
 

@@ -15,9 +15,7 @@ from trainyard.backends.machine import node_steps
 from trainyard.endpoint import Endpoint
 from trainyard.images import resolve
 from trainyard.seams.docker import containers as docker_containers
-from trainyard.seams.docker import volumes as docker_volumes
-from trainyard.seams.docker.containers import Container
-from trainyard.seams.docker.volumes import Labelled
+from trainyard.seams.docker.containers import Container, Labelled
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Stage, Step, no
 from trainyard.wording import counted, named
@@ -80,8 +78,8 @@ def _removals(spec: ClusterSpec, tools: Tools) -> list[Step]:
         _removal(kind, partial(listed, engine, label), partial(remove, engine))
         for kind, listed, remove in (
             ("container", docker_containers.labelled, docker_containers.remove),
-            ("network", docker_volumes.networks, docker_volumes.remove_network),
-            ("volume", docker_volumes.volumes, docker_volumes.remove_volume),
+            ("network", docker_containers.networks, docker_containers.remove_network),
+            ("volume", docker_containers.volumes, docker_containers.remove_volume),
         )
     ]
 

@@ -9,15 +9,16 @@ from concurrent.futures import Future
 
 from trainyard import versions
 from trainyard.backends.compose.diagnosis import explained
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import LINT, HostResult, Tools, Verified
 from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
 from trainyard.images import resolve
-from trainyard.images.types import LINT, HostResult, PinnedImage, Verified
+from trainyard.images.resolve import PinnedImage
 from trainyard.seams import threads
 from trainyard.seams.docker import engine as docker_engine
 from trainyard.seams.docker import images as docker_images
+from trainyard.seams.docker import transfer
+from trainyard.seams.docker.containers import run_once
 from trainyard.seams.docker.engine import Engine
-from trainyard.seams.docker.once import run_once
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
 
@@ -38,7 +39,7 @@ def pull_step(engine: Engine, image: PinnedImage) -> Step:
 
     def pull() -> None:
         # A connection of its own: the step goes on asking through the other one.
-        with docker_engine.engine(engine.environ, address=engine.address) as own:
+        with docker_engine.connect(engine.environ, engine.address) as own:
             _pull(own, image, details.append)
 
     def done() -> Answer:
@@ -62,7 +63,7 @@ def verify(spec: ClusterSpec, tools: Tools, *, report: Report) -> Verified:
     began = time.monotonic()
     host, reference = address or "here", ""
     try:
-        with docker_engine.engine(tools.environ, address=address) as engine:
+        with docker_engine.connect(tools.environ, address) as engine:
             host = engine.host
             image = resolve.pinned(spec, tools.environ, directory=tools.directory, engine=engine)
             reference = image.reference
@@ -94,5 +95,4 @@ def pull_and_run(engine: Engine, image: PinnedImage, report: Report) -> str:
 
 
 def _pull(engine: Engine, image: PinnedImage, report: Report) -> None:
-    auth = image.login.for_engine(docker_images.registry_of(image.reference)) if image.login else {}
-    docker_images.pull(engine, image.reference, auth=auth, on_progress=report)
+    transfer.pull(engine, image.reference, login=image.login, on_progress=report)

@@ -11,10 +11,8 @@ from trainyard.backends.record import read_cluster, write_cluster
 from trainyard.errors import RequestError
 from trainyard.seams.docker import containers as docker_containers
 from trainyard.seams.docker import engine as docker_engine
-from trainyard.seams.docker import volumes as docker_volumes
-from trainyard.seams.docker.containers import Container
+from trainyard.seams.docker.containers import Container, Labelled
 from trainyard.seams.docker.engine import Engine
-from trainyard.seams.docker.volumes import Labelled
 from trainyard.spec.cluster import ClusterSpec
 
 
@@ -42,7 +40,7 @@ def connect(spec: ClusterSpec, tools: Tools) -> Engine:
     record = read(tools)
     engine = docker_engine.connect(tools.environ, address=record["docker"] if record else _desired_address(spec, tools))
     label = naming.of_cluster(spec.name)
-    for listed in (docker_containers.labelled, docker_volumes.networks, docker_volumes.volumes):
+    for listed in (docker_containers.labelled, docker_containers.networks, docker_containers.volumes):
         _refuse_foreign(spec, tools, listed(engine, label))
     return engine
 
@@ -63,8 +61,8 @@ def refuse_taken_volume(spec: ClusterSpec, tools: Tools, engine: Engine) -> None
 
     A container or a network of others with a name of ours Docker refuses itself.
     """
-    volume = docker_volumes.volume(engine, naming.outputs(spec.name))
-    _refuse_foreign(spec, tools, [volume] if volume else [])
+    taken = [each for each in docker_containers.volumes(engine) if each.name == naming.outputs(spec.name)]
+    _refuse_foreign(spec, tools, taken)
 
 
 def _refuse_foreign(spec: ClusterSpec, tools: Tools, everything: Iterable[Container | Labelled]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 
 from pydantic import TypeAdapter
 
@@ -17,9 +17,9 @@ from trainyard.backends.logs import TAIL_LINES, LogFile, ray_files
 from trainyard.backends.machine import Machine, ObservedNode
 from trainyard.backends.ray_nodes import NodePlan, Room, fingerprint
 from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
-from trainyard.images.types import PinnedImage
+from trainyard.images.resolve import PinnedImage
 from trainyard.seams import nvidia
-from trainyard.seams.docker import compose as docker_compose
+from trainyard.seams.docker import cli
 from trainyard.seams.docker import containers as docker_containers
 from trainyard.seams.docker.containers import Container
 from trainyard.seams.docker.engine import Engine
@@ -94,19 +94,19 @@ class DockerHost(Machine):
 
     def start(self, missing: Sequence[str]) -> None:
         """Make every missing container, let everybody in them write to the outputs, then start them."""
-        docker_compose.require(self.engine)
+        cli.require(self.engine, "compose", hint=cli.COMPOSE)
         location.write(self.spec, self.tools, self.engine)
         self.make_token()
         spec, token = self.spec, self.token
         document = desired.document(spec, self.plans, location.owner(self.tools))
         secrets = {desired.TOKEN_VARIABLE: token} if token and spec.auth == "token" else {}
-        project = docker_compose.Project(self.engine, naming.project(spec.name), document, secrets=secrets)
+        compose = partial(cli.compose, self.engine, naming.project(spec.name), document, secrets=secrets)
         with diagnosis.explained(image=self.image.name if self.image else ""):
-            docker_compose.create(project)
+            compose("create")
             # The new volume belongs to root: it is opened before its first head runs, so that no running one lacks it.
             if "head" in missing:
                 docker_containers.open_directory(self.engine, naming.container(spec.name, "head"), spec.compose.outputs)
-            docker_compose.up(project)
+            compose("up", "--detach")
 
     def remove(self, names: Iterable[str]) -> None:
         for name in names:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from trainyard.backends import replace_head
-from trainyard.backends.contract import ClusterStatus, LogLine, Tools, Traits
+from trainyard.backends.contract import ClusterStatus, LogLine, Tools, Traits, Verified
 from trainyard.backends.kuberay import down, location, objects, operator, preflight, ray_cluster, wait
 from trainyard.backends.kuberay import status as statuses
 from trainyard.backends.kuberay.dashboard import Dashboard
@@ -19,7 +19,6 @@ from trainyard.backends.kuberay.manifest import printable
 from trainyard.backends.kuberay.ray_cluster import Change
 from trainyard.backends.kuberay.verify import verify as verify_hosts
 from trainyard.endpoint import Endpoint
-from trainyard.images.types import Verified
 from trainyard.seams.kube.types import Object
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection

@@ -22,7 +22,7 @@ from trainyard.backends.kuberay.operator import Kuberay
 from trainyard.backends.kuberay.snapshot import cluster_pods
 from trainyard.errors import PrerequisiteError
 from trainyard.images import resolve
-from trainyard.images.types import PinnedImage
+from trainyard.images.resolve import PinnedImage
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.kube.types import Object
 from trainyard.spec.cluster import ClusterSpec

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from trainyard import versions, wording
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import LINT, HostResult, Tools, Verified
 from trainyard.backends.kuberay import desired, diagnosis, location, naming, objects, pods, snapshot
 from trainyard.backends.kuberay.debounce import PULL, Debounce
 from trainyard.backends.kuberay.diagnosis.host import NoRoomError
@@ -17,7 +17,7 @@ from trainyard.backends.kuberay.manifest import pod as pod_parts
 from trainyard.backends.kuberay.pods import Ended
 from trainyard.backends.kuberay.snapshot import Snapshot, if_allowed
 from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
-from trainyard.images.types import LINT, HostResult, PinnedImage, Verified
+from trainyard.images.resolve import PinnedImage
 from trainyard.seams.kube.types import NODE, POD, SECRET, Object
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection, Toleration

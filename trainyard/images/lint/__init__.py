@@ -7,20 +7,52 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from trainyard import paths
-from trainyard.errors import PrerequisiteError
+from trainyard.errors import LintError, PrerequisiteError, Problem
+from trainyard.images.catalog import Image
 from trainyard.images.lint import checks
-from trainyard.images.lint.inspection import Finding, Inspection, LintReport
-from trainyard.images.lint.probe import Probed, ask, questions_of, script
-from trainyard.images.types import Image
+from trainyard.images.lint.checks import Finding
+from trainyard.images.lint.probe import Inspection, Probed, ask, questions_of, script
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.engine import Engine
 from trainyard.spec.image import LintSection
 
-__all__ = ["Finding", "LintReport", "check"]
+
+@dataclass(frozen=True)
+class LintReport:
+    """What all checks found. `cached`: nothing was run, since the same image was asked the same before."""
+
+    reference: str
+    findings: tuple[Finding, ...]
+    seconds: float
+    cached: bool = False
+
+    @property
+    def failed(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if not finding.ok)
+
+    def document(self) -> dict[str, Any]:
+        """Return the report as `image.lint --json` prints it."""
+        return {
+            "reference": self.reference,
+            "ok": not self.failed,
+            "seconds": round(self.seconds, 3),
+            "cached": self.cached,
+            "checks": [asdict(finding) for finding in self.findings],
+        }
+
+    @property
+    def error(self) -> LintError | None:
+        """Return what is wrong, None if every check is ok."""
+        if not self.failed:
+            return None
+        number = f"{len(self.failed)} of {len(self.findings)} checks failed"
+        problems = tuple(Problem(each.check, f"{each.detail}\n    -> {each.hint}") for each in self.failed)
+        return LintError(f"the image is not fit to be run: {number}", where=self.reference, problems=problems)
 
 
 def check(
@@ -28,7 +60,6 @@ def check(
     reference: str,
     engine: Engine,
     *,
-    ray_version: str,
     on_progress: Callable[[str], None] = lambda text: None,
 ) -> LintReport:
     """Look at an image of the engine in every way; `image` has what is expected of it beyond what all need.
@@ -57,9 +88,9 @@ def check(
         on_progress("asking the image about itself")
     probed = kept or ask(engine, facts, questions)
     history = docker_images.history(engine, facts.id)
-    findings = checks.judge(Inspection(reference, file, ray_version, facts, history, probed))
+    findings = checks.judge(Inspection(file, facts, history, probed))
     report = LintReport(reference, (named, *findings), time.monotonic() - began, kept is not None)
-    if report.ok:
+    if not report.failed:
         # Only what is fine is kept: a busy machine may have been the reason for what is not.
         write_cache(cache, probed)
     return report

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from trainyard.images.lint import secrets
-from trainyard.images.lint.inspection import Finding, Inspection, failed, ok
-from trainyard.images.lint.probe import questions_of
+from trainyard.images.lint.probe import Inspection, questions_of
 from trainyard.results.formats import size as shown_size
 from trainyard.spec.docker import check_image
+from trainyard.versions import RAY
 
 # What a registry and the disks of nodes are expected to bear where image.yaml does not say.
 MAX_SIZE = 40 * 1024**3
@@ -21,14 +23,36 @@ _OTHER_MACHINE = (
 _PATH_HINT = "Put the directory of Ray's Python first: ENV PATH=/opt/ray/bin:$PATH"
 
 
+@dataclass(frozen=True)
+class Finding:
+    """What one check found. `skipped`: it could not be tried, because of what another one found."""
+
+    check: str
+    ok: bool
+    detail: str
+    hint: str = ""
+    skipped: bool = False
+
+
+class Wrong(NamedTuple):
+    """What is wrong with an image, and what helps."""
+
+    detail: str
+    hint: str
+
+
+# What is well, or wrong.
+Verdict = str | Wrong
+
+
 def reference(text: str) -> Finding:
     """Look at the name by which registries will know the image."""
     try:
         check_image(text)
     except ValueError:
         hint = "Name it in lower case, as in registry:5000/team/schola:1.2; only host and tag may have capitals."
-        return failed("reference", f"{text} is a name that no registry takes", hint)
-    return ok("reference", text)
+        return Finding("reference", False, f"{text} is a name that no registry takes", hint)
+    return Finding("reference", True, text)
 
 
 def judge(inspection: Inspection) -> tuple[Finding, ...]:
@@ -41,7 +65,8 @@ def judge(inspection: Inspection) -> tuple[Finding, ...]:
         if keys and not any(getattr(inspection.lint, key) for key in keys):
             continue
         if cause is None:
-            findings.append(look(inspection))
+            found = look(inspection)
+            findings.append(Finding(name, False, *found) if isinstance(found, Wrong) else Finding(name, True, found))
         elif cause.check == name:
             findings.append(cause)
         else:
@@ -52,16 +77,17 @@ def judge(inspection: Inspection) -> tuple[Finding, ...]:
 def _runs_nothing(inspection: Inspection) -> Finding | None:
     """Return why the image ran nothing of ours: it is for other machines, its entry point, or no shell."""
     probed, words = inspection.probed, " ".join(inspection.image.entrypoint or ())
-    if probed.began:
+    if probed.facts:
         return None
     if "exec format error" in probed.refusal:
         detail = f"is for {inspection.image.platform}, which this engine cannot run: exec format error"
-        return failed("platform", detail, _OTHER_MACHINE)
+        return Finding("platform", False, detail, _OTHER_MACHINE)
     if words:
         detail = f"ENTRYPOINT {words} swallows the command that it is given, such as `ray start`: {probed.refusal}"
-        return failed("entrypoint", detail, 'Reset it in the Dockerfile: ENTRYPOINT [], or let it end with: exec "$@"')
+        hint = 'Reset it in the Dockerfile: ENTRYPOINT [], or let it end with: exec "$@"'
+        return Finding("entrypoint", False, detail, hint)
     hint = "Install bash: KubeRay and Ray's autoscaler start every node with /bin/bash."
-    return failed("bash", f"no shell at all can be run: {probed.refusal}", hint)
+    return Finding("bash", False, f"no shell at all can be run: {probed.refusal}", hint)
 
 
 def _no_jobs(inspection: Inspection) -> Finding | None:
@@ -69,33 +95,27 @@ def _no_jobs(inspection: Inspection) -> Finding | None:
     probed, user, lint = inspection.probed, inspection.user, inspection.lint
     program, first = probed.text("ray.program"), probed.text("ray.first_line")
     if not program:
-        hint = f"Install ray[default]=={inspection.ray_version}. {_PATH_HINT}"
-        return failed("ray", "there is no ray on PATH", hint)
+        hint = f"Install ray[default]=={RAY}. {_PATH_HINT}"
+        return Finding("ray", False, "there is no ray on PATH", hint)
     if lint.ray_interpreter and first.removeprefix("#!").split()[:1] != [lint.ray_interpreter]:
         detail = f"{program} starts with {first or 'no #! line'}, not #!{lint.ray_interpreter}"
         hint = f"Write it anew after the installation: RUN sed -i '1c #!{lint.ray_interpreter}' {program}"
-        return failed("interpreter", detail, hint)
+        return Finding("interpreter", False, detail, hint)
     if not probed.text("python.program"):
-        return failed("python", "there is no python on PATH", _PATH_HINT)
+        return Finding("python", False, "there is no python on PATH", _PATH_HINT)
     if lint.python and not probed.text("asked.prefix"):
-        ended = probed.answer(f"python:{lint.python}")
-        detail = f"{lint.python} does not run: {ended.reason if ended else 'it gave no answer'}"
-        return failed("python", detail, "image.yaml names it as the Python of Ray and the jobs: lint.python")
+        detail = f"{lint.python} does not run: {probed.failure(f'python:{lint.python}') or 'it printed nothing'}"
+        return Finding("python", False, detail, "image.yaml names it as the Python of Ray and the jobs: lint.python")
     prefixes = {"python": probed.text("python.prefix"), "ray": probed.text("ray.python")}
     prefixes |= {lint.python: probed.text("asked.prefix")} if lint.python else {}
     if len(set(prefixes.values())) > 1 and all(prefixes.values()):
         listed = ", ".join(f"{name} is of {prefix}" for name, prefix in prefixes.items())
-        return failed("python", f"python on PATH is not Ray's: {listed}", _PATH_HINT)
-    imported = probed.ended("python.ended")
-    if imported is None or imported.code != 0:
-        detail = f'`python -c "import ray"` fails as {user}: {imported.reason if imported else "it printed nothing"}'
-        return failed("import", detail, f"What was installed by root must be readable by {user}; WORKDIR has no ray/.")
+        return Finding("python", False, f"python on PATH is not Ray's: {listed}", _PATH_HINT)
+    if reason := probed.failure("python.ended"):
+        detail = f'`python -c "import ray"` fails as {user}: {reason}'
+        hint = f"What was installed by root must be readable by {user}; WORKDIR has no ray/."
+        return Finding("import", False, detail, hint)
     return None
-
-
-def _fine(check: str, detail: Callable[[Inspection], str]) -> Callable[[Inspection], Finding]:
-    """Return a check that is ok where its cause of failure was not found."""
-    return lambda inspection: ok(check, detail(inspection))
 
 
 def _entrypoint(inspection: Inspection) -> str:
@@ -115,86 +135,85 @@ def _import(inspection: Inspection) -> str:
     return f"Ray {inspection.probed.text('python.ray')} as {inspection.user}"
 
 
-def _bash(inspection: Inspection) -> Finding:
+def _bash(inspection: Inspection) -> Verdict:
     if inspection.probed.text("bash"):
-        return ok("bash", "/bin/bash")
-    return failed("bash", "there is no /bin/bash", "Install bash: KubeRay and Ray's autoscaler start nodes with it.")
+        return "/bin/bash"
+    return Wrong("there is no /bin/bash", "Install bash: KubeRay and Ray's autoscaler start nodes with it.")
 
 
-def _user(inspection: Inspection) -> Finding:
+def _user(inspection: Inspection) -> Verdict:
     expected = inspection.file.user if inspection.file else "any"
     is_root = inspection.probed.text("uid") == "0"
     if expected == "non-root" and is_root:
         detail = "runs as root, and image.yaml says non-root: its programs refuse to run as root"
-        return failed("user", detail, "Let the Dockerfile end with a USER that it made: RUN useradd ..., USER ...")
+        return Wrong(detail, "Let the Dockerfile end with a USER that it made: RUN useradd ..., USER ...")
     if expected == "root" and not is_root:
         detail = f"runs as {inspection.user}, and image.yaml says root"
-        return failed("user", detail, "Let the Dockerfile end with: USER root")
-    return ok("user", inspection.user)
+        return Wrong(detail, "Let the Dockerfile end with: USER root")
+    return inspection.user
 
 
-def _writable(inspection: Inspection) -> Finding:
+def _writable(inspection: Inspection) -> Verdict:
     if inspection.probed.text("writable:/tmp"):
-        return ok("writable", "/tmp")  # noqa: S108 - the image's, not ours
+        return "/tmp"  # noqa: S108 - the image's, not ours
     detail = f"{inspection.user} cannot write to /tmp, where Ray keeps its sessions"
-    return failed("writable", detail, "Give /tmp back its mode: RUN chmod 1777 /tmp")
+    return Wrong(detail, "Give /tmp back its mode: RUN chmod 1777 /tmp")
 
 
-def _wget(inspection: Inspection) -> Finding:
+def _wget(inspection: Inspection) -> Verdict:
     if program := inspection.probed.text("wget"):
-        return ok("wget", program)
+        return program
     if inspection.file is None or not inspection.lint.wget:
         # KubeRay 1.6 probes Ray 2.53 and newer by HTTP (ray-project/kuberay#4448).
-        return ok("wget", "none: KubeRay 1.6 and newer probes by HTTP, older ones cannot")
+        return "none: KubeRay 1.6 and newer probes by HTTP, older ones cannot"
     hint = "Install wget, or say `wget: false` in image.yaml if only KubeRay 1.6 and newer runs it."
-    return failed("wget", "there is no wget, with which KubeRay probes its nodes: it would end them", hint)
+    return Wrong("there is no wget, with which KubeRay probes its nodes: it would end them", hint)
 
 
-def _ray(inspection: Inspection) -> Finding:
-    expected, version = inspection.ray_version, inspection.probed.text("ray.version")
-    ended = inspection.probed.ended("ray.ended")
-    if ended is None or ended.code != 0 or not version:
-        detail = f"`ray --version` fails as {inspection.user}: {ended.reason if ended else 'it printed nothing'}"
-        return failed("ray", detail, "Try it: docker run --rm -it IMAGE ray --version")
-    if version != expected:
-        detail = f"has Ray {version}, and clusters run {expected}"
-        return failed("ray", detail, f"Install ray[default]=={expected}: nodes of two versions do not talk.")
-    return ok("ray", version)
+def _ray(inspection: Inspection) -> Verdict:
+    version, reason = inspection.probed.text("ray.version"), inspection.probed.failure("ray.ended")
+    if reason or not version:
+        detail = f"`ray --version` fails as {inspection.user}: {reason or 'it printed no version'}"
+        return Wrong(detail, "Try it: docker run --rm -it IMAGE ray --version")
+    if version != RAY:
+        detail = f"has Ray {version}, and clusters run {RAY}"
+        return Wrong(detail, f"Install ray[default]=={RAY}: nodes of two versions do not talk.")
+    return version
 
 
-def _answers(check: str, kind: str, *, missing: str = "gave no answer") -> Callable[[Inspection], Finding]:
+def _answers(kind: str, *, missing: str = "gave no answer") -> Callable[[Inspection], Verdict]:
     """Return the check of all that image.yaml asks of one kind: modules, files, programs or commands."""
 
     def problem(inspection: Inspection, question: str) -> str:
-        name, ended = question.removeprefix(f"{kind}:"), inspection.probed.answer(question)
-        if ended is None:
+        name, reason = question.removeprefix(f"{kind}:"), inspection.probed.failure(question)
+        if question not in inspection.probed.facts:
             return f"{name} {missing}"
-        return "" if ended.code == 0 else f"{name} fails as {inspection.user}: {ended.reason}"
+        return reason and f"{name} fails as {inspection.user}: {reason}"
 
-    def look(inspection: Inspection) -> Finding:
+    def look(inspection: Inspection) -> Verdict:
         questions = [question for question in questions_of(inspection.lint) if question.startswith(f"{kind}:")]
         problems = [text for question in questions if (text := problem(inspection, question))]
         if problems:
-            return failed(check, "; ".join(problems), "image.yaml asks for it. Try it: docker run --rm -it IMAGE bash")
-        return ok(check, ", ".join(question.removeprefix(f"{kind}:") for question in questions))
+            return Wrong("; ".join(problems), "image.yaml asks for it. Try it: docker run --rm -it IMAGE bash")
+        return ", ".join(question.removeprefix(f"{kind}:") for question in questions)
 
     return look
 
 
-def _search_paths(inspection: Inspection) -> Finding:
+def _search_paths(inspection: Inspection) -> Verdict:
     """Look for directories such as those that NVIDIA's runtime fills."""
     lint, environ = inspection.lint, inspection.image.env
     expected = [("PATH", path) for path in lint.path_contains]
     expected += [("LD_LIBRARY_PATH", path) for path in lint.ld_library_path_contains]
     missing = [(name, path) for name, path in expected if path not in environ.get(name, "").split(":")]
     if not missing:
-        return ok("search-paths", ", ".join(f"{path} in {name}" for name, path in expected))
+        return ", ".join(f"{path} in {name}" for name, path in expected)
     name, path = missing[0]
     detail = "; ".join(f"{name} does not list {path}" for name, path in missing)
-    return failed("search-paths", detail, f"Add it in the Dockerfile: ENV {name}={path}:${name}")
+    return Wrong(detail, f"Add it in the Dockerfile: ENV {name}={path}:${name}")
 
 
-def _environ(inspection: Inspection) -> Finding:
+def _environ(inspection: Inspection) -> Verdict:
     expected, environ = inspection.lint.environ, inspection.image.env
     wrong = [
         f"{name} is {shlex.quote(environ[name]) if name in environ else 'not set'}, not {value!r}"
@@ -202,19 +221,19 @@ def _environ(inspection: Inspection) -> Finding:
         if environ.get(name) != value
     ]
     if wrong:
-        return failed("environ", "; ".join(wrong), "Set it in the Dockerfile: ENV NAME=VALUE")
-    return ok("environ", ", ".join(expected))
+        return Wrong("; ".join(wrong), "Set it in the Dockerfile: ENV NAME=VALUE")
+    return ", ".join(expected)
 
 
-def _size(inspection: Inspection) -> Finding:
+def _size(inspection: Inspection) -> Verdict:
     limit, size = inspection.lint.max_size or MAX_SIZE, inspection.image.size
     if size <= limit:
-        return ok("size", f"{shown_size(size)} of at most {shown_size(limit)}")
+        return f"{shown_size(size)} of at most {shown_size(limit)}"
     detail = f"takes {shown_size(size)}, and at most {shown_size(limit)} are allowed"
-    return failed("size", detail, "Remove what is not needed in the RUN that made it: docker history IMAGE")
+    return Wrong(detail, "Remove what is not needed in the RUN that made it: docker history IMAGE")
 
 
-def _history(inspection: Inspection) -> Finding:
+def _history(inspection: Inspection) -> Verdict:
     """Look for secrets in environment variables, labels, and the commands that made the layers."""
     image, steps = inspection.image, inspection.history
     places = {secret: f"the variable {secret}" for secret in secrets.secrets_in_environment(image.env)}
@@ -224,29 +243,29 @@ def _history(inspection: Inspection) -> Finding:
             # What a variable or label still shows stands in the history too, where it was set.
             places.setdefault(secret, f"{secret} in step {number} of its history")
     if not places:
-        return ok("history", f"no secret in {len(steps)} steps")
+        return f"no secret in {len(steps)} steps"
     hint = "Change the secret, then pass it to the build as one: RUN --mount=type=secret,id=..."
-    return failed("history", f"shows secrets: {', '.join(places.values())}", hint)
+    return Wrong(f"shows secrets: {', '.join(places.values())}", hint)
 
 
 # Name, what it needs (a shell that runs in the image, a Ray that runs jobs), how it is judged, and the keys of
 # image.yaml that ask for it, if it is not one for all; in printed order.
-CHECKS: tuple[tuple[str, str, Callable[[Inspection], Finding], tuple[str, ...]], ...] = (
-    ("platform", "shell", _fine("platform", lambda inspection: inspection.image.platform), ()),
-    ("entrypoint", "shell", _fine("entrypoint", _entrypoint), ()),
+CHECKS: tuple[tuple[str, str, Callable[[Inspection], Verdict], tuple[str, ...]], ...] = (
+    ("platform", "shell", lambda inspection: inspection.image.platform, ()),
+    ("entrypoint", "shell", _entrypoint, ()),
     ("bash", "shell", _bash, ()),
     ("user", "shell", _user, ()),
     ("writable", "shell", _writable, ()),
     ("wget", "shell", _wget, ()),
-    ("interpreter", "ray", _fine("interpreter", _interpreter), ("ray_interpreter",)),
+    ("interpreter", "ray", _interpreter, ("ray_interpreter",)),
     ("ray", "ray", _ray, ()),
-    ("python", "ray", _fine("python", _python), ()),
-    ("import", "ray", _fine("import", _import), ()),
-    ("imports", "ray", _answers("imports", "import"), ("imports",)),
-    ("entry-point", "ray", _answers("entry-point", "entry"), ("entry_point",)),
-    ("runs", "shell", _answers("runs", "run"), ("runs",)),
-    ("files", "shell", _answers("files", "path", missing="is not in the image"), ("must_have",)),
-    ("programs", "shell", _answers("programs", "program", missing="is not on PATH"), ("programs",)),
+    ("python", "ray", _python, ()),
+    ("import", "ray", _import, ()),
+    ("imports", "ray", _answers("import"), ("imports",)),
+    ("entry-point", "ray", _answers("entry"), ("entry_point",)),
+    ("runs", "shell", _answers("run"), ("runs",)),
+    ("files", "shell", _answers("path", missing="is not in the image"), ("must_have",)),
+    ("programs", "shell", _answers("program", missing="is not on PATH"), ("programs",)),
     ("search-paths", "", _search_paths, ("path_contains", "ld_library_path_contains")),
     ("environ", "", _environ, ("environ",)),
     ("size", "", _size, ()),

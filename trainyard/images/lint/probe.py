@@ -10,10 +10,10 @@ from functools import cache
 from pathlib import Path
 
 from trainyard.errors import NotReadyError, OutsideError
+from trainyard.seams.docker.containers import KILLED, run_once
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.docker.images import ImageFacts
-from trainyard.seams.docker.once import run_once
-from trainyard.spec.image import LintSection
+from trainyard.spec.image import ImageFile, LintSection
 from trainyard.wording import clean
 
 SECONDS = 180.0
@@ -24,35 +24,38 @@ _LONGEST = 300
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How a command in the image ended: its exit code, and its last error or line."""
-
-    code: int
-    output: str
-
-    @property
-    def reason(self) -> str:
-        return self.output or f"exit code {self.code}"
-
-
-@dataclass(frozen=True)
 class Probed:
-    """What the image printed. Without `began`, it ran nothing of ours, and `refusal` is what came instead."""
+    """What the image printed: facts, and answers to questions. Nothing, if it ran nothing of ours: see `refusal`."""
 
-    began: bool
-    refusal: str
     facts: Mapping[str, str]
-    answers: Mapping[str, str]
+    refusal: str = ""
 
     def text(self, key: str) -> str:
         return self.facts.get(key, "")
 
-    def ended(self, key: str) -> Ended | None:
-        """Return how one of the fixed commands ended; None if it was not run."""
-        return _ended(self.facts.get(key))
+    def failure(self, key: str) -> str:
+        """Return why a command failed: its last error or line. "" if it ended well."""
+        code, _, output = self.text(key).partition(" ")
+        return "" if code == "0" else output or (f"exit code {code}" if code else "it printed nothing")
 
-    def answer(self, question: str) -> Ended | None:
-        return _ended(self.answers.get(question))
+
+@dataclass(frozen=True)
+class Inspection:
+    """One image: what the engine knows, what it printed about itself, and what its image.yaml expects."""
+
+    file: ImageFile | None
+    image: ImageFacts
+    history: tuple[str, ...]
+    probed: Probed
+
+    @property
+    def lint(self) -> LintSection:
+        return self.file.lint if self.file else LintSection()
+
+    @property
+    def user(self) -> str:
+        """Return what the image runs as, in words."""
+        return f"{self.probed.text('user') or self.image.user or '?'} (uid {self.probed.text('uid') or '?'})"
 
 
 def questions_of(lint: LintSection) -> tuple[str, ...]:
@@ -79,46 +82,38 @@ def ask(engine: Engine, image: ImageFacts, questions: Sequence[str]) -> Probed:
     """
     words = ["/bin/sh", "-c", script(), "trainyard-probe", *questions]
     try:
-        once = run_once(engine, image.id, words, seconds=SECONDS)
+        ran = run_once(engine, image.id, words, seconds=SECONDS)
     except OutsideError as error:
         if not _CANNOT_RUN.search(error.where or ""):
             raise
-        return Probed(False, _last_line(error.where or ""), {}, {})
-    probed = parse(once.stdout, questions, refusal=_last_line(once.stderr or once.stdout))
-    if not probed.began or "end" in probed.facts:
-        return probed
-    ended = f"ended with exit code {once.code}"
-    kind, how = (NotReadyError, f"was not done after {SECONDS:.0f} s") if once.code is None else (OutsideError, ended)
+        return Probed({}, _last_line(error.where or ""))
+    facts = parse(ran.stdout, questions)
+    if not facts or "end" in facts:
+        return Probed(facts, "" if facts else _last_line(ran.stderr or ran.stdout))
+    ended = f"ended with exit code {ran.code}"
+    kind, how = (NotReadyError, f"was not done after {SECONDS:.0f} s") if ran.code == KILLED else (OutsideError, ended)
     raise kind(
         f"the image was asked about itself, and {how}",
-        where=f"{image.id[:19]}: its last answer was: {' '.join(list(probed.facts.items())[-1]).strip()}",
+        where=f"{image.id[:19]}: its last answer was: {' '.join(list(facts.items())[-1]).strip()}",
         hint="Is the machine very busy, or short of memory? Repeat the same command; if it ends the same way: "
         "docker run --rm -it IMAGE /bin/sh",
     )
 
 
-def parse(output: str, questions: Sequence[str], *, refusal: str = "") -> Probed:
-    """Return what probe.sh printed; other lines are the entry point's own."""
+def parse(output: str, questions: Sequence[str]) -> dict[str, str]:
+    """Return what probe.sh printed, answers by their questions; other lines are the entry point's own."""
     facts: dict[str, str] = {}
-    answers: dict[str, str] = {}
     for line in output.splitlines():
         if line.startswith(_MARK):
             key, _, value = line.removeprefix(_MARK).partition(" ")
             is_answer = key.isdigit() and int(key) < len(questions)
-            target, name = (answers, questions[int(key)]) if is_answer else (facts, key)
-            target[name] = _shown(value)
-    began = "begin" in facts
-    return Probed(began, "" if began else refusal, facts, answers)
+            facts[questions[int(key)] if is_answer else key] = _shown(value)
+    return facts
 
 
 def _last_line(output: str) -> str:
     lines = [line for line in output.splitlines() if line.strip()] or ["it printed nothing"]
     return _shown(lines[-1])
-
-
-def _ended(value: str | None) -> Ended | None:
-    code, _, output = (value or "").partition(" ")
-    return Ended(int(code), output) if code.isdigit() else None
 
 
 def _shown(text: str) -> str:

@@ -1,24 +1,30 @@
-"""Containers of a Docker engine: found again by label or name, made, looked at, removed.
+"""Containers, volumes and networks of a Docker engine: found again by label or name, made, looked at, removed.
 
-Every container of ours carries labels; nothing about it is kept anywhere else, so nothing can go stale.
+All of ours carry labels; nothing about them is kept anywhere else, so nothing can go stale.
 """
 
 from __future__ import annotations
 
 import io
+import math
+import secrets
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from docker.errors import NotFound
+import requests
+from docker.errors import DockerException, NotFound
 
 from trainyard.seams import addresses
 from trainyard.seams.docker.engine import Engine, refusals
+from trainyard.seams.programs import Ran
 
-# What a container may take to end by itself before the engine kills it.
-STOP_SECONDS = 10
+# What a container of one command carries.
+ONCE = "io.trainyard.once"
+# As the exit code of a process that had to be killed.
+KILLED = -9
 
 
 class Port(NamedTuple):
@@ -49,9 +55,13 @@ class Container:
     ports: tuple[Port, ...] = ()
     started: str = ""
 
-    @property
-    def is_running(self) -> bool:
-        return self.state == "running"
+
+@dataclass(frozen=True)
+class Labelled:
+    """A volume or a network: its name, and the labels that it was made with."""
+
+    name: str
+    labels: Mapping[str, str]
 
 
 def labelled(engine: Engine, *labels: str) -> tuple[Container, ...]:
@@ -70,9 +80,30 @@ def port_holder(engine: Engine, address: str, port: int) -> str | None:
 
 
 def container(engine: Engine, name: str) -> Container | None:
-    """Return the container of this name or id, or None if there is none (any more)."""
+    """Return the container of this name or id, or None if there is none (any more).
+
+    (Engine API, GET /containers/{id}/json.)
+    """
     with refusals(f"describe the container {name}"), suppress(NotFound):
-        return _container(engine.api.inspect_container(name))
+        described = engine.api.inspect_container(name)
+        state, config = described["State"], described["Config"]
+        published = described["NetworkSettings"].get("Ports") or {}
+        return Container(
+            id=described["Id"],
+            name=described["Name"].lstrip("/"),
+            image=config["Image"],
+            labels=config.get("Labels") or {},
+            state=state["Status"],
+            health=(state.get("Health") or {}).get("Status"),
+            exit_code=state["ExitCode"],
+            restarts=described.get("RestartCount", 0),
+            ports=tuple(
+                Port(int(inside.split("/")[0]), outside["HostIp"], int(outside["HostPort"]))
+                for inside, all_outside in published.items()
+                for outside in all_outside or ()
+            ),
+            started=state.get("StartedAt") or "",
+        )
     return None
 
 
@@ -110,7 +141,7 @@ def start(engine: Engine, name: str) -> None:
 def stop(engine: Engine, name: str) -> None:
     """End a container's program: SIGTERM, after some seconds SIGKILL; no change if it does not run or is gone."""
     with refusals(f"stop the container {name}"), suppress(NotFound):
-        engine.api.stop(name, timeout=STOP_SECONDS)
+        engine.api.stop(name)
 
 
 def remove(engine: Engine, name: str) -> None:
@@ -160,6 +191,72 @@ def tail(engine: Engine, name: str, *, lines: int = 20) -> tuple[str, ...]:
     return ()
 
 
+def run_once(
+    engine: Engine,
+    reference: str,
+    command: Sequence[str],
+    *,
+    entrypoint: Sequence[str] | None = None,
+    seconds: float = 60.0,
+) -> Ran:
+    """Run a command in a container of an image; the image's own entry point runs it unless one is given.
+
+    The container is removed in any case, also on Ctrl-C. One that runs after `seconds` has the exit code KILLED. Raises
+    OutsideError when the engine cannot start it, which is also how it reports that a program does not exist.
+    """
+    # Named here, so that it can be removed even if Ctrl-C comes before the engine's answer.
+    name = f"trainyard-once-{secrets.token_hex(6)}"
+    api = engine.api
+    try:
+        with refusals(f"run {' '.join(command)[:60]} in {reference}"):
+            api.create_container(
+                reference,
+                list(command),
+                name=name,
+                entrypoint=list(entrypoint) if entrypoint is not None else None,
+                labels={ONCE: "true"},
+                host_config=api.create_host_config(network_mode="none"),
+            )
+            api.start(name)
+            code = KILLED
+            # urllib3 reports a time-out of a Unix socket in either way; an engine that is gone fails the next call.
+            with suppress(requests.exceptions.ReadTimeout, requests.exceptions.ConnectionError):
+                code = int(api.wait(name, timeout=math.ceil(seconds))["StatusCode"])
+            stdout, stderr = (api.logs(name, stdout=wanted, stderr=not wanted) for wanted in (True, False))
+            return Ran(code, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
+    finally:
+        with suppress(DockerException, requests.RequestException):
+            api.remove_container(name, v=True, force=True)
+
+
+def volumes(engine: Engine, *labels: str) -> tuple[Labelled, ...]:
+    """Return the volumes that carry every label ("key" or "key=value"), by name; without labels all."""
+    with refusals("list volumes"):
+        return _by_name(engine.api.volumes(filters={"label": list(labels)})["Volumes"] or ())
+
+
+def create_volume(engine: Engine, name: str, *, labels: Mapping[str, str]) -> None:
+    with refusals(f"make the volume {name}"):
+        engine.api.create_volume(name, labels=dict(labels))
+
+
+def remove_volume(engine: Engine, name: str) -> None:
+    with refusals(f"remove the volume {name}"), suppress(NotFound):
+        engine.api.remove_volume(name)
+
+
+def networks(engine: Engine, *labels: str) -> tuple[Labelled, ...]:
+    """Return the networks that carry every label ("key" or "key=value"), by name."""
+    with refusals("list networks"):
+        return _by_name(engine.api.networks(filters={"label": list(labels)}))
+
+
+def remove_network(engine: Engine, name: str) -> None:
+    """Remove a network that no container uses any more; no change if it is gone."""
+    with refusals(f"remove the network {name}"), suppress(NotFound):
+        engine.api.remove_network(name)
+
+
 def _listed(engine: Engine, **options: Any) -> Iterator[Container]:
     with refusals("list containers"):
         listed = engine.api.containers(**options)
@@ -168,23 +265,6 @@ def _listed(engine: Engine, **options: Any) -> Iterator[Container]:
             yield described
 
 
-def _container(described: Mapping[str, Any]) -> Container:
-    """Read the engine's description (Engine API, GET /containers/{id}/json)."""
-    state, config = described["State"], described["Config"]
-    published = described["NetworkSettings"].get("Ports") or {}
-    return Container(
-        id=described["Id"],
-        name=described["Name"].lstrip("/"),
-        image=config["Image"],
-        labels=config.get("Labels") or {},
-        state=state["Status"],
-        health=(state.get("Health") or {}).get("Status"),
-        exit_code=state["ExitCode"],
-        restarts=described.get("RestartCount", 0),
-        ports=tuple(
-            Port(int(inside.split("/")[0]), outside["HostIp"], int(outside["HostPort"]))
-            for inside, all_outside in published.items()
-            for outside in all_outside or ()
-        ),
-        started=state.get("StartedAt") or "",
-    )
+def _by_name(described: Iterable[Mapping[str, Any]]) -> tuple[Labelled, ...]:
+    found = (Labelled(entry["Name"], entry["Labels"] or {}) for entry in described)
+    return tuple(sorted(found, key=lambda labelled: labelled.name))

@@ -10,10 +10,10 @@ import signal
 import socket
 import struct
 import sys
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -24,7 +24,6 @@ from trainyard.seams.docker.engine import Engine
 SETTINGS = Path("/etc/docker/daemon.json")
 # One directory of CAs per registry, read at each pull.
 CERTIFICATES = Path("/etc/docker/certs.d")
-_PEER = struct.Struct("3i")  # struct ucred of unix(7): pid, uid, gid
 
 
 @dataclass(frozen=True)
@@ -37,10 +36,9 @@ class Daemon:
     @property
     def settings(self) -> Path:
         """Return its daemon.json, which need not exist."""
-        # --config-file=PATH, or PATH as the next word; the last one counts.
-        words = " ".join(self.arguments).replace("--config-file=", "--config-file ").split()
-        given = [after for word, after in pairwise(words) if word == "--config-file"]
-        return Path(given[-1]) if given else SETTINGS
+        flags = ArgumentParser(add_help=False, allow_abbrev=False)
+        flags.add_argument("--config-file", default=SETTINGS)
+        return Path(flags.parse_known_args(self.arguments)[0].config_file)
 
 
 def find(engine: Engine) -> Daemon | None:
@@ -70,7 +68,8 @@ def _peer(path: str) -> int:
     """Return the pid of the process that listens on a Unix socket; 0 if it is outside of this container."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
-        return int(_PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[0])
+        # struct ucred of unix(7): pid, uid, gid.
+        return int(struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
 
 
 def _daemon(process: psutil.Process) -> Daemon | None:

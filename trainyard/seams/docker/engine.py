@@ -62,6 +62,12 @@ class Engine:
             version = self.api.version(api_version=False)
         return f"{version['Os']}/{version['Arch']}"
 
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        self.api.close()
+
     def info(self) -> dict[str, Any]:
         with refusals("ask the Docker engine about itself"):
             return dict(self.api.info())
@@ -73,21 +79,8 @@ class Engine:
         return {**kept, "DOCKER_HOST": self.socket or self.address}
 
 
-@contextmanager
-def engine(environ: Mapping[str, str], *, address: str | None = None) -> Iterator[Engine]:
-    """Connect to the engine that a file names, or to the one that `docker` would use, for as long as it is needed.
-
-    Raises PrerequisiteError when no engine answers there.
-    """
-    connected = connect(environ, address=address)
-    try:
-        yield connected
-    finally:
-        connected.api.close()
-
-
-def connect(environ: Mapping[str, str], *, address: str | None = None) -> Engine:
-    """Connect to an engine for as long as this process lives: steps run after the function that made them returned.
+def connect(environ: Mapping[str, str], address: str | None = None) -> Engine:
+    """Connect to the engine that a file names, or to the one that `docker` would use.
 
     Raises PrerequisiteError when no engine answers there.
     """

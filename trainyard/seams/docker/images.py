@@ -1,26 +1,21 @@
-"""Images of a Docker engine: what they are, their names, fetched from a registry."""
+"""Images of a Docker engine: what they are, and their names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import requests
-from docker.errors import DockerException, ImageNotFound
+from docker.errors import ImageNotFound
+from docker.utils import parse_repository_tag
 
 from trainyard.seams.docker.containers import packed
-from trainyard.seams.docker.engine import Engine, explanation, refusals
-from trainyard.seams.registry.errors import refused
+from trainyard.seams.docker.engine import Engine, refusals
 
 HUB = "docker.io"
 # What is in an image that proves that a registry can be used, and nothing else.
 TINY = b"Trainyard pulled this to prove that Docker here can.\n"
-MB = 1_000_000
-# What Docker reports when a layer needs nothing more (docker/distribution, pull and push).
-_ENDED = frozenset({"Pull complete", "Already exists", "Pushed", "Layer already exists"})
-_MOVING = frozenset({"Downloading", "Pushing"})
 
 
 @dataclass(frozen=True)
@@ -89,7 +84,7 @@ def references(engine: Engine, *, label: str) -> list[ImageFacts]:
 def tag(engine: Engine, reference: str, *, as_: str) -> None:
     repository, name = split_tag(as_)
     with refusals(f"tag {reference} as {as_}"):
-        engine.api.tag(reference, repository, tag=name or "latest", force=True)
+        engine.api.tag(reference, repository, tag=name, force=True)
 
 
 def remove(engine: Engine, reference: str) -> None:
@@ -105,71 +100,16 @@ def make_tiny(engine: Engine, reference: str) -> None:
         engine.api.import_image_from_data(packed({"README": TINY}), repository=repository, tag=name)
 
 
-def pull(
-    engine: Engine,
-    reference: str,
-    *,
-    auth: Mapping[str, str] | None = None,
-    platform: str | None = None,
-    on_progress: Callable[[str], None] | None = None,
-) -> None:
-    """Fetch an image from its registry. `auth` has username and password; None: what `docker login` keeps.
-
-    Raises RegistryError: what is wrong with the registry, or with what it holds.
-    """
-    registry, doing = registry_of(reference), f"pull {reference}"
-    credentials = dict(auth) if auth is not None else None
-    tally = LayerTally()
-    try:
-        for entry in engine.api.pull(reference, stream=True, decode=True, auth_config=credentials, platform=platform):
-            if entry.get("error"):
-                raise refused(str(entry["error"]), registry, doing=doing)
-            if tally.count(entry) and on_progress:
-                on_progress(tally.text())
-    except (DockerException, requests.RequestException) as error:
-        raise refused(explanation(error), registry, doing=doing) from error
-
-
-def split_tag(reference: str) -> tuple[str, str | None]:
-    """Return repository and tag; a port is no tag, and a digest stays with its repository."""
-    if "@" in reference:
-        return reference, None
-    head, colon, tail = reference.rpartition(":")
-    return (head, tail) if colon and "/" not in tail else (reference, None)
+def split_tag(reference: str) -> tuple[str, str]:
+    """Return repository and tag, or digest; Docker's own tag is latest."""
+    repository, tag = parse_repository_tag(reference)
+    return str(repository), str(tag or "latest")
 
 
 def registry_of(reference: str) -> str:
     """Return the registry in a reference, by Docker's rule: a host has a dot or a port, or is localhost."""
     first, slash, _ = reference.partition("/")
     return first if slash and (any(mark in first for mark in ".:") or first == "localhost") else HUB
-
-
-class LayerTally:
-    """Counts layers and bytes of one pull or push: Docker reports every layer by itself, people want one line."""
-
-    def __init__(self) -> None:
-        self._ended: dict[str, bool] = {}
-        self._bytes: dict[str, tuple[int, int]] = {}
-
-    def count(self, entry: Mapping[str, Any]) -> bool:
-        """Take one entry of Docker's stream; return whether it was about a layer."""
-        layer, status = entry.get("id"), entry.get("status", "")
-        if not layer or status.startswith(("Pulling from", "Digest", "Status")):
-            return False
-        self._ended[layer] = status in _ENDED or status.startswith("Mounted from")
-        detail = entry.get("progressDetail") or {}
-        if status in _MOVING and detail.get("total"):
-            self._bytes[layer] = (detail.get("current", 0), detail["total"])
-        elif layer in self._bytes:
-            self._bytes[layer] = (self._bytes[layer][1],) * 2
-        return True
-
-    def text(self) -> str:
-        """Return how far it is: `2 of 5 layers, 31 of 120 MB`."""
-        moved = sum(current for current, _ in self._bytes.values()) / MB
-        total = sum(size for _, size in self._bytes.values()) / MB
-        layers = f"{sum(self._ended.values())} of {len(self._ended)} layers"
-        return f"{layers}, {moved:.0f} of {total:.0f} MB" if total >= 1 else layers
 
 
 def _familiar(repository: str) -> str:

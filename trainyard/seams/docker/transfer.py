@@ -1,0 +1,153 @@
+"""Let a Docker engine push or pull an image, or ask it what a registry has: with its own network, CAs and proxies."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import requests
+from docker.errors import DockerException
+
+from trainyard.seams.docker.engine import Engine, explanation
+from trainyard.seams.docker.images import registry_of, split_tag
+from trainyard.seams.registry.auth import Login
+from trainyard.seams.registry.errors import MissingError, RegistryError, refused
+
+CONNECT_SECONDS = 10.0
+# Docker reports while it sends; a registry that takes a whole layer in and then is silent for longer is stuck.
+SILENCE_SECONDS = 300.0
+MB = 1_000_000
+# What Docker reports when a layer needs nothing more (docker/distribution, pull and push).
+_ENDED = frozenset({"Pull complete", "Already exists", "Pushed", "Layer already exists"})
+_MOVING = frozenset({"Downloading", "Pushing"})
+
+
+def push(
+    engine: Engine,
+    reference: str,
+    *,
+    login: Login | None,
+    on_progress: Callable[[str], None] = lambda text: None,
+    on_retry: Callable[[], None] = lambda: None,
+    on_sent: Callable[[str], None] = lambda layer: None,
+) -> None:
+    """Push REGISTRY/NAME:TAG, which the engine must have.
+
+    `on_retry` is called when Docker itself will try a layer again: for up to a minute and without a reason. It may
+    raise, which ends the push. `on_sent` gets the short id of each layer that was sent. Raises RegistryError.
+    """
+
+    tally = LayerTally(on_progress)
+
+    def watch(entry: Mapping[str, Any]) -> None:
+        tally.count(entry)
+        status = str(entry.get("status", ""))
+        if status == "Pushed":
+            on_sent(str(entry.get("id", "")))
+        elif status.startswith("Retrying in"):
+            on_retry()
+
+    repository, tag = split_tag(reference)
+    path = f"{quote(repository, safe='/:')}/push"
+    _transfer(engine, reference, login, f"push {reference}", path, {"tag": tag}, watch, silence=SILENCE_SECONDS)
+
+
+def pull(
+    engine: Engine,
+    reference: str,
+    *,
+    login: Login | None,
+    platform: str | None = None,
+    on_progress: Callable[[str], None] = lambda text: None,
+) -> None:
+    """Fetch an image from its registry. Raises RegistryError: what is wrong with it, or with what it holds."""
+    repository, tag = split_tag(reference)
+    parameters = {"fromImage": repository, "tag": tag, "platform": platform}
+    # As long as it takes: engines with containerd's image store unpack a layer without a word.
+    watch = LayerTally(on_progress).count
+    _transfer(engine, reference, login, f"pull {reference}", "create", parameters, watch, silence=None)
+
+
+def registry_digest(engine: Engine, reference: str, *, login: Login | None) -> str | None:
+    """Return the digest of what a registry has under this name now, as this engine sees it; None if it has nothing.
+
+    (Engine API, GET /distribution/{name}/json.) Raises RegistryError.
+    """
+    try:
+        answer = engine.api.inspect_distribution(  # type: ignore[no-untyped-call]
+            reference, auth_config=_credentials(reference, login)
+        )
+    except (DockerException, requests.RequestException) as error:
+        refusal = _refused(explanation(error), f"look for {reference}", reference, login)
+        if isinstance(refusal, MissingError):
+            return None
+        raise refusal from error
+    return str(answer["Descriptor"]["digest"])
+
+
+class LayerTally:
+    """Counts layers and bytes of one pull or push: Docker reports every layer by itself, people want one line."""
+
+    def __init__(self, on_progress: Callable[[str], None]) -> None:
+        self._on_progress = on_progress
+        self._ended: dict[str, bool] = {}
+        self._bytes: dict[str, tuple[int, int]] = {}
+
+    def count(self, entry: Mapping[str, Any]) -> None:
+        """Take one entry of Docker's stream; where it is about a layer, say how far all are."""
+        layer, status = entry.get("id"), entry.get("status", "")
+        if not layer or status.startswith(("Pulling from", "Digest", "Status")):
+            return
+        self._ended[layer] = status in _ENDED or status.startswith("Mounted from")
+        detail = entry.get("progressDetail") or {}
+        if status in _MOVING and detail.get("total"):
+            self._bytes[layer] = (detail.get("current", 0), detail["total"])
+        elif layer in self._bytes:
+            self._bytes[layer] = (self._bytes[layer][1],) * 2
+        moved, total = (sum(counts) / MB for counts in zip((0, 0), *self._bytes.values(), strict=True))
+        layers = f"{sum(self._ended.values())} of {len(self._ended)} layers"
+        self._on_progress(f"{layers}, {moved:.0f} of {total:.0f} MB" if total >= 1 else layers)
+
+
+def _transfer(
+    engine: Engine,
+    reference: str,
+    login: Login | None,
+    doing: str,
+    path: str,
+    parameters: Mapping[str, str | None],
+    on_entry: Callable[[Mapping[str, Any]], None],
+    *,
+    silence: float | None,
+) -> None:
+    """Hand over what the engine reports, as it comes. An error of `on_entry` closes the connection: that ends it."""
+    credentials = json.dumps(_credentials(reference, login)).encode()
+    try:
+        # docker-py's own push and pull cannot be ended: they keep the connection to themselves.
+        with engine.api.post(
+            f"{engine.api.base_url}/v{engine.api.api_version}/images/{path}",
+            params=parameters,
+            headers={"X-Registry-Auth": base64.urlsafe_b64encode(credentials).decode()},
+            stream=True,
+            timeout=(CONNECT_SECONDS, silence),
+        ) as answer:
+            if answer.status_code != requests.codes.ok:
+                raise _refused(answer.text, doing, reference, login)
+            for line in filter(bytes.strip, answer.iter_lines(chunk_size=None)):
+                entry = json.loads(line)
+                if entry.get("error"):
+                    raise _refused(str(entry["error"]), doing, reference, login)
+                on_entry(entry)
+    except (requests.RequestException, ValueError) as error:
+        raise _refused(f"the connection to Docker broke: {error}", doing, reference, login) from error
+
+
+def _credentials(reference: str, login: Login | None) -> dict[str, str]:
+    return login.for_engine(registry_of(reference)) if login else {}
+
+
+def _refused(raw: str, doing: str, reference: str, login: Login | None) -> RegistryError:
+    return refused(raw, registry_of(reference), doing=doing, who=login.who if login else "")
