@@ -104,11 +104,11 @@ def _diagnosis(rule: Rule, text: str, words: Mapping[str, str]) -> Diagnosis:
         summary=filled(rule.summary) or message,
         key=rule.key,
         error=rule.error,
-        raw=_shortened(text),
+        raw=shortened(text),
         tolerates=rule.tolerates,
     )
 
 
-def _shortened(raw: str) -> str:
+def shortened(raw: str) -> str:
     line = " ".join(raw.split())
     return line if len(line) <= _SHOWN_LENGTH else f"{line[:_SHOWN_LENGTH]}..."

@@ -27,7 +27,7 @@ class FakeKube:
     def __init__(
         self, *objects: tuple[Kind, Object], forbidden: Sequence[str] = (), unknown: Sequence[str] = ()
     ) -> None:
-        self.context, self.server, self.namespace, self.user = "lab", "https://192.0.2.1:6443", "default", "ops"
+        self.context, self.server, self.user = "lab", "https://192.0.2.1:6443", "ops"
         self.place = "context lab"
         self.access = SimpleNamespace(files=())
         self.objects: dict[Key, Object] = {}
@@ -54,10 +54,9 @@ class FakeKube:
         self._ask("get", kind, namespace)
         return copy.deepcopy(self.objects.get((kind.plural, namespace or "", name)))
 
-    def list(self, kind: Kind, *, namespace: str | None = None, labels: str = "", fields: str = "") -> list[Object]:
+    def list(self, kind: Kind, *, namespace: str | None = None, labels: str = "") -> list[Object]:
         self._ask("list", kind, namespace)
         equal = dict(pair.split("=") for pair in labels.split(",") if "=" in pair)
-        field_values = dict(pair.split("=") for pair in fields.split(",") if "=" in pair)
         present = {word for word in labels.split(",") if word and "=" not in word}
         return [
             copy.deepcopy(body)
@@ -66,7 +65,6 @@ class FakeKube:
             and namespace in (None, where)
             and equal.items() <= (body["metadata"].get("labels") or {}).items()
             and present <= (body["metadata"].get("labels") or {}).keys()
-            and all(_field(body, path) == value for path, value in field_values.items())
         ]
 
     def create(self, kind: Kind, body: Object, *, namespace: str | None = None) -> Object:
@@ -91,9 +89,7 @@ class FakeKube:
         self._remove(kind, namespace or "", name)
         return True
 
-    def apply(
-        self, kind: Kind, body: Object, *, namespace: str | None = None, dry_run: bool = False, force: bool = True
-    ) -> Object:
+    def apply(self, kind: Kind, body: Object, *, namespace: str | None = None, dry_run: bool = False) -> Object:
         self._ask("patch", kind, namespace)
         live = self.get(kind, body["metadata"]["name"], namespace if kind.namespaced else None) or {}
         made = _merged(live, copy.deepcopy(body))
@@ -108,9 +104,7 @@ class FakeKube:
         self.changed.append(f"patch {kind.name} {name}")
         return self.put(kind, _merged(self.objects[(kind.plural, namespace or "", name)], merge))
 
-    def may(
-        self, verb: str, kind: Kind, *, namespace: str | None = None, subresource: str = "", name: str = ""
-    ) -> bool:
+    def may(self, verb: str, kind: Kind, *, namespace: str | None = None, subresource: str = "") -> bool:
         right = f"{verb} {kind.plural}" + f"/{subresource}" * bool(subresource)
         return kind.plural not in self.forbidden and right not in self.may_not
 
@@ -192,11 +186,3 @@ def named(
         belongs = {"kind": "RayCluster", "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}
         metadata["ownerReferences"] = [belongs]
     return {"metadata": metadata}
-
-
-def _field(body: Object, path: str) -> Any:
-    """Return what a field selector compares: `involvedObject.uid`."""
-    value: Any = body
-    for part in path.split("."):
-        value = (value or {}).get(part)
-    return value

@@ -39,7 +39,7 @@ def stored(ray_cluster: Object, **replicas: int) -> Object:
 
 
 def said(old: Object, new: Object) -> list[tuple[str, bool]]:
-    return [(str(change), change.applied) for change in ray_cluster.changes(stored(old), stored(new))]
+    return [(change.text, change.applied) for change in ray_cluster.changes(stored(old), stored(new))]
 
 
 def ignored(*texts: str) -> list[tuple[str, bool]]:
@@ -62,7 +62,7 @@ def test_sizes_of_groups_are_carried_out() -> None:
     ]
     live = stored(sent(**LAB))
     live["spec"]["workerGroupSpecs"][0]["replicas"] = 1
-    assert [str(change) for change in ray_cluster.changes(live, stored(sent(**LAB)))] == [
+    assert [change.text for change in ray_cluster.changes(live, stored(sent(**LAB)))] == [
         "workers.gpu.count: 1 now, 2 wanted"
     ]
 

@@ -140,6 +140,8 @@ def test_what_helps_depends_on_what_the_scheduler_says(text: str, hint: str) -> 
 def test_machines_that_come_by_themselves_are_waited_for() -> None:
     text = "0/1 nodes are available: 1 Insufficient cpu."
     assert [only(unplaced(text), wait_for_machines=wait).tolerates for wait in (0.0, 600.0)] == [SOON, 600.0]
+    claim = only(unplaced('0/1 nodes are available: persistentvolumeclaim "data" not found.'), wait_for_machines=600.0)
+    assert (claim.message, claim.tolerates) == ("cannot start: there is no claim data", SOON)
 
 
 @pytest.mark.parametrize(

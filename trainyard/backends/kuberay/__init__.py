@@ -5,7 +5,7 @@ Another backend that makes a Kubernetes first calls these with a section of its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from trainyard.backends import replace_head
@@ -16,7 +16,6 @@ from trainyard.backends.kuberay.dashboard import Dashboard
 from trainyard.backends.kuberay.desired import Desired, read
 from trainyard.backends.kuberay.listing import discover
 from trainyard.backends.kuberay.manifest import printable
-from trainyard.backends.kuberay.ray_cluster import Change
 from trainyard.backends.kuberay.verify import verify as verify_hosts
 from trainyard.endpoint import Endpoint
 from trainyard.seams.kube.types import Object
@@ -78,32 +77,23 @@ def _steps(desired: Desired) -> list[Step]:
         # What follows is shown as it would be with --recreate, which nothing that never ran needs.
         desired, changes = replace(desired, tools=replace(desired.tools, recreate=True)), ()
     refused = None if desired.never_started else refused
+    where, documents = desired.location, desired.documents
+    former = ray_cluster.replace_step(desired)
+    make = ray_cluster.step(desired, changes, after=former.title if former else None)
     return [
         *([replace_head.step(refused, title="Make the whole cluster anew")] if refused else []),
         preflight.step(desired),
         _record_step(desired),
         *operator.steps(desired.kuberay),
-        *_objects(desired),
-        *_nodes(desired, changes),
-    ]
-
-
-def _objects(desired: Desired) -> list[Step]:
-    """Return the steps that make what stands beside the RayCluster."""
-    where, documents = desired.location, desired.documents
-    return [
         objects.namespace_step(where, documents.namespace),
         # The cluster's own image goes with the logins that it was made with.
         *([] if desired.image.is_kept else [objects.login_step(where, desired.pull_secret)]),
         objects.token_step(where),
         *([objects.claim_step(where, documents.claim)] if documents.claim else []),
+        *([former] if former else []),
+        make,
+        wait.step(where, len(desired.spec.nodes()), after=make.title),
     ]
-
-
-def _nodes(desired: Desired, changes: Sequence[Change]) -> list[Step]:
-    gone = ray_cluster.replace_step(desired)
-    make = ray_cluster.step(desired, changes, after=gone.title if gone else None)
-    return [*([gone] if gone else []), make, wait.step(desired.location, len(desired.spec.nodes()), after=make.title)]
 
 
 def _record_step(desired: Desired) -> Step:

@@ -73,21 +73,24 @@ def read(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Desired:
     location.refuse_other(tools, where)
     # Who is not known, or not answered, hears it once, and from the first question.
     live = location.ray_cluster(where)
+    running = str((live["metadata"].get("annotations") or {}).get(naming.IMAGE, "")) if live else ""
     with ThreadPoolExecutor(2) as pool:
-        pinning = pool.submit(pinned, spec, tools, running=_image(live) if not tools.recreate else None)
+        pinning = pool.submit(pinned, spec, tools, running=None if tools.recreate else running or None)
         own = pool.submit(cluster_pods, where)
         kuberay = operator.read(where, tools)
         image = pinning.result()
     name = naming.pull_secret(spec.name)
     # The cluster's own image goes with the logins that it was made with.
     made = None if image.is_kept else pull_secret(spec.name, image, others=section.pull_secrets, name=name)
+    # What the cluster runs stays if it is the same image, whatever registry it names.
+    is_same = image.digest and running.endswith(f"@{image.digest}")
     used = _pull_secrets(live) if image.is_kept and live else (*([name] if made else []), *section.pull_secrets)
     return Desired(
         spec=spec,
         tools=tools,
         location=where,
         image=image,
-        documents=documents(Inputs(spec, section, _same(image, live), pull_secrets=used)),
+        documents=documents(Inputs(spec, section, running if is_same else image.reference, pull_secrets=used)),
         kuberay=kuberay,
         pull_secret=made,
         live=live,
@@ -128,16 +131,6 @@ def pull_secret(cluster: str, image: PinnedImage, *, others: Sequence[str], name
         "metadata": {"name": name, "labels": naming.labels(cluster)},
         "data": {".dockerconfigjson": base64.b64encode(content.encode()).decode()},
     }
-
-
-def _same(image: PinnedImage, live: Object | None) -> str:
-    """Return the reference that the cluster runs if it means the same image, whatever registry it names."""
-    running = _image(live)
-    return running if running and image.digest and running.endswith(f"@{image.digest}") else image.reference
-
-
-def _image(live: Object | None) -> str | None:
-    return (live["metadata"].get("annotations") or {}).get(naming.IMAGE) if live else None
 
 
 def _pull_secrets(live: Object) -> tuple[str, ...]:

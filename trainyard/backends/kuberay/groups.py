@@ -37,14 +37,13 @@ def of_cluster(cluster: Object | None) -> dict[str, Group]:
 
 def of_file(spec: ClusterSpec, cluster: Object | None) -> dict[str, Group]:
     """Return the groups that the file names, as large as it says; their nodes are as they were made."""
-    made, sizes = of_cluster(cluster), {node.group: node for node in spec.nodes()}
-    counts = {HEAD: (1, 1), **{group.name: (group.least, group.most) for group in spec.workers}}
-    groups = {}
-    for name, (least, most) in counts.items():
-        node = sizes.get(name)
-        file = Group(name, least, most, node.cpus, node.gpus, node.memory) if node else Group(name, least, most)
-        groups[name] = replace(made.get(name, file), least=least, most=most)
-    return groups
+    made = of_cluster(cluster)
+    head = Group(HEAD, 1, 1, spec.head.cpus, spec.head.gpus, spec.head.memory)
+    workers = [Group(each.name, each.least, each.most, each.cpus, each.gpus, each.memory) for each in spec.workers]
+    return {
+        group.name: replace(made.get(group.name, group), least=group.least, most=group.most)
+        for group in (head, *workers)
+    }
 
 
 def differences(spec: ClusterSpec, cluster: Object | None) -> Iterator[str]:

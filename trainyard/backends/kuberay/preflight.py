@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from trainyard.backends.kuberay import location
 from trainyard.backends.kuberay.desired import Desired
 from trainyard.backends.kuberay.snapshot import side_by_side
@@ -29,11 +27,15 @@ def step(desired: Desired) -> Step:
 
 def _check(desired: Desired) -> Answer:
     kube, namespace = desired.location.kube, desired.location.namespace
-    rights = list(_rights(desired))
+    rights = [(verb, kind, part) for verbs, kind, part in _needed(desired) for verb in verbs.split()]
     allowed = side_by_side(
         lambda right: kube.may(right[0], right[1], namespace=namespace, subresource=right[2]), rights
     )
-    missing = [_described(*right) for right, is_allowed in zip(rights, allowed, strict=True) if not is_allowed]
+    missing = [
+        f"{verb} {kind.plural}" + (f"/{part}" if part else "")
+        for (verb, kind, part), is_allowed in zip(rights, allowed, strict=True)
+        if not is_allowed
+    ]
     if missing:
         raise PrerequisiteError(
             f"you may not do in namespace {namespace} what cluster.up needs: {', '.join(missing)}",
@@ -45,7 +47,7 @@ def _check(desired: Desired) -> Answer:
     return Answer(True, "; ".join(filter(None, (remark, desired.image.remark))))
 
 
-def _rights(desired: Desired) -> Iterator[tuple[str, Kind, str]]:
+def _needed(desired: Desired) -> list[tuple[str, Kind, str]]:
     storage = desired.location.section.storage
     needed = [*_ALWAYS]
     if storage and storage.size:
@@ -54,8 +56,4 @@ def _rights(desired: Desired) -> Iterator[tuple[str, Kind, str]]:
         needed.append(("patch", SECRET, ""))
     if desired.is_new and desired.live is not None:
         needed.append(("delete", RAY_CLUSTER, ""))
-    return ((verb, kind, part) for verbs, kind, part in needed for verb in verbs.split())
-
-
-def _described(verb: str, kind: Kind, part: str) -> str:
-    return f"{verb} {kind.plural}/{part}" if part else f"{verb} {kind.plural}"
+    return needed

@@ -48,9 +48,6 @@ class Change:
     applied: bool = False
     ends_nodes: bool = False
 
-    def __str__(self) -> str:
-        return self.text
-
 
 def changes(live: Object, desired: Object) -> tuple[Change, ...]:
     """Return every difference; `desired` is what the API server would make of what we send: a dry run.
@@ -137,7 +134,7 @@ def document(desired: Desired) -> Object:
 
 def refusal(desired: Desired, found: Sequence[Change]) -> RequestError | None:
     """Return why a running cluster cannot become what the file asks, None if KubeRay makes it so."""
-    ignored = [str(change) for change in found if not change.applied]
+    ignored = [change.text for change in found if not change.applied]
     if not ignored or desired.tools.recreate:
         return None
     return RequestError(
@@ -163,7 +160,7 @@ def step(desired: Desired, found: Sequence[Change], *, after: str | None) -> Ste
 
     title = f"Make the RayCluster {desired.spec.name}"
     if found and not desired.is_new:
-        title = f"Change the RayCluster: {named([str(change) for change in found])}"
+        title = f"Change the RayCluster: {named([change.text for change in found])}"
     return Step(title, done, apply, after=after, disruptive=any(change.ends_nodes for change in found))
 
 

@@ -84,9 +84,14 @@ class Waiting:
         """Return what is missing, "" if nothing, and why."""
         cluster = snapshot.owner
         if cluster is None or (self._began and pods.is_leaving(cluster)):
-            if self._began:
-                raise removed(self._location)
-            return "there is no RayCluster", ()
+            if not self._began:
+                return "there is no RayCluster", ()
+            raise NotReadyError(
+                f"cluster {self._location.name} was removed while it came up",
+                where=str(self._location),
+                hint="Somebody else gave cluster.down, or removed the RayCluster or its namespace. If it is to exist: "
+                "invoke cluster.up",
+            )
         ready = frozenset(naming.node_name(pod) for pod in snapshot.pods if pods.is_ready(pod))
         unready = _unready(snapshot, ready)
         if unready:
@@ -100,16 +105,6 @@ class Waiting:
             return "waiting for the dashboard", (_silent(error, self._dashboard.last_error()),)
         unknown = sorted(ready - alive)
         return (f"Ray does not know {wording.named(unknown)} yet" if unknown else ""), ()
-
-
-def removed(location: Location) -> NotReadyError:
-    """Return that a RayCluster went while it came up; `cluster.up --recreate` elsewhere makes it anew at once."""
-    return NotReadyError(
-        f"cluster {location.name} was removed while it came up",
-        where=str(location),
-        hint="Somebody else gave cluster.down, or removed the RayCluster or its namespace. If it is to exist: "
-        "invoke cluster.up",
-    )
 
 
 def _unready(snapshot: Snapshot, ready: frozenset[str]) -> list[NodeStatus]:

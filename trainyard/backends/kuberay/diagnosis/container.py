@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from trainyard import wording
 from trainyard.backends.kuberay import pods
 from trainyard.backends.kuberay.debounce import MINUTE, SOON
 from trainyard.backends.kuberay.pods import Container, Ended, Object
 from trainyard.backends.kuberay.snapshot import Snapshot
-from trainyard.diagnosis import Diagnosis, Rule, explain
+from trainyard.diagnosis import Diagnosis, Rule, explain, shortened
 from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.seams.docker.images import registry_of
 from trainyard.seams.registry import errors
@@ -71,7 +72,6 @@ TRIES = 2
 TAIL_LINES = 12
 LINE_LENGTH = 300
 RAY_IN_IMAGE = "Is Ray in the image, and does it work there? `invoke image.lint` says."
-_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def explain_container(pod: Object, container: Container, snapshot: Snapshot) -> Diagnosis | None:
@@ -127,11 +127,11 @@ def _not_started(container: Container) -> Diagnosis | None:
 
 def _cannot_start(text: str) -> Diagnosis:
     return Diagnosis(
-        f"cannot start: {_shortened(text)}",
+        f"cannot start: {shortened(text)}",
         "Have made what is missing, or correct the cluster file (image, kuberay.volumes, runtime_class, security).",
         error=PrerequisiteError,
         key="start",
-        summary=f"cannot start: {_shortened(text)}",
+        summary=f"cannot start: {shortened(text)}",
         # The kubelet may only not have read yet what exists.
         tolerates=MINUTE,
     )
@@ -176,10 +176,5 @@ def _ended_with_head(pod: Object, ended: Ended, snapshot: Snapshot) -> bool:
 
 
 def _log_tail(text: str) -> str:
-    lines = [line.rstrip() for line in _COLOURS.sub("", text).splitlines() if line.strip()][-TAIL_LINES:]
+    lines = [line.rstrip() for line in wording.clean(text).splitlines() if line.strip()][-TAIL_LINES:]
     return "\n".join(f"    {line[:LINE_LENGTH]}" for line in lines or ["(it is empty)"])
-
-
-def _shortened(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= LINE_LENGTH else f"{line[:LINE_LENGTH]}..."

@@ -26,12 +26,14 @@ RULES = (
         r'persistentvolumeclaim "(?P<claim>[^"]+)" not found',
         "cannot start: there is no claim {claim}",
         "Make it, or correct `kuberay.storage.claim` or `kuberay.volumes` in the cluster file.",
+        tolerates=SOON,
     ),
     Rule(
         r"unbound immediate PersistentVolumeClaims",
         "cannot start: no volume was found for its claim yet",
         "Why not: kubectl describe pvc. It needs a storage class that makes volumes, or a volume that fits "
         "(kuberay.storage: size, storage_class, access).",
+        tolerates=MINUTE,
     ),
     Rule(
         r"Insufficient \S*gpu",
@@ -102,7 +104,8 @@ def explain_scheduling(pod: Object, *, wait: float = 0.0) -> Diagnosis | None:
         return None
     hosts = _PREEMPTION.split(str(scheduled.get("message") or ""))[0]
     cause = explain(hosts, RULES, hosts=hosts, requests=_requested(pod))
-    return cause and replace(cause, error=NoRoomError, key="room", raw="", tolerates=max(SOON, wait))
+    # Machines that come by themselves bring no claims.
+    return cause and replace(cause, error=NoRoomError, key="room", raw="", tolerates=cause.tolerates or max(SOON, wait))
 
 
 def _requested(pod: Object) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 
 from trainyard import paths, render, versions
 from trainyard.backends.kuberay import naming
+from trainyard.backends.kuberay.groups import HEAD
 from trainyard.backends.kuberay.manifest import pod
-from trainyard.backends.kuberay.manifest.pod import HEAD, Inputs, Node, nodes
+from trainyard.backends.kuberay.manifest.pod import Inputs, NodeSize
 from trainyard.seams.kube.types import Object
 from trainyard.spec.cluster import WorkerGroup
 from trainyard.spec.fields import HIDDEN, SECRET_NAME
@@ -85,7 +86,6 @@ def _hidden(value: Any) -> Any:
 
 def _ray_cluster(inputs: Inputs) -> dict[str, Any]:
     spec, section = inputs.spec, inputs.section
-    head, *workers = nodes(spec, section)
     grows = any(group.grows for group in spec.workers)
     return {
         "name": spec.name,
@@ -95,8 +95,8 @@ def _ray_cluster(inputs: Inputs) -> dict[str, Any]:
         "ray_version": versions.RAY,
         "grows": grows,
         "autoscaler": _autoscaler(section) if grows else None,
-        "head": _group(inputs, head, with_autoscaler=grows),
-        "workers": [_workers(inputs, group, node) for group, node in zip(spec.workers, workers, strict=True)],
+        "head": _group(inputs, pod.node_size(section, spec.head), with_autoscaler=grows),
+        "workers": [_workers(inputs, group) for group in spec.workers],
     }
 
 
@@ -113,10 +113,10 @@ def _autoscaler(section: KuberaySection) -> dict[str, Any]:
     }
 
 
-def _workers(inputs: Inputs, group: WorkerGroup, node: Node) -> dict[str, Any]:
+def _workers(inputs: Inputs, group: WorkerGroup) -> dict[str, Any]:
     """Return a group with its size. Of one that grows, Ray's autoscaler says how many there are in between."""
     return {
-        **_group(inputs, node),
+        **_group(inputs, pod.node_size(inputs.section, group)),
         "replicas": None if group.grows else group.least,
         "least": group.least,
         "most": group.most,
@@ -124,7 +124,7 @@ def _workers(inputs: Inputs, group: WorkerGroup, node: Node) -> dict[str, Any]:
     }
 
 
-def _group(inputs: Inputs, node: Node, *, with_autoscaler: bool = False) -> dict[str, Any]:
+def _group(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool = False) -> dict[str, Any]:
     return {
         "name": node.group,
         # Ray's own label of a node's group would be `headgroup` on the head; the autoscaler reads these too.
@@ -134,7 +134,7 @@ def _group(inputs: Inputs, node: Node, *, with_autoscaler: bool = False) -> dict
     }
 
 
-def _ray_start(node: Node) -> dict[str, str]:
+def _ray_start(node: NodeSize) -> dict[str, str]:
     """Return the options of `ray start`. KubeRay hands them to bash as they are: none may hold what bash would read."""
     # What tells pods of a group apart is the end of their names, and a pod's host name is its name (naming.node_name).
     name = HEAD if node.is_head else f"{node.group}-${{HOSTNAME##*-}}"

@@ -9,10 +9,10 @@ from typing import Any
 from trainyard import render
 from trainyard.backends import ray_nodes
 from trainyard.backends.kuberay import naming
-from trainyard.spec.cluster import ClusterSpec
+from trainyard.backends.kuberay.groups import HEAD
+from trainyard.spec.cluster import ClusterSpec, Head, WorkerGroup
 from trainyard.spec.kubernetes import KuberaySection, KubeVolume, PodPlacement, PodSecurity
 
-HEAD = "head"
 # There is no "whole machine" here: a pod that does not say what it needs gets nothing for sure.
 DEFAULT_CPUS = 1
 DEFAULT_MEMORY = 2 * 1024**3
@@ -52,8 +52,8 @@ class Inputs:
 
 
 @dataclass(frozen=True)
-class Node:
-    """A node of a group. Sizes in bytes: `memory` is all that it may use, with the object store in it.
+class NodeSize:
+    """What each node of a group is given. Sizes in bytes: `memory` is all that it may use, with the object store in it.
 
     `cpus` are what Ray hands out; 0 keeps tasks off the node.
     """
@@ -75,28 +75,24 @@ class Node:
         return max(self.cpus, 1)
 
 
-def nodes(spec: ClusterSpec, section: KuberaySection) -> tuple[Node, ...]:
-    head = _node(section, HEAD, spec.head.cpus, spec.head.memory, spec.head.gpus)
-    return (head, *(_node(section, group.name, group.cpus, group.memory, group.gpus) for group in spec.workers))
-
-
-def _node(section: KuberaySection, group: str, cpus: int | None, memory: int | None, gpus: int) -> Node:
-    size = DEFAULT_MEMORY if memory is None else memory
-    asked = section.shm_size
+def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize:
+    """Return what each node of a group is given: what the file declares, else the defaults."""
+    memory = DEFAULT_MEMORY if declared.memory is None else declared.memory
     # It counts as memory: a small head beside large workers cannot have what they have.
-    shared_memory, object_store = ray_nodes.shared_memory(size, asked if asked is not None and asked < size else None)
-    return Node(
-        group=group,
-        cpus=DEFAULT_CPUS if cpus is None else cpus,
-        memory=size,
+    asked = section.shm_size if section.shm_size is not None and section.shm_size < memory else None
+    shared_memory, object_store = ray_nodes.shared_memory(memory, asked)
+    return NodeSize(
+        group=HEAD if isinstance(declared, Head) else declared.name,
+        cpus=DEFAULT_CPUS if declared.cpus is None else declared.cpus,
+        memory=memory,
         object_store=object_store,
         # In whole MiB, so that it reads well where it is shown.
         shared_memory=-(-shared_memory // ray_nodes.MEBIBYTE) * ray_nodes.MEBIBYTE,
-        gpus=gpus,
+        gpus=declared.gpus,
     )
 
 
-def values(inputs: Inputs, node: Node, *, with_autoscaler: bool) -> Values:
+def values(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool) -> Values:
     """Return the values of a group's pods; None for what is to be left out."""
     spec, section = inputs.spec, inputs.section
     place = section.placement(node.group)
@@ -171,7 +167,7 @@ def tolerations(place: PodPlacement, gpu_resource: str | None) -> list[Values]:
     return [*found, gpu] if gpu_resource else found
 
 
-def _requests(section: KuberaySection, node: Node, limits: Mapping[str, str]) -> dict[str, str]:
+def _requests(section: KuberaySection, node: NodeSize, limits: Mapping[str, str]) -> dict[str, str]:
     """Return what the scheduler is asked for: the limits, unless the file says less."""
     less = section.requests
     found = dict(limits)
@@ -203,7 +199,7 @@ def _env(spec: ClusterSpec, section: KuberaySection, *, has_gpus: bool) -> list[
     return [{"name": name, "value": render.dollars_doubled(value)} for name, value in sorted(variables.items())]
 
 
-def _volumes(spec: ClusterSpec, section: KuberaySection, node: Node) -> tuple[list[Values], list[Values]]:
+def _volumes(spec: ClusterSpec, section: KuberaySection, node: NodeSize) -> tuple[list[Values], list[Values]]:
     """Return volumes and where they are mounted: what Ray needs, `outputs`, and the file's own.
 
     KubeRay would call the first two the same.
