@@ -1,6 +1,6 @@
 """Every wrong cluster file, job file and --set flag that we thought of, each with its whole message.
 
-The unit tests load them; the tests of the command line run `BadInput.command()` on them and expect exit code 2.
+The unit tests load them.
 """
 
 from tests.bad_input.case import BadInput

@@ -50,12 +50,6 @@ class BadInput:
         else:
             load_job(Path(JOB_DIRECTORY), overrides=self.flags)
 
-    def command(self) -> list[str]:
-        """Return the command line that must refuse it with exit code 2, and start nothing."""
-        task = ["cluster.up"] if self.file == "cluster" else ["train.dispatch", JOB_DIRECTORY]
-        sets = [part for flag in self.flags for part in ("--set", flag)]
-        return [*task, "-f", CLUSTER_FILE, *sets]
-
     @property
     def message(self) -> str:
         """The whole text of the error."""

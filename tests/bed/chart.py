@@ -16,7 +16,6 @@ from tests.bed import programs
 from tests.bed.places import HERE, run
 
 NAME = "kuberay-operator"
-VERSION = programs.KUBERAY
 
 
 def write(directory: Path) -> None:

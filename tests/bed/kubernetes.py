@@ -92,14 +92,6 @@ class KubeBed:
         host.stop("gpu-plugin")
         wait(lambda: self.allocatable(host, GPU) in ("", "0"), f"{host.name} offers no GPUs", seconds=30)
 
-    def stop_kubelet(self, host: Host) -> None:
-        """Stop the kubelet; containers run on, and after 50 s Kubernetes calls the node unreachable."""
-        host.stop("kubelet")
-
-    def start_kubelet(self, host: Host) -> None:
-        """Start it again."""
-        host.start("kubelet")
-
     def stop_api(self) -> None:
         """End the API server, and nothing else; told to stop, it would first wait for those who watch."""
         self.plane.host.kill("kube-apiserver")

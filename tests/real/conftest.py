@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.bed import bed, host, hosts, kubernetes, programs
+from tests.bed import bed, host, kubernetes, programs
 from tests.bed.engine import BedEngine
 from tests.bed.host import DockerHost
-from tests.bed.hosts import Host
 from tests.bed.kubernetes import KubeBed
 from tests.bed.places import need
+from tests.real import kube as kubernetes_by_hand
+from tests.real.kube import RAY_IMAGE
 from tests.real.yard import HEAD_AND_TWO_WORKERS, Yard
 
 
@@ -73,24 +73,24 @@ def kube(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield made
 
 
-@pytest.fixture
-def bare_hosts(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], list[Host]]]:
-    """Give what makes hosts on which nothing runs but sshd; they are removed after the test."""
-    need(programs.missing())
-    with ExitStack() as made:
-        yield lambda count: made.enter_context(hosts.bare_hosts(engine, tmp_path_factory.mktemp("hosts"), count=count))
+@pytest.fixture(scope="session")
+def operator(kube: KubeBed) -> Iterator[None]:
+    """Have an administrator's KubeRay there, to the end: tests that come with none are run before (see below)."""
+    kube.publish(RAY_IMAGE)
+    with kubernetes_by_hand.operator(kube):
+        yield
 
 
-DOCKER = {"engine", "private_engine", "docker_host", "kube", "bare_hosts"}
-KUBERNETES = {"kube", "bare_hosts"}
+DOCKER = {"engine", "private_engine", "docker_host", "kube"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs the bed: `make test` runs it beside the rest, which needs none (tests/together.py)."""
+    items.sort(key=lambda item: item.get_closest_marker("breaking") is not None)
     for item in items:
         if isinstance(item, pytest.Function) and DOCKER & set(item.fixturenames):
             item.add_marker(pytest.mark.docker)
-        if isinstance(item, pytest.Function) and KUBERNETES & set(item.fixturenames):
+        if isinstance(item, pytest.Function) and "kube" in item.fixturenames:
             item.add_marker(pytest.mark.kubernetes)
 
 
@@ -101,9 +101,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     config.addinivalue_line("markers", "docker: needs the Docker engine of the bed")
     config.addinivalue_line("markers", "kubernetes: needs hosts of the bed, and so its Docker engine too")
-    config.addinivalue_line(
-        "markers", "breaking: breaks its Kubernetes cluster for minutes; in `make test`, one of its own"
-    )
+    config.addinivalue_line("markers", "breaking: breaks hosts, or needs an operator: has a cluster apart")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import socket
 from collections.abc import Iterator
@@ -13,9 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.bed import nvidia
 from tests.bed.engine import BedEngine
-from tests.real.jobs import events, newest, running, write_job
+from tests.real.jobs import events, newest, write_job
 from tests.real.yard import Yard, wait_until
 from trainyard.backends import ray_nodes
 
@@ -37,15 +35,7 @@ image: trainyard-bed/ray:1
 head: {{cpus: 1, memory: 1GiB}}
 auth: none
 """
-GPUS = """
-name: {name}
-backend: compose
-image: trainyard-bed/by-name:1
-head: {{cpus: 1, memory: 1GiB}}
-workers: [{{name: gpu, count: 2, cpus: 1, memory: 1GiB, gpus: 1}}]
-"""
 NODES = ("head", "cpu-0", "cpu-1")
-RAY_BY_NAME = """printf '#!/bin/sh\\n[ "$1" = --version ]\\n' > /usr/local/bin/ray; chmod +x /usr/local/bin/ray"""
 # Waits where it was first started, so that its node can be lost; the next attempt ends at once.
 WAITS = """
     import os, pathlib, time
@@ -111,24 +101,17 @@ def in_node(engine: BedEngine, node: str, script: str) -> str:
     return engine.docker("exec", f"trainyard-compose-lab-{node}", "sh", "-c", script).stdout
 
 
-def test_up_again_changes_nothing(lab: Yard, engine: BedEngine) -> None:
-    before = ids(engine)
-    plan = lab.json("cluster.plan")
-    assert {step["state"] for step in plan["steps"]} == {"already"}
-    lab.run("cluster.up")
-    assert ids(engine) == before
-
-
-def test_status_and_list_name_every_node(lab: Yard) -> None:
+def test_status_and_list_name_every_node_and_up_again_changes_nothing(lab: Yard, engine: BedEngine) -> None:
     now = lab.json("cluster.status")
     assert now["state"] == "up"
-    assert [(node["name"], node["group"], node["cpus"]) for node in now["nodes"]] == [
-        ("head", "head", 1),
-        ("cpu-0", "cpu", 1),
-        ("cpu-1", "cpu", 1),
-    ]
+    nodes = [(node["name"], node["group"], node["cpus"]) for node in now["nodes"]]
+    assert nodes == [("head", "head", 1), ("cpu-0", "cpu", 1), ("cpu-1", "cpu", 1)]
     listed = {one["name"]: one["state"] for one in lab.json("cluster.list")["clusters"]}
     assert listed["compose-lab"] == "up"
+    before = ids(engine)
+    assert {step["state"] for step in lab.json("cluster.plan")["steps"]} == {"already"}
+    lab.run("cluster.up")
+    assert ids(engine) == before
 
 
 def test_only_the_dashboard_is_published_and_only_on_loopback(lab: Yard, engine: BedEngine) -> None:
@@ -156,14 +139,12 @@ def test_variables_and_mounts_reach_every_node_as_they_were_written(lab: Yard, e
         )
 
 
-def test_every_node_writes_to_the_outputs_as_the_image_s_own_user(lab: Yard, engine: BedEngine) -> None:
+def test_every_node_is_healthy_and_writes_to_the_outputs_as_the_image_s_own_user(lab: Yard, engine: BedEngine) -> None:
     in_node(engine, "cpu-0", "id -u > /outputs/who")
     assert in_node(engine, "head", "cat /outputs/who; rm -f /outputs/mine; touch /outputs/mine && echo fine") == (
         "1000\nfine\n"
     )
 
-
-def test_every_container_becomes_healthy(lab: Yard, engine: BedEngine) -> None:
     def healthy() -> bool:
         return all(inspected(engine, node)["State"]["Health"]["Status"] == "healthy" for node in NODES)
 
@@ -201,32 +182,6 @@ def test_a_run_survives_a_worker_that_is_killed_and_up_brings_it_back(lab: Yard,
     lab.run("cluster.up")
     assert set(lab.states().values()) == {"up"}
     assert ids(engine)["head"] == head
-
-
-def test_a_paused_node_is_lost_and_ends_its_task_when_it_goes_on(lab: Yard, engine: BedEngine) -> None:
-    job = "command: [python3, wait.py, '7201.5']\nnode: {group: cpu}\nresources: {cpus: 1}\n"
-    write_job(lab, "paused", job, wait=WAITS)
-    command = lab.start("train.dispatch", "paused", "--skip-smoke")
-    try:
-        wait_until(lambda: bool(list(lab.results.glob("*/logs/paused.1.log"))), seconds=60, what="the task has started")
-        node = next(event for event in events(newest(lab)) if event["event"] == "attempt-started")["node"]
-        engine.docker("pause", f"trainyard-compose-lab-{node}")
-        assert command.wait(timeout=180) == 0
-        seen = {one["name"]: (one["state"], one["seen"]) for one in lab.json("cluster.status")["nodes"]}
-        assert seen[node] == ("down", "paused")
-    finally:
-        command.kill()
-        engine.docker("unpause", f"trainyard-compose-lab-{node}")
-    ended = [event for event in events(newest(lab)) if event["event"] == "attempt-ended"]
-    assert [one["outcome"] for one in ended] == ["lost", "succeeded"]
-    wait_until(lambda: not running("7201.5"), seconds=60, what="its task has ended")
-    wait_until(lambda: lab.states()[node] == "up", seconds=60, what="Docker has started the node again")
-
-
-def test_docker_starts_a_node_again_that_ends_by_itself(lab: Yard, engine: BedEngine) -> None:
-    engine.docker("exec", "trainyard-compose-lab-cpu-1", "pkill", "-9", "raylet")
-    wait_until(lambda: inspected(engine, "cpu-1")["RestartCount"] > 0, seconds=60, what="the container is restarted")
-    wait_until(lambda: lab.states()["cpu-1"] == "up", seconds=60, what="the node is back")
 
 
 def test_workers_that_lost_their_head_come_back_by_themselves(lab: Yard, engine: BedEngine) -> None:
@@ -273,7 +228,16 @@ def test_what_cannot_be_made_says_why(other: Yard, engine: BedEngine) -> None:
         }
         for change, (code, message) in refusals.items():
             assert message in other.run("cluster.up", "--set", change, expect=code).stderr
-    other.run("cluster.up")
+
+
+def test_a_head_that_never_ran_is_told_by_its_last_words_and_replaced_at_once(other: Yard, engine: BedEngine) -> None:
+    other.write_cluster(ALONE)
+    failed = other.run("cluster.up", "--set", "env.RAY_TMPDIR=/proc/none", expect=6)
+    assert "head ended while it was starting (exit code 1); its last words:\n" in failed.stderr
+    now = other.json("cluster.status")
+    assert now["state"] != "up"
+    assert re.search(r"head: .*(restarting, exit code 1|started it again \d+ times)", now["seen"])
+    assert "Remove head" in other.run("cluster.up").stderr
     assert other.states() == {"head": "up"}
 
 
@@ -363,29 +327,6 @@ def test_docker_over_plain_tcp_is_refused(tmp_path: Path) -> None:
     ]
 
 
-def test_a_head_that_never_ran_is_told_by_its_last_words_and_replaced_at_once(other: Yard, engine: BedEngine) -> None:
-    other.write_cluster(ALONE)
-    failed = other.run("cluster.up", "--set", "env.RAY_TMPDIR=/proc/none", expect=6)
-    assert "head ended while it was starting (exit code 1); its last words:\n" in failed.stderr
-    now = other.json("cluster.status")
-    assert now["state"] != "up"
-    assert re.search(r"head: .*(restarting, exit code 1|started it again \d+ times)", now["seen"])
-    assert "Remove head" in other.run("cluster.up").stderr
-    assert other.states() == {"head": "up"}
-
-
-def test_growing_groups_are_refused_with_what_to_use_instead(other: Yard) -> None:
-    file = other.write_cluster(ALONE + "workers: [{{name: burst, min: 1, max: 3}}]\n")
-    refused = other.run("cluster.up", expect=2)
-    assert refused.stderr.splitlines()[-3:] == [
-        "error: the compose backend cannot grow and shrink worker groups",
-        "  - workers.0.max: 3 is above min (1), so the group should grow",
-        "  -> One machine does not get larger: give the group a fixed `count`. "
-        "Growing needs a backend that can ask for machines (Kubernetes, EC2).",
-    ]
-    file.unlink()
-
-
 def test_without_compose_the_plugin_is_asked_for(other: Yard, tmp_path: Path) -> None:
     (tmp_path / "config").mkdir()
     bare = Yard(other.home, cluster=other.cluster, environ={**other.environ, "DOCKER_CONFIG": str(tmp_path / "config")})
@@ -403,31 +344,3 @@ def test_without_a_docker_engine_nobody_knows_how_the_cluster_is(other: Yard, tm
     (listed,) = (one for one in nobody.json("cluster.list")["clusters"] if one["name"] == "compose-nobody")
     assert listed["state"] == "unknown"
     assert listed["problem"].startswith("the Docker engine does not answer: unix://")
-
-
-def test_every_worker_asks_docker_for_gpus_of_its_own(
-    private_engine: BedEngine, engine: BedEngine, tmp_path: Path
-) -> None:
-    nvidia.driver(tmp_path / "bin", gpus=3)
-    nvidia.toolkit(tmp_path / "bin")
-    private_engine.stop()
-    private_engine.start(path=str(tmp_path / "bin"))
-    private_engine.load("trainyard-bed/base:1", source=engine)
-    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-    gpus = Yard(tmp_path, cluster="compose-gpus", environ={**private_engine.environ(), "PATH": path})
-    gpus.write_cluster(GPUS)
-    # In this image nothing but a name is Ray's, and it is a third as large: what is asked of Docker is the same.
-    private_engine.docker(*("run", "--name", "made", "trainyard-bed/base:1"), *("sh", "-c", RAY_BY_NAME))
-    private_engine.docker("commit", "made", "trainyard-bed/by-name:1")
-    private_engine.docker("rm", "made")
-    gpus.run("cluster.up", expect=6)
-    asked = {node: inspected(private_engine, node, "compose-gpus") for node in ("head", "gpu-0", "gpu-1")}
-    requests = {node: one["HostConfig"]["DeviceRequests"] or [] for node, one in asked.items()}
-    assert {node: [each["DeviceIDs"] for each in found] for node, found in requests.items()} == {
-        "head": [],
-        "gpu-0": [["0"]],
-        "gpu-1": [["1"]],
-    }
-    assert "NVIDIA_VISIBLE_DEVICES=void" in asked["head"]["Config"]["Env"]
-    gpus.run("cluster.down")
-    assert left_of(private_engine, "compose-gpus") == []

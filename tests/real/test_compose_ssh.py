@@ -75,17 +75,11 @@ def answers(url: str) -> bool:
 def test_the_cluster_answers_through_a_tunnel_that_ends_with_the_command(far: Yard, docker_host: DockerHost) -> None:
     assert far.states() == {"head": "up", "cpu-0": "up"}
     far.run("smoke.run")
-    # The far end of a connection needs a moment to notice.
-    wait_until(lambda: len(sessions(docker_host)) == 0, seconds=10, what="every connection has ended")
-
-
-def test_the_nodes_run_the_digest_that_the_registry_has(far: Yard, docker_host: DockerHost) -> None:
     runs = docker_host.docker("inspect", "--format", "{{.Config.Image}}", "trainyard-compose-far-cpu-0").stdout
     assert "/ray@sha256:" in runs
-
-
-def test_up_again_changes_nothing_there(far: Yard) -> None:
     assert {step["state"] for step in far.json("cluster.plan")["steps"]} == {"already"}
+    # The far end of a connection needs a moment to notice.
+    wait_until(lambda: len(sessions(docker_host)) == 0, seconds=10, what="every connection has ended")
 
 
 def test_a_run_goes_on_when_its_tunnel_breaks(far: Yard, docker_host: DockerHost) -> None:

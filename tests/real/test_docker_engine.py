@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.bed.engine import BedEngine
-from trainyard.errors import PrerequisiteError
 from trainyard.seams.docker import engine as docker_engine
 
 
@@ -26,20 +25,6 @@ def test_the_engine_of_docker_s_current_context_is_used(
         assert found.info()["Name"]
         assert found.is_here
         assert found.host == "here"
-
-
-def test_docker_host_wins_over_the_context() -> None:
-    assert docker_engine.found_address({"DOCKER_HOST": "unix:///x.sock"}) == "unix:///x.sock"
-
-
-def test_a_host_without_docker_is_exit_3_and_names_the_command_to_try() -> None:
-    error = docker_engine.unreachable("ssh://ops@lab", OSError("Cannot connect to the Docker daemon."))
-    assert isinstance(error, PrerequisiteError)
-    assert error.lines() == [
-        "the Docker engine does not answer",
-        "  at ssh://ops@lab: Cannot connect to the Docker daemon.",
-        "  -> Is Docker installed and running there? Try: ssh ops@lab docker info",
-    ]
 
 
 def _docker(*command: str, config: Path) -> None:

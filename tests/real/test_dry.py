@@ -34,7 +34,7 @@ class World:
 def sleeping(yard: Yard) -> Iterator[Path]:
     """Give the directory of a run that goes on, and whose cluster knows more of it than was recorded here."""
     write_job(yard, "sleeping", "command: [sleep, '4005']\noutputs: [out/]\n")
-    yard.run("train.dispatch", "sleeping", "--no-wait")
+    yard.run("train.dispatch", "sleeping", "--no-wait", "--skip-smoke")
     wait_until(lambda: bool(running("4005")), seconds=120, what="the task runs")
     yield newest(yard)
     yard.run("train.stop", newest(yard).name)

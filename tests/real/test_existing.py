@@ -5,44 +5,24 @@ from __future__ import annotations
 from tests.real.yard import Yard
 
 
-def _as_somebody_elses(yard: Yard, fresh: Yard) -> None:
+def test_it_is_checked_and_shown_and_nothing_is_made_or_removed(yard: Yard, fresh: Yard) -> None:
     fresh.write_cluster(
         "name: {name}\nbackend: existing\n"
         f"existing: {{{{address: '{yard.address()}', token_file: '{yard.state / 'token'}'}}}}\n"
     )
-
-
-def test_up_checks_it_and_makes_nothing(yard: Yard, fresh: Yard) -> None:
-    _as_somebody_elses(yard, fresh)
-    steps = fresh.json("cluster.up")["steps"]
-    assert [step["changed"] for step in steps] == [False]
-    assert steps[0]["seen"].endswith(", 3 nodes alive")
-    assert fresh.leftovers() == []
-
-
-def test_status_lists_its_nodes(yard: Yard, fresh: Yard) -> None:
-    _as_somebody_elses(yard, fresh)
+    (step,) = fresh.json("cluster.up")["steps"]
+    assert (step["changed"], step["seen"].endswith(", 3 nodes alive")) == (False, True)
     document = fresh.json("cluster.status")
     assert (document["state"], document["backend"]) == ("up", "existing")
-    assert [(node["name"], node["group"], node["gpus"]) for node in document["nodes"]] == [
-        ("head", "head", 0),
-        ("gpu-0", "gpu", 2),
-        ("gpu-1", "gpu", 2),
-    ]
-
-
-def test_down_removes_nothing_and_says_so(yard: Yard, fresh: Yard) -> None:
-    _as_somebody_elses(yard, fresh)
+    nodes = [(node["name"], node["group"], node["gpus"]) for node in document["nodes"]]
+    assert nodes == [("head", "head", 0), ("gpu-0", "gpu", 2), ("gpu-1", "gpu", 2)]
+    lines = fresh.run("cluster.logs", "--no-follow").stdout.splitlines()
+    assert {line.split(" ", 1)[0] for line in lines} == {"head", "gpu-0", "gpu-1"}
     done = fresh.run("cluster.down")
     assert "nothing was removed" in done.stdout
     assert "somebody else runs this cluster" in done.stderr
+    assert fresh.leftovers() == []
     assert yard.states() == {"head": "up", "gpu-0": "up", "gpu-1": "up"}
-
-
-def test_logs_come_from_every_node(yard: Yard, fresh: Yard) -> None:
-    _as_somebody_elses(yard, fresh)
-    lines = fresh.run("cluster.logs", "--no-follow").stdout.splitlines()
-    assert {line.split(" ", 1)[0] for line in lines} == {"head", "gpu-0", "gpu-1"}
 
 
 def test_an_address_where_nobody_answers_is_down(fresh: Yard) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -61,28 +60,21 @@ spec:
 
 
 @pytest.fixture(scope="module")
-def theirs(kube: KubeBed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeBed]:
+def lab(kube: KubeBed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    """Give a place to work in with their Ray, which is up."""
     kube.publish(RAY_IMAGE)
     kube.apply(MADE_BY_HAND.replace("IMAGE", f"{kube.registry}/{RAY_IMAGE}"))
-    lab = _ours(kube, tmp_path_factory.mktemp("theirs"))
+    lab = yard(kube, tmp_path_factory.mktemp("theirs"), "lab")
+    lab.write_cluster(CLUSTER % ("team-head", "team-token"))
     try:
-        _wait_for_head(kube)
-        # A head answers before it knows its own node.
-        wait_until(lambda: lab.json("cluster.status")["state"] == "up", seconds=60, what="their Ray has a node")
-        yield kube
+        _wait_for_head(kube, lab)
+        yield lab
     finally:
         kube.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
 
-def _ours(kube: KubeBed, home: Path, *, service: str = "team-head", secret: str = "team-token") -> Yard:
-    made = yard(kube, home, "lab")
-    made.write_cluster(CLUSTER % (service, secret))
-    return made
-
-
-def test_it_is_checked_proven_and_left_alone(theirs: KubeBed, tmp_path: Path) -> None:
-    lab = _ours(theirs, tmp_path)
-    before = _objects(theirs)
+def test_it_is_checked_proven_left_alone_and_found_again_when_it_was_replaced(kube: KubeBed, lab: Yard) -> None:
+    before = _objects(kube)
     steps = lab.json("cluster.up")["steps"]
     assert [(step["title"], step["changed"]) for step in steps] == [("Ray answers: theirs/team-head", False)]
     status = lab.json("cluster.status")
@@ -90,12 +82,14 @@ def test_it_is_checked_proven_and_left_alone(theirs: KubeBed, tmp_path: Path) ->
     assert status["tunnel"] == "service team-head in namespace theirs of context bed"
     assert lab.json("smoke.run")["ok"] is True
     lab.run("cluster.down")
-    assert _objects(theirs) == before
+    assert _objects(kube) == before
     assert not lab.state.exists()
+    kube.kubectl("delete", "pods", "-n", NAMESPACE, "-l", "team=head", "--wait=true")
+    assert lab.json("cluster.status")["state"] in ("down", "up", "partial")
+    _wait_for_head(kube, lab)
 
 
-def test_open_keeps_the_way_until_ctrl_c_and_the_token_is_nowhere(theirs: KubeBed, tmp_path: Path) -> None:
-    lab = _ours(theirs, tmp_path)
+def test_open_keeps_the_way_until_ctrl_c_and_the_token_is_nowhere(lab: Yard) -> None:
     process = lab.start("cluster.open", "--json")
     try:
         assert process.stdout
@@ -116,25 +110,19 @@ def test_open_keeps_the_way_until_ctrl_c_and_the_token_is_nowhere(theirs: KubeBe
         httpx.get(f"{address}/api/version", trust_env=False)
 
 
-def test_a_head_that_was_replaced_is_found_again(theirs: KubeBed, tmp_path: Path) -> None:
-    lab = _ours(theirs, tmp_path)
-    theirs.kubectl("delete", "pods", "-n", NAMESPACE, "-l", "team=head", "--wait=true")
-    assert lab.json("cluster.status")["state"] in ("down", "up", "partial")
-    _wait_for_head(theirs)
-    wait_until(lambda: lab.json("cluster.status")["state"] == "up", seconds=60, what="its successor answers")
+def test_what_is_not_there_is_told_by_name(lab: Yard) -> None:
+    misspelt = str(lab.write_cluster(CLUSTER % ("team-haed", "team-token"), name="misspelt"))
+    assert "there is no service team-haed\n" in lab.run("smoke.run", "-f", misspelt, expect=3).stderr
+    assert lab.json("cluster.status", "-f", misspelt)["state"] == "down"
+    without = str(lab.write_cluster(CLUSTER % ("team-head", "nobodys"), name="without"))
+    refused = lab.run("cluster.up", "-f", without, expect=3).stderr
+    assert "the cluster's token is expected in Secret nobodys, key auth_token, which is not there" in refused
 
 
-def test_what_is_not_there_is_told_by_name(theirs: KubeBed, tmp_path: Path) -> None:
-    misspelt = _ours(theirs, tmp_path / "service", service="team-haed")
-    missing = misspelt.run("smoke.run", expect=3).stderr
-    assert "there is no service team-haed\n" in missing
-    assert misspelt.json("cluster.status")["state"] == "down"
-    without = _ours(theirs, tmp_path / "secret", secret="nobodys").run("cluster.up", expect=3)
-    assert "the cluster's token is expected in Secret nobodys, key auth_token, which is not there" in without.stderr
-
-
-def _wait_for_head(kube: KubeBed) -> None:
+def _wait_for_head(kube: KubeBed, lab: Yard) -> None:
     kube.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/team-head", "--timeout=180s", seconds=200)
+    # A head answers before it knows its own node.
+    wait_until(lambda: lab.json("cluster.status")["state"] == "up", seconds=60, what="their Ray has a node")
 
 
 def _objects(kube: KubeBed) -> list[str]:

@@ -73,17 +73,6 @@ def test_each_planted_defect_is_found_and_nothing_else(
     assert report.failed[0].detail.startswith(defect.says) or defect.says in report.failed[0].detail
 
 
-def test_an_illegal_name_is_found_before_any_engine_is_asked(engine: BedEngine, tmp_path: Path) -> None:
-    report = look(engine, "ScholaExamples:registry", None, cache=tmp_path)
-    assert [finding.detail for finding in report.failed] == ["ScholaExamples:registry is a name that no registry takes"]
-
-
-def test_an_image_of_others_is_looked_at_by_its_reference(bench: Yard) -> None:
-    done = bench.run("image.lint", RAY)
-    assert "WRONG" not in done.stdout
-    assert bench.json("image.lint", RAY)["cached"]
-
-
 def test_a_defect_ends_the_command_with_5_and_the_way_out(engine: BedEngine, bench: Yard) -> None:
     defect = next(defect for defect in PLANTED if defect.name == "other-ray")
     plant(engine, defect, RAY)
@@ -112,12 +101,6 @@ def test_nothing_is_pushed_of_an_image_with_a_defect(engine: BedEngine, bench: Y
         "    -> Change the secret, then pass it to the build as one: RUN --mount=type=secret,id=...",
     ]
     assert "Push" not in done.stdout + done.stderr
-
-
-def test_an_image_that_is_not_there_is_said_to_be_missing(bench: Yard) -> None:
-    done = bench.run("image.lint", "nobody/has:this", expect=3)
-    assert "no such image: nobody/has:this" in done.stderr
-    assert "docker pull nobody/has:this" in done.stderr
 
 
 def test_a_lint_leaves_no_container_even_if_it_is_interrupted(engine: BedEngine, bench: Yard) -> None:

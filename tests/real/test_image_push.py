@@ -15,15 +15,8 @@ from tests.real import registries
 from tests.real.registries import BedRegistry
 from tests.real.yard import Yard
 from trainyard import versions
-from trainyard.images.build import Built
-from trainyard.images.resolve import pinned
-from trainyard.seams.docker.engine import connect
 from trainyard.seams.processes import free_ports
-from trainyard.spec.cluster import ClusterSpec
-from trainyard.spec.docker import Registry
-from trainyard.spec.load import load_cluster
 
-KB = 1000
 MB = 1_000_000
 DOCKERFILE = 'ARG BASE\nFROM ${BASE}\nENV PYTHONPATH=/opt/code\nCOPY files/ /\nCMD ["bash"]\n'
 # Names of this run alone: the engine is shared.
@@ -72,23 +65,18 @@ def push(yard: Yard) -> Any:
     return yard.json("image.push", "--skip-lint")
 
 
-def test_push_gives_the_digest_that_runs(mine: Yard, engine: BedEngine, running: BedRegistry) -> None:
-    pushed = push(mine)
-    assert pushed["reference"] == f"{running.address}/team/robots/{NAME}@{pushed['digest']}"
-    assert pushed["alias"].endswith(f"/team/robots/{NAME}:ray-{versions.RAY}")
-    said = engine.docker("run", "--rm", pushed["reference"], "python", "-c", "import mine; print(mine.answer)")
+def test_push_gives_the_digest_that_runs_and_sends_only_what_has_changed(
+    mine: Yard, engine: BedEngine, running: BedRegistry
+) -> None:
+    before = running.bytes()
+    first = push(mine)
+    assert (first["layers_sent"], first["bytes_sent"]) == (0, 0)
+    assert running.bytes() == before
+    assert first["reference"] == f"{running.address}/team/robots/{NAME}@{first['digest']}"
+    assert first["alias"].endswith(f"/team/robots/{NAME}:ray-{versions.RAY}")
+    said = engine.docker("run", "--rm", first["reference"], "python", "-c", "import mine; print(mine.answer)")
     assert said.stdout == "41\n"
 
-
-def test_an_unchanged_image_is_not_sent_again(mine: Yard, running: BedRegistry) -> None:
-    before = running.bytes()
-    pushed = push(mine)
-    assert (pushed["layers_sent"], pushed["bytes_sent"]) == (0, 0)
-    assert running.bytes() == before
-
-
-def test_a_change_in_the_code_of_an_image_sends_less_than_a_megabyte(mine: Yard, running: BedRegistry) -> None:
-    first, before = push(mine), running.bytes()
     write_image(mine.home, code="answer = 42\n")
     second = push(mine)
     write_image(mine.home, code="answer = 41\n")
@@ -143,12 +131,6 @@ def test_every_host_pulls_the_digest_and_runs_it(mine: Yard, running: BedRegistr
     assert running.requests(asked) > before
 
 
-def test_a_cluster_whose_nodes_are_processes_has_no_image_to_verify(fresh: Yard) -> None:
-    fresh.write_cluster("name: {name}\nbackend: local\n")
-    done = fresh.run("image.verify", expect=2)
-    assert "runs no images" in done.stderr
-
-
 def test_an_image_whose_tag_is_gone_runs_nowhere_until_it_is_pushed_again(mine: Yard, running: BedRegistry) -> None:
     pushed = push(mine)
     running.shell(f"rm -r docker/registry/v2/repositories/team/robots/{NAME}/_manifests/tags")
@@ -158,63 +140,3 @@ def test_an_image_whose_tag_is_gone_runs_nowhere_until_it_is_pushed_again(mine: 
     again = push(mine)
     assert (again["digest"], again["layers_sent"]) == (pushed["digest"], 0)
     mine.run("image.verify")
-
-
-def test_a_host_without_the_base_finds_what_was_pushed_from_the_same_files(mine: Yard, engine: BedEngine) -> None:
-    pushed = push(mine)
-    engine.docker("rmi", BASE)
-    try:
-        assert mine.json("image.verify")["hosts"][0]["reference"] == pushed["reference"]
-    finally:
-        engine.docker("tag", "trainyard-bed/ray:1", BASE)
-
-
-def test_a_cluster_keeps_the_image_that_it_runs_while_the_registry_is_away(
-    mine: Yard, engine: BedEngine, running: BedRegistry
-) -> None:
-    pushed = push(mine)
-    spec = load_cluster(mine.home / "clusters" / "yard.yaml").spec
-    running.kill()
-    try:
-        with connect({**os.environ, **engine.environ()}) as there:
-            found = pinned(spec, os.environ, directory=mine.home, engine=there, running=pushed["reference"])
-            assert (found.reference, found.is_kept) == (pushed["reference"], True)
-        # Whether it can be pulled is another question.
-        assert f"registry {running.address} does not answer" in mine.run("image.verify", expect=6).stderr
-    finally:
-        running.start()
-
-
-def test_a_cluster_file_without_a_registry_runs_what_was_pushed_to_the_default_one(
-    mine: Yard, engine: BedEngine, running: BedRegistry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pushed = push(mine)
-    # The default one's port may be in use on this machine.
-    default = Registry(address=running.address, namespace="team/robots", insecure=True)
-    monkeypatch.setattr("trainyard.images.resolve.DEFAULT", default)
-    spec = load_cluster(mine.home / "clusters" / "yard.yaml").spec.model_copy(update={"registry": None})
-    with connect({**os.environ, **engine.environ()}) as there:
-        assert pinned(spec, os.environ, directory=mine.home, engine=there).reference == pushed["reference"]
-        # Where nothing was pushed to it, it is not asked.
-        monkeypatch.setattr("trainyard.images.resolve.DEFAULT", Registry(address="127.0.0.1:1", insecure=True))
-        assert pinned(spec, os.environ, directory=mine.home, engine=there).digest is None
-
-
-def test_a_full_reference_is_pinned_to_what_it_means_now(engine: BedEngine, image: Built, running: BedRegistry) -> None:
-    pushed = registries.push(engine, image, Registry(address=running.address, insecure=True))
-    with connect({**os.environ, **engine.environ()}) as there:
-
-        def pin(reference: str) -> str:
-            spec = ClusterSpec(name="yard", backend="compose", image=reference)
-            return pinned(spec, os.environ, directory=Path("/nowhere"), engine=there).reference
-
-        assert pin(pushed.alias) == pushed.reference
-        assert pin(pushed.reference) == pushed.reference
-        # What only this engine has is pinned by its id.
-        assert pin(image.reference_local) == image.image_id
-
-
-@pytest.fixture(scope="module")
-def image(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
-    with registries.tiny(engine, tmp_path_factory.mktemp("image"), 200 * KB, 100 * KB) as built:
-        yield built

@@ -19,15 +19,13 @@ import yaml
 
 from tests.bed.kubernetes import KubeBed
 from tests.real.connect_proxy import ConnectProxy
-from tests.real.yard import wait_until
 from trainyard.errors import PrerequisiteError
 from trainyard.seams.kube import config, forward
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.errors import ApiUnreachableError, ForbiddenError
-from trainyard.seams.kube.types import CONFIG_MAP, NODE, POD, Kind, Object
+from trainyard.seams.kube.types import NODE, POD, Object
 
 NAMESPACE = "seams"
-QUOTA = Kind("v1", "resourcequotas", "ResourceQuota")
 IMAGE = "trainyard-bed/base:1"
 MIB = 1024 * 1024
 # What a login of ours may keep in memory for a transfer of any size.
@@ -170,28 +168,6 @@ def test_a_connection_that_leads_nowhere_is_closed_at_once_and_says_why(
     assert why in forward.last_error(here)
 
 
-def test_the_api_server_may_go_and_come_back(place: Place) -> None:
-    port = place.port(lambda: "server", what="api")
-    with client(port) as http:
-        assert http.get("/name").text == "server"
-        place.bed.stop_api()
-        try:
-            with pytest.raises((httpx.ReadError, httpx.RemoteProtocolError, httpx.WriteError)):
-                for _ in range(3):
-                    http.get("/name")
-            with pytest.raises(ApiUnreachableError) as gone:
-                place.kube.get(POD, "server", NAMESPACE)
-            assert gone.value.what == "the Kubernetes API does not answer: Connection refused"
-        finally:
-            place.bed.start_api()
-        assert http.get("/name").text == "server"
-
-
-def test_a_log_is_read_whole_or_by_its_last_lines(place: Place) -> None:
-    assert place.kube.logs("server", namespace=NAMESPACE, container="c", lines=9) == "line 0\nline 1\nline 2\n"
-    assert place.kube.logs("server", namespace=NAMESPACE, container="c", lines=1) == "line 2\n"
-
-
 def test_a_user_of_one_namespace_hears_which_right_is_missing(place: Place) -> None:
     file = place.bed.restricted(NAMESPACE)
     kube = config.connect({**place.bed.environ(), "KUBECONFIG": str(file)})
@@ -205,18 +181,6 @@ def test_a_user_of_one_namespace_hears_which_right_is_missing(place: Place) -> N
     port = forward.forward(kube, namespace=NAMESPACE, find=lambda: "server", port=8000, what="restricted")
     with client(port) as http:
         assert http.get("/name").text == "server"
-
-
-def test_a_quota_that_is_full_is_told_as_that(place: Place) -> None:
-    place.kube.apply(QUOTA, {"metadata": {"name": "small"}, "spec": {"hard": {"configmaps": "1"}}}, namespace=NAMESPACE)
-    try:
-        wait_until(lambda: _counted(place), seconds=30, what="the quota is counted")
-        with pytest.raises(
-            PrerequisiteError, match="the namespace's quota has no room: small, requested: configmaps=1"
-        ):
-            place.kube.create(CONFIG_MAP, {"metadata": {"name": "more"}}, namespace=NAMESPACE)
-    finally:
-        place.kube.delete(QUOTA, "small", namespace=NAMESPACE)
 
 
 def test_a_program_that_logs_in_is_asked_again_when_its_token_is_refused(place: Place, tmp_path: Path) -> None:
@@ -233,16 +197,6 @@ def test_a_program_that_logs_in_is_asked_again_when_its_token_is_refused(place: 
     found = kube.get(POD, "server", NAMESPACE)
     assert found and found["metadata"]["name"] == "server"
     assert (tmp_path / "times").read_text() == "asked\nasked\n"
-
-
-def test_what_a_program_says_that_cannot_log_in_is_shown(
-    place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    file = _with_plugin(place.bed, tmp_path, "echo 'your session has ended' >&2; exit 1\n")
-    kube = config.connect({**place.bed.environ(), "KUBECONFIG": str(file)})
-    with pytest.raises(PrerequisiteError):
-        kube.get(POD, "server", NAMESPACE)
-    assert "your session has ended" in caplog.text
 
 
 def test_a_token_that_has_ended_is_no_matter_of_waiting(place: Place, tmp_path: Path) -> None:
@@ -309,11 +263,6 @@ def test_no_key_is_left_on_the_disk_that_others_may_read(place: Place) -> None:
     files = [Path(name) for name in kube_config._temp_files.values()]
     assert files
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
-
-
-def _counted(place: Place) -> bool:
-    found = place.kube.get(QUOTA, "small", NAMESPACE)
-    return bool(found and (found.get("status") or {}).get("used"))
 
 
 def _with_plugin(bed: KubeBed, home: Path, script: str) -> Path:

@@ -6,10 +6,7 @@ import base64
 import json
 import os
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,12 +15,9 @@ from tests.bed import images
 from tests.bed.engine import BedEngine
 from tests.bed.kubernetes import KubeBed
 from tests.real import kube as kubernetes
-from tests.real import two_steps
 from tests.real.jobs import newest, write_job
 from tests.real.kube import RAY_IMAGE
 from tests.real.yard import Yard, wait_until
-from trainyard import lifecycle, steps
-from trainyard.progress import PlainProgress
 
 SPACE = "lab"
 # No task runs on the head.
@@ -213,7 +207,7 @@ def test_up_again_changes_nothing(lab: Yard, second: Yard, kube: KubeBed) -> Non
 
 def test_a_job_runs_on_each_worker_with_the_environment_of_the_file(lab: Yard, kube: KubeBed) -> None:
     write_job(lab, "where", WHERE + "    matrix: {i: [0, 1]}\n    env: {I: '{i}'}")
-    lab.run("train.dispatch", "where")
+    lab.run("train.dispatch", "where", "--skip-smoke")
     run = newest(lab)
     nodes = {task["attempts"][0]["node"] for task in lab.json("train.status")["tasks"]}
     assert nodes == set(kubernetes.hosts_of(kube, "lab", namespace=SPACE)) - {"head"}
@@ -257,7 +251,7 @@ def test_what_kuberay_ignores_on_a_running_cluster_is_refused_by_field(second: Y
 
 def test_recreate_makes_every_node_anew_and_keeps_what_was_written(second: Yard, kube: KubeBed) -> None:
     write_job(second, "keep", "command: [sh, -c, 'echo kept > /outputs/file']\n")
-    second.run("train.dispatch", "keep")
+    second.run("train.dispatch", "keep", "--skip-smoke")
     before = kubernetes.uids(kube, "second", namespace=SPACE)
     token = token_of(kube, "second")
     kubernetes.write(kube, second, CHANGED, namespace=SPACE)
@@ -265,7 +259,7 @@ def test_recreate_makes_every_node_anew_and_keeps_what_was_written(second: Yard,
     assert kubernetes.uids(kube, "second", namespace=SPACE)["head"] != before["head"]
     assert token_of(kube, "second") == token
     write_job(second, "look", "command: [sh, -c, 'cat /outputs/file; echo $PRICE']\n")
-    second.run("train.dispatch", "look")
+    second.run("train.dispatch", "look", "--skip-smoke")
     assert (newest(second) / "logs" / "look.1.log").read_text() == "kept\nsix\n"
 
 
@@ -282,22 +276,6 @@ def test_a_new_group_comes_without_touching_the_others(second: Yard, kube: KubeB
     kubernetes.write(kube, second, {**CHANGED, "workers": [{**extra, "count": 0}]}, namespace=SPACE)
     second.run("cluster.up")
     assert kubernetes.uids(kube, "second", namespace=SPACE) == before
-
-
-def test_a_cluster_made_by_hand_is_used_through_its_service(by_hand: str, kube: KubeBed, other: Yard) -> None:
-    theirs = mark_of(kube, by_hand)
-    existing = {"service": f"{SPACE}/{by_hand}-head-svc", "token_secret": by_hand}
-    file = {"name": "theirs", "backend": "existing", "existing": existing}
-    (other.home / "clusters").mkdir()
-    (other.home / "clusters" / "theirs.yaml").write_text(json.dumps(file))
-    other.run("cluster.up", "-f", "theirs")
-    write_job(other, "where", WHERE)
-    other.run("train.dispatch", "where", "-f", "theirs")
-    pod = next(iter(kubernetes.pods(kube, by_hand, namespace=SPACE).values()))["metadata"]["name"]
-    assert (newest(other) / "logs" / "where.1.log").read_text() == f"{pod}\n"
-    assert other.json("cluster.status", "-f", "theirs")["state"] == "up"
-    other.run("cluster.down", "-f", "theirs")
-    assert mark_of(kube, by_hand) == theirs
 
 
 def test_clusters_in_one_namespace_do_not_see_each_other(lab: Yard, second: Yard, by_hand: str, kube: KubeBed) -> None:
@@ -366,28 +344,6 @@ def test_a_run_gets_the_nodes_that_it_needs_and_they_go_when_it_is_over(other: Y
     now = other.json("cluster.status")
     assert now["state"] == "up"
     assert {step["state"] for step in other.json("cluster.plan")["steps"]} == {"already"}
-
-
-def test_a_backend_that_makes_a_kubernetes_first_calls_kuberay_with_it(
-    lab: Yard, kube: KubeBed, tmp_path: Path
-) -> None:
-    path = kubernetes.write(kube, kubernetes.yard(kube, tmp_path, "two-steps"), SMALL, namespace=SPACE)
-    environ = {name: value for name, value in {**os.environ, **kube.environ()}.items() if name != "KUBECONFIG"}
-    environ |= {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path), "OF_THE_BED": kube.environ()["KUBECONFIG"]}
-    cluster = lifecycle.find(str(path), environ, directory=tmp_path)
-    spec, tools = cluster.spec, replace(cluster.tools, backend="two-steps")
-    planned = [(step.title, step.state) for step in steps.plan(two_steps.up_steps(spec, tools))]
-    assert planned == [("Make the hosts a Kubernetes", "would"), ("Wait for its API", "after"), ("KubeRay", "after")]
-
-    steps.run(two_steps.up_steps(spec, tools), PlainProgress(sys.stderr, now=time.monotonic))
-
-    assert {step.state for step in steps.plan(two_steps.up_steps(spec, tools))} == {"already"}
-    now = two_steps.status(spec, tools)
-    assert (now.state, now.backend) == ("up", "two-steps")
-    assert json.loads((tools.state / "cluster.json").read_text())["backend"] == "two-steps"
-    steps.run(two_steps.down_steps(spec, tools, purge=False), PlainProgress(sys.stderr, now=time.monotonic))
-    assert kubernetes.belongings(kube, "two-steps") == []
-    assert not tools.state.exists()
 
 
 def everything(kube: KubeBed) -> dict[str, str]:

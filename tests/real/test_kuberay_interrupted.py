@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -19,22 +18,13 @@ from tests.real.yard import Yard
 from trainyard.backends.kuberay import naming
 
 NAME = "cut"
-pytestmark = pytest.mark.breaking
 SPACE = "cut-short"
 OPERATOR = "kuberay-system"
-CLUSTER = """
-name: {{name}}
-backend: kuberay
-image: {image}
-head: {{{{cpus: 1, memory: 1GiB}}}}
-workers:
-  - {{{{name: cpu, count: 1, cpus: 1, memory: 512MiB}}}}
-kuberay:
-  namespace: {space}
-  requests: {{{{cpus: 0.1, memory: 256MiB}}}}
-  storage: {{{{size: 1GiB, access: ReadWriteOnce}}}}
-  operator: {{{{chart: {chart}}}}}
-"""
+LAB = {
+    "head": {"cpus": 1, "memory": "1GiB"},
+    "workers": [{"name": "cpu", "count": 1, "cpus": 1, "memory": "512MiB"}],
+    "kuberay": {"storage": {"size": "1GiB", "access": "ReadWriteOnce"}},
+}
 
 
 @pytest.fixture
@@ -42,11 +32,18 @@ def cut(kube: KubeBed, tmp_path: Path) -> Iterator[Yard]:
     """Give a place to work in with the file of a cluster, on a Kubernetes that knows no KubeRay."""
     kube.publish(RAY_IMAGE)
     yard = kubernetes.yard(kube, tmp_path, NAME)
-    image = f"{kube.registry}/{RAY_IMAGE}"
-    yard.write_cluster(CLUSTER.format(image=image, space=SPACE, chart=json.dumps(str(kube.chart))))
+    kubernetes.write(kube, yard, LAB, namespace=SPACE)
     yield yard
     yard.run("cluster.down", "--purge")
     assert kubernetes.belongings(kube, NAME) == []
+
+
+def test_who_may_not_install_kuberay_is_told_that_it_is_missing(kube: KubeBed, tmp_path: Path) -> None:
+    nobody = kubernetes.yard(kube, tmp_path, "mine", kubeconfig=kube.restricted("mine"))
+    kubernetes.write(kube, nobody, {"head": {"cpus": 0, "memory": "1GiB"}}, namespace="mine")
+    refused = nobody.run("cluster.up", expect=3)
+    assert "KubeRay" in refused.stderr
+    assert kubernetes.belongings(kube, "mine") == []
 
 
 def test_up_killed_or_interrupted_in_the_middle_of_a_step_goes_on_to_one_good_cluster(kube: KubeBed, cut: Yard) -> None:

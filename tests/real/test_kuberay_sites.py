@@ -19,6 +19,7 @@ from tests.real.jobs import newest, write_job
 from tests.real.kube import RAY_IMAGE
 from tests.real.yard import Yard
 
+pytestmark = pytest.mark.breaking
 SPACE = "site"
 HEAD = {"head": {"cpus": 1, "memory": "1GiB"}}
 # What an administrator has made in a namespace where the Pod Security Standard `restricted` is enforced.
@@ -70,27 +71,19 @@ LOOK = """
 """
 
 
-@pytest.fixture(scope="module")
-def theirs(kube: KubeBed) -> Iterator[None]:
-    """Have an administrator's KubeRay there, and a namespace."""
-    kube.publish(RAY_IMAGE)
-    with kubernetes.operator(kube):
-        kube.kubectl("create", "namespace", SPACE)
-        yield
-        kube.kubectl("delete", "namespace", SPACE)
-
-
 @pytest.fixture
-def other(kube: KubeBed, theirs: None, tmp_path: Path) -> Iterator[Yard]:
+def other(kube: KubeBed, operator: None, tmp_path: Path) -> Iterator[Yard]:
     """Give a place for a cluster; it is removed after the test."""
+    kube.kubectl("create", "namespace", SPACE)
     other = kubernetes.yard(kube, tmp_path, "other")
     yield other
     other.run("cluster.down")
     assert kubernetes.belongings(kube, "other") == []
+    kube.kubectl("delete", "namespace", SPACE)
 
 
 def test_all_that_a_file_says_of_pods_is_admitted_where_restricted_is_enforced(
-    kube: KubeBed, theirs: None, tmp_path: Path
+    kube: KubeBed, operator: None, tmp_path: Path
 ) -> None:
     kube.apply(STRICT)
     kube.kubectl("taint", "node", "host-2", "kept-for-training=yes:NoSchedule")
@@ -103,7 +96,7 @@ def test_all_that_a_file_says_of_pods_is_admitted_where_restricted_is_enforced(
         assert pod["metadata"]["labels"]["team"] == pod["metadata"]["annotations"]["example.com/owner"] == "robotics"
         assert (pod["spec"]["serviceAccountName"], pod["spec"]["priority"]) == ("trainer", 1000)
         write_job(strict, "look", LOOK)
-        strict.run("train.dispatch", "look")
+        strict.run("train.dispatch", "look", "--skip-smoke")
         said = (newest(strict) / "logs" / "look.1.log").read_text().splitlines()
         assert said[:3] == ["12345", "0.1", "open sesame"]
         assert said[-1].split()[1] == "256"
@@ -115,7 +108,7 @@ def test_all_that_a_file_says_of_pods_is_admitted_where_restricted_is_enforced(
     assert kubernetes.belongings(kube, "strict") == []
 
 
-def test_an_image_behind_a_password_is_pulled_with_a_secret_that_goes_with_the_cluster(
+def test_an_image_behind_a_password_is_pulled_with_a_secret_and_what_holds_such_a_cluster_is_named(
     other: Yard, kube: KubeBed, engine: BedEngine, tmp_path: Path
 ) -> None:
     users = {registries.USER: registries.PASSWORD}
@@ -140,11 +133,6 @@ def test_an_image_behind_a_password_is_pulled_with_a_secret_that_goes_with_the_c
         assert f"cannot have the image {guarded.address}/" in refused.stderr
         assert "Is the login in the cluster file right" in refused.stderr
         assert "another" not in refused.stderr
-
-
-def test_what_holds_a_cluster_is_named_and_down_goes_on_without_it(other: Yard, kube: KubeBed) -> None:
-    kubernetes.write(kube, other, HEAD, namespace=SPACE)
-    other.run("cluster.up")
     hold = json.dumps({"metadata": {"finalizers": ["example.com/hold"]}})
     kube.kubectl("patch", "rayclusters.ray.io/other", "-n", SPACE, "--type=merge", "-p", hold)
     held = other.run("cluster.down", expect=7)

@@ -99,24 +99,6 @@ def test_down_leaves_nothing_and_a_changed_file_is_followed(fresh: Yard) -> None
     assert fresh.run("cluster.down").returncode == 0
 
 
-def test_two_commands_at_once_make_one_cluster_beside_another_and_it_ends_alone(yard: Yard, fresh: Yard) -> None:
-    fresh.write_cluster("name: {name}\nbackend: local\nauth: none\nhead: {{cpus: 1, memory: 1GiB}}\n")
-    both = [fresh.start("cluster.up"), fresh.start("cluster.up")]
-    printed = [command.communicate(timeout=200)[0] for command in both]
-    assert [command.returncode for command in both] == [0, 0], printed
-    assert sum(process.name() == "raylet" for process in fresh.processes()) == 1
-    assert fresh.address() != yard.address()
-    # A job can be submitted the moment that up returns.
-    answer = httpx.post(f"{fresh.address()}/api/jobs/", json={"entrypoint": "true"}, timeout=30)
-    assert answer.status_code == 200, answer.text
-
-    # `down` also ends what the killed keeper of a head leaves.
-    psutil.Process(fresh.keeper("head").pid).kill()
-    fresh.run("cluster.down", "--end-runs")
-    assert fresh.leftovers() == []
-    assert yard.states() == {"head": "up", "gpu-0": "up", "gpu-1": "up"}
-
-
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     """Give a cluster with one worker that tests break; each leaves it whole, but for the last."""
@@ -139,18 +121,13 @@ def test_a_killed_raylet_makes_the_cluster_partial_and_up_repairs_it(pair: Yard)
     assert pair.keeper("head") == head
 
 
-def test_what_a_killed_keeper_leaves_is_found_and_ended(pair: Yard) -> None:
+def test_recreate_makes_everything_anew_and_ends_what_a_killed_keeper_left(pair: Yard) -> None:
+    before = pair.keeper("head")
     psutil.Process(pair.keeper("cpu-0").pid).kill()
     assert pair.states()["cpu-0"] == "down"
-    pair.run("cluster.up")
-    assert pair.states() == {"head": "up", "cpu-0": "up"}
-    assert sum(process.name() == "raylet" for process in pair.processes()) == 2
-
-
-def test_recreate_makes_everything_anew(pair: Yard) -> None:
-    before = pair.keeper("head")
     pair.run("cluster.up", "--recreate")
     assert pair.states() == {"head": "up", "cpu-0": "up"}
+    assert sum(process.name() == "raylet" for process in pair.processes()) == 2
     assert pair.keeper("head") != before
     assert not processes.alive(before)
 
@@ -159,10 +136,10 @@ def test_runs_end_with_their_nodes_only_if_that_is_said_and_what_they_left_is_fe
     leaves = "import os, pathlib, sys, time\npathlib.Path(os.environ['TRAINYARD_OUTPUT'], 'x').write_text('made')\n"
     write_job(pair, "quick", "command: [python3, task.py]\n", task=leaves)
     write_job(pair, "slow", "command: [python3, task.py, '4006']\n", task=f"{leaves}time.sleep(float(sys.argv[1]))")
-    pair.run("train.dispatch", "quick", "--no-wait")
+    pair.run("train.dispatch", "quick", "--no-wait", "--skip-smoke")
     quick = newest(pair)
     wait_until(lambda: pair.json("train.status", quick.name)["state"] == "succeeded", seconds=120, what="it ended")
-    pair.run("train.dispatch", "slow", "--no-wait")
+    pair.run("train.dispatch", "slow", "--no-wait", "--skip-smoke")
     slow = newest(pair)
     wait_until(lambda: bool(running("4006")), seconds=120, what="the task runs")
     theirs = {"entrypoint": "sleep 4007", "submission_id": "theirs"}
@@ -201,8 +178,10 @@ def test_another_checkout_with_a_cluster_of_that_name_is_told_whose_it_is(yard: 
     assert "would" in second.run("--dry", "cluster.down", "--set", "name=yard").stdout
 
 
-def test_simulated_gpus_have_to_be_asked_for(fresh: Yard) -> None:
+def test_simulated_gpus_have_to_be_asked_for_and_one_machine_does_not_grow(fresh: Yard) -> None:
     fresh.write_cluster(HEAD_AND_TWO_WORKERS)
     refused = fresh.run("cluster.up", "--set", "local.simulated_gpus=false", "--set", "workers.0.gpus=32", expect=3)
     assert "the cluster file wants 64 GPUs, this machine has" in refused.stderr
+    refused = fresh.run("cluster.up", "--set", "workers=[{name: burst, min: 1, max: 3}]", expect=2)
+    assert "the local backend cannot grow and shrink worker groups" in refused.stderr
     assert fresh.leftovers() == []

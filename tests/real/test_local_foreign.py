@@ -1,4 +1,4 @@
-"""Other people's Ray on the same machine is never touched."""
+"""Other people's Ray on the same machine, and our other clusters there, are never touched."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
+import psutil
 import pytest
 
 from tests.real.yard import Yard
@@ -36,12 +38,24 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[frozenset[proc
         short.unlink()
 
 
-def test_up_and_down_leave_a_foreign_ray_alone(foreign: frozenset[processes.ProcessId], fresh: Yard) -> None:
-    fresh.write_cluster("name: {name}\nbackend: local\nhead: {{cpus: 1, memory: 1GiB}}\n")
-    fresh.run("cluster.up")
-    names = {node["name"] for node in fresh.json("cluster.status")["nodes"]}
-    fresh.run("cluster.down")
-    assert names == {"head"}
+def test_two_commands_at_once_make_one_cluster_beside_others_and_it_ends_alone(
+    yard: Yard, foreign: frozenset[processes.ProcessId], fresh: Yard
+) -> None:
+    fresh.write_cluster("name: {name}\nbackend: local\nauth: none\nhead: {{cpus: 1, memory: 1GiB}}\n")
+    both = [fresh.start("cluster.up"), fresh.start("cluster.up")]
+    printed = [command.communicate(timeout=200)[0] for command in both]
+    assert [command.returncode for command in both] == [0, 0], printed
+    assert sum(process.name() == "raylet" for process in fresh.processes()) == 1
+    assert fresh.address() != yard.address()
+    assert set(fresh.states()) == {"head"}
+    # A job can be submitted the moment that up returns.
+    answer = httpx.post(f"{fresh.address()}/api/jobs/", json={"entrypoint": "true"}, timeout=30)
+    assert answer.status_code == 200, answer.text
+
+    # `down` also ends what the killed keeper of a head leaves.
+    psutil.Process(fresh.keeper("head").pid).kill()
+    fresh.run("cluster.down", "--end-runs")
     assert fresh.leftovers() == []
+    assert yard.states() == {"head": "up", "gpu-0": "up", "gpu-1": "up"}
     assert len(foreign) > 5
     assert [process for process in foreign if not processes.alive(process)] == []

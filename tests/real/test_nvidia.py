@@ -13,7 +13,6 @@ from tests.bed.engine import BedEngine
 from tests.bed.host import DockerHost
 from trainyard.backends.compose.machine import gpu_ids
 from trainyard.errors import PrerequisiteError
-from trainyard.seams import nvidia as nvidia_seam
 from trainyard.seams.docker.engine import connect
 
 real_gpu = pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this machine has a driver")
@@ -35,29 +34,11 @@ def test_a_host_without_nvidia_smi_has_no_driver(engine: BedEngine) -> None:
     ]
 
 
-def test_a_driver_that_is_installed_but_not_loaded_is_told_in_nvidia_smi_s_words(
-    engine: BedEngine, tmp_path: Path
-) -> None:
-    standin.driver(tmp_path, gpus=0)
-    said = _refused(engine, f"{tmp_path}:{os.environ['PATH']}")
-    assert said[0] == "the cluster wants 2 GPUs, and the Docker host has no working NVIDIA driver"
-    assert "couldn't communicate with the NVIDIA driver" in said[1]
-
-
 def test_a_driver_without_the_toolkit_is_told_with_the_package_to_install(engine: BedEngine, tmp_path: Path) -> None:
     standin.driver(tmp_path, gpus=2)
     said = _refused(engine, f"{tmp_path}:{os.environ['PATH']}")
     assert said[0] == "the driver is there, but NVIDIA's container toolkit is not: no container can be given a GPU"
     assert "nvidia-container-toolkit" in said[2]
-
-
-@pytest.mark.parametrize("program", nvidia_seam.TOOLKIT)
-def test_any_program_of_the_toolkit_tells_that_it_is_there(engine: BedEngine, tmp_path: Path, program: str) -> None:
-    standin.driver(tmp_path, gpus=1)
-    (tmp_path / program).write_text("#!/bin/sh\n")
-    (tmp_path / program).chmod(0o755)
-    with connect({"DOCKER_HOST": engine.address, "PATH": f"{tmp_path}:/usr/bin:/bin"}) as docker:
-        assert nvidia_seam.look(docker).toolkit == str(tmp_path / program)
 
 
 def test_a_driver_with_the_toolkit_gives_its_gpus(engine: BedEngine, tmp_path: Path) -> None:

@@ -114,17 +114,6 @@ def test_what_docker_pushes_is_listed_and_kept_until_it_is_purged(plain: Yard, e
     assert list((plain.home / "state").rglob("*127*")) == []
 
 
-def test_two_registries_side_by_side_do_not_see_each_other(plain: Yard, guarded: Yard, engine: BedEngine) -> None:
-    plain.run("registry.up")
-    guarded.run("registry.up")
-    push_tiny(engine, f"{address(plain)}/only/here:1")
-    assert repositories(plain) == {"only/here": ["1"]}
-    assert repositories(guarded) == {}
-    assert address(guarded) in plain.json("registry.status")["others"]
-    guarded.run("registry.down", "--purge")
-    assert repositories(plain) == {"only/here": ["1"]}
-
-
 def test_tls_and_a_password_are_made_and_the_ca_outlives_a_new_password(guarded: Yard, engine: BedEngine) -> None:
     guarded.run("registry.up")
     where = address(guarded)
@@ -158,30 +147,6 @@ def test_a_taken_port_is_refused_with_the_name_of_who_has_it(plain: Yard, engine
     assert "taken by the container in-the-way (trainyard-bed/registry:1)\n  -> " in refused.stderr
     assert "docker rm -f NAME" in refused.stderr
     assert of_registry(engine, "container", where) == []
-
-
-def test_an_address_of_another_machine_is_refused(plain: Yard) -> None:
-    refused = plain.run("registry.up", "--set", "registry.address=192.0.2.1:5000", expect=2)
-    assert "registry.address names 192.0.2.1, which is not an address of this machine" in refused.stderr
-
-
-def test_an_image_that_cannot_be_had_is_an_error_with_the_way_out(plain: Yard) -> None:
-    refused = plain.run("registry.up", "--set", "registry.image=127.0.0.1:1/registry:2", expect=6)
-    assert "error: the registry's own image 127.0.0.1:1/registry:2 cannot be pulled" in refused.stderr
-    assert "docker load" in refused.stderr
-
-
-def test_after_docker_is_restarted_the_registry_is_back_with_its_images(
-    tmp_path: Path, engine: BedEngine, private_engine: BedEngine
-) -> None:
-    private_engine.load("trainyard-bed/registry:1", source=engine)
-    with place_to_work(tmp_path / "work", private_engine, insecure=True) as yard:
-        yard.run("registry.up")
-        push_tiny(private_engine, f"{address(yard)}/kept:1")
-        private_engine.restart()
-        up = yard.json("registry.up")
-        assert not any(step["changed"] for step in up["steps"])
-        assert repositories(yard) == {"kept": ["1"]}
 
 
 def _trusting(ca: Path) -> ssl.SSLContext:

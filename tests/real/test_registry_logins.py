@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 from collections.abc import Iterator
@@ -17,7 +16,6 @@ from tests.bed.engine import BedEngine
 from tests.real import registries
 from tests.real.registries import PASSWORD, USER, BedRegistry
 from tests.real.token_server import ISSUER, SERVICE, TokenServer, token_server
-from trainyard.errors import PrerequisiteError
 from trainyard.images.build import Built
 from trainyard.registry.certificates import make
 from trainyard.spec.docker import Registry
@@ -48,15 +46,6 @@ def test_a_password_comes_from_a_variable_or_a_file(
     first = registries.push(engine, image, by_variable, environ={"SECRET": PASSWORD})
     second = registries.push(engine, image, by_file)
     assert (first.layers_sent, second.layers_sent, first.digest) == (2, 0, second.digest)
-
-
-def test_what_docker_login_keeps_is_enough(
-    engine: BedEngine, image: Built, guarded: BedRegistry, tmp_path: Path
-) -> None:
-    auth = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-    (tmp_path / "config.json").write_text(json.dumps({"auths": {guarded.address: {"auth": auth}}}))
-    spec = Registry(address=guarded.address, insecure=True)
-    assert registries.push(engine, image, spec, environ={"DOCKER_CONFIG": str(tmp_path)}).layers_sent == 2
 
 
 def test_a_credential_helper_is_asked(
@@ -102,16 +91,6 @@ def test_a_token_server_gives_tokens_for_a_password(
     assert set(tokens.given) == {"password"}
 
 
-def test_an_identity_token_stands_for_a_password(
-    engine: BedEngine, image: Built, with_tokens: BedRegistry, tokens: TokenServer, tmp_path: Path
-) -> None:
-    auths = {with_tokens.address: {"identitytoken": "stands for both"}}
-    (tmp_path / "config.json").write_text(json.dumps({"auths": auths}))
-    spec = Registry(address=with_tokens.address, insecure=True)
-    assert registries.push(engine, image, spec, environ={"DOCKER_CONFIG": str(tmp_path)}).layers_sent == 2
-    assert set(tokens.given) == {"identity"}
-
-
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let boto3 talk to moto."""
@@ -135,17 +114,3 @@ def test_amazon_gives_the_login_and_gets_the_repository(
         assert registries.push(engine, image, spec).layers_sent == 0
     found = boto3.client("ecr", region_name="eu-central-1").describe_repositories()["repositories"]
     assert [one["repositoryName"] for one in found] == [f"team/{image.name}"]
-
-
-def test_without_aws_credentials_the_hint_says_how_to_get_them(
-    engine: BedEngine, image: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    address = "123456789012.dkr.ecr.eu-central-1.amazonaws.com"
-    with pytest.raises(PrerequisiteError) as caught:
-        registries.push(engine, image, Registry(address=address, login="ecr"))
-    assert caught.value.what == f"no AWS credentials for registry {address}: Unable to locate credentials"
-    assert "aws configure" in (caught.value.hint or "")

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.bed.engine import BedEngine
-from tests.bed.host import DockerHost
-from tests.real.test_registry import address, free_port, place_to_work, write_registry
+from tests.real.test_registry import address, free_port, place_to_work
 from tests.real.yard import Yard
 
 KEPT = {
@@ -81,17 +80,6 @@ def test_plain_http_is_added_to_daemon_json_and_read_without_a_restart(plain: Ya
     assert private_engine.docker("pull", f"{where}/trainyard/probe:1").returncode == 0
 
 
-def test_invalid_settings_of_docker_are_left_untouched(plain: Yard, private_engine: BedEngine) -> None:
-    plain.run("registry.up")
-    broken = '{"runtimes": {"nvidia": {}},\n "insecure-registries": [}\n'
-    private_engine.config.write_text(broken)
-    refused = on(plain, private_engine).run("registry.trust", expect=3)
-    assert "error: Docker's settings file is not JSON as Docker reads it: " in refused.stderr
-    assert "line 2" in refused.stderr
-    assert private_engine.config.read_text() == broken
-    assert sorted(path.name for path in private_engine.config.parent.glob("daemon.json*")) == ["daemon.json"]
-
-
 def test_the_ca_of_a_registry_with_tls_is_given_to_docker(guarded: Yard, engine: BedEngine) -> None:
     guarded.run("registry.up")
     where = address(guarded)
@@ -124,31 +112,6 @@ def test_another_machine_goes_on_with_the_certificate_that_the_registry_has(guar
     elsewhere.environ["REGISTRY_PASSWORD"] = guarded.environ["REGISTRY_PASSWORD"] = "second secret"
     elsewhere.run("registry.up")
     assert guarded.json("registry.status")["state"] == "up"
-
-
-def test_loopback_needs_no_settings(tmp_path: Path, engine: BedEngine) -> None:
-    with place_to_work(tmp_path / "work", engine, insecure=True) as yard:
-        yard.run("registry.up")
-        before = engine.config.read_text()
-        assert [step["title"] for step in yard.json("registry.trust")["steps"]] == ["A pull proves it"]
-        assert engine.config.read_text() == before
-
-
-def test_an_engine_that_is_reached_by_ssh_runs_a_registry_and_pulls_from_it(
-    tmp_path: Path, docker_host: DockerHost
-) -> None:
-    docker_host.load("trainyard-bed/registry:1")
-    where = f"{docker_host.ip}:33390"
-    yard = Yard(tmp_path, environ={**docker_host.environ(), "DOCKER_HOST": docker_host.ssh})
-    write_registry(yard, address=where, insecure=True)
-    try:
-        up = yard.run("registry.up")
-        assert f"yard.yaml says, on the Docker of {docker_host.ip}" in up.stderr
-        # The bed's host trusts this network, as an operator may have told it to: nothing is left but the proof.
-        assert yard.run("registry.trust").stdout == f"the Docker of {docker_host.ip} pulls from {where}\n"
-    finally:
-        yard.run("registry.down", "--purge")
-    assert docker_host.docker("ps", "--all", "--quiet").stdout == ""
 
 
 def ca_of(yard: Yard) -> Path:

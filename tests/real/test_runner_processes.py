@@ -26,20 +26,31 @@ GONE_WITHIN = 60.0
 GUARD_KILLED = "the task, or somebody on its node, killed the guard process that had started it"
 
 
-def test_a_timeout_ends_the_whole_tree(yard: Yard) -> None:
-    mark = tree_job(yard, "late", "7001.5", "timeout: 1s")
-    yard.run("train.dispatch", "late", "--skip-smoke", expect=1)
-    assert running(mark) == []
-    (ended,) = attempts(newest(yard))
-    assert (ended["outcome"], ended["reason"]) == ("timeout", "it ran longer than its timeout of 1 s")
-
-
-def test_a_command_that_ends_leaves_no_background_process(yard: Yard) -> None:
-    """The grandchildren hold the output pipe open; the attempt ends all the same."""
-    job(yard, "daemons", "7002.5", "", script="setsid sleep $1 & (sleep $1 &) ; echo done")
-    yard.run("train.dispatch", "daemons", "--skip-smoke")
-    assert running("7002.5") == []
-    assert [one["outcome"] for one in attempts(newest(yard))] == ["succeeded"]
+def test_a_task_that_ends_takes_along_all_that_it_started(yard: Yard) -> None:
+    """It took too long; it left processes that hold its output pipe open; it killed what guards its guard."""
+    job = """
+        resources: {cpus: 0.5}
+        retries: 0
+        tasks:
+          - {name: late, command: [sh, tree.sh, '7001.5'], timeout: 1s}
+          - {name: daemons, command: [sh, daemons.sh, '7002.5']}
+          - {name: killer, command: [sh, killer.sh, '7006.5']}
+        """
+    write_job(yard, "ending", job)
+    scripts = {
+        "tree": TREE,
+        "daemons": "setsid sleep $1 & (sleep $1 &) ; echo done",
+        "killer": "env -i setsid sleep $1 & sleep 0.5; kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); sleep $1",
+    }
+    for name, script in scripts.items():
+        (yard.home / "jobs" / "ending" / f"{name}.sh").write_text(script)
+    yard.run("train.dispatch", "ending", "--skip-smoke", expect=1)
+    assert [mark for mark in ("7001.5", "7002.5", "7006.5") if running(mark)] == []
+    assert {one["task"]: (one["outcome"], one["reason"]) for one in attempts(newest(yard))} == {
+        "late": ("timeout", "it ran longer than its timeout of 1 s"),
+        "daemons": ("succeeded", None),
+        "killer": ("failed", GUARD_KILLED),
+    }
 
 
 def test_a_stopped_run_ends_its_trees_and_says_so(yard: Yard) -> None:
@@ -64,21 +75,9 @@ def test_kill_9_of_the_ray_worker_is_a_loss_that_costs_no_retry(yard: Yard) -> N
     assert [one["outcome"] for one in attempts(run)] == ["lost", "stopped"]
 
 
-def test_a_task_that_kills_what_guards_its_guard_has_failed_and_its_hidden_children_are_gone(yard: Yard) -> None:
-    hide_and_kill = "env -i setsid sleep $1 & sleep 0.5; kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); sleep $1"
-    job(yard, "killer", "7006.5", "retries: 0", script=hide_and_kill)
-    yard.run("train.dispatch", "killer", "--skip-smoke", expect=1)
-    assert running("7006.5") == []
-    assert [(one["outcome"], one["reason"]) for one in attempts(newest(yard))] == [("failed", GUARD_KILLED)]
-
-
 def tree_job(yard: Yard, name: str, mark: str, more: str) -> str:
-    return job(yard, name, mark, more, script=TREE)
-
-
-def job(yard: Yard, name: str, mark: str, more: str, *, script: str) -> str:
     write_job(yard, name, f"command: [sh, tree.sh, '{mark}']\nresources: {{cpus: 0.5}}\n{more}\n")
-    (yard.home / "jobs" / name / "tree.sh").write_text(script)
+    (yard.home / "jobs" / name / "tree.sh").write_text(TREE)
     return mark
 
 

@@ -50,7 +50,7 @@ def green(yard: Yard) -> Dispatched:
 @pytest.fixture(scope="module")
 def again(yard: Yard, green: Dispatched) -> Dispatched:
     """Run the same job once more, as a machine would."""
-    done = yard.run("train.dispatch", "green", "--json")
+    done = yard.run("train.dispatch", "green", "--json", "--skip-smoke")
     return Dispatched(newest(yard), done)
 
 
@@ -162,7 +162,7 @@ def test_a_failed_task_prints_its_last_lines_and_exits_1(yard: Yard) -> None:
     job = write_job(
         yard, "failing", "command: [python3, train.py]\nretries: 1\n", train="print('loss is nan'); raise SystemExit(3)"
     )
-    done = yard.run("train.dispatch", job, expect=1)
+    done = yard.run("train.dispatch", job, "--skip-smoke", expect=1)
     assert "last lines of failing (" in done.stdout
     assert "    loss is nan" in done.stdout
     document = yard.json("train.status")
@@ -185,17 +185,14 @@ def test_a_job_that_can_never_fit_is_refused_before_anything_is_sent(yard: Yard)
     assert set(yard.results.glob("*")) == before
 
 
-def test_dry_says_what_would_be_sent_and_changes_nothing(yard: Yard, green: Dispatched) -> None:
+def test_dry_and_what_is_not_built_yet_change_nothing(yard: Yard, green: Dispatched) -> None:
     before = set(yard.results.glob("*"))
     done = yard.run("--dry", "train.dispatch", "green")
     assert "job green on cluster yard: 2 tasks" in done.stderr
     assert "sends 2 files" in done.stderr
+    several = yard.run("train.dispatch", "green", "-f", "a", "-f", "b", expect=2)
+    assert "several clusters at once is not built yet" in several.stderr
     assert set(yard.results.glob("*")) == before
-
-
-def test_a_run_on_several_clusters_is_refused_with_a_reason(yard: Yard, green: Dispatched) -> None:
-    done = yard.run("train.dispatch", "green", "-f", "a", "-f", "b", expect=2)
-    assert "several clusters at once is not built yet" in done.stderr
 
 
 def test_two_hundred_megabytes_come_back_byte_for_byte(yard: Yard) -> None:
@@ -214,7 +211,7 @@ def test_two_hundred_megabytes_come_back_byte_for_byte(yard: Yard) -> None:
         print(digest.hexdigest())
         """,
     )
-    yard.run("train.dispatch", job)
+    yard.run("train.dispatch", job, "--skip-smoke")
     run = newest(yard)
     with (run / "outputs" / "big" / "model.bin").open("rb") as model:
         found = (

@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 
+from tests.real import forked
 from trainyard.seams import processes
 
 Done = subprocess.CompletedProcess[str]
@@ -83,8 +84,18 @@ class Yard:
 
     def run(self, *arguments: str, expect: int | None = 0, seconds: float = 240.0) -> Done:
         """Run a command; fail the test with all its output unless it exits as expected (None: any)."""
-        done = subprocess.run(
-            self.command(*arguments),
+        done = self._done(self.command(*arguments), seconds)
+        if expect is not None and done.returncode != expect:
+            raise AssertionError(
+                f"{' '.join(arguments)} exited {done.returncode}, not {expect}\n{done.stdout}\n{done.stderr}"
+            )
+        return done
+
+    def _done(self, command: list[str], seconds: float) -> Done:
+        if not self.prefix:
+            return forked.run(command, directory=self.home, environ=self.env(), seconds=seconds)
+        return subprocess.run(
+            command,
             cwd=self.home,
             env=self.env(),
             capture_output=True,
@@ -92,11 +103,6 @@ class Yard:
             timeout=seconds,
             stdin=subprocess.DEVNULL,
         )
-        if expect is not None and done.returncode != expect:
-            raise AssertionError(
-                f"{' '.join(arguments)} exited {done.returncode}, not {expect}\n{done.stdout}\n{done.stderr}"
-            )
-        return done
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a command and return at once."""
