@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard import lifecycle
-from trainyard.backends.ray_nodes import ANSWER_SECONDS
 from trainyard.dispatch import runs
 from trainyard.dispatch.follow import STOP_WITHIN
-from trainyard.endpoint import Endpoint
 from trainyard.errors import OutsideError, Problem, RequestError, TrainyardError
 from trainyard.lifecycle import Cluster
 from trainyard.lock import WAIT_SECONDS
@@ -25,42 +22,48 @@ from trainyard.steps import run as run_steps
 from trainyard.wording import counted, named
 
 
-@dataclass(frozen=True)
-class Change:
-    """A command that may end nodes: as it is typed, and whether runs may end with it."""
-
-    cluster: Cluster
-    command: str
-    results: Path
-    end_runs: bool = False
-
-    @property
-    def with_end_runs(self) -> str:
-        return f"invoke {self.command} --end-runs"
-
-
-def check(change: Change, progress: Progress, *, note: Callable[[str], None]) -> None:
+def check(
+    cluster: Cluster,
+    command: str,
+    progress: Progress,
+    *,
+    results: Path,
+    end_runs: bool,
+    note: Callable[[str], None],
+) -> None:
     """Raise RequestError while runs go on, or end them if that was asked for; then fetch what runs left.
 
-    To be called before nodes end. A cluster that does not answer has nothing that could be named or fetched.
+    To be called before nodes end, by `command` as it is typed. A cluster that does not answer has nothing that could
+    be named or fetched.
     """
     try:
-        endpoint = lifecycle.connect_as_made(change.cluster)
+        endpoint = lifecycle.connect_as_made(cluster)
     except TrainyardError:
         return
-    with _connected(endpoint) as ray:
+    insisting = f"invoke {command} --end-runs"
+    with runs.ray_of(endpoint) as ray:
         try:
             jobs = ray.jobs()
         except TrainyardError as error:
             note(f"whether runs go on is unknown: {error.what}")
             return
         going = [job for job in jobs if not job.ended]
-        if going and not change.end_runs:
-            raise _refusal(change, going)
-        submitted = [job.submission_id for job in going if job.submission_id]
-        if submitted:
+        if going and not end_runs:
+            go_on = f"{counted(len(going), 'run')} {'goes' if len(going) == 1 else 'go'} on"
+            raise RequestError(
+                f"{go_on} on cluster {cluster.spec.name}, and would end",
+                problems=tuple(_described(job) for job in going),
+                hint=f"To end what runs, with what it has left brought here first: {insisting}",
+            )
+        if submitted := [job.submission_id for job in going if job.submission_id]:
             run_steps([_end(ray, submitted)], progress)
-        _bring_home(ray, jobs, change, progress, note)
+        ours = [run for job in jobs if (run := _here(results, job.submission_id))]
+        if left := [run for run in ours if not runs.is_at_home(ray, run)]:
+            run_steps([_fetch(ray, left, note, "" if end_runs else insisting)], progress)
+    here = {run.name for run in ours}
+    dispatched = [job for job in jobs if "trainyard_run" in job.metadata and job.metadata.get("trainyard_job") != SMOKE]
+    if others := [job.submission_id for job in dispatched if job.submission_id not in here]:
+        note(f"dispatched elsewhere, what nobody fetched there ends with the head: {named(others)}")
 
 
 def would_end(cluster: Cluster, plan: Sequence[PlannedStep]) -> list[Problem]:
@@ -68,23 +71,10 @@ def would_end(cluster: Cluster, plan: Sequence[PlannedStep]) -> list[Problem]:
     if not any(step.disruptive and step.state != "already" for step in plan):
         return []
     try:
-        with _connected(lifecycle.connect_as_made(cluster)) as ray:
+        with runs.ray_of(lifecycle.connect_as_made(cluster)) as ray:
             return [_described(job) for job in ray.jobs() if not job.ended]
     except TrainyardError:
         return []
-
-
-def _connected(endpoint: Endpoint) -> RayApi:
-    return RayApi(endpoint.address, endpoint.token, answer_seconds=ANSWER_SECONDS, refused=endpoint.refused)
-
-
-def _refusal(change: Change, going: Sequence[Job]) -> RequestError:
-    verb = "goes on" if len(going) == 1 else "go on"
-    return RequestError(
-        f"{counted(len(going), 'run')} {verb} on cluster {change.cluster.spec.name}, and would end",
-        problems=tuple(_described(job) for job in going),
-        hint=f"To end what runs, with what it has left brought here first: {change.with_end_runs}",
-    )
 
 
 def _described(job: Job) -> Problem:
@@ -108,23 +98,11 @@ def _end(ray: RayApi, names: Sequence[str]) -> Step:
     return Step(f"End {counted(len(names), 'run')}: {named(names)}", done=ended, do=end, deadline=STOP_WITHIN)
 
 
-def _bring_home(
-    ray: RayApi, jobs: Sequence[Job], change: Change, progress: Progress, note: Callable[[str], None]
-) -> None:
-    """Fetch what runs left that were dispatched here; name those whose outputs only others can fetch."""
-    ours = [run for job in jobs if (run := _here(change.results, job.submission_id))]
-    left = [run for run in ours if not runs.is_at_home(ray, run)]
-    if left:
-        run_steps([_fetch(ray, left, change, note)], progress)
-    here = {run.name for run in ours}
-    dispatched = [job for job in jobs if "trainyard_run" in job.metadata and job.metadata.get("trainyard_job") != SMOKE]
-    others = [job.submission_id for job in dispatched if job.submission_id not in here]
-    if others:
-        note(f"dispatched elsewhere, what nobody fetched there ends with the head: {named(others)}")
+def _fetch(ray: RayApi, left: Sequence[RunDirectory], note: Callable[[str], None], insisting: str) -> Step:
+    """Return the step after which everything of these runs is here; what another command fetches is waited for.
 
-
-def _fetch(ray: RayApi, left: Sequence[RunDirectory], change: Change, note: Callable[[str], None]) -> Step:
-    """Return the step after which everything of these runs is here; what another command fetches is waited for."""
+    What cannot be fetched is an error that names the command `insisting` on it; without one, it is given up.
+    """
     given_up: set[str] = set()
 
     def fetched() -> Answer:
@@ -134,8 +112,8 @@ def _fetch(ray: RayApi, left: Sequence[RunDirectory], change: Change, note: Call
     def fetch() -> None:
         for run in left:
             for error in runs.bring_home(ray, run, note=note):
-                if not change.end_runs:
-                    hint = f"Repeat the command once the cause is gone. To give them up: {change.with_end_runs}"
+                if insisting:
+                    hint = f"Repeat the command once the cause is gone. To give them up: {insisting}"
                     raise OutsideError(f"outputs would be lost: {error.what}", where=error.where, hint=hint)
                 given_up.add(run.name)
                 note(f"outputs of {run.name} are given up: {error.what}")

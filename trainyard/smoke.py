@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -24,6 +23,7 @@ from trainyard.errors import InterruptedRunError, OutsideError, SmokeError, Trai
 from trainyard.results import store
 from trainyard.results.journal import Event, Journal
 from trainyard.results.state import RunState
+from trainyard.results.store import RunDirectory
 from trainyard.seams.ray_api import RayApi, RefusedError
 from trainyard.steps import Progress
 
@@ -41,15 +41,10 @@ class Smoked:
     seconds: float
     error: TrainyardError | None
 
-    @property
-    def ok(self) -> bool:
-        return self.error is None
-
     def document(self) -> dict[str, Any]:
         """Return what `--json` prints (design.md, section 11)."""
-        kept = ("name", "node", "ok", "skipped", "detail", "seconds", "hint")
-        checks = [{key: check.get(key) for key in kept} for check in self.checks]
-        return {"ok": self.ok, "cluster": self.cluster, "seconds": round(self.seconds, 3), "checks": checks}
+        seconds = round(self.seconds, 3)
+        return {"ok": self.error is None, "cluster": self.cluster, "seconds": seconds, "checks": list(self.checks)}
 
 
 def smoke(endpoint: Endpoint, progress: Progress) -> Smoked:
@@ -111,15 +106,10 @@ def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interr
     """Run the gate alone, and follow it; nothing of it stays on this machine."""
     name = store.run_name(JOB, now=datetime.datetime.now().astimezone(), entropy=os.urandom(2))
     state = RunState(run=name, cluster=endpoint.cluster, job=None)
-    with tempfile.TemporaryDirectory(prefix="trainyard-smoke-") as home:
-        record: dict[str, Any] = {"run": name, "cluster": endpoint.cluster, "job": None, "tasks": []}
-        journal = Journal(store.create(Path(home), record, cluster="", job=""))
-        try:
-            launch.begin(ray, name, plan.build(name, endpoint), job=JOB, progress=progress)
-            notes, reach = _Notes(progress), endpoint.is_in_reach
-            Follower(ray, name, journal, state, None, notes, interrupts.asked, True, is_in_reach=reach).follow()
-        finally:
-            journal.close()
+    journal = Journal(RunDirectory(Path(name)), may_record=False)
+    launch.begin(ray, name, plan.build(name, endpoint), job=JOB, progress=progress)
+    notes, reach = _Notes(progress), endpoint.is_in_reach
+    Follower(ray, name, journal, state, None, notes, interrupts.asked, True, is_in_reach=reach).follow()
     return state
 
 

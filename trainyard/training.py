@@ -6,11 +6,11 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 from trainyard import lifecycle, paths, smoke
-from trainyard.backends.contract import Tools
 from trainyard.dispatch import launch, runs
 from trainyard.dispatch.prepare import Prepared, prepare
 from trainyard.dispatch.runs import RunStatus
@@ -25,13 +25,12 @@ from trainyard.results.compare import Comparison
 from trainyard.results.report import write_report
 from trainyard.results.state import RunState, State
 from trainyard.results.store import RunDirectory
-from trainyard.spec.load import load_cluster, load_job
+from trainyard.spec.load import load_job
 from trainyard.spec.units import parse_duration
 from trainyard.steps import Progress
 from trainyard.wording import did_you_mean
 
-# Before an override of `train.dispatch` that is for the cluster file; any other is for the job file.
-CLUSTER_PREFIX = "cluster."
+_CLUSTER = "cluster."
 
 
 def ready(
@@ -47,8 +46,8 @@ def ready(
             problems=tuple(Problem("-f", file) for file in files),
             hint="Give -f once, or dispatch the job once per cluster.",
         )
-    of_cluster = [text.removeprefix(CLUSTER_PREFIX) for text in overrides if text.startswith(CLUSTER_PREFIX)]
-    of_job = [text for text in overrides if not text.startswith(CLUSTER_PREFIX)]
+    of_cluster = [text.removeprefix(_CLUSTER) for text in overrides if text.startswith(_CLUSTER)]
+    of_job = [text for text in overrides if not text.startswith(_CLUSTER)]
     here = Path.cwd()
     file = files[0] if files else None
     cluster = lifecycle.find(file, os.environ, directory=here, overrides=of_cluster, backend=backend)
@@ -88,7 +87,14 @@ def statuses(file: str | None = None, *, job: str = "", state: str = "", since: 
     With `file`, only the runs of the cluster that `-f` means; the flags of `train.list` choose further. Raises
     RequestError.
     """
-    after = _check_filter(state=state, since=since)
+    known = get_args(State)
+    if state and state not in known:
+        problem = Problem("--state", f"one of: {', '.join(known)}{did_you_mean(state, known)}")
+        raise RequestError("there are no such runs", problems=(problem,))
+    try:
+        after = time.time() - parse_duration(since) if since else 0.0
+    except ValueError as error:
+        raise RequestError("there are no such runs", problems=(Problem("--since", str(error)),)) from error
     away: dict[str, str] = {}
     listed: list[RunStatus] = []
     for run in store.runs(results(), cluster=_cluster_name(file)):
@@ -98,18 +104,6 @@ def statuses(file: str | None = None, *, job: str = "", state: str = "", since: 
         if not record or (is_meant and (store.started(record) or 0.0) >= after):
             listed.append(_run_status(run, str(record.get("cluster", "?")), away))
     return [each for each in listed if state in ("", each.state.state)]
-
-
-def _check_filter(*, state: str, since: str) -> float:
-    """Return since when runs are meant, in Unix seconds. Raises RequestError if there is no such state or time."""
-    known = get_args(State)
-    if state and state not in known:
-        problem = Problem("--state", f"one of: {', '.join(known)}{did_you_mean(state, known)}")
-        raise RequestError("there are no such runs", problems=(problem,))
-    try:
-        return time.time() - parse_duration(since) if since else 0.0
-    except ValueError as error:
-        raise RequestError("there are no such runs", problems=(Problem("--since", str(error)),)) from error
 
 
 def _run_status(run: RunDirectory, cluster: str, away: dict[str, str]) -> RunStatus:
@@ -202,12 +196,10 @@ def the_open_run(statuses: Sequence[RunStatus]) -> str | None:
 
 def connect(run: RunDirectory) -> Endpoint:
     """Return the endpoint of the cluster that a run is on, by the cluster file that was recorded with it."""
-    loaded = load_cluster(run.cluster_file)
+    cluster = lifecycle.find(str(run.cluster_file), os.environ, directory=Path.cwd())
     # A token file is named relative to where the cluster file was.
     source = Path(str(run.record().get("cluster_file") or run.cluster_file))
-    state = paths.cluster_state(loaded.spec.name, os.environ)
-    tools = Tools(state, os.environ, loaded.spec.backend, source=source)
-    return lifecycle.connect(Cluster(loaded, tools))
+    return lifecycle.connect(replace(cluster, tools=replace(cluster.tools, source=source)))
 
 
 def results() -> Path:

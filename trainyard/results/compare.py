@@ -29,21 +29,8 @@ Final = dict[str, Any]
 class Compared:
     """One run."""
 
-    run: RunDirectory
     state: RunState
     finals: Mapping[str, Final]
-
-    def document(self) -> dict[str, Any]:
-        """Return what `--json` prints of it."""
-        return {
-            "run": self.run.name,
-            "state": self.state.state,
-            "job": self.state.job,
-            "cluster": self.state.cluster,
-            "seconds": self.state.seconds,
-            "counts": {name: count for name, count in self.state.counts.items() if count},
-            "final": self.finals,
-        }
 
 
 @dataclass(frozen=True)
@@ -58,9 +45,9 @@ class Comparison:
 
     def document(self) -> dict[str, Any]:
         """Return what `--json` prints."""
-        names = [compared.run.name for compared in self.runs]
+        names = [compared.state.run for compared in self.runs]
         return {
-            "runs": [compared.document() for compared in self.runs],
+            "runs": [{**compared.state.summary(), "final": compared.finals} for compared in self.runs],
             "differences": {name: dict(zip(names, values, strict=True)) for name, values in self.differences.items()},
             "page": str(self.page),
         }
@@ -75,10 +62,7 @@ def compare(runs: Sequence[RunDirectory], home: Path, *, tags: Sequence[str] = (
     left_out = sum(more for _, more in found)
     gathered = curves.chosen([one for series, _ in found for one in series], left_out)
     chosen = tuple(tags or gathered.telling[:_MOST_TAGS])
-    compared = [
-        Compared(run, state, _finals(series, chosen))
-        for run, state, (series, _) in zip(runs, known, found, strict=True)
-    ]
+    compared = [Compared(state, _finals(series, chosen)) for state, (series, _) in zip(known, found, strict=True)]
     differences = _differences([_values(run.record(), job) for run, job in zip(runs, jobs, strict=True)])
     page = home / f"{file_stem('compare-' + '-'.join(run.name for run in runs))}.html"
     comparison = Comparison(tuple(compared), chosen, differences, left_out, page)

@@ -68,9 +68,9 @@ class Journal:
     only reads; no file is made for it.
     """
 
-    def __init__(self, run: RunDirectory) -> None:
+    def __init__(self, run: RunDirectory, *, may_record: bool = True) -> None:
         self._run = run
-        self._lock = None if store.read_only.get() else lock.taken(run.path / ".lock")
+        self._lock = lock.taken(run.path / ".lock") if may_record and not store.read_only.get() else None
         self.recording = self._lock is not None
         if self.recording:
             _cut_torn_line(run.events)

@@ -14,9 +14,8 @@ State = Literal["waiting", "running", "succeeded", "failed", "stopped"]
 ENDED: tuple[State, ...] = ("succeeded", "failed", "stopped")
 # What may become of an attempt; the report has a look for each.
 KINDS = ("succeeded", "running", "failed", "timeout", "lost", "stopped")
-# Last lines are for people: 10,000 failed tasks must not fill the memory with them (events.jsonl has them all).
-_TAILS_KEPT = 10
 _NOTES_KEPT = 50
+_CHECK = ("name", "node", "ok", "skipped", "detail", "seconds", "hint")
 # Of an attempt, in a document.
 _SHOWN = ("node", "exit_code", "seconds", "reason", "outcome")
 
@@ -78,6 +77,12 @@ class Task:
             self.attempts.append(Attempt(self.name, event["attempt"], event.get("node"), event["time"]))
         return self.attempts[-1]
 
+    def add_archive(self, event: Mapping[str, Any]) -> None:
+        if event["whole"]:
+            each, attempt = event["each_attempt"], event["attempt"]
+            self.archives = [kept for kept in self.archives if each and kept["attempt"] != attempt]
+        self.archives.append(event)
+
 
 class RunState:
     """The one place that understands events; fed live while a run is followed, or from events.jsonl later."""
@@ -118,7 +123,7 @@ class RunState:
             case "run-started":
                 self.state, self.started, self.node_id = "running", event["time"], event.get("node_id")
             case "check":
-                self.checks.append(event)
+                self.checks.append({key: event.get(key) for key in _CHECK})
             case "gate":
                 self.gate = event
             case "node":
@@ -137,7 +142,7 @@ class RunState:
             case "checkpoint":
                 self._checkpoint(self.task(event["task"]), event)
             case "outputs":
-                _add_archive(self.task(event["task"]), event)
+                self.task(event["task"]).add_archive(event)
             case "run-ended":
                 self._ended(event)
 
@@ -157,6 +162,12 @@ class RunState:
             return round(max(0.0, now - attempt.started), 3)
         return attempt.seconds
 
+    def summary(self) -> dict[str, Any]:
+        """Return what `--json` prints of it among others."""
+        counts = {name: count for name, count in self.counts.items() if count}
+        about = {"run": self.run, "state": self.state, "cluster": self.cluster, "job": self.job}
+        return {**about, "seconds": self.seconds, "counts": counts}
+
     def document(self, *, now: float, unsure: str | None = None) -> dict[str, Any]:
         """Return what `--json` prints; `unsure` says why the run may have gone on since: its cluster is silent."""
         # Of a cluster that does not answer it is known until it last said something.
@@ -171,10 +182,7 @@ class RunState:
             "exit": self.exit,
             "error": self.error,
             "unsure": unsure,
-            "checks": [
-                {key: check.get(key) for key in ("name", "node", "ok", "skipped", "detail", "seconds", "hint")}
-                for check in self.checks
-            ],
+            "checks": self.checks,
             "waiting": self.waiting and {key: self.waiting[key] for key in ("tasks", "needs", "holders", "text")},
             "tasks": [self._task_document(task, now=now) for task in self.tasks.values()],
         }
@@ -203,8 +211,7 @@ class RunState:
         attempt.outcome, attempt.exit_code = event["outcome"], event.get("exit_code")
         attempt.seconds, attempt.reason = event.get("seconds"), event.get("reason")
         attempt.cpu_seconds, attempt.memory = event.get("cpu_seconds"), event.get("max_rss")
-        if attempt.outcome != "succeeded" and self.counts["failed"] < _TAILS_KEPT:
-            attempt.tail = tuple(event.get("tail") or ())
+        attempt.tail = () if attempt.outcome == "succeeded" else tuple(event.get("tail") or ())
         self._move(task, "waiting")
 
     def _checkpoint(self, task: Task, event: Mapping[str, Any]) -> None:
@@ -242,10 +249,3 @@ def load(run: RunDirectory) -> RunState:
 def fresh(run: RunDirectory) -> RunState:
     record = run.record()
     return RunState(run=run.name, cluster=record["cluster"], job=record.get("job"), tasks=record.get("tasks", ()))
-
-
-def _add_archive(task: Task, event: Mapping[str, Any]) -> None:
-    if event["whole"]:
-        each, attempt = event["each_attempt"], event["attempt"]
-        task.archives = [kept for kept in task.archives if each and kept["attempt"] != attempt]
-    task.archives.append(event)

@@ -76,13 +76,9 @@ def machines(state: RunState) -> list[tuple[list[str], tuple[tuple[str, str], ..
 def checks(state: RunState) -> Row:
     """Return the smoke test's results, failed ones first."""
     found = [
-        {
-            **{key: check.get(key) for key in ("name", "node", "detail", "hint", "seconds")},
-            "state": "skipped" if check.get("skipped") else "passed" if check["ok"] else "failed",
-        }
-        for check in state.checks
+        {**check, "state": "skipped" if check["skipped"] else "passed" if check["ok"] else "failed"}
+        for check in sorted(state.checks, key=lambda check: bool(check["ok"] or check["skipped"]))
     ]
-    found.sort(key=lambda check: check["state"] != "failed")
     return {"shown": found[:_MOST_CHECKS], "left_out": max(0, len(found) - _MOST_CHECKS)}
 
 
@@ -143,18 +139,16 @@ def media(run: RunDirectory, tasks: Iterable[str]) -> Row:
 
 def logs(run: RunDirectory, state: RunState) -> Row:
     """Return the end of each log, those of bad attempts first: an equal share of what there is room for."""
-    found = []
-    for attempt in state.attempts():
-        path = run.log(attempt.task, attempt.number)
-        if path.exists() and path.stat().st_size:
-            is_only = len(state.tasks[attempt.task].attempts) == 1
-            name = attempt.task if is_only else f"{attempt.task} · attempt {attempt.number}"
-            found.append(({"name": clean(name), "kind": attempt.kind}, path))
-    found.sort(key=lambda log: log[0]["kind"] in ("succeeded", "running"))
-    chosen = found[:_MOST_LOGS]
-    share = min(_MOST_OF_ONE_LOG, _MOST_OF_ALL_LOGS // max(len(chosen), 1))
-    shown = [{**named, **_tail(path, share)} for named, path in chosen]
-    return {"shown": shown, "left_out": len(found) - len(chosen)}
+    attempts = sorted(state.attempts(), key=lambda attempt: attempt.kind in ("succeeded", "running"))
+    found = [(attempt, run.log(attempt.task, attempt.number)) for attempt in attempts]
+    found = [(attempt, path) for attempt, path in found if path.exists() and path.stat().st_size]
+    share = min(_MOST_OF_ONE_LOG, _MOST_OF_ALL_LOGS // max(min(len(found), _MOST_LOGS), 1))
+    shown = []
+    for attempt, path in found[:_MOST_LOGS]:
+        is_only = len(state.tasks[attempt.task].attempts) == 1
+        name = attempt.task if is_only else f"{attempt.task} · attempt {attempt.number}"
+        shown.append({"name": clean(name), "kind": attempt.kind, **_tail(path, share)})
+    return {"shown": shown, "left_out": len(found) - len(shown)}
 
 
 def _task(run: RunDirectory, state: RunState, task: Task) -> Row:

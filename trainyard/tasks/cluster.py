@@ -218,8 +218,9 @@ def _begin(call: Call, cluster: Cluster, command: str, *, end_runs: bool) -> Cal
 
     def check() -> None:
         # Most commands end no nodes, and need none of what this imports.
-        change = lazy.ending.Change(cluster, command, results, end_runs)
-        lazy.ending.check(change, call.progress, note=lambda text: note(f"note: {text}"))
+        lazy.ending.check(
+            cluster, command, call.progress, results=results, end_runs=end_runs, note=lambda text: note(f"note: {text}")
+        )
 
     return check
 

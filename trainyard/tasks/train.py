@@ -168,7 +168,7 @@ def compare(call: Call, runs: list[str] | None = None, tag: list[str] | None = N
     for number, each in enumerate(comparison.runs, 1):
         done = f"{each.state.counts['succeeded']}/{len(each.state.tasks)}"
         finals = [_final(each.finals.get(tag)) for tag in comparison.tags]
-        rows.append([number, each.run.name, each.state.state, done, _seconds(each.state.seconds), *finals])
+        rows.append([number, each.state.run, each.state.state, done, _seconds(each.state.seconds), *finals])
     body: list[str | Table] = [Table(["", "run", "state", "succeeded", "seconds", *comparison.tags], rows)]
     if comparison.differences:
         columns = ["differs", *(str(row[0]) for row in rows)]
@@ -288,14 +288,6 @@ def _list_row(found: RunStatus, document: dict[str, Any]) -> list[object]:
 
 def _short(found: RunStatus) -> dict[str, Any]:
     state, record = found.state, store.described(found.run)
-    return {
-        "run": found.run.name,
-        "state": "broken" if found.broken else state.state,
-        "unsure": found.unsure,
-        "cluster": state.cluster,
-        "job": state.job,
-        "started": record.get("started"),
-        "user": record.get("user"),
-        "seconds": state.seconds,
-        "counts": {name: count for name, count in state.counts.items() if count},
-    }
+    about: dict[str, object] = {"state": "broken"} if found.broken else {}
+    about |= {"unsure": found.unsure, "started": record.get("started"), "user": record.get("user")}
+    return {**state.summary(), **about}
