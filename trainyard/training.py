@@ -127,7 +127,7 @@ def status(run: RunDirectory) -> RunStatus:
 
 def logs(run: RunDirectory, *, screen: Screen, task: str | None, everything: bool, follow: bool) -> RunStatus:
     """Show a run's logs; `task` must be one of its tasks."""
-    tasks = run.record().get("tasks", ())
+    tasks = run.record()["tasks"]
     if task is not None and task not in tasks:
         raise RequestError(
             f"run {run.name} has no task {task!r}",

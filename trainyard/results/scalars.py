@@ -13,7 +13,6 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -24,7 +23,6 @@ from trainyard.results.formats import natural
 if TYPE_CHECKING:
     from tensorboardX.proto.summary_pb2 import Summary
 
-EVENT_FILES = "*.tfevents.*"
 _HEADER = struct.Struct("<QI")
 _CHECKSUM_BYTES = 4
 # A scalar's record has about 50 bytes. What is larger holds images, histograms or text, and is passed over unread.
@@ -82,7 +80,7 @@ def read_directory(directory: Path, *, points: int, tags: int, by_attempt: bool 
     subdirectory at most so many tags are read.
     """
     found: dict[str, dict[str, Curve]] = {}
-    event_files = (directory / name for name in tree.files(str(directory)) if fnmatch(Path(name).name, EVENT_FILES))
+    event_files = (directory / name for name in tree.files(str(directory)) if ".tfevents." in Path(name).name)
     for path in sorted(event_files, key=_begun):
         parts = path.parent.relative_to(directory).parts
         curves = found.setdefault("/".join(parts[1:] if by_attempt else parts), {})

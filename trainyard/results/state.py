@@ -248,4 +248,4 @@ def load(run: RunDirectory) -> RunState:
 
 def fresh(run: RunDirectory) -> RunState:
     record = run.record()
-    return RunState(run=run.name, cluster=record["cluster"], job=record.get("job"), tasks=record.get("tasks", ()))
+    return RunState(run=run.name, cluster=record["cluster"], job=record.get("job"), tasks=record["tasks"])

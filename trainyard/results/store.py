@@ -43,14 +43,13 @@ class RunDirectory:
         """Return run.json: who ran what, where, with which versions."""
         path = self.path / "run.json"
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-            fits = all(isinstance(text, str) for text in (record.get("cluster", ""), *record.get("tasks", ())))
-        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
-            fits = False
-        if not fits:
+            record = {"cluster": "", "tasks": [], **json.loads(path.read_text(encoding="utf-8"))}
+            if not all(isinstance(text, str) for text in (record["cluster"], *record["tasks"])):
+                raise ValueError("names are no text")
+        except (OSError, ValueError, TypeError, RecursionError) as error:
             hint = f"If nobody needs it: rm -r {shlex.quote(str(self.path))}"
-            raise RequestError("not the record of a run", where=str(path), hint=hint)
-        return {"cluster": "", **record}
+            raise RequestError("not the record of a run", where=str(path), hint=hint) from error
+        return record
 
 
 def run_name(job: str, *, now: datetime.datetime, entropy: bytes) -> str:
