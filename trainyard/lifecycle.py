@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -12,10 +13,13 @@ from trainyard import backends, lock, paths, steps
 from trainyard.backends.contract import Backend, ClusterStatus, LogLine, Tools
 from trainyard.backends.record import made_from, recorded_backend, write_made_from
 from trainyard.endpoint import Endpoint
-from trainyard.errors import RequestError
+from trainyard.errors import Problem, RequestError
 from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 from trainyard.spec.load import load_cluster
 from trainyard.steps import PlannedStep, Progress, Stage, Step, StepResult
+
+_SIZE = re.compile(r"[^=.]+=[0-9]{1,5}")
+_SIZE_FORM = "must be GROUP=N, such as gpu=3"
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,35 @@ def find(
     state = paths.cluster_state(loaded.spec.name, environ)
     tools = Tools(state, environ, loaded.spec.backend, source=source, overrides=tuple(overrides), directory=directory)
     return Cluster(loaded, tools)
+
+
+def scaled(cluster: Cluster, sizes: Sequence[str]) -> Cluster:
+    """Return the cluster with other sizes of its groups, given as GROUP=N. Raises RequestError with all that is wrong.
+
+    Of a group that grows and shrinks by itself, N is the fewest nodes.
+    """
+    spec = cluster.spec
+    if not cluster.backend.TRAITS.makes_nodes:
+        raise RequestError(
+            f"cluster {spec.name} is run by somebody else: Trainyard cannot change its size",
+            where=str(cluster.loaded.source),
+            hint="Ask whoever runs it.",
+        )
+    problems = [Problem(size, _SIZE_FORM) for size in sizes if not _SIZE.fullmatch(size)]
+    if problems or not sizes:
+        what = "the cluster cannot be scaled like that" if sizes else f"no size was given: it {_SIZE_FORM}"
+        raise RequestError(what, problems=tuple(problems), where=str(cluster.loaded.source))
+    overrides = (*cluster.tools.overrides, *_size_overrides(spec, sizes))
+    loaded = load_cluster(cluster.loaded.source, overrides=overrides, backend=spec.backend)
+    return Cluster(loaded, replace(cluster.tools, overrides=overrides))
+
+
+def size_differences(file: ClusterSpec, now: ClusterSpec) -> list[str]:
+    return [
+        f"{then.name}: {then.least} in the file, {group.least} now"
+        for then, group in zip(file.workers, now.workers, strict=True)
+        if then.least != group.least
+    ]
 
 
 def up(
@@ -116,6 +149,16 @@ def connect_as_made(cluster: Cluster) -> Endpoint:
 def logs(cluster: Cluster, *, follow: bool) -> Iterator[LogLine]:
     _refuse_other_file(cluster)
     return cluster.backend.logs(cluster.spec, cluster.tools, follow=follow)
+
+
+def _size_overrides(spec: ClusterSpec, sizes: Sequence[str]) -> Iterator[str]:
+    """Yield what stands for each size behind --set, unless the file has it; the file's reader knows the groups."""
+    groups = {group.name: group for group in spec.workers}
+    for size in sizes:
+        name, _, count = size.partition("=")
+        group = groups.get(name)
+        if group is None or group.least != int(count):
+            yield f"workers.{name}.{'min' if group and group.max is not None else 'count'}={int(count)}"
 
 
 def _alone(cluster: Cluster, progress: Progress) -> AbstractContextManager[None]:

@@ -26,18 +26,10 @@ class ListedCluster:
     place: str | None = None
 
 
-@dataclass(frozen=True)
-class Listing:
-    """The clusters, and what could not be looked into."""
-
-    clusters: tuple[ListedCluster, ...]
-    remarks: tuple[str, ...] = ()
-
-
-def list_clusters(environ: Mapping[str, str], *, directory: Path) -> Listing:
+def list_clusters(environ: Mapping[str, str], *, directory: Path) -> tuple[list[ListedCluster], list[str]]:
     """Return every cluster with a file here, every one that was made from a file elsewhere, and what backends find.
 
-    An outside system that does not answer costs seconds, and is a remark.
+    What could not be looked into is returned as remarks; an outside system that does not answer costs seconds.
     """
     files = [_file(name, environ, directory) for name in paths.listed_clusters(directory)]
     clusters = [file for file in files if isinstance(file, Cluster)]
@@ -52,8 +44,8 @@ def list_clusters(environ: Mapping[str, str], *, directory: Path) -> Listing:
     others = [_other(backend, other, broken) for backend, answer in answers.items() for other in answer.others]
     known = {*found, *(cluster.name for cluster in others)}
     found |= {state.name: _recorded(state) for state in states if state.name not in known}
-    remarks = (remark for answer in answers.values() for remark in answer.remarks)
-    return Listing((*found.values(), *others), tuple(remarks))
+    remarks = [remark for answer in answers.values() for remark in answer.remarks]
+    return [*found.values(), *others], remarks
 
 
 def _file(name: str, environ: Mapping[str, str], directory: Path) -> Cluster | ListedCluster:

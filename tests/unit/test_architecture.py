@@ -24,7 +24,7 @@ LAYERS = (
     ("registry",),
     ("images",),
     ("backends",),
-    ("lifecycle", "listing", "scaling", "usage", "dispatch"),
+    ("lifecycle", "listing", "usage", "dispatch"),
     ("smoke",),
     ("ending", "training"),
     ("screen", "tasks", "main"),

@@ -64,8 +64,8 @@ def here(tmp_path: Path) -> Path:
 
 
 def listed(here: Path, **environ: str) -> dict[str, ListedCluster]:
-    found = clusters.list_clusters({"HOME": str(here), "PATH": "", **environ}, directory=here)
-    return {one.name: one for one in found.clusters}
+    found, _ = clusters.list_clusters({"HOME": str(here), "PATH": "", **environ}, directory=here)
+    return {one.name: one for one in found}
 
 
 def test_a_file_without_a_kubeconfig_says_so(here: Path) -> None:

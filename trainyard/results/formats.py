@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime
 import re
 
-from pydantic import ByteSize
-
 
 def duration(seconds: float | None) -> str:
     """Return "0.42 s", "12.3 s", "4 min 05 s", "2 h 07 min", "3 d 04 h"."""
@@ -31,6 +29,8 @@ def age(seconds: float) -> str:
 
 def size(count: float | None) -> str:
     """Return bytes as "512 B", "4.2 KiB", "1.5 GiB"."""
+    from pydantic import ByteSize  # `invoke --list` imports this module, and no pydantic
+
     return "–" if count is None else ByteSize(count).human_readable(separator=" ")
 
 

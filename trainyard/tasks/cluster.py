@@ -78,13 +78,13 @@ def status(call: Call) -> Report:
 def scale(call: Call, sizes: list[str] | None = None, end_runs: bool = False) -> Report:
     """Give groups another number of nodes than the file says, as cluster.up would: cluster.scale gpu=3."""
     file = call.cluster()
-    cluster = lazy.scaling.scaled(file, sizes or [])
+    cluster = lazy.lifecycle.scaled(file, sizes or [])
     command_hints.override(cluster.tools.overrides)
     if call.dry:
         return planned(cluster, lazy.lifecycle.plan_up(cluster), "cluster.up")
     made = _made(call, cluster, f"cluster.scale {shlex.join(sizes or [])}", end_runs=end_runs)
     # The next cluster.up without these sizes goes back.
-    differences = lazy.scaling.differences(file.spec, cluster.spec)
+    differences = lazy.lifecycle.size_differences(file.spec, cluster.spec)
     back = f"write it into {file.loaded.source} to keep it, or cluster.up goes back"
     return replace(made, notes=[*made.notes, *(f"note: {size}; {back}" for size in differences)])
 
@@ -101,17 +101,16 @@ def show(call: Call) -> Report:
 @task(dry=True, name="list")
 def list_(call: Call) -> Report:
     """List the clusters that have a file here, and those that were made from files elsewhere."""
-    listing = lazy.listing.list_clusters(os.environ, directory=Path.cwd())
-    clusters = listing.clusters
+    clusters, remarks = lazy.listing.list_clusters(os.environ, directory=Path.cwd())
     rows = [(each.name, each.backend, each.state, each.address or each.place, each.file) for each in clusters]
     problems = [f"{cluster.name}: {cluster.problem}" for cluster in clusters if cluster.problem]
     file = next((each.file for each in clusters if each.file), "")
     return Report(
         {
             "clusters": [{**asdict(cluster), **_state(cluster.state)} for cluster in clusters],
-            "remarks": list(listing.remarks),
+            "remarks": remarks,
         },
-        [Table(("cluster", "backend", "state", "address", "file"), rows), *problems, *listing.remarks],
+        [Table(("cluster", "backend", "state", "address", "file"), rows), *problems, *remarks],
         next=f"invoke cluster.status -f {shlex.quote(Path(file).stem)}" if file else "",
     )
 

@@ -50,7 +50,10 @@ def extend_invoke() -> None:
 
 def _check(program: Program) -> None:
     """Give Invoke the words as it has to get them; answer a shell that asks what may follow."""
-    contexts, core = program._make_parser().contexts, program.core
+    parser, core = program._make_parser(), program.core
+    # A second one would be without the texts of --help: the first takes them out of the tasks.
+    program._make_parser = lambda: parser  # type: ignore[method-assign]
+    contexts = parser.contexts
     if program.args.complete.value:
         report.say("\n".join(candidates(core.remainder, contexts)))
         raise Exit

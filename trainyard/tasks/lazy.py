@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from trainyard import lifecycle as lifecycle
     from trainyard import listing as listing
     from trainyard import progress as progress
-    from trainyard import scaling as scaling
     from trainyard import screen as screen
     from trainyard import training as training
     from trainyard import usage as usage
