@@ -26,6 +26,8 @@ class TrainyardExecutor(Executor):
         main.begin()
         # A CI system that ends us wants the same clean-up as Ctrl-C.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+        # Said by us once, instead of by urllib3 at each request. A filter that comes later has Python say all again.
+        warnings.filterwarnings("ignore", message="Unverified HTTPS request")
         warnings.showwarning = lambda message, *_where: report.note(f"warning: {message}")
         try:
             return self._execute(*tasks)

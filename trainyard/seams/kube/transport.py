@@ -124,8 +124,6 @@ def _log_in(access: Access) -> Session:
     with _importing:
         from kubernetes.client import ApiClient
         from kubernetes.config import ConfigException
-        from urllib3 import disable_warnings
-        from urllib3.exceptions import InsecureRequestWarning
     try:
         configuration = _configuration(access)
         client = ApiClient(configuration).rest_client
@@ -133,8 +131,6 @@ def _log_in(access: Access) -> Session:
             return Session(client, configuration, None)
         tls = _tls(configuration)
         if not configuration.verify_ssl:
-            # Said once, instead of by urllib3 at each request.
-            disable_warnings(InsecureRequestWarning)
             unchecked = f"the certificate of {access.server} is not checked"
             warnings.warn(f"{unchecked}: its kubeconfig says insecure-skip-tls-verify", stacklevel=1)
     except (ConfigException, OSError, ValueError, KeyError, TypeError) as error:
