@@ -125,7 +125,10 @@ def test_why_docker_refuses_is_told_with_its_fix() -> None:
     refusal = OutsideError(
         "Docker Compose could not make the containers", where='could not select device driver "nvidia"'
     )
-    with pytest.raises(PrerequisiteError, match="Docker does not use the toolkit"), diagnosis.explained(image="mine"):
+    with (
+        pytest.raises(PrerequisiteError, match="Docker cannot give a container GPUs there"),
+        diagnosis.explained(image="mine"),
+    ):
         raise refusal
     unknown = OutsideError("Docker Compose could not make the containers", where="no space left on device")
     with pytest.raises(OutsideError) as raised, diagnosis.explained(image="mine"):

@@ -32,7 +32,7 @@ def spec_of(backend: str = "local", **fields: Any) -> ClusterSpec:
 def plans_of(spec: ClusterSpec, *gpu_ids: str, simulated: bool = False) -> tuple[NodePlan, ...]:
     """Return the plans of a machine with 8 CPUs, 10 GiB and these GPUs."""
     room = Room(cpus=8, memory=10 * GIBIBYTE, gpu_ids=gpu_ids)
-    return ray_nodes.node_plans(spec, room, simulated=simulated, machine="this machine")
+    return ray_nodes.node_plans(spec, room, may_simulate=simulated, machine="this machine")
 
 
 class FakeMachine(Machine):
@@ -182,7 +182,8 @@ def test_more_gpus_than_there_are_is_an_error_that_names_both_ways_out() -> None
     assert str(raised.value) == (
         "the cluster file wants 2 GPUs, this machine has 1\n"
         "  at gpu-0: 1, gpu-1: 1\n"
-        "  -> Want fewer, or write `local: {simulated_gpus: true}` to try the layout without them."
+        "  -> What it has, `nvidia-smi` says there. "
+        "Want fewer, or write `local: {simulated_gpus: true}` to try the layout without them."
     )
 
 

@@ -87,18 +87,20 @@ def fingerprint(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()[:12]
 
 
-def node_plans(spec: ClusterSpec, room: Room, *, simulated: bool, machine: str) -> tuple[NodePlan, ...]:
+def node_plans(spec: ClusterSpec, room: Room, *, may_simulate: bool, machine: str) -> tuple[NodePlan, ...]:
     """Return the plan of every node; real GPUs are dealt out by index, each to one node.
 
     Raises PrerequisiteError when nodes need more GPUs than `machine` ("this machine") has and may not simulate them.
     """
     nodes = spec.nodes()
     gpus = sum(node.gpus for node in nodes)
-    if gpus > len(room.gpu_ids) and not simulated:
+    simulated = gpus > len(room.gpu_ids)
+    if simulated and not may_simulate:
         raise PrerequisiteError(
             f"the cluster file wants {counted(gpus, 'GPU')}, {machine} has {len(room.gpu_ids) or 'none'}",
             where=", ".join(f"{node.name}: {node.gpus}" for node in nodes if node.gpus),
-            hint=f"Want fewer, or write `{spec.backend}: {{simulated_gpus: true}}` to try the layout without them.",
+            hint="What it has, `nvidia-smi` says there. Want fewer, "
+            f"or write `{spec.backend}: {{simulated_gpus: true}}` to try the layout without them.",
         )
     plans = []
     taken = 0

@@ -15,7 +15,6 @@ from trainyard.seams.docker.containers import Container
 from trainyard.seams.docker.engine import Engine
 from trainyard.wording import counted
 
-CONFIGURE = "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
 # Docker waits longer and longer before it starts a container again; the first two times may be chance.
 RESTARTS = 3
 TAIL_LINES = 12
@@ -31,8 +30,10 @@ RULES = (
     Rule(
         # No driver for such a request is registered (moby, daemon/devices.go).
         r"could not select device driver",
-        "driver and container toolkit are there, but Docker does not use the toolkit",
-        hint=f"{CONFIGURE} (the restart ends running containers)",
+        "Docker cannot give a container GPUs there: NVIDIA's container toolkit is missing, or Docker does not use it",
+        hint="Install nvidia-container-toolkit (from NVIDIA's repository), then: "
+        "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker "
+        "(the restart ends running containers)",
         error=PrerequisiteError,
     ),
     Rule(

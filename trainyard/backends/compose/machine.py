@@ -16,7 +16,7 @@ from trainyard.backends.compose import desired, diagnosis, location, naming
 from trainyard.backends.logs import TAIL_LINES, LogFile, ray_files
 from trainyard.backends.machine import Machine, ObservedNode
 from trainyard.backends.ray_nodes import NodePlan, Room, fingerprint
-from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
+from trainyard.errors import OutsideError, TrainyardError
 from trainyard.images.resolve import PinnedImage
 from trainyard.seams import nvidia
 from trainyard.seams.docker import cli
@@ -24,8 +24,6 @@ from trainyard.seams.docker import containers as docker_containers
 from trainyard.seams.docker.containers import Container
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.ssh import connection, forward
-from trainyard.spec.cluster import ClusterSpec
-from trainyard.wording import counted
 
 LOOPBACK = "127.0.0.1"
 # The name under which a container's own output is shown, beside the names of Ray's files.
@@ -51,7 +49,15 @@ class DockerHost(Machine):
 
     @cached_property
     def base_plans(self) -> tuple[NodePlan, ...]:
-        return node_plans(self.spec, self.engine)
+        """Return the plan of every node, without image and token."""
+        facts, section = self.engine.info(), self.spec.compose
+        # nvidia-smi may take seconds: it is asked only where GPUs matter.
+        gpu_ids = nvidia.gpu_ids(self.engine) if any(node.gpus for node in self.spec.nodes()) else ()
+        # Ray's own share of a machine's memory is 70 %.
+        room = Room(int(facts["NCPU"]), int(facts["MemTotal"]) * 7 // 10, gpu_ids)
+        host = f"the Docker host ({self.engine.host})"
+        plans = ray_nodes.node_plans(self.spec, room, may_simulate=section.simulated_gpus, machine=host)
+        return tuple(desired.in_a_container(plan, self.spec) for plan in plans)
 
     @property
     def plans(self) -> tuple[NodePlan, ...]:
@@ -114,43 +120,6 @@ class DockerHost(Machine):
 
     def end_reason(self, name: str) -> TrainyardError:
         return diagnosis.end_reason(self.engine, name, self.containers()[name])
-
-
-def node_plans(spec: ClusterSpec, engine: Engine) -> tuple[NodePlan, ...]:
-    """Return the plan of every node. Raises PrerequisiteError for GPUs that the host cannot give to containers."""
-    facts = engine.info()
-    # nvidia-smi may take seconds: it is asked only where GPUs matter.
-    count = sum(node.gpus for node in spec.nodes())
-    real = gpu_ids(engine, count, may_simulate=spec.compose.simulated_gpus) if count else ()
-    # Ray's own share of a machine's memory is 70 %.
-    room = Room(int(facts["NCPU"]), int(facts["MemTotal"]) * 7 // 10, real or ())
-    plans = ray_nodes.node_plans(spec, room, simulated=real is None, machine="the Docker host")
-    return tuple(desired.in_a_container(plan, spec) for plan in plans)
-
-
-def gpu_ids(engine: Engine, count: int, *, may_simulate: bool = False) -> tuple[str, ...] | None:
-    """Return the indices of the host's GPUs, None if there are too few of them and they may be simulated.
-
-    Raises PrerequisiteError when there is no driver, or no toolkit.
-    """
-    facts = nvidia.look(engine)
-    if may_simulate and (facts.toolkit is None or len(facts.gpu_ids) < count):
-        return None
-    where = f"Docker host {engine.host}" + (f": {facts.detail}" if facts.detail else "")
-    if not facts.gpu_ids:
-        raise PrerequisiteError(
-            f"the cluster wants {counted(count, 'GPU')}, and the Docker host has no working NVIDIA driver",
-            where=where,
-            hint="Install the driver, restart the host, and look: nvidia-smi. Or, to try the layout without GPUs, "
-            "write `compose: {simulated_gpus: true}`.",
-        )
-    if facts.toolkit is None:
-        raise PrerequisiteError(
-            "the driver is there, but NVIDIA's container toolkit is not: no container can be given a GPU",
-            where=where,
-            hint=f"Install the package nvidia-container-toolkit (NVIDIA's repository), then: {diagnosis.CONFIGURE}",
-        )
-    return facts.gpu_ids
 
 
 def _observed(container: Container) -> ObservedNode:

@@ -20,7 +20,6 @@ from trainyard.backends.ray_nodes import NodePlan, Room
 from trainyard.backends.record import read_cluster, write_cluster
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError, TrainyardError
 from trainyard.seams import processes, programs
-from trainyard.spec.cluster import ClusterSpec
 
 GIBIBYTE = 1024**3
 # Measured: the processes of a node that runs nothing hold 0.35 GiB, those of the head 0.6 GiB.
@@ -47,7 +46,13 @@ class ThisMachine(Machine):
 
     @cached_property
     def plans(self) -> tuple[NodePlan, ...]:
-        return node_plans(self.spec, self.tools.environ)
+        """Return the plan of every node; one that does not say how much it needs may use the whole machine."""
+        # nvidia-smi may take seconds: it is asked only where GPUs matter.
+        real = gpu_ids(self.tools.environ) if any(node.gpus for node in self.spec.nodes()) else ()
+        # Ray's own share of a machine's memory is 70 %.
+        room = Room(os.cpu_count() or 1, processes.memory_total() * 7 // 10, real)
+        may_simulate = self.spec.local.simulated_gpus
+        return ray_nodes.node_plans(self.spec, room, may_simulate=may_simulate, machine="this machine")
 
     def nodes(self) -> dict[str, ObservedNode]:
         """Return the recorded nodes."""
@@ -110,20 +115,6 @@ class ThisMachine(Machine):
     def _ports(self) -> Ports | None:
         record = read_cluster(self.tools.state, self.tools.backend)
         return Ports(**record["ports"]) if record else None
-
-
-def node_plans(spec: ClusterSpec, environ: Mapping[str, str]) -> tuple[NodePlan, ...]:
-    """Return the plan of every node; one that does not say how much it needs may use the whole machine.
-
-    Raises PrerequisiteError when nodes need more GPUs than there are and may not simulate them.
-    """
-    count = sum(node.gpus for node in spec.nodes())
-    # nvidia-smi may take seconds: it is asked only where GPUs matter.
-    real = gpu_ids(environ) if count else ()
-    # Ray's own share of a machine's memory is 70 %.
-    room = Room(os.cpu_count() or 1, processes.memory_total() * 7 // 10, real)
-    simulated = spec.local.simulated_gpus and count > len(real)
-    return ray_nodes.node_plans(spec, room, simulated=simulated, machine="this machine")
 
 
 def gpu_ids(environ: Mapping[str, str]) -> tuple[str, ...]:
