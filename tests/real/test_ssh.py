@@ -21,7 +21,7 @@ from trainyard.errors import NotReadyError
 from trainyard.seams.forwarding import last_error
 from trainyard.seams.ssh import forward
 from trainyard.seams.ssh.connection import Connection
-from trainyard.seams.ssh.failures import HostError
+from trainyard.seams.ssh.login import HostError
 
 OTHER_PORT = 2222
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trainyard.errors import RequestError
-from trainyard.seams.ssh import config, failures
+from trainyard.seams.ssh import config, login
 from trainyard.seams.ssh.config import Address, Settings
 
 
@@ -74,21 +74,7 @@ def test_strict_checking_agents_and_known_hosts_are_as_written(tmp_path: Path) -
 )
 def test_each_way_not_to_get_there_has_its_words_and_its_hint(text: str, what: str, hint: str, tmp_path: Path) -> None:
     read = settings(tmp_path, "lab", "Host lab\n HostName 192.0.2.1\n Port 8022\n User ops\n ProxyJump door\n")
-    error = failures.unreachable(text, Address("lab"), read)
+    error = login.unreachable(text, Address("lab"), read)
     assert error.what == what
     assert hint in str(error.hint)
     assert error.where == f"ssh lab: {text.partition(': ')[2]}"
-
-
-@pytest.mark.parametrize(
-    ("stderr", "hint"),
-    [
-        ("sudo: a password is required", "Set TRAINYARD_SUDO_PASSWORD to the password of user ops there"),
-        ("Sorry, try again.\nsudo: no password was provided\n", "Set TRAINYARD_SUDO_PASSWORD"),
-        ("ops is not in the sudoers file.", "Try it there: ssh -t lab sudo true"),
-    ],
-)
-def test_a_sudo_that_refuses_says_so_and_whether_it_wants_a_password(stderr: str, hint: str) -> None:
-    error = failures.sudo_refused(stderr, Address("lab"), "ops")
-    assert (error.what, error.where) == ("sudo of lab refuses", f"ssh lab: {stderr.strip().splitlines()[-1]}")
-    assert str(error.hint).startswith(hint)

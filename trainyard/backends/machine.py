@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from trainyard.backends import contract, ray_nodes, replace_head
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeState, NodeStatus, Tools
 from trainyard.backends.logs import Follower, LogFile
 from trainyard.backends.ray_nodes import NodePlan
-from trainyard.backends.record import make_token, read_token
+from trainyard.backends.record import write_private
 from trainyard.endpoint import Endpoint, ExpectedNode
 from trainyard.errors import NotReadyError, OutsideError, RequestError, TrainyardError
 from trainyard.seams.ray_api import UnreachableError
@@ -83,7 +84,7 @@ class Machine(ABC):
 
     @property
     def token(self) -> str | None:
-        return read_token(self.token_file)
+        return self.token_file.read_text().strip() if self.token_file.exists() else None
 
     @abstractmethod
     def nodes(self) -> dict[str, ObservedNode]:
@@ -134,7 +135,7 @@ class Machine(ABC):
     def make_token(self) -> None:
         """Make the cluster's token, if it is to have one and has none."""
         if self.spec.auth == "token" and self.token is None:
-            make_token(self.token_file)
+            write_private(self.token_file, secrets.token_hex(32))
 
     def alive(self, nodes: Mapping[str, ObservedNode]) -> tuple[frozenset[str], str]:
         """Return the names of the nodes that Ray itself calls alive, and why there are none."""

@@ -6,7 +6,6 @@ import base64
 import binascii
 import json
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -67,17 +66,6 @@ def made_from(state: Path) -> Path | None:
     """Return the file that the cluster of a state directory was made from, None if that is not known."""
     try:
         return Path((state / _MADE_FROM).read_text())
-    except FileNotFoundError:
-        return None
-
-
-def make_token(path: Path) -> None:
-    write_private(path, secrets.token_hex(32))
-
-
-def read_token(path: Path) -> str | None:
-    try:
-        return path.read_text().strip() or None
     except FileNotFoundError:
         return None
 

@@ -21,8 +21,6 @@ SYSTEM = Path("/etc/ssh")
 # The keys that OpenSSH tries unasked (ssh_config(5), IdentityFile).
 DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
 _INCLUDE = re.compile(r"^\s*include(?:\s+|\s*=\s*)(.+)$", re.IGNORECASE | re.MULTILINE)
-# As many levels as OpenSSH reads (readconf.c, READCONF_MAX_DEPTH).
-INCLUDE_DEPTH = 16
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ def _lookup(address: Address, home: Path) -> dict[str, Any]:
     files = (home / ".ssh" / "config", SYSTEM / "ssh_config")
     # What was typed counts before any file; the first that says something does.
     typed = [f"{key} {value}\n" for key, value in (("User", address.user), ("Port", address.port)) if value]
-    text = "Host *\n" + "".join(typed) + "".join(f"Host *\n{_read(file, home, INCLUDE_DEPTH)}\n" for file in files)
+    text = "Host *\n" + "".join(typed) + "".join(f"Host *\n{_read(file, home)}\n" for file in files)
     try:
         return dict(SSHConfig.from_text(text).lookup(address.host))
     except (ConfigParseError, CouldNotCanonicalize) as error:
@@ -113,15 +111,15 @@ def _lookup(address: Address, home: Path) -> dict[str, Any]:
         raise PrerequisiteError(f"ssh's configuration cannot be read: {error}", where=where) from error
 
 
-def _read(file: Path, home: Path, depth: int) -> str:
+def _read(file: Path, home: Path) -> str:
     """Return a configuration with what it includes: paramiko knows no Include."""
-    if depth == 0 or not file.is_file():
+    if not file.is_file():
         return ""
     base = home / ".ssh" if file.is_relative_to(home) else SYSTEM
 
     def included(line: re.Match[str]) -> str:
         patterns = [str(base / pattern.replace("~", str(home), 1)) for pattern in shlex.split(line[1])]
         files = [path for pattern in patterns for path in sorted(Path("/").glob(pattern.lstrip("/")))]
-        return "\n".join(_read(path, home, depth - 1) for path in files)
+        return "\n".join(_read(path, home) for path in files)
 
     return _INCLUDE.sub(included, file.read_text(errors="replace"))

@@ -18,9 +18,10 @@ from paramiko.ssh_exception import ChannelException, SSHException
 from trainyard.errors import NotReadyError
 from trainyard.seams.addresses import keep_alive
 from trainyard.seams.programs import Ran
-from trainyard.seams.ssh import config, failures, login
-from trainyard.seams.ssh.failures import SUDO_PASSWORD, BrokenError, HostError
+from trainyard.seams.ssh import config, login
+from trainyard.seams.ssh.login import BrokenError, HostError
 
+SUDO_PASSWORD = "TRAINYARD_SUDO_PASSWORD"  # noqa: S105 (the variable's name)
 CONNECT_SECONDS = 10.0
 # Of what a command prints, the last MiB is kept.
 OUTPUT_LIMIT = 1024 * 1024
@@ -138,7 +139,7 @@ class Connection:
             return login.client(self._socket(settings), settings)
         except (SSHException, OSError, EOFError) as error:
             text = f"{type(error).__name__}: {error}"
-            raise failures.unreachable(text, self.address, settings) from error
+            raise login.unreachable(text, self.address, settings) from error
 
     def _socket(self, settings: config.Settings) -> socket.socket | Channel | ProxyCommand:
         """Return the way to the host's port: direct, through its jump hosts, or what a program of the user's makes."""
@@ -178,7 +179,13 @@ class Connection:
         if tried.code == 0:
             return words, line
         user = config.settings(self.address, self.environ).user
-        raise failures.sudo_refused(tried.stderr, self.address, user)
+        last = tried.stderr.strip().rpartition("\n")[2] or "it said nothing"
+        raise HostError(
+            f"sudo of {self.address.host} refuses",
+            where=f"ssh {self.address}: {last}",
+            hint=f"Set {SUDO_PASSWORD} to the password of user {user} there, or allow it sudo without one (NOPASSWD): "
+            f"ssh -t {self.address} sudo true",
+        )
 
     def _broke(self, error: Exception) -> BrokenError:
         return BrokenError(

@@ -1,4 +1,4 @@
-"""Log in to a host over a socket that leads there: check its key, and offer ours."""
+"""Log in to a host over a socket that leads there: check its key, and offer ours; why that cannot be."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import logging
 import socket
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from paramiko import Channel, PKey, ProxyCommand, SSHClient, SSHConfig
 from paramiko.agent import AgentSSH
@@ -15,13 +15,47 @@ from paramiko.client import MissingHostKeyPolicy
 from paramiko.pkey import UnknownKeyType
 from paramiko.ssh_exception import AuthenticationException, SSHException
 
-from trainyard.seams.ssh.config import Settings
+from trainyard.diagnosis import Diagnosis, Rule, explain
+from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
+from trainyard.seams.ssh.config import Address, Settings
 
 LOGIN_SECONDS = 20.0
+# Read against "EXCEPTION: its text", as paramiko and the system name them. {host} is what follows `ssh`.
+REACH = (
+    Rule(
+        "BadHostKeyException",
+        "the host key of {name} has changed",
+        "Somebody may stand between. If the change is known to be right: ssh-keygen -R '{known}'",
+    ),
+    Rule(
+        "not found in known_hosts",
+        "the host key of {name} is not known here",
+        "Look at it and accept it once: ssh {host}",
+    ),
+    Rule(
+        "PasswordRequiredError: (?P<file>.*)",
+        "the key to log in to {name} has a passphrase, and no agent holds it",
+        "Give it to the agent: ssh-add {file}",
+    ),
+    Rule(
+        "Authentication|BadAuthenticationType|AuthFailure",
+        "{name} refuses every key of user {user}",
+        "It must let you in without a password: ssh-copy-id {host}",
+    ),
+    Rule(
+        "",
+        "{name} cannot be reached by SSH on port {port}",
+        "Is the name right, is it on, and does sshd run there? It must work without a question: ssh {host} true",
+    ),
+)
 
 
-class UnknownHostKeyError(SSHException):
-    """No known_hosts file has the host's key."""
+class HostError(PrerequisiteError):
+    """A host cannot be reached, or does not let us in, or does not let us be root."""
+
+
+class BrokenError(OutsideError):
+    """The connection to a host broke."""
 
 
 class PasswordRequiredError(AuthenticationException):
@@ -55,6 +89,13 @@ def client(plain: socket.socket | Channel | ProxyCommand, settings: Settings) ->
     return made
 
 
+def unreachable(text: str, address: Address, settings: Settings) -> TrainyardError:
+    words = {"user": settings.user, "port": str(settings.port), "known": settings.known_as}
+    # The last rule fits everything.
+    cause = cast(Diagnosis, explain(text, REACH, name=address.host, host=str(address), **words))
+    return HostError(cause.message, where=f"ssh {address}: {cause.raw.partition(': ')[2]}", hint=cause.hint)
+
+
 class _Policy(MissingHostKeyPolicy):
     """Pin the first key, or refuse: as StrictHostKeyChecking says."""
 
@@ -63,7 +104,7 @@ class _Policy(MissingHostKeyPolicy):
 
     def missing_host_key(self, client: SSHClient, hostname: str, key: PKey) -> None:
         if not self._settings.pin:
-            raise UnknownHostKeyError(f"{key.get_name()} {key.fingerprint}")
+            raise SSHException(f"not found in known_hosts: {key.get_name()} {key.fingerprint}")
         file = self._settings.known_hosts[0]
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with file.open("a") as known:
