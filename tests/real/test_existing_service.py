@@ -76,7 +76,7 @@ def lab(kube: KubeBed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yar
 def test_it_is_checked_proven_left_alone_and_found_again_when_it_was_replaced(kube: KubeBed, lab: Yard) -> None:
     before = _objects(kube)
     steps = lab.json("cluster.up")["steps"]
-    assert [(step["title"], step["changed"]) for step in steps] == [("Ray answers: theirs/team-head", False)]
+    assert [(step["title"], step["changed"]) for step in steps] == [("Ray answers at theirs/team-head", False)]
     status = lab.json("cluster.status")
     assert (status["state"], len(status["nodes"])) == ("up", 1)
     assert status["tunnel"] == "service team-head in namespace theirs of context bed"

@@ -156,7 +156,7 @@ class Backend(Protocol):
 
     `down_steps` must work on a half-made cluster, and on one whose file was edited since: what is recorded counts.
     `connect` raises NotReadyError when there is no cluster to connect to. Lists of steps are built without asking
-    anybody anything: what can only be known later is a stage.
+    anybody but this machine: what can only be known later is a stage.
     """
 
     TRAITS: Traits

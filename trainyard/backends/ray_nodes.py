@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from trainyard.backends.contract import ClusterState, NodeState
-from trainyard.errors import PrerequisiteError, Problem, RequestError
+from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.seams.ray_api import RayApi
 from trainyard.seams.ray_types import Node
 from trainyard.spec.cluster import ClusterSpec, NodeSpec
@@ -135,15 +135,11 @@ def shared_memory(memory: int, shm_size: int | None) -> tuple[int, int]:
 
 def refuse_growing_groups(spec: ClusterSpec) -> None:
     """Raise RequestError if the file asks for groups that grow and shrink."""
-    problems = tuple(
-        Problem(f"workers.{index}.max", f"{group.max} is above min ({group.least}), so the group should grow")
-        for index, group in enumerate(spec.workers)
-        if group.max is not None and group.max != group.least
-    )
-    if problems:
+    growing = [f"{group.name}: {group.least} to {group.most} nodes" for group in spec.workers if group.grows]
+    if growing:
         raise RequestError(
             f"the {spec.backend} backend cannot grow and shrink worker groups",
-            problems=problems,
+            where=", ".join(growing),
             hint="One machine does not get larger: give the group a fixed `count`. "
             "Growing needs a backend that can ask for machines (Kubernetes, EC2).",
         )

@@ -62,11 +62,13 @@ check_image = pattern(
     _IMAGE,
     "must be a directory of images/ or an image reference such as registry:5000/team/schola:1.2 (lower case)",
 )
-check_platform = pattern(
-    r"linux/[a-z0-9]+(?:/v[0-9]+)?", "must be the platform of Linux nodes, such as linux/amd64 or linux/arm64"
-)
 Image = Annotated[Filled, AfterValidator(check_image)]
-Platform = Annotated[Filled, AfterValidator(check_platform)]
+Platform = Annotated[
+    Filled,
+    matching(
+        r"linux/[a-z0-9]+(?:/v[0-9]+)?", "must be the platform of Linux nodes, such as linux/amd64 or linux/arm64"
+    ),
+]
 RegistryAddress = Annotated[Filled, AfterValidator(_check_registry_address)]
 DockerHost = Annotated[Filled, AfterValidator(_check_docker_host)]
 Namespace = Annotated[

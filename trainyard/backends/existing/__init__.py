@@ -34,8 +34,8 @@ verify = contract.no_images
 def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     """Return the step that checks the cluster; nothing is made."""
     section = _section(spec)
-    where = f" at {_with_scheme(section.address)}" if section.address else f": {section.service}"
-    return [Step(f"Ray answers{where}", lambda: _answer(spec, tools), nothing, deadline=DEADLINE_SECONDS, every=1.0)]
+    title = f"Ray answers at {section.address or section.service}"
+    return [Step(title, lambda: _answer(spec, tools), nothing, deadline=DEADLINE_SECONDS, every=1.0)]
 
 
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Step]:
@@ -66,7 +66,7 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
     """
     section = _section(spec)
     if not section.service:
-        return Endpoint(spec.name, _with_scheme(section.address or ""), _token(section, tools))
+        return Endpoint(spec.name, (section.address or "").rstrip("/"), _token(section, tools))
     service = services.named(section, tools)
     secret = section.token_secret
     token = services.token(service, secret) if secret else _token(section, tools)
@@ -136,7 +136,3 @@ def _last_error(endpoint: Endpoint) -> str:
 def _node_status(node: Node) -> NodeStatus:
     group = "head" if node.is_head else node.group or "worker"
     return NodeStatus(node.name, group, node.ip, "up", int(node.cpus), int(node.gpus))
-
-
-def _with_scheme(address: str) -> str:
-    return address.rstrip("/") if "://" in address else f"http://{address.rstrip('/')}"

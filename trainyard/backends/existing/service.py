@@ -93,7 +93,11 @@ def pod_behind(service: Service, described: Object) -> Object | None:
     selector = described["spec"].get("selector") or {}
     labels = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
     pods = service.kube.list(POD, namespace=service.namespace, labels=labels) if selector else ()
-    running = [pod for pod in pods if pod.get("status", {}).get("phase") == "Running" and not _is_leaving(pod)]
+    running = [
+        pod
+        for pod in pods
+        if pod.get("status", {}).get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
+    ]
     return max(running, key=_is_ready, default=None)
 
 
@@ -111,10 +115,6 @@ def port_of(service: Service, described: Object, pod: Object) -> int:
             hint="Write in the cluster file: existing: {port: ...}. Ray's dashboard is 8265 by default.",
         )
     return inside
-
-
-def _is_leaving(pod: Object) -> bool:
-    return bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def _is_ready(pod: Object) -> bool:
