@@ -41,17 +41,12 @@ def test_a_terminal_keeps_colours_and_nothing_else() -> None:
     assert plain(b"\x1b[1;31mred\n\x1b[2Jgone\n", colours=True) == "\x1b[1;31mred\x1b[0m\ngone\x1b[0m\n"
 
 
-def test_every_line_stands_under_its_task() -> None:
-    assert prefixed("seed=0", "a\nb\n") == "[seed=0] a\n[seed=0] b\n"
-    assert prefixed("seed=0", "") == ""
-
-
 def test_unfinished_lines_wait_for_their_end_and_endless_ones_are_shown_in_pieces() -> None:
     stream = io.StringIO()
     screen = PrintedScreen(stream)
-    for task, text in (("a", b"one\ntw"), ("b", b"other\n"), ("a", b"o\n"), ("c", b"x" * 70_000)):
+    for task, text in (("a", b"one\ntw"), ("b", b"other\nmore\n"), ("a", b"o\n"), ("c", b"x" * 70_000)):
         screen.output(task, text)
-    assert stream.getvalue() == f"[a] one\n[b] other\n[a] two\n[c] {'x' * 70_000}\n"
+    assert stream.getvalue() == f"[a] one\n[b] other\n[b] more\n[a] two\n[c] {'x' * 70_000}\n"
 
 
 def run_of_two() -> RunState:
@@ -124,10 +119,7 @@ def test_what_is_waited_for_is_printed_once_and_not_again_when_only_numbers_diff
     stream = io.StringIO()
     screen = PrintedScreen(stream)
     for again in (False, True):
-        screen.event(
-            {"event": "waiting", "again": again, "text": "1 task waits for 1 CPU"},
-            RunState(run="r", cluster="c", job=None),
-        )
+        screen.event({"event": "waiting", "again": again, "text": "1 task waits for 1 CPU"}, run_of_two())
     assert stream.getvalue() == "-- 1 task waits for 1 CPU\n"
 
 

@@ -110,7 +110,7 @@ def stop(call: Call, run: str = "") -> Report:
     """End a run, and wait until it has ended; where several go on, RUN says which."""
     from trainyard.dispatch.screens import Screen
 
-    found = _remembered(lazy.training.run_to_stop(run or None, call.file))
+    found = _find(call, run, to_stop=True)
     if call.dry:
         return call.skipped(f"run {found.name}")
     # It is not about what the run printed.
@@ -194,14 +194,12 @@ def listed(found: Sequence[RunStatus]) -> Report:
     )
 
 
-def _find(call: Call, run: str) -> RunDirectory:
-    return _remembered(lazy.training.find_run(run or None, call.file))
-
-
-def _remembered(run: RunDirectory) -> RunDirectory:
+def _find(call: Call, run: str, *, to_stop: bool = False) -> RunDirectory:
     """Return the run; what messages say of its cluster is about the file that was recorded with it."""
-    command_hints.remember("train", {"file": str(run.cluster_file)})
-    return run
+    find = lazy.training.run_to_stop if to_stop else lazy.training.find_run
+    found = find(run or None, call.file)
+    command_hints.remember("train", {"file": str(found.cluster_file)})
+    return found
 
 
 def _screen(call: Call, *, only: str | None = None) -> PrintedScreen:
