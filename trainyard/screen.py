@@ -6,18 +6,21 @@ import re
 import shutil
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TextIO
 
 from trainyard_runner.units import in_words
 
-from trainyard.dispatch.screens import Screen
+from trainyard.dispatch.follow import Screen
 from trainyard.results.journal import Event
+from trainyard.results.report import write_report
 from trainyard.results.state import RunState
+from trainyard.results.store import RunDirectory
 from trainyard.tasks.command_hints import complete
 from trainyard.wording import ESCAPES, visible
 
 _COLOURS = (36, 33, 35, 32, 34, 96, 93, 95)
+WRITE_EVERY = 10.0  # as often as the report loads itself again (page/live.js)
 _DRAW_EVERY = 0.1
 _BAR_WIDTH = 30
 _ERASE = "\r\x1b[2K"
@@ -90,6 +93,37 @@ class PrintedScreen(Screen):
             self.close()
             self._stream.write(text)
             self._stream.flush()
+
+
+class ReportScreen(Screen):
+    """What follows a run shows it here: nothing is printed but notes, and the page is written when there is news."""
+
+    def __init__(
+        self, run: RunDirectory, *, note: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(note=note)
+        self._run = run
+        self._clock = clock
+        self._is_old = False
+        self._write()
+
+    def output(self, task: str, text: bytes) -> None:
+        self._is_old = True
+
+    def event(self, event: Event, state: RunState) -> None:
+        self._is_old = True
+
+    def tick(self, state: RunState) -> None:
+        if self._is_old and self._clock() >= self._due:
+            self._write()
+
+    def close(self) -> None:
+        write_report(self._run.path)
+
+    def _write(self) -> None:
+        self._is_old = False
+        write_report(self._run.path, watched=True)
+        self._due = self._clock() + WRITE_EVERY
 
 
 class Bar:

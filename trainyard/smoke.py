@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.dispatch import launch, plan
-from trainyard.dispatch.follow import Follower
-from trainyard.dispatch.interrupts import Interrupts
+from trainyard.dispatch.follow import Follower, Interrupts, Screen
 from trainyard.dispatch.runs import ray_of
-from trainyard.dispatch.screens import Screen
 from trainyard.endpoint import BackendCheck, Endpoint
 from trainyard.errors import InterruptedRunError, OutsideError, SmokeError, TrainyardError
 from trainyard.results import store
@@ -109,7 +107,7 @@ def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interr
     journal = Journal(RunDirectory(Path(name)), may_record=False)
     launch.begin(ray, name, plan.build(name, endpoint), job=JOB, progress=progress)
     notes, reach = _Notes(progress), endpoint.is_in_reach
-    Follower(ray, name, journal, state, None, notes, interrupts.asked, True, is_in_reach=reach).follow()
+    Follower(ray, journal, state, None, notes, interrupts.asked, True, is_in_reach=reach).follow()
     return state
 
 

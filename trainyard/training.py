@@ -12,9 +12,9 @@ from typing import get_args
 
 from trainyard import lifecycle, paths, smoke
 from trainyard.dispatch import launch, runs
-from trainyard.dispatch.prepare import Prepared, prepare
+from trainyard.dispatch.follow import Screen
+from trainyard.dispatch.plan import Prepared, prepare
 from trainyard.dispatch.runs import RunStatus
-from trainyard.dispatch.screens import ReportScreen, Screen
 from trainyard.endpoint import Endpoint
 from trainyard.errors import Problem, RequestError, TrainyardError
 from trainyard.lifecycle import Cluster
@@ -138,7 +138,7 @@ def logs(run: RunDirectory, *, screen: Screen, task: str | None, everything: boo
     return runs.logs_so_far(run, connect, screen=screen)
 
 
-def watch(run: RunDirectory, *, screen: ReportScreen) -> RunStatus:
+def watch(run: RunDirectory, *, screen: Screen) -> RunStatus:
     with closing(screen):
         return runs.logs(run, connect, screen=screen, everything=True)
 

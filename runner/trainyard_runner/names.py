@@ -38,5 +38,4 @@ def output_archive(task: str, number: int) -> str:
 
 
 def checkpoint_archive(task: str) -> str:
-    """Return where a task's newest checkpoint is, below the run's directory."""
     return f"checkpoints/{file_stem(task)}.tar"

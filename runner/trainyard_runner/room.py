@@ -22,11 +22,13 @@ def room(tasks: Sequence[Task], gate: Gate, alive: Sequence[Node], *, together: 
     if not tasks:
         return None
     places = [*alive, *members.later(gate, alive)]
+    names, groups = [node.name for node in places], list(dict.fromkeys(node.group or "" for node in places))
     for task in {task.shape: task for task in tasks}.values():
-        if task.node_name and task.node_name not in {node.name for node in places}:
-            there = ", ".join(node.name for node in alive)
-            detail = f"task {task.name!r} is to run on node {task.node_name}, and there are {there}"
-            return Check("room", None, False, detail, hint=_NAMES_CHANGE if gate.names_change else _HINT)
+        for kind, asked, there in (("node", task.node_name, names), ("group", task.node_group, groups)):
+            if asked and asked not in there:
+                detail = f"task {task.name!r} is to run on {kind} {asked}, and there are {', '.join(there)}"
+                hint = _NAMES_CHANGE if kind == "node" and gate.names_change else _HINT
+                return Check("room", None, False, detail, hint=hint)
         if not nodes.slots(task, places):
             detail = f"task {task.name!r} asks for {describe(task)}; {largest(task, places)}"
             return Check("room", None, False, detail, hint=_HINT)

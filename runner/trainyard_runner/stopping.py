@@ -76,7 +76,6 @@ class StopWatch:
 
 
 def read(run: str) -> dict[str, Any]:
-    """Return the run's entry; empty if there is none."""
     raw = _internal_kv_get(_key(run), namespace=_NAMESPACE)
     return dict(json.loads(raw)) if raw else {}
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from tests.unit.test_package import sent, write
 from trainyard.dispatch.package import pack
-from trainyard.dispatch.plan import record_of
-from trainyard.dispatch.prepare import prepare
+from trainyard.dispatch.plan import prepare, record_of
 from trainyard.endpoint import Endpoint
 from trainyard.seams.git import revision
 from trainyard.spec.cluster import ClusterSpec, LoadedCluster

@@ -36,7 +36,7 @@ def test_the_same_content_has_the_same_name_whatever_the_times_and_the_order(tmp
     os.utime(two / "a.py", (1, 1))
     first, second = pack(listing(one)), pack(listing(two))
     assert (first.name, first.parts) == (second.name, second.parts)
-    assert b"".join(first.read(0)) == b"".join(second.read(0))
+    assert first.read(0) == second.read(0)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_big_package_travels_in_parts_that_make_the_whole(tmp_path: Path, monk
     (tmp_path / "big.bin").write_bytes(os.urandom(3500))
     packed = pack(listing(tmp_path))
     assert len(packed.parts) == 4
-    whole = b"".join(block for part in range(4) for block in packed.read(part))
+    whole = b"".join(map(packed.read, range(4)))
     assert len(whole) == packed.size
     (tmp_path / "whole.zip").write_bytes(whole)
     assert zipfile.ZipFile(tmp_path / "whole.zip").testzip() is None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trainyard.dispatch.runs import RunStatus, concluded, interrupted
+from trainyard.dispatch.runs import RunStatus, concluded
 from trainyard.errors import OutsideError
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
@@ -107,16 +107,3 @@ def test_a_good_run_whose_outputs_are_missing_is_not_a_success() -> None:
     assert str(error) == (
         "outputs of 1 tasks are still on the cluster: connection lost\n  -> Try again: invoke train.fetch job-1"
     )
-
-
-@pytest.mark.parametrize(
-    ("events", "what"),
-    [
-        ([run_ended("stopped", 1)], "interrupted; run job-1 was stopped"),
-        ([], "interrupted; the run was told to stop and has not said that it ended"),
-    ],
-)
-def test_an_interrupted_dispatch_exits_130_and_says_whether_the_run_ended(events: list[Any], what: str) -> None:
-    error = interrupted(concluded(RunStatus(RUN, state_after(*events)))).error
-    assert error is not None
-    assert (error.exit_code, error.what) == (130, what)

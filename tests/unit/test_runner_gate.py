@@ -208,7 +208,7 @@ LARGEST = "the largest node has 4 CPUs, 2 GPUs"
         (asks(gpus=8), LARGER, None),
         (asks(gpus=3), Gate(), f"task 't' asks for 1 CPU, 3 GPUs; {LARGEST}"),
         (asks(cpus=5, node_name="gpu-0"), Gate(), f"task 't' asks for 5 CPUs, node gpu-0; {LARGEST}"),
-        (asks(cpus=3, node_group="cpu"), Gate(), f"task 't' asks for 3 CPUs, a node of group cpu; {LARGEST}"),
+        (asks(cpus=3, node_group="cpu"), Gate(), "task 't' is to run on group cpu, and there are head, gpu"),
         (asks(memory=32 * GIB), Gate(), f"task 't' asks for 1 CPU, 32 GiB; {LARGEST}, 8 GiB"),
         (asks(node_name="x"), Gate(), "task 't' is to run on node x, and there are head, gpu-0, gpu-1"),
     ],

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from trainyard import training
+from trainyard.dispatch.follow import Screen
 from trainyard.dispatch.runs import RunStatus
-from trainyard.dispatch.screens import Screen
 from trainyard.errors import RequestError
 from trainyard.results import store
 from trainyard.results.state import RunState

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tests.recorded_run import RecordedRun, started
 from tests.unit.test_report import Page
-from trainyard.dispatch.screens import EVERY_SECONDS, ReportScreen
 from trainyard.results import state as states
+from trainyard.screen import WRITE_EVERY, ReportScreen
 
 
 class Clock:
@@ -32,7 +32,7 @@ def test_the_page_is_written_at_first_then_with_news_and_at_last_for_good(tmp_pa
         screen.tick(state)
         return run.directory.report.read_text() != "old"
 
-    clock.now = EVERY_SECONDS + 1
+    clock.now = WRITE_EVERY + 1
     assert not is_rewritten()
     screen.output("seed=0", b"a line")
     assert is_rewritten()

@@ -6,14 +6,15 @@ runner, and any answer at all to notice a dead cluster.
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import FrameType
 from typing import Literal
 
 from trainyard.dispatch.fetch import Fetcher
 from trainyard.dispatch.reader import StreamReader
-from trainyard.dispatch.screens import Screen
 from trainyard.errors import OutsideError
 from trainyard.results.journal import Event, Journal, Output
 from trainyard.results.state import RunState
@@ -35,27 +36,50 @@ STOP_WITHIN = 25.0
 LOG_HINT = "What its process printed is in the dashboard, under Jobs: invoke cluster.open"
 MADE_ANEW_HINT = "See whether all nodes are back: invoke cluster.status (if not: cluster.up). Then dispatch it again."
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 Ending = Literal["ended", "left", "not-stopped"]
+
+
+class Screen:
+    """What shows a person what happens in a run; this one shows notes at most."""
+
+    def __init__(self, *, note: Callable[[str], None] = lambda text: None) -> None:
+        self._note = note
+
+    def output(self, task: str, text: bytes) -> None:
+        """Show what a task printed."""
+
+    def event(self, event: Event, state: RunState) -> None:
+        """Show what happened; `state` has taken it in."""
+
+    def tick(self, state: RunState) -> None:
+        """Show that time passed."""
+
+    def note(self, text: str) -> None:
+        """Show something worth a line that is not part of the run."""
+        self._note(text)
+
+    def close(self) -> None:
+        """Show that this was all."""
 
 
 @dataclass
 class Follower:
-    """One following of one run, with everything that it needs."""
+    """One following of one run, with everything that it needs.
+
+    `fetcher` is None where outputs stay where they are. `interrupted` says whether the user wants to be let go (Ctrl-C,
+    SIGTERM), which may mean to stop the run or only to leave it. `catch_up`: only take in what there is by now, and
+    wait for nothing. `is_in_reach` is as in Endpoint.
+    """
 
     ray: RayApi
-    run: str
     journal: Journal
     state: RunState
-    # None: outputs stay where they are.
-    fetcher: Fetcher | None
-    screen: Screen
-    # Whether the user wants to be let go (Ctrl-C, SIGTERM).
-    interrupted: Callable[[], bool]
-    # What an interruption means: a dispatch stops its run, `train.logs` only leaves.
-    stop_on_interruption: bool
-    # Only take in what there is by now, and wait for nothing: neither for events nor for a cluster that is away.
+    fetcher: Fetcher | None = None
+    screen: Screen = field(default_factory=Screen)
+    interrupted: Callable[[], bool] = lambda: False
+    stop_on_interruption: bool = False
     catch_up: bool = False
-    # Whether what lies on the way to the cluster answers (Endpoint.is_in_reach).
     is_in_reach: Callable[[], bool] = lambda: True
 
     def __post_init__(self) -> None:
@@ -116,7 +140,7 @@ class Follower:
         """Ask Ray for the job: is anybody there, where is the stream, is the runner alive?"""
         self._asked = time.monotonic()
         try:
-            job = self.ray.job(self.run)
+            job = self.ray.job(self.state.run)
         except (RefusedError, NotRayError):
             raise
         except OutsideError as error:
@@ -128,7 +152,7 @@ class Follower:
             self.screen.note("connected again")
         if self._reader is None and job and job.node_id:
             self._node_id = job.node_id
-            self._reader = StreamReader(self.ray, self.run, job.node_id, segment=self.journal.segment)
+            self._reader = StreamReader(self.ray, self.state.run, job.node_id, segment=self.journal.segment)
         if job is None or job.ended:
             self._runner_gone(job)
 
@@ -143,7 +167,7 @@ class Follower:
             raise OutsideError(
                 f"the cluster has not answered for {time.monotonic() - last:.0f} s; whether the run goes on is unknown",
                 where=f"{self.ray.address} ({error.what})",
-                hint=f"If the cluster comes back: invoke train.logs {self.run}",
+                hint=f"If the cluster comes back: invoke train.logs {self.state.run}",
             ) from error
         if not self._lost:
             self._lost = True
@@ -179,7 +203,7 @@ class Follower:
         self._stopping_since = time.monotonic()
         self.screen.note("stopping the run (once more: leave at once) ...")
         try:
-            self.ray.stop(self.run)
+            self.ray.stop(self.state.run)
         except OutsideError as error:
             self.screen.note(f"could not ask Ray to stop the run: {error.what}")
 
@@ -192,3 +216,34 @@ def _end_reason(job: Job | None) -> str:
     # Ray puts the end of the log into its message, with the whole text of the runner's bootstrap.
     message = (job.message.strip().splitlines() or [""])[0].split(", last available logs")[0]
     return f"the runner died (Ray says {job.status}{code}: {message[:300]})"
+
+
+class Interrupts:
+    """Turns the first signal into `asked`; another one raises KeyboardInterrupt.
+
+    Until `hold` is called, the first one raises it too: nothing has been started then that could be left behind.
+    """
+
+    def __init__(self, *, held: bool = False) -> None:
+        self._held = held
+        self._count = 0
+        self._before: dict[int, object] = {}
+
+    def asked(self) -> bool:
+        return self._count > 0
+
+    def hold(self) -> None:
+        self._held = True
+
+    def __enter__(self) -> Interrupts:
+        self._before = {number: signal.signal(number, self._came) for number in _SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)  # type: ignore[arg-type]
+
+    def _came(self, number: int, frame: FrameType | None) -> None:
+        self._count += 1
+        if self._count > 1 or not self._held:
+            raise KeyboardInterrupt

@@ -10,25 +10,26 @@ import shlex
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from trainyard_runner import bootstrap, tree
 
 from trainyard.dispatch import plan
-from trainyard.dispatch.interrupts import Interrupts
-from trainyard.dispatch.package import Package, blob_name, pack
-from trainyard.dispatch.prepare import Prepared, runner_package
-from trainyard.dispatch.runs import RunStatus, follow, interrupted, ray_of
-from trainyard.dispatch.screens import Screen
+from trainyard.dispatch.follow import Interrupts, Screen
+from trainyard.dispatch.package import Package, blob_name, pack, runner_package
+from trainyard.dispatch.plan import Prepared
+from trainyard.dispatch.runs import RunStatus, follow, ray_of
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, OutsideError
 from trainyard.results import formats, store
 from trainyard.results import state as states
-from trainyard.results.store import RunDirectory
 from trainyard.seams.ray_api import RayApi, UnreachableError
 from trainyard.spec.show import as_yaml
 from trainyard.steps import YES, Answer, Progress, Step, no
 from trainyard.steps import run as run_steps
+from trainyard.wording import counted
 
 # Ray's answer for some seconds after a cluster came up (field-notes.md, section 6); nothing was started then.
 _NOT_YET = "No available agent to submit job"
@@ -51,70 +52,57 @@ def dispatch(
     The first interruption stops the run and waits for its end; the second one leaves at once.
     """
     with ray_of(endpoint) as ray, Interrupts() as interrupts:
-        started = _start(ray, prepared, endpoint, results, command, skip_smoke, progress, interrupts)
-        if not wait:
-            return RunStatus(started, states.load(started))
+        name, document, record = _sent(ray, prepared, endpoint, command, skip_smoke, progress)
+        interrupts.hold()
+        run = store.create(results, record, cluster=as_yaml(prepared.cluster.spec), job=as_yaml(prepared.job))
         try:
-            ended = follow(ray, started, endpoint, screen=screen, interrupted=interrupts.asked, stop=True)
-            return interrupted(ended) if interrupts.asked() else ended
+            begin(ray, name, document, job=prepared.job.name, progress=progress)
+        except UnreachableError:
+            # The run may have begun: `train.logs` will tell.
+            raise
+        except Exception:
+            tree.remove(str(run.path))
+            raise
+        if not wait:
+            return RunStatus(run, states.load(run))
+        see = f"See: invoke train.status {name}"
+        try:
+            ended = follow(ray, run, endpoint, screen=screen, interrupted=interrupts.asked, stop=True)
         except KeyboardInterrupt:
             # The first interruption may not have come as far as Ray.
             with suppress(OutsideError):
-                ray.stop(started.name)
-            raise InterruptedRunError(
-                "left at once; the run was told to stop and may still be ending",
-                hint=f"See: invoke train.status {started.name}",
-            ) from None
+                ray.stop(name)
+            told = "left at once; the run was told to stop and may still be ending"
+            raise InterruptedRunError(told, hint=see) from None
+    if not interrupts.asked():
+        return ended
+    if ended.state.ended:
+        return replace(ended, error=InterruptedRunError(f"interrupted; run {name} was stopped"))
+    told = "interrupted; the run was told to stop and has not said that it ended"
+    return replace(ended, error=InterruptedRunError(told, hint=see))
 
 
-def _start(
+def _sent(
     ray: RayApi,
     prepared: Prepared,
     endpoint: Endpoint,
-    results: Path,
     command: Sequence[str],
     skip_smoke: bool,
     progress: Progress,
-    interrupts: Interrupts,
-) -> RunDirectory:
-    """Send the job, make the run's directory, then the run; without the run, the directory goes too."""
-    now, job = datetime.datetime.now().astimezone(), prepared.job
-    name = store.run_name(job.name, now=now, entropy=os.urandom(2))
+) -> tuple[str, bytes, dict[str, Any]]:
+    """Send what the cluster lacks of a job; return the name of its run, its plan and its record."""
+    now = datetime.datetime.now().astimezone()
+    name = store.run_name(prepared.job.name, now=now, entropy=os.urandom(2))
     version = ray.version()
     package = pack(prepared.files)
     wheels = pack(prepared.wheels) if prepared.wheels else None
     cargo = {"the job": package, **({"wheels": wheels} if wheels else {})}
     run_steps([_send(ray, title, each) for title, each in cargo.items()], progress)
-    document = plan.build(
-        name,
-        endpoint,
-        job=job,
-        tasks=prepared.tasks,
-        package=package,
-        wheels=wheels,
-        skip_gate=skip_smoke,
-    )
+    document = plan.build(name, endpoint, prepared, package=package, wheels=wheels, skip_gate=skip_smoke)
     record = plan.record_of(
-        prepared,
-        package,
-        run=name,
-        endpoint=endpoint,
-        ray=version,
-        now=now,
-        command=command,
-        skip_smoke=skip_smoke,
+        prepared, package, run=name, endpoint=endpoint, ray=version, now=now, command=command, skip_smoke=skip_smoke
     )
-    interrupts.hold()
-    made = store.create(results, record, cluster=as_yaml(prepared.cluster.spec), job=as_yaml(job))
-    try:
-        begin(ray, name, document, job=job.name, progress=progress)
-    except UnreachableError:
-        # The run may have begun: `train.logs` will tell.
-        raise
-    except Exception:
-        tree.remove(str(made.path))
-        raise
-    return made
+    return name, document, record
 
 
 def begin(ray: RayApi, run: str, plan: bytes, *, job: str, progress: Progress) -> None:
@@ -130,16 +118,16 @@ def begin(ray: RayApi, run: str, plan: bytes, *, job: str, progress: Progress) -
 
 
 def _send(ray: RayApi, what: str, package: Package) -> Step:
-    def missing() -> list[int]:
-        return [index for index, name in enumerate(package.parts) if not ray.has_package(name)]
+    def missing() -> dict[str, int]:
+        return {name: index for index, name in enumerate(package.parts) if not ray.has_package(name)}
 
     def is_complete() -> Answer:
-        size = sum(package.part_size(index) for index in missing())
-        return no(f"{formats.size(size)} missing") if size else YES
+        parts = missing()
+        return no(f"{counted(len(parts), 'part')} missing") if parts else YES
 
     def upload() -> None:
-        for index in missing():
-            ray.put_package(package.parts[index], package.read(index), size=package.part_size(index))
+        for name, index in missing().items():
+            ray.put_package(name, package.read(index))
 
     return Step(f"Send {what}, {formats.size(package.size)}", done=is_complete, do=upload, deadline=10.0)
 
@@ -150,7 +138,7 @@ def _submit(ray: RayApi, run: str, plan: bytes, *, runner: str, job: str) -> Non
     # Commands that would end the run name who dispatched it.
     by = f"{getpass.getuser()}@{platform.node()}"
     metadata = {"trainyard_run": run, "trainyard_job": job, "trainyard_by": by}
-    ray.put_package(plan_name, [plan], size=len(plan))
+    ray.put_package(plan_name, plan)
     command = "exec " + shlex.join(bootstrap.argv(run, runner=runner, plan=plan_name))
     give_up = time.monotonic() + _SUBMIT_SECONDS
     while True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import stat
 import tempfile
 import zipfile
@@ -12,12 +13,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
+import trainyard_runner
+
 from trainyard.dispatch.ignore import Rules, rules_for, rules_of, source_of
 from trainyard.errors import Problem, RequestError
 from trainyard.results import formats
 from trainyard.seams.ray_api import PACKAGE_LIMIT, PART_LIMIT
 
-_BLOCK = 1024 * 1024
 # The same content makes the same bytes on every machine and every day.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 # Packing big files costs more time than sending them: they are mostly weights and data.
@@ -58,24 +60,16 @@ class Listing:
 
 @dataclass(frozen=True)
 class Package:
-    """A packed directory. `name` stands for its content; `parts` are named by their own bytes, in order."""
+    """A packed directory. `parts` are named by their own bytes, in order; `name` stands for all of them."""
 
     name: str
     parts: tuple[str, ...]
     size: int
     archive: IO[bytes] = field(repr=False)
 
-    def read(self, part: int) -> Iterator[bytes]:
-        """Yield the bytes of one part."""
+    def read(self, part: int) -> bytes:
         self.archive.seek(part * PART_LIMIT)
-        left = self.part_size(part)
-        while left > 0:
-            block = self.archive.read(min(_BLOCK, left))
-            left -= len(block)
-            yield block
-
-    def part_size(self, part: int) -> int:
-        return min(PART_LIMIT, self.size - part * PART_LIMIT)
+        return self.archive.read(PART_LIMIT)
 
 
 def listing(directory: Path) -> Listing:
@@ -84,67 +78,13 @@ def listing(directory: Path) -> Listing:
     Links are followed (a job may link to code it shares), but never round in circles.
     """
     root = directory.resolve()
-    files: list[SentFile] = []
-    left_out: list[LeftOut] = []
-    _walk(root, root, rules_for(root), (root,), files, left_out)
-    return Listing(root, tuple(sorted(files, key=lambda file: file.name)), tuple(left_out))
+    entries = list(_walk(root, root, rules_for(root), (root,)))
+    files = sorted((entry for entry in entries if isinstance(entry, SentFile)), key=lambda file: file.name)
+    return Listing(root, tuple(files), tuple(entry for entry in entries if isinstance(entry, LeftOut)))
 
 
-def pack(listed: Listing, *, prefix: str = "") -> Package:
-    """Zip the listed files; the same content gives the same name, whatever the times and the order on disk.
-
-    Raises RequestError when a file cannot be read or the whole exceeds what Ray takes.
-    """
-    if listed.size >= PACKAGE_LIMIT:
-        raise _too_big(listed)
-    identity = hashlib.sha256()
-    archive = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the package, nameless
-    with zipfile.ZipFile(archive, "w") as bundle:
-        for file in listed.files:
-            digest = _add(bundle, file, name=prefix + file.name)
-            identity.update(f"{prefix}{file.name}\0{file.executable:d}\0{digest}\n".encode())
-    size = archive.seek(0, os.SEEK_END)
-    whole = Package(package_name(identity.hexdigest()), (), size, archive)
-    return replace(whole, parts=tuple(_part_name(whole, part) for part in range(-(-size // PART_LIMIT))))
-
-
-def package_name(sha256: str) -> str:
-    return f"_ray_pkg_{sha256[:40]}.zip"
-
-
-def blob_name(content: bytes) -> str:
-    return package_name(hashlib.sha256(content).hexdigest())
-
-
-def _walk(
-    directory: Path,
-    root: Path,
-    rules: Sequence[Rules],
-    above: tuple[Path, ...],
-    files: list[SentFile],
-    left_out: list[LeftOut],
-) -> None:
-    for path in sorted(directory.iterdir()):
-        is_directory = path.is_dir()
-        name = path.relative_to(root).as_posix() + ("/" if is_directory else "")
-        why = source_of(path, rules, is_directory=is_directory) or _unsendable(path, above)
-        if why:
-            left_out.append(LeftOut(name, why))
-        elif is_directory:
-            _walk(path, root, (*rules_of(path, root=root), *rules), (*above, path.resolve()), files, left_out)
-        else:
-            files.append(_sent(path, name))
-
-
-def _unsendable(path: Path, above: tuple[Path, ...]) -> str | None:
-    if path.is_symlink() and not path.exists():
-        return "a link to nothing"
-    if path.is_dir():
-        return "a link in a circle" if path.resolve() in above else None
-    return None if path.is_file() else "not a regular file"
-
-
-def _sent(path: Path, name: str) -> SentFile:
+def sent_file(path: Path, name: str) -> SentFile:
+    """Return the file as it travels under a name. Raises RequestError where the name cannot."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -156,41 +96,75 @@ def _sent(path: Path, name: str) -> SentFile:
     return SentFile(name, path, found.st_size, executable=bool(found.st_mode & stat.S_IXUSR))
 
 
-def _add(bundle: zipfile.ZipFile, file: SentFile, *, name: str) -> str:
-    """Write one file into the zip; return the sha256 of its content."""
+def pack(listed: Listing, *, prefix: str = "") -> Package:
+    """Zip the listed files; the same content gives the same name, whatever the times and the order on disk.
+
+    Raises RequestError when a file cannot be read or the whole exceeds what Ray takes.
+    """
+    if listed.size >= PACKAGE_LIMIT:
+        raise _too_big(listed)
+    archive = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the package, nameless
+    with zipfile.ZipFile(archive, "w") as bundle:
+        for file in listed.files:
+            _add(bundle, file, name=prefix + file.name)
+    size = archive.seek(0, os.SEEK_END)
+    archive.seek(0)
+    parts = tuple(map(blob_name, iter(lambda: archive.read(PART_LIMIT), b"")))
+    return Package(blob_name("".join(parts).encode()), parts, size, archive)
+
+
+def blob_name(content: bytes) -> str:
+    """Return the name under which Ray keeps these bytes."""
+    return f"_ray_pkg_{hashlib.sha256(content).hexdigest()[:40]}.zip"
+
+
+def runner_package() -> Package:
+    found = listing(Path(trainyard_runner.__file__).parent)
+    sources = tuple(file for file in found.files if file.name.endswith(".py"))
+    return pack(replace(found, files=sources), prefix="trainyard_runner/")
+
+
+def _walk(directory: Path, root: Path, rules: Sequence[Rules], above: tuple[Path, ...]) -> Iterator[SentFile | LeftOut]:
+    for path in sorted(directory.iterdir()):
+        is_directory = path.is_dir()
+        name = path.relative_to(root).as_posix() + ("/" if is_directory else "")
+        why = source_of(path, rules, is_directory=is_directory) or _unsendable(path, above)
+        if why:
+            yield LeftOut(name, why)
+        elif is_directory:
+            yield from _walk(path, root, (*rules_of(path, root=root), *rules), (*above, path.resolve()))
+        else:
+            yield sent_file(path, name)
+
+
+def _unsendable(path: Path, above: tuple[Path, ...]) -> str | None:
+    if path.is_symlink() and not path.exists():
+        return "a link to nothing"
+    if path.is_dir():
+        return "a link in a circle" if path.resolve() in above else None
+    return None if path.is_file() else "not a regular file"
+
+
+def _add(bundle: zipfile.ZipFile, file: SentFile, *, name: str) -> None:
     entry = zipfile.ZipInfo(name, _EPOCH)
     entry.create_system = 3  # Unix: the mode below is read
     entry.external_attr = (stat.S_IFREG | (0o755 if file.executable else 0o644)) << 16
     entry.compress_type = zipfile.ZIP_DEFLATED if file.size < _PACK_BELOW else zipfile.ZIP_STORED
     entry.file_size = file.size
-    digest = hashlib.sha256()
     try:
         with file.path.open("rb") as source, bundle.open(entry, "w") as packed:
-            for block in iter(lambda: source.read(_BLOCK), b""):
-                digest.update(block)
-                packed.write(block)
+            shutil.copyfileobj(source, packed)
     except OSError as error:
         raise RequestError(
             "a file cannot be sent", problems=(Problem(file.name, error.strerror or str(error)),)
         ) from error
-    return digest.hexdigest()
-
-
-def _part_name(package: Package, part: int) -> str:
-    digest = hashlib.sha256()
-    for block in package.read(part):
-        digest.update(block)
-    return package_name(digest.hexdigest())
 
 
 def _too_big(listed: Listing) -> RequestError:
+    biggest = sorted(listed.files, key=lambda file: (-file.size, file.name))[:5]
     return RequestError(
         f"the job directory is too big for Ray: {formats.size(listed.size)} of at most {formats.size(PACKAGE_LIMIT)}",
         where=str(listed.directory),
-        problems=tuple(Problem(file.name, formats.size(file.size)) for file in sorted(listed.files, key=_by_size)[:5]),
+        problems=tuple(Problem(file.name, formats.size(file.size)) for file in biggest),
         hint="Name what the job does not need in .rayignore, or read it from a shared place.",
     )
-
-
-def _by_size(file: SentFile) -> tuple[int, str]:
-    return -file.size, file.name

@@ -1,4 +1,4 @@
-"""What the runner is told, and what stays here of it: who ran what, from where, with which versions.
+"""A job that is ready to be sent: what travels, what the runner is told, and what stays here of it.
 
 The record is enough to say a year later what ran, and to run it again.
 """
@@ -9,37 +9,78 @@ import datetime
 import getpass
 import json
 import platform
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from trainyard import __version__
-from trainyard.dispatch.package import Package
-from trainyard.dispatch.prepare import Prepared
+from trainyard.dispatch.package import Listing, Package, SentFile, listing, sent_file
 from trainyard.endpoint import Endpoint
+from trainyard.errors import Problem, RequestError
+from trainyard.results import formats
 from trainyard.seams.git import revision
-from trainyard.spec.expand import TaskSpec
+from trainyard.seams.ray_api import PART_LIMIT
+from trainyard.spec.cluster import LoadedCluster
+from trainyard.spec.expand import TaskSpec, expand
 from trainyard.spec.fields import HIDDEN, SECRET_NAME
 from trainyard.spec.job import JobSpec
 from trainyard.versions import RUNNER_PROTOCOL
+from trainyard.wording import counted, named
 
 # How long a task has between SIGTERM and SIGKILL, in seconds. Ray gives the runner itself RAY_JOB_STOP_WAIT_TIME_S.
 STOP_GRACE = 5
 _OUTPUTS = ("outputs_each_attempt", "outputs_limit", "outputs_every")
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A job and the cluster it is meant for; nothing has been sent.
+
+    `files` and `wheels` are what is to be sent, apart because Ray itself has to find wheels.
+    """
+
+    cluster: LoadedCluster
+    job: JobSpec
+    tasks: tuple[TaskSpec, ...]
+    files: Listing
+    wheels: Listing | None
+
+
+def prepare(cluster: LoadedCluster, job: JobSpec, directory: Path) -> Prepared:
+    """List what a job sends. Raises RequestError naming every extra file or wheel that is missing or in the way."""
+    found = listing(directory)
+    problems: list[Problem] = []
+    extra = _extra_files(found, job.runtime_env.files, problems)
+    wheels = _wheels(found.directory, job.runtime_env.wheels, problems)
+    if problems:
+        raise RequestError(f"job {job.name} names files that cannot be sent", problems=tuple(problems))
+    files = replace(found, files=tuple(sorted((*found.files, *extra), key=lambda file: file.name)))
+    return Prepared(cluster, job, expand(job), files, Listing(found.directory, wheels, ()) if wheels else None)
+
+
+def described(prepared: Prepared) -> Iterator[str]:
+    """Yield lines that say what is sent, how much it is, and what stays here because of which ignore file."""
+    yield f"job {prepared.job.name} on cluster {prepared.cluster.spec.name}: {counted(len(prepared.tasks), 'task')}"
+    listed = prepared.files
+    yield f"sends {counted(len(listed.files), 'file')}, {formats.size(listed.size)}"
+    if wheels := prepared.wheels:
+        yield f"sends {counted(len(wheels.files), 'wheel')}, {formats.size(wheels.size)}"
+    if listed.left_out:
+        yield f"left out: {named([f'{path.name} ({path.by})' for path in listed.left_out], most=6)}"
+
+
 def build(
     run: str,
     endpoint: Endpoint,
+    prepared: Prepared | None = None,
     *,
-    job: JobSpec | None = None,
-    tasks: Sequence[TaskSpec] = (),
     package: Package | None = None,
     wheels: Package | None = None,
     skip_gate: bool = False,
 ) -> bytes:
     """Return the plan as JSON; without a job it is a smoke test and nothing else."""
+    job = prepared.job if prepared else None
     document = {
         "version": RUNNER_PROTOCOL,
         "run": run,
@@ -49,7 +90,7 @@ def build(
         "package_parts": list(package.parts) if package else [],
         "runtime_env": _runtime_env(job, wheels) if job else None,
         "together": bool(job and job.together),
-        "tasks": [asdict(task) for task in tasks],
+        "tasks": [asdict(task) for task in prepared.tasks] if prepared else [],
         "gate": {
             "skip": skip_gate,
             "simulated_gpus": endpoint.simulated_gpus,
@@ -108,6 +149,51 @@ def record_of(
         },
         "tasks": [task.name for task in prepared.tasks],
     }
+
+
+def _extra_files(found: Listing, names: Sequence[str], problems: list[Problem]) -> list[SentFile]:
+    """Return the files of `runtime_env.files` that the listing lacks.
+
+    What lies in the job directory keeps its place (an ignore file left it out); anything else lands at the top of the
+    job under its own last name.
+    """
+    taken = {file.name for file in found.files}
+    tops = {name.split("/", 1)[0] for name in taken}
+    extra: list[SentFile] = []
+    for index, name in enumerate(names):
+        path = (found.directory / name).resolve()
+        inside = path.is_relative_to(found.directory)
+        place = path.relative_to(found.directory).as_posix() if inside else path.name
+        if not path.exists():
+            problems.append(Problem(f"runtime_env.files.{index}", f"no such file or directory: {name}"))
+        elif not inside and place in tops:
+            problems.append(Problem(f"runtime_env.files.{index}", f"the job directory has a {place!r} already"))
+        else:
+            tops.add(place)
+            extra += [file for file in _placed(path, place) if file.name not in taken]
+    return extra
+
+
+def _placed(path: Path, place: str) -> list[SentFile]:
+    if path.is_dir():
+        return [replace(file, name=f"{place}/{file.name}") for file in listing(path).files]
+    return [sent_file(path, place)]
+
+
+def _wheels(directory: Path, names: Sequence[str], problems: list[Problem]) -> tuple[SentFile, ...]:
+    wheels: list[SentFile] = []
+    for index, name in enumerate(names):
+        path = directory / name
+        if path.suffix != ".whl" or not path.is_file():
+            problems.append(Problem(f"runtime_env.wheels.{index}", f"no such wheel file: {name}"))
+        else:
+            wheels.append(sent_file(path, path.name))
+    size = sum(wheel.size for wheel in wheels)
+    if size >= PART_LIMIT:
+        problems.append(
+            Problem("runtime_env.wheels", f"{formats.size(size)} in all, at most {formats.size(PART_LIMIT)}")
+        )
+    return tuple(wheels)
 
 
 def _runtime_env(job: JobSpec, wheels: Package | None) -> dict[str, Any] | None:

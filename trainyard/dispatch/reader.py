@@ -37,9 +37,8 @@ class StreamReader:
         self._directory = names.run_directory(run)
         self._node_id = node_id
         self._segment = segment
-        # Of the current segment: how many bytes were handed out, and the number of the last line.
-        self._handed_out = 0
-        self._last_seq = -1
+        self._next = 0
+        # How many last lines of the segment hold all that is new; None: read it from its beginning.
         self._guess: int | None = None
         self._batches: queue.Queue[list[bytes]] = queue.Queue(_BATCHES)
         self._malformed: OutsideError | None = None
@@ -96,45 +95,38 @@ class StreamReader:
                 pause = min(_LATE, pause * 2)
                 self._stopped.wait(pause)
                 continue
-            if not news or not self._behind():
-                self._all_read_at = asked
+            if news and self._guess is None:
+                # The next segment was begun: there is more already.
+                continue
+            self._all_read_at = asked
             pause = _SOON if news else min(_LATE, pause * 1.3)
-            if not news or not self._behind():
-                self._stopped.wait(pause)
-
-    def _behind(self) -> bool:
-        """Say whether a new segment was just begun: there is more already."""
-        return self._handed_out == 0
+            self._stopped.wait(pause)
 
     def _ask(self) -> int:
         """Hand out what is new in the current segment; return how many lines that were."""
-        number = self._segment
-        filename = f"{self._directory}/{names.segment(number)}"
-        known, guess = self._handed_out, self._guess if self._handed_out else None
-        news = 0
+        filename = f"{self._directory}/{names.segment(self._segment)}"
+        guess, news = self._guess, 0
         with self._ray.file(self._node_id, filename, last_lines=guess, silence=_SILENCE) as chunks:
-            for lines in self._whole_lines(chunks, skip=0 if guess else known):
-                if guess:
-                    fresh = self._after_last(lines)
-                    if fresh is None:
-                        # More came than was guessed: read the segment from its beginning, now.
-                        self._guess = None
-                        return self._ask()
-                    lines = fresh
-                news += len(lines)
-                if lines and self._hand_out(lines):
-                    break
+            for lines in self._whole_lines(chunks):
+                first = _seq(lines[0])
+                if guess and first > self._next:
+                    # More came than was guessed: read the segment from its beginning, now.
+                    self._guess = None
+                    return self._ask()
+                fresh = lines[max(0, self._next - first) :]
+                news += len(fresh)
+                if fresh and self._hand_out(fresh):
+                    self._guess = None
+                    return news
         self._guess = max(_FEW, 2 * news)
         return news
 
-    def _whole_lines(self, chunks: Iterator[bytes], *, skip: int) -> Iterator[list[bytes]]:
+    def _whole_lines(self, chunks: Iterator[bytes]) -> Iterator[list[bytes]]:
         rest, read = b"", 0
         for chunk in chunks:
             self._contact()
-            skipped = min(skip, len(chunk))
-            skip -= skipped
             read += len(chunk)
-            rest += chunk[skipped:]
+            rest += chunk
             if read > _LONGEST_SEGMENT or len(rest) > _LONGEST_LINE:
                 raise ValueError("it has no end where the runner's would have one")
             end = rest.rfind(b"\n") + 1
@@ -144,23 +136,16 @@ class StreamReader:
             if self._stopped.is_set():
                 return
 
-    def _after_last(self, lines: list[bytes]) -> list[bytes] | None:
-        """Return the lines that were not handed out yet; None if some between are missing."""
-        first = _seq(lines[0])
-        return lines[max(0, self._last_seq + 1 - first) :] if first <= self._last_seq + 1 else None
-
     def _hand_out(self, lines: list[bytes]) -> bool:
         """Give lines to whoever takes them; return whether the segment ends with them."""
         while not self._stopped.is_set():
             with suppress(queue.Full):
                 self._batches.put(lines, timeout=0.5)
                 break
-        self._handed_out += sum(map(len, lines))
-        self._last_seq = _seq(lines[-1])
-        if _continues(lines[-1]):
-            self._segment, self._handed_out = self._segment + 1, 0
-            return True
-        return False
+        self._next = _seq(lines[-1]) + 1
+        ends = _continues(lines[-1])
+        self._segment += ends
+        return ends
 
     def _contact(self) -> None:
         self.problem, self.last_contact = None, time.monotonic()

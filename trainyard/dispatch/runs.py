@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
 from trainyard_runner import names
 
 from trainyard.dispatch.fetch import Fetcher, fetch_fresh, missing_archives
-from trainyard.dispatch.follow import STOP_WITHIN, Follower
-from trainyard.dispatch.interrupts import Interrupts
-from trainyard.dispatch.screens import Screen
+from trainyard.dispatch.follow import STOP_WITHIN, Follower, Interrupts, Screen
 from trainyard.endpoint import Endpoint
-from trainyard.errors import InterruptedRunError, JobFailedError, OutsideError, SmokeError, TrainyardError
+from trainyard.errors import JobFailedError, OutsideError, SmokeError, TrainyardError
 from trainyard.results import state as states
 from trainyard.results import store
 from trainyard.results.journal import Journal, recorded
@@ -72,7 +71,7 @@ def follow(
         screen.note("another command records this run; this one only shows it")
     reach = endpoint.is_in_reach
     try:
-        follower = Follower(ray, run.name, journal, state, fetcher, screen, interrupted, stop, is_in_reach=reach)
+        follower = Follower(ray, journal, state, fetcher, screen, interrupted, stop, is_in_reach=reach)
         ending = follower.follow()
         unfetched = _all_home(fetcher, run, state) if ending == "ended" and journal.recording else ()
         return concluded(RunStatus(run, state), unfetched=unfetched)
@@ -188,11 +187,8 @@ def is_at_home(ray: RayApi, run: RunDirectory) -> bool:
 
 def bring_home(ray: RayApi, run: RunDirectory, *, note: Callable[[str], None]) -> tuple[OutsideError, ...]:
     """Fetch what a run left, unless another command does so right now; return what could not be fetched."""
-    journal = Journal(run)
-    try:
+    with closing(Journal(run)) as journal:
         return _all_home(Fetcher(ray, run, note=note), run, states.load(run)) if journal.recording else ()
-    finally:
-        journal.close()
 
 
 def _catch_up(ray: RayApi, run: RunDirectory) -> RunState:
@@ -200,14 +196,11 @@ def _catch_up(ray: RayApi, run: RunDirectory) -> RunState:
 
     Raises OutsideError when the cluster does not answer at once.
     """
-    journal = Journal(run)
-    try:
+    with closing(Journal(run)) as journal:
         state = states.load(run)
         if journal.recording or store.read_only.get():
-            Follower(ray, run.name, journal, state, None, Screen(), lambda: False, False, catch_up=True).follow()
+            Follower(ray, journal, state, catch_up=True).follow()
         return state
-    finally:
-        journal.close()
 
 
 def _has_outputs(run: RunDirectory, state: RunState) -> bool:
@@ -266,15 +259,3 @@ def _error(run: RunDirectory, state: RunState) -> TrainyardError:
         stopped = f", {state.counts['stopped']} of {len(state.tasks)} tasks stopped" if state.counts["stopped"] else ""
         return JobFailedError(f"{what}{stopped}", where=str(run.path), hint=state.hint)
     return OutsideError(what, where=str(run.path), hint=state.hint)
-
-
-def interrupted(status: RunStatus) -> RunStatus:
-    """Return a run that the user stopped by Ctrl-C or SIGTERM."""
-    run = status.run
-    if status.state.ended:
-        return replace(status, error=InterruptedRunError(f"interrupted; run {run.name} was stopped"))
-    error = InterruptedRunError(
-        "interrupted; the run was told to stop and has not said that it ended",
-        hint=f"See: invoke train.status {run.name}",
-    )
-    return replace(status, error=error)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
@@ -125,9 +125,9 @@ class RayApi:
         """Say whether the cluster holds the package; this also keeps it there for a while (Ray pins it)."""
         return self._get(f"/api/packages/gcs/{name}") is not None
 
-    def put_package(self, name: str, chunks: Iterable[bytes], *, size: int) -> None:
-        headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
-        self._send("PUT", f"/api/packages/gcs/{name}", content=chunks, headers=headers, seconds=UPLOAD_SECONDS)
+    def put_package(self, name: str, content: bytes) -> None:
+        headers = {"Content-Type": "application/octet-stream"}
+        self._send("PUT", f"/api/packages/gcs/{name}", content=content, headers=headers, seconds=UPLOAD_SECONDS)
 
     @contextmanager
     def file(

@@ -46,7 +46,7 @@ def dispatch(
     call: Call, job_dir: str, file: list[str] | None = None, wait: bool = True, skip_smoke: bool = False
 ) -> Report | None:
     """Run a job; the exit code is the job's."""
-    from trainyard.dispatch.prepare import described
+    from trainyard.dispatch.plan import described
 
     prepared, cluster = lazy.training.ready(job_dir, file or [], overrides=call.overrides, backend=call.backend)
     note("\n".join(described(prepared)))
@@ -108,7 +108,7 @@ def logs(call: Call, run: str = "", task: str = "", all: bool = False, follow: b
 @task("file", dry=True, positional=["run"], help=HELP)
 def stop(call: Call, run: str = "") -> Report:
     """End a run, and wait until it has ended; where several go on, RUN says which."""
-    from trainyard.dispatch.screens import Screen
+    from trainyard.dispatch.follow import Screen
 
     found = _find(call, run, to_stop=True)
     if call.dry:
@@ -143,7 +143,7 @@ def report(call: Call, run: str = "") -> Report:
 @task("file", positional=["run"], help={**HELP, "browser": "With --no-browser: only keep the page fresh."})
 def watch(call: Call, run: str = "", browser: bool = True) -> Report:
     """Keep a run's report fresh, and open in a browser, until the run has ended. Ctrl-C only stops watching."""
-    from trainyard.dispatch.screens import ReportScreen
+    from trainyard.screen import ReportScreen
 
     found = _find(call, run)
     screen = ReportScreen(found, note=_remark)
