@@ -24,28 +24,26 @@ class Rule:
     """One way to fail, and what a person reads about it.
 
     `pattern` is searched for in what the system said; `reasons` are its short words for it (ImagePullBackOff, an HTTP
-    status), one of which must fit as well. In `message`, `summary` (a few words for a table) and `hint`, {name} is a
-    named group of the pattern, something that `words` makes of the match, or an argument of `explain`. `key` names the
-    kind of cause. `tolerates`: it may mend itself within so many seconds.
+    status), one of which must fit as well. In `message` and `hint`, {name} is a named group of the pattern or an
+    argument of `explain`. `key` names the kind of cause. `tolerates`: it may mend itself within so many seconds.
     """
 
     pattern: str
     message: str
     hint: str | None = None
-    summary: str = ""
     key: str = ""
     error: type[TrainyardError] = OutsideError
     reasons: tuple[str, ...] = ()
     tolerates: float = 0.0
-    words: Callable[[re.Match[str]], Mapping[str, str]] | None = None
 
 
 @dataclass(frozen=True)
 class Diagnosis:
     """A cause, as a rule or other code found it.
 
-    `raw` is what the system said, word by word. Of several `nodes` that fail alike, message and summary are what is
-    said about each; `hosts` are the machines they are on; `log_tail` asks for the last lines of a log.
+    `raw` is what the system said, word by word; `summary` a few words for a table. Of several `nodes` that fail alike,
+    message and summary are what is said about each; `hosts` are the machines they are on. `tolerates`: it may mend
+    itself within so many seconds. `log_tail` asks for the last lines of a log.
     """
 
     message: str
@@ -76,8 +74,9 @@ def explain(text: str, rules: Iterable[Rule], *, reason: str = "", **words: str)
     for rule in rules:
         match = re.search(rule.pattern, text)
         if match and (not rule.reasons or reason in rule.reasons):
-            found = {name: value or "" for name, value in match.groupdict().items()}
-            return _diagnosis(rule, text, {**words, **found, **(rule.words(match) if rule.words else {})})
+            known = {**words, **match.groupdict(default="")}
+            message, hint = _filled(rule.message, known), _filled(rule.hint or "", known)
+            return Diagnosis(message, hint or None, message, rule.key, rule.error, shortened(text), rule.tolerates)
     return None
 
 
@@ -93,20 +92,8 @@ def merged(causes: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
     return tuple(found.values())
 
 
-def _diagnosis(rule: Rule, text: str, words: Mapping[str, str]) -> Diagnosis:
-    def filled(template: str) -> str:
-        return _NAME.sub(lambda found: words.get(found[1], found[0]), template)
-
-    message = filled(rule.message)
-    return Diagnosis(
-        message,
-        hint=filled(rule.hint) if rule.hint else None,
-        summary=filled(rule.summary) or message,
-        key=rule.key,
-        error=rule.error,
-        raw=shortened(text),
-        tolerates=rule.tolerates,
-    )
+def _filled(template: str, words: Mapping[str, str]) -> str:
+    return _NAME.sub(lambda found: words.get(found[1], found[0]), template)
 
 
 def shortened(raw: str) -> str:

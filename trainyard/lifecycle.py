@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -95,9 +95,16 @@ def up(
     `before_disruption` is called before nodes end on which tasks may run.
     """
     tools = replace(cluster.tools, recreate=recreate)
-    with _alone(cluster, progress), _file_noted(cluster):
+    with _alone(cluster, progress):
+        _refuse_other_file(cluster)
         _refuse_other_backend(cluster)
-        return steps.run(cluster.backend.up_steps(cluster.spec, tools), progress, before_disruption=before_disruption)
+        try:
+            up_steps = cluster.backend.up_steps(cluster.spec, tools)
+            return steps.run(up_steps, progress, before_disruption=before_disruption)
+        finally:
+            # Once there is something of it, it is known which file it is made from.
+            if tools.source and tools.state.exists():
+                write_made_from(tools.state, tools.source.resolve())
 
 
 def plan_up(cluster: Cluster, *, recreate: bool = False) -> list[PlannedStep]:
@@ -183,18 +190,6 @@ def _as_made(cluster: Cluster) -> tuple[Backend, Tools]:
     """Return the backend that made the cluster, which need not be the one its file names by now, and its tools."""
     name = recorded_backend(cluster.tools.state) or cluster.spec.backend
     return backends.named(name), replace(cluster.tools, backend=name)
-
-
-@contextmanager
-def _file_noted(cluster: Cluster) -> Iterator[None]:
-    """Write down which file the cluster is made from, once there is something of it."""
-    _refuse_other_file(cluster)
-    try:
-        yield
-    finally:
-        state, source = cluster.tools.state, cluster.tools.source
-        if source and state.exists():
-            write_made_from(state, source.resolve())
 
 
 def _refuse_other_file(cluster: Cluster) -> None:

@@ -18,24 +18,7 @@ WAIT_SECONDS = 600.0
 
 @contextmanager
 def alone(path: Path, progress: Progress, *, keep: Callable[[], bool], what: str) -> Iterator[None]:
-    """Keep other commands from changing a cluster or registry meanwhile; show it when we wait for one."""
-    title = f"Wait for another command on this {what}"
-    began = time.monotonic()
-    waited: list[str] = []
-
-    def waiting() -> None:
-        waited.append(title)
-        progress.started(title)
-
-    with held(path, waiting=waiting, keep=keep, what=what):
-        if waited:
-            progress.finished(StepResult(title, True, time.monotonic() - began))
-        yield
-
-
-@contextmanager
-def held(path: Path, *, waiting: Callable[[], None], keep: Callable[[], bool], what: str = "cluster") -> Iterator[None]:
-    """Hold a lock file; wait for whoever holds it, calling `waiting` once; remove it after, unless `keep`.
+    """Hold a lock file, so that no other command changes a cluster or registry; remove it after, unless `keep`.
 
     The kernel lets go of the lock when its holder dies, however that happens.
     Raises NotReadyError when it is not free in time, PrerequisiteError when it cannot be written.
@@ -44,8 +27,7 @@ def held(path: Path, *, waiting: Callable[[], None], keep: Callable[[], bool], w
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = taken(path)
         if descriptor is None:
-            waiting()
-            descriptor = _wait(path, what)
+            descriptor = _wait(path, progress, what)
     except PermissionError as error:
         raise paths.not_writable(path.parent, error) from error
     try:
@@ -56,16 +38,19 @@ def held(path: Path, *, waiting: Callable[[], None], keep: Callable[[], bool], w
         os.close(descriptor)
 
 
-def _wait(path: Path, what: str) -> int:
-    give_up = time.monotonic() + WAIT_SECONDS
+def _wait(path: Path, progress: Progress, what: str) -> int:
+    title, began = f"Wait for another command on this {what}", time.monotonic()
+    progress.started(title)
     while (descriptor := taken(path)) is None:
-        if time.monotonic() > give_up:
+        if time.monotonic() > began + WAIT_SECONDS:
+            progress.failed(title, WAIT_SECONDS)
             raise NotReadyError(
                 f"another command is still changing this {what}",
                 where=str(path),
                 hint="Wait for it, or end it; then repeat this one.",
             )
         time.sleep(0.1)
+    progress.finished(StepResult(title, True, time.monotonic() - began))
     return descriptor
 
 

@@ -1,29 +1,26 @@
-"""A template and values become a document: every value quoted, nothing left open, parsed before anybody uses it."""
+"""A template and values become a document: every value quoted, nothing left open."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
-import yaml
 from jinja2 import Environment, StrictUndefined
 
 # YAML reads these as line ends, or not at all, unless they are escaped; json.dumps leaves them as they are.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-Change = Callable[[str], str]
 
 
-def render(template: str, values: Mapping[str, Any], *, change: Change = str) -> str:
+def render(template: str, values: Mapping[str, Any], *, change: Callable[[str], str] = str) -> str:
     """Return the template with its values; each is written as JSON, which YAML reads as the very same value.
 
-    `change` is applied to every string within them. A name without a value is an error.
+    `change` is applied to what is written of each. A name without a value is an error.
     """
     environment = Environment(
         undefined=StrictUndefined,
-        finalize=lambda value: quoted(value, change=change),
+        finalize=lambda value: change(_quoted(value)),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -32,30 +29,11 @@ def render(template: str, values: Mapping[str, Any], *, change: Change = str) ->
     return environment.from_string(template).render(**values)
 
 
-def parse(document: str) -> dict[str, Any]:
-    values: dict[str, Any] = yaml.safe_load(document)
-    return values
-
-
-def quoted(value: object, *, change: Change = str) -> str:
-    text = json.dumps(_changed(value, change), ensure_ascii=False, sort_keys=True)
-    return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-
-
 def dollars_doubled(text: str) -> str:
     """Return a text that Docker Compose leaves alone: to it, `$NAME` is a variable and `$$` a dollar sign."""
     return text.replace("$", "$$")
 
 
-def template(directory: Path, name: str) -> str:
-    return (directory / name).read_text(encoding="utf-8")
-
-
-def _changed(value: Any, change: Change) -> Any:
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {str(key): _changed(inner, change) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_changed(entry, change) for entry in value]
-    return value
+def _quoted(value: object) -> str:
+    text = json.dumps(value, default=dict, ensure_ascii=False, sort_keys=True)
+    return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

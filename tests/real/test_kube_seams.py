@@ -176,7 +176,7 @@ def test_a_user_of_one_namespace_hears_which_right_is_missing(place: Place) -> N
     with pytest.raises(ForbiddenError) as missing:
         kube.list(NODE)
     assert missing.value.what == (
-        "Kubernetes does not let user system:serviceaccount:seams:trainyard-user list nodes in the whole cluster"
+        "Kubernetes does not let user system:serviceaccount:seams:trainyard-user list nodes at the cluster scope"
     )
     port = forward.forward(kube, namespace=NAMESPACE, find=lambda: "server", port=8000, what="restricted")
     with client(port) as http:

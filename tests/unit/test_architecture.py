@@ -18,7 +18,7 @@ TRAINYARD = ROOT / "trainyard"
 
 # Lowest first; a package or module of trainyard/ imports from its own layer and from those below it.
 LAYERS = (
-    ("__init__", "diagnosis", "errors", "labels", "versions", "wording"),
+    ("__init__", "diagnosis", "errors", "versions", "wording"),
     ("endpoint", "lock", "paths", "progress", "render", "spec", "steps"),
     ("seams", "results"),
     ("registry",),

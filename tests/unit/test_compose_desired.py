@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.unit.test_machine import GIBIBYTE, plans_of, spec_of
-from trainyard import render
 from trainyard.backends.compose import desired, diagnosis
 from trainyard.backends.ray_nodes import shared_memory
 from trainyard.errors import OutsideError, PrerequisiteError
@@ -27,7 +27,7 @@ def _text(**fields: Any) -> str:
 
 
 def _services(**fields: Any) -> dict[str, Any]:
-    services: dict[str, Any] = render.parse(_text(**fields))["services"]
+    services: dict[str, Any] = yaml.safe_load(_text(**fields))["services"]
     return services
 
 
@@ -57,7 +57,7 @@ def test_gpus_are_dealt_out_by_index_and_hidden_from_everybody_else() -> None:
 
 
 def test_the_token_is_a_file_of_the_container_and_stands_nowhere_in_the_document() -> None:
-    parsed = render.parse(_text())
+    parsed = yaml.safe_load(_text())
     assert parsed["secrets"] == {"token": {"environment": "TRAINYARD_TOKEN"}}
     head = parsed["services"]["head"]
     assert head["secrets"] == [{"source": "token", "target": "/run/secrets/trainyard-token", "mode": "0444"}]

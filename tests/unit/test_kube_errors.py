@@ -31,11 +31,10 @@ def refused(status: int, message: str) -> TrainyardError:
 
 def test_a_right_that_is_missing_is_named_with_verb_kind_namespace_and_user() -> None:
     assert refused(403, f'{FORBIDDEN} in the namespace "team"').lines() == [
-        "Kubernetes does not let user me get pods/log in namespace team",
+        'Kubernetes does not let user me get pods/log in the namespace "team"',
         f"  at {CREATE}: https://192.0.2.1:6443 (context lab)",
         "  -> Ask whoever runs the cluster for a role that may get pods/log.",
     ]
-    assert refused(403, f"{FORBIDDEN} at the cluster scope").what.endswith("get pods/log in the whole cluster")
 
 
 @pytest.mark.parametrize(
@@ -43,7 +42,12 @@ def test_a_right_that_is_missing_is_named_with_verb_kind_namespace_and_user() ->
     [
         (400, "bad field", InvalidError, "Kubernetes does not take it: bad field"),
         (401, "Unauthorized", PrerequisiteError, "the Kubernetes API does not accept the login of user ops"),
-        (403, FORBIDDEN, ForbiddenError, "Kubernetes does not let user me get pods/log in the whole cluster"),
+        (
+            403,
+            f"{FORBIDDEN} at the cluster scope",
+            ForbiddenError,
+            "Kubernetes does not let user me get pods/log at the cluster scope",
+        ),
         (403, f"exceeded quota: {QUOTA}", PrerequisiteError, f"the namespace's quota has no room: {QUOTA}"),
         (403, "violates PodSecurity", InvalidError, "Kubernetes does not allow it: violates PodSecurity"),
         (404, 'namespaces "team" not found', KubeError, 'Kubernetes does not have it: namespaces "team" not found'),

@@ -4,47 +4,56 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
+from tests.unit.test_steps import Recorder
 from trainyard import lock
 from trainyard.errors import NotReadyError, PrerequisiteError
 
+WAIT = "Wait for another command on this registry"
 
-def _never() -> None:
-    raise AssertionError("nobody else holds it")
+
+def held(path: Path, progress: Recorder | None = None, *, keep: bool = False) -> AbstractContextManager[None]:
+    return lock.alone(path, progress or Recorder(), keep=lambda: keep, what="registry")
 
 
 @pytest.mark.parametrize("keep", [False, True])
 def test_a_free_lock_or_one_of_a_dead_command_is_taken_at_once_and_stays_while_the_cluster_does(
     tmp_path: Path, keep: bool
 ) -> None:
-    path = tmp_path / "lab.lock"
+    path, progress = tmp_path / "lab.lock", Recorder()
     path.touch()
-    with lock.held(path, waiting=_never, keep=lambda: keep):
+    with held(path, progress, keep=keep):
         assert path.exists()
-    assert path.exists() == keep
+    assert (path.exists(), progress.lines) == (keep, [])
 
 
 def test_the_second_waits_until_the_first_has_removed_the_file(tmp_path: Path) -> None:
     path = tmp_path / "lab.lock"
-    order: list[str] = []
     waiting, entered = threading.Event(), threading.Event()
 
-    def second() -> None:
-        with lock.held(path, waiting=waiting.set, keep=lambda: False):
-            order.append("second")
+    class Waiting(Recorder):
+        def started(self, title: str) -> None:
+            super().started(title)
+            waiting.set()
+
+    second = Waiting()
+
+    def enter() -> None:
+        with held(path, second):
             entered.set()
 
-    thread = threading.Thread(target=second)
-    with lock.held(path, waiting=_never, keep=lambda: False):
+    thread = threading.Thread(target=enter)
+    with held(path):
         thread.start()
         assert waiting.wait(10)
-        order.append("first")
+        assert not entered.is_set()
     assert entered.wait(10)
     thread.join()
-    assert order == ["first", "second"]
+    assert second.lines == [f"started {WAIT}", f"finished {WAIT}"]
     assert os.listdir(tmp_path) == []
 
 
@@ -53,8 +62,7 @@ def test_a_directory_of_another_user_is_told(tmp_path: Path, monkeypatch: pytest
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "open", refuse)
-    path = tmp_path / "trainyard" / "registries" / "reg.lock"
-    with pytest.raises(PrerequisiteError) as caught, lock.held(path, waiting=_never, keep=lambda: False):
+    with pytest.raises(PrerequisiteError) as caught, held(tmp_path / "trainyard" / "registries" / "reg.lock"):
         pass
     assert caught.value.lines() == [
         f"this user may not use {tmp_path}/trainyard/registries: Permission denied",
@@ -66,10 +74,6 @@ def test_a_directory_of_another_user_is_told(tmp_path: Path, monkeypatch: pytest
 def test_what_is_still_being_changed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "WAIT_SECONDS", -1.0)
     path = tmp_path / "reg.lock"
-    with (
-        lock.held(path, waiting=_never, keep=lambda: False),
-        pytest.raises(NotReadyError) as caught,
-        lock.held(path, waiting=lambda: None, keep=lambda: False, what="registry"),
-    ):
+    with held(path), pytest.raises(NotReadyError) as caught, held(path):
         pass
     assert caught.value.what == "another command is still changing this registry"

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from functools import cached_property, partial
 from pathlib import Path
 
-from trainyard import labels, versions
+from trainyard import versions
 from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.images import content
 from trainyard.images.build_output import BuildProgress
@@ -194,14 +194,14 @@ def _labels(building: Building) -> dict[str, str]:
     image, tag = building.image, building.content
     commit = git.revision(image.directory)
     found = {
-        f"{labels.OCI}.title": image.name,
-        f"{labels.OCI}.version": tag,
-        f"{labels.OCI}.created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        f"{labels.OCI}.revision": f"{commit['revision']}{'-dirty' if commit['dirty'] else ''}" if commit else "",
-        labels.BASE: image.base,
-        labels.IMAGE: image.name,
-        labels.CONTENT: tag,
-        labels.SOURCE: building.source,
-        labels.RAY: versions.RAY,
+        f"{docker_images.OCI}.title": image.name,
+        f"{docker_images.OCI}.version": tag,
+        f"{docker_images.OCI}.created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        f"{docker_images.OCI}.revision": f"{commit['revision']}{'-dirty' if commit['dirty'] else ''}" if commit else "",
+        f"{docker_images.OCI}.base.name": image.base,
+        docker_images.IMAGE_LABEL: image.name,
+        docker_images.CONTENT_LABEL: tag,
+        "io.trainyard.source": building.source,
+        "io.trainyard.ray": versions.RAY,
     }
     return {name: value for name, value in found.items() if value}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from trainyard import labels, paths, steps
+from trainyard import paths, steps
 from trainyard.errors import Problem, RequestError
 from trainyard.images import build, catalog, lint
 from trainyard.images.build import Building, Built, Report
@@ -111,11 +111,11 @@ def plan_push(command: ImageCommand, *, skip_lint: bool = False) -> list[Planned
 def listed(command: ImageCommand) -> list[ListedImage]:
     """Return every image that can be built here, with what the engine has of it."""
     engine, spec = command.engine, command.spec
-    built_here = docker_images.references(engine, label=labels.IMAGE)
+    built_here = docker_images.ours(engine)
     newest_first = sorted(built_here, key=lambda facts: facts.created, reverse=True)
     images = []
     for name in paths.image_names(command.directory):
-        own = tuple(facts for facts in newest_first if facts.labels.get(labels.IMAGE) == name)
+        own = tuple(facts for facts in newest_first if facts.labels.get(docker_images.IMAGE_LABEL) == name)
         try:
             image = catalog.find(name, directory=command.directory, base=spec.build.base)
             current = docker_images.inspect(engine, Building(image, engine, spec).reference)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 
-from trainyard import labels
 from trainyard.errors import LeftoverError, NotReadyError
 from trainyard.registry import container
 from trainyard.registry.target import LABEL, Target
@@ -49,7 +48,7 @@ def kept_volume(target: Target) -> str | None:
 
 def images_here(target: Target) -> tuple[str, ...]:
     """Return the names of the registry's that images of ours have on the engine; clusters may run them."""
-    ours = images.references(target.engine, label=labels.IMAGE)
+    ours = images.ours(target.engine)
     return tuple(sorted(tag for image in ours for tag in image.tags if tag.startswith(f"{target.address}/")))
 
 

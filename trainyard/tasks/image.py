@@ -9,7 +9,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainyard import labels
 from trainyard.results.formats import size
 from trainyard.steps import PlannedStep
 from trainyard.tasks import lazy, report
@@ -161,7 +160,7 @@ def _planned(command: ImageCommand, plan: Sequence[PlannedStep], *, again: str) 
 def _row(image: ListedImage) -> tuple[str, ...]:
     current = next((facts for facts in image.versions if facts.id == image.current), None)
     newest = current or (image.versions[0] if image.versions else None)
-    facts = (newest.labels.get(labels.CONTENT, ""), size(newest.size), newest.created[:19]) if newest else ("", "", "")
+    facts = (newest.content or "", size(newest.size), newest.created[:19]) if newest else ("", "", "")
     where = (image.image.base, str(image.image.directory)) if image.image else ("", "")
     return (image.name, _state(image), *facts, *where)
 
@@ -184,7 +183,7 @@ def _document(image: ListedImage) -> dict[str, Any]:
         "problem": str(image.problem) if image.problem else None,
         "versions": [
             {
-                "content": facts.labels.get(labels.CONTENT),
+                "content": facts.content,
                 "image_id": facts.id,
                 "tags": list(facts.tags),
                 "size": facts.size,

@@ -46,7 +46,7 @@ def document(spec: ClusterSpec, plans: Sequence[NodePlan], owner: str) -> str:
         "volumes": _volumes(spec),
         "nodes": [_node(spec, plan, owner) for plan in plans],
     }
-    template = render.template(paths.shipped("compose"), "cluster.yaml.j2")
+    template = (paths.shipped("compose") / "cluster.yaml.j2").read_text(encoding="utf-8")
     return render.render(template, values, change=render.dollars_doubled)
 
 

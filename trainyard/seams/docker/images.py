@@ -14,6 +14,10 @@ from trainyard.seams.docker.containers import packed
 from trainyard.seams.docker.engine import Engine, refusals
 
 HUB = "docker.io"
+# On every image that we build: its name, and the hash that is also its tag.
+IMAGE_LABEL = "io.trainyard.image"
+CONTENT_LABEL = "io.trainyard.content"
+OCI = "org.opencontainers.image"
 # What is in an image that proves that a registry can be used, and nothing else.
 TINY = b"Trainyard pulled this to prove that Docker here can.\n"
 
@@ -36,6 +40,10 @@ class ImageFacts:
     layers: tuple[str, ...]
     platform: str
     created: str
+
+    @property
+    def content(self) -> str | None:
+        return self.labels.get(CONTENT_LABEL)
 
     def digest_in(self, repository: str) -> str | None:
         """Return the digest that the image has in a repository, as far as the engine noted one."""
@@ -75,9 +83,9 @@ def history(engine: Engine, reference: str) -> tuple[str, ...]:
     return tuple(entry.get("CreatedBy") or "" for entry in reversed(entries))
 
 
-def references(engine: Engine, *, label: str) -> list[ImageFacts]:
+def ours(engine: Engine) -> list[ImageFacts]:
     with refusals("list its images"):
-        ids = {entry["Id"] for entry in engine.api.images(filters={"label": label})}
+        ids = {entry["Id"] for entry in engine.api.images(filters={"label": IMAGE_LABEL})}
     return [image for identifier in sorted(ids) if (image := inspect(engine, identifier))]
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 import ssl
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from trainyard.diagnosis import Diagnosis, Rule, explain
@@ -35,10 +33,6 @@ class ForbiddenError(PrerequisiteError):
     """The user may not do that."""
 
 
-def _scope(match: re.Match[str]) -> Mapping[str, str]:
-    return {"scope": f"in namespace {match['namespace']}" if match["namespace"] else "in the whole cluster"}
-
-
 _REPEAT = "Repeat the command."
 _BUSY = ("429", "502", "503", "504")
 # Read against the message of the API's answer; the reason is the HTTP status, or "foreign".
@@ -53,12 +47,11 @@ RULES = (
     # RBAC's words (k8s.io/apiserver, responsewriters.ForbiddenMessage); everything else with 403 is an admission rule.
     Rule(
         r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) (?:resource|path) "(?P<resource>[^"]*)"'
-        r'(?:.* in the namespace "(?P<namespace>[^"]*)")?',
-        "Kubernetes does not let user {user} {verb} {resource} {scope}",
+        r'(?:.*(?P<scope> in the namespace "[^"]*"| at the cluster scope))?',
+        "Kubernetes does not let user {user} {verb} {resource}{scope}",
         "Ask whoever runs the cluster for a role that may {verb} {resource}.",
         error=ForbiddenError,
         reasons=("403",),
-        words=_scope,
     ),
     Rule(
         "exceeded quota: (?P<quota>.*)",

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import yaml
+
 from trainyard import paths, render, versions
 from trainyard.backends.kuberay import naming
 from trainyard.backends.kuberay.groups import HEAD
@@ -62,8 +64,8 @@ def groups(ray_cluster: Object) -> dict[str, dict[str, Any]]:
 
 
 def _rendered(name: str, values: Mapping[str, Any]) -> Object:
-    template = render.template(paths.shipped("kuberay"), f"{name}.yaml.j2")
-    found: Object = _without_nulls(render.parse(render.render(template, values)))
+    template = (paths.shipped("kuberay") / f"{name}.yaml.j2").read_text(encoding="utf-8")
+    found: Object = _without_nulls(yaml.safe_load(render.render(template, values)))
     return found
 
 
