@@ -18,7 +18,7 @@ class Problem:
 
 
 class TrainyardError(Exception):
-    """An error a user can act on; each kind has its own exit code (design.md, section 9)."""
+    """An error a user can act on; each kind has its own exit code."""
 
     exit_code: ClassVar[int] = 70
 

@@ -40,7 +40,7 @@ class Smoked:
     error: TrainyardError | None
 
     def document(self) -> dict[str, Any]:
-        """Return what `--json` prints (design.md, section 11)."""
+        """Return what `--json` prints."""
         seconds = round(self.seconds, 3)
         return {"ok": self.error is None, "cluster": self.cluster, "seconds": seconds, "checks": list(self.checks)}
 

@@ -31,7 +31,7 @@ from trainyard.steps import YES, Answer, Progress, Step, no
 from trainyard.steps import run as run_steps
 from trainyard.wording import counted
 
-# Ray's answer for some seconds after a cluster came up (field-notes.md, section 6); nothing was started then.
+# Ray's answer for some seconds after a cluster came up; nothing was started then.
 _NOT_YET = "No available agent to submit job"
 _SUBMIT_SECONDS = 30.0
 

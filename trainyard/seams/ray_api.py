@@ -1,6 +1,6 @@
 """Ray's REST API, as far as a run needs it: version, nodes, jobs, packages, log files.
 
-Every route was tried on Ray 2.60 (field-notes.md, section 8). The token travels in the Authorization header and
+Every route was tried on Ray 2.60. The token travels in the Authorization header and
 nowhere else; redirects are not followed, so that it cannot be carried to another host.
 """
 

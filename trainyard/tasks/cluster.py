@@ -238,7 +238,7 @@ def _nodes(now: ClusterStatus, usage: Usage) -> Table:
 
 
 def _status_document(now: ClusterStatus, usage: Usage) -> dict[str, Any]:
-    """Return the shape of design.md, section 11; fields are added, never renamed."""
+    """Return what `--json` prints; fields are added, never renamed."""
     return {
         "name": now.name,
         "backend": now.backend,

@@ -19,7 +19,7 @@ from trainyard.tasks import report
 
 
 class TrainyardExecutor(Executor):
-    """Invoke's executor, with our exit codes (design.md, section 9)."""
+    """Invoke's executor, with our exit codes."""
 
     def execute(self, *tasks: Any) -> Any:
         """Run the tasks; print an error as its parts, never a traceback without --debug."""
