@@ -81,7 +81,7 @@ def test_an_operator_and_namespaces_of_others_stay(monkeypatch: pytest.MonkeyPat
     kube = FakeKube((DEPLOYMENT, deployment(space="theirs")), (NAMESPACE, named("team")))
     titles = [step.title for step in steps(kube, FakeHelm(kube), monkeypatch)]
     assert titles[0] == "Leave the KubeRay operator: there is none that Trainyard installed"
-    assert titles[-1] == "Leave namespace team: Trainyard did not make it"
+    assert titles[-1] == "Leave namespace team: there is none that Trainyard made"
 
 
 def test_a_namespace_with_something_of_others_in_it_stays(monkeypatch: pytest.MonkeyPatch) -> None:

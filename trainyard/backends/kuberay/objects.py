@@ -9,9 +9,8 @@ from trainyard.backends import record
 from trainyard.backends.kuberay import naming
 from trainyard.backends.kuberay.location import Location, is_ours, owners
 from trainyard.backends.kuberay.pods import quantity
-from trainyard.backends.kuberay.snapshot import if_allowed
 from trainyard.errors import RequestError
-from trainyard.seams.kube.errors import ConflictError, InvalidError
+from trainyard.seams.kube.errors import ConflictError, ForbiddenError, InvalidError
 from trainyard.seams.kube.types import CLAIM, NAMESPACE, SECRET, Kind, Object
 from trainyard.steps import YES, Answer, Step, no
 
@@ -20,10 +19,13 @@ def namespace_step(location: Location, document: Object) -> Step:
     """Return the step after which the namespace is there; one that we may not look at is taken to be."""
 
     def done() -> Answer:
-        reply = if_allowed(lambda: location.kube.get(NAMESPACE, location.namespace))
-        if ((reply.found or {}).get("status") or {}).get("phase") == "Terminating":
-            return no("it is being removed")
-        return YES if reply.found or reply.refusal else no("there is none")
+        try:
+            found = location.kube.get(NAMESPACE, location.namespace)
+        except ForbiddenError:
+            return YES
+        if found is None:
+            return no("there is none")
+        return no("it is being removed") if (found.get("status") or {}).get("phase") == "Terminating" else YES
 
     return Step(f"Make namespace {location.namespace}", done, lambda: make(location, NAMESPACE, document))
 

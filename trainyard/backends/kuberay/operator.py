@@ -89,7 +89,7 @@ def how_to_apply(section: Section) -> str:
 
 def find(kube: Kube) -> tuple[Object, ...] | None:
     """Return the Deployment of every operator, in any namespace; None if the user may not look for them."""
-    labelled = if_allowed(lambda: kube.list(DEPLOYMENT, labels=LABELLED)).found
+    labelled = if_allowed(kube.list, DEPLOYMENT, labels=LABELLED)
     return tuple(labelled or filter(_image, kube.list(DEPLOYMENT))) if labelled is not None else None
 
 
@@ -102,7 +102,7 @@ def release_of_ours(helm: Helm, kube: Kube, section: Section) -> Release | None:
 
 
 def made_by_us(kube: Kube, namespace: str) -> bool:
-    found = if_allowed(lambda: kube.get(NAMESPACE, namespace)).found or {"metadata": {}}
+    found = if_allowed(kube.get, NAMESPACE, namespace) or {"metadata": {}}
     return bool((found["metadata"].get("labels") or {}).get(naming.MADE_BY) == naming.US)
 
 
@@ -181,7 +181,7 @@ def _refuse_broken(kube: Kube, deployment: Object, debounce: Debounce) -> None:
     """Raise the error that says why an operator has no pod that is ready, once that has lasted."""
     namespace = deployment["metadata"]["namespace"]
     # Whoever may see the Deployment need not be allowed to see its pods.
-    found = if_allowed(lambda: kube.list(POD, namespace=namespace, labels=LABELLED)).found or []
+    found = if_allowed(kube.list, POD, namespace=namespace, labels=LABELLED) or []
     observed = snapshot.of_pods(kube, namespace, found, owner=deployment, name=pods.name)
     expired = debounce.expired(diagnosis.of_deployment(observed))
     if expired:

@@ -111,9 +111,8 @@ def _crds_step(where: Location, crds: Left) -> Step:
 
 def _namespace_step(where: Location, name: str) -> Step:
     """Return the step that removes a namespace of ours with nothing of others in it, or says why it stays."""
-    reply = if_allowed(lambda: where.kube.get(kinds.NAMESPACE, name))
-    if reply.refusal or (reply.found and not operator.made_by_us(where.kube, name)):
-        return _leave(f"Leave namespace {name}: Trainyard did not make it")
+    if not operator.made_by_us(where.kube, name):
+        return _leave(f"Leave namespace {name}: there is none that Trainyard made")
     others = _tenants(where, name)
     if others:
         return _leave(f"Leave namespace {name}: {wording.named(others)} {'is' if len(others) == 1 else 'are'} in it")
@@ -130,7 +129,7 @@ def _tenants(where: Location, namespace: str) -> list[str]:
     label, _, value = operator.LABELLED.partition("=")
     others = []
     for kind in TENANTS:
-        for found in if_allowed(partial(where.kube.list, kind, namespace=namespace)).found or ():
+        for found in if_allowed(where.kube.list, kind, namespace=namespace) or ():
             is_operator = (found["metadata"].get("labels") or {}).get(label) == value
             if not (is_operator or is_ours(found, where.name) or found["metadata"].get("ownerReferences")):
                 others.append(f"{kind.name} {found['metadata']['name']}")
@@ -138,7 +137,7 @@ def _tenants(where: Location, namespace: str) -> list[str]:
 
 
 def _crds(where: Location) -> Left:
-    labelled = if_allowed(lambda: where.kube.list(kinds.CRD, labels=f"{naming.MADE_BY}={naming.US}")).found or []
+    labelled = if_allowed(where.kube.list, kinds.CRD, labels=f"{naming.MADE_BY}={naming.US}") or []
     return [(kinds.CRD, crd) for crd in labelled if crd["spec"]["group"] == kinds.RAY_CLUSTER.group]
 
 

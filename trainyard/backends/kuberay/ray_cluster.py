@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from trainyard.backends.kuberay import location, naming, operator, pods, removal
@@ -181,7 +180,7 @@ def replace_step(desired: Desired) -> Step | None:
         now = where.kube.get(RAY_CLUSTER, where.name, namespace=where.namespace)
         own = [(RAY_CLUSTER, now)] if now is not None and pods.uid(now) == uid else []
         for kind in (POD, SERVICE):
-            listed = if_allowed(partial(where.kube.list, kind, namespace=where.namespace)).found or []
+            listed = if_allowed(where.kube.list, kind, namespace=where.namespace) or []
             own += [(kind, found) for found in listed if (where.name, uid) in location.owners(found)]
         return own
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import ParamSpec, TypeVar
 
 from trainyard.backends.kuberay import groups, location, naming, pods
 from trainyard.backends.kuberay.location import Location
@@ -17,24 +17,18 @@ from trainyard.seams.kube.errors import ForbiddenError
 from trainyard.seams.kube.types import EVENT, NODE, POD
 
 AT_ONCE = 8
+Asked = ParamSpec("Asked")
 Found = TypeVar("Found")
 Subject = TypeVar("Subject")
 TAIL_LINES = 60
 
 
-@dataclass(frozen=True)
-class Reply(Generic[Found]):
-    """What the API found, or why the user may not know."""
-
-    found: Found | None
-    refusal: ForbiddenError | None = None
-
-
-def if_allowed(ask: Callable[[], Found | None]) -> Reply[Found]:
+def if_allowed(ask: Callable[Asked, Found], *given: Asked.args, **named: Asked.kwargs) -> Found | None:
+    """Return what the API answers; None where the user may not ask."""
     try:
-        return Reply(ask())
-    except ForbiddenError as error:
-        return Reply(None, error)
+        return ask(*given, **named)
+    except ForbiddenError:
+        return None
 
 
 def side_by_side(ask: Callable[[Subject], Found], subjects: Iterable[Subject]) -> list[Found]:
@@ -68,10 +62,8 @@ class Snapshot:
     def hosts(self) -> Mapping[str, Object | None]:
         """Return the hosts of pods that are not ready, None for one that is gone; {} if the user may not see them."""
         hosts = sorted({pods.host(pod) for pod in self.pods if pods.host(pod) and not pods.is_ready(pod)})
-        try:
-            return dict(zip(hosts, side_by_side(lambda host: self.kube.get(NODE, host), hosts), strict=True))
-        except ForbiddenError:
-            return {}
+        found = if_allowed(side_by_side, lambda host: self.kube.get(NODE, host), hosts)
+        return {} if found is None else dict(zip(hosts, found, strict=True))
 
     def events_of(self, about: Object) -> tuple[Object, ...]:
         uid = pods.uid(about)
@@ -123,5 +115,4 @@ def of_pods(
 
 def _events(kube: Kube, namespace: str) -> tuple[Object, ...]:
     """Return the events of a namespace, the oldest first; none where the user may not see them."""
-    events = if_allowed(lambda: kube.list(EVENT, namespace=namespace)).found
-    return tuple(sorted(events or (), key=pods.when))
+    return tuple(sorted(if_allowed(kube.list, EVENT, namespace=namespace) or (), key=pods.when))

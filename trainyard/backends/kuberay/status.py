@@ -39,7 +39,7 @@ def status(spec: ClusterSpec, tools: Tools, dashboard: Dashboard) -> ClusterStat
     where = dashboard.location
     with ThreadPoolExecutor(2) as threads:
         # Not everybody who may look at pods may read Secrets.
-        reading = threads.submit(lambda: if_allowed(lambda: objects.token(where)).found)
+        reading = threads.submit(if_allowed, objects.token, where)
         snapshot = snapshots.read(where)
         token = reading.result()
     alive, problem = _ask_ray(dashboard, token, snapshot)

@@ -53,7 +53,7 @@ def verify(spec: ClusterSpec, tools: Tools, section: KuberaySection, *, report: 
 
 def hosts_of(where: Location, spec: ClusterSpec) -> list[str | None]:
     """Return the hosts with the labels that some group asks for; [None], any one, where they may not be listed."""
-    hosts = if_allowed(lambda: where.kube.list(NODE)).found
+    hosts = if_allowed(where.kube.list, NODE)
     if hosts is None:
         return [None]
     selectors = [where.section.placement(name).node_selector for name in (HEAD, *(each.name for each in spec.workers))]
