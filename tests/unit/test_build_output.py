@@ -100,8 +100,14 @@ def test_a_machines_fault_is_told_from_a_dockerfiles(raw: str, exit_code: int) -
         ("OSError: [Errno 28] No space left on device", "docker builder prune"),
         ("ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED]", "ca_bundle (a company's CA)"),
         ("Temporary failure resolving 'deb.debian.org'", "HTTPS_PROXY"),
+        ("curl: (6) Could not resolve host: mirror", "HTTPS_PROXY"),
         ("ERROR: No matching distribution found for our-package", "pip_config (an index of one's own)"),
     ],
 )
 def test_what_a_machine_lacks_is_named(printed: str, hint: str) -> None:
     assert hint in str(error("2/4] RUN make", "...", printed, raw="exit code: 1").hint)
+
+
+@pytest.mark.parametrize("printed", ["Resolving deltas: 100%", "npm error ERESOLVE could not resolve", "resolving x"])
+def test_a_name_that_resolves_is_not_taken_for_one_that_does_not(printed: str) -> None:
+    assert str(error("2/4] RUN make", printed, raw="exit code: 1").hint).startswith("Nothing was tagged.")

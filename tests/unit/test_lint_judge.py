@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.lint_facts import HEALTHY, asks, failures, is_, says
 from trainyard.errors import LintError
+from trainyard.images import lint
 from trainyard.images.lint import LintReport
 from trainyard.images.lint.checks import Finding, judge, reference
 from trainyard.images.lint.probe import Inspection, Probed
@@ -145,8 +146,7 @@ def test_an_entry_point_that_hands_commands_on_is_fine() -> None:
 
 
 def test_an_image_of_others_needs_no_wget() -> None:
-    foreign = says(replace(HEALTHY, file=None), wget=None)
-    assert failures(foreign) == []
+    assert failures(says(replace(HEALTHY, file=lint.OTHERS), wget=None)) == []
 
 
 def test_what_follows_from_a_cause_is_not_tested() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import deque
 
-from trainyard.diagnosis import Rule, explain
 from trainyard.errors import OutsideError, RequestError
 
 LONGEST_NAME = 76
@@ -53,8 +52,9 @@ class BuildProgress:
         """Return the error for a build that failed: of the request where its Dockerfile is wrong."""
         stage, tail = self._stages.get(self._failed, ""), self._tails.get(self._failed, ())
         code = _CODE.search(self._raw)
-        machine = explain("\n".join([*tail, self._raw]), MACHINE)
-        if machine is None and code is None and DOCKERFILE.search(self._raw):
+        said = "\n".join([*tail, self._raw])
+        lacking = next((hint for pattern, hint in LACKING if re.search(pattern, said, re.IGNORECASE)), None)
+        if lacking is None and code is None and DOCKERFILE.search(self._raw):
             return RequestError(
                 f"the Dockerfile of image {image} is wrong",
                 where=f"stage {stage}: {self._raw}" if stage else self._raw,
@@ -67,7 +67,7 @@ class BuildProgress:
             "\n  | ".join([what, *tail]),
             # A program that failed has said all itself; the builder only repeats its command.
             where=None if code else self._raw,
-            hint=machine.hint if machine else _REPEAT,
+            hint=lacking or _REPEAT,
         )
 
 
@@ -78,17 +78,13 @@ def _name(stage: re.Match[str]) -> str:
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 3]}..."
 
 
-# A machine, and not the Dockerfile, is in the way.
-MACHINE = (
-    Rule(
-        r"(?i)no space left on device",
-        "the Docker host's disk is full",
-        "The Docker host's disk is full: docker system df, docker builder prune.",
-    ),
-    Rule(
-        r"(?i)certificate[_ ]verify[_ ]failed|self.signed certificate|unknown authority|name resolution|resolving|"
-        r"Could not resolve|Network is unreachable|Failed to establish a new connection|No matching distribution found",
-        "a stage does not reach what it needs",
+# What a machine, and not the Dockerfile, lacks; of Python, pip, curl, git, apt and glibc.
+LACKING = (
+    (r"no space left on device", "The Docker host's disk is full: docker system df, docker builder prune."),
+    (
+        r"certificate[_ ]verify[_ ]failed|self.signed certificate|unknown authority|"
+        r"temporary failure (?:in name resolution|resolving)|could not resolve (?:host|proxy|')|"
+        r"network is unreachable|failed to establish a new connection|no matching distribution found",
         "Does it reach what it needs? A proxy is taken from HTTP_PROXY and HTTPS_PROXY; under `build:` in the cluster "
         "file are ca_bundle (a company's CA), pip_config (an index of one's own) and network.",
     ),

@@ -128,10 +128,9 @@ class _Registries:
         try:
             manifest, used = self._ask(registry, path, tag)
         except GoneError as error:
-            kept = self._kept(repository, error.what)
-            if kept is None:
-                raise
-            return kept
+            if kept := self._kept(repository, error.what):
+                return kept
+            raise
         if manifest is None:
             raise MissingError(
                 f"registry {registry.address} does not hold image {image.name} as it is now",

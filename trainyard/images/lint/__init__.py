@@ -19,7 +19,10 @@ from trainyard.images.lint.checks import Finding
 from trainyard.images.lint.probe import Inspection, Probed, ask, questions_of, script
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.engine import Engine
-from trainyard.spec.image import LintSection
+from trainyard.spec.image import ImageFile, LintSection
+
+# What is expected of an image that others built: which KubeRay runs it is not known.
+OTHERS = ImageFile(base="scratch", lint=LintSection(wget=False))
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,8 @@ def check(
             where=f"Docker engine {engine.host}",
             hint=f"Build it: invoke image.build {image.name}" if image else f"Fetch it: docker pull {reference}",
         )
-    file = image.file if image else None
-    questions = questions_of(file.lint if file else LintSection())
+    file = image.file if image else OTHERS
+    questions = questions_of(file.lint)
     # An image id names its content, so what it answered to the same questions holds still.
     key = hashlib.sha256(json.dumps([facts.id, script(), *questions]).encode()).hexdigest()[:32]
     cache = paths.cache_home(engine.environ) / "lint" / f"{key}.json"

@@ -142,8 +142,7 @@ def _bash(inspection: Inspection) -> Verdict:
 
 
 def _user(inspection: Inspection) -> Verdict:
-    expected = inspection.file.user if inspection.file else "any"
-    is_root = inspection.probed.text("uid") == "0"
+    expected, is_root = inspection.file.user, inspection.probed.text("uid") == "0"
     if expected == "non-root" and is_root:
         detail = "runs as root, and image.yaml says non-root: its programs refuse to run as root"
         return Wrong(detail, "Let the Dockerfile end with a USER that it made: RUN useradd ..., USER ...")
@@ -163,7 +162,7 @@ def _writable(inspection: Inspection) -> Verdict:
 def _wget(inspection: Inspection) -> Verdict:
     if program := inspection.probed.text("wget"):
         return program
-    if inspection.file is None or not inspection.lint.wget:
+    if not inspection.lint.wget:
         # KubeRay 1.6 probes Ray 2.53 and newer by HTTP (ray-project/kuberay#4448).
         return "none: KubeRay 1.6 and newer probes by HTTP, older ones cannot"
     hint = "Install wget, or say `wget: false` in image.yaml if only KubeRay 1.6 and newer runs it."

@@ -43,14 +43,14 @@ class Probed:
 class Inspection:
     """One image: what the engine knows, what it printed about itself, and what its image.yaml expects."""
 
-    file: ImageFile | None
+    file: ImageFile
     image: ImageFacts
     history: tuple[str, ...]
     probed: Probed
 
     @property
     def lint(self) -> LintSection:
-        return self.file.lint if self.file else LintSection()
+        return self.file.lint
 
     @property
     def user(self) -> str:
