@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +13,7 @@ from trainyard.images import lint
 from trainyard.images.lint import LintReport
 from trainyard.images.lint.checks import Finding, judge, reference
 from trainyard.images.lint.probe import Inspection, Probed
+from trainyard.seams.docker.engine import Engine
 from trainyard.versions import RAY
 
 SHEBANG = "/workspace/isaaclab/_isaac_sim/python.sh"
@@ -155,11 +157,13 @@ def test_what_follows_from_a_cause_is_not_tested() -> None:
     assert skipped == dict.fromkeys(("ray", "python"), "mend `import` first")
 
 
-def test_a_name_that_no_registry_takes_is_found() -> None:
+def test_a_name_that_no_registry_takes_is_found_before_any_engine_is_asked() -> None:
     digest = f"sha256:{'0' * 64}"
     legal = ("schola", "schola:Ray-2.60", "HOST.example:5000/team/schola:1", f"r.io/a@{digest}", digest)
     illegal = ("ScholaExamples:registry", "127.0.0.1:32000/Team/schola:1", "schola:-1", "schola//x")
     assert [name for name in (*legal, *illegal) if not reference(name).ok] == [*illegal]
+    no_engine = Engine("unix:///none.sock", cast("Any", None), {})
+    assert [finding.check for finding in lint.check(None, illegal[0], no_engine).failed] == ["reference"]
 
 
 def test_a_failed_lint_is_an_error_with_every_problem() -> None:

@@ -23,8 +23,6 @@ COMPOSE = (
 IGNORE_FILE = ".dockerignore"
 # Builders know these without ARG, and keep them out of history and cache keys ("Predefined ARGs" of the reference).
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
-# What an image is must not depend on the builder's version: no attestations beside the manifest.
-_PLAIN_MANIFEST = {"BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
 # Compose gives every container of a project a moment; an engine on a busy machine needs much longer.
 COMPOSE_SECONDS = 600.0
 LAST_LINES = 5
@@ -44,7 +42,8 @@ def build(
 
     `context` writes what the build sees, with its Dockerfile, as a tar stream. Every line goes to `on_line`.
     """
-    environment = {**engine.cli_environment(), **_PLAIN_MANIFEST}
+    # What an image is must not depend on the builder's version: no attestations beside the manifest.
+    environment = {**engine.cli_environment(), "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
     return programs.run(command, env=environment, stdin=context, on_line=on_line)
 
 
