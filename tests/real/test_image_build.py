@@ -173,7 +173,7 @@ def test_without_buildx_nothing_is_built_and_the_plugin_is_named(without_buildx:
     write_image(without_buildx, code="answer = 46\n")
     done = without_buildx.run("image.build", expect=3)
     assert done.stderr.endswith(
-        "error: images are built by `docker buildx`, which does not work here\n"
+        "error: `docker buildx` does not work here\n"
         "  -> Install Docker 23 or newer with its command line and its buildx plugin "
         "(Debian, Ubuntu: docker-buildx, or docker-buildx-plugin from Docker).\n"
     )
