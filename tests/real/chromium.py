@@ -87,9 +87,9 @@ class Page:
         """Move the pointer."""
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
-    def screenshot(self, path: Path, *, whole: bool = False) -> bytes:
-        """Write what is seen, or the whole page, as PNG; return it."""
-        picture = base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=whole)["data"])
+    def screenshot(self, path: Path) -> bytes:
+        """Write what is seen as PNG; return it."""
+        picture = base64.b64decode(self.call("Page.captureScreenshot")["data"])
         path.write_bytes(picture)
         return picture
 

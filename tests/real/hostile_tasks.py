@@ -64,11 +64,6 @@ def output_is_a_link() -> None:
     OUTPUT.symlink_to("/etc")
 
 
-def declared_is_a_link() -> None:
-    Path("runs").symlink_to("/etc")
-    (OUTPUT / "beside").touch()
-
-
 def links() -> None:
     for name, target in {
         "absolute": "/etc/hostname",
@@ -121,37 +116,12 @@ def binary() -> None:
     sys.stdout.buffer.write(bytes(range(256)) * 4096)
 
 
-def kills_its_guard() -> None:
-    (OUTPUT / "before").touch()
-    os.kill(os.getppid(), signal.SIGKILL)
-    time.sleep(float(SLEEP))
-
-
-def daemons() -> None:
-    """Leave processes in sessions of their own, with nothing in their environment."""
-    for _ in range(3):
-        subprocess.run(["env", "-i", "setsid", "sh", "-c", f"sleep {SLEEP} &"], check=True)
-
-
 def keeps_writing() -> None:
     """Leave a process that changes its output until it is ended."""
     program = "import sys\nwhile True:\n    for size in (9_000_000, 10): open(sys.argv[1], 'wb').write(bytes(size))"
     subprocess.Popen([sys.executable, "-c", program, str(OUTPUT / "changing"), SLEEP])
     (OUTPUT / "beside").touch()
     time.sleep(2)
-
-
-def read_only() -> None:
-    (OUTPUT / "a" / "b").mkdir(parents=True)
-    (OUTPUT / "a" / "b" / "file").touch()
-    for path in (OUTPUT / "a" / "b" / "file", OUTPUT / "a" / "b", OUTPUT / "a", OUTPUT):
-        path.chmod(0o444 if path.is_file() else 0o555)
-
-
-def modes() -> None:
-    (OUTPUT / "first").touch()
-    (OUTPUT / "first").chmod(0o6777)
-    os.link(OUTPUT / "first", OUTPUT / "second")
 
 
 def removes_itself() -> None:
@@ -162,13 +132,6 @@ def removes_itself() -> None:
 def crash() -> None:
     (OUTPUT / "before").touch()
     os.kill(os.getpid(), signal.SIGSEGV)
-
-
-def deaf() -> None:
-    """Do not hear that the time is over."""
-    (OUTPUT / "before").touch()
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    time.sleep(float(SLEEP))
 
 
 def silent() -> None:
@@ -198,9 +161,16 @@ def litters() -> None:
 
 
 TASKS: tuple[Callable[[], None], ...] = (
-    *(deep, too_long, locked_directory, unreadable_file, locked_output, output_is_a_link, declared_is_a_link, links),
-    *(pipes, sparse, odd_names, many_files, binary, kills_its_guard, daemons, keeps_writing, read_only, modes),
-    *(removes_itself, crash, deaf, silent, checkpoint, litters),
+    *(deep, too_long, locked_directory, unreadable_file, locked_output, output_is_a_link, links),
+    *(
+        pipes,
+        sparse,
+        odd_names,
+        many_files,
+        binary,
+        keeps_writing,
+    ),
+    *(removes_itself, crash, silent, checkpoint, litters),
 )
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
-import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -255,14 +254,6 @@ def test_both_questions_and_port_forwards_go_through_a_proxy_unless_it_is_not_me
     monkeypatch.setenv("NO_PROXY", f"{place.bed.hosts[0].ip}/16")
     assert Kube(place.kube.access).get(POD, "server", NAMESPACE)
     assert proxy.asked == [api, api]
-
-
-def test_no_key_is_left_on_the_disk_that_others_may_read(place: Place) -> None:
-    from kubernetes.config import kube_config
-
-    files = [Path(name) for name in kube_config._temp_files.values()]
-    assert files
-    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
 
 
 def _with_plugin(bed: KubeBed, home: Path, script: str) -> Path:
