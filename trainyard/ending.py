@@ -9,7 +9,7 @@ from pathlib import Path
 from trainyard import lifecycle
 from trainyard.dispatch import runs
 from trainyard.dispatch.follow import STOP_WITHIN
-from trainyard.errors import OutsideError, Problem, RequestError, TrainyardError
+from trainyard.errors import NotReadyError, OutsideError, Problem, RequestError, TrainyardError
 from trainyard.lifecycle import Cluster
 from trainyard.lock import WAIT_SECONDS
 from trainyard.results.formats import duration
@@ -38,7 +38,10 @@ def check(
     """
     try:
         endpoint = lifecycle.connect_as_made(cluster)
-    except TrainyardError:
+    except NotReadyError:
+        return
+    except TrainyardError as error:
+        note(f"whether runs go on is unknown: {error.what}")
         return
     insisting = f"invoke {command} --end-runs"
     with runs.ray_of(endpoint) as ray:

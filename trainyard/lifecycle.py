@@ -13,7 +13,7 @@ from trainyard import backends, lock, paths, steps
 from trainyard.backends.contract import Backend, ClusterStatus, LogLine, Tools
 from trainyard.backends.record import made_from, recorded_backend, write_made_from
 from trainyard.endpoint import Endpoint
-from trainyard.errors import Problem, RequestError
+from trainyard.errors import LeftoverError, NotReadyError, Problem, RequestError
 from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 from trainyard.spec.load import load_cluster
 from trainyard.steps import PlannedStep, Progress, Stage, Step, StepResult
@@ -130,7 +130,10 @@ def down(
     With `purge`, also what was made for clusters in general, unless others need it: then nothing at all is removed.
     """
     with _alone(cluster, progress):
-        return steps.run(_down_steps(cluster, purge=purge), progress, before_disruption=before_disruption)
+        try:
+            return steps.run(_down_steps(cluster, purge=purge), progress, before_disruption=before_disruption)
+        except NotReadyError as error:
+            raise LeftoverError(error.what, where=error.where, hint=error.hint) from error
 
 
 def plan_down(cluster: Cluster, *, purge: bool = False) -> list[PlannedStep]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 from trainyard import backends, lifecycle, paths
 from trainyard.backends.contract import Discovered, FoundCluster
 from trainyard.backends.record import made_from, recorded_backend
-from trainyard.errors import TrainyardError, in_a_line
+from trainyard.errors import OutsideError, TrainyardError, in_a_line
 from trainyard.lifecycle import Cluster
+from trainyard.spec.cluster import Backend as BackendName
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,9 @@ def list_clusters(environ: Mapping[str, str], *, directory: Path) -> tuple[list[
     broken = {file.name for file in files if isinstance(file, ListedCluster)}
     records = sorted((paths.state_home(environ) / "clusters").glob("*/cluster.json"))
     names = {cluster.spec.name for cluster in clusters}
-    states = [record.parent for record in records if record.parent.name not in names]
+    recorded = [record.parent for record in records if record.parent.name not in names]
+    unreadable = {state: problem for state in recorded if (problem := _unreadable(state))}
+    states = [state for state in recorded if state not in unreadable]
     answers = _discover(clusters, states, environ)
     listed = (file if isinstance(file, ListedCluster) else _listed(file, answers[file.spec.backend]) for file in files)
     found = {cluster.name: cluster for cluster in listed}
@@ -45,7 +49,7 @@ def list_clusters(environ: Mapping[str, str], *, directory: Path) -> tuple[list[
     known = {*found, *(cluster.name for cluster in others)}
     found |= {state.name: _recorded(state) for state in states if state.name not in known}
     remarks = [remark for answer in answers.values() for remark in answer.remarks]
-    return [*found.values(), *others], remarks
+    return [*found.values(), *others], [*unreadable.values(), *remarks]
 
 
 def _file(name: str, environ: Mapping[str, str], directory: Path) -> Cluster | ListedCluster:
@@ -54,6 +58,14 @@ def _file(name: str, environ: Mapping[str, str], directory: Path) -> Cluster | L
     except TrainyardError as error:
         file = str(paths.cluster_file(name, environ, directory=directory))
         return ListedCluster(name, "?", "unknown", file, problem=in_a_line(error))
+
+
+def _unreadable(state: Path) -> str | None:
+    try:
+        backend = recorded_backend(state)
+    except OutsideError as error:
+        return in_a_line(error)
+    return None if backend in get_args(BackendName) else f"{state} is of a backend that is not known here: {backend}"
 
 
 def _discover(clusters: Sequence[Cluster], states: Sequence[Path], environ: Mapping[str, str]) -> dict[str, Discovered]:

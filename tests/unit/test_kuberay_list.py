@@ -86,6 +86,17 @@ def test_a_record_without_a_file_is_listed_with_what_removes_it(here: Path) -> N
     )
 
 
+def test_a_record_that_cannot_be_read_costs_no_other_cluster_its_line(here: Path) -> None:
+    for name, text in (("cut", "{"), ("newer", '{"backend": "ec3"}')):
+        state = here / ".local" / "state" / "trainyard" / "clusters" / name
+        state.mkdir(parents=True)
+        (state / "cluster.json").write_text(text)
+    found, remarks = clusters.list_clusters({"HOME": str(here), "PATH": ""}, directory=here)
+    assert [cluster.name for cluster in found] == ["mine"]
+    assert remarks[0].startswith("what was written down about a cluster is damaged")
+    assert remarks[1].endswith("/newer is of a backend that is not known here: ec3")
+
+
 def test_a_cluster_that_no_file_here_is_about_is_listed_with_what_removes_it() -> None:
     yard = listing.found_cluster(kubernetes(), cluster("yard", "b", state=""))  # type: ignore[arg-type]
     assert clusters._other("kuberay", yard, set()) == ListedCluster(
