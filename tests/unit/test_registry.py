@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from cryptography import x509
 
-from trainyard.registry import access, certificates, container, up
+from trainyard.registry import access, certificates, container, lifecycle
 from trainyard.registry.access import HostPort
 from trainyard.registry.target import Target
 from trainyard.seams.docker.engine import Engine
@@ -113,4 +113,4 @@ def test_a_registry_is_given_what_its_settings_ask_for(tmp_path: Path) -> None:
 def test_a_small_disk_and_who_can_reach_it_are_warned_of(
     registry: Target, address: str, free: int | None, warnings: list[str]
 ) -> None:
-    assert up.warnings(registry.registry, address, free=free) == warnings
+    assert lifecycle.warnings(registry.registry, address, free=free) == warnings

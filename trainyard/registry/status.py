@@ -10,9 +10,8 @@ from typing import Literal
 
 from trainyard.errors import OutsideError
 from trainyard.registry import trust
-from trainyard.registry.down import kept_volume
+from trainyard.registry.lifecycle import disk_free
 from trainyard.registry.target import LABEL, Target
-from trainyard.registry.up import disk_free
 from trainyard.seams.docker import containers
 from trainyard.seams.docker.containers import Container
 from trainyard.seams.registry.api import Manifest, RegistryApi
@@ -84,7 +83,7 @@ def status(target: Target) -> RegistryStatus:
     return RegistryStatus(
         state,
         container,
-        volume=kept_volume(target),
+        volume=target.volume,
         disk_free=disk_free(target) if container else None,
         content=content,
         trusted=trusted,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -22,7 +22,7 @@ from trainyard.seams.registry.auth import Login
 from trainyard.seams.registry.login import login
 from trainyard.spec.docker import Registry
 from trainyard.spec.load import load_cluster
-from trainyard.steps import Progress
+from trainyard.steps import Progress, Step, StepResult, run
 
 # Every container and volume of ours carries it; its value is the registry's address.
 LABEL = "io.trainyard.registry"
@@ -58,13 +58,15 @@ class Target:
         return access.directory(self.registry, self.environ)
 
     @property
-    def where(self) -> str | None:
-        return str(self.source) if self.source else None
-
-    @property
     def container(self) -> Container | None:
         """Return its container, running or not. Asked anew each time."""
         return next(iter(containers.labelled(self.engine, f"{LABEL}={self.address}")), None)
+
+    @property
+    def volume(self) -> str | None:
+        """Return the name of the volume with its images, which outlives the container."""
+        found = containers.volumes(self.engine, f"{LABEL}={self.address}")
+        return found[0].name if found else None
 
     @property
     def bind_address(self) -> str:
@@ -74,7 +76,7 @@ class Target:
         if not ours:
             raise RequestError(
                 f"registry.address names {host}, which is not an address of this machine",
-                where=self.where,
+                where=str(self.source) if self.source else None,
                 hint="registry.up runs the registry where Docker runs. Run it there, or give an address of this host.",
             )
         return min(ours, key=lambda address: ":" in address)
@@ -86,9 +88,11 @@ class Target:
     def api(self) -> RegistryApi:
         return access.connect(self.registry, self.environ, self.login)
 
-    def alone(self, progress: Progress) -> AbstractContextManager[None]:
+    def run(self, steps: Sequence[Step], progress: Progress) -> list[StepResult]:
+        """Make the steps hold while no other command changes the registry."""
         path = self.state.with_name(f"{self.state.name}.lock")
-        return lock.alone(path, progress, keep=self.state.exists, what="registry")
+        with lock.alone(path, progress, keep=self.state.exists, what="registry"):
+            return run(steps, progress)
 
 
 @contextmanager

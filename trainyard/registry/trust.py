@@ -17,7 +17,7 @@ from trainyard.seams.docker import daemon as docker_daemon
 from trainyard.seams.docker import images, transfer
 from trainyard.seams.docker.daemon import Daemon
 from trainyard.seams.registry.errors import CertificateError
-from trainyard.steps import YES, Answer, Progress, Step, StepResult, no, run
+from trainyard.steps import YES, Answer, Step, no
 
 # Of daemon.json.
 KEY = "insecure-registries"
@@ -27,11 +27,6 @@ CA_NAME = "trainyard-ca.crt"
 PROBE = "trainyard/probe:1"
 RELOAD_SECONDS = 15.0
 AS_ROOT = 'Repeat as root: sudo -E env "PATH=$PATH" "HOME=$HOME" invoke registry.trust'
-
-
-def trust(target: Target, progress: Progress) -> list[StepResult]:
-    with target.alone(progress):
-        return run(trust_steps(target), progress)
 
 
 def trust_steps(target: Target) -> list[Step]:

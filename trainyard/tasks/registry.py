@@ -27,13 +27,13 @@ PURGE = "Remove the images in it, too, and its CA."
 @task(*REGISTRY, dry=True, help={"file": FILE})
 def up(call: Call) -> Report:
     """Run the registry in a container of this Docker."""
-    from trainyard.registry import up as registry
+    from trainyard.registry import lifecycle as registry
 
     with _open(call) as target:
         if call.dry:
-            return _planned(target, registry.up_steps(target))
+            return _planned(target, registry.up_steps(target, call.progress))
         _begin(target)
-        results = registry.up(target, call.progress)
+        results = target.run(registry.up_steps(target, call.progress), call.progress)
     warnings = [text for step in results if step.title == registry.CHECK for text in step.detail.split("; ") if text]
     ca = _ca(target)
     facts = {"address": target.address, "state": "up", "container": target.name, "volume": target.name}
@@ -49,14 +49,14 @@ def up(call: Call) -> Report:
 @task(*REGISTRY, dry=True, help={"file": FILE, "purge": PURGE})
 def down(call: Call, purge: bool = False) -> Report:
     """Remove the registry; its images are kept unless --purge."""
-    from trainyard.registry import down as registry
+    from trainyard.registry import lifecycle as registry
 
     with _open(call) as target:
         if call.dry:
             return _planned(target, registry.down_steps(target, purge=purge))
         _begin(target)
         results = registry.down(target, call.progress, purge=purge)
-        kept, images = registry.kept_volume(target), registry.images_here(target)
+        kept, images = target.volume, registry.images_here(target)
     lines = [f"registry {target.address} is gone, nothing of it is left"]
     if kept:
         what = f"registry {target.address} is gone; its images are kept in the volume {kept}"
@@ -86,7 +86,7 @@ def trust(call: Call) -> Report:
         if call.dry:
             return _planned(target, registry.trust_steps(target))
         _begin(target)
-        results = registry.trust(target, call.progress)
+        results = target.run(registry.trust_steps(target), call.progress)
     whose = "this host's Docker" if target.engine.is_here else f"the Docker of {target.engine.host}"
     document = {"address": target.address, "trusted": True, "steps": step_documents(results)}
     return Report(document, [f"{whose} pulls from {target.address}"], next="invoke image.push")

@@ -1,12 +1,13 @@
-"""The steps that make a registry of one's own run at its address, as its settings say."""
+"""The steps that make a registry of one's own run at its address, as its settings say, and those that remove it."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from trainyard.errors import OutsideError, PrerequisiteError
+from trainyard.errors import LeftoverError, NotReadyError, OutsideError, PrerequisiteError
 from trainyard.registry import certificates, container
 from trainyard.registry.target import Target
 from trainyard.results import formats
@@ -15,7 +16,7 @@ from trainyard.seams.docker import containers, images, transfer
 from trainyard.seams.registry.errors import GoneError
 from trainyard.seams.registry.login import docker_login
 from trainyard.spec.docker import Registry
-from trainyard.steps import YES, Answer, Progress, Step, StepResult, no, nothing, run
+from trainyard.steps import YES, Answer, Progress, Step, StepResult, no, nothing
 
 # The step that holds and may have something to warn of.
 CHECK = "Check address, port and disk"
@@ -23,13 +24,7 @@ CHECK = "Check address, port and disk"
 DISK_DESIRED = 20 * 1024**3
 
 
-def up(target: Target, progress: Progress) -> list[StepResult]:
-    steps = up_steps(target, progress)
-    with target.alone(progress):
-        return run(steps, progress)
-
-
-def up_steps(target: Target, progress: Progress | None = None) -> list[Step]:
+def up_steps(target: Target, progress: Progress) -> list[Step]:
     """Return the steps; `progress` hears how far the pull is."""
     image, start, ca = f"Get the image {target.registry.image}", f"Run {target.name}", "Make its CA"
     tls = not target.registry.insecure
@@ -49,6 +44,36 @@ def up_steps(target: Target, progress: Progress | None = None) -> list[Step]:
     ]
 
 
+def down(target: Target, progress: Progress, *, purge: bool) -> list[StepResult]:
+    """Remove the registry, with `purge` also its images, its CA and its password; safe to repeat."""
+    try:
+        return target.run(down_steps(target, purge=purge), progress)
+    except NotReadyError as error:
+        raise LeftoverError(error.what, where=error.where, hint=error.hint) from error
+
+
+def down_steps(target: Target, *, purge: bool) -> list[Step]:
+    """Return the steps; what is removed is found by the address that containers and volumes carry."""
+
+    def removal(title: str, left: Callable[[], object], remove: Callable[[], None]) -> Step:
+        return Step(title, lambda: no("it still exists") if left() else YES, remove)
+
+    name, state = target.name, target.state
+    steps = [removal(f"Remove the container {name}", lambda: target.container, lambda: container.remove(target))]
+    if purge:
+        title = f"Remove the volume {name} and every image in it"
+        steps.append(removal(title, lambda: target.volume, lambda: containers.remove_volume(target.engine, name)))
+    if purge and state.exists():
+        steps.append(removal("Remove its CA", state.exists, lambda: shutil.rmtree(state)))
+    return steps
+
+
+def images_here(target: Target) -> tuple[str, ...]:
+    """Return the names of the registry's that images of ours have on the engine; clusters may run them."""
+    ours = images.ours(target.engine)
+    return tuple(sorted(tag for image in ours for tag in image.tags if tag.startswith(f"{target.address}/")))
+
+
 def _can_run(target: Target) -> Answer:
     """Check the port, and look for what to warn of. Raises PrerequisiteError when somebody else has the port."""
     address, port = target.bind_address, target.host_port.port
@@ -63,18 +88,14 @@ def _can_run(target: Target) -> Answer:
     return Answer(True, "; ".join(warnings(target.registry, address, free=disk_free(target))))
 
 
-def _pull(target: Target, progress: Progress | None, title: str) -> None:
-    def report(detail: str) -> None:
-        if progress:
-            progress.saw(title, detail)
-
+def _pull(target: Target, progress: Progress, title: str) -> None:
     image = target.registry.image
     try:
         login = docker_login(images.registry_of(image), target.environ)
-        transfer.pull(target.engine, image, login=login, on_progress=report)
+        transfer.pull(target.engine, image, login=login, on_progress=lambda detail: progress.saw(title, detail))
     except OutsideError as error:
         raise OutsideError(
-            f"the registry's own image {target.registry.image} cannot be pulled",
+            f"the registry's own image {image} cannot be pulled",
             where=error.where,
             hint="Without the internet: bring it with `docker save` and `docker load`, or name one that you have: "
             "registry.image",
