@@ -66,6 +66,7 @@ def test_a_repository_is_looked_for_and_made_in_the_account_of_the_address(monke
 
 def test_the_region_is_the_addresss_else_the_callers(monkeypatch: pytest.MonkeyPatch) -> None:
     client = given(monkeypatch, FakeClient())
-    for address in (ADDRESS, "127.0.0.1:5000"):
+    elsewhere = f"{ACCOUNT}.dkr.ecr.cn-north-1.amazonaws.com.cn", f"{ACCOUNT}.dkr-ecr.us-west-2.on.aws"
+    for address in (ADDRESS, *elsewhere, f"{ACCOUNT}.dkr.ecr-fips.us-gov-west-1.amazonaws.com", "127.0.0.1:5000"):
         assert ecr.login(address, {"AWS_REGION": "eu-west-1"}).password == "word"
-    assert client.regions == ["eu-central-1", "eu-west-1"]
+    assert client.regions == ["eu-central-1", "cn-north-1", "us-west-2", "us-gov-west-1", "eu-west-1"]

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from trainyard.errors import PrerequisiteError
-from trainyard.seams.ecr import region_of
 from trainyard.seams.registry.auth import Login
 from trainyard.seams.registry.login import login
 from trainyard.spec.docker import Registry
@@ -65,16 +64,3 @@ def test_a_docker_configuration_that_cannot_be_read_is_not_passed_over(tmp_path:
         login(Registry(address=ADDRESS), {"DOCKER_CONFIG": str(tmp_path)})
     assert caught.value.what.startswith("Docker's login for registry reg:5000 cannot be read: ")
     assert caught.value.where == str(tmp_path / "config.json")
-
-
-@pytest.mark.parametrize(
-    ("address", "region"),
-    [
-        ("123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn", "cn-north-1"),
-        ("123456789012.dkr-ecr.us-west-2.on.aws", "us-west-2"),
-        ("123456789012.dkr.ecr-fips.us-gov-west-1.amazonaws.com", "us-gov-west-1"),
-        ("127.0.0.1:5000", None),
-    ],
-)
-def test_amazons_region_stands_in_the_registrys_name(address: str, region: str | None) -> None:
-    assert region_of(address) == region

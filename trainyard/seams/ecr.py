@@ -35,7 +35,7 @@ def has_repository(address: str, name: str, environ: Mapping[str, str]) -> bool:
     """Say whether a repository exists, in the account that the address names."""
     with _client(address, environ) as client:
         try:
-            client.describe_repositories(repositoryNames=[name], **_account(address))
+            client.describe_repositories(repositoryNames=[name], **_registry(address))
         except client.exceptions.RepositoryNotFoundException:
             return False
     return True
@@ -44,15 +44,10 @@ def has_repository(address: str, name: str, environ: Mapping[str, str]) -> bool:
 def make_repository(address: str, name: str, environ: Mapping[str, str]) -> None:
     """Make a repository, in the account that the address names; one that is there already is fine."""
     with _client(address, environ) as client, suppress(client.exceptions.RepositoryAlreadyExistsException):
-        client.create_repository(repositoryName=name, **_account(address))
+        client.create_repository(repositoryName=name, **_registry(address))
 
 
-def region_of(address: str) -> str | None:
-    match = _ADDRESS.fullmatch(address)
-    return match["region"] if match else None
-
-
-def _account(address: str) -> dict[str, Any]:
+def _registry(address: str) -> dict[str, Any]:
     match = _ADDRESS.fullmatch(address)
     return {"registryId": match["account"]} if match else {}
 
@@ -70,7 +65,9 @@ def _client(address: str, environ: Mapping[str, str]) -> Iterator[ECRClient]:
         ) from error
     try:
         # The region of the address counts: a login of another region is refused. boto3 itself reads no AWS_REGION.
-        yield boto3.session.Session().client("ecr", region_name=region_of(address) or environ.get("AWS_REGION"))
+        named = _ADDRESS.fullmatch(address)
+        region = named["region"] if named else environ.get("AWS_REGION")
+        yield boto3.session.Session().client("ecr", region_name=region)
     except (aws.NoCredentialsError, aws.PartialCredentialsError, aws.ProfileNotFound, aws.NoRegionError) as error:
         raise PrerequisiteError(
             f"no AWS credentials for registry {address}: {error}",

@@ -77,7 +77,7 @@ def members(leaders: Iterable[ProcessId], *, marker: str | None = None) -> froze
     for process in psutil.process_iter():
         try:
             parents[process.pid] = process.ppid()
-            if os.getsid(process.pid) in sessions or (marker and _marked(process, marker)):
+            if os.getsid(process.pid) in sessions or (marker and process.environ().get(MARKER, "").startswith(marker)):
                 ours.add(process.pid)
         except (psutil.Error, OSError):  # gone meanwhile, or somebody else's
             continue
@@ -116,14 +116,6 @@ def free_ports(count: int) -> tuple[int, ...]:
     return tuple(islice((port for port in ports if addresses.is_free("127.0.0.1", port)), count))
 
 
-def memory_total() -> int:
-    return int(psutil.virtual_memory().total)
-
-
-def memory_available() -> int:
-    return int(psutil.virtual_memory().available)
-
-
 def _start_time(process: psutil.Process) -> str:
     """Return the start time in clock ticks since this boot: the wall clock may be set, this cannot."""
     if sys.platform != "linux":
@@ -132,10 +124,6 @@ def _start_time(process: psutil.Process) -> str:
     fields = Path(f"/proc/{process.pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot[:8]}:{fields[19]}"
-
-
-def _marked(process: psutil.Process, marker: str) -> bool:
-    return str(process.environ().get(MARKER, "")).startswith(marker)
 
 
 def _session_is_ours(leader: ProcessId) -> bool:

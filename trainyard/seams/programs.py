@@ -119,14 +119,11 @@ def _feed(
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Interrupt a program's group as Ctrl-C would; kill what does not end."""
-    _signal_group(process, signal.SIGINT)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
     with suppress(subprocess.TimeoutExpired):
         process.wait(GRACE_SECONDS)
     # Also what the program left behind: a shell lets its background jobs ignore SIGINT.
-    _signal_group(process, signal.SIGKILL)
-    process.wait()
-
-
-def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

@@ -86,9 +86,6 @@ class RayApi:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         self._http.close()
 
     def version(self) -> str:
@@ -156,7 +153,8 @@ class RayApi:
             return read(json.loads(body))
         # What is no JSON, has another shape, or other types in it; RecursionError: 10,000 lists inside each other.
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            raise self._stranger(f"{path} gave {_start(body)}") from error
+            beginning = repr(body[:40].decode("utf-8", "replace")) if body.strip() else "nothing"
+            raise self._stranger(f"{path} gave {beginning}") from error
 
     def _get(self, path: str, **request: Any) -> bytes | None:
         """Return the answer, or None if Ray says that there is no such thing: any server may say 404."""
@@ -234,10 +232,6 @@ class RayApi:
             where=self.address,
             hint="Is the cluster up? `invoke cluster.status` says.",
         )
-
-
-def _start(body: bytes) -> str:
-    return repr(body[:40].decode("utf-8", "replace")) if body.strip() else "nothing"
 
 
 def _last_line(text: str) -> str:

@@ -9,6 +9,8 @@ from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import psutil
+
 from trainyard import versions
 from trainyard.backends import ray_nodes
 from trainyard.backends.local import node_processes
@@ -50,7 +52,7 @@ class ThisMachine(Machine):
         # nvidia-smi may take seconds: it is asked only where GPUs matter.
         real = gpu_ids(self.tools.environ) if any(node.gpus for node in self.spec.nodes()) else ()
         # Ray's own share of a machine's memory is 70 %.
-        room = Room(os.cpu_count() or 1, processes.memory_total() * 7 // 10, real)
+        room = Room(os.cpu_count() or 1, psutil.virtual_memory().total * 7 // 10, real)
         may_simulate = self.spec.local.simulated_gpus
         return ray_nodes.node_plans(self.spec, room, may_simulate=may_simulate, machine="this machine")
 
@@ -82,7 +84,7 @@ class ThisMachine(Machine):
 
     def start(self, missing: Sequence[str]) -> None:
         """Start every missing node; a new head gets new ports."""
-        check(len(missing), memory=processes.memory_available())
+        check(len(missing), memory=psutil.virtual_memory().available)
         self.files.prepare()
         self.make_token()
         ports = self._ports()

@@ -100,7 +100,7 @@ class RegistryApi:
         self._http.close()
 
     def check(self) -> None:
-        """Ask whether a registry is there that lets us in. Raises RegistryError for any other server."""
+        """Ask whether a registry is there that lets us in."""
         doing = "ask whether a registry is there"
         answer = self._send("GET", "", doing=doing, accept=NO_REGISTRY)
         if answer.status_code in NO_REGISTRY:

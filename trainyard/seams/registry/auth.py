@@ -56,11 +56,11 @@ class ChallengeAuth(httpx.Auth):
         # A redirect may have led to another host (blob stores): its challenges are not the registry's.
         if answer.status_code != 401 or answer.url.host != request.url.host:
             return
-        scheme, parameters = challenge(answer.headers.get("WWW-Authenticate", ""))
+        scheme, _, parameters = answer.headers.get("WWW-Authenticate", "").partition(" ")
         authorization = None
-        if scheme == "bearer":
-            authorization = _bearer((yield self._token_request(parameters, answer.url)))
-        elif scheme == "basic" and self._login and self._login.password:
+        if scheme.lower() == "bearer":
+            authorization = _bearer((yield self._token_request(dict(_PARAMETER.findall(parameters)), answer.url)))
+        elif scheme.lower() == "basic" and self._login and self._login.password:
             authorization = _basic(self._login)
         if authorization:
             self._accepted[repository] = request.headers["Authorization"] = authorization
@@ -76,11 +76,6 @@ class ChallengeAuth(httpx.Auth):
             return httpx.Request("POST", realm, data={**scope, **form})
         headers = {"Authorization": _basic(login)} if login and login.password else {}
         return httpx.Request("GET", realm.copy_merge_params(scope), headers=headers)
-
-
-def challenge(header: str) -> tuple[str, dict[str, str]]:
-    scheme, _, rest = header.partition(" ")
-    return scheme.lower(), dict(_PARAMETER.findall(rest))
 
 
 def _basic(login: Login) -> str:
