@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,11 +16,12 @@ from tests.bed.engine import BedEngine
 from tests.bed.hosts import Host
 from tests.bed.places import need
 from tests.bed.programs import missing
-from trainyard.errors import NotReadyError
+from trainyard.errors import NotReadyError, TrainyardError
 from trainyard.seams.forwarding import last_error
 from trainyard.seams.ssh import forward
 from trainyard.seams.ssh.connection import Connection
 from trainyard.seams.ssh.login import HostError
+from trainyard.seams.ssh.many import side_by_side
 
 OTHER_PORT = 2222
 
@@ -73,10 +73,8 @@ def test_a_command_comes_back_with_its_code_both_outputs_and_its_input_as_it_was
 def test_more_commands_than_sshd_lets_one_connection_have_run_side_by_side(two: list[Host], home: Path) -> None:
     host = to(two[0].ssh, home)
     words = [str(number) for number in range(30)]
-    with ThreadPoolExecutor(len(words)) as pool:
-        assert (
-            list(pool.map(lambda word: host.run(["sh", "-c", f"sleep 1; echo {word}"]).stdout.strip(), words)) == words
-        )
+    found = list(side_by_side(words, lambda word: host.run(["sh", "-c", f"sleep 1; echo {word}"]).stdout.strip()))
+    assert sorted(str(one.result) for one in found) == sorted(words)
 
 
 def test_sudo_works_without_a_password_and_with_one_and_says_that_it_lacks_one(two: list[Host], home: Path) -> None:
@@ -172,10 +170,15 @@ def test_keys_come_from_the_agent_too_and_a_refused_login_says_which_kind_it_is(
     assert refusal(to(two[0].ssh, home))[0] == f"{two[0].ip} refuses every key of user ops"
 
 
-@pytest.mark.parametrize("host", ["{ip}:1", "no-such-host.invalid:22"])
-def test_a_host_that_cannot_be_reached_is_named_with_its_port(two: list[Host], home: Path, host: str) -> None:
-    host, _, port = host.format(ip=two[0].ip).partition(":")
-    assert refusal(to(f"ops@{host}:{port}", home))[0] == f"{host} cannot be reached by SSH on port {port}"
+def test_one_hosts_failure_is_that_hosts(two: list[Host], home: Path) -> None:
+    named = [two[0].ssh, f"{two[0].ssh}:1", "ops@no-such-host.invalid", f"{two[1].ssh}:{OTHER_PORT}"]
+    found = {one.host: one for one in side_by_side(named, lambda host: to(host, home).run(["hostname"]).stdout)}
+    assert [found[name].result for name in (named[0], named[3])] == ["host-1\n", "host-2\n"]
+    errors = [found[name].error for name in named[1:3]]
+    assert [one.what for one in errors if isinstance(one, TrainyardError)] == [
+        f"{two[0].ip} cannot be reached by SSH on port 1",
+        "no-such-host.invalid cannot be reached by SSH on port 22",
+    ]
 
 
 def _end_connections(host: Host) -> None:
