@@ -36,6 +36,8 @@ spec: {hard: {limits.memory: 512Mi}}
 LAB = {
     "head": {"cpus": 1, "memory": "1GiB"},
     "workers": [{"name": "cpu", "count": 1, "cpus": 1, "memory": "512MiB"}],
+    # Nobody is told of it who could ask it before the hosts do.
+    "registry": None,
 }
 
 Make = Callable[..., Yard]
