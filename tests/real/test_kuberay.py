@@ -6,7 +6,10 @@ import base64
 import json
 import os
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,9 +18,12 @@ from tests.bed import images
 from tests.bed.engine import BedEngine
 from tests.bed.kubernetes import KubeBed
 from tests.real import kube as kubernetes
+from tests.real import two_steps
 from tests.real.jobs import newest, write_job
 from tests.real.kube import RAY_IMAGE
 from tests.real.yard import Yard, wait_until
+from trainyard import lifecycle, steps
+from trainyard.progress import PlainProgress
 
 SPACE = "lab"
 # No task runs on the head.
@@ -344,6 +350,28 @@ def test_a_run_gets_the_nodes_that_it_needs_and_they_go_when_it_is_over(other: Y
     now = other.json("cluster.status")
     assert now["state"] == "up"
     assert {step["state"] for step in other.json("cluster.plan")["steps"]} == {"already"}
+
+
+def test_a_backend_that_makes_a_kubernetes_first_calls_kuberay_with_it(
+    lab: Yard, kube: KubeBed, tmp_path: Path
+) -> None:
+    path = kubernetes.write(kube, kubernetes.yard(kube, tmp_path, "two-steps"), SMALL, namespace=SPACE)
+    environ = {name: value for name, value in {**os.environ, **kube.environ()}.items() if name != "KUBECONFIG"}
+    environ |= {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path), "OF_THE_BED": kube.environ()["KUBECONFIG"]}
+    cluster = lifecycle.find(str(path), environ, directory=tmp_path)
+    spec, tools = cluster.spec, replace(cluster.tools, backend="two-steps")
+    planned = [(step.title, step.state) for step in steps.plan(two_steps.up_steps(spec, tools))]
+    assert planned == [("Make the hosts a Kubernetes", "would"), ("Wait for its API", "after"), ("KubeRay", "after")]
+
+    steps.run(two_steps.up_steps(spec, tools), PlainProgress(sys.stderr, now=time.monotonic))
+
+    assert {step.state for step in steps.plan(two_steps.up_steps(spec, tools))} == {"already"}
+    now = two_steps.status(spec, tools)
+    assert (now.state, now.backend) == ("up", "two-steps")
+    assert json.loads((tools.state / "cluster.json").read_text())["backend"] == "two-steps"
+    steps.run(two_steps.down_steps(spec, tools, purge=False), PlainProgress(sys.stderr, now=time.monotonic))
+    assert kubernetes.belongings(kube, "two-steps") == []
+    assert not tools.state.exists()
 
 
 def everything(kube: KubeBed) -> dict[str, str]:

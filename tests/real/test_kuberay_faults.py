@@ -151,7 +151,7 @@ def test_a_namespace_is_enough_to_train_repair_and_scale_in(kube: KubeBed, fault
     assert not any(step["changed"] for step in faulty.json("cluster.up")["steps"])
     assert kubernetes.versions(kube, SPACE, ",".join(kubernetes.KINDS)) == before
     refused = faulty.run("cluster.up", "--set", "name=other", "--set", "kuberay.namespace=default", expect=3)
-    assert "namespace default" in refused.stderr
+    assert 'namespace "default"' in refused.stderr
 
 
 def test_a_frozen_host_is_lost_to_a_run_and_ends_its_task_when_it_thaws(kube: KubeBed, faulty: Yard) -> None:
