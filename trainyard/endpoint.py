@@ -33,7 +33,7 @@ class BackendCheck:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One way in: an HTTP address and a token.
+    """Where a cluster answers: an HTTP address and a token.
 
     `expected` and `ray_version` are None for a cluster that somebody else runs: nothing was promised there.
     `image` is what its nodes really run, by digest; None where nodes are no containers. `tunnel` is the host that the

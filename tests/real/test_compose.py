@@ -199,13 +199,13 @@ def test_another_head_is_made_only_when_that_is_meant(lab: Yard, engine: BedEngi
     )
     assert refused.stderr.splitlines()[-3:] == [
         "error: the head in the cluster file is not the head that runs; to replace it ends everything on the cluster",
-        "  at cpus: 1 now, 2 wanted; env.PRICE is another; mount /etc/ssl at /data/ssl (read only) is gone",
+        "  at cpus: 1 now, 2 desired; env.PRICE is another; mount /etc/ssl at /data/ssl (read only) is gone",
         "  -> If that is meant: trainyard cluster.up --set head.cpus=2 --set env.PRICE=six "
         "--set 'compose.mounts=[]' --recreate",
     ]
     assert ids(engine) == before
     plan = lab.json("cluster.plan", "--set", "head.cpus=2")["steps"]
-    assert plan[0]["seen"] == "needs --recreate, which ends everything on the cluster: cpus: 1 now, 2 wanted"
+    assert plan[0]["seen"] == "needs --recreate, which ends everything on the cluster: cpus: 1 now, 2 desired"
     assert [step["title"] for step in plan if step["state"] != "already"] == [
         "Replace the head that runs",
         "Remove head, cpu-0, cpu-1",

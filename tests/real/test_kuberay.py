@@ -247,11 +247,11 @@ def test_what_kuberay_ignores_on_a_running_cluster_is_refused_by_field(second: Y
     assert refused.stderr.splitlines()[-3:] == [
         "error: the cluster file asks for what KubeRay does not change on a running cluster; "
         "to make it anew ends everything on it",
-        "  at head.memory: 1GiB now, 1100MiB wanted; env.PRICE differs",
+        "  at head.memory: 1GiB now, 1100MiB desired; env.PRICE differs",
         "  -> If that is meant: trainyard cluster.up --set env.PRICE=six --set head.memory=1100MiB --recreate",
     ]
     plan = second.json("cluster.plan", *changes)["steps"]
-    assert "head.memory: 1GiB now, 1100MiB wanted" in plan[0]["seen"]
+    assert "head.memory: 1GiB now, 1100MiB desired" in plan[0]["seen"]
     assert everything(kube) == before
 
 

@@ -53,17 +53,17 @@ def test_what_the_api_server_and_the_autoscaler_fill_in_is_no_difference(file: d
 
 def test_sizes_of_groups_are_carried_out() -> None:
     more = {**LAB, "workers": [{**GPU, "count": 3}]}
-    assert said(sent(**LAB), sent(**more)) == [("workers.gpu.count: 2 now, 3 wanted", True)]
+    assert said(sent(**LAB), sent(**more)) == [("workers.gpu.count: 2 now, 3 desired", True)]
     other: dict[str, Any] = {"workers": [{**BURST, "min": 0, "max": 5, "idle_timeout": "90s"}]}
     assert sorted(said(sent(**GROWING), sent(**other))) == [
-        ("workers.burst.idle_timeout: 300 now, 90 wanted", True),
-        ("workers.burst.max: 3 now, 5 wanted", True),
-        ("workers.burst.min: 1 now, 0 wanted", True),
+        ("workers.burst.idle_timeout: 300 now, 90 desired", True),
+        ("workers.burst.max: 3 now, 5 desired", True),
+        ("workers.burst.min: 1 now, 0 desired", True),
     ]
     live = stored(sent(**LAB))
     live["spec"]["workerGroupSpecs"][0]["replicas"] = 1
     assert [change.text for change in ray_cluster.changes(live, stored(sent(**LAB)))] == [
-        "workers.gpu.count: 1 now, 2 wanted"
+        "workers.gpu.count: 1 now, 2 desired"
     ]
 
 
@@ -84,12 +84,12 @@ def test_only_a_group_that_gets_smaller_ends_nodes(before: dict[str, int], after
 def test_what_a_node_has_is_said_without_what_follows_from_it() -> None:
     other = {**GPU, "cpus": 4, "memory": "8GiB", "gpus": 2}
     assert said(sent(**LAB), sent(**{**LAB, "workers": [other]})) == ignored(
-        "workers.gpu.memory: 4GiB now, 8GiB wanted",
-        "workers.gpu.cpus: 2 now, 4 wanted",
-        "workers.gpu.gpus: 1 now, 2 wanted",
+        "workers.gpu.memory: 4GiB now, 8GiB desired",
+        "workers.gpu.cpus: 2 now, 4 desired",
+        "workers.gpu.gpus: 1 now, 2 desired",
     )
     assert said(sent(**LAB, kuberay={"simulated_gpus": True}), sent(**LAB)) == ignored(
-        "kuberay.simulated_gpus: true now, false wanted"
+        "kuberay.simulated_gpus: true now, false desired"
     )
 
 
@@ -97,7 +97,7 @@ def test_what_all_groups_have_otherwise_is_said_once() -> None:
     kuberay = {"node_selector": {"pool": "a"}, "storage": {"claim": "mine"}, "shm_size": "1GiB"}
     found = said(sent(**LAB), sent(**LAB, kuberay=kuberay, image="r/b@sha256:1", secrets=("mine",)))
     assert sorted(found) == ignored(
-        "image: r/a@sha256:0 now, r/b@sha256:1 wanted",
+        "image: r/a@sha256:0 now, r/b@sha256:1 desired",
         "object-store-memory differs",
         "the pods' imagePullSecrets differs",
         "the pods' nodeSelector differs",

@@ -104,7 +104,7 @@ def test_a_cluster_that_differs_from_its_file_says_so(lab: Lab) -> None:
     lab.made(head(), pod(WORKER, ready=True))
     lab.ray.nodes = ("head", "gpu-x7k2p")
     workers = [{"name": "gpu", "count": 2}, {"name": "cpu", "count": 1}]
-    found = ("gpu: 1 node now, 2 nodes wanted", "cpu: 0 nodes now, 1 node wanted")
+    found = ("gpu: 1 node now, 2 nodes desired", "cpu: 0 nodes now, 1 node desired")
     assert lab.status(cluster_file(workers)).differences == found
 
 

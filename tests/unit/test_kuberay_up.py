@@ -125,7 +125,7 @@ def test_a_cluster_is_made_in_this_order_and_then_nothing_is_written(yard: Yard)
 def test_what_kuberay_carries_out_is_changed_and_said_in_the_title(yard: Yard) -> None:
     yard.made()
     step = yard.step("Change", spec(workers=[{"name": "gpu", "count": 2}]))
-    assert step.title == "Change the RayCluster: workers.gpu.count: 1 now, 2 wanted"
+    assert step.title == "Change the RayCluster: workers.gpu.count: 1 now, 2 desired"
     run(step)
     assert yard.kube.changed == ["apply RayCluster lab"]
     assert yard.step("Change", spec(workers=[{"name": "gpu", "count": 1}])).disruptive

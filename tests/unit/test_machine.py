@@ -125,7 +125,7 @@ def test_another_head_is_planned_with_what_differs_and_refused() -> None:
     lab = fake(nodes_of(head={"cpus": 1}, env={"OLD": "a"}), head={"cpus": 2}, env={"NAME": "secret", "OLD": "b"})
     refusal, *_ = machine.node_steps(lab)
     (planned,) = steps.plan([refusal])
-    differs = "cpus: 1 now, 2 wanted; env.NAME is new; env.OLD is another"
+    differs = "cpus: 1 now, 2 desired; env.NAME is new; env.OLD is another"
     assert (planned.title, planned.detail) == (
         "Replace the head that runs",
         f"needs --recreate, which ends everything on the cluster: {differs}",
@@ -164,7 +164,7 @@ def test_a_status_tells_each_node_and_what_is_not_as_the_file_says() -> None:
     ]
     assert (now.state, now.differences) == (
         "partial",
-        ("cpu-0: cpus: 1 now, 2 wanted", "cpu-1: cpus: 1 now, 2 wanted"),
+        ("cpu-0: cpus: 1 now, 2 desired", "cpu-1: cpus: 1 now, 2 desired"),
     )
     assert fake({}).status().state == "absent"
     with pytest.raises(NotReadyError):

@@ -184,7 +184,7 @@ class Backend(Protocol):
         """Ask how the cluster is."""
 
     def connect(self, spec: ClusterSpec, tools: Tools) -> Endpoint:
-        """Return the way in."""
+        """Return where the cluster answers."""
 
     def logs(self, spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
         """Return what the nodes' own log files say, from their ends on."""

@@ -112,7 +112,7 @@ def node_plans(spec: ClusterSpec, room: Room, *, may_simulate: bool, machine: st
 
 
 def changes(made: Mapping[str, Any], desired: Mapping[str, Any]) -> list[str]:
-    """Say in what a recorded plan is not the desired one: "cpus: 1 now, 2 wanted"."""
+    """Say in what a recorded plan is not the desired one: "cpus: 1 now, 2 desired"."""
     old, new = _described(made), _described(desired)
     names = sorted(name for name in {**old, **new} if old.get(name) != new.get(name))
     return [_change(name, old.get(name), new.get(name)) for name in names]
@@ -235,7 +235,7 @@ def _node_plan(spec: ClusterSpec, node: NodeSpec, room: Room, *, gpu_ids: tuple[
 def _change(name: str, old: str | None, new: str | None) -> str:
     if name.startswith(("env.", "mount ")):
         return f"{name} is {'gone' if new is None else 'new' if old is None else 'another'}"
-    return f"{name}: {old or 'none'} now, {new or 'none'} wanted"
+    return f"{name}: {old or 'none'} now, {new or 'none'} desired"
 
 
 def _described(plan: Mapping[str, Any]) -> dict[str, str]:

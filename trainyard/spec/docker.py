@@ -83,7 +83,9 @@ Namespace = Annotated[
 class Registry(Section):
     """Where images are pushed to, and where the nodes pull them from."""
 
-    address: RegistryAddress = Field(description="HOST:PORT, the same for whoever pushes and whoever pulls.")
+    address: RegistryAddress = Field(
+        description="HOST:PORT, the same for those who push and for the nodes, which pull."
+    )
     namespace: Namespace | None = setting(
         None, "What stands between the address and an image's name, such as team/robots."
     )

@@ -114,7 +114,7 @@ def _change(group: str, word: str, old: Any, new: Any) -> Change:
     shown = [format_size(int(value)) if word == "memory" and value else value or 0 for value in (old, new)]
     is_size = word in ("count", "min", "max")
     return Change(
-        f"{f'{group}.' if word in _OF_GROUP else ''}{word}: {shown[0]} now, {shown[1]} wanted",
+        f"{f'{group}.' if word in _OF_GROUP else ''}{word}: {shown[0]} now, {shown[1]} desired",
         applied=is_size or word == "idle_timeout",
         ends_nodes=word in ("count", "max") and (old or 0) > (new or 0),
     )
