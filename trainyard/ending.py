@@ -12,6 +12,7 @@ from trainyard.dispatch.follow import STOP_WITHIN
 from trainyard.errors import NotReadyError, OutsideError, Problem, RequestError, TrainyardError
 from trainyard.lifecycle import Cluster
 from trainyard.lock import WAIT_SECONDS
+from trainyard.results import state
 from trainyard.results.formats import duration
 from trainyard.results.store import RunDirectory
 from trainyard.seams.ray_api import RayApi
@@ -50,7 +51,8 @@ def check(
         except TrainyardError as error:
             note(f"whether runs go on is unknown: {error.what}")
             return
-        going = [job for job in jobs if not job.ended]
+        # Ray calls a run's job running for a moment after the last that it told.
+        going = [job for job in jobs if not job.ended and not _told_its_end(results, job.submission_id)]
         if going and not end_runs:
             go_on = f"{counted(len(going), 'run')} {'goes' if len(going) == 1 else 'go'} on"
             raise RequestError(
@@ -122,6 +124,11 @@ def _fetch(ray: RayApi, left: Sequence[RunDirectory], note: Callable[[str], None
                 note(f"outputs of {run.name} are given up: {error.what}")
 
     return Step(f"Fetch outputs of {named([run.name for run in left])}", fetched, fetch, deadline=WAIT_SECONDS)
+
+
+def _told_its_end(results: Path, name: str) -> bool:
+    run = _here(results, name)
+    return run is not None and state.load(run).ended
 
 
 def _here(results: Path, name: str) -> RunDirectory | None:

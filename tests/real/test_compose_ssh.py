@@ -11,6 +11,7 @@ import pytest
 
 from tests.bed.engine import BedEngine
 from tests.bed.host import DockerHost
+from tests.bed.places import free_port
 from tests.real.jobs import COUNTING, counted, newest, write_job
 from tests.real.yard import Yard, wait_until
 
@@ -25,20 +26,19 @@ compose: {{{{docker: "{ssh}"}}}}
 registry: {{{{address: "{registry}", insecure: true}}}}
 """
 
-REGISTRY_PORT = 33410
-
 
 @pytest.fixture(scope="module")
 def image(engine: BedEngine) -> Iterator[str]:
     """Give an image that only a registry has, at an address that other hosts reach too."""
-    registry, here = "compose-far-registry", f"127.0.0.1:{REGISTRY_PORT}/ray:1"
+    registry, port = "compose-far-registry", free_port()
+    here = f"127.0.0.1:{port}/ray:1"
     engine.docker("rm", "-f", "-v", registry, check=False)
-    engine.docker("run", "-d", "--name", registry, "-p", f"{REGISTRY_PORT}:5000", "trainyard-bed/registry:1")
+    engine.docker("run", "-d", "--name", registry, "-p", f"{port}:5000", "trainyard-bed/registry:1")
     try:
-        wait_until(lambda: answers(f"http://127.0.0.1:{REGISTRY_PORT}/v2/"), seconds=30, what="the registry answers")
+        wait_until(lambda: answers(f"http://127.0.0.1:{port}/v2/"), seconds=30, what="the registry answers")
         engine.docker("tag", "trainyard-bed/ray:1", here)
         engine.docker("push", here)
-        yield f"{engine.bridge_ip}:{REGISTRY_PORT}/ray:1"
+        yield f"{engine.bridge_ip}:{port}/ray:1"
     finally:
         engine.docker("rmi", here, check=False)
         engine.docker("rm", "-f", "-v", registry)
