@@ -105,7 +105,7 @@ def test_an_unknown_host_key_is_never_accepted(far: Yard, docker_host: DockerHos
     refused = stranger.run("cluster.up", expect=3)
     said = refused.stderr.splitlines()[-3:]
     assert said[0] == f"error: the host key of {docker_host.ip} is not known here"
-    assert said[1].startswith(f"  at ssh root@{docker_host.ip}: ssh-ed25519 SHA256:")
+    assert said[1].startswith(f"  at ssh root@{docker_host.ip}: not found in known_hosts: ssh-ed25519 SHA256:")
     assert said[2] == f"  -> Look at it and accept it once: ssh root@{docker_host.ip}"
 
 
