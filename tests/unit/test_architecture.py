@@ -37,17 +37,17 @@ NAMES_ALLOWED = ("backends", "seams", "spec/cluster.py", "spec/existing.py", "sp
 
 # Lines and modules of Python. They only go down: lower them with what you took away.
 BUDGETS = {
-    ".": (22_947, 206),
-    "backends": (6_291, 55),
-    "backends/kuberay": (3_719, 29),
-    "dispatch": (1_690, 12),
-    "images": (1_764, 15),
-    "registry": (1_025, 9),
-    "results": (1_677, 13),
-    "seams": (4_454, 43),
-    "spec": (1_920, 18),
-    "tasks": (2_015, 19),
-    "../tests": (23_399, 196),
+    ".": (21_171, 171),
+    "backends": (5_897, 47),
+    "backends/kuberay": (3_542, 27),
+    "dispatch": (1_470, 9),
+    "images": (1_619, 12),
+    "registry": (889, 8),
+    "results": (1_483, 10),
+    "seams": (4_163, 39),
+    "spec": (1_857, 14),
+    "tasks": (1_773, 13),
+    "../tests": (21_854, 193),
     "../runner": (4_728, 35),
 }
 LONGEST_FUNCTION = 40
