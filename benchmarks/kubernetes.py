@@ -128,7 +128,7 @@ def measure(directory: Path) -> Iterator[Measured]:
         finally:
             bench.invoke("cluster.down")
         up, bare = in_turns(lambda: _up(bench), bench.bare, rounds=3)
-        yield Measured("cluster.up, head + 2 pods / kubectl apply as in KubeRay's samples", up, bare)
+        yield Measured("cluster.up, head + 2 pods / kubectl apply, KubeRay's sample", up, bare)
         bench.invoke("cluster.down", "--purge")
 
 

@@ -116,7 +116,7 @@ def _measure(bench: Bench) -> list[Measured]:
         Measured("cluster.up again", again, bar="<= 2 s"),
         Measured("no-op run with its gate / ray job submit -- true", run, submit, bar="<= 0.5x"),
         Measured("one of 1,000 half-GPU tasks that run true / by bare Ray", each, bare_each, bar="<= 3x"),
-        Measured("the same as streaming generators of bare Ray / as its tasks", streamed, bare_each),
+        Measured("the same as streaming generators of bare Ray / its tasks", streamed, bare_each),
     ]
 
 
