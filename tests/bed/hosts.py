@@ -82,10 +82,16 @@ class Host:
 
 @contextmanager
 def bare_hosts(
-    engine: BedEngine, home: Path, *, count: int = 1, sizes: Sequence[Size] = (), owner: str | None = None
+    engine: BedEngine,
+    home: Path,
+    *,
+    count: int = 1,
+    sizes: Sequence[Size] = (),
+    owner: str | None = None,
+    image: str = images.KUBE_HOST,
 ) -> Iterator[list[Host]]:
     """Give hosts that can be reached by SSH as an unprivileged user with sudo, and have nothing running."""
-    made = start(engine, home, count=count, sizes=sizes, owner=owner)
+    made = start(engine, home, count=count, sizes=sizes, owner=owner, image=image)
     try:
         yield made
     finally:
@@ -93,10 +99,16 @@ def bare_hosts(
 
 
 def start(
-    engine: BedEngine, home: Path, *, count: int, sizes: Sequence[Size] = (), owner: str | None = None
+    engine: BedEngine,
+    home: Path,
+    *,
+    count: int,
+    sizes: Sequence[Size] = (),
+    owner: str | None = None,
+    image: str = images.KUBE_HOST,
 ) -> list[Host]:
     """Start hosts host-1 to host-N that live until they are removed; `home` gets the key and the known hosts."""
-    images.ensure_kube_host(engine)
+    images.ensure_host_image(engine, image)
     remove_leftovers(engine)
     _allow_watches()
     owner = owner or this_process()
@@ -112,6 +124,7 @@ def start(
                 f"host-{number + 1}",
                 owner,
                 sizes[number] if number < len(sizes) else Size(),
+                image,
             ),
             range(count),
         )
@@ -167,7 +180,7 @@ def by_hand(name: str) -> str:
     return f"{BY_HAND}{name}"
 
 
-def _start_one(engine: BedEngine, home: Path, container: str, name: str, owner: str, size: Size) -> Host:
+def _start_one(engine: BedEngine, home: Path, container: str, name: str, owner: str, size: Size, image: str) -> Host:
     files = home / "hosts" / name
     files.mkdir(parents=True, exist_ok=True)
     (files / "authorized_keys").write_text((home / ".ssh" / "id_ed25519.pub").read_text())
@@ -175,7 +188,7 @@ def _start_one(engine: BedEngine, home: Path, container: str, name: str, owner: 
         *("run", "--detach", "--name", container, "--hostname", name, "--label", f"{LABEL}={owner}"),
         # Programs are run from these.
         *("--tmpfs", "/run:exec,mode=755", "--tmpfs", "/tmp:exec,mode=1777"),
-        *("--volume", f"{files}:/etc/bed:ro", *RIGHTS, images.KUBE_HOST),
+        *("--volume", f"{files}:/etc/bed:ro", *RIGHTS, image),
     )
     address = engine.docker("inspect", "--format", "{{.NetworkSettings.IPAddress}}", container).stdout.strip()
     host = Host(name, container, address, home, engine, size)

@@ -18,6 +18,7 @@ REGISTRY = "trainyard-bed/registry:1"
 RAY = "trainyard-bed/ray:1"
 HOST = "trainyard-bed/host:1"
 KUBE_HOST = "trainyard-bed/kube-host:1"
+MICROK8S_HOST = "trainyard-bed/microk8s-host:1"
 RAY_GPU = "trainyard-bed/ray-gpu:1"
 # IMAGE: its one program. They are in the image of a host: nothing of a cluster's own has to be pulled.
 ON_A_HOST = {
@@ -44,8 +45,15 @@ def ensure_host(engine: BedEngine) -> None:
 
 def ensure_kube_host(engine: BedEngine) -> None:
     """Build the image that plays a machine for Kubernetes, and what stands on it: about 60 s once the programs are."""
+    ensure_host_image(engine, KUBE_HOST)
+
+
+def ensure_host_image(engine: BedEngine, name: str) -> None:
+    """Build one of the images that play a user's machine: a bare one, or one with snapd."""
     with locked("images"):
         _ensure_kube_host(engine)
+        if name == MICROK8S_HOST:
+            _ensure_microk8s_host(engine)
 
 
 def _ensure_kube_host(engine: BedEngine) -> None:
@@ -61,6 +69,19 @@ def _ensure_kube_host(engine: BedEngine) -> None:
             {"kubelite": programs.ensure(programs.KUBELITE), "images.tar": archive},
             made_of=[program.content for program in (programs.KUBELITE, *ON_A_HOST.values())],
             before=lambda: engine.docker("save", "--output", str(archive), *ON_A_HOST),
+        )
+
+
+def _ensure_microk8s_host(engine: BedEngine) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        dns, archive = Path(directory) / "dns.yaml", Path(directory) / "registry.tar"
+        dns.write_text((HERE / "manifests/dns.yaml").read_text().replace("10.96.0.10", "10.152.183.10"))
+        _ensure(
+            engine,
+            MICROK8S_HOST,
+            {"manifests/dns.yaml": dns, "registry.tar": archive},
+            made_of=[_content(engine, KUBE_HOST), _content(engine, REGISTRY), dns.read_text()],
+            before=lambda: engine.docker("save", "--output", str(archive), REGISTRY),
         )
 
 
@@ -110,7 +131,7 @@ def _ensure(
     """
     directory = HERE / "dockerfiles" / (source or name.partition("/")[2].partition(":")[0])
     arguments = arguments or {}
-    texts = [path.read_text() for path in sorted(directory.iterdir())]
+    texts = [path.read_text() for path in sorted(directory.rglob("*")) if path.is_file() and path.suffix != ".pyc"]
     content = _hash(_content(engine, BASE), *texts, *arguments.values(), *made_of)
     if _content(engine, name) == content:
         return

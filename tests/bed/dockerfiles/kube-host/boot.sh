@@ -14,13 +14,15 @@ fi
 mount --make-rshared /
 # The kubelet reads the kernel's log from it, to report what was killed for memory.
 [ -e /dev/kmsg ] || mknod /dev/kmsg c 1 11
-tr -d - < /proc/sys/kernel/random/uuid > /etc/machine-id
+[ -e /etc/ssh/ssh_host_ed25519_key ] || tr -d - < /proc/sys/kernel/random/uuid > /etc/machine-id
 install -d -m 700 -o ops -g ops /home/ops/.ssh
 install -m 600 -o ops -g ops /etc/bed/authorized_keys /home/ops/.ssh/authorized_keys
-ssh-keygen -q -t ed25519 -N "" -f /etc/ssh/ssh_host_ed25519_key
+[ -e /etc/ssh/ssh_host_ed25519_key ] || ssh-keygen -q -t ed25519 -N "" -f /etc/ssh/ssh_host_ed25519_key
 mkdir -p /run/sshd
 /usr/sbin/sshd -o PasswordAuthentication=no
 touch /run/booted
+# A host with snapd starts its snaps' services.
+[ ! -x /usr/bin/snap ] || snap boot > /var/log/snap-boot.log 2>&1 &
 trap 'exit 0' TERM
 # As the first process, bash reaps what others leave behind.
 while :; do sleep 3600 & wait $!; done

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	_ "unsafe"
 
 	"github.com/spf13/cobra"
 	"k8s.io/component-base/cli"
@@ -25,6 +26,7 @@ import (
 
 var daemons = map[string]func() *cobra.Command{
 	"gpu-plugin":              newGPUPlugin,
+	"kine":                    newKine,
 	"kube-apiserver":          apiserver.NewAPIServerCommand,
 	"kube-controller-manager": controllers.NewControllerManagerCommand,
 	"kube-proxy":              proxy.NewProxyCommand,
@@ -32,7 +34,15 @@ var daemons = map[string]func() *cobra.Command{
 	"kubelet":                 func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) },
 }
 
+// A node tells the version of the channel that its host installed; there is one program for all channels.
+//
+//go:linkname gitVersion k8s.io/component-base/version.gitVersion
+var gitVersion string
+
 func main() {
+	if told := os.Getenv("BED_VERSION"); told != "" {
+		gitVersion = told
+	}
 	if filepath.Base(os.Args[0]) == "kubelite" && len(os.Args) > 1 {
 		os.Args = os.Args[1:]
 	}
@@ -43,7 +53,7 @@ func main() {
 	}
 	daemon, found := daemons[name]
 	if !found {
-		fmt.Fprintln(os.Stderr, "usage: kubelite kubectl|kubelet|kube-apiserver|kube-controller-manager|kube-proxy|kube-scheduler|gpu-plugin [FLAG...]")
+		fmt.Fprintln(os.Stderr, "usage: kubelite kubectl|kubelet|kube-apiserver|kube-controller-manager|kube-proxy|kube-scheduler|gpu-plugin|kine [FLAG...]")
 		os.Exit(2)
 	}
 	os.Exit(cli.Run(daemon()))

@@ -1,0 +1,98 @@
+"""`microk8s enable` and `disable`: CoreDNS, hostpath-storage, a registry, GPUs; other addons are only noted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from standin import services
+from standin.places import COMMON, DNS_SERVICE, is_worker, need_access, stop
+
+KNOWN = {
+    "dns": ("CoreDNS", "1.13.1"),
+    "ha-cluster": ("Configure high availability on the current node", ""),
+    "helm3": ("Helm 3 - Kubernetes package manager", "3.19.0"),
+    "hostpath-storage": ("Storage class; allocates storage from host directory", "1.5.0"),
+    "nvidia": ("NVIDIA hardware (GPU and network) support", "25.10.0"),
+    "registry": ("Private image registry exposed on localhost:32000", "2.8.3"),
+}
+DEPRECATED = {"storage": "hostpath-storage", "gpu": "nvidia"}
+NOTED = COMMON / "addons-enabled"
+MANIFESTS = Path("/opt/bed/manifests")
+GPU_NAMESPACE = "gpu-operator-resources"
+
+
+def enabled() -> list[str]:
+    """Return the addons that are there, by their effect where they have one."""
+    found = ["ha-cluster", "helm3"]
+    for name, question in (
+        ("dns", ("get", "deployment/coredns", "-n", "kube-system")),
+        ("hostpath-storage", ("get", "storageclass/microk8s-hostpath")),
+        ("nvidia", ("get", f"namespace/{GPU_NAMESPACE}")),
+        ("registry", ("get", "namespace/container-registry")),
+    ):
+        if services.kubectl(*question).returncode == 0:
+            found.append(name)
+    return found
+
+
+def enable(words: Sequence[str]) -> None:
+    for name in _names(words):
+        print(f"Infer repository core for addon {name}", file=sys.stderr, flush=True)
+        if name in enabled():
+            if name == "nvidia":
+                print("Error: INSTALLATION FAILED: cannot re-use a name that is still in use")
+            else:
+                print(f"Addon core/{name} is already enabled")
+            continue
+        _apply(name)
+
+
+def disable(words: Sequence[str]) -> None:
+    for name in _names(words):
+        services.kubectl("delete", "-f", "-", "--ignore-not-found", given=_manifest(name))
+        print(f"{name} is disabled")
+
+
+def _names(words: Sequence[str]) -> list[str]:
+    if is_worker():
+        stop("This MicroK8s deployment is acting as a node in a cluster.\nPlease use the master node.", 1)
+    need_access()
+    if services.is_stopped():
+        print("microk8s is not running, try microk8s start", file=sys.stderr)
+        sys.exit(1)
+    found = []
+    for word in words:
+        if word.startswith("-"):
+            continue
+        name = word.partition(":")[0].removeprefix("core/")
+        if name in DEPRECATED:
+            print(f"DEPRECATION WARNING: '{name}' is deprecated and will soon be removed.")
+        name = DEPRECATED.get(name, name)
+        if name not in KNOWN:
+            print(f"Addon {name} was not found in any repository", file=sys.stderr)
+            sys.exit(1)
+        found.append(name)
+    return found
+
+
+def _apply(name: str) -> None:
+    if name == "registry" and "hostpath-storage" not in enabled():
+        _apply("hostpath-storage")
+    done = services.kubectl("apply", "--server-side", "--validate=false", "-f", "-", given=_manifest(name))
+    if done.returncode != 0:
+        stop(done.stderr, 1)
+    if name == "dns":
+        services.set_argument("kubelet", "--cluster-dns", DNS_SERVICE)
+        services.set_argument("kubelet", "--cluster-domain", "cluster.local")
+        print("Restarting kubelet", flush=True)
+        services.restart("kubelet")
+        print("CoreDNS is enabled", flush=True)
+    else:
+        print(f"{name} is enabled", flush=True)
+
+
+def _manifest(name: str) -> str:
+    path = MANIFESTS / f"{name}.yaml"
+    return path.read_text() if path.exists() else ""

@@ -1,0 +1,70 @@
+"""The launch configuration: read once, at the installation; a wrong one fails it (pkg/k8sinit/schema.go)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from standin import addons, clustering, services
+from standin.places import ARGS, CERTS, COMMON, PERSISTENT_TOKENS
+
+# The first that is found is the only one that is read.
+FILES = (Path("/etc/microk8s.yaml"), Path("/root/snap/microk8s/common/.microk8s.yaml"), COMMON / ".microk8s.yaml")
+DEFAULT = {"version": "0.1.0", "addons": [{"name": "dns"}]}
+VERSIONS = ("0.1.0", "0.2.0")
+OF_SERVICE = {
+    "extraKubeletArgs": "kubelet",
+    "extraKubeAPIServerArgs": "kube-apiserver",
+    "extraKubeProxyArgs": "kube-proxy",
+    "extraContainerdEnv": "containerd-env",
+}
+KEYS = {
+    *("version", "join", "persistentClusterToken", "addons", "containerdRegistryConfigs", "extraSANs", "extraCNIEnv"),
+    *("extraConfigFiles", "addonRepositories", *OF_SERVICE),
+}
+
+
+def read() -> dict[str, Any]:
+    """Return the configuration. Raises ValueError for one that MicroK8s refuses."""
+    path = next((path for path in FILES if path.is_file()), None)
+    document = yaml.safe_load(path.read_text()) if path else DEFAULT
+    if not isinstance(document, dict) or document.get("version") not in VERSIONS:
+        raise ValueError(f"invalid configuration version in {path}")
+    unknown = sorted(set(document) - KEYS)
+    if unknown:
+        raise ValueError(f"failed to parse {path}: field {unknown[0]} not found in type k8sinit.Configuration")
+    return document
+
+
+def before_start(document: dict[str, Any]) -> None:
+    """Do what is done before any service runs."""
+    for key, service in OF_SERVICE.items():
+        for flag, value in (document.get(key) or {}).items():
+            services.set_argument(service, flag, value)
+    for host, text in (document.get("containerdRegistryConfigs") or {}).items():
+        directory = ARGS / "certs.d" / host
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "hosts.toml").write_text(text)
+    if document.get("extraSANs"):
+        CERTS.mkdir(parents=True, exist_ok=True)
+        (CERTS / "extra-sans.txt").write_text("\n".join(document["extraSANs"]))
+    if document.get("persistentClusterToken"):
+        PERSISTENT_TOKENS.parent.mkdir(parents=True, exist_ok=True)
+        PERSISTENT_TOKENS.write_text(document["persistentClusterToken"] + "\n")
+
+
+def after_start(document: dict[str, Any]) -> None:
+    """Join or enable, once the services run."""
+    if document.get("join"):
+        wish = document["join"]
+        clustering.join([wish["url"], *(["--worker"] if wish.get("worker") else [])])
+        return
+    services.wait_for_api()
+    for addon in document.get("addons") or []:
+        (addons.disable if addon.get("disable") else addons.enable)([addon["name"]])
+
+
+if __name__ == "__main__":
+    after_start(read())

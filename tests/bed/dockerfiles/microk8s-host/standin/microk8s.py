@@ -1,0 +1,184 @@
+"""The command `microk8s`: which of its commands does what. `python3 -m standin.microk8s COMMAND...`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from standin import addons, certs, clustering, services, status, store
+from standin.places import (
+    BACKEND,
+    CERTS,
+    CONTAINERD,
+    CREDENTIALS,
+    DATA,
+    default_address,
+    installed,
+    is_worker,
+    lock,
+    need_access,
+    need_root,
+    stop,
+    unlock,
+)
+
+BACKUP = DATA / "certs-backup"
+CERTIFICATES = {"ca.crt": "CA", "server.crt": "server", "front-proxy-client.crt": "front proxy client"}
+
+
+def config(words: Sequence[str]) -> None:
+    if is_worker():
+        message = "This MicroK8s deployment is acting as a node in a cluster. "
+        stop(message + "Please use the microk8s config on the master.", 0)
+    need_access()
+    text = (CREDENTIALS / "client.config").read_text()
+    loopback = "-l" in words or "--use-loopback" in words
+    print(text if loopback else text.replace("127.0.0.1", default_address()))
+
+
+def kubectl(words: Sequence[str]) -> None:
+    if is_worker():
+        stop("This MicroK8s deployment is acting as a node in a cluster.\nPlease use the master node.", 1)
+    need_access()
+    os.execv("/opt/bed/kubectl", ["kubectl", f"--kubeconfig={CREDENTIALS}/client.config", *words])
+
+
+def ctr(words: Sequence[str]) -> None:
+    need_root()
+    os.execvp("ctr", ["ctr", "--address", str(CONTAINERD), "--namespace", "k8s.io", *words])
+
+
+def stop_all(words: Sequence[str]) -> None:
+    if is_worker():
+        print("This MicroK8s deployment is acting as a node in a cluster.")
+        stop("Use 'snap stop microk8s' to stop services on this node.", 0)
+    need_root()
+    services.stop(*services.KUBELITE)
+    services.remove_containers()
+    services.stop()
+    lock("stopped.lock")
+
+
+def start_all(words: Sequence[str]) -> None:
+    if is_worker():
+        print("This MicroK8s deployment is acting as a node in a cluster.")
+        stop("Use 'snap start microk8s' to start services on this node.", 0)
+    need_root()
+    unlock("stopped.lock")
+    services.start()
+
+
+def reset(words: Sequence[str]) -> None:
+    """Reset a single node; with several nothing is done, and the code is 0."""
+    if is_worker():
+        stop("This MicroK8s deployment is acting as a node in a cluster.\nPlease use the master node.", 1)
+    need_root()
+    listed = services.kubectl("get", "nodes", "-o", "name").stdout.split()
+    if not listed:
+        stop("Failed to query the cluster nodes.", 1)
+    if len(listed) > 1:
+        print("This is a multi-node MicroK8s deployment. Reset is applicable for single node clusters.")
+        stop("Please remove all joined nodes before calling reset.", 0)
+    services.stop()
+    clustering.start_afresh()
+
+
+def refresh_certs(words: Sequence[str]) -> None:
+    need_root()
+    if "-c" in words or "--check" in words:
+        for name, title in CERTIFICATES.items():
+            ends = certs.enddate(name.removesuffix(".crt"))
+            days = (time.mktime(time.strptime(ends, "%b %d %H:%M:%S %Y %Z")) - time.time()) // 86400
+            print(f"The {title} certificate will expire in {int(days)} days.")
+        return
+    wish = next((words[index + 1] for index, word in enumerate(words[:-1]) if word in ("-e", "--cert")), "")
+    if wish not in CERTIFICATES:
+        stop("Please use one of the following options: ca.crt, server.crt, front-proxy-client.crt", 1)
+    print(f"Taking a backup of the current certificates under {BACKUP}/")
+    subprocess.run(["cp", "-r", str(CERTS), str(BACKUP)], check=True)
+    print("Creating new certificates")
+    if wish == "server.crt":
+        certs.server()
+    elif wish == "front-proxy-client.crt":
+        certs.front_proxy()
+    else:
+        certs.produce()
+    print("Restarting service kubelite.")
+    services.restart(*services.KUBELITE)
+    print("Restarting service cluster-agent.")
+    services.restart("cluster-agent")
+
+
+def dbctl(words: Sequence[str]) -> None:
+    """Back up the database; where it does not answer, this hangs as the real one does."""
+    need_access()
+    if not words or words[0] != "backup":
+        stop("usage: microk8s dbctl [-h] [--debug] {restore,backup} ...", 2)
+    name = words[1] if len(words) > 1 else time.strftime("backup-%Y-%m-%d-%H-%M-%S")
+    name = name.removesuffix(".tar.gz")
+    while True:
+        try:
+            store.ask("kv/put", {"key": "YmFja3Vw", "value": ""})
+            break
+        except store.StoreError:
+            time.sleep(1)
+    subprocess.run(["tar", "-czf", f"{name}.tar.gz", "-C", str(BACKEND), "."], check=True)
+    print(f"The backup is: {name}.tar.gz")
+
+
+def inspect(words: Sequence[str]) -> None:
+    """Look at services and at the CA alone; a WARNING changes no code."""
+    need_root()
+    print("Inspecting system")
+    if subprocess.check_output(["iptables", "-S", "FORWARD"], text=True).startswith("-P FORWARD DROP"):
+        print("WARNING:  IPtables FORWARD policy is DROP. Consider enabling traffic forwarding with: ", end="")
+        print("sudo iptables -P FORWARD ACCEPT")
+    print("Building the report tarball\n  Report tarball is at /var/snap/microk8s/current/inspection-report.tar.gz")
+
+
+def images(words: Sequence[str]) -> None:
+    """Import images; the code is 0 whatever comes of it."""
+    done = subprocess.run(["ctr", "--address", str(CONTAINERD), "-n", "k8s.io", "images", *words], text=True)
+    if done.returncode != 0:
+        print("Failed to import images")
+
+
+def version(words: Sequence[str]) -> None:
+    found = installed()
+    if found:
+        print(f"MicroK8s {found.version} revision {found.revision}")
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
+    "add-node": clustering.add_node,
+    "config": config,
+    "ctr": ctr,
+    "dbctl": dbctl,
+    "disable": addons.disable,
+    "enable": addons.enable,
+    "images": images,
+    "inspect": inspect,
+    "join": clustering.join,
+    "kubectl": kubectl,
+    "leave": clustering.leave,
+    "refresh-certs": refresh_certs,
+    "remove-node": clustering.remove_node,
+    "reset": reset,
+    "start": start_all,
+    "status": status.status,
+    "stop": stop_all,
+    "version": version,
+}
+
+
+def main(words: Sequence[str]) -> None:
+    if not words or words[0] not in COMMANDS:
+        stop(f"{words[0] if words else ''} not a valid command.\nAvailable subcommands are: {' '.join(COMMANDS)}", 1)
+    COMMANDS[words[0]](words[1:])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

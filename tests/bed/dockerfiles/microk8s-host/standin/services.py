@@ -1,0 +1,300 @@
+"""The snap's services: which run on this node, from the files in args/, which are read only when one starts."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from standin import certs, store
+from standin.places import (
+    API_PORT,
+    ARGS,
+    BED,
+    CERTS,
+    COMMON,
+    CONTAINERD,
+    CREDENTIALS,
+    DATA,
+    PODS,
+    SERVICES,
+    default_address,
+    installed,
+    is_worker,
+    locked,
+    node_name,
+)
+
+UNIT = "/opt/bed/unit"
+PREFIX = "microk8s."
+# What a snap's service is here; MicroK8s runs Kubernetes' own in one process.
+KUBELITE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
+CONTROL = ("dqlite", "kine", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-agent")
+NODE = ("containerd", "network", "kubelet", "kube-proxy", "hostpath", "nvidia")
+OF_SERVICE = {
+    "daemon-containerd": ("containerd",),
+    "daemon-kubelite": KUBELITE,
+    "daemon-k8s-dqlite": ("dqlite", "kine"),
+    "daemon-cluster-agent": ("cluster-agent",),
+    "daemon-apiserver-proxy": ("apiserver-proxy",),
+}
+
+
+def expected() -> tuple[str, ...]:
+    """Return the daemons that this node runs, in the order in which they start."""
+    return ("apiserver-proxy", *NODE) if is_worker() else (*CONTROL, *NODE)
+
+
+def start(*names: str) -> None:
+    for name in names or expected():
+        if name in expected():
+            environ = {**os.environ, **_environ(name)}
+            subprocess.run([UNIT, "start", PREFIX + name, *_COMMANDS[name]()], check=True, env=environ)
+
+
+def stop(*names: str) -> None:
+    for name in names or (*reversed(CONTROL), *reversed(NODE), "apiserver-proxy"):
+        subprocess.run([UNIT, "stop", PREFIX + name], check=True)
+
+
+def restart(*names: str) -> None:
+    stop(*names)
+    start(*names)
+
+
+def remove_containers() -> None:
+    """End every container, as `microk8s stop` does."""
+    socket = ("-n", "k8s.io")
+    listed = _ctr(*socket, "tasks", "ls", "-q")
+    for name in listed.split():
+        _ctr(*socket, "tasks", "kill", "-s", "SIGKILL", name)
+    _wait(lambda: not _ctr(*socket, "tasks", "ls").count("RUNNING"), 10)
+    for name in listed.split():
+        _ctr(*socket, "tasks", "rm", "-f", name)
+    for name in _ctr(*socket, "containers", "ls", "-q").split():
+        _ctr(*socket, "containers", "rm", name)
+
+
+def load_images() -> None:
+    """Load what a cluster itself needs: the real snap pulls it from the internet."""
+    _wait(lambda: _ctr("plugins", "ls").count("io.containerd.grpc.v1") > 0 and CONTAINERD.exists(), 30)
+    for archive in ("images.tar", "registry.tar"):
+        _ctr("-n", "k8s.io", "images", "import", f"/opt/bed/{archive}")
+
+
+def wait_for_api(seconds: float = 120.0) -> bool:
+    """Wait until this node's way to the API answers."""
+    return _wait(lambda: kubectl("get", "--raw", "/readyz", seconds=5).returncode == 0, seconds)
+
+
+def kubectl(*arguments: str, given: str | None = None, seconds: float = 60.0) -> subprocess.CompletedProcess[str]:
+    """Run kubectl with the credentials that this node has: authorization is AlwaysAllow unless rbac is enabled."""
+    config = CREDENTIALS / ("kubelet.config" if is_worker() else "client.config")
+    command = ["/opt/bed/kubectl", f"--kubeconfig={config}", *arguments]
+    try:
+        return subprocess.run(command, input=given, capture_output=True, text=True, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 124, "", "timed out")
+
+
+def argument_of(service: str, flag: str) -> str:
+    """Return the value of a flag in args/SERVICE, "" if it is not there."""
+    for line in _lines(service):
+        name, _, value = line.partition("=")
+        if name == flag:
+            return value
+    return ""
+
+
+def set_argument(service: str, flag: str, value: str | None) -> None:
+    """Set a flag in args/SERVICE, or take it out."""
+    kept = [line for line in _lines(service) if line.partition("=")[0] != flag]
+    added = [] if value is None else [f"{flag}={value}"]
+    (ARGS / service).write_text("\n".join([*kept, *added]) + "\n")
+
+
+def write_default_arguments() -> None:
+    """Write args/, as an installation does."""
+    ARGS.mkdir(parents=True, exist_ok=True)
+    for service, lines in _DEFAULTS.items():
+        (ARGS / service).write_text("\n".join(lines) + "\n")
+    for host, server in (("docker.io", "https://docker.io"), ("localhost:32000", "http://localhost:32000")):
+        directory = ARGS / "certs.d" / host
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "hosts.toml").write_text(f'server = "{server}"\n')
+    (ARGS / "containerd-env").write_text("")
+    template = Path("/opt/bed/containerd-template.toml").read_text()
+    (ARGS / "containerd-template.toml").write_text(template)
+
+
+def _lines(service: str) -> list[str]:
+    path = ARGS / service
+    return [line for line in path.read_text().splitlines() if line.strip()] if path.exists() else []
+
+
+def _arguments(service: str) -> list[str]:
+    known = {"SNAP_DATA": str(DATA), "SNAP_COMMON": str(COMMON)}
+    text = "\n".join(_lines(service))
+    for name, value in known.items():
+        text = text.replace(f"${{{name}}}", value)
+    return shlex.split(text)
+
+
+def _environ(name: str) -> dict[str, str]:
+    """Return what a daemon's environment has besides: the version that a node of this channel tells."""
+    found = installed()
+    environ = {"BED_VERSION": found.version} if found and name == "kubelet" else {}
+    if name == "containerd":
+        pairs = (line.partition("=") for line in _lines("containerd-env") if "=" in line)
+        environ.update((key, value) for key, _, value in pairs)
+    return environ
+
+
+def _containerd() -> list[str]:
+    config = ARGS / "containerd.toml"
+    text = (ARGS / "containerd-template.toml").read_text()
+    config.write_text(text.replace("${SNAP_DATA}", str(DATA)).replace("${SNAP_COMMON}", str(COMMON)))
+    CONTAINERD.parent.mkdir(parents=True, exist_ok=True)
+    return ["containerd", "--config", str(config), *_arguments("containerd")]
+
+
+def _kubelet() -> list[str]:
+    address = default_address()
+    certs.kubelet_server()
+    ours = [
+        f"--hostname-override={node_name()}",
+        f"--node-ip={address}",
+        f"--tls-cert-file={CERTS}/kubelet-server.crt",
+        f"--tls-private-key-file={CERTS}/kubelet-server.key",
+        # Of the bed: containers in a container.
+        *("--cgroup-driver=cgroupfs", "--oom-score-adj=0", "--feature-gates=KubeletInUserNamespace=true"),
+        "--node-status-update-frequency=2s",
+    ]
+    return ["kubelet", *_arguments("kubelet"), *ours]
+
+
+def _api() -> list[str]:
+    return ["kube-apiserver", *_arguments("kube-apiserver"), f"--advertise-address={default_address()}"]
+
+
+def _proxy() -> list[str]:
+    config = CREDENTIALS / "proxy.config"
+    ours = [f"--hostname-override={node_name()}", "--oom-score-adj=0", "--conntrack-max-per-core=0"]
+    ours += ["--conntrack-min=0", "--conntrack-tcp-timeout-established=0s", "--conntrack-tcp-timeout-close-wait=0s"]
+    return ["kube-proxy", f"--kubeconfig={config}", *_arguments("kube-proxy"), *ours]
+
+
+def _kine() -> list[str]:
+    address = store.own_address().rpartition(":")[0]
+    return ["kine", f"--local=http://{address}:12379", f"--cluster={DATA}/var/kubernetes/backend/cluster.yaml"]
+
+
+def _standin(module: str) -> Callable[[], list[str]]:
+    return lambda: ["env", "PYTHONPATH=/opt/bed", "python3", "-m", f"standin.{module}"]
+
+
+def _gpus() -> list[str]:
+    """Return the device plugin, which the addon brings, where this machine has GPUs; else nothing that lasts."""
+    count = (BED / "gpus").read_text().strip() if (BED / "gpus").exists() else "0"
+    script = f"""
+while ! {shlex.join(["/opt/bed/kubectl", f"--kubeconfig={CREDENTIALS}/kubelet.config"])} \
+  get namespace gpu-operator-resources > /dev/null 2>&1; do sleep 2; done
+[ {count} = 0 ] && exec sleep infinity
+exec gpu-plugin --count={count} --host={node_name()}"""
+    return ["sh", "-c", script]
+
+
+_COMMANDS: dict[str, Callable[[], list[str]]] = {
+    "containerd": _containerd,
+    "dqlite": store.command,
+    "kine": _kine,
+    "kube-apiserver": _api,
+    "kube-controller-manager": lambda: [
+        *("kube-controller-manager", f"--kubeconfig={CREDENTIALS}/controller.config"),
+        *_arguments("kube-controller-manager"),
+    ],
+    "kube-scheduler": lambda: [
+        *("kube-scheduler", f"--kubeconfig={CREDENTIALS}/scheduler.config"),
+        *_arguments("kube-scheduler"),
+    ],
+    "kubelet": _kubelet,
+    "kube-proxy": _proxy,
+    "cluster-agent": _standin("agent"),
+    "network": _standin("network"),
+    "apiserver-proxy": _standin("proxy"),
+    "hostpath": _standin("hostpath"),
+    "nvidia": _gpus,
+}
+_TLS = ("--service-account-issuer=https://kubernetes.default.svc",)
+_DEFAULTS: dict[str, tuple[str, ...]] = {
+    "containerd": (),
+    "cluster-agent": ("--bind=0.0.0.0:25000",),
+    "kube-apiserver": (
+        "--cert-dir=${SNAP_DATA}/certs",
+        f"--service-cluster-ip-range={SERVICES}",
+        "--authorization-mode=AlwaysAllow",
+        "--service-account-key-file=${SNAP_DATA}/certs/serviceaccount.key",
+        "--client-ca-file=${SNAP_DATA}/certs/ca.crt",
+        "--tls-cert-file=${SNAP_DATA}/certs/server.crt",
+        "--tls-private-key-file=${SNAP_DATA}/certs/server.key",
+        "--kubelet-client-certificate=${SNAP_DATA}/certs/apiserver-kubelet-client.crt",
+        "--kubelet-client-key=${SNAP_DATA}/certs/apiserver-kubelet-client.key",
+        "--kubelet-certificate-authority=${SNAP_DATA}/certs/ca.crt",
+        "--kubelet-preferred-address-types=InternalIP,Hostname,InternalDNS,ExternalDNS,ExternalIP",
+        f"--secure-port={API_PORT}",
+        "--etcd-servers=http://127.0.0.1:12380",
+        "--allow-privileged=true",
+        *_TLS,
+        "--service-account-signing-key-file=${SNAP_DATA}/certs/serviceaccount.key",
+        "--event-ttl=5m",
+        "--requestheader-client-ca-file=${SNAP_DATA}/certs/front-proxy-ca.crt",
+        "--proxy-client-cert-file=${SNAP_DATA}/certs/front-proxy-client.crt",
+        "--proxy-client-key-file=${SNAP_DATA}/certs/front-proxy-client.key",
+    ),
+    "kube-controller-manager": (
+        "--service-account-private-key-file=${SNAP_DATA}/certs/serviceaccount.key",
+        "--root-ca-file=${SNAP_DATA}/certs/ca.crt",
+        "--cluster-signing-cert-file=${SNAP_DATA}/certs/ca.crt",
+        "--cluster-signing-key-file=${SNAP_DATA}/certs/ca.key",
+        "--use-service-account-credentials",
+        # Of the bed: calico gives nodes their pods' addresses.
+        *("--allocate-node-cidrs", f"--cluster-cidr={PODS}", "--leader-elect=true"),
+    ),
+    "kube-scheduler": ("--leader-elect=true",),
+    "kubelet": (
+        "--kubeconfig=${SNAP_DATA}/credentials/kubelet.config",
+        "--cert-dir=${SNAP_DATA}/certs",
+        "--client-ca-file=${SNAP_DATA}/certs/ca.crt",
+        "--anonymous-auth=false",
+        "--root-dir=${SNAP_COMMON}/var/lib/kubelet",
+        "--fail-swap-on=false",
+        # MicroK8s' own is 1Gi of disk; a developer's may be fuller than a node's should be.
+        "--eviction-hard=memory.available<100Mi,nodefs.available<1%,imagefs.available<1%",
+        "--container-runtime-endpoint=unix://${SNAP_COMMON}/run/containerd.sock",
+        "--node-labels=microk8s.io/cluster=true,node.kubernetes.io/microk8s-controlplane=microk8s-controlplane",
+        "--authentication-token-webhook=true",
+        "--read-only-port=0",
+    ),
+    "kube-proxy": (f"--cluster-cidr={PODS}", "--proxy-mode=iptables", "--healthz-bind-address=127.0.0.1"),
+}
+
+
+def is_stopped() -> bool:
+    return locked("stopped.lock")
+
+
+def _ctr(*arguments: str) -> str:
+    command = ["ctr", "--address", str(CONTAINERD), *arguments]
+    return subprocess.run(command, capture_output=True, text=True).stdout
+
+
+def _wait(holds: Callable[[], bool], seconds: float) -> bool:
+    give_up = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > give_up:
+            return False
+        time.sleep(0.3)
+    return True

@@ -1,0 +1,209 @@
+"""The command `snap`, for the one snap that there is. `python3 -m standin.snap COMMAND...`."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
+from standin import certs, launch, services, store
+from standin.places import (
+    CHANNELS,
+    COMMON,
+    DATA,
+    LOCKS,
+    PROGRAM,
+    ROOT,
+    SNAPD,
+    Installed,
+    installed,
+    lock,
+)
+
+WRAPPER = '#!/bin/sh\nPYTHONPATH=/opt/bed exec python3 -u -m standin.microk8s "$@"\n'
+BUSY = Path("/run/snapd.lock")
+
+
+def refuse(message: str, code: int = 1) -> NoReturn:
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(code)
+
+
+def listed(words: Sequence[str]) -> None:
+    found = installed()
+    if found is None or (words and words[0] != "microk8s"):
+        refuse("no matching snaps installed" if words else "no snaps are installed yet")
+    notes = ",".join(["classic", *(["held"] if found.held else []), *([] if found.enabled else ["disabled"])])
+    print("Name      Version  Rev   Tracking     Publisher   Notes")
+    print(f"microk8s  {found.version}  {found.revision}  {found.channel}  canonical✓  {notes}")
+
+
+def install(words: Sequence[str]) -> None:
+    if "microk8s" not in words:
+        refuse(f'snap "{words[0]}" not found')
+    found = installed()
+    if found:
+        print("snap \"microk8s\" is already installed, see 'snap help refresh'")
+        return
+    if "--classic" not in words:
+        refuse(
+            'This revision of snap "microk8s" was published using classic confinement and thus may perform\n'
+            "arbitrary system changes outside of the security sandbox that snaps are usually confined to,\n"
+            "which may put your system at risk.\n\n"
+            "If you understand and want to proceed repeat the command including --classic."
+        )
+    new = Installed(_channel(words))
+    try:
+        document = launch.read()
+    except ValueError as error:
+        refuse(
+            f'cannot perform the following tasks:\n- Run install hook of "microk8s" snap if present '
+            f'(run hook "install": \n-----\n{error}\n-----)'
+        )
+    _make_directories(new)
+    services.write_default_arguments()
+    launch.before_start(document)
+    certs.produce()
+    store.new()
+    lock("ha-cluster")
+    new.write()
+    PROGRAM.parent.mkdir(parents=True, exist_ok=True)
+    PROGRAM.write_text(WRAPPER)
+    PROGRAM.chmod(0o755)
+    services.start("containerd")
+    services.load_images()
+    services.start()
+    # snapd is done when the services are started; addons and a join come after it.
+    with Path("/var/log/microk8s.launch.log").open("w") as log:
+        command = ["env", "PYTHONPATH=/opt/bed", "python3", "-m", "standin.launch"]
+        subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    print(f"microk8s ({new.channel}) {new.version} from Canonical✓ installed")
+
+
+def refresh(words: Sequence[str]) -> None:
+    found = installed()
+    if found is None:
+        refuse('snap "microk8s" is not installed')
+    if "--hold" in words or any(word.startswith("--hold=") for word in words):
+        replace(found, held=True).write()
+        print('General refreshes of "microk8s" held indefinitely')
+        return
+    if "--unhold" in words:
+        replace(found, held=False).write()
+        print('Removed general refresh hold of "microk8s"')
+        return
+    channel = _channel(words, found.channel)
+    if channel == found.channel:
+        print('snap "microk8s" has no updates available')
+        return
+    new = replace(found, channel=channel)
+    services.stop()
+    # Data goes on under the new revision's directory; containers outlive a refresh.
+    shutil.copytree(ROOT / str(found.revision), ROOT / str(new.revision), symlinks=True, dirs_exist_ok=True)
+    _point(new)
+    new.write()
+    services.start()
+    print(f"microk8s ({new.channel}) {new.version} from Canonical✓ refreshed")
+
+
+def remove(words: Sequence[str]) -> None:
+    if installed() is None:
+        refuse('snap "microk8s" is not installed')
+    services.stop(*services.KUBELITE)
+    services.start("containerd")
+    services.remove_containers()
+    services.stop()
+    mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+    for mount in sorted((path for path in mounts if path.startswith(f"{ROOT}/")), reverse=True):
+        subprocess.run(["umount", "-l", mount], check=False)
+    for path in ROOT.iterdir():
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() and not path.is_symlink() else path.unlink()
+    for path in (PROGRAM, SNAPD):
+        path.unlink(missing_ok=True)
+    shutil.rmtree("/etc/cni/net.d", ignore_errors=True)
+    subprocess.run(["ip", "link", "delete", "cni0"], stderr=subprocess.DEVNULL, check=False)
+    print("microk8s removed")
+
+
+def control(action: Callable[..., None]) -> Callable[[Sequence[str]], None]:
+    def act(words: Sequence[str]) -> None:
+        names = [word for word in words if not word.startswith("-")]
+        daemons: tuple[str, ...] = ()
+        for name in names:
+            if name != "microk8s":
+                daemons += services.OF_SERVICE.get(name.removeprefix("microk8s."), ())
+        action(*daemons)
+
+    return act
+
+
+def boot(words: Sequence[str]) -> None:
+    """Start what a reboot starts."""
+    if installed() and not (LOCKS / "stopped.lock").exists():
+        services.start()
+
+
+def _make_directories(new: Installed) -> None:
+    for directory in (COMMON, ROOT / str(new.revision)):
+        directory.mkdir(parents=True, exist_ok=True)
+    _point(new)
+    # As the install hook does, so that device plugins find the kubelet.
+    kubelet = Path("/var/lib/kubelet")
+    (COMMON / "var/lib/kubelet").mkdir(parents=True, exist_ok=True)
+    if not kubelet.exists():
+        kubelet.symlink_to(COMMON / "var/lib/kubelet")
+
+
+def _point(new: Installed) -> None:
+    DATA.unlink(missing_ok=True)
+    DATA.symlink_to(ROOT / str(new.revision))
+
+
+def _channel(words: Sequence[str], default: str = "1.34/stable") -> str:
+    given = next((word.partition("=")[2] for word in words if word.startswith("--channel=")), default)
+    channel = given if "/" in given else f"{given}/stable"
+    if channel not in CHANNELS:
+        refuse(f'snap "microk8s" is not available on {channel} but is available to install on the following channels: ')
+    return channel
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
+    "boot": boot,
+    "install": install,
+    "list": listed,
+    "refresh": refresh,
+    "remove": remove,
+    "restart": control(services.restart),
+    "start": control(services.start),
+    "stop": control(services.stop),
+}
+ASKS = ("list", "version")
+
+
+def main(words: Sequence[str]) -> None:
+    if words[:1] == ["version"]:
+        print("snap    2.72\nsnapd   2.72\nseries  16")
+        return
+    if not words or words[0] not in COMMANDS:
+        refuse(f"unknown command \"{words[0] if words else ''}\", see 'snap help'.")
+    if words[0] in ASKS:
+        COMMANDS[words[0]](words[1:])
+        return
+    if os.geteuid() != 0:
+        refuse("access denied (try with sudo)")
+    with BUSY.open("w") as busy:
+        try:
+            fcntl.flock(busy, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            refuse(f'snap "microk8s" has "{words[0]}-snap" change in progress', 10)
+        COMMANDS[words[0]](words[1:])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,157 @@
+"""What plays dqlite: etcd, whose members are those of the cluster. A learner of etcd is a spare of dqlite.
+
+dqlite has one voter until there are three nodes, then all three are (go-dqlite, roles.go); so does this.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import urllib.error
+import urllib.request
+from typing import Any
+
+import yaml
+
+from standin.places import BACKEND, STORE_CLIENTS, STORE_PORT, addresses
+
+LOCAL = f"http://127.0.0.1:{STORE_CLIENTS}"
+VOTERS = 3
+Member = dict[str, Any]
+
+
+class StoreError(Exception):
+    """The store refuses, or does not answer."""
+
+
+def ask(path: str, document: object | None = None, *, at: str = LOCAL, seconds: float = 10.0) -> dict[str, Any]:
+    """Ask etcd's JSON gateway."""
+    body = json.dumps(document or {}).encode()
+    try:
+        with urllib.request.urlopen(urllib.request.Request(f"{at}/v3/{path}", body), timeout=seconds) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
+    except urllib.error.HTTPError as error:
+        raise StoreError(error.read().decode()) from error
+    except (OSError, urllib.error.URLError) as error:
+        raise StoreError(str(error)) from error
+
+
+def ask_cluster(path: str, document: object | None = None) -> dict[str, Any]:
+    """Ask this node's etcd, or another member's: a learner answers nothing about its cluster."""
+    try:
+        return ask(f"cluster/{path}", document)
+    except StoreError as error:
+        first = error
+    for address in _known():
+        try:
+            return ask(f"cluster/{path}", document, at=f"http://{address}:{STORE_CLIENTS}", seconds=3)
+        except StoreError:
+            continue
+    raise first
+
+
+def _known() -> list[str]:
+    """Return the hosts of the members, as this node knew them last."""
+    joins, listed = BACKEND / "joins", BACKEND / "cluster.yaml"
+    found = [member["Address"] for member in yaml.safe_load(listed.read_text())] if listed.exists() else []
+    found += [part.partition("=")[0] for part in joins.read_text().split(",")] if joins.exists() else []
+    own = own_address()
+    return [address.rpartition(":")[0] for address in dict.fromkeys(found) if address != own]
+
+
+def members() -> list[Member]:
+    """Return the members as dqlite's cluster.yaml has them: Address, ID, Role (0 voter, 2 spare)."""
+    found = ask_cluster("member/list").get("members", [])
+    return [
+        {
+            "Address": member["peerURLs"][0].removeprefix("http://"),
+            "ID": int(member["ID"]),
+            "Role": 2 if member.get("isLearner") else 0,
+        }
+        for member in found
+    ]
+
+
+def own_address() -> str:
+    """Return where the others reach this node's store; loopback until somebody joined."""
+    path = BACKEND / "info.yaml"
+    return str(yaml.safe_load(path.read_text())["Address"]) if path.exists() else f"127.0.0.1:{STORE_PORT}"
+
+
+def write_files() -> None:
+    """Write cluster.yaml and info.yaml, as dqlite keeps them."""
+    found = members()
+    (BACKEND / "cluster.yaml").write_text(yaml.safe_dump(found, sort_keys=False))
+    own = next((member for member in found if member["Address"] == own_address()), None)
+    if own:
+        (BACKEND / "info.yaml").write_text(yaml.safe_dump(own, sort_keys=False))
+
+
+def new(address: str = f"127.0.0.1:{STORE_PORT}") -> None:
+    """Begin a store of this node's own."""
+    shutil.rmtree(BACKEND, ignore_errors=True)
+    BACKEND.mkdir(parents=True)
+    (BACKEND / "info.yaml").write_text(yaml.safe_dump({"Address": address, "ID": 0, "Role": 0}))
+
+
+def command() -> list[str]:
+    """Return how etcd is started; a store that has data goes on with it whatever the flags say."""
+    address = own_address()
+    joins = BACKEND / "joins"
+    initial = joins.read_text() if joins.exists() else f"{address}=http://{address}"
+    host = address.rpartition(":")[0]
+    clients = ",".join(dict.fromkeys((LOCAL, f"http://{host}:{STORE_CLIENTS}")))
+    return [
+        *("etcd", "--name", address, "--data-dir", str(BACKEND / "data"), "--unsafe-no-fsync"),
+        *("--listen-peer-urls", f"http://{address}", "--initial-advertise-peer-urls", f"http://{address}"),
+        *("--listen-client-urls", clients, "--advertise-client-urls", f"http://{host}:{STORE_CLIENTS}"),
+        *("--initial-cluster", initial, "--initial-cluster-state", "existing" if joins.exists() else "new"),
+        # A voter that was away while many others' machines are busy is no reason for an election.
+        *("--heartbeat-interval", "200", "--election-timeout", "2000"),
+    ]
+
+
+def leave_loopback(address: str) -> None:
+    """Let the only member be reached by others, which takes a restart of it: the caller's."""
+    found = members()
+    ask_cluster("member/update", {"ID": str(found[0]["ID"]), "peerURLs": [f"http://{address}"]})
+    (BACKEND / "info.yaml").write_text(yaml.safe_dump({"Address": address, "ID": found[0]["ID"], "Role": 0}))
+
+
+def add(address: str) -> str:
+    """Add a spare; return what its etcd is told of the cluster. etcd takes one learner at a time: others vote first."""
+    for member in members():
+        if member["Role"] == 2:
+            promote(member)
+    ask_cluster("member/add", {"peerURLs": [f"http://{address}"], "isLearner": True})
+    return ",".join(f"{member['Address']}=http://{member['Address']}" for member in members())
+
+
+def promote(member: Member) -> None:
+    ask_cluster("member/promote", {"ID": str(member["ID"])})
+
+
+def adjust_roles() -> None:
+    """Make voters of spares once there are three nodes."""
+    found = members()
+    for member in found:
+        if len(found) >= VOTERS and member["Role"] == 2:
+            promote(member)
+    write_files()
+
+
+def remove(address: str) -> None:
+    member = next(member for member in members() if member["Address"] == address)
+    ask_cluster("member/remove", {"ID": str(member["ID"])})
+
+
+def others() -> list[str]:
+    """Return the addresses of the members that are not on this host."""
+    own = {f"{address}:{STORE_PORT}" for address in (*addresses(), "127.0.0.1")}
+    return [member["Address"] for member in members() if member["Address"] not in own]
+
+
+def of_this_host() -> list[str]:
+    elsewhere = others()
+    return [member["Address"] for member in members() if member["Address"] not in elsewhere]

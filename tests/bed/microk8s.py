@@ -1,0 +1,50 @@
+"""Bare machines on which `snap install microk8s` works: see dockerfiles/microk8s-host/README.md for what plays it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.bed import hosts, images
+from tests.bed.engine import BedEngine, Done
+from tests.bed.hosts import Host
+from tests.bed.kubernetes import wait
+
+PROGRAM = "/snap/bin/microk8s"
+
+
+@contextmanager
+def bare_hosts(engine: BedEngine, home: Path, *, count: int) -> Iterator[list[Host]]:
+    """Give hosts that have snapd and nothing else, and are reached by SSH as a user with sudo."""
+    with hosts.bare_hosts(engine, home, count=count, image=images.MICROK8S_HOST) as made:
+        yield made
+
+
+def run(host: Host, *words: str, check: bool = True) -> Done:
+    """Run `microk8s WORDS` on a host as root."""
+    return host.run(PROGRAM, *words, check=check)
+
+
+def install(host: Host, *, channel: str = "1.34/stable") -> None:
+    """Install MicroK8s by hand, and wait until it is ready."""
+    host.run("snap", "install", "microk8s", "--classic", f"--channel={channel}")
+    run(host, "status", "--wait-ready", "--timeout", "120")
+
+
+def join(host: Host, to: Host, *flags: str) -> Done:
+    """Let a host join another one by hand, with a token of its own."""
+    token = json.loads(run(to, "add-node", "--format", "json").stdout)["token"]
+    return run(host, "join", f"{to.ip}:25000/{token}", *flags)
+
+
+def ready(host: Host) -> set[str]:
+    """Return the names of the nodes that are Ready, as a control plane tells."""
+    path = 'jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status}{"\\n"}{end}'
+    lines = run(host, "kubectl", "get", "nodes", "-o", path, check=False).stdout.splitlines()
+    return {line.split()[0] for line in lines if line.endswith(" True")}
+
+
+def wait_ready(host: Host, *names: str) -> None:
+    wait(lambda: ready(host) == set(names), f"{names} are Ready", seconds=120)
