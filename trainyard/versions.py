@@ -6,3 +6,4 @@ RUNNER_PROTOCOL = 1
 KUBERAY = "1.5.1"
 # The oldest operator that knows authOptions, which the token needs (ray-operator/apis/ray/v1/raycluster_types.go).
 OLDEST_KUBERAY = "1.5.0"
+MICROK8S = "1.34/stable"

@@ -1,0 +1,188 @@
+"""What one host is and has: asked by one script, as root, in one round trip."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+import yaml
+
+from trainyard.seams.ssh.connection import Connection
+from trainyard.seams.ssh.failures import HostError
+
+DATA = "/var/snap/microk8s/current"
+# Each line is NAME VALUE; of what has lines itself the value is base64. What a host lacks is left out.
+SCRIPT = r"""
+tell() { printf '%s %s\n' "$1" "$2"; }
+text() { printf '%s %s\n' "$1" "$(base64 -w0)"; }
+data=/var/snap/microk8s/current
+tell clock "$(date +%s.%N)"
+tell hostname "$(hostname)"
+tell architecture "$(uname -m)"
+tell kernel "$(uname -r)"
+tell machine_id "$(cat /etc/machine-id 2> /dev/null)"
+tell memory "$(awk '/^MemTotal:/ {print $2 * 1024}' /proc/meminfo)"
+for path in /var/snap /var /; do [ -d $path ] && { tell disk "$(df -B1 --output=avail $path | tail -n 1)"; break; }; done
+ip -4 -o address show | text addresses
+ip -4 route show | text routes
+{ ss -Hlnt; ss -Hlnu; } | text listening
+for name in fs.inotify.max_user_instances fs.inotify.max_user_watches fs.aio-max-nr; do
+  tell "sysctl.$name" "$(cat "/proc/sys/$(echo $name | tr . /)")"
+done
+tell forward "$(iptables -S FORWARD 2> /dev/null | sed -n 's/^-P FORWARD //p')"
+command -v snap > /dev/null && tell snapd "$(snap version | awk '$1 == "snapd" {print $2}')"
+snap list microk8s 2> /dev/null | text snap
+command -v docker > /dev/null && tell docker yes
+command -v nvidia-smi > /dev/null && nvidia-smi -L 2>&1 | text nvidia
+cat /etc/hosts | text hosts
+[ -d $data ] || exit 0
+for lock in clustered.lock stopped.lock join-in-progress; do [ -e $data/var/lock/$lock ] && tell lock $lock; done
+cat $data/var/kubernetes/backend/cluster.yaml 2> /dev/null | text members
+for name in ca server front-proxy-client; do
+  [ -e $data/certs/$name.crt ] && tell "ends.$name" "$(openssl x509 -enddate -noout -in $data/certs/$name.crt | cut -d= -f2)"
+done
+sha256sum < $data/certs/ca.crt | cut -d' ' -f1 | while read -r hash; do tell ca "$hash"; done
+for file in $data/args/certs.d/*/hosts.toml; do
+  [ -e "$file" ] && text "trust.$(basename "$(dirname "$file")")" < "$file"
+done
+cat $data/args/traefik/provider.yaml 2> /dev/null | text endpoints
+"""
+
+
+@dataclass(frozen=True)
+class Snap:
+    """The snap as `snap list` shows it. `version` is as v1.34.2, `channel` as 1.34/stable."""
+
+    version: str
+    channel: str
+    is_held: bool
+    is_disabled: bool
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of dqlite. `address` is IP:19001; a spare does not vote."""
+
+    address: str
+    is_voter: bool
+
+    @property
+    def host(self) -> str:
+        return self.address.rpartition(":")[0]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A host at one moment. `memory` and `disk` are bytes; `skew` is what its clock is ahead of ours, in seconds."""
+
+    hostname: str
+    architecture: str
+    kernel: str
+    machine_id: str
+    memory: int
+    disk: int
+    skew: float
+    addresses: Mapping[str, str]
+    routes: str
+    listening: frozenset[int]
+    sysctls: Mapping[str, int]
+    forward: str
+    snapd: str
+    has_docker: bool
+    nvidia: str
+    hosts_file: str
+    snap: Snap | None
+    locks: frozenset[str]
+    members: tuple[Member, ...]
+    ends: Mapping[str, datetime]
+    ca: str
+    trust: Mapping[str, str]
+    endpoints: str
+
+    @property
+    def node(self) -> str:
+        """Return the name that its kubelet registers: Kubernetes takes no capitals."""
+        return self.hostname.lower()
+
+    @property
+    def is_worker(self) -> bool:
+        return "clustered.lock" in self.locks
+
+    @property
+    def is_stopped(self) -> bool:
+        return "stopped.lock" in self.locks or (self.snap is not None and self.snap.is_disabled)
+
+    @property
+    def has_joined(self) -> bool:
+        """Say whether it is a node of a cluster with others: what it does alone goes on for ever."""
+        return self.is_worker or len(self.members) > 1 or any(not _is_loopback(member) for member in self.members)
+
+
+def read(connection: Connection, *, now: float) -> Facts:
+    """Ask a host for its facts. Raises HostError where it cannot be asked; `now` is our clock, in seconds."""
+    ran = connection.sudo(["sh", "-c", SCRIPT])
+    if ran.code != 0:
+        last = ran.stderr.strip().rpartition("\n")[2]
+        raise HostError(f"{connection.address.host} does not tell what it is", where=last or f"exit code {ran.code}")
+    return parse(ran.stdout, now=now)
+
+
+def parse(text: str, *, now: float) -> Facts:
+    """Return what the script printed."""
+    lines = [line.partition(" ") for line in text.splitlines()]
+    told = {name: value.strip() for name, _, value in lines if name != "lock"}
+
+    def block(name: str) -> str:
+        return base64.b64decode(told.get(name, "")).decode(errors="replace")
+
+    return Facts(
+        hostname=told["hostname"],
+        architecture=told["architecture"],
+        kernel=told["kernel"],
+        machine_id=told["machine_id"],
+        memory=int(float(told["memory"])),
+        disk=int(told.get("disk") or 0),
+        skew=float(told["clock"]) - now,
+        addresses=dict(re.findall(r"^\d+: (\S+)\s+inet ([\d.]+)", block("addresses"), re.MULTILINE)),
+        routes=block("routes"),
+        listening=frozenset(int(port) for port in re.findall(r"\S+:(\d+)\s+\S+:\*", block("listening"))),
+        sysctls={name.removeprefix("sysctl."): int(told[name]) for name in told if name.startswith("sysctl.")},
+        forward=told.get("forward", ""),
+        snapd=told.get("snapd", ""),
+        has_docker="docker" in told,
+        nvidia=block("nvidia"),
+        hosts_file=block("hosts"),
+        snap=_snap(block("snap")),
+        locks=frozenset(value.strip() for name, _, value in lines if name == "lock"),
+        members=_members(block("members")),
+        ends={name.removeprefix("ends."): _date(told[name]) for name in told if name.startswith("ends.")},
+        ca=told.get("ca", ""),
+        trust={name.removeprefix("trust."): block(name) for name in told if name.startswith("trust.")},
+        endpoints=block("endpoints"),
+    )
+
+
+def _snap(listed: str) -> Snap | None:
+    """Read `snap list`: a header, and Name Version Rev Tracking Publisher Notes."""
+    lines = listed.splitlines()
+    if len(lines) < 2:
+        return None
+    words = lines[1].split()
+    notes = words[5].split(",")
+    return Snap(words[1], words[3], is_held="held" in notes, is_disabled="disabled" in notes)
+
+
+def _members(text: str) -> tuple[Member, ...]:
+    """Read dqlite's cluster.yaml: a list of Address, ID, Role (0 votes; left out, it is 0)."""
+    return tuple(Member(entry["Address"], entry.get("Role", 0) == 0) for entry in yaml.safe_load(text) or ())
+
+
+def _date(text: str) -> datetime:
+    return datetime.strptime(text, "%b %d %H:%M:%S %Y %Z").replace(tzinfo=timezone.utc)
+
+
+def _is_loopback(member: Member) -> bool:
+    return member.host.startswith("127.")

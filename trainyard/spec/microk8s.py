@@ -1,0 +1,83 @@
+"""What only MicroK8s knows: the hosts, and what is installed on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from trainyard import versions
+from trainyard.spec.fields import Complaint, Filled, Listed, Section, matching, rule, setting
+
+# snap channels: TRACK[/RISK]; MicroK8s' tracks are Kubernetes' minors.
+Channel = Annotated[
+    str,
+    matching(
+        r"1\.\d{2}(?:-strict)?(?:/(?:stable|candidate|beta|edge))?",
+        "must be a channel of MicroK8s such as 1.34/stable",
+    ),
+]
+HostAddress = Annotated[
+    Filled,
+    matching(
+        r"(?:[^@\s/:]+@)?(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?",
+        "must be [user@]host[:port], or a name of ~/.ssh/config",
+    ),
+]
+IPv4 = Annotated[Filled, matching(r"\d{1,3}(?:\.\d{1,3}){3}", "must be an IPv4 address")]
+
+
+class LabHost(Section):
+    """A machine that is reached by SSH."""
+
+    address: HostAddress = Field(description="[user@]host[:port], or a name of ~/.ssh/config.")
+    user: Filled | None = setting(None, "Who logs in, and may use sudo; left out: as `ssh` does.")
+    port: int | None = setting(None, "The port of sshd; left out: as `ssh` does.", ge=1, le=65535)
+    ip: IPv4 | None = setting(None, "The address by which the other hosts reach it; left out: the one that we reach.")
+    role: Literal["control-plane", "worker"] | None = setting(
+        None, "control-plane or worker; left out: the first host is the control plane, the others are workers."
+    )
+
+    @property
+    def ssh(self) -> str:
+        """Return [user@]host[:port] with what the other keys say."""
+        login = self.address if not self.user or "@" in self.address else f"{self.user}@{self.address}"
+        return f"{login}:{self.port}" if self.port else login
+
+
+def _addressed_once(hosts: tuple[LabHost, ...]) -> Iterator[Complaint]:
+    first: dict[str, int] = {}
+    for index, host in enumerate(hosts):
+        key = host.ssh.rpartition("@")[2]
+        if first.setdefault(key, index) != index:
+            yield Complaint((index, "address"), f"is also the address of hosts.{first[key]}", host.address)
+
+
+class Microk8sSection(Section):
+    """MicroK8s on hosts that are reached by SSH, and the cluster on it."""
+
+    channel: Channel = setting(versions.MICROK8S, "What is installed on every host, and held there.")
+    hosts: Annotated[Listed[LabHost], rule(_addressed_once)] = Field(
+        min_length=1, description="The machines; the first is a control plane."
+    )
+
+    @property
+    def control_planes(self) -> tuple[LabHost, ...]:
+        return tuple(host for index, host in enumerate(self.hosts) if _is_control_plane(host, index))
+
+    @property
+    def workers(self) -> tuple[LabHost, ...]:
+        return tuple(host for index, host in enumerate(self.hosts) if not _is_control_plane(host, index))
+
+    def complaints(self) -> Iterator[Complaint]:
+        """Complain about a first host that is no control plane, and about two of them: one dead stops both."""
+        if self.hosts and self.hosts[0].role == "worker":
+            yield Complaint(("hosts", 0, "role"), "must be control-plane: the others join this host", "worker")
+        if len(self.control_planes) == 2:
+            message = "has 2 control planes, of which neither can be lost: give 1, or 3 and more"
+            yield Complaint(("hosts",), message)
+
+
+def _is_control_plane(host: LabHost, index: int) -> bool:
+    return host.role == "control-plane" or (host.role is None and index == 0)
