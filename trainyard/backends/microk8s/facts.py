@@ -25,7 +25,8 @@ tell architecture "$(uname -m)"
 tell kernel "$(uname -r)"
 tell machine_id "$(cat /etc/machine-id 2> /dev/null)"
 tell memory "$(awk '/^MemTotal:/ {print $2 * 1024}' /proc/meminfo)"
-for path in /var/snap /var /; do [ -d $path ] && { tell disk "$(df -B1 --output=avail $path | tail -n 1)"; break; }; done
+[ -d /var/snap ] && disk=/var/snap || disk=/var
+tell disk "$(df -B1 --output=avail $disk | tail -n 1)"
 ip -4 -o address show | text addresses
 ip -4 route show | text routes
 { ss -Hlnt; ss -Hlnu; } | text listening
@@ -42,7 +43,8 @@ cat /etc/hosts | text hosts
 for lock in clustered.lock stopped.lock join-in-progress; do [ -e $data/var/lock/$lock ] && tell lock $lock; done
 cat $data/var/kubernetes/backend/cluster.yaml 2> /dev/null | text members
 for name in ca server front-proxy-client; do
-  [ -e $data/certs/$name.crt ] && tell "ends.$name" "$(openssl x509 -enddate -noout -in $data/certs/$name.crt | cut -d= -f2)"
+  [ -e $data/certs/$name.crt ] || continue
+  tell "ends.$name" "$(openssl x509 -enddate -noout -in $data/certs/$name.crt | cut -d= -f2)"
 done
 sha256sum < $data/certs/ca.crt | cut -d' ' -f1 | while read -r hash; do tell ca "$hash"; done
 for file in $data/args/certs.d/*/hosts.toml; do

@@ -1,0 +1,142 @@
+"""The hosts of a lab: who they are, what they were when last asked, and things done on many of them side by side."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from trainyard.backends.microk8s import facts
+from trainyard.backends.microk8s.facts import Facts
+from trainyard.errors import OutsideError, PrerequisiteError, Problem, TrainyardError
+from trainyard.seams.programs import Ran
+from trainyard.seams.ssh import config
+from trainyard.seams.ssh.connection import Connection, connect
+from trainyard.seams.threads import side_by_side
+from trainyard.spec.microk8s import LabHost, Microk8sSection
+from trainyard.wording import counted
+
+Result = TypeVar("Result")
+# Not every sshd has /snap/bin on its PATH, and not every sudo keeps it.
+MICROK8S = "/snap/bin/microk8s"
+
+
+@dataclass(frozen=True)
+class Host:
+    """A machine. `ip` is the address by which the other hosts reach it."""
+
+    name: str
+    ip: str
+    is_control_plane: bool
+    connection: Connection
+
+    def microk8s(self, *words: str, seconds: float = 60.0, check: bool = True) -> Ran:
+        """Run `microk8s WORDS` as root. No exit code is believed: with `check`, one that is not 0 is an error all the same."""
+        return self.root(MICROK8S, *words, seconds=seconds, check=check)
+
+    def root(self, *command: str, seconds: float = 60.0, check: bool = True, stdin: bytes = b"") -> Ran:
+        """Run a command as root. Raises OutsideError with its last line if it fails."""
+        ran = self.connection.sudo(list(command), seconds=seconds, stdin=stdin)
+        if check and ran.code != 0:
+            printed = (ran.stderr.strip() or ran.stdout.strip()).rpartition("\n")[2]
+            words = [word for word in command if len(word) < 60 and "\n" not in word]
+            raise OutsideError(
+                f"{self.name}: {' '.join(words[:3])} failed", where=printed or f"exit code {ran.code}, and no word"
+            )
+        return ran
+
+
+@dataclass
+class Lab:
+    """The hosts that a cluster file names, the first control plane first.
+
+    What they are is asked once, and again for each question after something was changed.
+    """
+
+    hosts: Sequence[Host]
+    channel: str
+    _facts: dict[str, Facts] = field(default_factory=dict)
+    _changed: bool = False
+
+    @property
+    def control_planes(self) -> list[Host]:
+        return [host for host in self.hosts if host.is_control_plane]
+
+    @property
+    def workers(self) -> list[Host]:
+        return [host for host in self.hosts if not host.is_control_plane]
+
+    def facts(self, hosts: Iterable[Host] = ()) -> Mapping[str, Facts]:
+        """Return the facts of some hosts, of all by default. Raises the error that names every host without."""
+        chosen = list(hosts) or list(self.hosts)
+        if self._changed or not all(host.name in self._facts for host in chosen):
+            self._facts.update(each(chosen, lambda host: facts.read(host.connection, now=time.time())))
+        return {host.name: self._facts[host.name] for host in chosen}
+
+    def changed(self) -> None:
+        """Note that something was changed: from now on every question is asked anew."""
+        self._changed = True
+
+    def nodes(self) -> dict[str, dict[str, Any]]:
+        """Return Kubernetes' nodes by name, as the first control plane that answers tells; {} if none does."""
+        for host in self.control_planes:
+            ran = host.microk8s("kubectl", "get", "nodes", "-o", "json", check=False)
+            if ran.code == 0 and ran.stdout.startswith("{"):
+                return {node["metadata"]["name"]: node for node in json.loads(ran.stdout)["items"]}
+        return {}
+
+
+def of_section(section: Microk8sSection, environ: Mapping[str, str]) -> Lab:
+    """Return the hosts of a cluster file; nothing is asked of them yet. Raises PrerequisiteError for unknown names."""
+    control_planes = set(section.control_planes)
+    ordered = [*section.control_planes, *section.workers]
+    return Lab([_host(host, host in control_planes, environ) for host in ordered], section.channel)
+
+
+def each(hosts: Sequence[Host], act: Callable[[Host], Result]) -> dict[str, Result]:
+    """Do it with every host side by side; return the results by host.
+
+    Raises the host's error if one fails, and one with all of them if several do; the others were done.
+    """
+    by_name = {host.name: host for host in hosts}
+    outcomes = list(side_by_side(by_name, lambda name: act(by_name[name])))
+    errors = {outcome.host: outcome.error for outcome in outcomes if outcome.error}
+    if len(errors) == 1:
+        raise next(iter(errors.values()))
+    if errors:
+        raise _together([(host.name, errors[host.name]) for host in hosts if host.name in errors])
+    return {outcome.host: outcome.result for outcome in outcomes if outcome.error is None}  # type: ignore[misc]
+
+
+def _together(errors: Sequence[tuple[str, TrainyardError]]) -> TrainyardError:
+    """Return one error for those of several hosts, of the kind of the first."""
+    first = errors[0][1]
+    problems = tuple(
+        Problem(name, f"{error.what} ({error.where})" if error.where else error.what) for name, error in errors
+    )
+    return type(first)(f"{counted(len(errors), 'host')} failed", problems=problems, hint=first.hint)
+
+
+def _host(wish: LabHost, is_control_plane: bool, environ: Mapping[str, str]) -> Host:
+    address = config.parse(wish.ssh)
+    return Host(address.host, wish.ip or _ip(wish, environ), is_control_plane, connect(wish.ssh, environ))
+
+
+def _ip(wish: LabHost, environ: Mapping[str, str]) -> str:
+    name = config.settings(config.parse(wish.ssh), environ).host
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        pass
+    try:
+        return socket.getaddrinfo(name, None, socket.AF_INET)[0][4][0]  # type: ignore[return-value]
+    except OSError as error:
+        raise PrerequisiteError(
+            f"{wish.address} has no address that is known here",
+            where=str(error),
+            hint="Say by which the other hosts reach it: `ip:` beside `address:`.",
+        ) from error
