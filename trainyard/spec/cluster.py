@@ -27,8 +27,9 @@ from trainyard.spec.fields import (
     setting,
 )
 from trainyard.spec.kubernetes import KuberaySection, ObjectName, ServiceName
+from trainyard.spec.microk8s import Microk8sSection
 
-Backend = Literal["local", "compose", "kuberay", "existing"]
+Backend = Literal["local", "compose", "kuberay", "microk8s", "existing"]
 # What KubeRay calls the head's group: it would take a group of that name for the head, and the head for one of it.
 _OF_THE_HEAD = ("head", "headgroup")
 
@@ -184,7 +185,7 @@ class ClusterSpec(Section):
     name: Name = Field(description="The cluster's name, of lower-case letters, digits and '-', at most 40 characters.")
     backend: Backend = Field(
         description="What makes the nodes: local (processes of this machine), compose (containers of a Docker host), "
-        "kuberay (pods on Kubernetes) or existing (a Ray cluster of somebody else)."
+        "kuberay (pods on Kubernetes), microk8s (the same, on hosts by SSH) or existing (a Ray cluster of somebody else)."
     )
     image: Image | None = setting(None, "A directory of images/, or a full image reference.")
     head: Head = setting(Head(), "The head node.")
@@ -195,6 +196,7 @@ class ClusterSpec(Section):
     local: LocalSection = setting(LocalSection(), "What only the `local` backend knows.")
     compose: ComposeSection = setting(ComposeSection(), "What only the `compose` backend knows.")
     kuberay: KuberaySection = setting(KuberaySection(), "What only the `kuberay` backend knows.")
+    microk8s: Microk8sSection | None = setting(None, "What only the `microk8s` backend knows: its hosts.")
     existing: ExistingSection | None = setting(None, "What only the `existing` backend knows.")
     auth: Literal["token", "none"] = setting(
         "token", "Ray's dashboard runs any code sent to it: `none` is accepted for loopback only."
@@ -212,6 +214,8 @@ class ClusterSpec(Section):
             yield Complaint(("auth",), f"must be 'token' with the backend kuberay: {reason}", self.auth)
         if self.backend == "existing" and self.existing is None:
             yield Complaint(("existing",), "is missing: the backend 'existing' needs the address of a Ray cluster")
+        elif self.backend == "microk8s" and self.microk8s is None:
+            yield Complaint(("microk8s",), "is missing: the backend 'microk8s' needs the hosts")
         elif self.backend == "existing" and self.existing is not None:
             yield from self.existing.auth_complaints(self.auth)
         groups = ["head", *(group.name for group in self.workers)]

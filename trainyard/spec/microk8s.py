@@ -58,6 +58,7 @@ class Microk8sSection(Section):
     """MicroK8s on hosts that are reached by SSH, and the cluster on it."""
 
     channel: Channel = setting(versions.MICROK8S, "What is installed on every host, and held there.")
+    upgrade: bool = setting(False, "true: hosts of an older channel are upgraded, one minor at a time.")
     hosts: Annotated[Listed[LabHost], rule(_addressed_once)] = Field(
         min_length=1, description="The machines; the first is a control plane."
     )

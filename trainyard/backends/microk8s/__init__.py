@@ -1,1 +1,76 @@
 """A multi-node MicroK8s on hosts that are reached by SSH, and then a cluster on it as on any Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from trainyard.backends import kuberay
+from trainyard.backends.contract import ClusterStatus, LogLine, Tools, Traits, Verified
+from trainyard.backends.microk8s import cluster, install, join, lab, preflight
+from trainyard.endpoint import Endpoint
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.kubernetes import KuberaySection
+from trainyard.spec.microk8s import Microk8sSection
+from trainyard.steps import Stage, Step
+from trainyard.wording import counted
+
+TRAITS = Traits(names_change=True, pushed_image="cluster.up", leaves="MicroK8s stays on the hosts")
+discover = kuberay.discover
+
+
+def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
+    """Return the steps: make the hosts a Kubernetes, then what `kuberay` does on any."""
+    hosts = len(_section(spec).hosts)
+    return [
+        Stage(f"Look at {counted(hosts, 'host')}", lambda: _host_steps(spec, tools)),
+        Stage("KubeRay", lambda: kuberay.up_steps(spec, tools, _kubernetes(spec, tools)), after="Write its kubeconfig"),
+    ]
+
+
+def documents(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
+    return kuberay.documents(spec, tools, _kubernetes(spec, tools))
+
+
+def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
+    return kuberay.down_steps(spec, tools, _kubernetes(spec, tools), purge=purge)
+
+
+def verify(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) -> Verified:
+    return kuberay.verify(spec, tools, _kubernetes(spec, tools), report=report)
+
+
+def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
+    return kuberay.status(spec, tools, _kubernetes(spec, tools))
+
+
+def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
+    return kuberay.connect(spec, tools, _kubernetes(spec, tools))
+
+
+def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
+    return kuberay.logs(spec, tools, _kubernetes(spec, tools), follow=follow)
+
+
+def _host_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
+    hosts = lab.of_section(_section(spec), tools.environ)
+    preflight.refuse(hosts.facts(), {host.name: preflight.Wish(host.ip, host.is_control_plane) for host in hosts.hosts})
+    installed = install.steps(hosts, trust=cluster.hosts_toml(spec, tools.environ), upgrade=_section(spec).upgrade)
+    joined = join.steps(hosts)
+    rest = cluster.steps(spec, hosts, tools.environ, _kubeconfig(tools), after=joined[-1].title)
+    return [*installed, *joined, *rest]
+
+
+def _section(spec: ClusterSpec) -> Microk8sSection:
+    # The rules of ClusterSpec have seen to that.
+    return cast(Microk8sSection, spec.microk8s)
+
+
+def _kubernetes(spec: ClusterSpec, tools: Tools) -> KuberaySection:
+    return spec.kuberay.model_copy(update={"kubeconfig": str(_kubeconfig(tools)), "context": None})
+
+
+def _kubeconfig(tools: Tools) -> Path:
+    # Beside the cluster's own directory, which `down` removes: the lab stays.
+    return tools.state.with_name(f"{tools.state.name}.kubeconfig")

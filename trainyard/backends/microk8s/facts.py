@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 import yaml
 
 from trainyard.seams.ssh.connection import Connection
-from trainyard.seams.ssh.failures import HostError
+from trainyard.seams.ssh.login import HostError
 
 DATA = "/var/snap/microk8s/current"
 # Each line is NAME VALUE; of what has lines itself the value is base64. What a host lacks is left out.

@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from trainyard.backends.microk8s import facts
 from trainyard.backends.microk8s.facts import Facts
@@ -16,7 +16,7 @@ from trainyard.errors import OutsideError, PrerequisiteError, Problem, Trainyard
 from trainyard.seams.programs import Ran
 from trainyard.seams.ssh import config
 from trainyard.seams.ssh.connection import Connection, connect
-from trainyard.seams.threads import side_by_side
+from trainyard.seams.ssh.many import side_by_side
 from trainyard.spec.microk8s import LabHost, Microk8sSection
 from trainyard.wording import counted
 
@@ -35,7 +35,7 @@ class Host:
     connection: Connection
 
     def microk8s(self, *words: str, seconds: float = 60.0, check: bool = True) -> Ran:
-        """Run `microk8s WORDS` as root. No exit code is believed: with `check`, one that is not 0 is an error all the same."""
+        """Run `microk8s WORDS` as root. That it exits 0 proves nothing; with `check`, another code is an error."""
         return self.root(MICROK8S, *words, seconds=seconds, check=check)
 
     def root(self, *command: str, seconds: float = 60.0, check: bool = True, stdin: bytes = b"") -> Ran:
@@ -109,7 +109,7 @@ def each(hosts: Sequence[Host], act: Callable[[Host], Result]) -> dict[str, Resu
         raise next(iter(errors.values()))
     if errors:
         raise _together([(host.name, errors[host.name]) for host in hosts if host.name in errors])
-    return {outcome.host: outcome.result for outcome in outcomes if outcome.error is None}  # type: ignore[misc]
+    return {outcome.host: cast(Result, outcome.result) for outcome in outcomes}
 
 
 def _together(errors: Sequence[tuple[str, TrainyardError]]) -> TrainyardError:
@@ -133,7 +133,7 @@ def _ip(wish: LabHost, environ: Mapping[str, str]) -> str:
     except ValueError:
         pass
     try:
-        return socket.getaddrinfo(name, None, socket.AF_INET)[0][4][0]  # type: ignore[return-value]
+        return str(socket.getaddrinfo(name, None, socket.AF_INET)[0][4][0])
     except OSError as error:
         raise PrerequisiteError(
             f"{wish.address} has no address that is known here",

@@ -1,0 +1,169 @@
+"""MicroK8s on every host: what must be there before it, the snap of one channel, held, and running."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import yaml
+
+from trainyard.backends.microk8s.facts import Facts
+from trainyard.backends.microk8s.lab import Host, Lab, each
+from trainyard.errors import RequestError
+from trainyard.steps import YES, Answer, Step, no
+from trainyard.wording import counted, named
+
+SYSCTL_FILE = "/etc/sysctl.d/60-trainyard-microk8s.conf"
+# dqlite stops at the limit of aio; watchers of files at those of inotify.
+SYSCTLS = {"fs.inotify.max_user_instances": 1024, "fs.inotify.max_user_watches": 1048576, "fs.aio-max-nr": 1048576}
+LAUNCH_FILE = "/var/snap/microk8s/common/.microk8s.yaml"
+# Some hundred MB of a snap, from far away.
+INSTALL_SECONDS = 900.0
+START_SECONDS = 180.0
+_BEGIN, _END = "# trainyard: begin", "# trainyard: end"
+# Written in place: /etc/hosts may be a mount of its own.
+WRITE_NAMES = f"""sed '/^{_BEGIN}$/,/^{_END}$/d' /etc/hosts > /run/trainyard-hosts
+cat >> /run/trainyard-hosts
+cat /run/trainyard-hosts > /etc/hosts
+rm /run/trainyard-hosts"""
+
+
+def steps(lab: Lab, *, trust: Mapping[str, str], upgrade: bool) -> list[Step]:
+    """Return the steps after which every host runs MicroK8s of the channel. `trust` is hosts.toml by registry."""
+    prepare = _prepare_step(lab, trust)
+    install = _install_step(lab)
+    return [prepare, install, *_upgrade_steps(lab, upgrade=upgrade, after=install.title), _start_step(lab)]
+
+
+def _prepare_step(lab: Lab, trust: Mapping[str, str]) -> Step:
+    """Return the step after which kernel limits, host names and the launch file are as MicroK8s needs them."""
+
+    def done() -> Answer:
+        facts = lab.facts()
+        lacking = [host.name for host in lab.hosts if _is_unprepared(facts[host.name], _names(lab, facts))]
+        return no(f"{named(lacking)}: limits, or names of the other hosts") if lacking else YES
+
+    def prepare() -> None:
+        facts = lab.facts()
+        names = _names(lab, facts)
+        each(lab.hosts, lambda host: _prepare(host, facts[host.name], names, trust))
+        lab.changed()
+
+    return Step(f"Prepare {counted(len(lab.hosts), 'host')}", done, prepare)
+
+
+def _is_unprepared(fact: Facts, names: str) -> bool:
+    return any(fact.sysctls[name] < least for name, least in SYSCTLS.items()) or _block(fact.hosts_file) != names
+
+
+def _names(lab: Lab, facts: Mapping[str, Facts]) -> str:
+    """Return the lines of /etc/hosts: control planes look up the names of those that join (microk8s#2967, #3225)."""
+    return "".join(f"{host.ip} {facts[host.name].hostname}\n" for host in lab.hosts)
+
+
+def _block(hosts_file: str) -> str:
+    found = re.search(rf"^{_BEGIN}$\n(.*?)^{_END}$", hosts_file, re.MULTILINE | re.DOTALL)
+    return found[1] if found else ""
+
+
+def _prepare(host: Host, fact: Facts, names: str, trust: Mapping[str, str]) -> None:
+    limits = "".join(f"{key} = {max(least, fact.sysctls[key])}\n" for key, least in SYSCTLS.items())
+    write = f"cat > {SYSCTL_FILE}; sysctl -q -p {SYSCTL_FILE}"
+    host.root("sh", "-euc", write, stdin=limits.encode())
+    host.root("sh", "-euc", WRITE_NAMES, stdin=f"{_BEGIN}\n{names}{_END}\n".encode())
+    if fact.snap is None:
+        launch = yaml.safe_dump({"version": "0.1.0", "containerdRegistryConfigs": dict(trust)})
+        host.root("sh", "-euc", f"mkdir -p $(dirname {LAUNCH_FILE}); cat > {LAUNCH_FILE}", stdin=launch.encode())
+
+
+def _install_step(lab: Lab) -> Step:
+    def missing() -> list[Host]:
+        facts = lab.facts()
+        return [host for host in lab.hosts if (snap := facts[host.name].snap) is None or not snap.is_held]
+
+    def done() -> Answer:
+        lacking = missing()
+        return no(f"{named([host.name for host in lacking])}: not installed, or not held") if lacking else YES
+
+    def install(host: Host) -> None:
+        # One that is there already says so, and exits 0.
+        command = ("snap", "install", "microk8s", "--classic", f"--channel={lab.channel}")
+        host.root(*command, seconds=INSTALL_SECONDS)
+        # Refreshes in the night end clusters (microk8s#1022, #2491).
+        host.root("snap", "refresh", "--hold", "microk8s")
+
+    def install_all() -> None:
+        each(missing(), install)
+        lab.changed()
+
+    return Step(f"Install MicroK8s {lab.channel} on {counted(len(lab.hosts), 'host')}", done, install_all)
+
+
+def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
+    """Return a step for each host whose channel is another, control planes first, one minor at a time.
+
+    Raises RequestError unless that was asked for, and for a downgrade.
+    """
+    facts = lab.facts()
+    found = []
+    for host in lab.hosts:
+        snap = facts[host.name].snap
+        if snap is None or snap.channel == lab.channel:
+            continue
+        now, then = _minor(snap.channel), _minor(lab.channel)
+        if then < now:
+            raise RequestError(
+                f"{host.name} runs MicroK8s {snap.channel}, and the file says {lab.channel}: there is no way back",
+                hint=f"Write `channel: {snap.channel}`, or remove MicroK8s from the host.",
+            )
+        if not upgrade:
+            raise RequestError(
+                f"{host.name} runs MicroK8s {snap.channel}, and the file says {lab.channel}",
+                hint="Upgrade it, a host and a minor at a time: invoke cluster.up --set microk8s.upgrade=true",
+            )
+        risk = lab.channel.partition("/")[2]
+        for minor in range(now + (now != then), then + 1):
+            found.append(_upgrade_step(lab, host, f"1.{minor}/{risk}" if minor != then else lab.channel, after))
+    return found
+
+
+def _upgrade_step(lab: Lab, host: Host, channel: str, after: str) -> Step:
+    def done() -> Answer:
+        snap = lab.facts([host])[host.name].snap
+        is_new = snap is not None and _minor(snap.channel) >= _minor(channel)
+        return YES if is_new else no(f"{snap.channel if snap else 'nothing'} is installed")
+
+    def refresh() -> None:
+        host.root("snap", "refresh", "microk8s", f"--channel={channel}", seconds=INSTALL_SECONDS)
+        host.root("snap", "refresh", "--hold", "microk8s")
+        lab.changed()
+
+    return Step(
+        f"Upgrade {host.name} to {channel}", done, refresh, deadline=START_SECONDS, after=after, disruptive=True
+    )
+
+
+def _minor(channel: str) -> int:
+    return int(re.match(r"1\.(\d+)", channel)[1])  # type: ignore[index]
+
+
+def _start_step(lab: Lab) -> Step:
+    """Return the step after which the services of every host run; on workers `microk8s start` does nothing."""
+
+    def stopped() -> list[Host]:
+        facts = lab.facts()
+        return [host for host in lab.hosts if facts[host.name].is_stopped or 10250 not in facts[host.name].listening]
+
+    def done() -> Answer:
+        still = stopped()
+        return no(f"{named([host.name for host in still])}: its kubelet does not run") if still else YES
+
+    def start(host: Host) -> None:
+        host.microk8s("start", check=False)
+        host.root("snap", "start", "--enable", "microk8s")
+
+    def start_all() -> None:
+        each(stopped(), start)
+        lab.changed()
+
+    return Step("MicroK8s runs on every host", done, start_all, deadline=START_SECONDS, every=1.0)
