@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.bed import chart, hosts, images, microk8s, programs, publishing
+from tests.bed import chart, hosts, microk8s, programs, publishing
 from tests.bed.engine import BedEngine
 from tests.bed.hosts import Host
 from tests.bed.places import free_port, need

@@ -185,7 +185,7 @@ class ClusterSpec(Section):
     name: Name = Field(description="The cluster's name, of lower-case letters, digits and '-', at most 40 characters.")
     backend: Backend = Field(
         description="What makes the nodes: local (processes of this machine), compose (containers of a Docker host), "
-        "kuberay (pods on Kubernetes), microk8s (the same, on hosts by SSH) or existing (a Ray cluster of somebody else)."
+        "kuberay (pods on Kubernetes), microk8s (hosts by SSH) or existing (a Ray cluster of somebody else)."
     )
     image: Image | None = setting(None, "A directory of images/, or a full image reference.")
     head: Head = setting(Head(), "The head node.")
