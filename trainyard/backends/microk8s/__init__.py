@@ -30,7 +30,8 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
 
 
 def documents(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
-    return kuberay.documents(spec, tools, _kubernetes(spec, tools))
+    # Before there is a Kubernetes, nobody could say what it would get.
+    return kuberay.documents(spec, tools, _kubernetes(spec, tools)) if _kubeconfig(tools).exists() else []
 
 
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:

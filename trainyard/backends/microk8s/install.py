@@ -16,6 +16,7 @@ from trainyard.wording import counted, named
 SYSCTL_FILE = "/etc/sysctl.d/60-trainyard-microk8s.conf"
 # dqlite stops at the limit of aio; watchers of files at those of inotify.
 SYSCTLS = {"fs.inotify.max_user_instances": 1024, "fs.inotify.max_user_watches": 1048576, "fs.aio-max-nr": 1048576}
+ADDONS = ("dns", "hostpath-storage")
 LAUNCH_FILE = "/var/snap/microk8s/common/.microk8s.yaml"
 # Some hundred MB of a snap, from far away.
 INSTALL_SECONDS = 900.0
@@ -46,7 +47,8 @@ def _prepare_step(lab: Lab, trust: Mapping[str, str]) -> Step:
     def prepare() -> None:
         facts = lab.facts()
         names = _names(lab, facts)
-        each(lab.hosts, lambda host: _prepare(host, facts[host.name], names, trust))
+        first = lab.control_planes[0]
+        each(lab.hosts, lambda host: _prepare(host, facts[host.name], names, trust, is_first=host is first))
         lab.changed()
 
     return Step(f"Prepare {counted(len(lab.hosts), 'host')}", done, prepare)
@@ -66,13 +68,15 @@ def _block(hosts_file: str) -> str:
     return found[1] if found else ""
 
 
-def _prepare(host: Host, fact: Facts, names: str, trust: Mapping[str, str]) -> None:
+def _prepare(host: Host, fact: Facts, names: str, trust: Mapping[str, str], *, is_first: bool) -> None:
     limits = "".join(f"{key} = {max(least, fact.sysctls[key])}\n" for key, least in SYSCTLS.items())
     write = f"cat > {SYSCTL_FILE}; sysctl -q -p {SYSCTL_FILE}"
     host.root("sh", "-euc", write, stdin=limits.encode())
     host.root("sh", "-euc", WRITE_NAMES, stdin=f"{_BEGIN}\n{names}{_END}\n".encode())
     if fact.snap is None:
-        launch = yaml.safe_dump({"version": "0.1.0", "containerdRegistryConfigs": dict(trust)})
+        # DNS from the start: kubelets learn of it as they join.
+        addons = [{"name": name} for name in ADDONS] if is_first else []
+        launch = yaml.safe_dump({"version": "0.1.0", "addons": addons, "containerdRegistryConfigs": dict(trust)})
         host.root("sh", "-euc", f"mkdir -p $(dirname {LAUNCH_FILE}); cat > {LAUNCH_FILE}", stdin=launch.encode())
 
 
