@@ -18,6 +18,13 @@ from tests.real.yard import Yard
 
 pytestmark = [pytest.mark.docker, pytest.mark.kubernetes, pytest.mark.breaking, pytest.mark.timeout(900)]
 RAY_IMAGE = "trainyard-bed/ray:1"
+WHERE = """
+    command: [hostname]
+    matrix: {i: [0, 1, 2]}
+    env: {I: "{i}"}
+    resources: {cpus: 1}
+    together: true
+"""
 
 
 def lab(engine: BedEngine, home: Path, made: list[Host], **section: Any) -> Yard:
@@ -56,11 +63,22 @@ def test_three_bare_hosts_become_a_cluster_that_trains(
     engine: BedEngine, three: list[Host], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     yard = lab(engine, tmp_path_factory.mktemp("lab"), three)
-    planned = [(step["title"], step["state"]) for step in yard.json("cluster.plan")["steps"]]
-    print(planned)
+    planned = yard.json("cluster.plan")["steps"]
+    assert [step["title"] for step in planned if step["state"] == "would"][:2] == [
+        "Prepare 3 hosts",
+        "Install MicroK8s 1.34/stable on 3 hosts",
+    ]
     print(yard.run("cluster.up", seconds=600).stderr)
     assert not any(step["changed"] for step in yard.json("cluster.up")["steps"])
     assert yard.json("smoke.run")["ok"]
-    write_job(yard, "where", "command: [hostname]\nmatrix: {i: [0, 1, 2]}\nresources: {cpus: 1}\ntogether: true\n")
+    write_job(yard, "where", WHERE)
     yard.run("train.dispatch", "where", "--skip-smoke")
-    yard.run("cluster.down")
+    assert len({task["attempts"][0]["node"] for task in yard.json("train.status")["tasks"]}) == 3
+    before = [host.run("cat", "/etc/hosts").stdout.count("trainyard") for host in three]
+    assert before == [2, 2, 2]
+    print(yard.run("cluster.down", "--purge").stderr)
+    for host in three:
+        assert "no matching snaps" in host.shell("snap list microk8s 2>&1 || true").stdout
+        assert "trainyard" not in host.run("cat", "/etc/hosts").stdout
+        assert host.run("ls", "/etc/sysctl.d", "/var/snap/microk8s", check=False).stdout.count("trainyard") == 0
+    assert yard.json("cluster.plan")["steps"] == planned

@@ -31,15 +31,16 @@ LAYERS = (
 )
 # What talks to the world outside this process.
 OUTSIDE = {"boto3", "botocore", "docker", "fabric", "httpx", "kubernetes", "paramiko", "subprocess", "websocket"}
-BACKENDS = {"compose", "existing", "kuberay", "local"}
+BACKENDS = {"compose", "existing", "kuberay", "local", "microk8s"}
 # Where a backend's name is a value of the cluster file, or Docker's own word, or a cluster's default name.
 NAMES_ALLOWED = ("backends", "seams", "spec/cluster.py", "spec/existing.py", "spec/show.py", "paths.py")
 
-# Lines and modules of Python. They only go down: lower them with what you took away.
+# Lines and modules of Python. They only go down: lower them with what you took away. A new backend brings its own.
 BUDGETS = {
     ".": (21_171, 171),
     "backends": (5_897, 47),
     "backends/kuberay": (3_542, 27),
+    "backends/microk8s": (1_400, 15),
     "dispatch": (1_470, 9),
     "images": (1_619, 12),
     "registry": (889, 8),

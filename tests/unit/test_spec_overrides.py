@@ -49,7 +49,7 @@ def test_the_backend_flag_wins_over_the_file_and_is_named_when_it_is_wrong(tmp_p
     with pytest.raises(RequestError) as refused:
         overridden(tmp_path, backend="ec2")
     assert [str(problem) for problem in refused.value.problems] == [
-        '--backend: must be one of: local, compose, kuberay, existing, got "ec2"'
+        '--backend: must be one of: local, compose, kuberay, microk8s, existing, got "ec2"'
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from trainyard.backends import kuberay
 from trainyard.backends.contract import ClusterStatus, LogLine, Tools, Traits, Verified
-from trainyard.backends.microk8s import cluster, install, join, lab, preflight
+from trainyard.backends.microk8s import cluster, install, join, lab, preflight, remove
 from trainyard.endpoint import Endpoint
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
@@ -35,7 +35,15 @@ def documents(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
 
 
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
-    return kuberay.down_steps(spec, tools, _kubernetes(spec, tools), purge=purge)
+    """Return the steps that remove the cluster; with `purge`, MicroK8s from the hosts on which we installed it."""
+    found: list[Step | Stage] = []
+    # What never was a Kubernetes, or is none any more, holds no cluster.
+    if _kubeconfig(tools).exists():
+        found += kuberay.down_steps(spec, tools, _kubernetes(spec, tools), purge=False)
+    if purge:
+        hosts = len(_section(spec).hosts)
+        found.append(Stage(f"Look at {counted(hosts, 'host')}", lambda: _removal_steps(spec, tools)))
+    return found
 
 
 def verify(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) -> Verified:
@@ -61,6 +69,10 @@ def _host_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
     joined = join.steps(hosts)
     rest = cluster.steps(spec, hosts, tools.environ, _kubeconfig(tools), after=joined[-1].title)
     return [*installed, *joined, *rest]
+
+
+def _removal_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
+    return remove.steps(lab.of_section(_section(spec), tools.environ), _kubeconfig(tools))
 
 
 def _section(spec: ClusterSpec) -> Microk8sSection:

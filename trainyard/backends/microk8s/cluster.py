@@ -30,6 +30,7 @@ PROOFS: Mapping[str, tuple[str, ...]] = {
 
 
 def steps(spec: ClusterSpec, lab: Lab, environ: Mapping[str, str], kubeconfig: Path, *, after: str) -> list[Step]:
+    """Return the steps after which pods are scheduled, find each other, and pull from the cluster's registry."""
     gpus = [_gpu_step(spec, lab, after=after)] if _gpus(spec) else []
     addons = [_addon_step(lab, name, after=after) for name in PROOFS]
     trust = hosts_toml(spec, environ)

@@ -14,6 +14,8 @@ from trainyard.seams.ssh.connection import Connection
 from trainyard.seams.ssh.login import HostError
 
 DATA = "/var/snap/microk8s/current"
+# The first line of the launch file of a MicroK8s that we installed.
+MARK = "# made by trainyard"
 # Each line is NAME VALUE; of what has lines itself the value is base64. What a host lacks is left out.
 SCRIPT = r"""
 tell() { printf '%s %s\n' "$1" "$2"; }
@@ -39,6 +41,8 @@ snap list microk8s 2> /dev/null | text snap
 command -v docker > /dev/null && tell docker yes
 command -v nvidia-smi > /dev/null && nvidia-smi -L 2>&1 | text nvidia
 cat /etc/hosts | text hosts
+[ -e /etc/sysctl.d/60-trainyard-microk8s.conf ] && tell limits ours
+grep -qsx "# made by trainyard" /var/snap/microk8s/common/.microk8s.yaml && tell ours yes
 [ -d $data ] || exit 0
 for lock in clustered.lock stopped.lock join-in-progress; do [ -e $data/var/lock/$lock ] && tell lock $lock; done
 cat $data/var/kubernetes/backend/cluster.yaml 2> /dev/null | text members
@@ -78,7 +82,10 @@ class Member:
 
 @dataclass(frozen=True)
 class Facts:
-    """A host at one moment. `memory` and `disk` are bytes; `skew` is what its clock is ahead of ours, in seconds."""
+    """A host at one moment. `memory` and `disk` are bytes; `skew` is what its clock is ahead of ours, in seconds.
+
+    `is_ours`: MicroK8s was installed by us, or is about to be; `has_our_limits`: so were the kernel's limits written.
+    """
 
     hostname: str
     architecture: str
@@ -103,6 +110,8 @@ class Facts:
     ca: str
     trust: Mapping[str, str]
     endpoints: str
+    is_ours: bool
+    has_our_limits: bool
 
     @property
     def node(self) -> str:
@@ -164,6 +173,8 @@ def parse(text: str, *, now: float) -> Facts:
         ca=told.get("ca", ""),
         trust={name.removeprefix("trust."): block(name) for name in told if name.startswith("trust.")},
         endpoints=block("endpoints"),
+        is_ours="ours" in told,
+        has_our_limits="limits" in told,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import yaml
 
-from trainyard.backends.microk8s.facts import Facts
+from trainyard.backends.microk8s.facts import MARK, Facts
 from trainyard.backends.microk8s.lab import Host, Lab, each
 from trainyard.errors import RequestError
 from trainyard.steps import YES, Answer, Step, no
@@ -55,7 +55,7 @@ def _prepare_step(lab: Lab, trust: Mapping[str, str]) -> Step:
 
 
 def _is_unprepared(fact: Facts, names: str) -> bool:
-    return any(fact.sysctls[name] < least for name, least in SYSCTLS.items()) or _block(fact.hosts_file) != names
+    return any(fact.sysctls[name] < least for name, least in SYSCTLS.items()) or names_of(fact) != names
 
 
 def _names(lab: Lab, facts: Mapping[str, Facts]) -> str:
@@ -63,8 +63,9 @@ def _names(lab: Lab, facts: Mapping[str, Facts]) -> str:
     return "".join(f"{host.ip} {facts[host.name].hostname}\n" for host in lab.hosts)
 
 
-def _block(hosts_file: str) -> str:
-    found = re.search(rf"^{_BEGIN}$\n(.*?)^{_END}$", hosts_file, re.MULTILINE | re.DOTALL)
+def names_of(fact: Facts) -> str:
+    """Return the lines that we have written into a host's /etc/hosts, "" where there are none."""
+    found = re.search(rf"^{_BEGIN}$\n(.*?)^{_END}$", fact.hosts_file, re.MULTILINE | re.DOTALL)
     return found[1] if found else ""
 
 
@@ -77,7 +78,9 @@ def _prepare(host: Host, fact: Facts, names: str, trust: Mapping[str, str], *, i
         # DNS from the start: kubelets learn of it as they join.
         addons = [{"name": name} for name in ADDONS] if is_first else []
         launch = yaml.safe_dump({"version": "0.1.0", "addons": addons, "containerdRegistryConfigs": dict(trust)})
-        host.root("sh", "-euc", f"mkdir -p $(dirname {LAUNCH_FILE}); cat > {LAUNCH_FILE}", stdin=launch.encode())
+        host.root(
+            "sh", "-euc", f"mkdir -p $(dirname {LAUNCH_FILE}); cat > {LAUNCH_FILE}", stdin=f"{MARK}\n{launch}".encode()
+        )
 
 
 def _install_step(lab: Lab) -> Step:

@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainyard.backends.microk8s.facts import Facts
 from trainyard.backends.microk8s.lab import Host, Lab, each
 from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.steps import YES, Answer, Step, no
@@ -34,18 +33,6 @@ def steps(lab: Lab) -> list[Step]:
 def is_ready(node: Mapping[str, Any] | None) -> bool:
     conditions = node["status"].get("conditions") or () if node else ()
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-
-
-def ghosts(lab: Lab, facts: Mapping[str, Facts], nodes: Mapping[str, Any]) -> list[str]:
-    """Return addresses of members that no node belongs to: left by a failed join, or a node that was only deleted."""
-    known = {
-        address["address"]
-        for node in nodes.values()
-        for address in node["status"].get("addresses") or ()
-        if address["type"] == "InternalIP"
-    }
-    members = facts[lab.control_planes[0].name].members
-    return [member.host for member in members if not member.host.startswith("127.") and member.host not in known]
 
 
 def _first_step(lab: Lab, first: Host) -> Step:
@@ -183,5 +170,5 @@ def _refuse_dead_members(lab: Lab, first: Host) -> None:
     if dead:
         raise OutsideError(
             f"no control plane may join while {named(dead)} is dead: the others could lose the database",
-            hint="Bring that host back; or remove it for good: invoke cluster.down --remove HOST --force",
+            hint=f"Bring that host back; or, for good, on {first.name}: sudo microk8s remove-node {dead[0]} --force",
         )

@@ -11,11 +11,9 @@ import secrets
 import shutil
 import socket
 import ssl
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -258,9 +256,7 @@ def _forget_kubelet() -> None:
     services.start("containerd")
     services.load_images()
     services.remove_containers()
-    for path in Path("/etc/cni/net.d").glob("*"):
-        path.unlink()
-    subprocess.run(["ip", "link", "delete", "cni0"], stderr=subprocess.DEVNULL, check=False)
+    network.forget()
 
 
 def remove_node(words: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from standin.places import ARGS, LOCKS, is_worker, node_name
+from standin.places import ARGS, LOCKS, PODS, is_worker, node_name
 from standin.services import kubectl
 
 CONFIG = Path("/etc/cni/net.d/10-standin.conflist")
@@ -64,6 +64,13 @@ def _write_endpoints(nodes: list[dict[str, Any]]) -> None:
 def write_endpoints(addresses: list[str]) -> None:
     ENDPOINTS.parent.mkdir(parents=True, exist_ok=True)
     ENDPOINTS.write_text(json.dumps({"servers": sorted(addresses)}))
+
+
+def forget() -> None:
+    """Leave nothing of the network of pods: bridge, routes, configuration."""
+    CONFIG.unlink(missing_ok=True)
+    subprocess.run(["ip", "link", "delete", "cni0"], stderr=subprocess.DEVNULL, check=False)
+    subprocess.run(["ip", "route", "flush", "root", PODS], check=False)
 
 
 def _network(pods: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from standin import certs, launch, services, store
+from standin import certs, launch, network, services, store
 from standin.places import (
     CHANNELS,
     COMMON,
@@ -126,8 +126,7 @@ def remove(words: Sequence[str]) -> None:
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() and not path.is_symlink() else path.unlink()
     for path in (PROGRAM, SNAPD):
         path.unlink(missing_ok=True)
-    shutil.rmtree("/etc/cni/net.d", ignore_errors=True)
-    subprocess.run(["ip", "link", "delete", "cni0"], stderr=subprocess.DEVNULL, check=False)
+    network.forget()
     print("microk8s removed")
 
 

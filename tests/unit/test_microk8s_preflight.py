@@ -1,0 +1,115 @@
+"""What is wrong with hosts, from facts alone: each rule once, and what hosts show together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from trainyard.backends.microk8s.facts import Facts, Member, Snap
+from trainyard.backends.microk8s.preflight import Wish, problems, refuse
+from trainyard.errors import PrerequisiteError
+
+GIB = 2**30
+GOOD = Facts(
+    hostname="a",
+    architecture="x86_64",
+    kernel="6.1.0-18-amd64",
+    machine_id="1",
+    memory=8 * GIB,
+    disk=100 * GIB,
+    skew=0.0,
+    addresses={"lo": "127.0.0.1", "eth0": "10.0.0.1"},
+    routes="default via 10.0.0.254 dev eth0 \n10.0.0.0/24 dev eth0 proto kernel \n",
+    listening=frozenset({22}),
+    sysctls={},
+    forward="ACCEPT",
+    snapd="2.72",
+    has_docker=False,
+    nvidia="",
+    hosts_file="",
+    snap=None,
+    locks=frozenset(),
+    members=(),
+    ends={},
+    ca="",
+    trust={},
+    endpoints="",
+    is_ours=False,
+    has_our_limits=False,
+)
+OTHER = replace(GOOD, hostname="b", machine_id="2", addresses={"eth0": "10.0.0.2"})
+WISHES = {"a": Wish("10.0.0.1", is_control_plane=True, image_bytes=GIB), "b": Wish("10.0.0.2", is_control_plane=False)}
+INSTALLED = Snap("v1.34.2", "1.34/stable", is_held=True, is_disabled=False)
+
+
+def said(**facts: Facts) -> list[str]:
+    return [str(problem) for problem in problems(facts, WISHES)]
+
+
+def test_good_hosts_have_nothing_wrong() -> None:
+    assert said(a=GOOD, b=OTHER) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"snapd": ""}, "has no snapd: sudo apt-get install -y snapd"),
+        ({"architecture": "riscv64"}, "is riscv64, and Ray is made for x86_64 and aarch64"),
+        ({"kernel": "4.4.0-1"}, "its kernel is 4.4.0-1, and Kubernetes needs 4.15 or newer"),
+        ({"memory": GIB}, "has 1.0 GiB of memory, and a control plane needs 2 GiB"),
+        ({"disk": 2 * GIB}, "has 2.0 GiB of disk free in /var/snap, and needs 3.0 (3 x the image)"),
+        ({"routes": "10.0.0.0/24 dev eth0"}, "has no default route, which MicroK8s needs"),
+        (
+            {"addresses": {"lo": "127.0.0.1", "eth0": "10.9.0.1"}},
+            "10.0.0.1 is no address of its interfaces (10.9.0.1): say by which the others reach it, `ip:`",
+        ),
+        (
+            {"routes": f"{GOOD.routes}10.1.4.0/22 dev eth1"},
+            "its network 10.1.4.0/22 overlaps with MicroK8s' 10.1.0.0/16",
+        ),
+        (
+            {"listening": frozenset({22, 10250, 16443})},
+            "something else listens on 16443 (the API server), 10250 (the kubelet)",
+        ),
+        (
+            {"forward": "DROP"},
+            "its firewall drops what is forwarded, and so what pods send: sudo iptables -P FORWARD ACCEPT",
+        ),
+        ({"hostname": "gpu_1"}, "its host name gpu_1 is no name of a node: sudo hostnamectl set-hostname NAME"),
+        (
+            {"snap": INSTALLED, "has_docker": True},
+            "Docker came after MicroK8s, which has not joined yet and takes new addresses for its own: start Docker "
+            "first",
+        ),
+        (
+            {"snap": INSTALLED, "members": (Member("10.7.0.1:19001", is_voter=True),)},
+            "is a node of another cluster, of 10.7.0.1: microk8s leave, if it may",
+        ),
+    ],
+)
+def test_what_is_wrong_with_one_host_is_said_with_what_helps(changed: dict[str, object], message: str) -> None:
+    assert said(a=replace(GOOD, **changed), b=OTHER) == [f"a: {message}"]  # type: ignore[arg-type]
+
+
+def test_capitals_are_no_mistake_and_what_runs_already_is_no_stranger() -> None:
+    running = replace(GOOD, hostname="GPU-1", snap=INSTALLED, listening=frozenset({10250}))
+    assert said(a=running, b=OTHER) == []
+
+
+def test_hosts_that_are_alike_or_tell_another_time_are_named() -> None:
+    third = replace(OTHER, hostname="c", machine_id="3", addresses={"eth0": "10.0.0.3"}, skew=3600.0)
+    wishes = {**WISHES, "c": Wish("10.0.0.3", is_control_plane=False)}
+    alike = replace(OTHER, hostname="A", machine_id="1")
+    found = [str(problem) for problem in problems({"a": GOOD, "b": alike, "c": third}, wishes)]
+    assert found == [
+        "b: has the host name of a, a: sudo hostnamectl set-hostname NAME",
+        "b: has the machine id of a, 1: sudo rm /etc/machine-id && sudo systemd-machine-id-setup, then reboot",
+        "c: its clock is 3600 s ahead of the others': sudo timedatectl set-ntp true",
+    ]
+
+
+def test_everything_is_refused_at_once() -> None:
+    with pytest.raises(PrerequisiteError, match="some hosts cannot become a Kubernetes as they are") as refused:
+        refuse({"a": replace(GOOD, snapd=""), "b": replace(OTHER, snapd="", forward="DROP")}, WISHES)
+    assert [problem.where for problem in refused.value.problems] == ["a", "b", "b"]

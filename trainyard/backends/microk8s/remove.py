@@ -1,0 +1,53 @@
+"""Hosts as they were found: MicroK8s goes where we installed it, and what was written beside it everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trainyard.backends.microk8s.install import SYSCTL_FILE, WRITE_NAMES, names_of
+from trainyard.backends.microk8s.lab import Host, Lab, each
+from trainyard.steps import YES, Answer, Step, no
+from trainyard.wording import counted, named
+
+REMOVE_SECONDS = 600.0
+
+
+def steps(lab: Lab, kubeconfig: Path) -> list[Step]:
+    """Return the steps: workers first, so that no control plane goes while something is told to it."""
+    ours = [host for host in (*lab.workers, *lab.control_planes) if lab.facts()[host.name].is_ours]
+    title = f"Remove MicroK8s from {counted(len(ours), 'host')}" if ours else "Remove no MicroK8s: none is ours"
+
+    def is_removed() -> Answer:
+        facts = lab.facts(ours) if ours else {}
+        left = [host.name for host in ours if facts[host.name].snap is not None]
+        return no(f"still installed: {named(left)}") if left else YES
+
+    def remove() -> None:
+        for group in (lab.workers, lab.control_planes):
+            each([host for host in group if host in ours], _remove)
+        lab.changed()
+
+    def is_clean() -> Answer:
+        facts = lab.facts()
+        left = [host.name for host in lab.hosts if facts[host.name].has_our_limits or names_of(facts[host.name])]
+        return no(f"still there: limits and names on {named(left)}") if left else YES
+
+    def clean() -> None:
+        each(lab.hosts, _clean)
+        kubeconfig.unlink(missing_ok=True)
+        lab.changed()
+
+    return [
+        Step(title, is_removed, remove, disruptive=bool(ours)),
+        Step(f"Leave {counted(len(lab.hosts), 'host')} as found", is_clean, clean, after=title if ours else None),
+    ]
+
+
+def _remove(host: Host) -> None:
+    host.root("snap", "remove", "microk8s", "--purge", seconds=REMOVE_SECONDS)
+
+
+def _clean(host: Host) -> None:
+    # Kernel limits stay until the next boot: what else counts on them by now is not known.
+    host.root("rm", "-f", SYSCTL_FILE)
+    host.root("sh", "-euc", WRITE_NAMES)
