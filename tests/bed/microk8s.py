@@ -30,7 +30,7 @@ def run(host: Host, *words: str, check: bool = True) -> Done:
 def install(host: Host, *, channel: str = "1.34/stable") -> None:
     """Install MicroK8s by hand, and wait until it is ready."""
     host.run("snap", "install", "microk8s", "--classic", f"--channel={channel}")
-    run(host, "status", "--wait-ready", "--timeout", "120")
+    run(host, "status", "--wait-ready", "--timeout", "280")
 
 
 def join(host: Host, to: Host, *flags: str) -> Done:
@@ -47,4 +47,4 @@ def ready(host: Host) -> set[str]:
 
 
 def wait_ready(host: Host, *names: str) -> None:
-    wait(lambda: ready(host) == set(names), f"{names} are Ready", seconds=120)
+    wait(lambda: ready(host) == set(names), f"{names} are Ready", seconds=300)

@@ -147,8 +147,9 @@ def test_a_head_whose_dashboard_is_dead_is_not_waited_for() -> None:
         answers.done()
 
 
-def test_a_record_that_is_damaged_is_an_error_with_its_path(tmp_path: Path) -> None:
-    (tmp_path / "cluster.json").write_text("{")
+@pytest.mark.parametrize("text", ["{", "{}", "[]", "null"])
+def test_a_record_that_is_damaged_is_an_error_with_its_path(tmp_path: Path, text: str) -> None:
+    (tmp_path / "cluster.json").write_text(text)
     with pytest.raises(OutsideError, match="what was written down about a cluster is damaged") as caught:
         record.recorded_backend(tmp_path)
     assert caught.value.where == str(tmp_path / "cluster.json")

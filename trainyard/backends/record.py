@@ -34,11 +34,7 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise OutsideError(
-            f"what was written down about a cluster is damaged: {error}",
-            where=str(path),
-            hint="Remove this file, and what runs of the cluster; then make it anew: invoke cluster.up",
-        ) from error
+        raise _damaged(path, str(error)) from error
 
 
 def write_cluster(state: Path, backend: str, facts: Mapping[str, Any]) -> None:
@@ -49,13 +45,30 @@ def write_cluster(state: Path, backend: str, facts: Mapping[str, Any]) -> None:
 
 
 def read_cluster(state: Path, backend: str) -> dict[str, Any] | None:
-    record = read_json(state / _RECORD)
-    return record if record and record.get("backend") == backend else None
+    return _record(state) if recorded_backend(state) == backend else None
 
 
 def recorded_backend(state: Path) -> str | None:
-    record = read_json(state / _RECORD)
-    return str(record["backend"]) if record else None
+    record = _record(state)
+    return None if record is None else str(record["backend"])
+
+
+def _record(state: Path) -> dict[str, Any] | None:
+    path = state / _RECORD
+    record = read_json(path)
+    if record is None and not path.exists():
+        return None
+    if not isinstance(record, dict) or "backend" not in record:
+        raise _damaged(path, "it names no backend")
+    return record
+
+
+def _damaged(path: Path, reason: str) -> OutsideError:
+    return OutsideError(
+        f"what was written down about a cluster is damaged: {reason}",
+        where=str(path),
+        hint="Remove this file; invoke cluster.down then ends what still runs, and invoke cluster.up makes it anew.",
+    )
 
 
 def write_made_from(state: Path, file: Path) -> None:

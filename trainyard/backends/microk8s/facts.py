@@ -6,7 +6,6 @@ import base64
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
 
 import yaml
 
@@ -39,18 +38,12 @@ tell forward "$(iptables -S FORWARD 2> /dev/null | sed -n 's/^-P FORWARD //p')"
 command -v snap > /dev/null && tell snapd "$(snap version | awk '$1 == "snapd" {print $2}')"
 snap list microk8s 2> /dev/null | text snap
 command -v docker > /dev/null && tell docker yes
-command -v nvidia-smi > /dev/null && nvidia-smi -L 2>&1 | text nvidia
 cat /etc/hosts | text hosts
 [ -e /etc/sysctl.d/60-trainyard-microk8s.conf ] && tell limits ours
 grep -qsx "# made by trainyard" /var/snap/microk8s/common/.microk8s.yaml && tell ours yes
 [ -d $data ] || exit 0
 for lock in clustered.lock stopped.lock join-in-progress; do [ -e $data/var/lock/$lock ] && tell lock $lock; done
 cat $data/var/kubernetes/backend/cluster.yaml 2> /dev/null | text members
-for name in ca server front-proxy-client; do
-  [ -e $data/certs/$name.crt ] || continue
-  tell "ends.$name" "$(openssl x509 -enddate -noout -in $data/certs/$name.crt | cut -d= -f2)"
-done
-sha256sum < $data/certs/ca.crt | cut -d' ' -f1 | while read -r hash; do tell ca "$hash"; done
 for file in $data/args/certs.d/*/hosts.toml; do
   [ -e "$file" ] && text "trust.$(basename "$(dirname "$file")")" < "$file"
 done
@@ -101,13 +94,10 @@ class Facts:
     forward: str
     snapd: str
     has_docker: bool
-    nvidia: str
     hosts_file: str
     snap: Snap | None
     locks: frozenset[str]
     members: tuple[Member, ...]
-    ends: Mapping[str, datetime]
-    ca: str
     trust: Mapping[str, str]
     endpoints: str
     is_ours: bool
@@ -164,13 +154,10 @@ def parse(text: str, *, now: float) -> Facts:
         forward=told.get("forward", ""),
         snapd=told.get("snapd", ""),
         has_docker="docker" in told,
-        nvidia=block("nvidia"),
         hosts_file=block("hosts"),
         snap=_snap(block("snap")),
         locks=frozenset(value.strip() for name, _, value in lines if name == "lock"),
         members=_members(block("members")),
-        ends={name.removeprefix("ends."): _date(told[name]) for name in told if name.startswith("ends.")},
-        ca=told.get("ca", ""),
         trust={name.removeprefix("trust."): block(name) for name in told if name.startswith("trust.")},
         endpoints=block("endpoints"),
         is_ours="ours" in told,
@@ -191,10 +178,6 @@ def _snap(listed: str) -> Snap | None:
 def _members(text: str) -> tuple[Member, ...]:
     """Read dqlite's cluster.yaml: a list of Address, ID, Role (0 votes; left out, it is 0)."""
     return tuple(Member(entry["Address"], entry.get("Role", 0) == 0) for entry in yaml.safe_load(text) or ())
-
-
-def _date(text: str) -> datetime:
-    return datetime.strptime(text, "%b %d %H:%M:%S %Y %Z").replace(tzinfo=timezone.utc)
 
 
 def _is_loopback(member: Member) -> bool:

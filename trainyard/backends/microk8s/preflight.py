@@ -52,9 +52,7 @@ def refuse(facts: Mapping[str, Facts], wishes: Mapping[str, Wish]) -> None:
     found = tuple(problems(facts, wishes))
     if found:
         raise PrerequisiteError(
-            f"{named(list(dict.fromkeys(problem.where for problem in found)))} cannot become a Kubernetes as it is"
-            if len({problem.where for problem in found}) == 1
-            else "some hosts cannot become a Kubernetes as they are",
+            "some hosts cannot become a Kubernetes as they are",
             problems=found,
             hint="Mend them, and repeat the same command; the others wait.",
         )
