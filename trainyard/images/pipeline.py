@@ -143,7 +143,7 @@ def _push(
         todo: list[Step | Stage] = [*build.steps(command.building, report)]
         after = todo[-2].title
         todo += [] if skip_lint else [_lint_step(command, report, after=after)]
-        yield [*todo, Stage(f"Push it to {registry.registry.address}", expand, after=after)], pushing
+        yield [*todo, Stage(f"Ask the registry {registry.registry.address}", expand, after=after)], pushing
 
 
 def _lint_step(command: ImageCommand, report: Report, *, after: str) -> Step:
