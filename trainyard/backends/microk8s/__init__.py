@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from trainyard.backends import kuberay
-from trainyard.backends.contract import ClusterStatus, LogLine, Tools, Traits, Verified
+from trainyard.backends.contract import ClusterStatus, LogLine, Tools, Traits, Verified, not_up
 from trainyard.backends.microk8s import cluster, install, join, lab, preflight, remove
 from trainyard.endpoint import Endpoint
 from trainyard.spec.cluster import ClusterSpec
@@ -51,10 +51,14 @@ def verify(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) ->
 
 
 def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
+    if not _kubeconfig(tools).exists():
+        return ClusterStatus(spec.name, tools.backend, "absent", ())
     return kuberay.status(spec, tools, _kubernetes(spec, tools))
 
 
 def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
+    if not _kubeconfig(tools).exists():
+        raise not_up(spec.name)
     return kuberay.connect(spec, tools, _kubernetes(spec, tools))
 
 
@@ -65,7 +69,7 @@ def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
 def _host_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
     hosts = lab.of_section(_section(spec), tools.environ)
     preflight.refuse(hosts.facts(), {host.name: preflight.Wish(host.ip, host.is_control_plane) for host in hosts.hosts})
-    installed = install.steps(hosts, trust=cluster.hosts_toml(spec, tools.environ), upgrade=_section(spec).upgrade)
+    installed = install.steps(hosts, upgrade=_section(spec).upgrade)
     joined = join.steps(hosts)
     rest = cluster.steps(spec, hosts, tools.environ, _kubeconfig(tools), after=joined[-1].title)
     return [*installed, *joined, *rest]

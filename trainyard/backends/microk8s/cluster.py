@@ -10,10 +10,10 @@ import yaml
 
 from trainyard.backends.microk8s.facts import DATA
 from trainyard.backends.microk8s.join import API_PORT
-from trainyard.backends.microk8s.lab import Lab, each
+from trainyard.backends.microk8s.lab import Host, Lab, each
 from trainyard.backends.record import write_private
 from trainyard.errors import OutsideError
-from trainyard.registry.access import ca_file, registry_of
+from trainyard.registry.access import ca_file
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import named
@@ -21,8 +21,8 @@ from trainyard.wording import named
 ENABLE_SECONDS = 300.0
 CERTS_D = f"{DATA}/args/certs.d"
 GPU = "nvidia.com/gpu"
-# ADDON: what proves that it is there, asked of Kubernetes; {} for one whose effect is asked otherwise.
 _DEPLOYED = "jsonpath={.status.availableReplicas}"
+# ADDON: what proves that it is there, asked of Kubernetes.
 PROOFS: Mapping[str, tuple[str, ...]] = {
     "dns": ("get", "deployment/coredns", "--namespace", "kube-system", "--output", _DEPLOYED),
     "hostpath-storage": ("get", "storageclass/microk8s-hostpath", "--output", "name"),
@@ -33,31 +33,7 @@ def steps(spec: ClusterSpec, lab: Lab, environ: Mapping[str, str], kubeconfig: P
     """Return the steps after which pods are scheduled, find each other, and pull from the cluster's registry."""
     gpus = [_gpu_step(spec, lab, after=after)] if _gpus(spec) else []
     addons = [_addon_step(lab, name, after=after) for name in PROOFS]
-    trust = hosts_toml(spec, environ)
-    return [
-        *addons,
-        *gpus,
-        *([_trust_step(lab, trust, after)] if trust else []),
-        _kubeconfig_step(lab, kubeconfig, after),
-    ]
-
-
-def hosts_toml(spec: ClusterSpec, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what containerd is to know of the cluster's registry, by its address; {} where it knows it already.
-
-    https://github.com/containerd/containerd/blob/main/docs/hosts.md: read at each pull, no restart.
-    """
-    if spec.registry is None:
-        return {}
-    registry = registry_of(spec)
-    scheme = "http" if registry.insecure else "https"
-    server = f"{scheme}://{registry.address}"
-    ca = ca_file(registry, environ)
-    if ca is None and not registry.insecure:
-        return {}
-    lines = [f'server = "{server}"', f'[host."{server}"]', '  capabilities = ["pull", "resolve"]']
-    lines += [f'  ca = "{CERTS_D}/{registry.address}/ca.crt"'] if ca else []
-    return {registry.address: "\n".join(lines) + "\n"}
+    return [*addons, *gpus, *_trust_steps(spec, lab, environ, after), _kubeconfig_step(lab, kubeconfig, after)]
 
 
 def _addon_step(lab: Lab, name: str, *, after: str) -> Step:
@@ -95,25 +71,39 @@ def _gpu_step(spec: ClusterSpec, lab: Lab, *, after: str) -> Step:
     return Step("Enable nvidia", done, enable, deadline=2 * ENABLE_SECONDS, every=2.0, after=after)
 
 
-def _trust_step(lab: Lab, trust: Mapping[str, str], after: str) -> Step:
-    address, text = next(iter(trust.items()))
+def _trust_steps(spec: ClusterSpec, lab: Lab, environ: Mapping[str, str], after: str) -> list[Step]:
+    """Return the step after which containerd knows the cluster's registry on every host; none for a public one.
 
-    def lacking() -> list[str]:
+    https://github.com/containerd/containerd/blob/main/docs/hosts.md: read at each pull, no restart.
+    """
+    registry = spec.registry
+    ca = ca_file(registry, environ) if registry else None
+    if registry is None or not (ca or registry.insecure):
+        return []
+    directory = f"{CERTS_D}/{registry.address}"
+    server = f"{'http' if registry.insecure else 'https'}://{registry.address}"
+    lines = [f'server = "{server}"', f'[host."{server}"]', '  capabilities = ["pull", "resolve"]']
+    text = "\n".join([*lines, *([f'  ca = "{directory}/ca.crt"'] if ca else [])]) + "\n"
+
+    def lacking() -> list[Host]:
         facts = lab.facts()
-        return [host.name for host in lab.hosts if facts[host.name].trust.get(address) != text]
+        return [host for host in lab.hosts if facts[host.name].trust.get(registry.address) != text]
 
     def done() -> Answer:
         found = lacking()
-        return no(f"{named(found)}: does not know the registry {address}") if found else YES
+        return no(f"{named([host.name for host in found])}: does not know the registry") if found else YES
 
-    def write() -> None:
-        wanted = lacking()
-        script = f'mkdir -p "{CERTS_D}/$0"; cat > "{CERTS_D}/$0/hosts.toml"'
-        hosts = [host for host in lab.hosts if host.name in wanted]
-        each(hosts, lambda host: host.root("sh", "-euc", script, address, stdin=text.encode()))
+    def write(host: Host) -> None:
+        host.root("mkdir", "-p", directory)
+        if ca:
+            host.connection.put(f"{directory}/ca.crt", ca, sudo=True)
+        host.connection.put(f"{directory}/hosts.toml", text.encode(), sudo=True)
+
+    def write_all() -> None:
+        each(lacking(), write)
         lab.changed()
 
-    return Step(f"Every host pulls from {address}", done, write, after=after)
+    return [Step(f"Every host pulls from {registry.address}", done, write_all, after=after)]
 
 
 def _kubeconfig_step(lab: Lab, path: Path, after: str) -> Step:

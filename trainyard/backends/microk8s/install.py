@@ -29,14 +29,13 @@ cat /run/trainyard-hosts > /etc/hosts
 rm /run/trainyard-hosts"""
 
 
-def steps(lab: Lab, *, trust: Mapping[str, str], upgrade: bool) -> list[Step]:
-    """Return the steps after which every host runs MicroK8s of the channel. `trust` is hosts.toml by registry."""
-    prepare = _prepare_step(lab, trust)
+def steps(lab: Lab, *, upgrade: bool) -> list[Step]:
+    """Return the steps after which every host runs MicroK8s of the channel."""
     install = _install_step(lab)
-    return [prepare, install, *_upgrade_steps(lab, upgrade=upgrade, after=install.title), _start_step(lab)]
+    return [_prepare_step(lab), install, *_upgrade_steps(lab, upgrade=upgrade, after=install.title), _start_step(lab)]
 
 
-def _prepare_step(lab: Lab, trust: Mapping[str, str]) -> Step:
+def _prepare_step(lab: Lab) -> Step:
     """Return the step after which kernel limits, host names and the launch file are as MicroK8s needs them."""
 
     def done() -> Answer:
@@ -48,7 +47,7 @@ def _prepare_step(lab: Lab, trust: Mapping[str, str]) -> Step:
         facts = lab.facts()
         names = _names(lab, facts)
         first = lab.control_planes[0]
-        each(lab.hosts, lambda host: _prepare(host, facts[host.name], names, trust, is_first=host is first))
+        each(lab.hosts, lambda host: _prepare(host, facts[host.name], names, is_first=host is first))
         lab.changed()
 
     return Step(f"Prepare {counted(len(lab.hosts), 'host')}", done, prepare)
@@ -69,7 +68,7 @@ def names_of(fact: Facts) -> str:
     return found[1] if found else ""
 
 
-def _prepare(host: Host, fact: Facts, names: str, trust: Mapping[str, str], *, is_first: bool) -> None:
+def _prepare(host: Host, fact: Facts, names: str, *, is_first: bool) -> None:
     limits = "".join(f"{key} = {max(least, fact.sysctls[key])}\n" for key, least in SYSCTLS.items())
     write = f"cat > {SYSCTL_FILE}; sysctl -q -p {SYSCTL_FILE}"
     host.root("sh", "-euc", write, stdin=limits.encode())
@@ -77,7 +76,7 @@ def _prepare(host: Host, fact: Facts, names: str, trust: Mapping[str, str], *, i
     if fact.snap is None:
         # DNS from the start: kubelets learn of it as they join.
         addons = [{"name": name} for name in ADDONS] if is_first else []
-        launch = yaml.safe_dump({"version": "0.1.0", "addons": addons, "containerdRegistryConfigs": dict(trust)})
+        launch = yaml.safe_dump({"version": "0.1.0", "addons": addons})
         host.root(
             "sh", "-euc", f"mkdir -p $(dirname {LAUNCH_FILE}); cat > {LAUNCH_FILE}", stdin=f"{MARK}\n{launch}".encode()
         )

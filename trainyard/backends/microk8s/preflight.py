@@ -18,8 +18,7 @@ ARCHITECTURES = ("x86_64", "aarch64")
 KERNEL = (4, 15)
 MEMORY = 1 * GIB
 CONTROL_PLANE_MEMORY = 2 * GIB
-# An image is kept compressed, unpacked, and once more while it is unpacked.
-IMAGE_COPIES = 3
+DISK = 2 * GIB
 # Certificates and leases of hosts whose clocks are further apart are not valid for each other.
 SKEW_SECONDS = 30.0
 PODS = ipaddress.ip_network("10.1.0.0/16")
@@ -37,11 +36,10 @@ PORTS = {
 
 @dataclass(frozen=True)
 class Wish:
-    """What the cluster file asks of one host. `ip`: by which the others reach it; `gpus`: it is to have some."""
+    """What the cluster file asks of one host. `ip`: by which the others reach it."""
 
     ip: str
     is_control_plane: bool
-    image_bytes: int = 0
 
 
 Rule = Callable[[Facts, Wish], str | None]
@@ -125,11 +123,9 @@ def _memory(fact: Facts, wish: Wish) -> str | None:
 
 
 def _disk(fact: Facts, wish: Wish) -> str | None:
-    least = max(wish.image_bytes * IMAGE_COPIES, 2 * GIB)
-    if fact.disk >= least:
+    if fact.disk >= DISK:
         return None
-    why = f" ({IMAGE_COPIES} x the image)" if wish.image_bytes else ""
-    return f"has {fact.disk / GIB:.1f} GiB of disk free in /var/snap, and needs {least / GIB:.1f}{why}"
+    return f"has {fact.disk / GIB:.1f} GiB of disk free in /var/snap, and needs {DISK / GIB:.1f}"
 
 
 def _route(fact: Facts, wish: Wish) -> str | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainyard.backends.microk8s.install import SYSCTL_FILE, WRITE_NAMES, names_of
+from trainyard.backends.microk8s.facts import MARK, Facts
+from trainyard.backends.microk8s.install import LAUNCH_FILE, SYSCTL_FILE, WRITE_NAMES, names_of
 from trainyard.backends.microk8s.lab import Host, Lab, each
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted, named
@@ -29,8 +30,8 @@ def steps(lab: Lab, kubeconfig: Path) -> list[Step]:
 
     def is_clean() -> Answer:
         facts = lab.facts()
-        left = [host.name for host in lab.hosts if facts[host.name].has_our_limits or names_of(facts[host.name])]
-        return no(f"still there: limits and names on {named(left)}") if left else YES
+        left = [host.name for host in lab.hosts if _is_marked(facts[host.name])]
+        return no(f"still there: what we wrote on {named(left)}") if left else YES
 
     def clean() -> None:
         each(lab.hosts, _clean)
@@ -47,7 +48,13 @@ def _remove(host: Host) -> None:
     host.root("snap", "remove", "microk8s", "--purge", seconds=REMOVE_SECONDS)
 
 
+def _is_marked(fact: Facts) -> bool:
+    return fact.has_our_limits or fact.is_ours or bool(names_of(fact))
+
+
 def _clean(host: Host) -> None:
     # Kernel limits stay until the next boot: what else counts on them by now is not known.
     host.root("rm", "-f", SYSCTL_FILE)
+    # Of a host that was prepared, and on which nothing was installed.
+    host.root("sh", "-euc", f'! grep -qsx "{MARK}" {LAUNCH_FILE} || rm {LAUNCH_FILE}')
     host.root("sh", "-euc", WRITE_NAMES)

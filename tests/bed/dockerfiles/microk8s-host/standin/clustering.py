@@ -81,9 +81,6 @@ def join(words: Sequence[str]) -> None:
     given = parser.parse_args(words)
     address, token, check = _connection(given.connection)
     lock("join-in-progress")
-    if given.worker and is_worker():
-        # Nothing is asked before: what was there is overwritten, and the node's former cluster keeps a dead node.
-        print("", end="")
     print(f"Contacting cluster at {address}", flush=True)
     answer = _ask(address, token, check if not given.skip_verify else "", worker=given.worker)
     if given.worker:
