@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from trainyard.backends.microk8s.facts import Facts, Member, Snap
-from trainyard.backends.microk8s.preflight import Wish, problems, refuse
+from trainyard.backends.microk8s.preflight import Desired, problems, refuse
 from trainyard.errors import PrerequisiteError
 
 GIB = 2**30
@@ -36,12 +36,12 @@ GOOD = Facts(
     has_our_limits=False,
 )
 OTHER = replace(GOOD, hostname="b", machine_id="2", addresses={"eth0": "10.0.0.2"})
-WISHES = {"a": Wish("10.0.0.1", is_control_plane=True), "b": Wish("10.0.0.2", is_control_plane=False)}
+DESIRED = {"a": Desired("10.0.0.1", is_control_plane=True), "b": Desired("10.0.0.2", is_control_plane=False)}
 INSTALLED = Snap("v1.34.2", "1.34/stable", is_held=True, is_disabled=False)
 
 
 def said(**facts: Facts) -> list[str]:
-    return [str(problem) for problem in problems(facts, WISHES)]
+    return [str(problem) for problem in problems(facts, DESIRED)]
 
 
 def test_good_hosts_have_nothing_wrong() -> None:
@@ -96,9 +96,9 @@ def test_capitals_are_no_mistake_and_what_runs_already_is_no_stranger() -> None:
 
 def test_hosts_that_are_alike_or_tell_another_time_are_named() -> None:
     third = replace(OTHER, hostname="c", machine_id="3", addresses={"eth0": "10.0.0.3"}, skew=3600.0)
-    wishes = {**WISHES, "c": Wish("10.0.0.3", is_control_plane=False)}
+    desired = {**DESIRED, "c": Desired("10.0.0.3", is_control_plane=False)}
     alike = replace(OTHER, hostname="A", machine_id="1")
-    found = [str(problem) for problem in problems({"a": GOOD, "b": alike, "c": third}, wishes)]
+    found = [str(problem) for problem in problems({"a": GOOD, "b": alike, "c": third}, desired)]
     assert found == [
         "b: has the host name of a, a: sudo hostnamectl set-hostname NAME",
         "b: has the machine id of a, 1: sudo rm /etc/machine-id && sudo systemd-machine-id-setup, then reboot",
@@ -108,5 +108,5 @@ def test_hosts_that_are_alike_or_tell_another_time_are_named() -> None:
 
 def test_everything_is_refused_at_once() -> None:
     with pytest.raises(PrerequisiteError, match="some hosts cannot become a Kubernetes as they are") as refused:
-        refuse({"a": replace(GOOD, snapd=""), "b": replace(OTHER, snapd="", forward="DROP")}, WISHES)
+        refuse({"a": replace(GOOD, snapd=""), "b": replace(OTHER, snapd="", forward="DROP")}, DESIRED)
     assert [problem.where for problem in refused.value.problems] == ["a", "b", "b"]

@@ -68,7 +68,8 @@ def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
 
 def _host_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
     hosts = lab.of_section(_section(spec), tools.environ)
-    preflight.refuse(hosts.facts(), {host.name: preflight.Wish(host.ip, host.is_control_plane) for host in hosts.hosts})
+    desired = {host.name: preflight.Desired(host.ip, host.is_control_plane) for host in hosts.hosts}
+    preflight.refuse(hosts.facts(), desired)
     installed = install.steps(hosts, upgrade=_section(spec).upgrade)
     joined = join.steps(hosts)
     rest = cluster.steps(spec, hosts, tools.environ, _kubeconfig(tools), after=joined[-1].title)

@@ -17,32 +17,32 @@ DATA = "/var/snap/microk8s/current"
 MARK = "# made by trainyard"
 # Each line is NAME VALUE; of what has lines itself the value is base64. What a host lacks is left out.
 SCRIPT = r"""
-tell() { printf '%s %s\n' "$1" "$2"; }
+field() { printf '%s %s\n' "$1" "$2"; }
 text() { printf '%s %s\n' "$1" "$(base64 -w0)"; }
 data=/var/snap/microk8s/current
-tell clock "$(date +%s.%N)"
-tell hostname "$(hostname)"
-tell architecture "$(uname -m)"
-tell kernel "$(uname -r)"
-tell machine_id "$(cat /etc/machine-id 2> /dev/null)"
-tell memory "$(awk '/^MemTotal:/ {print $2 * 1024}' /proc/meminfo)"
+field clock "$(date +%s.%N)"
+field hostname "$(hostname)"
+field architecture "$(uname -m)"
+field kernel "$(uname -r)"
+field machine_id "$(cat /etc/machine-id 2> /dev/null)"
+field memory "$(awk '/^MemTotal:/ {print $2 * 1024}' /proc/meminfo)"
 [ -d /var/snap ] && disk=/var/snap || disk=/var
-tell disk "$(df -B1 --output=avail $disk | tail -n 1)"
+field disk "$(df -B1 --output=avail $disk | tail -n 1)"
 ip -4 -o address show | text addresses
 ip -4 route show | text routes
 { ss -Hlnt; ss -Hlnu; } | text listening
 for name in fs.inotify.max_user_instances fs.inotify.max_user_watches fs.aio-max-nr; do
-  tell "sysctl.$name" "$(cat "/proc/sys/$(echo $name | tr . /)")"
+  field "sysctl.$name" "$(cat "/proc/sys/$(echo $name | tr . /)")"
 done
-tell forward "$(iptables -S FORWARD 2> /dev/null | sed -n 's/^-P FORWARD //p')"
-command -v snap > /dev/null && tell snapd "$(snap version | awk '$1 == "snapd" {print $2}')"
+field forward "$(iptables -S FORWARD 2> /dev/null | sed -n 's/^-P FORWARD //p')"
+command -v snap > /dev/null && field snapd "$(snap version | awk '$1 == "snapd" {print $2}')"
 snap list microk8s 2> /dev/null | text snap
-command -v docker > /dev/null && tell docker yes
+command -v docker > /dev/null && field docker yes
 cat /etc/hosts | text hosts
-[ -e /etc/sysctl.d/60-trainyard-microk8s.conf ] && tell limits ours
-grep -qsx "# made by trainyard" /var/snap/microk8s/common/.microk8s.yaml && tell ours yes
+[ -e /etc/sysctl.d/60-trainyard-microk8s.conf ] && field limits ours
+grep -qsx "# made by trainyard" /var/snap/microk8s/common/.microk8s.yaml && field ours yes
 [ -d $data ] || exit 0
-for lock in clustered.lock stopped.lock join-in-progress; do [ -e $data/var/lock/$lock ] && tell lock $lock; done
+for lock in clustered.lock stopped.lock join-in-progress; do [ -e $data/var/lock/$lock ] && field lock $lock; done
 cat $data/var/kubernetes/backend/cluster.yaml 2> /dev/null | text members
 for file in $data/args/certs.d/*/hosts.toml; do
   [ -e "$file" ] && text "trust.$(basename "$(dirname "$file")")" < "$file"
@@ -127,41 +127,41 @@ def read(connection: Connection, *, now: float) -> Facts:
     ran = connection.sudo(["sh", "-c", SCRIPT])
     if ran.code != 0:
         last = ran.stderr.strip().rpartition("\n")[2]
-        raise HostError(f"{connection.address.host} does not tell what it is", where=last or f"exit code {ran.code}")
+        raise HostError(f"{connection.address.host} does not answer what it is", where=last or f"exit code {ran.code}")
     return parse(ran.stdout, now=now)
 
 
 def parse(text: str, *, now: float) -> Facts:
     """Return what the script printed."""
     lines = [line.partition(" ") for line in text.splitlines()]
-    told = {name: value.strip() for name, _, value in lines if name != "lock"}
+    fields = {name: value.strip() for name, _, value in lines if name != "lock"}
 
     def block(name: str) -> str:
-        return base64.b64decode(told.get(name, "")).decode(errors="replace")
+        return base64.b64decode(fields.get(name, "")).decode(errors="replace")
 
     return Facts(
-        hostname=told["hostname"],
-        architecture=told["architecture"],
-        kernel=told["kernel"],
-        machine_id=told["machine_id"],
-        memory=int(float(told["memory"])),
-        disk=int(told.get("disk") or 0),
-        skew=float(told["clock"]) - now,
+        hostname=fields["hostname"],
+        architecture=fields["architecture"],
+        kernel=fields["kernel"],
+        machine_id=fields["machine_id"],
+        memory=int(float(fields["memory"])),
+        disk=int(fields.get("disk") or 0),
+        skew=float(fields["clock"]) - now,
         addresses=dict(re.findall(r"^\d+: (\S+)\s+inet ([\d.]+)", block("addresses"), re.MULTILINE)),
         routes=block("routes"),
         listening=frozenset(int(port) for port in re.findall(r"\S+:(\d+)\s+\S+:\*", block("listening"))),
-        sysctls={name.removeprefix("sysctl."): int(told[name]) for name in told if name.startswith("sysctl.")},
-        forward=told.get("forward", ""),
-        snapd=told.get("snapd", ""),
-        has_docker="docker" in told,
+        sysctls={name.removeprefix("sysctl."): int(fields[name]) for name in fields if name.startswith("sysctl.")},
+        forward=fields.get("forward", ""),
+        snapd=fields.get("snapd", ""),
+        has_docker="docker" in fields,
         hosts_file=block("hosts"),
         snap=_snap(block("snap")),
         locks=frozenset(value.strip() for name, _, value in lines if name == "lock"),
         members=_members(block("members")),
-        trust={name.removeprefix("trust."): block(name) for name in told if name.startswith("trust.")},
+        trust={name.removeprefix("trust."): block(name) for name in fields if name.startswith("trust.")},
         endpoints=block("endpoints"),
-        is_ours="ours" in told,
-        has_our_limits="limits" in told,
+        is_ours="ours" in fields,
+        has_our_limits="limits" in fields,
     )
 
 

@@ -82,7 +82,7 @@ class Lab:
         self._changed = True
 
     def nodes(self) -> dict[str, dict[str, Any]]:
-        """Return Kubernetes' nodes by name, as the first control plane that answers tells; {} if none does."""
+        """Return Kubernetes' nodes by name, as the first control plane that answers knows them; {} if none does."""
         for host in self.control_planes:
             ran = host.microk8s("kubectl", "get", "nodes", "-o", "json", check=False)
             if ran.code == 0 and ran.stdout.startswith("{"):
@@ -121,13 +121,13 @@ def _together(errors: Sequence[tuple[str, TrainyardError]]) -> TrainyardError:
     return type(first)(f"{counted(len(errors), 'host')} failed", problems=problems, hint=first.hint)
 
 
-def _host(wish: LabHost, is_control_plane: bool, environ: Mapping[str, str]) -> Host:
-    address = config.parse(wish.ssh)
-    return Host(address.host, wish.ip or _ip(wish, environ), is_control_plane, connect(wish.ssh, environ))
+def _host(desired: LabHost, is_control_plane: bool, environ: Mapping[str, str]) -> Host:
+    address = config.parse(desired.ssh)
+    return Host(address.host, desired.ip or _ip(desired, environ), is_control_plane, connect(desired.ssh, environ))
 
 
-def _ip(wish: LabHost, environ: Mapping[str, str]) -> str:
-    name = config.settings(config.parse(wish.ssh), environ).host
+def _ip(desired: LabHost, environ: Mapping[str, str]) -> str:
+    name = config.settings(config.parse(desired.ssh), environ).host
     try:
         return str(ipaddress.ip_address(name))
     except ValueError:
@@ -136,7 +136,7 @@ def _ip(wish: LabHost, environ: Mapping[str, str]) -> str:
         return str(socket.getaddrinfo(name, None, socket.AF_INET)[0][4][0])
     except OSError as error:
         raise PrerequisiteError(
-            f"{wish.address} has no address that is known here",
+            f"{desired.address} has no address that is known here",
             where=str(error),
             hint="Say by which the other hosts reach it: `ip:` beside `address:`.",
         ) from error

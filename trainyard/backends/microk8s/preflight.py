@@ -35,19 +35,19 @@ PORTS = {
 
 
 @dataclass(frozen=True)
-class Wish:
+class Desired:
     """What the cluster file asks of one host. `ip`: by which the others reach it."""
 
     ip: str
     is_control_plane: bool
 
 
-Rule = Callable[[Facts, Wish], str | None]
+Rule = Callable[[Facts, Desired], str | None]
 
 
-def refuse(facts: Mapping[str, Facts], wishes: Mapping[str, Wish]) -> None:
+def refuse(facts: Mapping[str, Facts], desired: Mapping[str, Desired]) -> None:
     """Raise PrerequisiteError with everything that is wrong, host by host."""
-    found = tuple(problems(facts, wishes))
+    found = tuple(problems(facts, desired))
     if found:
         raise PrerequisiteError(
             "some hosts cannot become a Kubernetes as they are",
@@ -56,18 +56,18 @@ def refuse(facts: Mapping[str, Facts], wishes: Mapping[str, Wish]) -> None:
         )
 
 
-def problems(facts: Mapping[str, Facts], wishes: Mapping[str, Wish]) -> Iterator[Problem]:
+def problems(facts: Mapping[str, Facts], desired: Mapping[str, Desired]) -> Iterator[Problem]:
     """Yield what is wrong, by host: first what each shows alone, then what they show together."""
     for host, fact in facts.items():
         for rule in RULES:
-            message = rule(fact, wishes[host])
+            message = rule(fact, desired[host])
             if message:
                 yield Problem(host, message)
     yield from _alike(facts, "host name", lambda fact: fact.node, "sudo hostnamectl set-hostname NAME")
     again = "sudo rm /etc/machine-id && sudo systemd-machine-id-setup, then reboot"
     yield from _alike(facts, "machine id", lambda fact: fact.machine_id, again)
     yield from _skewed(facts)
-    yield from _of_others(facts, wishes)
+    yield from _of_others(facts, desired)
 
 
 def _alike(facts: Mapping[str, Facts], what: str, value: Callable[[Facts], str], remedy: str) -> Iterator[Problem]:
@@ -87,9 +87,9 @@ def _skewed(facts: Mapping[str, Facts]) -> Iterator[Problem]:
             yield Problem(host, f"its clock is {abs(off):.0f} s {direction} the others': sudo timedatectl set-ntp true")
 
 
-def _of_others(facts: Mapping[str, Facts], wishes: Mapping[str, Wish]) -> Iterator[Problem]:
+def _of_others(facts: Mapping[str, Facts], desired: Mapping[str, Desired]) -> Iterator[Problem]:
     """Yield the hosts that are nodes of a cluster with hosts that the file does not name."""
-    ours = {wish.ip for wish in wishes.values()}
+    ours = {desired.ip for desired in desired.values()}
     for host, fact in facts.items():
         members = {member.host for member in fact.members if not member.host.startswith("127.")}
         control = set(re.findall(r"\d+(?:\.\d+){3}", fact.endpoints)) if fact.is_worker else members
@@ -97,49 +97,49 @@ def _of_others(facts: Mapping[str, Facts], wishes: Mapping[str, Wish]) -> Iterat
             yield Problem(host, f"is a node of another cluster, of {named(sorted(control))}: microk8s leave, if it may")
 
 
-def _snapd(fact: Facts, wish: Wish) -> str | None:
+def _snapd(fact: Facts, desired: Desired) -> str | None:
     return None if fact.snapd else "has no snapd: sudo apt-get install -y snapd"
 
 
-def _architecture(fact: Facts, wish: Wish) -> str | None:
+def _architecture(fact: Facts, desired: Desired) -> str | None:
     if fact.architecture in ARCHITECTURES:
         return None
     return f"is {fact.architecture}, and Ray is made for {' and '.join(ARCHITECTURES)}"
 
 
-def _kernel(fact: Facts, wish: Wish) -> str | None:
+def _kernel(fact: Facts, desired: Desired) -> str | None:
     found = re.match(r"(\d+)\.(\d+)", fact.kernel)
     if found is None or (int(found[1]), int(found[2])) >= KERNEL:
         return None
     return f"its kernel is {fact.kernel}, and Kubernetes needs {KERNEL[0]}.{KERNEL[1]} or newer"
 
 
-def _memory(fact: Facts, wish: Wish) -> str | None:
-    least = CONTROL_PLANE_MEMORY if wish.is_control_plane else MEMORY
+def _memory(fact: Facts, desired: Desired) -> str | None:
+    least = CONTROL_PLANE_MEMORY if desired.is_control_plane else MEMORY
     if fact.memory >= least:
         return None
-    role = "a control plane" if wish.is_control_plane else "a worker"
+    role = "a control plane" if desired.is_control_plane else "a worker"
     return f"has {fact.memory / GIB:.1f} GiB of memory, and {role} needs {least // GIB} GiB"
 
 
-def _disk(fact: Facts, wish: Wish) -> str | None:
+def _disk(fact: Facts, desired: Desired) -> str | None:
     if fact.disk >= DISK:
         return None
     return f"has {fact.disk / GIB:.1f} GiB of disk free in /var/snap, and needs {DISK / GIB:.1f}"
 
 
-def _route(fact: Facts, wish: Wish) -> str | None:
+def _route(fact: Facts, desired: Desired) -> str | None:
     return None if re.search("^default ", fact.routes, re.MULTILINE) else "has no default route, which MicroK8s needs"
 
 
-def _address(fact: Facts, wish: Wish) -> str | None:
-    if wish.ip in fact.addresses.values():
+def _address(fact: Facts, desired: Desired) -> str | None:
+    if desired.ip in fact.addresses.values():
         return None
     has = named(sorted(address for name, address in fact.addresses.items() if name != "lo"))
-    return f"{wish.ip} is no address of its interfaces ({has}): say by which the others reach it, `ip:`"
+    return f"{desired.ip} is no address of its interfaces ({has}): say by which the others reach it, `ip:`"
 
 
-def _ranges(fact: Facts, wish: Wish) -> str | None:
+def _ranges(fact: Facts, desired: Desired) -> str | None:
     for line in fact.routes.splitlines():
         target = line.partition(" ")[0]
         if "/" not in target or _OWN_INTERFACES.search(line):
@@ -150,24 +150,24 @@ def _ranges(fact: Facts, wish: Wish) -> str | None:
     return None
 
 
-def _ports(fact: Facts, wish: Wish) -> str | None:
+def _ports(fact: Facts, desired: Desired) -> str | None:
     taken = [f"{port} ({what})" for port, what in PORTS.items() if port in fact.listening and fact.snap is None]
     return f"something else listens on {named(taken)}" if taken else None
 
 
-def _forward(fact: Facts, wish: Wish) -> str | None:
+def _forward(fact: Facts, desired: Desired) -> str | None:
     if fact.forward != "DROP" or fact.has_docker:
         return None
     return "its firewall drops what is forwarded, and so what pods send: sudo iptables -P FORWARD ACCEPT"
 
 
-def _node_name(fact: Facts, wish: Wish) -> str | None:
+def _node_name(fact: Facts, desired: Desired) -> str | None:
     if re.fullmatch(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?", fact.node):
         return None
     return f"its host name {fact.hostname} is no name of a node: sudo hostnamectl set-hostname NAME"
 
 
-def _docker_later(fact: Facts, wish: Wish) -> str | None:
+def _docker_later(fact: Facts, desired: Desired) -> str | None:
     """Say that MicroK8s will take Docker's bridge for a change of its address, and remove every container."""
     if fact.snap is None or fact.has_joined or not fact.has_docker or "docker0" in fact.addresses:
         return None
