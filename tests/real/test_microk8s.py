@@ -1,45 +1,60 @@
-"""A lab of bare hosts, reached by SSH: made a Kubernetes, trained on, and given back."""
+"""A lab of bare hosts, reached by SSH: made a Kubernetes, trained on, given back. Each test needs the one before."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.bed import chart, hosts, microk8s, programs, publishing
+from tests.bed import chart, hosts, images, microk8s, programs
 from tests.bed.engine import BedEngine
 from tests.bed.hosts import Host
 from tests.bed.places import free_port, need
-from tests.real.jobs import write_job
 from tests.real.yard import Yard
+from trainyard.paths import shipped
 
 pytestmark = [pytest.mark.docker, pytest.mark.kubernetes, pytest.mark.breaking, pytest.mark.timeout(900)]
-RAY_IMAGE = "trainyard-bed/ray:1"
-WHERE = """
-    command: [hostname]
-    matrix: {i: [0, 1, 2]}
-    env: {I: "{i}"}
-    resources: {cpus: 1}
-    together: true
-"""
 
 
-def lab(engine: BedEngine, home: Path, made: list[Host], **section: Any) -> Yard:
-    """Give a place to work in as somebody who has SSH to these hosts, and Helm."""
-    address = f"{engine.bridge_ip}:{free_port()}"
-    publishing.publish(engine, address, RAY_IMAGE, owner=hosts.this_process())
+@dataclass(frozen=True)
+class Lab:
+    """Three bare hosts, and a place to work in with the cluster file that we ship, for these hosts."""
+
+    hosts: list[Host]
+    yard: Yard
+    registry: str
+
+
+@pytest.fixture(scope="module")
+def lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    need(programs.missing())
+    registry = f"{engine.bridge_ip}:{free_port()}"
+    with microk8s.bare_hosts(engine, tmp_path_factory.mktemp("hosts"), count=3) as made:
+        yard = _place_to_work(tmp_path_factory.mktemp("lab"), engine, made, registry)
+        try:
+            yield Lab(made, yard, registry)
+        finally:
+            yard.run("registry.down", "--purge")
+            # Where a dockerd looks for CAs cannot be chosen: it is the machine's own directory.
+            shutil.rmtree(f"/etc/docker/certs.d/{registry}", ignore_errors=True)
+
+
+def _place_to_work(home: Path, engine: BedEngine, made: list[Host], registry: str) -> Yard:
+    """Give the file that we ship; of the bed are hosts, registry, base and chart, and how little it has to spare."""
     chart.write(home / "chart")
-    document = {
+    document: dict[str, Any] = yaml.safe_load((shipped("clusters") / "microk8s.yaml").read_text())
+    login = {"username": "ann", "password_env": "REGISTRY_PASSWORD"}
+    document |= {
         "name": "lab",
-        "backend": "microk8s",
-        "image": f"{address}/{RAY_IMAGE}",
-        "registry": {"address": address, "insecure": True},
-        "head": {"cpus": 1, "memory": "1GiB"},
-        "workers": [{"name": "worker", "count": 2, "cpus": 1, "memory": "1GiB"}],
-        "microk8s": {"hosts": [{"address": host.ssh} for host in made], **section},
+        "registry": {"address": registry, "image": images.REGISTRY, **login},
+        "build": {"base": images.BASE, "network": "host"},
+        "microk8s": {"hosts": [{"address": host.ssh} for host in made]},
         "kuberay": {
             "operator": {"chart": str(home / "chart")},
             "requests": {"cpus": 0.1, "memory": "128MiB"},
@@ -49,36 +64,51 @@ def lab(engine: BedEngine, home: Path, made: list[Host], **section: Any) -> Yard
     (home / "clusters").mkdir()
     (home / "clusters" / "lab.yaml").write_text(json.dumps(document, indent=1))
     path = f"{programs.commands()}:{hosts.environ(made[0].home)['PATH']}"
-    return Yard(home, cluster="lab", environ={"HOME": str(made[0].home), "PATH": path})
+    environ = {**engine.environ(), "HOME": str(made[0].home), "PATH": path, "REGISTRY_PASSWORD": "a secret"}
+    return Yard(home, cluster="lab", environ=environ)
 
 
-@pytest.fixture(scope="module")
-def three(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Host]]:
-    need(programs.missing())
-    with microk8s.bare_hosts(engine, tmp_path_factory.mktemp("hosts"), count=3) as made:
-        yield made
-
-
-def test_three_bare_hosts_become_a_cluster_that_trains(
-    engine: BedEngine, three: list[Host], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    yard = lab(engine, tmp_path_factory.mktemp("lab"), three)
-    planned = yard.json("cluster.plan")["steps"]
-    assert [step["title"] for step in planned if step["state"] == "would"][:2] == [
-        "Prepare 3 hosts",
-        "Install MicroK8s 1.34/stable on 3 hosts",
-    ]
+def test_three_bare_hosts_become_a_cluster(lab: Lab) -> None:
+    yard = lab.yard
+    yard.run("registry.up")
+    yard.run("registry.trust")
+    pushed = yard.json("image.push")["reference"]
+    assert _planned(yard)[:2] == ["Prepare 3 hosts", "Install MicroK8s 1.34/stable on 3 hosts"]
     print(yard.run("cluster.up", seconds=600).stderr)
     assert not any(step["changed"] for step in yard.json("cluster.up")["steps"])
+    nodes = yard.json("cluster.status")["nodes"]
+    assert {node["state"] for node in nodes} == {"up"}
+    assert len({node["host"] for node in nodes}) == 3
+    assert [host.run("cat", "/etc/hosts").stdout.count("trainyard") for host in lab.hosts] == [2, 2, 2]
+    verified = yard.json("image.verify")["hosts"]
+    assert [(host["reference"], host["ok"]) for host in verified] == [(pushed, True)] * 3
+
+
+def test_cartpole_trains_on_every_host(lab: Lab) -> None:
+    yard = lab.yard
     assert yard.json("smoke.run")["ok"]
-    write_job(yard, "where", WHERE)
-    yard.run("train.dispatch", "where", "--skip-smoke")
+    yard.run("train.dispatch", "cartpole")
+    run = next(yard.results.glob("cartpole-*"))
     assert len({task["attempts"][0]["node"] for task in yard.json("train.status")["tasks"]}) == 3
-    before = [host.run("cat", "/etc/hosts").stdout.count("trainyard") for host in three]
-    assert before == [2, 2, 2]
+    assert len(list((run / "outputs").iterdir())) == 4
+
+
+def test_down_keeps_the_hosts_kubernetes_and_purge_nothing(lab: Lab) -> None:
+    yard = lab.yard
+    yard.run("cluster.down")
+    assert yard.json("cluster.status")["state"] == "down"
+    assert {node.partition("/")[2] for node in _nodes(lab)} == {host.name for host in lab.hosts}
     print(yard.run("cluster.down", "--purge").stderr)
-    for host in three:
+    for host in lab.hosts:
         assert "no matching snaps" in host.shell("snap list microk8s 2>&1 || true").stdout
         assert "trainyard" not in host.run("cat", "/etc/hosts").stdout
         assert host.run("ls", "/etc/sysctl.d", "/var/snap/microk8s", check=False).stdout.count("trainyard") == 0
-    assert yard.json("cluster.plan")["steps"] == planned
+    assert _planned(yard)[:2] == ["Prepare 3 hosts", "Install MicroK8s 1.34/stable on 3 hosts"]
+
+
+def _planned(yard: Yard) -> list[str]:
+    return [step["title"] for step in yard.json("cluster.plan")["steps"] if step["state"] == "would"]
+
+
+def _nodes(lab: Lab) -> list[str]:
+    return microk8s.run(lab.hosts[0], "kubectl", "get", "nodes", "-o", "name").stdout.split()

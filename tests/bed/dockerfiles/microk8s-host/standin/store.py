@@ -82,7 +82,10 @@ def own_address() -> str:
 def write_files() -> None:
     """Write cluster.yaml and info.yaml, as dqlite keeps them."""
     found = members()
-    (BACKEND / "cluster.yaml").write_text(yaml.safe_dump(found, sort_keys=False))
+    # In one go: kine reads it every second, and knows nobody who votes while it is empty.
+    unfinished = BACKEND / "cluster.yaml.new"
+    unfinished.write_text(yaml.safe_dump(found, sort_keys=False))
+    unfinished.replace(BACKEND / "cluster.yaml")
     own = next((member for member in found if member["Address"] == own_address()), None)
     if own:
         (BACKEND / "info.yaml").write_text(yaml.safe_dump(own, sort_keys=False))
