@@ -36,7 +36,6 @@ class FakeKube:
         self.deleted: list[str] = []
         self.created: list[Object] = []
         self.changed: list[str] = []
-        self.may_not: set[str] = set()
         self.uids = itertools.count(1)
         self.texts: dict[str, str] = {}
         self.after_create: Callable[[Object], None] = lambda body: None
@@ -77,7 +76,15 @@ class FakeKube:
         self.after_create(made)
         return copy.deepcopy(made)
 
-    def delete(self, kind: Kind, name: str, *, namespace: str | None = None, uid: str | None = None) -> bool:
+    def delete(
+        self,
+        kind: Kind,
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str | None = None,
+        with_owned: bool = False,
+    ) -> bool:
         self._ask("delete", kind, namespace)
         body = self.objects.get((kind.plural, namespace or "", name))
         if body is None or uid not in (None, body["metadata"]["uid"]):
@@ -103,10 +110,6 @@ class FakeKube:
         self._ask("patch", kind, namespace)
         self.changed.append(f"patch {kind.name} {name}")
         return self.put(kind, _merged(self.objects[(kind.plural, namespace or "", name)], merge))
-
-    def may(self, verb: str, kind: Kind, *, namespace: str | None = None, subresource: str = "") -> bool:
-        right = f"{verb} {kind.plural}" + f"/{subresource}" * bool(subresource)
-        return kind.plural not in self.forbidden and right not in self.may_not
 
     def serves(self, kind: Kind) -> bool:
         return kind.plural not in self.unknown

@@ -14,7 +14,7 @@ from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import down, removal
 from trainyard.errors import LeftoverError
 from trainyard.progress import PlainProgress
-from trainyard.seams.kube.types import NODE, POD, RAY_CLUSTER, ROLE, SECRET, SERVICE, Kind, Object
+from trainyard.seams.kube.types import NODE, POD, RAY_CLUSTER, SECRET, Kind, Object
 from trainyard.steps import Clock, Step
 
 
@@ -25,8 +25,6 @@ def made(name: str = "lab", *, ours: bool = True, kube: FakeKube | None = None) 
     owner = kube.put(RAY_CLUSTER, named(name, cluster=mark))
     for one in (f"{name}-head-a", f"{name}-gpu-worker-b"):
         kube.put(POD, named(one, ray=name, owner=owner, cluster=mark))
-    kube.put(SERVICE, named(f"{name}-head-svc", ray=name, owner=owner))
-    kube.put(ROLE, named(name, ray=name, owner=owner))
     kube.put(SECRET, named(name, cluster=mark))
     return kube
 
@@ -46,7 +44,7 @@ def test_everything_of_a_cluster_goes_and_the_second_time_there_is_nothing_to_do
     planned = [step.title for step in down_of(kube, tmp_path)]
     assert planned == [
         "Remove the RayCluster lab in namespace team of context lab",
-        "Remove what belongs to it: lab-gpu-worker-b, lab-head-a, lab and 2 more",
+        "Remove what belongs to it: lab",
         "Remove what was written down",
     ]
     assert [step.title for step in down_of(kube, tmp_path) if step.disruptive] == planned[:1]
@@ -65,13 +63,6 @@ def test_a_raycluster_of_somebody_else_keeps_all_that_is_its(tmp_path: Path) -> 
     assert todo[0].title == "Leave the RayCluster lab alone: Trainyard did not make it"
     assert run(todo) == ["Remove what belongs to it: lab-pull"]
     assert kube.objects == before
-
-
-def test_kinds_that_we_may_not_ask_for_and_do_not_make_are_left_out(tmp_path: Path) -> None:
-    kube = made()
-    kube.forbidden = {"roles", "rolebindings", "serviceaccounts"}
-    run(down_of(kube, tmp_path))
-    assert kube.objects == {}
 
 
 def hanging(kube: FakeKube, kind: Kind, *left: Object) -> list[str]:

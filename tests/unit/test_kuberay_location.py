@@ -14,7 +14,7 @@ from trainyard.backends import record
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import location
 from trainyard.backends.kuberay.location import Location
-from trainyard.errors import PrerequisiteError, RequestError
+from trainyard.errors import RequestError
 from trainyard.seams.kube.types import RAY_CLUSTER
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
@@ -89,8 +89,9 @@ def test_another_location_than_the_one_written_down_is_refused(tools: Tools, ask
     assert error.value.lines() == [
         f"cluster lab is in namespace old of context lab (https://192.0.2.1:6443); now {shown} is asked for",
         "  at lab.yaml",
-        "  -> For a second cluster, give it another name: a name is one cluster on this machine. To move this one, "
-        "remove it there first: invoke cluster.down. If that Kubernetes is gone for good, or only got another address: "
+        "  -> To mean that one, change the file back, or give its kubeconfig (KUBECONFIG=...). For a second cluster, "
+        "give it another name: a name is one cluster on this machine. To move this one, remove it there first: "
+        "invoke cluster.down. If that Kubernetes is gone for good, or only got another address: "
         f"rm -r {tools.state}",
     ]
 
@@ -109,12 +110,12 @@ def test_a_location_given_on_the_command_line_is_never_passed_over(tools: Tools)
 def test_another_kubernetes_under_the_same_context_is_not_asked(tools: Tools) -> None:
     made(tools)
     (tools.directory / "kubeconfig").write_text(KUBECONFIG.replace("192.0.2.1", "192.0.2.7"))
-    with pytest.raises(PrerequisiteError) as error:
+    with pytest.raises(RequestError) as error:
         location.find(SPEC, tools, section())
-    assert error.value.lines()[:2] == [
-        "cluster lab is on another Kubernetes than the one that context lab leads to now",
-        "  at it was made on https://192.0.2.1:6443; now it is https://192.0.2.7:6443",
-    ]
+    assert error.value.what == (
+        "cluster lab is in namespace team of context lab (https://192.0.2.1:6443); now namespace team of context lab "
+        "(https://192.0.2.7:6443) is asked for"
+    )
 
 
 def test_a_ray_cluster_of_somebody_else_is_refused_and_one_of_ours_found() -> None:

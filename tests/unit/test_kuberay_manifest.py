@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit import crd
-from trainyard.backends.kuberay.manifest import Documents, documents, printable
+from trainyard.backends.kuberay.manifest import Documents, documents
 from trainyard.backends.kuberay.manifest.pod import Inputs
 from trainyard.spec.cluster import ClusterSpec
 
@@ -98,7 +98,6 @@ def test_everything_that_we_make_carries_the_cluster_s_label() -> None:
     assert found.claim is not None
     assert found.claim["metadata"] == {"name": "lab-outputs", "namespace": "team", "labels": ours}
     assert found.namespace["metadata"] == {"name": "team", "labels": {"app.kubernetes.io/managed-by": "trainyard"}}
-    assert [one["kind"] for one in printable(found)] == ["Namespace", "PersistentVolumeClaim", "RayCluster"]
 
 
 def test_ray_is_told_what_the_file_declares() -> None:
@@ -254,12 +253,3 @@ def test_nodes_cannot_ask_kubernetes_anything_unless_they_must() -> None:
     assert "automountServiceAccountToken" not in head(**RESTRICTED)
     assert worker(**EVERYTHING)["serviceAccountName"] == "trainer"
     assert "automountServiceAccountToken" not in worker(**EVERYTHING)
-
-
-def test_what_is_printed_hides_variables_that_are_called_like_secrets() -> None:
-    found = printable(made(**SMALL, env={"HF_TOKEN": "hunter2", "MODE": "fast"}))
-    assert "hunter2" not in str(found)
-    assert {"name": "HF_TOKEN", "value": "(hidden)"} in found[-1]["spec"]["headGroupSpec"]["template"]["spec"][
-        "containers"
-    ][0]["env"]
-    assert "fast" in str(found)

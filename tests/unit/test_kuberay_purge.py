@@ -12,6 +12,7 @@ from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import operator, purge
 from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.seams.helm import Release
+from trainyard.seams.kube.errors import ForbiddenError
 from trainyard.seams.kube.types import CLAIM, CRD, DEPLOYMENT, NAMESPACE, POD, RAY_CLUSTER, RAY_JOB
 from trainyard.steps import Step
 
@@ -72,9 +73,8 @@ def test_while_others_live_from_it_nothing_goes(monkeypatch: pytest.MonkeyPatch)
 def test_where_others_cannot_be_asked_for_nothing_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     kube = made()
     kube.forbidden = {"all rayjobs"}
-    with pytest.raises(PrerequisiteError) as error:
+    with pytest.raises(ForbiddenError):
         steps(kube, FakeHelm(kube, OURS), monkeypatch)
-    assert error.value.what == "whether others need the KubeRay operator cannot be told, so that it does not go"
 
 
 def test_an_operator_and_namespaces_of_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,20 +11,13 @@ from tests.unit.fake_helm import FakeHelm, crd, deployment
 from tests.unit.fake_kube import FakeKube, named
 from trainyard.backends import kuberay as up
 from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import desired, operator
 from trainyard.backends.kuberay import location as locations
+from trainyard.backends.kuberay import operator
 from trainyard.errors import PrerequisiteError
+from trainyard.images import resolve
 from trainyard.images.resolve import PinnedImage
 from trainyard.seams.kube.errors import ApiUnreachableError, InvalidError
-from trainyard.seams.kube.types import (
-    CRD,
-    DEPLOYMENT,
-    NAMESPACE,
-    POD,
-    RAY_CLUSTER,
-    SERVICE,
-    Object,
-)
+from trainyard.seams.kube.types import CRD, DEPLOYMENT, NAMESPACE, POD, RAY_CLUSTER, Object
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Stage, Step
 
@@ -45,7 +38,7 @@ class Yard:
         self.kube = FakeKube((DEPLOYMENT, deployment()), (CRD, crd("rayclusters.ray.io")), (NAMESPACE, named("team")))
         self.pinned, self.state = PINNED, state
         self.asked: list[str | None] = []
-        monkeypatch.setattr(desired, "pinned", self._pinned)
+        monkeypatch.setattr(resolve, "pinned", self._pinned)
         monkeypatch.setattr(operator, "helm_of", lambda *_: FakeHelm(self.kube))
         monkeypatch.setattr(locations, "of_section", lambda spec, tools, section: self._location(section))
 
@@ -70,7 +63,7 @@ class Yard:
     def _location(self, section: Any) -> locations.Location:
         return locations.Location(self.kube, section.namespace, "lab", section)  # type: ignore[arg-type]
 
-    def _pinned(self, *_: Any, running: str | None = None) -> PinnedImage:
+    def _pinned(self, *_: Any, running: str | None = None, **more: Any) -> PinnedImage:
         self.asked.append(running)
         return self.pinned
 
@@ -106,7 +99,6 @@ def test_nobody_is_asked_before_the_first_stage_is_expanded(yard: Yard, monkeypa
 def test_a_cluster_is_made_in_this_order_and_then_nothing_is_written(yard: Yard) -> None:
     steps = yard.steps(spec(kuberay={"storage": {"size": "1GiB", "storage_class": "fast"}}))
     assert titles(steps) == [
-        "Check access to Kubernetes",
         "Write down where the cluster is",
         "Check the KubeRay operator",
         "Make namespace team",
@@ -176,37 +168,28 @@ def test_crds_that_are_older_than_their_operator_are_named(yard: Yard, monkeypat
     )
 
 
-def test_a_former_cluster_is_gone_with_its_pods_and_services_before_another_is_made(yard: Yard) -> None:
+def test_a_former_cluster_is_gone_with_its_pods_before_another_is_made(yard: Yard) -> None:
     former: Object = {"metadata": {"name": "lab", "uid": "uid-old"}}
     yard.kube.put(POD, named("lab-head", ray="lab", owner=former))
-    yard.kube.put(SERVICE, named("lab-head-svc", ray="lab", owner=former))
     step = yard.step("Remove the former cluster")
-    assert step.done().detail == "still there: lab-head, lab-head-svc"
-    del yard.kube.objects[(POD.plural, "team", "lab-head")], yard.kube.objects[(SERVICE.plural, "team", "lab-head-svc")]
+    assert step.done().detail == "still there: lab-head"
+    del yard.kube.objects[(POD.plural, "team", "lab-head")]
     assert step.done().holds
-
-
-def test_all_rights_that_are_missing_are_said_at_once(yard: Yard) -> None:
-    yard.kube.may_not = {"create secrets", "patch rayclusters"}
-    with pytest.raises(PrerequisiteError) as error:
-        yard.step("Check access").done()
-    assert error.value.lines() == [
-        "you may not do in namespace team what cluster.up needs: patch rayclusters, create secrets",
-        "  at context lab (https://192.0.2.1:6443)",
-        "  -> Ask whoever runs that Kubernetes for these rights, or name another context: kuberay.context.",
-    ]
-
-
-def test_only_what_this_command_does_needs_a_right(yard: Yard) -> None:
-    yard.kube.may_not = {"patch secrets", "delete rayclusters"}
-    assert yard.step("Check access").done().holds
-    yard.made()
-    with pytest.raises(PrerequisiteError, match="delete rayclusters"):
-        yard.step("Check access", recreate=True).done()
 
 
 def test_a_cluster_that_others_made_is_taken_and_said(yard: Yard) -> None:
     yard.made()
-    assert yard.step("Check access").done().detail == "cluster lab was there already"
-    run(yard.step("Write down"))
-    assert yard.step("Check access").done().detail == ""
+    step = yard.step("Write down")
+    run(step)
+    assert step.done().detail == "cluster lab was there already"
+    assert yard.step("Write down").done().detail == ""
+
+
+def test_what_is_printed_hides_variables_that_are_called_like_secrets(yard: Yard) -> None:
+    file = spec(env={"HF_TOKEN": "hunter2", "MODE": "fast"}, kuberay={"storage": {"size": "1GiB"}})
+    found = up.documents(file, Tools(yard.state, {}, "kuberay"))
+    assert [document["kind"] for document in found] == ["Namespace", "PersistentVolumeClaim", "RayCluster"]
+    assert "hunter2" not in str(found)
+    variables = found[-1]["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]["env"]
+    assert {"name": "HF_TOKEN", "value": "(hidden)"} in variables
+    assert {"name": "MODE", "value": "fast"} in variables

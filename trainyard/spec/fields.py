@@ -37,6 +37,10 @@ SECRET_NAME = re.compile(r"token(?:s?$|_)|passw|secret|credential|(?:api|access|
 _OURS = re.compile(r"TRAINYARD_.*|CUDA_VISIBLE_DEVICES|RAY_AUTH_(?:MODE|TOKEN|TOKEN_PATH)")
 
 
+def hidden(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: HIDDEN if SECRET_NAME.search(name) else value for name, value in variables.items()}
+
+
 @dataclass(frozen=True)
 class Complaint:
     """What is wrong below the place where a rule stands."""

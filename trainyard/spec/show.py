@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel
 
 from trainyard.spec.cluster import Backend, ClusterSpec
-from trainyard.spec.fields import HIDDEN, SECRET_NAME
+from trainyard.spec.fields import HIDDEN, hidden
 from trainyard.spec.job import JobSpec
 from trainyard.spec.yaml_source import FLOAT, KeyPath, compose
 
@@ -72,7 +72,7 @@ def _hidden(value: Any, path: KeyPath = ()) -> Any:
     if path == CHART_VALUES:
         return dict.fromkeys(value, HIDDEN)
     if path and path[-1] in ENVIRONMENTS:
-        return {name: HIDDEN if SECRET_NAME.search(name) else text for name, text in value.items()}
+        return hidden(value)
     return {name: _hidden(inner, (*path, name)) for name, inner in value.items()}
 
 

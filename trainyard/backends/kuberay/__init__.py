@@ -10,18 +10,18 @@ from dataclasses import replace
 
 from trainyard.backends import replace_head
 from trainyard.backends.contract import ClusterStatus, LogLine, Tools, Traits, Verified
-from trainyard.backends.kuberay import down, location, objects, operator, preflight, ray_cluster, wait
+from trainyard.backends.kuberay import down, location, objects, operator, ray_cluster, wait
 from trainyard.backends.kuberay import status as statuses
 from trainyard.backends.kuberay.dashboard import Dashboard
 from trainyard.backends.kuberay.desired import Desired, read
 from trainyard.backends.kuberay.listing import discover
-from trainyard.backends.kuberay.manifest import printable
 from trainyard.backends.kuberay.verify import verify as verify_hosts
 from trainyard.endpoint import Endpoint
 from trainyard.seams.kube.types import Object
 from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.fields import hidden
 from trainyard.spec.kubernetes import KuberaySection
-from trainyard.steps import YES, Answer, Stage, Step, no
+from trainyard.steps import Answer, Stage, Step
 
 __all__ = ["connect", "discover", "documents", "down_steps", "logs", "status", "up_steps", "verify"]
 # To verify an image needs the namespace that `cluster.up` makes.
@@ -36,9 +36,13 @@ def up_steps(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[S
 
 
 def documents(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[Object]:
-    """Return what Kubernetes would get, but for Secrets. Raises what the steps do."""
-    desired = read(spec, tools, section or spec.kuberay)
-    return printable(replace(desired.documents, ray_cluster=ray_cluster.document(desired)))
+    """Return what Kubernetes would get, but for Secrets and the values of variables that are called like one.
+
+    Raises what the steps do.
+    """
+    desired = read(spec.model_copy(update={"env": hidden(spec.env)}), tools, section or spec.kuberay)
+    made = (desired.documents.namespace, desired.documents.claim, ray_cluster.document(desired))
+    return [document for document in made if document]
 
 
 def down_steps(spec: ClusterSpec, tools: Tools, section: Section = None, *, purge: bool) -> list[Stage]:
@@ -82,7 +86,6 @@ def _steps(desired: Desired) -> list[Step]:
     make = ray_cluster.step(desired, changes, after=former.title if former else None)
     return [
         *([replace_head.step(refused, title="Make the whole cluster anew")] if refused else []),
-        preflight.step(desired),
         _record_step(desired),
         *operator.steps(desired.kuberay),
         objects.namespace_step(where, documents.namespace),
@@ -98,9 +101,12 @@ def _steps(desired: Desired) -> list[Step]:
 
 def _record_step(desired: Desired) -> Step:
     tools, where = desired.tools, desired.location
+    was_there = desired.live is not None and location.read(tools) is None
+    remarks = (f"cluster {where.name} was there already" if was_there else "", desired.image.remark)
 
     def done() -> Answer:
         is_same = location.read(tools) == location.record_of(where)
-        return YES if is_same else no("nothing is written down, or another location")
+        missing = "" if is_same else "nothing is written down, or another location"
+        return Answer(is_same, "; ".join(filter(None, (missing, *remarks))))
 
     return Step("Write down where the cluster is", done, lambda: location.write(tools, where))

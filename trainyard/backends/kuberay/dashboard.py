@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from trainyard.backends import ray_nodes
 from trainyard.backends.kuberay import naming, pods
 from trainyard.backends.kuberay.location import Location
-from trainyard.backends.kuberay.pods import Object
 from trainyard.seams.kube import forward
-from trainyard.seams.kube.types import POD
+from trainyard.seams.kube.types import POD, Object
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import location, naming, operator, pods
@@ -48,7 +47,7 @@ class Desired:
     kuberay: Kuberay
     pull_secret: Object | None
     live: Object | None
-    pods: Sequence[Mapping[str, Any]]
+    pods: Sequence[Object]
 
     @property
     def running(self) -> Object | None:
@@ -75,7 +74,8 @@ def read(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Desired:
     live = location.ray_cluster(where)
     running = str((live["metadata"].get("annotations") or {}).get(naming.IMAGE, "")) if live else ""
     with ThreadPoolExecutor(2) as pool:
-        pinning = pool.submit(pinned, spec, tools, running=None if tools.recreate else running or None)
+        kept = None if tools.recreate else running or None
+        pinning = pool.submit(resolve.pinned, spec, tools.environ, directory=tools.directory, running=kept)
         own = pool.submit(cluster_pods, where)
         kuberay = operator.read(where, tools)
         image = pinning.result()
@@ -96,11 +96,6 @@ def read(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Desired:
         live=live,
         pods=own.result(),
     )
-
-
-def pinned(spec: ClusterSpec, tools: Tools, *, running: str | None = None) -> PinnedImage:
-    """Return the exact image that the file means now, as its registry says; else the one that the cluster runs."""
-    return resolve.pinned(spec, tools.environ, directory=tools.directory, running=running)
 
 
 def pull_secret(cluster: str, image: PinnedImage, *, others: Sequence[str], name: str) -> Object | None:

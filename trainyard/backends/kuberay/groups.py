@@ -8,7 +8,7 @@ from typing import Any
 
 from trainyard import wording
 from trainyard.backends.kuberay import pods
-from trainyard.backends.kuberay.pods import Object
+from trainyard.seams.kube.types import Object
 from trainyard.spec.cluster import ClusterSpec
 
 HEAD = "head"

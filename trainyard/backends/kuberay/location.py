@@ -11,7 +11,7 @@ from typing import Any
 from trainyard.backends import record as records
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import naming
-from trainyard.errors import PrerequisiteError, RequestError
+from trainyard.errors import RequestError
 from trainyard.seams.kube import config
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.types import RAY_CLUSTER, Object
@@ -58,8 +58,8 @@ class Record:
 def find(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Location:
     """Return where the cluster is, or is to be: what is written down counts, whatever the file says by now.
 
-    Raises PrerequisiteError if the recorded context leads to another server by now, RequestError if another location
-    was given on the command line: whoever types it means that one.
+    Raises RequestError if the recorded context leads to another server by now, or another location was given on the
+    command line: whoever types it means that one.
     """
     record = read(tools)
     if record is None:
@@ -67,14 +67,9 @@ def find(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Location:
     if _given(tools):
         refuse_other(tools, of_section(spec, tools, section))
     kube = config.connect({**tools.environ, "KUBECONFIG": record.kubeconfig}, context=record.context)
-    if kube.server != record.server:
-        raise PrerequisiteError(
-            f"cluster {record.name} is on another Kubernetes than the one that {kube.place} leads to now",
-            where=f"it was made on {record.server}; now it is {kube.server}",
-            hint="Give the kubeconfig of that one (KUBECONFIG=...). If that Kubernetes is gone for good, or only got "
-            f"another address (then what was written down is made anew): rm -r {tools.state}",
-        )
-    return Location(kube, record.namespace, spec.name, section)
+    location = Location(kube, record.namespace, spec.name, section)
+    refuse_other(tools, location)
+    return location
 
 
 def of_section(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Location:
@@ -94,7 +89,8 @@ def refuse_other(tools: Tools, location: Location) -> None:
     raise RequestError(
         f"cluster {record.name} is in {record}; now {location} ({location.kube.server}) is asked for",
         where=str(tools.source) if tools.source else None,
-        hint=(f"To mean that one, leave out {given}. " if given else "")
+        hint="To mean that one, "
+        + (f"leave out {given}. " if given else "change the file back, or give its kubeconfig (KUBECONFIG=...). ")
         + "For a second cluster, give it another name: a name is one cluster on this machine. "
         "To move this one, remove it there first: invoke cluster.down. If that Kubernetes is gone for good, or only "
         f"got another address: rm -r {tools.state}",

@@ -9,9 +9,9 @@ from trainyard.backends.contract import NodeState, NodeStatus
 from trainyard.backends.kuberay import diagnosis, groups, naming, pods
 from trainyard.backends.kuberay.diagnosis.host import NOT_READY
 from trainyard.backends.kuberay.groups import HEAD, Group
-from trainyard.backends.kuberay.pods import Object
 from trainyard.backends.kuberay.snapshot import Snapshot
 from trainyard.endpoint import ExpectedNode
+from trainyard.seams.kube.types import Object
 
 PULLS = "pulls the image"
 LEAVES = "is being removed"

@@ -8,10 +8,9 @@ from contextlib import suppress
 from trainyard.backends import record
 from trainyard.backends.kuberay import naming
 from trainyard.backends.kuberay.location import Location, is_ours, owners
-from trainyard.backends.kuberay.pods import quantity
 from trainyard.errors import RequestError
 from trainyard.seams.kube.errors import ConflictError, ForbiddenError, InvalidError
-from trainyard.seams.kube.types import CLAIM, NAMESPACE, SECRET, Kind, Object
+from trainyard.seams.kube.types import CLAIM, NAMESPACE, SECRET, Kind, Object, quantity
 from trainyard.steps import YES, Answer, Step, no
 
 

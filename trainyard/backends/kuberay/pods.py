@@ -8,15 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from trainyard.backends.kuberay import naming
-from trainyard.spec.units import SIZES
+from trainyard.seams.kube.types import Object
 
-Object = Mapping[str, Any]
 # What a container waits for while the kubelet lets time pass (kubernetes/pkg/kubelet/images/types.go).
 BACKING_OFF = ("ErrImagePull", "ImagePullBackOff", "CrashLoopBackOff")
-# The units of Kubernetes quantities (apimachinery/pkg/api/resource/suffix.go): ours, and those of 1000.
-_UNITS = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12} | {
-    unit: SIZES[f"{unit}B"] for unit in ("Ki", "Mi", "Gi", "Ti")
-}
 _RAY = (naming.HEAD_CONTAINER, naming.WORKER_CONTAINER)
 
 
@@ -129,22 +124,13 @@ def limit(pod: Object, container: str, resource: str) -> str:
 def gpus(pod: Object, resource: str) -> int:
     """Return how many GPUs a pod holds."""
     limits = (limit(pod, container["name"], resource) for container in pod["spec"]["containers"])
-    return sum(round(quantity(text)) for text in limits if text)
-
-
-def quantity(text: str) -> float:
-    """Return a Kubernetes quantity as a number: `500m` is 0.5, `2Gi` 2147483648."""
-    for unit in sorted(_UNITS, key=len, reverse=True):
-        if text.endswith(unit):
-            return float(text.removesuffix(unit)) * _UNITS[unit]
-    return float(text)
+    return sum(int(text) for text in limits if text)
 
 
 def seconds(text: str | None) -> float:
     if not text:
         return 0.0
-    whole, _, rest = text.removesuffix("Z").partition(".")
-    return datetime.fromisoformat(f"{whole}.{(rest + '000000')[:6]}+00:00").timestamp()
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
 def _container(status: Mapping[str, Any], *, is_init: bool) -> Container:

@@ -14,7 +14,6 @@ from trainyard.backends.kuberay.snapshot import if_allowed
 from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.seams.helm import Helm
 from trainyard.seams.kube import types as kinds
-from trainyard.seams.kube.errors import ForbiddenError
 from trainyard.seams.kube.types import Kind, Object
 from trainyard.steps import YES, Answer, Step, no, nothing
 
@@ -47,19 +46,12 @@ def steps(where: Location, tools: Tools) -> list[Step]:
 
 def refuse_users(where: Location) -> None:
     """Raise RequestError if others have Ray clusters, jobs or services in any namespace; they are named."""
-    try:
-        users = sorted(
-            f"{kind.name} {found['metadata']['namespace']}/{found['metadata']['name']}"
-            for kind in (kinds.RAY_CLUSTER, kinds.RAY_JOB, kinds.RAY_SERVICE)
-            for found in where.kube.list(kind)
-            if not _is_the_cluster(kind, found, where)
-        )
-    except ForbiddenError as error:
-        raise PrerequisiteError(
-            "whether others need the KubeRay operator cannot be told, so that it does not go",
-            where=error.what,
-            hint="Leave out --purge; who may look into all namespaces can purge.",
-        ) from error
+    users = sorted(
+        f"{kind.name} {found['metadata']['namespace']}/{found['metadata']['name']}"
+        for kind in (kinds.RAY_CLUSTER, kinds.RAY_JOB, kinds.RAY_SERVICE)
+        for found in where.kube.list(kind)
+        if not _is_the_cluster(kind, found, where)
+    )
     if users:
         live = "1 other lives" if len(users) == 1 else f"{len(users)} others live"
         raise RequestError(

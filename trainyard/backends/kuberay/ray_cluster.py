@@ -15,11 +15,9 @@ from typing import Any
 from trainyard.backends.kuberay import location, naming, operator, pods, removal
 from trainyard.backends.kuberay.desired import Desired
 from trainyard.backends.kuberay.manifest import groups
-from trainyard.backends.kuberay.removal import Left
-from trainyard.backends.kuberay.snapshot import if_allowed
 from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.seams.kube.errors import InvalidError
-from trainyard.seams.kube.types import POD, RAY_CLUSTER, SERVICE, Object
+from trainyard.seams.kube.types import RAY_CLUSTER, Object
 from trainyard.spec.units import format_size
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import named
@@ -164,32 +162,16 @@ def step(desired: Desired, found: Sequence[Change], *, after: str | None) -> Ste
 
 
 def replace_step(desired: Desired) -> Step | None:
-    """Return the step after which a former RayCluster is gone with its pods and services, None if none has to go.
-
-    A service that goes late would take its successor's name.
-    """
+    """Return the step after which a former RayCluster is gone, None if none has to go."""
     live, where = desired.live, desired.location
     if live is not None and not desired.is_new:
         return None
-    former = [uid for pod in desired.pods for name, uid in location.owners(pod) if name == where.name]
-    uid = pods.uid(live) if live else next(iter(former), "")
-    if not uid:
+    uids = removal.uids(where, live, desired.pods)
+    if not uids:
         return None
-
-    def left() -> Left:
-        now = where.kube.get(RAY_CLUSTER, where.name, namespace=where.namespace)
-        own = [(RAY_CLUSTER, now)] if now is not None and pods.uid(now) == uid else []
-        for kind in (POD, SERVICE):
-            listed = if_allowed(where.kube.list, kind, namespace=where.namespace) or []
-            own += [(kind, found) for found in listed if (where.name, uid) in location.owners(found)]
-        return own
-
-    def remove() -> None:
-        where.kube.delete(RAY_CLUSTER, where.name, namespace=where.namespace, uid=uid)
-
     title = "Remove the cluster that never started" if desired.never_started else "Remove the former cluster"
     disruptive = desired.tools.recreate and not desired.never_started
-    return removal.step(where, title, left, remove, disruptive=disruptive)
+    return removal.ray_cluster_step(where, title, uids, disruptive=disruptive)
 
 
 def _send(desired: Desired, live: Object | None, *, dry_run: bool) -> Object:

@@ -5,17 +5,47 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from trainyard import wording
-from trainyard.backends.kuberay import snapshot
+from trainyard.backends.kuberay import pods, snapshot
 from trainyard.backends.kuberay.diagnosis.host import explain_host
-from trainyard.backends.kuberay.location import Location, kubectl
+from trainyard.backends.kuberay.location import Location, is_ours, kubectl, owners
 from trainyard.errors import LeftoverError
-from trainyard.seams.kube.types import POD, Kind, Object
+from trainyard.seams.kube.types import POD, RAY_CLUSTER, Kind, Object
 from trainyard.steps import YES, Answer, Clock, Step, no
 
 # A pod has 30 s from SIGTERM to SIGKILL, and its kubelet may be busy.
 GONE_SECONDS = 75.0
 POLL_SECONDS = 0.3
+# While what an object owns is being removed, Kubernetes holds it by this.
+_FOREGROUND = "foregroundDeletion"
 Left = Sequence[tuple[Kind, Object]]
+
+
+def uids(location: Location, live: Object | None, own: Sequence[Object]) -> frozenset[str]:
+    """Return the uids of the cluster's RayClusters: one of ours that is there, and former ones that pods outlive."""
+    former = {uid for pod in own for name, uid in owners(pod) if name == location.name}
+    if live is None:
+        return frozenset(former)
+    return frozenset(former | {pods.uid(live)} if is_ours(live, location.name) else former - {pods.uid(live)})
+
+
+def ray_cluster_step(location: Location, title: str, uids: frozenset[str], *, disruptive: bool) -> Step:
+    """Return the step after which RayClusters are gone with all that KubeRay made for them.
+
+    A service that goes late would take its successor's name.
+    """
+    kube, name, namespace = location.kube, location.name, location.namespace
+
+    def left() -> Left:
+        live = kube.get(RAY_CLUSTER, name, namespace=namespace)
+        # The pods first: what holds them holds the RayCluster.
+        own = [pod for pod in snapshot.cluster_pods(location) if any(uid in uids for _, uid in owners(pod))]
+        return [*((POD, pod) for pod in own), *([(RAY_CLUSTER, live)] if live and pods.uid(live) in uids else [])]
+
+    def remove() -> None:
+        for uid in uids:
+            kube.delete(RAY_CLUSTER, name, namespace=namespace, uid=uid, with_owned=True)
+
+    return step(location, title, left, remove, disruptive=disruptive)
 
 
 def step(
@@ -69,7 +99,7 @@ def leftover(location: Location, left: Left) -> LeftoverError:
     name = first["metadata"]["name"]
     command = kubectl(location)
     command += f" -n {first['metadata'].get('namespace') or location.namespace}" if kind.namespaced else ""
-    held = ", ".join(first["metadata"].get("finalizers") or ())
+    held = ", ".join(each for each in first["metadata"].get("finalizers") or () if each != _FOREGROUND)
     silent = kind == POD and explain_host(first, snapshot.of_pods(location.kube, location.namespace, [first]).hosts)
     if held:
         resource = f"{kind.plural}.{kind.group}" if kind.group else kind.plural

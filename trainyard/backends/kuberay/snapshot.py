@@ -10,11 +10,10 @@ from typing import ParamSpec, TypeVar
 
 from trainyard.backends.kuberay import groups, location, naming, pods
 from trainyard.backends.kuberay.location import Location
-from trainyard.backends.kuberay.pods import Object
 from trainyard.errors import TrainyardError
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.errors import ForbiddenError
-from trainyard.seams.kube.types import EVENT, NODE, POD
+from trainyard.seams.kube.types import EVENT, NODE, POD, Object
 
 AT_ONCE = 8
 Asked = ParamSpec("Asked")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 
 from trainyard import versions
 from trainyard.backends import record
@@ -16,13 +16,13 @@ from trainyard.backends.kuberay import snapshot as snapshots
 from trainyard.backends.kuberay.dashboard import Dashboard
 from trainyard.backends.kuberay.diagnosis.operator import explain_operator
 from trainyard.backends.kuberay.location import Location
-from trainyard.backends.kuberay.pods import Container, Object
+from trainyard.backends.kuberay.pods import Container
 from trainyard.backends.kuberay.snapshot import Snapshot, cluster_pods, if_allowed, side_by_side
-from trainyard.backends.logs import FIRST_LINES, TAIL_LINES, Follower, added
+from trainyard.backends.logs import TAIL_LINES, Follower, LogFile
 from trainyard.backends.ray_nodes import cluster_state
 from trainyard.endpoint import BackendCheck, Endpoint
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
-from trainyard.seams.kube.types import NODE
+from trainyard.seams.kube.types import NODE, Object
 from trainyard.spec.cluster import ClusterSpec
 
 POLL_SECONDS = 1.0
@@ -37,11 +37,9 @@ _Run = tuple[Object, Container, bool]
 def status(spec: ClusterSpec, tools: Tools, dashboard: Dashboard) -> ClusterStatus:
     """Ask Kubernetes about every node that the file names or that has a pod, and Ray about all."""
     where = dashboard.location
-    with ThreadPoolExecutor(2) as threads:
-        # Not everybody who may look at pods may read Secrets.
-        reading = threads.submit(if_allowed, objects.token, where)
-        snapshot = snapshots.read(where)
-        token = reading.result()
+    snapshot = snapshots.read(where)
+    # Not everybody who may look at pods may read Secrets.
+    token = if_allowed(objects.token, where)
     alive, problem = _ask_ray(dashboard, token, snapshot)
     every = nodes.statuses(groups.of_file(spec, snapshot.owner).values(), snapshot, alive)
     # Of a head that ends again and again, the container runs for a moment.
@@ -64,10 +62,7 @@ def status(spec: ClusterSpec, tools: Tools, dashboard: Dashboard) -> ClusterStat
 def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
     """Return the endpoint, a port-forward that ends with this process. Raises NotReadyError if there is none."""
     where = dashboard.location
-    with ThreadPoolExecutor(2) as threads:
-        reading = threads.submit(objects.token, where)
-        snapshot = snapshots.read(where)
-        token = reading.result()
+    snapshot = snapshots.read(where)
     made = groups.of_cluster(snapshot.owner).values()
     # Ray is asked by whoever uses the endpoint.
     every = nodes.statuses(made, snapshot, frozenset(map(naming.node_name, filter(pods.runs_ray, snapshot.pods))))
@@ -81,7 +76,7 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
     return Endpoint(
         cluster=spec.name,
         address=dashboard.address(),
-        token=token,
+        token=objects.token(where),
         simulated_gpus=_annotation(snapshot, naming.SIMULATED) == "true",
         expected=expected,
         ray_version=versions.RAY,
@@ -110,7 +105,7 @@ def gpu_checks(where: Location, own: Iterable[Object]) -> tuple[BackendCheck, ..
             found = where.kube.get(NODE, host) or {}
         except PrerequisiteError as error:
             return BackendCheck("allocatable", node, True, error.what, skipped=True)
-        offer = round(pods.quantity(str(((found.get("status") or {}).get("allocatable") or {}).get(resource, 0))))
+        offer = int(((found.get("status") or {}).get("allocatable") or {}).get(resource, 0))
         needed = sum(gpus for other, gpus in held.values() if other == host)
         detail = f"Kubernetes node {host} offers {offer} {resource}"
         if offer >= needed:
@@ -166,42 +161,25 @@ def logs(dashboard: Dashboard, *, follow: bool, sleep: Callable[[float], None] =
 
 
 def _lines(dashboard: Dashboard, token: str | None, sleep: Callable[[float], None] | None) -> Iterator[LogLine]:
-    containers, ray_files = _Containers(dashboard.location), Follower()
-    while own := cluster_pods(dashboard.location):
-        yield from containers.fresh(own)
+    where, follower = dashboard.location, Follower()
+    while own := cluster_pods(where):
+        runs = [run for pod in own for run in _runs_of(pod)]
+        yield from follower.added(side_by_side(partial(_file, where), runs))
         # The containers' own output says why Ray does not answer.
         with suppress(OutsideError):
-            yield from ray_files.fresh(dashboard.address(), token)
+            yield from follower.fresh(dashboard.address(), token)
         if sleep is None:
             return
         sleep(POLL_SECONDS)
 
 
-class _Containers:
-    """Remembers the last lines that were shown of each run of each container."""
-
-    def __init__(self, where: Location) -> None:
-        self._where = where
-        self._before: dict[tuple[str, str, int], list[str]] = {}
-
-    def fresh(self, own: Sequence[Object]) -> Iterator[LogLine]:
-        """Return what was printed since the last look; at first, the last lines of each."""
-        runs = [run for pod in own for run in _runs_of(pod)]
-        for (pod, container, former), now in zip(runs, side_by_side(self._tail, runs), strict=True):
-            # A run keeps its number when it becomes the former one.
-            key = (pods.uid(pod), container.name, container.restarts - former)
-            before = self._before.get(key)
-            self._before[key] = now
-            file = FORMER + container.name if former else container.name
-            lines = now[-FIRST_LINES:] if before is None else added(before, now)
-            yield from (LogLine(naming.node_name(pod), file, line) for line in lines)
-
-    def _tail(self, run: _Run) -> list[str]:
-        pod, container, former = run
-        where = self._where
-        return where.kube.logs(
-            pods.name(pod), namespace=where.namespace, container=container.name, previous=former, lines=TAIL_LINES
-        ).splitlines()
+def _file(where: Location, run: _Run) -> LogFile:
+    pod, container, former = run
+    name = pods.name(pod)
+    text = where.kube.logs(name, namespace=where.namespace, container=container.name, previous=former, lines=TAIL_LINES)
+    # A run keeps its number when it becomes the former one.
+    key = (pods.uid(pod), container.name, container.restarts - former)
+    return LogFile(key, naming.node_name(pod), f"{FORMER if former else ''}{container.name}", text.splitlines())
 
 
 def _runs_of(pod: Object) -> Iterator[_Run]:

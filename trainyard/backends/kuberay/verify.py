@@ -17,6 +17,7 @@ from trainyard.backends.kuberay.manifest import pod as pod_parts
 from trainyard.backends.kuberay.pods import Ended
 from trainyard.backends.kuberay.snapshot import Snapshot, if_allowed
 from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
+from trainyard.images import resolve
 from trainyard.images.resolve import PinnedImage
 from trainyard.seams.kube.types import NODE, POD, SECRET, Object
 from trainyard.spec.cluster import ClusterSpec
@@ -40,7 +41,7 @@ def verify(spec: ClusterSpec, tools: Tools, section: KuberaySection, *, report: 
     Raises what the registry says where it does not hold the image, and PrerequisiteError if no host takes the pod.
     """
     where = location.find(spec, tools, section)
-    image = desired.pinned(spec, tools)
+    image = resolve.pinned(spec, tools.environ, directory=tools.directory)
     hosts = hosts_of(where, spec)
     with login(where, image) as pull_secrets:
         probes = {host or "the node": probe(where, spec, image, pull_secrets, host) for host in hosts}

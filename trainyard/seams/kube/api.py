@@ -1,4 +1,4 @@
-"""The Kubernetes API: objects by kind and name, what we may do, and what pods print."""
+"""The Kubernetes API: objects by kind and name, and what pods print."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from trainyard.seams.kube.types import POD, Kind, Object
 
 # Who the API server says changed what (meta/v1, managedFields).
 FIELD_MANAGER = "trainyard"
-REVIEW = Kind("authorization.k8s.io/v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False)
 
 
 class Kube:
@@ -67,29 +66,25 @@ class Kube:
             content_type="application/merge-patch+json",
         ).document()
 
-    def delete(self, kind: Kind, name: str, *, namespace: str | None = None, uid: str | None = None) -> bool:
+    def delete(
+        self,
+        kind: Kind,
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str | None = None,
+        with_owned: bool = False,
+    ) -> bool:
         """Ask for the removal of an object; False if it is not there, or is another one than `uid`.
 
-        It is gone only when `get` says so.
+        It is gone only when `get` says so; `with_owned`: and not before all that it owns.
         """
-        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        policy = "Foreground" if with_owned else "Background"
+        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy}
         if uid:
             options["preconditions"] = {"uid": uid}
         accepted = (404, 409) if uid else (404,)
         return self.transport.send("DELETE", kind.path(namespace, name), body=options, accept=accepted).status < 400
-
-    def may(self, verb: str, kind: Kind, *, namespace: str | None = None, subresource: str = "") -> bool:
-        """Say whether we may do that; no namespace: in all of them."""
-        attributes = _written(
-            verb=verb,
-            group=kind.group,
-            resource=kind.plural,
-            subresource=subresource,
-            namespace=(namespace or "") if kind.namespaced else "",
-        )
-        spec = {"resourceAttributes": attributes}
-        review = self.create(REVIEW, {"apiVersion": REVIEW.api, "kind": REVIEW.name, "spec": spec})
-        return review["status"].get("allowed") is True
 
     def answers(self) -> bool:
         """Say whether the server answers at all; whatever it says will do."""

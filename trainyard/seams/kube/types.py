@@ -32,18 +32,21 @@ class Kind:
         return "".join([self.root, within, f"/{self.plural}", f"/{name}" * bool(name), f"/{part}" * bool(part)])
 
 
+def quantity(text: str) -> float:
+    """Return a Kubernetes quantity as a number: `500m` is 0.5, `2Gi` 2147483648."""
+    from kubernetes.utils import parse_quantity
+
+    return float(parse_quantity(text))
+
+
 POD = Kind("v1", "pods", "Pod")
 SECRET = Kind("v1", "secrets", "Secret")
-CONFIG_MAP = Kind("v1", "configmaps", "ConfigMap")
 SERVICE = Kind("v1", "services", "Service")
-SERVICE_ACCOUNT = Kind("v1", "serviceaccounts", "ServiceAccount")
 CLAIM = Kind("v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 EVENT = Kind("v1", "events", "Event")
 NAMESPACE = Kind("v1", "namespaces", "Namespace", namespaced=False)
 NODE = Kind("v1", "nodes", "Node", namespaced=False)
 DEPLOYMENT = Kind("apps/v1", "deployments", "Deployment")
-ROLE = Kind("rbac.authorization.k8s.io/v1", "roles", "Role")
-ROLE_BINDING = Kind("rbac.authorization.k8s.io/v1", "rolebindings", "RoleBinding")
 CRD = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 RAY_CLUSTER = Kind("ray.io/v1", "rayclusters", "RayCluster")
 RAY_JOB = Kind("ray.io/v1", "rayjobs", "RayJob")

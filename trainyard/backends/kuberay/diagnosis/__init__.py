@@ -14,10 +14,10 @@ from trainyard.backends.kuberay.debounce import MINUTE
 from trainyard.backends.kuberay.diagnosis.container import explain_container, explain_unprepared
 from trainyard.backends.kuberay.diagnosis.host import explain_host, explain_scheduling
 from trainyard.backends.kuberay.diagnosis.operator import explain_admission, explain_operator
-from trainyard.backends.kuberay.pods import Object
 from trainyard.backends.kuberay.snapshot import Snapshot
 from trainyard.diagnosis import Diagnosis
 from trainyard.errors import TrainyardError
+from trainyard.seams.kube.types import Object
 
 WAITS_FOR_HEAD = "wait"
 

@@ -12,11 +12,12 @@ from dataclasses import replace
 from trainyard import wording
 from trainyard.backends.kuberay import pods
 from trainyard.backends.kuberay.debounce import MINUTE, SOON
-from trainyard.backends.kuberay.pods import Container, Ended, Object
+from trainyard.backends.kuberay.pods import Container, Ended
 from trainyard.backends.kuberay.snapshot import Snapshot
 from trainyard.diagnosis import Diagnosis, Rule, explain, shortened
 from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.seams.docker.images import registry_of
+from trainyard.seams.kube.types import Object
 from trainyard.seams.registry import errors
 
 # What a container waits for whose image cannot be had (kubernetes/pkg/kubelet/images/types.go).

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from trainyard.backends.kuberay import pods
 from trainyard.backends.kuberay.debounce import MINUTE, SOON
-from trainyard.backends.kuberay.pods import Object
 from trainyard.diagnosis import Diagnosis, Rule, explain
 from trainyard.errors import PrerequisiteError
+from trainyard.seams.kube.types import Object
 
 
 class NoRoomError(PrerequisiteError):

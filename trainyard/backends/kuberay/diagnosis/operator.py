@@ -13,10 +13,10 @@ from trainyard import wording
 from trainyard.backends.kuberay import groups, pods
 from trainyard.backends.kuberay.debounce import MINUTE, SOON
 from trainyard.backends.kuberay.diagnosis.container import RAY_IN_IMAGE, TRIES
-from trainyard.backends.kuberay.pods import Object
 from trainyard.backends.kuberay.snapshot import Snapshot
 from trainyard.diagnosis import Diagnosis
 from trainyard.errors import PrerequisiteError
+from trainyard.seams.kube.types import Object
 
 _BEGINNING = re.compile(r'^.*?pods? "[^"]*" is forbidden: |^.*?error creating: ', re.DOTALL)
 # What helps against what the API server refuses; its own words say what that is.

@@ -16,7 +16,6 @@ from trainyard.backends.kuberay.manifest import pod
 from trainyard.backends.kuberay.manifest.pod import Inputs, NodeSize
 from trainyard.seams.kube.types import Object
 from trainyard.spec.cluster import WorkerGroup
-from trainyard.spec.fields import HIDDEN, SECRET_NAME
 from trainyard.spec.kubernetes import KuberaySection
 
 # How long a node of a growing group may be idle, unless the file says otherwise (Ray's own default).
@@ -54,11 +53,6 @@ def documents(inputs: Inputs) -> Documents:
     )
 
 
-def printable(found: Documents) -> list[Object]:
-    """Return the objects, in the order in which they are made; variables that are called like secrets are hidden."""
-    return [_hidden(document) for document in (found.namespace, found.claim, found.ray_cluster) if document]
-
-
 def groups(ray_cluster: Object) -> dict[str, dict[str, Any]]:
     return {str(group["groupName"]): group for group in ray_cluster["spec"].get("workerGroupSpecs") or ()}
 
@@ -74,16 +68,6 @@ def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
-
-
-def _hidden(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_hidden(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if value.keys() == {"name", "value"} and SECRET_NAME.search(value["name"]):
-        return {**value, "value": HIDDEN}
-    return {key: _hidden(inner) for key, inner in value.items()}
 
 
 def _ray_cluster(inputs: Inputs) -> dict[str, Any]:
