@@ -106,6 +106,11 @@ def test_hosts_that_are_alike_or_tell_another_time_are_named() -> None:
     ]
 
 
+def test_of_two_hosts_our_own_clock_says_which_is_wrong() -> None:
+    (found,) = said(a=GOOD, b=replace(OTHER, skew=-3600.0))
+    assert found == "b: its clock is 3600 s behind the others': sudo timedatectl set-ntp true"
+
+
 def test_everything_is_refused_at_once() -> None:
     with pytest.raises(PrerequisiteError, match="some hosts cannot become a Kubernetes as they are") as refused:
         refuse({"a": replace(GOOD, snapd=""), "b": replace(OTHER, snapd="", forward="DROP")}, DESIRED)

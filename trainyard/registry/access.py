@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from trainyard import paths
 from trainyard.seams.addresses import is_loopback
-from trainyard.seams.registry.api import RegistryApi
+from trainyard.seams.registry.api import RegistryApi, trusting
 from trainyard.seams.registry.auth import Login
 from trainyard.seams.registry.login import login
 from trainyard.spec.cluster import ClusterSpec
@@ -66,6 +66,15 @@ def ca_file(registry: Registry, environ: Mapping[str, str]) -> Path | None:
         return ours if ours.exists() else None
     except PermissionError as error:
         raise paths.not_writable(ours.parent, error) from error
+
+
+def read_ca(registry: Registry, environ: Mapping[str, str]) -> bytes | None:
+    """Return the CA of the registry's certificate, as PEM. Raises PrerequisiteError where it cannot be read."""
+    file = ca_file(registry, environ)
+    if file is None:
+        return None
+    trusting(file)
+    return file.read_bytes()
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from trainyard.backends.microk8s.join import API_PORT
 from trainyard.backends.microk8s.lab import Host, Lab, each
 from trainyard.backends.record import write_private
 from trainyard.errors import OutsideError
-from trainyard.registry.access import ca_file
+from trainyard.registry.access import read_ca
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import named
@@ -77,13 +78,15 @@ def _trust_steps(spec: ClusterSpec, lab: Lab, environ: Mapping[str, str], after:
     https://github.com/containerd/containerd/blob/main/docs/hosts.md: read at each pull, no restart.
     """
     registry = spec.registry
-    ca = ca_file(registry, environ) if registry else None
+    ca = read_ca(registry, environ) if registry else None
     if registry is None or not (ca or registry.insecure):
         return []
     directory = f"{CERTS_D}/{registry.address}"
+    # Named by its content: hosts.toml tells whether a host has this CA, or a former one.
+    kept = f"{directory}/ca-{hashlib.sha256(ca).hexdigest()[:8]}.crt" if ca else ""
     server = f"{'http' if registry.insecure else 'https'}://{registry.address}"
     lines = [f'server = "{server}"', f'[host."{server}"]', '  capabilities = ["pull", "resolve"]']
-    text = "\n".join([*lines, *([f'  ca = "{directory}/ca.crt"'] if ca else [])]) + "\n"
+    text = "\n".join([*lines, *([f'  ca = "{kept}"'] if ca else [])]) + "\n"
 
     def lacking() -> list[Host]:
         facts = lab.facts()
@@ -96,7 +99,7 @@ def _trust_steps(spec: ClusterSpec, lab: Lab, environ: Mapping[str, str], after:
     def write(host: Host) -> None:
         host.root("mkdir", "-p", directory)
         if ca:
-            host.connection.put(f"{directory}/ca.crt", ca, sudo=True)
+            host.connection.put(kept, ca, sudo=True)
         host.connection.put(f"{directory}/hosts.toml", text.encode(), sudo=True)
 
     def write_all() -> None:

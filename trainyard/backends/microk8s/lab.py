@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import re
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,13 +40,16 @@ class Host:
         return self.root(MICROK8S, *words, seconds=seconds, check=check)
 
     def root(self, *command: str, seconds: float = 60.0, check: bool = True, stdin: bytes = b"") -> Ran:
-        """Run a command as root. Raises OutsideError with its last line if it fails."""
+        """Run a command as root. Raises OutsideError with its last words if it fails."""
         ran = self.connection.sudo(list(command), seconds=seconds, stdin=stdin)
         if check and ran.code != 0:
-            printed = (ran.stderr.strip() or ran.stdout.strip()).rpartition("\n")[2]
+            # snapd draws a line below what it quotes.
+            printed = re.findall(r".*\w.*", ran.stderr.strip() or ran.stdout)
             words = [word for word in command if len(word) < 60 and "\n" not in word]
             raise OutsideError(
-                f"{self.name}: {' '.join(words[:3])} failed", where=printed or f"exit code {ran.code}, and no word"
+                f"{self.name}: {' '.join(words[:3])} failed",
+                where=printed[-1].strip() if printed else f"exit code {ran.code}, and no word",
+                hint="When that is mended, or has ended, repeat the same command: it continues.",
             )
         return ran
 

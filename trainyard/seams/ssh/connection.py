@@ -109,9 +109,9 @@ class Connection:
             finally:
                 channel.close()
         if late:
-            raise NotReadyError(f"{command[0]} did not end within {seconds:.0f} s", where=f"ssh {self.address}")
+            raise NotReadyError(f"{_name(command)} did not end within {seconds:.0f} s", where=f"ssh {self.address}")
         if code.result() < 0 and not channel.get_transport().is_active():
-            raise self._broke(SSHException(f"{command[0]} may still run there"))
+            raise self._broke(SSHException(f"{_name(command)} may still run there"))
         return Ran(code.result(), stdout.result(), stderr.result())
 
     def sudo(self, command: Sequence[str], *, stdin: bytes = b"", seconds: float = 60.0) -> Ran:
@@ -183,8 +183,8 @@ class Connection:
         raise HostError(
             f"sudo of {self.address.host} refuses",
             where=f"ssh {self.address}: {last}",
-            hint=f"Set {SUDO_PASSWORD} to the password of user {user} there, or allow it sudo without one (NOPASSWD): "
-            f"ssh -t {self.address} sudo true",
+            hint=f"Set {SUDO_PASSWORD} to the password of user {user} there, or allow it sudo without one "
+            f"(NOPASSWD in sudoers). To try the password: ssh -t {self.address} sudo -k true",
         )
 
     def _broke(self, error: Exception) -> BrokenError:
@@ -193,6 +193,11 @@ class Connection:
             where=f"ssh {self.address}: {error}",
             hint="Repeat the command: it continues.",
         )
+
+
+def _name(command: Sequence[str]) -> str:
+    """Return the program that a command runs, also by way of sudo."""
+    return command[command.index("--") + 1 if command[0] == "sudo" and "--" in command else 0]
 
 
 def _feed(channel: Channel, content: bytes) -> None:
