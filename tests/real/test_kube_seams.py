@@ -7,8 +7,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -17,12 +16,11 @@ import pytest
 import yaml
 
 from tests.bed.kubernetes import KubeBed
-from tests.real.connect_proxy import ConnectProxy
 from trainyard.errors import PrerequisiteError
 from trainyard.seams.kube import config, forward
 from trainyard.seams.kube.api import Kube
-from trainyard.seams.kube.errors import ApiUnreachableError, ForbiddenError
-from trainyard.seams.kube.types import NODE, POD, Object
+from trainyard.seams.kube.errors import ApiUnreachableError
+from trainyard.seams.kube.types import POD, Object
 
 NAMESPACE = "seams"
 IMAGE = "trainyard-bed/base:1"
@@ -30,9 +28,9 @@ MIB = 1024 * 1024
 # What a login of ours may keep in memory for a transfer of any size.
 GROWTH = 48 * MIB
 
-# Answers with so many bytes, with the digest of what it was sent, with its name, or never.
+# Answers with so many bytes, with the digest of what it was sent, or never.
 SERVER = """
-import hashlib, http.server, os, socketserver, sys, time
+import hashlib, http.server, socketserver, time
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = 65536
@@ -42,7 +40,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(content)
     def do_GET(self):
         word = self.path.strip("/")
-        if word == "name": return self.answer(os.environ["HOSTNAME"].encode())
         if word == "never": time.sleep(600)
         size = int(word)
         self.send_response(200); self.send_header("Content-Length", str(size)); self.end_headers()
@@ -55,56 +52,45 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.answer(seen.hexdigest().encode())
 class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads, request_queue_size = True, 128
-for count in range(3): print("line", count, flush=True)
 Server(("0.0.0.0", 8000), Handler).serve_forever()
 """
 
 
-@dataclass(frozen=True)
-class Place:
-    """A namespace with pods that serve, as seen by its administrator."""
-
-    bed: KubeBed
-    kube: Kube
-
-    def start(self, name: str) -> None:
-        """Start a server, and wait until it answers for itself."""
-        container: Object = {
-            "name": "c",
-            "image": f"{self.bed.registry}/{IMAGE}",
-            "command": ["python3", "-c", SERVER],
-            "readinessProbe": {"tcpSocket": {"port": 8000}, "periodSeconds": 1},
-        }
-        body = {"metadata": {"name": name}, "spec": {"containers": [container], "terminationGracePeriodSeconds": 0}}
-        self.kube.apply(POD, body, namespace=NAMESPACE)
-        self.bed.kubectl("wait", "-n", NAMESPACE, "--for=condition=Ready", f"pod/{name}", "--timeout=120s")
-
-    def port(self, find: Callable[[], str | None], *, what: str, port: int = 8000) -> int:
-        """Return the port here that ends at the pod that `find` names."""
-        return forward.forward(self.kube, namespace=NAMESPACE, find=find, port=port, what=what)
-
-
 @pytest.fixture(scope="module")
-def place(kube: KubeBed) -> Iterator[Place]:
+def lab(kube: KubeBed) -> Iterator[Kube]:
+    """Give a Kubernetes with a pod that serves, as its administrator sees it."""
     kube.publish(IMAGE)
     kube.kubectl("create", "namespace", NAMESPACE)
-    made = Place(kube, config.connect(kube.environ()))
+    lab = config.connect(kube.environ())
+    container: Object = {
+        "name": "c",
+        "image": f"{kube.registry}/{IMAGE}",
+        "command": ["python3", "-c", SERVER],
+        "readinessProbe": {"tcpSocket": {"port": 8000}, "periodSeconds": 1},
+    }
+    pod = {"metadata": {"name": "server"}, "spec": {"containers": [container], "terminationGracePeriodSeconds": 0}}
     try:
-        made.start("server")
-        yield made
+        lab.apply(POD, pod, namespace=NAMESPACE)
+        kube.kubectl("wait", "-n", NAMESPACE, "--for=condition=Ready", "pod/server", "--timeout=120s")
+        yield lab
     finally:
         kube.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+
+
+def port(kube: Kube, *, what: str) -> int:
+    """Return the port here that ends at the server's."""
+    return forward.forward(kube, namespace=NAMESPACE, find=lambda: "server", port=8000, what=what)
 
 
 def client(port: int, *, seconds: float = 60.0) -> httpx.Client:
     return httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=seconds, trust_env=False)
 
 
-def test_what_goes_through_a_port_forward_arrives_whole_and_is_kept_nowhere(place: Place) -> None:
+def test_what_goes_through_a_port_forward_arrives_whole_and_is_kept_nowhere(lab: Kube) -> None:
     part, parts = os.urandom(MIB), 200
     expected = hashlib.sha256(part * parts).hexdigest()
     before = psutil.Process().memory_info().rss
-    with client(place.port(lambda: "server", what="whole"), seconds=120) as http:
+    with client(port(lab, what="whole"), seconds=120) as http:
         length = {"Content-Length": str(parts * MIB)}
         assert http.put("/", content=(part for _ in range(parts)), headers=length).text == expected
         with http.stream("GET", f"/{parts * MIB}") as answer:
@@ -112,15 +98,15 @@ def test_what_goes_through_a_port_forward_arrives_whole_and_is_kept_nowhere(plac
     assert psutil.Process().memory_info().rss - before < GROWTH
 
 
-def test_many_connections_at_once_do_not_wait_for_each_other(place: Place) -> None:
-    port = place.port(lambda: "server", what="many")
+def test_many_connections_at_once_do_not_wait_for_each_other(lab: Kube) -> None:
+    here = port(lab, what="many")
     lengths: list[int] = []
 
     def ask() -> None:
-        with client(port, seconds=120) as http:
+        with client(here, seconds=120) as http:
             lengths.extend(len(http.get("/100000").content) for _ in range(3))
 
-    with client(port) as waiting, pytest.raises(httpx.ReadTimeout):
+    with client(here) as waiting, pytest.raises(httpx.ReadTimeout):
         threads = [threading.Thread(target=ask) for _ in range(30)]
         for thread in threads:
             thread.start()
@@ -130,91 +116,43 @@ def test_many_connections_at_once_do_not_wait_for_each_other(place: Place) -> No
     assert lengths == [100_000] * 90
 
 
-def test_a_pod_that_was_replaced_costs_only_the_connections_that_were_open(place: Place) -> None:
-    place.start("first")
-    place.start("second")
-    named = ["first"]
-    port = place.port(lambda: named[0], what="replaced")
-    with client(port) as http:
-        assert http.get("/name").text == "first"
-        named[0] = "second"
-        assert http.get("/name").text == "first"
-        place.kube.delete(POD, "first", namespace=NAMESPACE)
-        with pytest.raises(httpx.TransportError) as broken:
-            while http.get("/name").text == "first":
-                pass
-        assert not isinstance(broken.value, httpx.TimeoutException)
-        assert http.get("/name").text == "second"
-
-
-@pytest.mark.parametrize(
-    ("find", "port", "why"),
-    [
-        (lambda: None, 8000, "nobody has no pod that runs in namespace seams"),
-        (lambda: "gone", 8000, 'Kubernetes does not have it: pods "gone" not found'),
-        (lambda: "server", 8001, "connection refused"),
-    ],
-    ids=["no pod is meant", "the pod is gone", "nobody listens"],
-)
-def test_a_connection_that_leads_nowhere_is_closed_at_once_and_says_why(
-    place: Place, find: Callable[[], str | None], port: int, why: str, request: pytest.FixtureRequest
+def test_a_program_that_logs_in_is_asked_again_when_its_token_is_refused(
+    kube: KubeBed, lab: Kube, tmp_path: Path
 ) -> None:
-    # The name tells forwards apart; it is in one of the messages too.
-    what = "nobody" if port == 8000 and find() is None else request.node.name
-    here = place.port(find, what=what, port=port)
-    with client(here) as http, pytest.raises((httpx.ReadError, httpx.RemoteProtocolError)):
-        http.get("/name")
-    assert why in forward.last_error(here)
-
-
-def test_a_user_of_one_namespace_hears_which_right_is_missing(place: Place) -> None:
-    file = place.bed.restricted(NAMESPACE)
-    kube = config.connect({**place.bed.environ(), "KUBECONFIG": str(file)})
-    with pytest.raises(ForbiddenError) as missing:
-        kube.list(NODE)
-    assert missing.value.what == (
-        "Kubernetes does not let user system:serviceaccount:seams:trainyard-user list nodes at the cluster scope"
-    )
-    port = forward.forward(kube, namespace=NAMESPACE, find=lambda: "server", port=8000, what="restricted")
-    with client(port) as http:
-        assert http.get("/name").text == "server"
-
-
-def test_a_program_that_logs_in_is_asked_again_when_its_token_is_refused(place: Place, tmp_path: Path) -> None:
-    token = yaml.safe_load(place.bed.restricted(NAMESPACE).read_text())["users"][0]["user"]["token"]
+    token = yaml.safe_load(kube.restricted(NAMESPACE).read_text())["users"][0]["user"]["token"]
     (tmp_path / "tokens").write_text(f"no-such-token\n{token}\n")
     file = _with_plugin(
-        place.bed,
+        kube,
         tmp_path,
         "token=$(head -1 tokens); sed -i 1d tokens; echo asked >> times\n"
         'echo "{\\"apiVersion\\": \\"client.authentication.k8s.io/v1\\", \\"kind\\": \\"ExecCredential\\",'
         ' \\"status\\": {\\"token\\": \\"$token\\"}}"\n',
     )
-    kube = config.connect({**place.bed.environ(), "KUBECONFIG": str(file)})
-    found = kube.get(POD, "server", NAMESPACE)
+    lab = config.connect({**kube.environ(), "KUBECONFIG": str(file)})
+    found = lab.get(POD, "server", NAMESPACE)
     assert found and found["metadata"]["name"] == "server"
     assert (tmp_path / "times").read_text() == "asked\nasked\n"
 
 
-def test_a_token_that_has_ended_is_no_matter_of_waiting(place: Place, tmp_path: Path) -> None:
-    file = _with_user(place.bed, tmp_path, {"token": "no-such-token"})
-    kube = config.connect({**place.bed.environ(), "KUBECONFIG": str(file)})
+def test_a_token_that_has_ended_is_no_matter_of_waiting(kube: KubeBed, lab: Kube, tmp_path: Path) -> None:
+    file = _with_user(kube, tmp_path, {"token": "no-such-token"})
+    lab = config.connect({**kube.environ(), "KUBECONFIG": str(file)})
     with pytest.raises(PrerequisiteError) as refused:
-        kube.serves(POD)
+        lab.serves(POD)
     assert refused.value.what == "the Kubernetes API does not accept the login of user bed: Unauthorized"
-    port = forward.forward(kube, namespace=NAMESPACE, find=lambda: "server", port=8000, what="unknown")
-    with client(port) as http, pytest.raises(httpx.TransportError):
-        http.get("/name")
-    assert forward.last_error(port) == refused.value.what
+    here = port(lab, what="unknown")
+    with client(here) as http, pytest.raises(httpx.TransportError):
+        http.get("/1")
+    assert forward.last_error(here) == refused.value.what
 
 
-def test_the_server_of_another_ca_is_not_trusted(place: Place, tmp_path: Path) -> None:
-    content = yaml.safe_load(place.bed.kubeconfig.read_text())
+def test_the_server_of_another_ca_is_not_trusted(kube: KubeBed, lab: Kube, tmp_path: Path) -> None:
+    content = yaml.safe_load(kube.kubeconfig.read_text())
     del content["clusters"][0]["cluster"]["certificate-authority-data"]
     (tmp_path / "config").write_text(yaml.safe_dump(content))
-    kube = config.connect({**place.bed.environ(), "KUBECONFIG": str(tmp_path / "config")})
+    lab = config.connect({**kube.environ(), "KUBECONFIG": str(tmp_path / "config")})
     with pytest.raises(PrerequisiteError, match="the Kubernetes API's certificate is not to be trusted"):
-        kube.serves(POD)
+        lab.serves(POD)
 
 
 def test_a_server_that_accepts_and_never_answers_is_one_error_within_seconds(tmp_path: Path) -> None:
@@ -234,24 +172,6 @@ def test_a_server_that_accepts_and_never_answers_is_one_error_within_seconds(tmp
         "the Kubernetes API does not answer: it took too long",
         f"  at {server} (context lab)",
     ]
-
-
-def test_both_questions_and_port_forwards_go_through_a_proxy_unless_it_is_not_meant(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    proxy = ConnectProxy()
-    proxy.start()
-    api = place.bed.plane.url.removeprefix("https://")
-    monkeypatch.setenv("HTTPS_PROXY", proxy.url)
-    proxied = Kube(place.kube.access)
-    port = forward.forward(proxied, namespace=NAMESPACE, find=lambda: "server", port=8000, what="proxied")
-    with client(port) as http:
-        assert http.get("/name").text == "server"
-    assert proxied.get(POD, "server", NAMESPACE)
-    assert proxy.asked == [api, api]
-    monkeypatch.setenv("NO_PROXY", f"{place.bed.hosts[0].ip}/16")
-    assert Kube(place.kube.access).get(POD, "server", NAMESPACE)
-    assert proxy.asked == [api, api]
 
 
 def _with_plugin(bed: KubeBed, home: Path, script: str) -> Path:

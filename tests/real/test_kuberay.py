@@ -6,10 +6,7 @@ import base64
 import json
 import os
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,12 +15,9 @@ from tests.bed import images
 from tests.bed.engine import BedEngine
 from tests.bed.kubernetes import KubeBed
 from tests.real import kube as kubernetes
-from tests.real import two_steps
 from tests.real.jobs import newest, write_job
 from tests.real.kube import RAY_IMAGE
 from tests.real.yard import Yard, wait_until
-from trainyard import lifecycle, steps
-from trainyard.progress import PlainProgress
 
 SPACE = "lab"
 # No task runs on the head.
@@ -239,22 +233,6 @@ def test_scale_changes_one_group_and_says_what_the_file_still_says(lab: Yard, ku
     assert "workers has no entry 'gpu'" in unknown.stderr
 
 
-def test_what_kuberay_ignores_on_a_running_cluster_is_refused_by_field(second: Yard, kube: KubeBed) -> None:
-    kubernetes.settled(kube, SPACE)
-    before = everything(kube)
-    changes = ("--set", "env.PRICE=six", "--set", "head.memory=1100MiB")
-    refused = second.run("cluster.up", *changes, expect=2)
-    assert refused.stderr.splitlines()[-3:] == [
-        "error: the cluster file asks for what KubeRay does not change on a running cluster; "
-        "to make it anew ends everything on it",
-        "  at head.memory: 1GiB now, 1100MiB desired; env.PRICE differs",
-        "  -> If that is meant: trainyard cluster.up --set env.PRICE=six --set head.memory=1100MiB --recreate",
-    ]
-    plan = second.json("cluster.plan", *changes)["steps"]
-    assert "head.memory: 1GiB now, 1100MiB desired" in plan[0]["seen"]
-    assert everything(kube) == before
-
-
 def test_recreate_makes_every_node_anew_and_keeps_what_was_written(second: Yard, kube: KubeBed) -> None:
     write_job(second, "keep", "command: [sh, -c, 'echo kept > /outputs/file']\n")
     second.run("train.dispatch", "keep", "--skip-smoke")
@@ -284,25 +262,6 @@ def test_a_new_group_comes_without_touching_the_others(second: Yard, kube: KubeB
     assert kubernetes.uids(kube, "second", namespace=SPACE) == before
 
 
-def test_clusters_in_one_namespace_do_not_see_each_other(lab: Yard, second: Yard, by_hand: str, kube: KubeBed) -> None:
-    assert len({token_of(kube, name) for name in ("lab", "second", by_hand)}) == 3
-    nodes = {yard.cluster: yard.states() for yard in (lab, second)}
-    assert len(nodes["lab"]) == 3
-    assert list(nodes["second"]) == ["head"]
-    listed = kubernetes.listed(lab)
-    assert (listed["lab"], listed["second"]) == ("up", "up")
-    assert by_hand not in listed
-    before, theirs = kubernetes.uids(kube, "lab", namespace=SPACE), mark_of(kube, by_hand)
-
-    second.run("cluster.down")
-
-    assert kubernetes.belongings(kube, "second") == []
-    assert not second.state.exists()
-    assert kubernetes.uids(kube, "lab", namespace=SPACE) == before
-    assert set(lab.states().values()) == {"up"}
-    assert mark_of(kube, by_hand) == theirs
-
-
 def test_a_cluster_made_by_hand_is_never_touched(lab: Yard, by_hand: str, kube: KubeBed, tmp_path: Path) -> None:
     theirs, ours = mark_of(kube, by_hand), kubernetes.uids(kube, "lab", namespace=SPACE)
     same = kubernetes.yard(kube, tmp_path, by_hand)
@@ -329,6 +288,25 @@ def test_a_cluster_made_by_hand_is_never_touched(lab: Yard, by_hand: str, kube: 
     assert set(lab.states().values()) == {"up"}
 
 
+def test_a_cluster_made_by_hand_is_used_by_its_service_and_found_again_when_its_head_was_replaced(
+    by_hand: str, kube: KubeBed, tmp_path: Path
+) -> None:
+    theirs = kubernetes.yard(kube, tmp_path, "theirs")
+    section = f"{{{{service: {SPACE}/{by_hand}-head-svc, token_secret: {by_hand}}}}}"
+    theirs.write_cluster(f"name: {{name}}\nbackend: existing\nexisting: {section}\n")
+    before = mark_of(kube, by_hand)
+    steps = theirs.json("cluster.up")["steps"]
+    assert [(step["title"], step["changed"]) for step in steps] == [(f"Ray answers at {SPACE}/by-hand-head-svc", False)]
+    status = theirs.json("cluster.status")
+    assert (status["state"], len(status["nodes"])) == ("up", 1)
+    assert status["tunnel"] == f"service by-hand-head-svc in namespace {SPACE} of context bed"
+    assert theirs.json("smoke.run")["ok"] is True
+    theirs.run("cluster.down")
+    assert mark_of(kube, by_hand) == before
+    kube.kubectl("delete", "pods", "-n", SPACE, "-l", f"ray.io/cluster={by_hand}", "--wait=true")
+    wait_until(lambda: theirs.json("cluster.status")["state"] == "up", seconds=120, what="it is found again")
+
+
 def test_a_run_gets_the_nodes_that_it_needs_and_they_go_when_it_is_over(other: Yard, kube: KubeBed) -> None:
     kubernetes.write(kube, other, GROWS, namespace=SPACE)
     other.run("cluster.up")
@@ -350,28 +328,6 @@ def test_a_run_gets_the_nodes_that_it_needs_and_they_go_when_it_is_over(other: Y
     now = other.json("cluster.status")
     assert now["state"] == "up"
     assert {step["state"] for step in other.json("cluster.plan")["steps"]} == {"already"}
-
-
-def test_a_backend_that_makes_a_kubernetes_first_calls_kuberay_with_it(
-    lab: Yard, kube: KubeBed, tmp_path: Path
-) -> None:
-    path = kubernetes.write(kube, kubernetes.yard(kube, tmp_path, "two-steps"), SMALL, namespace=SPACE)
-    environ = {name: value for name, value in {**os.environ, **kube.environ()}.items() if name != "KUBECONFIG"}
-    environ |= {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path), "OF_THE_BED": kube.environ()["KUBECONFIG"]}
-    cluster = lifecycle.find(str(path), environ, directory=tmp_path)
-    spec, tools = cluster.spec, replace(cluster.tools, backend="two-steps")
-    planned = [(step.title, step.state) for step in steps.plan(two_steps.up_steps(spec, tools))]
-    assert planned == [("Make the hosts a Kubernetes", "would"), ("Wait for its API", "after"), ("KubeRay", "after")]
-
-    steps.run(two_steps.up_steps(spec, tools), PlainProgress(sys.stderr, now=time.monotonic))
-
-    assert {step.state for step in steps.plan(two_steps.up_steps(spec, tools))} == {"already"}
-    now = two_steps.status(spec, tools)
-    assert (now.state, now.backend) == ("up", "two-steps")
-    assert json.loads((tools.state / "cluster.json").read_text())["backend"] == "two-steps"
-    steps.run(two_steps.down_steps(spec, tools, purge=False), PlainProgress(sys.stderr, now=time.monotonic))
-    assert kubernetes.belongings(kube, "two-steps") == []
-    assert not tools.state.exists()
 
 
 def everything(kube: KubeBed) -> dict[str, str]:

@@ -228,20 +228,6 @@ def assert_one_error(stderr: str, *parts: str) -> None:
         assert part in stderr, stderr
 
 
-def test_an_operator_killed_in_a_run_costs_nothing(kube: KubeBed, faulty: Yard) -> None:
-    job, before = counting_job(faulty, pause=0.05), runs(faulty)
-    uids = kubernetes.uids(kube, "faulty", namespace=SPACE)
-    following = faulty.start("train.dispatch", job, "--skip-smoke")
-    run = started(faulty, before, following)
-    operator = ("-n", kubernetes.ADMINISTRATORS, "-l", f"app.kubernetes.io/name={kubernetes.OPERATOR}")
-    kube.kubectl("delete", "pod", *operator, "--force", "--grace-period=0")
-    faulty.run("cluster.up")
-    code, output = end_of(following)
-    assert code == 0, output
-    assert_whole(output, run)
-    assert kubernetes.uids(kube, "faulty", namespace=SPACE) == uids
-
-
 def test_a_killed_head_ends_the_run_clearly_and_up_repairs_the_cluster_with_its_workers(
     kube: KubeBed, faulty: Yard
 ) -> None:

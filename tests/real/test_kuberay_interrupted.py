@@ -38,14 +38,6 @@ def cut(kube: KubeBed, tmp_path: Path) -> Iterator[Yard]:
     assert kubernetes.belongings(kube, NAME) == []
 
 
-def test_who_may_not_install_kuberay_is_told_that_it_is_missing(kube: KubeBed, tmp_path: Path) -> None:
-    nobody = kubernetes.yard(kube, tmp_path, "mine", kubeconfig=kube.restricted("mine"))
-    kubernetes.write(kube, nobody, {"head": {"cpus": 0, "memory": "1GiB"}}, namespace="mine")
-    refused = nobody.run("cluster.up", expect=3)
-    assert "KubeRay" in refused.stderr
-    assert kubernetes.belongings(kube, "mine") == []
-
-
 def test_up_killed_or_interrupted_in_the_middle_of_a_step_goes_on_to_one_good_cluster(kube: KubeBed, cut: Yard) -> None:
     seen: set[str] = set()
     moments: dict[str, Callable[[], bool]] = {

@@ -1,10 +1,7 @@
-"""What some sites ask of clusters on Kubernetes: restricted pods, registries with a password, finalizers of others."""
+"""What some sites ask of clusters on Kubernetes: restricted pods, registries with a password."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -108,7 +105,7 @@ def test_all_that_a_file_says_of_pods_is_admitted_where_restricted_is_enforced(
     assert kubernetes.belongings(kube, "strict") == []
 
 
-def test_an_image_behind_a_password_is_pulled_with_a_secret_and_what_holds_such_a_cluster_is_named(
+def test_an_image_behind_a_password_is_pulled_with_a_secret(
     other: Yard, kube: KubeBed, engine: BedEngine, tmp_path: Path
 ) -> None:
     users = {registries.USER: registries.PASSWORD}
@@ -133,12 +130,3 @@ def test_an_image_behind_a_password_is_pulled_with_a_secret_and_what_holds_such_
         assert f"cannot have the image {guarded.address}/" in refused.stderr
         assert "Is the login in the cluster file right" in refused.stderr
         assert "another" not in refused.stderr
-    hold = json.dumps({"metadata": {"finalizers": ["example.com/hold"]}})
-    kube.kubectl("patch", "rayclusters.ray.io/other", "-n", SPACE, "--type=merge", "-p", hold)
-    held = other.run("cluster.down", expect=7)
-    assert "example.com/hold" in held.stderr
-    command = next(line for line in held.stderr.splitlines() if "kubectl" in line)
-    shown = command[command.index("kubectl") :].partition("; then")[0]
-    freed = subprocess.run(["sh", "-c", shown], env={**os.environ, **kube.environ()}, capture_output=True, text=True)
-    assert freed.returncode == 0, (shown, freed.stderr)
-    assert "nothing is left" in other.run("cluster.down").stdout

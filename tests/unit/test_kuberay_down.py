@@ -90,6 +90,17 @@ def test_a_pod_whose_host_is_not_ready_names_the_host_and_the_way_without_it() -
     )
 
 
+def test_what_is_held_by_a_finalizer_names_it_and_the_way_without_it() -> None:
+    found = named("lab")
+    found["metadata"]["finalizers"] = ["example.com/hold", "foregroundDeletion"]
+    what, _, hint = hanging(FakeKube(), RAY_CLUSTER, found)
+    assert what == "RayCluster lab is to be removed, and is held by its finalizer example.com/hold"
+    assert hint == (
+        "  -> Does the program run that put it there? If it is gone for good: kubectl --context lab -n team patch "
+        """rayclusters.ray.io lab --type=merge -p '{"metadata":{"finalizers":null}}'; then repeat the same command."""
+    )
+
+
 def test_anything_else_is_to_be_looked_at() -> None:
     found = pod("lab-gpu-worker-b", host="b", leaving=True)
     assert hanging(FakeKube(forbidden=["nodes"]), POD, found, named("lab-head-a")) == [
