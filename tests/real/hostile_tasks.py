@@ -34,22 +34,12 @@ def deep() -> None:
     dive(OUTPUT, "level", 1500)
 
 
-def too_long() -> None:
-    dive(OUTPUT, "n" * 250, 40)
-
-
 def locked_directory() -> None:
     (OUTPUT / "locked" / "more").mkdir(parents=True)
     (OUTPUT / "locked" / "file").touch()
     (OUTPUT / "beside").touch()
     (OUTPUT / "locked" / "more").chmod(0)
     (OUTPUT / "locked").chmod(0)
-
-
-def unreadable_file() -> None:
-    (OUTPUT / "secret").touch()
-    (OUTPUT / "secret").chmod(0)
-    (OUTPUT / "beside").touch()
 
 
 def locked_output() -> None:
@@ -86,13 +76,6 @@ def pipes() -> None:
     Path("beside").touch()
 
 
-def sparse() -> None:
-    with (OUTPUT / "sparse").open("wb") as file:
-        file.seek(1 << 30)
-        file.write(b"data")
-        file.truncate(1 << 40)
-
-
 def odd_names() -> None:
     for name in (
         b"\xff\xfe",
@@ -105,15 +88,6 @@ def odd_names() -> None:
         b"\xff.png",
     ):
         Path(os.fsdecode(os.path.join(os.fsencode(OUTPUT), name))).touch()
-
-
-def many_files() -> None:
-    for number in range(10_000):
-        (OUTPUT / str(number)).touch()
-
-
-def binary() -> None:
-    sys.stdout.buffer.write(bytes(range(256)) * 4096)
 
 
 def keeps_writing() -> None:
@@ -161,16 +135,8 @@ def litters() -> None:
 
 
 TASKS: tuple[Callable[[], None], ...] = (
-    *(deep, too_long, locked_directory, unreadable_file, locked_output, output_is_a_link, links),
-    *(
-        pipes,
-        sparse,
-        odd_names,
-        many_files,
-        binary,
-        keeps_writing,
-    ),
-    *(removes_itself, crash, silent, checkpoint, litters),
+    *(deep, locked_directory, locked_output, output_is_a_link, links, pipes, odd_names),
+    *(keeps_writing, removes_itself, crash, silent, checkpoint, litters),
 )
 
 if __name__ == "__main__":

@@ -49,22 +49,6 @@ PLANTED = (
         "has Ray 2.59.0, and clusters run 2.60.0",
     ),
     Defect(
-        "python-of-the-system",
-        "ray",
-        "USER root\nRUN ln -s /opt/ray/bin/ray /usr/bin/python3 /usr/local/bin && mv /usr/local/bin/python3 "
-        "/usr/local/bin/python\nUSER ray\nENV PATH=/usr/local/bin:/usr/bin:/bin",
-        "python",
-        "python on PATH is not Ray's: python is of /usr, ray is of /opt/ray",
-    ),
-    Defect(
-        "ray-for-root-only",
-        "ray",
-        f"USER root\nRUN chmod 700 {PACKAGES}/ray\nUSER ray",
-        "import",
-        '`python -c "import ray"` fails as ray (uid 1000): ',
-    ),
-    Defect("no-bash", "ray", "USER root\nRUN rm -f /bin/bash /usr/bin/bash\nUSER ray", "bash", "there is no /bin/bash"),
-    Defect(
         "swallows",
         "ray",
         'ENTRYPOINT ["python", "-c", "print(\'training\')"]',
@@ -87,15 +71,6 @@ PLANTED = (
         "platform",
         "is for linux/amd64, which this engine cannot run: exec format error",
         files={"sh": "no program\n"},
-    ),
-    Defect(
-        "waits-for-a-key",
-        "schola",
-        "RUN sed 's/import main_from_cli; main_from_cli()/import debug_main_from_cli as main; main()/' "
-        "/usr/local/bin/schola-train > /home/ray/anaconda3/bin/schola-train "
-        "&& chmod 755 /home/ray/anaconda3/bin/schola-train",
-        "runs",
-        "EOFError: EOF when reading a line",
     ),
     Defect(
         "no-optuna",

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
-import ssl
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from datetime import datetime, timezone
-from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from tests.real.yard import Yard
-from trainyard.registry.certificates import make
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = [str(Path(sys.executable).with_name(name)) for name in ("invoke", "trainyard")]
@@ -96,54 +89,3 @@ def test_a_shell_is_told_what_may_follow(fresh: Yard) -> None:
     fresh.write_cluster("name: {name}\nbackend: local\n", name="lab")
     assert "lab" in fresh.run("--complete", "--", "trainyard", "cluster.up", "-f").stdout.splitlines()
     assert "complete -F" in fresh.run("--print-completion-script", "bash").stdout
-
-
-class Unknowing(BaseHTTPRequestHandler):
-    """A Kubernetes that does not know us."""
-
-    def do_GET(self) -> None:
-        self.send_response(401)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-        self.server.answered += 1  # type: ignore[attr-defined]
-
-    do_POST = do_GET
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-@pytest.fixture
-def unknowing(tmp_path: Path) -> Iterator[HTTPServer]:
-    now = datetime.now(timezone.utc)
-    pair = make("127.0.0.1", now=now)
-    file = tmp_path / "pair.pem"
-    file.write_bytes(pair.certificate + pair.key)
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(file)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Unknowing) as server:
-        server.answered = 0  # type: ignore[attr-defined]
-        server.socket = tls.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield server
-        server.shutdown()
-
-
-def test_a_certificate_that_nobody_checks_is_said_once(fresh: Yard, unknowing: HTTPServer) -> None:
-    address = f"https://127.0.0.1:{unknowing.server_port}"
-    kubeconfig = {
-        "clusters": [{"name": "lab", "cluster": {"server": address, "insecure-skip-tls-verify": True}}],
-        "users": [{"name": "me", "user": {"token": "t"}}],
-        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "me"}}],
-        "current-context": "lab",
-    }
-    (fresh.home / "kubeconfig").write_text(json.dumps(kubeconfig))
-    fresh.environ["KUBECONFIG"] = str(fresh.home / "kubeconfig")
-    file = fresh.home / "lab.yaml"
-    file.write_text("name: lab\nbackend: kuberay\nhead: {cpus: 1}\n")
-    done = fresh.run("cluster.plan", "-f", str(file), expect=None)
-    assert unknowing.answered > 1  # type: ignore[attr-defined]
-    about = [line for line in done.stderr.splitlines() if "arning" in line]
-    said = f"warning: the certificate of {address} is not checked: its kubeconfig says insecure-skip-tls-verify"
-    assert about == [said], done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -95,18 +94,6 @@ def test_a_run_goes_on_when_its_tunnel_breaks(far: Yard, docker_host: DockerHost
     finally:
         command.kill()
     assert (newest(far) / "logs" / "counting.1.log").read_text() == counted(lines)
-
-
-def test_an_unknown_host_key_is_never_accepted(far: Yard, docker_host: DockerHost, tmp_path: Path) -> None:
-    (tmp_path / ".ssh").mkdir()
-    (tmp_path / ".ssh" / "id_ed25519").symlink_to(docker_host.home / ".ssh" / "id_ed25519")
-    stranger = Yard(tmp_path, cluster="compose-stranger", environ={**far.environ, "HOME": str(tmp_path)})
-    stranger.write_cluster(FAR.format(ssh=docker_host.ssh, image="trainyard-bed/ray:1", registry="127.0.0.1:5000"))
-    refused = stranger.run("cluster.up", expect=3)
-    said = refused.stderr.splitlines()[-3:]
-    assert said[0] == f"error: the host key of {docker_host.ip} is not known here"
-    assert said[1].startswith(f"  at ssh root@{docker_host.ip}: not found in known_hosts: ssh-ed25519 SHA256:")
-    assert said[2] == f"  -> Look at it and accept it once: ssh root@{docker_host.ip}"
 
 
 def test_a_host_where_docker_cannot_be_run_says_so_in_its_own_words(far: Yard, docker_host: DockerHost) -> None:

@@ -45,11 +45,6 @@ def machine(fresh: Yard) -> Path:
 def test_nodes_share_the_machines_gpus_and_a_missing_one_stops_every_run(fresh: Yard, machine: Path) -> None:
     fresh.write_cluster(TWO_NODES_SHARE_A_MACHINE)
     fresh.run("cluster.up")
-    found = fresh.json("smoke.run")
-    gpus = {check["node"]: check["detail"] for check in found["checks"] if check["name"] == "gpus"}
-    agree = "1: declared, Ray's and nvidia-smi's count agree"
-    assert gpus == {"head": "none declared", "gpu-0": agree, "gpu-1": agree}
-
     write_job(
         fresh,
         "both",

@@ -160,34 +160,3 @@ def test_names_lead_nowhere_and_escapes_are_shown(run: Run, tmp_path: Path) -> N
         assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(said)
     assert json.loads(as_json)["tasks"][1]["name"] == name
     assert {path.parent for path in tmp_path.rglob("*.log")} == {tmp_path / "results" / RUN / "logs"}
-
-
-def test_a_run_that_failed_is_no_success_whatever_its_exit_code(run: Run) -> None:
-    with dashboard(events(STARTED, {"event": "run-ended", "state": "failed", "exit": 0, "seconds": 1.0})) as server:
-        assert [run(server, "train.logs")[0] for _ in range(2)] == [1, 1]
-
-
-def test_a_record_that_is_none_is_named(run: Run, tmp_path: Path) -> None:
-    with dashboard(HONEST) as server:
-        run(server, "train.list")
-        (tmp_path / "results" / RUN / "run.json").write_text('{"cluster": []}')
-        code, said = run(server, "train.status")
-    assert (code, "not the record of a run" in said) == (2, True)
-
-
-@pytest.mark.parametrize("endless", ["-", "/"])
-def test_who_is_no_kubernetes_is_an_error_of_the_outside(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endless: str
-) -> None:
-    (tmp_path / "clusters").mkdir()
-    (tmp_path / "clusters" / "k.yaml").write_text("name: k\nbackend: kuberay\nimage: ray:1\n")
-    with dashboard({"/": "<html>"}, endless=endless) as server:
-        lab = {"contexts": [{"name": "k", "context": {"cluster": "k", "user": "k"}}], "current-context": "k"}
-        lab |= {
-            "clusters": [{"name": "k", "cluster": {"server": server.address}}],
-            "users": [{"name": "k", "user": {}}],
-        }
-        (tmp_path / "kubeconfig").write_text(json.dumps(lab))
-        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
-        code, said = run(server, "cluster.status", "-f", "k")
-    assert (code, "Kubernetes API" in said) == (6, True), said

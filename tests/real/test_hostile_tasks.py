@@ -1,4 +1,4 @@
-"""18 hostile tasks of one run: each ends as it should, costs no other anything, and leaves nothing behind."""
+"""Hostile tasks of one run: each ends as it should, costs no other anything, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -23,19 +23,14 @@ JOB = """
 resources: {cpus: 0.25}
 tasks:
 """
-FAILS = {
-    "crash": "killed by SIGSEGV",
-}
+FAILS = {"crash": "killed by SIGSEGV"}
 # What comes home of each besides directories; of the others, nothing.
 HOME = {
     "deep": {"level/" * 1500 + "leaf.png"},
-    "too_long": {("n" * 250 + "/") * 40 + "leaf.png"},
     "locked_directory": {"beside"},
-    "unreadable_file": {"beside"},
     "locked_output": {"runs/file"},
     "links": {"loop", "nowhere", "inside", "back", "deep/file"},
     "pipes": {"beside"},
-    "sparse": {"sparse"},
     "odd_names": {
         os.fsdecode(b"\xff\xfe"),
         "new\nline",
@@ -46,7 +41,6 @@ HOME = {
         "\x1b[31m.tfevents.",
         os.fsdecode(b"\xff.png"),
     },
-    "many_files": {str(number) for number in range(10_000)},
     "keeps_writing": {"beside", "changing"},
     "crash": {"before"},
     "silent": {"after"},
@@ -106,7 +100,7 @@ def task_of_job(name: str) -> str:
 
 
 def test_each_task_ends_in_the_right_state(ran: Ran) -> None:
-    assert len(ran.document["tasks"]) == 18
+    assert len(ran.document["tasks"]) == len(hostile_tasks.TASKS)
     ended = {task["name"]: (task["state"], task["attempts"][-1]["reason"]) for task in ran.document["tasks"]}
     assert {name: reason for name, (state, reason) in ended.items() if state != "succeeded"} == FAILS
     attempts = {task["name"]: len(task["attempts"]) for task in ran.document["tasks"]}
@@ -120,18 +114,9 @@ def test_all_that_can_be_read_comes_home_and_nothing_else(ran: Ran) -> None:
         assert brought == HOME.get(name, set()), name
 
 
-def test_holes_and_content_are_as_they_should_be_at_home(ran: Ran) -> None:
-    sparse = ran.brought("sparse")["sparse"]
-    assert sparse.size == 1 << 40
-    assert sparse.data_bytes < 1 << 20
-    assert (ran.run / "outputs" / "checkpoint" / "found").read_text() == "leaf"
-    assert (ran.run / "logs" / "binary.1.log").read_bytes() == bytes(range(256)) * 4096
-
-
 def test_what_was_left_out_is_said(ran: Ran) -> None:
     events = (ran.run / "events.jsonl").read_text()
-    unreadable = "secret: it cannot be read: Permission denied"
-    for said in ("output_is_a_link: not brought back", "up: a link that leads outside", "pipe: a pipe", unreadable):
+    for said in ("output_is_a_link: not brought back", "up: a link that leads outside", "pipe: a pipe"):
         assert said in events
 
 

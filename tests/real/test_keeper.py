@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -70,14 +69,3 @@ def test_it_ends_what_left_its_session_when_it_is_asked_to_end(place: Path) -> N
     assert sleeper
     processes.terminate(keeper)
     wait_until(lambda: _ended(keeper) and _ended(sleeper), seconds=30, what="both ended")
-
-
-def test_a_keeper_that_no_record_names_starts_nothing(place: Path) -> None:
-    (place / "node.json").write_text('{"process": {"pid": 1}}')
-    done = subprocess.run(
-        [sys.executable, str(KEEPER), str(place / "node.json"), str(place / "node.log"), "touch", "started"],
-        cwd=place,
-        timeout=60,
-    )
-    assert done.returncode == 1
-    assert not (place / "started").exists()

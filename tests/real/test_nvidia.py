@@ -9,7 +9,6 @@ import pytest
 
 from tests.bed import nvidia as standin
 from tests.bed.engine import BedEngine
-from tests.bed.host import DockerHost
 from trainyard.seams import nvidia
 from trainyard.seams.docker.engine import connect
 
@@ -19,12 +18,3 @@ def test_a_driver_that_works_has_gpus(engine: BedEngine, tmp_path: Path, gpus: i
     standin.driver(tmp_path, gpus=gpus)
     with connect({"DOCKER_HOST": engine.address, "PATH": f"{tmp_path}:{os.environ['PATH']}"}) as docker:
         assert nvidia.gpu_ids(docker) == found
-
-
-def test_a_remote_docker_host_without_nvidia_smi_has_none(
-    docker_host: DockerHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in docker_host.environ().items():
-        monkeypatch.setenv(name, value)
-    with connect(dict(os.environ), address=docker_host.ssh) as docker:
-        assert nvidia.gpu_ids(docker) == ()

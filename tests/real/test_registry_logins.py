@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from datetime import datetime, timezone
 from pathlib import Path
 
 import boto3
@@ -15,9 +14,7 @@ from moto.server import ThreadedMotoServer
 from tests.bed.engine import BedEngine
 from tests.real import registries
 from tests.real.registries import PASSWORD, USER, BedRegistry
-from tests.real.token_server import ISSUER, SERVICE, TokenServer, token_server
 from trainyard.images.build import Built
-from trainyard.registry.certificates import make
 from trainyard.spec.docker import Registry
 
 KB = 1000
@@ -60,35 +57,6 @@ def test_a_credential_helper_is_asked(
     spec = Registry(address=guarded.address, insecure=True)
     registries.push(engine, image, spec, environ={"DOCKER_CONFIG": str(tmp_path)})
     assert (tmp_path / "asked").read_text() == guarded.address
-
-
-@pytest.fixture
-def tokens(tmp_path: Path) -> Iterator[TokenServer]:
-    signer = make("tokens", now=datetime.now(timezone.utc))
-    (tmp_path / "it").mkdir()
-    (tmp_path / "it" / "tokens.pem").write_bytes(signer.certificate)
-    with token_server(signer, user=USER, password=PASSWORD) as server:
-        yield server
-
-
-@pytest.fixture
-def with_tokens(engine: BedEngine, tmp_path: Path, tokens: TokenServer) -> Iterator[BedRegistry]:
-    settings = {
-        "REGISTRY_AUTH_TOKEN_REALM": tokens.realm,
-        "REGISTRY_AUTH_TOKEN_SERVICE": SERVICE,
-        "REGISTRY_AUTH_TOKEN_ISSUER": ISSUER,
-        "REGISTRY_AUTH_TOKEN_ROOTCERTBUNDLE": "/its/tokens.pem",
-    }
-    with registries.registry(engine, tmp_path / "it", environ=settings) as running:
-        yield running
-
-
-def test_a_token_server_gives_tokens_for_a_password(
-    engine: BedEngine, image: Built, with_tokens: BedRegistry, tokens: TokenServer
-) -> None:
-    spec = Registry(address=with_tokens.address, insecure=True, username=USER, password_env="SECRET")
-    assert registries.push(engine, image, spec, environ={"SECRET": PASSWORD}).layers_sent == 2
-    assert tokens.given > 0
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -36,8 +37,8 @@ def runs(yard: Yard) -> Iterator[dict[str, str]]:
     started["second"] = start(yard, "second", n=[0, 1], resources="{cpus: 2}")
     started["memory"] = start(yard, "memory", n=[0, 1, 2, 3], resources="{cpus: 0, memory: 768MiB}")
     yield started
-    for run in started.values():
-        yard.run("train.stop", run)
+    with ThreadPoolExecutor(len(started)) as pool:
+        list(pool.map(lambda run: yard.run("train.stop", run), started.values()))
 
 
 def test_a_run_names_who_holds_the_cpus_it_waits_for(yard: Yard, runs: dict[str, str]) -> None:
