@@ -75,6 +75,14 @@ class Host:
         """End a daemon as a crash would."""
         self.run("/opt/bed/unit", "kill", daemon)
 
+    def power_off(self) -> None:
+        """Cut the power: what is in memory is lost, and nobody reaches it any more."""
+        self.run("/opt/bed/power", "off")
+
+    def power_on(self) -> None:
+        """Boot it after its power was cut, with the address that it had; its services start as on any machine."""
+        self.run("/opt/bed/power", "on")
+
     def log(self, daemon: str) -> str:
         """Return the last of what a daemon wrote."""
         return self.run("tail", "-n", "40", f"/var/log/{daemon}.log", check=False).stdout

@@ -10,6 +10,7 @@ import pytest
 from tests.bed import microk8s
 from tests.bed.engine import BedEngine
 from tests.bed.hosts import Host, each
+from tests.bed.kubernetes import wait
 from tests.bed.microk8s import install, join, run, wait_ready
 from tests.bed.places import need
 from tests.bed.programs import missing
@@ -41,6 +42,20 @@ def test_a_token_is_used_up_by_a_join_that_fails_and_docker_s_address_comes_firs
     assert (named.returncode, named.stdout) == (1, "Invalid connection: Invalid master IP\n")
 
 
+def test_a_boot_starts_the_services_that_were_not_disabled(two: list[Host]) -> None:
+    second = two[1]
+    second.power_off()
+    second.power_on()
+    wait_ready(second, "host-2")
+    second.run("snap", "stop", "--disable", "microk8s.daemon-cluster-agent")
+    second.power_off()
+    second.power_on()
+    wait_ready(second, "host-2")
+    assert ":25000" not in second.run("ss", "-Hlnt").stdout
+    second.run("snap", "start", "--enable", "microk8s")
+    wait(lambda: ":25000" in second.run("ss", "-Hlnt").stdout, "the cluster agent listens", seconds=30)
+
+
 def test_commands_that_do_nothing_exit_0(two: list[Host]) -> None:
     first, second = two
     join(second, first, "--worker")
@@ -63,6 +78,8 @@ def test_a_host_that_leaves_is_a_cluster_of_its_own_and_one_that_is_stopped_says
     run(first, "remove-node", "host-2")
     wait_ready(second, "host-2")
     run(second, "stop")
+    second.power_off()
+    second.power_on()
     assert run(second, "status").stdout == "microk8s is not running, try microk8s start\n"
     second.run("snap", "remove", "microk8s", "--purge")
     assert second.shell("snap list microk8s 2>&1 || true").stdout == "error: no matching snaps installed\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from standin.places import ARGS, CERTS, COMMON, PERSISTENT_TOKENS
 FILES = (Path("/etc/microk8s.yaml"), Path("/root/snap/microk8s/common/.microk8s.yaml"), COMMON / ".microk8s.yaml")
 DEFAULT = {"version": "0.1.0", "addons": [{"name": "dns"}]}
 VERSIONS = ("0.1.0", "0.2.0")
+# Its copy, until it was applied: the cluster agent goes on with it after a boot (cmd/cluster-agent.go).
+TODO = COMMON / "etc/launcher/install.yaml"
 OF_SERVICE = {
     "extraKubeletArgs": "kubelet",
     "extraKubeAPIServerArgs": "kube-apiserver",
@@ -38,8 +41,18 @@ def read() -> dict[str, Any]:
     return document
 
 
+def begin() -> None:
+    """Begin what is done once the services run, if it is still to do; it goes on by itself."""
+    if TODO.exists():
+        with Path("/var/log/microk8s.launch.log").open("a") as log:
+            command = ["env", "PYTHONPATH=/opt/bed", "python3", "-m", "standin.launch"]
+            subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+
 def before_start(document: dict[str, Any]) -> None:
-    """Do what is done before any service runs."""
+    """Do what is done before any service runs, and note the rest."""
+    TODO.parent.mkdir(parents=True, exist_ok=True)
+    TODO.write_text(yaml.safe_dump(document))
     for key, service in OF_SERVICE.items():
         for flag, value in (document.get(key) or {}).items():
             services.set_argument(service, flag, value)
@@ -67,4 +80,5 @@ def after_start(document: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    after_start(read())
+    after_start(yaml.safe_load(TODO.read_text()))
+    TODO.rename(TODO.with_suffix(".yaml.applied"))

@@ -59,6 +59,7 @@ def stop_all(words: Sequence[str]) -> None:
     services.stop(*services.KUBELITE)
     services.remove_containers()
     services.stop()
+    services.disable()
     lock("stopped.lock")
 
 
@@ -68,6 +69,7 @@ def start_all(words: Sequence[str]) -> None:
         stop("Use 'snap start microk8s' to start services on this node.", 0)
     need_root()
     unlock("stopped.lock")
+    services.enable()
     services.start()
 
 

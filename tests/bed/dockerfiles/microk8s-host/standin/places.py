@@ -47,11 +47,12 @@ CHANNELS = {
 
 @dataclass(frozen=True)
 class Installed:
-    """The snap, as snapd knows it."""
+    """The snap, as snapd knows it. `disabled`: the daemons that a boot does not start."""
 
     channel: str
     held: bool = False
     enabled: bool = True
+    disabled: tuple[str, ...] = ()
 
     @property
     def version(self) -> str:

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from standin import certs, store
@@ -65,6 +66,20 @@ def restart(*names: str) -> None:
     start(*names)
 
 
+def enable(*names: str) -> None:
+    """Let daemons be started by boots, all by default."""
+    found = installed()
+    if found:
+        replace(found, disabled=tuple(set(found.disabled) - set(names)) if names else ()).write()
+
+
+def disable(*names: str) -> None:
+    """Let daemons no longer be started by boots, all by default."""
+    found = installed()
+    if found:
+        replace(found, disabled=tuple({*found.disabled, *(names or (*CONTROL, *NODE, "apiserver-proxy"))})).write()
+
+
 def remove_containers() -> None:
     """End every container, as `microk8s stop` does."""
     socket = ("-n", "k8s.io")
@@ -79,10 +94,14 @@ def remove_containers() -> None:
 
 
 def load_images() -> None:
-    """Load what a cluster itself needs: the real snap pulls it from the internet."""
+    """Load what a cluster itself needs, once: the real snap pulls it from the internet."""
     _wait(lambda: _ctr("plugins", "ls").count("io.containerd.grpc.v1") > 0 and CONTAINERD.exists(), 30)
+    loaded = COMMON / "images-loaded"
+    if loaded.exists():
+        return
     for archive in ("images.tar", "registry.tar"):
         _ctr("-n", "k8s.io", "images", "import", f"/opt/bed/{archive}")
+    loaded.touch()
 
 
 def wait_for_api(seconds: float = 120.0) -> bool:

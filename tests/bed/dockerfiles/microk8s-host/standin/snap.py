@@ -17,7 +17,6 @@ from standin.places import (
     CHANNELS,
     COMMON,
     DATA,
-    LOCKS,
     PROGRAM,
     ROOT,
     SNAPD,
@@ -80,9 +79,7 @@ def install(words: Sequence[str]) -> None:
     services.load_images()
     services.start()
     # snapd is done when the services are started; addons and a join come after it.
-    with Path("/var/log/microk8s.launch.log").open("w") as log:
-        command = ["env", "PYTHONPATH=/opt/bed", "python3", "-m", "standin.launch"]
-        subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    launch.begin()
     print(f"microk8s ({new.channel}) {new.version} from Canonical✓ installed")
 
 
@@ -130,22 +127,37 @@ def remove(words: Sequence[str]) -> None:
     print("microk8s removed")
 
 
-def control(action: Callable[..., None]) -> Callable[[Sequence[str]], None]:
+def control(action: Callable[..., None], *, flag: str = "") -> Callable[[Sequence[str]], None]:
+    """Return the command that does it with services; with the flag, boots from now on do so too."""
+
     def act(words: Sequence[str]) -> None:
-        names = [word for word in words if not word.startswith("-")]
-        daemons: tuple[str, ...] = ()
-        for name in names:
-            if name != "microk8s":
-                daemons += services.OF_SERVICE.get(name.removeprefix("microk8s."), ())
+        if installed() is None:
+            refuse('snap "microk8s" not found')
+        # The snap's own name means all of them.
+        names = [word.removeprefix("microk8s.") for word in words if not word.startswith("-") and word != "microk8s"]
+        unknown = [name for name in names if name not in services.OF_SERVICE]
+        if unknown:
+            refuse(f'snap "microk8s" has no service "{unknown[0]}"')
+        daemons = tuple(daemon for name in names for daemon in services.OF_SERVICE[name])
+        if flag in words:
+            services.enable(*daemons) if flag == "--enable" else services.disable(*daemons)
         action(*daemons)
 
     return act
 
 
 def boot(words: Sequence[str]) -> None:
-    """Start what a reboot starts."""
-    if installed() and not (LOCKS / "stopped.lock").exists():
-        services.start()
+    """Start what a boot starts: all but what was disabled, and what an installation that was cut off left to do."""
+    found = installed()
+    if found is None:
+        return
+    daemons = [name for name in services.expected() if name not in found.disabled]
+    if "containerd" in daemons:
+        services.start("containerd")
+        services.load_images()
+    if daemons:
+        services.start(*daemons)
+        launch.begin()
 
 
 def _make_directories(new: Installed) -> None:
@@ -179,8 +191,8 @@ COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "refresh": refresh,
     "remove": remove,
     "restart": control(services.restart),
-    "start": control(services.start),
-    "stop": control(services.stop),
+    "start": control(services.start, flag="--enable"),
+    "stop": control(services.stop, flag="--disable"),
 }
 ASKS = ("list", "version")
 
