@@ -55,11 +55,9 @@ class RecordedRun:
 
     @property
     def path(self) -> Path:
-        """Return the directory."""
         return self.directory.path
 
     def event(self, at: float, event: str, **fields: Any) -> None:
-        """Record one event."""
         self._events.append({"time": BEGAN + at, "event": event, **fields})
 
     def attempt(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -20,28 +21,27 @@ JOB_DIRECTORY = "train"
 
 @dataclass(frozen=True)
 class BadInput:
-    """A directory with `lab.yaml` and `train/job.yaml` in it, one of which (or a flag over it) is wrong."""
+    """A directory with `lab.yaml` and `train/job.yaml` in it, one of which (or a flag over it) is wrong.
+
+    `content` is the wrong one's, or makes what is not a file with a text.
+    """
 
     title: str
     file: Literal["cluster", "job"]
-    text: str | bytes
+    content: str | bytes | Callable[[Path], object]
     says: tuple[str, ...]
     flags: tuple[str, ...] = ()
-    make: Callable[[Path], None] | None = None
 
     def write(self, directory: Path) -> None:
-        """Make both files; `make` gets the path of the wrong one, for what is not a file with a text."""
-        job = directory / JOB_DIRECTORY / "job.yaml"
+        """Write both files."""
+        job, cluster = directory / JOB_DIRECTORY / "job.yaml", directory / CLUSTER_FILE
         job.parent.mkdir()
-        job.write_text(RUN, encoding="utf-8")
-        cluster = directory / CLUSTER_FILE
-        cluster.write_text(LAB, encoding="utf-8")
-        wrong = cluster if self.file == "cluster" else job
-        if self.make is not None:
-            wrong.unlink()
-            self.make(wrong)
+        right, wrong = (job, cluster) if self.file == "cluster" else (cluster, job)
+        right.write_text(LAB if right == cluster else RUN)
+        if callable(self.content):
+            self.content(wrong)
         else:
-            wrong.write_bytes(self.text if isinstance(self.text, bytes) else self.text.encode())
+            wrong.write_bytes(self.content if isinstance(self.content, bytes) else self.content.encode())
 
     def load(self) -> None:
         """Load the wrong file; the working directory is where it was written."""
@@ -52,31 +52,21 @@ class BadInput:
 
     @property
     def message(self) -> str:
-        """The whole text of the error."""
         count = "1 problem" if len(self.says) == 1 else f"{len(self.says)} problems"
         return "\n".join([f"the {self.file} file is wrong: {count}", *(f"  - {line}" for line in self.says)])
 
 
-def cluster(title: str, text: str | bytes, *says: str, flags: tuple[str, ...] = ()) -> BadInput:
-    """Return a wrong cluster file, given as a whole."""
-    return BadInput(title, "cluster", text, says, flags)
+def _case(
+    file: Literal["cluster", "job"],
+    beginning: str,
+    title: str,
+    content: str | bytes | Callable[[Path], object],
+    *says: str,
+    flags: tuple[str, ...] = (),
+) -> BadInput:
+    return BadInput(title, file, beginning + content if isinstance(content, str) else content, says, flags)
 
 
-def lab(title: str, rest: str, *says: str, flags: tuple[str, ...] = ()) -> BadInput:
-    """Return a cluster file that is right up to its second line."""
-    return BadInput(title, "cluster", LAB + rest, says, flags)
-
-
-def job(title: str, text: str | bytes, *says: str, flags: tuple[str, ...] = ()) -> BadInput:
-    """Return a wrong job file, given as a whole."""
-    return BadInput(title, "job", text, says, flags)
-
-
-def run(title: str, rest: str, *says: str, flags: tuple[str, ...] = ()) -> BadInput:
-    """Return a job file that is right in its first line."""
-    return BadInput(title, "job", RUN + rest, says, flags)
-
-
-def not_text(title: str, file: Literal["cluster", "job"], make: Callable[[Path], None], *says: str) -> BadInput:
-    """Return something that is not a file with a text."""
-    return BadInput(title, file, "", says, make=make)
+cluster, job = partial(_case, "cluster", ""), partial(_case, "job", "")
+# Right as far as they begin.
+lab, run = partial(_case, "cluster", LAB), partial(_case, "job", RUN)

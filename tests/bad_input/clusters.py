@@ -36,11 +36,6 @@ NODES = (
         'lab.yaml:6: workers.2.name: is also the name of workers.0, got "gpu"',
     ),
     lab(
-        "a mapping for the workers",
-        "workers: {gpu: {count: 3}}\n",
-        'lab.yaml:3: workers: must be a list, got {"gpu": {"count": 3}}',
-    ),
-    lab(
         "numbers",
         "head: {cpus: 0.5, memory: 4 * 1024**3, gpus: -1}\nworkers:\n"
         f"  - {{name: a, cpus: {'9' * 100}, memory: 4}}\n"
@@ -115,11 +110,6 @@ ACCESS = (
         f'{EXISTING}existing: {{address: "http://127.0.0.1:8265"}}\n',
         "lab.yaml:3: existing: needs token_env, token_file or, with service, token_secret (`auth: none` "
         "if there is none)",
-    ),
-    cluster(
-        "no authentication beyond loopback",
-        f'{EXISTING}auth: none\nexisting: {{address: "http://192.0.2.10:8265"}}\n',
-        f'{REMOTE}192.0.2.10:8265, got "none"',
     ),
     cluster(
         "a host that only begins like loopback",

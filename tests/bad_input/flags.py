@@ -14,13 +14,6 @@ FLAGS = (
         flags=("workers", "hed.cpus=2", "workers.gpus.count=2", "workers.1.count=2", "name.first=x"),
     ),
     lab(
-        "flags of the wrong type",
-        "workers: [{name: gpu}]\n",
-        '--set workers.gpu.count: must be a whole number, got "many"',
-        "--set head.cpu: is not a known key; did you mean 'cpus'?",
-        flags=("workers.gpu.count=many", "head.cpu=2"),
-    ),
-    lab(
         "a flag that runs Python, and one that is not YAML",
         "",
         "--set name: has the tag !!python/object/apply:os.getcwd: files hold plain values, nothing that "

@@ -62,7 +62,6 @@ class Authority:
     def write_pair(
         self, directory: Path, file: str, user: str, *, group: str | None = None, names: Sequence[str] = ()
     ) -> None:
-        """Write FILE.crt and FILE.key."""
         _write(directory, file, *self.sign(user, group=group, names=names))
 
 

@@ -41,7 +41,6 @@ class ControlPlane:
 
     @property
     def url(self) -> str:
-        """Return where the API server answers."""
         return f"https://{self.host.ip}:{PORT}"
 
     def kubeconfig(self, user: str, *, group: str | None = None) -> str:
@@ -91,7 +90,6 @@ class ControlPlane:
 
 
 def new_control_plane(host: Host) -> ControlPlane:
-    """Make the control plane of a new cluster, to be started on that host."""
     return ControlPlane(host, new_authority())
 
 

@@ -46,7 +46,6 @@ class DockerHost:
         return self.engine.docker("exec", self.container, *command, check=check)
 
     def docker(self, *arguments: str, check: bool = True) -> Done:
-        """Run `docker ARGUMENTS` on the host's own engine."""
         return self.run("docker", *arguments, check=check)
 
     def load(self, *names: str) -> None:

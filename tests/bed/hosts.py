@@ -60,15 +60,12 @@ class Host:
         return self.engine.docker("exec", self.container, *command, check=check, seconds=seconds)
 
     def shell(self, script: str, *, check: bool = True) -> Done:
-        """Run a shell script on the host as root."""
         return self.run("sh", "-euc", script, check=check)
 
     def start(self, daemon: str, *command: str) -> None:
-        """Start a daemon of the host, or start it again as it was."""
         self.run("/opt/bed/unit", "start", daemon, *command)
 
     def stop(self, daemon: str) -> None:
-        """Stop a daemon of the host."""
         self.run("/opt/bed/unit", "stop", daemon)
 
     def kill(self, daemon: str) -> None:
@@ -163,7 +160,6 @@ def remove_leftovers(engine: BedEngine) -> None:
 
 
 def remove_owned(engine: BedEngine, owner: str) -> None:
-    """Remove the hosts of one owner."""
     owned = [line.split() for line in _listed(engine, '{{.ID}} {{.Label "' + LABEL + '"}}')]
     remove(engine, [one[0] for one in owned if one[1] == owner])
 

@@ -35,12 +35,10 @@ class KubeBed:
 
     @property
     def kubeconfig(self) -> Path:
-        """Return the kubeconfig of an administrator."""
         return self.home / "kubeconfig"
 
     @property
     def chart(self) -> Path:
-        """Return the directory of the operator's chart."""
         return self.home / "charts" / chart.NAME
 
     def environ(self) -> dict[str, str]:
@@ -66,11 +64,9 @@ class KubeBed:
             yield url
 
     def host(self, name: str) -> Host:
-        """Return the host of that name."""
         return next(host for host in self.hosts if host.name == name)
 
     def ready(self) -> set[str]:
-        """Return the names of the nodes that are Ready."""
         path = 'jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status}{"\\n"}{end}'
         done = self.kubectl("get", "nodes", "-o", path, check=False)
         pairs = [line.split() for line in done.stdout.splitlines()]

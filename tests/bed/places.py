@@ -53,7 +53,6 @@ def locked(name: str) -> Iterator[None]:
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody listens on."""
     with socket.socket() as asked:
         asked.bind(("", 0))
         return int(asked.getsockname()[1])

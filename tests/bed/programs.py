@@ -41,7 +41,6 @@ class Program:
 
     @property
     def path(self) -> Path:
-        """Return where the program is once it is built."""
         return CACHE / "programs" / self.content / self.name
 
 

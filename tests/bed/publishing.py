@@ -38,7 +38,6 @@ def publish(engine: BedEngine, address: str, *names: str, owner: str) -> None:
 
 
 def container_of(address: str) -> str:
-    """Return the name of the registry's container."""
     return f"trainyard-bed-registry-{address.rpartition(':')[2]}"
 
 

@@ -84,7 +84,6 @@ class Page:
         return answer["result"].get("value")
 
     def move(self, x: float, y: float) -> None:
-        """Move the pointer."""
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
     def screenshot(self, path: Path) -> bytes:

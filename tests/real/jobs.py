@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from tests.real.yard import Yard
+from tests.real.yard import Yard, wait_until
 
 # Prints numbered lines, a few at a time: any gap or repeat shows.
 COUNTING = """
@@ -32,7 +33,6 @@ def write_job(yard: Yard, name: str, job: str, **programs: str) -> str:
 
 
 def newest(yard: Yard) -> Path:
-    """Return the directory of the newest run."""
     return max(yard.results.glob("*/run.json"), key=lambda path: path.stat().st_mtime_ns).parent
 
 
@@ -41,8 +41,41 @@ def counted(lines: int) -> str:
     return "".join(f"line {number}\n" for number in range(lines))
 
 
+def runs(yard: Yard) -> set[Path]:
+    return {path.parent for path in yard.results.glob("*/run.json")}
+
+
+def log_of(run: Path) -> str:
+    """Return what a run's task `counting` has printed so far."""
+    path = run / "logs" / "counting.1.log"
+    return path.read_text() if path.exists() else ""
+
+
+def started(yard: Yard, before: set[Path], following: subprocess.Popen[str]) -> Path:
+    """Wait until a new run that counts has printed something here; return its directory."""
+
+    def printed_something() -> bool:
+        if following.poll() is not None:
+            raise AssertionError(f"it ended: {following.communicate()[0]}")
+        return any("line 20\n" in log_of(run) for run in runs(yard) - before)
+
+    wait_until(printed_something, seconds=180, what="a run that prints")
+    return next(iter(runs(yard) - before))
+
+
+def end_of(process: subprocess.Popen[str], *, seconds: float = 240) -> tuple[int, str]:
+    output, _ = process.communicate(timeout=seconds)
+    return process.returncode, output
+
+
+def assert_whole(output: str, run: Path, lines: int) -> None:
+    """Assert that what was shown and what was recorded of a run that counts has every line once, in order."""
+    shown = [line for line in output.splitlines() if line.startswith("[counting] line")]
+    assert shown == [f"[counting] line {number}" for number in range(lines)], output
+    assert log_of(run) == counted(lines)
+
+
 def events(run: Path) -> list[dict[str, Any]]:
-    """Return the recorded events of a run."""
     return [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
 
 

@@ -173,12 +173,10 @@ def pods(kube: KubeBed, cluster: str, *, namespace: str) -> dict[str, dict[str, 
 
 
 def hosts_of(kube: KubeBed, cluster: str, *, namespace: str) -> dict[str, str]:
-    """Return on which host each node of a cluster runs."""
     return {node: pod["spec"]["nodeName"] for node, pod in pods(kube, cluster, namespace=namespace).items()}
 
 
 def uids(kube: KubeBed, cluster: str, *, namespace: str) -> dict[str, str]:
-    """Return the uid of each node's pod."""
     return {node: pod["metadata"]["uid"] for node, pod in pods(kube, cluster, namespace=namespace).items()}
 
 

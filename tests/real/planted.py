@@ -35,7 +35,6 @@ class Defect:
 
     @property
     def reference(self) -> str:
-        """Return what the image with this defect is called."""
         return f"trainyard-lint/{self.name}:1"
 
 

@@ -23,7 +23,6 @@ from trainyard.images.push import Pushed, Pushing
 from trainyard.registry import container
 from trainyard.registry.access import access
 from trainyard.registry.certificates import KeyPair
-from trainyard.seams.docker import transfer
 from trainyard.seams.docker.engine import connect
 from trainyard.seams.registry.api import digest_of
 from trainyard.spec.docker import Registry
@@ -74,13 +73,7 @@ class BedRegistry:
         return sum(text in line for line in (said.stdout + said.stderr).splitlines())
 
     def bytes(self) -> int:
-        """Return how much its blobs take."""
         return int(self.shell("du -sb docker/registry/v2/blobs | cut -f1"))
-
-    def blob(self, digest: str) -> str:
-        """Return the file of a blob, below its data."""
-        name = digest.removeprefix("sha256:")
-        return f"docker/registry/v2/blobs/sha256/{name[:2]}/{name}/data"
 
 
 @contextmanager
@@ -93,10 +86,9 @@ def registry(
     users: Mapping[str, str] | None = None,
     disk: str | None = None,
     data: Path | None = None,
-    environ: Mapping[str, str] | None = None,
 ) -> Iterator[BedRegistry]:
     """Run a registry: with a certificate, users, a disk that is soon full (such as "8m"), or the data of others."""
-    settings = {"REGISTRY_STORAGE_DELETE_ENABLED": "true", **(environ or {})}
+    settings = {"REGISTRY_STORAGE_DELETE_ENABLED": "true"}
     directory.mkdir(parents=True, exist_ok=True)
     if tls:
         (directory / "server.pem").write_bytes(tls.certificate)
@@ -180,12 +172,6 @@ def push(
         pushing = Pushing(built, way, there, lambda title, text: report(text))
         steps.run(pushing.steps(), progress.for_stream(io.StringIO()))
         return pushing.result()
-
-
-def pull(engine: BedEngine, reference: str) -> None:
-    """Pull an image as `cluster.up` does."""
-    with connect({**os.environ, **engine.environ()}) as there:
-        transfer.pull(there, reference, login=None)
 
 
 def _speaks(address: str) -> bool:

@@ -82,7 +82,6 @@ def left_of(engine: BedEngine, name: str) -> list[str]:
 
 
 def inspected(engine: BedEngine, node: str, name: str = "compose-lab") -> dict[str, Any]:
-    """Return what Docker says about a node's container."""
     found: list[dict[str, Any]] = json.loads(engine.docker("inspect", f"trainyard-{name}-{node}").stdout)
     return found[0]
 

@@ -343,7 +343,6 @@ def everything(kube: KubeBed) -> dict[str, str]:
 
 
 def token_of(kube: KubeBed, cluster: str) -> str:
-    """Return the token of a cluster in our namespace."""
     secret = kubernetes.one(kube, "secret", cluster, namespace=SPACE)
     assert secret is not None
     return base64.b64decode(secret["data"]["auth_token"]).decode()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ import pytest
 
 from tests.bed.kubernetes import KubeBed
 from tests.real import kube as kubernetes
-from tests.real.jobs import COUNTING, counted, events, newest, running, write_job
+from tests.real.jobs import COUNTING, assert_whole, end_of, events, newest, running, runs, started, write_job
 from tests.real.kube import RAY_IMAGE
 from tests.real.proxy import Proxy
 from tests.real.yard import Yard, wait_until
@@ -31,7 +30,6 @@ MEGABYTE = 1_000_000
 
 
 def lab(count: int) -> dict[str, Any]:
-    """Return a cluster file's nodes."""
     workers = [{"name": "cpu", "count": count, "cpus": 1, "memory": "512MiB"}]
     return {"head": {"cpus": 0, "memory": "1GiB"}, "workers": workers}
 
@@ -80,51 +78,16 @@ def counting_job(yard: Yard, *, pause: float) -> str:
     return write_job(yard, "counting", job, count=COUNTING)
 
 
-def runs(yard: Yard) -> set[Path]:
-    return {path.parent for path in yard.results.glob("*/run.json")}
-
-
-def log_of(run: Path) -> str:
-    path = run / "logs" / "counting.1.log"
-    return path.read_text() if path.exists() else ""
-
-
-def started(yard: Yard, before: set[Path], following: subprocess.Popen[str]) -> Path:
-    """Wait until a new run has printed something here; return its directory."""
-
-    def printed_something() -> bool:
-        if following.poll() is not None:
-            raise AssertionError(f"it ended: {following.communicate()[0]}")
-        return any("line 20\n" in log_of(run) for run in runs(yard) - before)
-
-    wait_until(printed_something, seconds=180, what="a run that prints")
-    return next(iter(runs(yard) - before))
-
-
-def end_of(process: subprocess.Popen[str], *, seconds: float = 240) -> tuple[int, str]:
-    output, _ = process.communicate(timeout=seconds)
-    return process.returncode, output
-
-
-def assert_whole(output: str, run: Path) -> None:
-    """Assert that what was shown and what was recorded has every line once, in order."""
-    shown = [line for line in output.splitlines() if line.startswith("[counting] line")]
-    assert shown == [f"[counting] line {number}" for number in range(LINES)], output
-    assert log_of(run) == counted(LINES)
-
-
 def kill_pod(kube: KubeBed, pod: str, *, space: str = SPACE) -> None:
     """Remove a pod at once, as the loss of what it runs in would."""
     kube.kubectl("delete", "pod", pod, "-n", space, "--force", "--grace-period=0")
 
 
 def name_of(kube: KubeBed, node: str) -> str:
-    """Return the name of the pod of a Ray node."""
     return str(kubernetes.pods(kube, "faulty", namespace=SPACE)[node]["metadata"]["name"])
 
 
 def assert_good(yard: Yard, *, workers: int = 2) -> None:
-    """Assert that head and workers are up, and nothing else is there."""
     states = yard.states()
     assert set(states.values()) == {"up"}, states
     assert len(states) == workers + 1, states
@@ -214,7 +177,7 @@ def test_an_api_server_that_is_gone_for_a_while_costs_no_line_and_is_one_clear_e
     code, output = end_of(following)
     assert code == 0, output
     assert "connection to the cluster lost, trying again" in output
-    assert_whole(output, run)
+    assert_whole(output, run, LINES)
     wait_until(lambda: len(kube.ready()) == len(kube.hosts), seconds=60, what="every host is ready")
     faulty.run("cluster.up")
     assert_good(faulty)

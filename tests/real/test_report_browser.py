@@ -11,12 +11,8 @@ import pytest
 from tests.real import chromium
 from tests.real.chromium import Page
 from tests.real.yard import wait_until
-from tests.recorded_run import RecordedRun, ended, eventful, smooth
+from tests.recorded_run import RecordedRun, eventful, smooth
 from trainyard.results.report import write_report
-
-HOSTILE = (
-    "</script><script>document.title = 'broken into'</script><img src=x onerror=\"document.title = 'broken into'\">"
-)
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +42,11 @@ def test_it_loads_nothing_has_no_errors_and_no_screen_is_too_narrow(page: Page, 
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_light_and_dark_differ_and_every_text_has_contrast(page: Page, report: Path, dark: bool) -> None:
+def test_light_and_dark_differ(page: Page, report: Path, dark: bool) -> None:
     page.open(report, dark=dark)
     look = "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
     expected = ["rgb(19, 21, 24)", "rgb(228, 231, 234)"] if dark else ["rgb(247, 247, 245)", "rgb(29, 33, 37)"]
     assert page.run(look) == expected
-    assert page.run(LOW_CONTRAST) == []
 
 
 def test_the_plot_draws_a_curve_per_task_and_shows_values_under_the_pointer(page: Page, report: Path) -> None:
@@ -160,21 +155,6 @@ def test_all_logs_are_searched_and_a_line_that_was_found_is_shown_in_its_log(pag
     assert page.errors == []
 
 
-def test_media_beside_the_page_are_loaded_and_nothing_else(page: Page, tmp_path: Path) -> None:
-    run = eventful(tmp_path)
-    picture = page.screenshot(tmp_path / "picture.png")
-    (run.directory.outputs("seed=0") / "small.png").write_bytes(picture)
-    (run.directory.outputs("seed=0") / "large.png").write_bytes(picture + b"\0" * 300_000)
-    report = write_report(run.write())
-    page.open(report)
-    page.run("document.querySelector('.gallery').scrollIntoView()")
-    loaded = "Promise.all([...document.images].map(image => image.decode())).then(() => document.images.length)"
-    assert page.run(loaded) == 2
-    beside = (run.directory.outputs("seed=0") / "large.png").as_uri().replace("=", "%3D")
-    assert [url for url in page.requests if not url.startswith("data:")] == [report.as_uri(), beside]
-    assert page.errors == []
-
-
 def test_a_watched_page_loads_itself_again_and_keeps_what_the_reader_chose(page: Page, tmp_path: Path) -> None:
     run = matrix_run(tmp_path)
     run.event(0.0, "run-started")
@@ -210,20 +190,6 @@ def test_a_watched_page_loads_itself_again_and_keeps_what_the_reader_chose(page:
     assert page.errors == []
 
 
-def test_hostile_text_does_nothing(page: Page, tmp_path: Path) -> None:
-    run = RecordedRun(tmp_path, HOSTILE, job=HOSTILE)
-    run.event(0.0, "run-started")
-    run.attempt(HOSTILE, HOSTILE, 1.0, 2.0, outcome="failed", reason=HOSTILE, tail=[HOSTILE])
-    run.curve(HOSTILE, HOSTILE)
-    ended(run, 4.0, state="failed", exit_code=1, error=HOSTILE)
-    report = write_report(run.write())
-    page.open(report)
-    assert page.run("document.title") == "cartpole-20260921-141320-1a2b · failed"
-    assert page.run("document.images.length") == 0
-    assert HOSTILE in page.run("document.querySelector('#legend').textContent")
-    assert (page.requests, page.errors) == ([report.as_uri()], [])
-
-
 def test_a_hundred_curves_and_a_run_without_any_are_good_pages(page: Page, tmp_path: Path) -> None:
     many = write_report(smooth(tmp_path / "many", tasks=100).write())
     page.open(many, width=390)
@@ -242,31 +208,3 @@ CHOOSE = """(one => {{
 }})(document.getElementById("{id}"))"""
 
 BOX = "(selector => document.querySelector(selector).getBoundingClientRect())"
-
-# Texts with less than WCAG's 4.5 : 1 between their colour and what is painted behind them.
-LOW_CONTRAST = """
-(() => {
-  const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
-  const light = (colour) => {
-    const [red, green, blue] = parse(colour).slice(0, 3).map((part) => part / 255)
-      .map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
-  };
-  const behind = (element) => {
-    for (let at = element; at; at = at.parentElement) {
-      const colour = getComputedStyle(at).backgroundColor, alpha = parse(colour)[3];
-      if (alpha === undefined || alpha > 0) return colour;
-    }
-    return "rgb(255, 255, 255)";
-  };
-  const low = [];
-  for (const element of document.querySelectorAll("body *:not(svg *):not(script):not(style):not(option)")) {
-    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
-    if (!own || !element.checkVisibility()) continue;
-    const [one, other] = [light(getComputedStyle(element).color), light(behind(element))].sort((a, b) => b - a);
-    const ratio = (one + 0.05) / (other + 0.05);
-    if (ratio < 4.5) low.push(`${element.tagName} "${element.textContent.trim().slice(0, 30)}" ${ratio.toFixed(2)}`);
-  }
-  return low;
-})()
-"""

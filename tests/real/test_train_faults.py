@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.real.jobs import COUNTING, counted, events, newest, running, write_job
+from tests.real.jobs import (
+    COUNTING,
+    assert_whole,
+    counted,
+    end_of,
+    events,
+    log_of,
+    newest,
+    running,
+    runs,
+    started,
+    write_job,
+)
 from tests.real.proxy import Proxy
 from tests.real.yard import HEAD_AND_WORKER, Yard, wait_until
 
@@ -33,34 +43,10 @@ def counting_job(yard: Yard, *, pause: float, mark: str) -> str:
     )
 
 
-def log_of(run: Path) -> str:
-    path = run / "logs" / "counting.1.log"
-    return path.read_text() if path.exists() else ""
-
-
-def started(yard: Yard, before: set[Path]) -> Path:
-    """Wait until a new run has printed something here; return its directory."""
-
-    def new() -> set[Path]:
-        return {path.parent for path in yard.results.glob("*/run.json")} - before
-
-    wait_until(lambda: any("line 20\n" in log_of(run) for run in new()), seconds=120, what="a run that prints")
-    return next(iter(new()))
-
-
-def runs(yard: Yard) -> set[Path]:
-    return {path.parent for path in yard.results.glob("*/run.json")}
-
-
-def end_of(process: subprocess.Popen[str], *, seconds: float = 120) -> tuple[int, str]:
-    output, _ = process.communicate(timeout=seconds)
-    return process.returncode, output
-
-
 def test_a_killed_operator_does_not_stop_the_run_and_logs_pick_it_up_without_gap_or_repeat(yard: Yard) -> None:
     job, before = counting_job(yard, pause=0.2, mark="4001"), runs(yard)
     operator = yard.start("train.dispatch", job, "--skip-smoke")
-    run = started(yard, before)
+    run = started(yard, before, operator)
     operator.send_signal(signal.SIGKILL)
     _, first = end_of(operator)
     done = yard.run("train.logs", run.name)
@@ -78,7 +64,7 @@ def test_an_interrupted_dispatch_stops_its_run_and_leaves_no_process(yard: Yard)
     mark = "4030"
     job, before = counting_job(yard, pause=5, mark=mark), runs(yard)
     operator = yard.start("train.dispatch", job, "--skip-smoke")
-    run = started(yard, before)
+    run = started(yard, before, operator)
     assert running(mark)
     # A CI system sends SIGTERM; Ctrl-C is the same.
     operator.send_signal(signal.SIGTERM)
@@ -131,7 +117,7 @@ def proxied(yard: Yard) -> Iterator[Proxy]:
 def test_a_lost_connection_is_made_again_without_gap_or_repeat(yard: Yard, proxied: Proxy) -> None:
     job, before = counting_job(yard, pause=0.3, mark="4003"), runs(yard)
     operator = yard.start("train.dispatch", job, "-f", "proxied", "--skip-smoke")
-    run = started(yard, before)
+    run = started(yard, before, operator)
     proxied.cut()
     time.sleep(4)
     proxied.start()
@@ -139,16 +125,13 @@ def test_a_lost_connection_is_made_again_without_gap_or_repeat(yard: Yard, proxi
     assert code == 0, output
     assert "connection to the cluster lost, trying again" in output
     assert "connected again" in output
-    assert [line for line in output.splitlines() if line.startswith("[counting] line")] == [
-        f"[counting] line {number}" for number in range(LINES)
-    ]
-    assert log_of(run) == counted(LINES)
+    assert_whole(output, run, LINES)
 
 
 def test_a_killed_runner_is_noticed(yard: Yard) -> None:
     job, before = counting_job(yard, pause=5, mark="4004"), runs(yard)
     operator = yard.start("train.dispatch", job, "--skip-smoke")
-    run = started(yard, before)
+    run = started(yard, before, operator)
     for pid in running(run.name):
         # The operator's own command line does not name the run; Ray's supervisor and shell do.
         if psutil.Process(pid).name().startswith("python"):
@@ -164,7 +147,7 @@ def test_a_dead_head_is_a_clear_error_within_30_seconds_and_its_tasks_end_by_the
     fresh.run("cluster.up")
     job, before = counting_job(fresh, pause=5, mark="4005"), runs(fresh)
     operator = fresh.start("train.dispatch", job, "--json", "--skip-smoke")
-    run = started(fresh, before)
+    run = started(fresh, before, operator)
     psutil.Process(fresh.keeper("head").pid).kill()
     for process in fresh.processes():
         # They take each other along while we look.

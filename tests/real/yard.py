@@ -49,12 +49,10 @@ class Yard:
 
     @property
     def state(self) -> Path:
-        """Return the state directory of the cluster."""
         return self.home / "state" / "trainyard" / "clusters" / self.cluster
 
     @property
     def results(self) -> Path:
-        """Return the directory with the runs."""
         return self.home / "results"
 
     @property
@@ -121,31 +119,25 @@ class Yard:
         return json.loads(self.run(*arguments, "--json", expect=expect).stdout)
 
     def states(self) -> dict[str, str]:
-        """Return the state of each node."""
         return {node["name"]: node["state"] for node in self.json("cluster.status")["nodes"]}
 
     def address(self) -> str:
-        """Return where the dashboard answers."""
         return str(self.json("cluster.status")["address"])
 
     def token(self) -> str:
-        """Return the cluster's token."""
         return (self.state / "token").read_text().strip()
 
     def keeper(self, node: str) -> processes.ProcessId:
-        """Return the process that keeps a node."""
         record = json.loads((self.state / "nodes" / f"{node}.json").read_text())
         return processes.ProcessId(**record["process"])
 
     def processes(self) -> list[psutil.Process]:
-        """Return every process of the cluster."""
         from trainyard.backends.local import node_processes
         from trainyard.backends.local.naming import ClusterFiles
 
         return [psutil.Process(one.pid) for one in node_processes.of_cluster(ClusterFiles(self.state))]
 
     def raylet(self, node: str) -> psutil.Process:
-        """Return the raylet of a node."""
         keeper = psutil.Process(self.keeper(node).pid)
         return next(child for child in keeper.children(recursive=True) if child.name() == "raylet")
 

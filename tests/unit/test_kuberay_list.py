@@ -110,13 +110,6 @@ def test_a_cluster_that_no_file_here_is_about_is_listed_with_what_removes_it() -
     )
 
 
-def test_a_kubeconfig_that_cannot_be_read_is_no_error_of_the_list(here: Path) -> None:
-    (here / "broken").write_text("{")
-    found = listed(here, KUBECONFIG=str(here / "broken"))
-    assert found["mine"].state == "unknown"
-    assert found["mine"].problem
-
-
 def test_a_cluster_whose_file_has_a_mistake_is_not_advised_away(here: Path) -> None:
     (here / "clusters" / "mine.yaml").write_text("name: mine\nbackend: kuberay\nimagee: x\n")
     found = listed(here)["mine"]

@@ -293,15 +293,6 @@ def followed(kube: FakeKube, *happens: Callable[[], object]) -> Iterator[LogLine
     return logs(silent, follow=True, sleep=sleep)
 
 
-def test_every_line_is_shown_once() -> None:
-    texts = [f"line {number}" for number in range(100)]
-    kube = PrintingKube({False: texts})
-    kube.put(POD, pod(WORKER, ready=True))
-    found = followed(kube, lambda: texts.extend(f"more {number}" for number in range(300)), lambda: None)
-    expected = [*(f"line {number}" for number in range(80, 100)), *(f"more {number}" for number in range(300))]
-    assert [line.text for line in found] == expected
-
-
 def test_logs_have_what_containers_printed_also_in_the_run_that_ended() -> None:
     texts = {True: ["first run", "it broke"], False: ["second run"]}
     kube = PrintingKube(texts)

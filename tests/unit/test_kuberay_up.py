@@ -70,7 +70,6 @@ class Yard:
 
 @pytest.fixture
 def yard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Yard:
-    """Give a Kubernetes that has all that a cluster needs."""
     return Yard(monkeypatch, tmp_path / "state")
 
 

@@ -14,7 +14,7 @@ from trainyard import versions
 from trainyard.backends.contract import HostResult
 from trainyard.backends.kuberay.pods import Ended
 from trainyard.backends.kuberay.verify import hosts_of, login, probe, result, run, verified
-from trainyard.errors import OutsideError, PrerequisiteError, RequestError, TrainyardError
+from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
 from trainyard.images.resolve import PinnedImage
 from trainyard.seams.kube.types import NODE, POD, SECRET, Object
 from trainyard.seams.registry.auth import Login
@@ -176,11 +176,3 @@ def test_a_login_is_verify_s_own_and_the_clusters_stays() -> None:
     assert kube.names(SECRET) == {"lab.pull"}
     with login(location(kube), IMAGE) as found:
         assert (found, kube.names(SECRET)) == ((), {"lab.pull"})
-
-
-def test_a_secret_of_somebody_else_keeps_its_content() -> None:
-    kube = FakeKube((SECRET, named("lab.verify")))
-    image = replace(IMAGE, login=Login("ops", "secret", "docker login"))
-    with pytest.raises(RequestError), login(location(kube), image):
-        pass
-    assert (kube.changed, kube.names(SECRET)) == ([], {"lab.verify"})

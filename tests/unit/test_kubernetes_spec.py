@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from trainyard import paths
-from trainyard.spec.cluster import ClusterSpec, WorkerGroup
+from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection, KubeVolume, Operator, PodSecurity, Requests, Storage, Toleration
 from trainyard.spec.load import load_cluster
-
-
-def kuberay(**fields: Any) -> KuberaySection:
-    spec = ClusterSpec.model_validate(
-        {"name": "lab", "backend": "kuberay", "workers": [{"name": "gpu"}], "kuberay": fields}, context={}
-    )
-    return spec.kuberay
 
 
 @pytest.fixture
@@ -58,25 +50,3 @@ def test_the_example_shows_every_key_and_all_of_them_are_right(example: ClusterS
     )
     assert {type(part): set(type(part).model_fields) - part.model_fields_set for part in parts} == expected
     assert [group.name for group in example.workers] == ["worker", "gpu", "burst"]
-
-
-@pytest.mark.parametrize(
-    ("sizes", "wanted", "most", "grows"),
-    [
-        ({}, 1, 1, False),
-        ({"count": 0}, 0, 0, False),
-        ({"max": 3}, 0, 3, True),
-        ({"min": 1, "max": 3}, 1, 3, True),
-        ({"min": 2, "max": 2}, 2, 2, False),
-    ],
-)
-def test_a_group_grows_if_there_is_room_above_its_minimum(
-    sizes: dict[str, int], wanted: int, most: int, grows: bool
-) -> None:
-    group = WorkerGroup.model_validate({"name": "gpu", **sizes})
-    assert (group.least, group.most, group.grows) == (wanted, most, grows)
-
-
-def test_machines_are_waited_for_only_if_the_file_says_so() -> None:
-    assert kuberay().wait_for_machines is None
-    assert kuberay(wait_for_machines="10m").wait_for_machines == 600.0

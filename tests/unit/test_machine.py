@@ -25,7 +25,6 @@ ALL = ("head", "cpu-0", "cpu-1")
 
 
 def spec_of(backend: str = "local", **fields: Any) -> ClusterSpec:
-    """Return the model of a cluster file."""
     return ClusterSpec.model_validate({"name": "lab", "backend": backend, **fields})
 
 

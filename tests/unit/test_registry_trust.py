@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import stat
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, cast
@@ -34,13 +33,6 @@ def test_settings_that_say_nothing_get_the_registry(tmp_path: Path, text: str) -
     assert merged(tmp_path / "daemon.json", text) == '{\n  "insecure-registries": [\n    "192.0.2.10:32000"\n  ]\n}\n'
 
 
-def test_other_keys_and_registries_stay_before_the_new_one(tmp_path: Path) -> None:
-    path = tmp_path / "daemon.json"
-    before = {"labels": ["größe=1"], "insecure-registries": ["198.51.100.1:5000"], "debug": True}
-    after = {**before, "insecure-registries": ["198.51.100.1:5000", LAB]}
-    assert merged(path, json.dumps(before)) == json.dumps(after, indent=2, ensure_ascii=False) + "\n"
-
-
 @pytest.mark.parametrize("text", ['{\n  "debug": true,\n}', "[1]", '{"insecure-registries": "192.0.2.1"}'])
 def test_settings_that_docker_cannot_read_are_refused_and_stay_as_they_are(tmp_path: Path, text: str) -> None:
     path = tmp_path / "daemon.json"
@@ -49,17 +41,6 @@ def test_settings_that_docker_cannot_read_are_refused_and_stay_as_they_are(tmp_p
     assert caught.value.where == str(path)
     assert [file.name for file in tmp_path.iterdir()] == ["daemon.json"]
     assert path.read_text() == text
-
-
-def test_a_settings_file_is_replaced_with_its_mode_and_a_copy_is_left(tmp_path: Path) -> None:
-    path = tmp_path / "daemon.json"
-    path.write_text("{}")
-    path.chmod(0o640)
-    link = tmp_path / "link.json"
-    link.symlink_to(path)
-    trust.add(link, LAB, now=NOW)
-    assert (tmp_path / "link.json.20261121-150405").read_text() == "{}"
-    assert (LAB in path.read_text(), stat.S_IMODE(path.stat().st_mode), link.is_symlink()) == (True, 0o640, True)
 
 
 def test_a_settings_file_that_is_not_there_is_made_without_a_copy(tmp_path: Path) -> None:

@@ -271,13 +271,3 @@ def test_ten_thousand_tasks_make_a_small_page_in_little_memory(tmp_path: Path) -
     assert "cpu-3 300 attempts" in page.words
     assert "8,800 later attempts are not shown." in page.words
     assert "Tasks 10,000" in page.words
-
-
-def test_the_number_of_curves_is_bounded(tmp_path: Path) -> None:
-    run = RecordedRun(tmp_path, *(f"t={index}" for index in range(200)))
-    for index in range(200):
-        run.curve(f"t={index}", steps=2)
-    page = report(run)
-    names = [series["name"] for series in page.drawing["series"]]
-    assert (len(names), names[0], names[75], names[149]) == (150, "t=0", "t=100", "t=198")
-    assert "The curves of 50 more tasks are not shown." in page.words

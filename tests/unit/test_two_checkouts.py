@@ -12,7 +12,6 @@ from trainyard.lifecycle import Cluster
 
 
 def cluster(home: Path, checkout: str, *, overrides: tuple[str, ...] = ()) -> Cluster:
-    """Return the cluster lab of a checkout."""
     (home / checkout / "clusters").mkdir(parents=True, exist_ok=True)
     (home / checkout / "clusters" / "lab.yaml").write_text("{name: lab, backend: local}")
     return lifecycle.find("lab", {"HOME": str(home)}, directory=home / checkout, overrides=overrides)
