@@ -72,7 +72,7 @@ def test_three_bare_hosts_become_a_cluster(lab: Lab) -> None:
     yard = lab.yard
     yard.run("registry.up")
     yard.run("registry.trust")
-    pushed = yard.json("image.push")["reference"]
+    pushed = yard.json("image.push", seconds=600)["reference"]
     assert _planned(yard)[:2] == ["Prepare 3 hosts", "Install MicroK8s 1.34/stable on 3 hosts"]
     print(yard.run("cluster.up", seconds=600).stderr)
     assert not any(step["changed"] for step in yard.json("cluster.up")["steps"])

@@ -114,9 +114,9 @@ class Yard:
             stdin=subprocess.DEVNULL,
         )
 
-    def json(self, *arguments: str, expect: int | None = 0) -> Any:
+    def json(self, *arguments: str, expect: int | None = 0, seconds: float = 240.0) -> Any:
         """Return the document that a command prints with --json."""
-        return json.loads(self.run(*arguments, "--json", expect=expect).stdout)
+        return json.loads(self.run(*arguments, "--json", expect=expect, seconds=seconds).stdout)
 
     def states(self) -> dict[str, str]:
         return {node["name"]: node["state"] for node in self.json("cluster.status")["nodes"]}

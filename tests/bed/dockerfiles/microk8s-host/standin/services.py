@@ -111,12 +111,16 @@ def wait_for_api(seconds: float = 120.0) -> bool:
 
 def kubectl(*arguments: str, given: str | None = None, seconds: float = 60.0) -> subprocess.CompletedProcess[str]:
     """Run kubectl with the credentials that this node has: authorization is AlwaysAllow unless rbac is enabled."""
-    config = CREDENTIALS / ("kubelet.config" if is_worker() else "client.config")
-    command = ["/opt/bed/kubectl", f"--kubeconfig={config}", *arguments]
+    command = kubectl_command(*arguments)
     try:
         return subprocess.run(command, input=given, capture_output=True, text=True, timeout=seconds)
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(command, 124, "", "timed out")
+
+
+def kubectl_command(*arguments: str) -> list[str]:
+    config = CREDENTIALS / ("kubelet.config" if is_worker() else "client.config")
+    return ["/opt/bed/kubectl", f"--kubeconfig={config}", *arguments]
 
 
 def argument_of(service: str, flag: str) -> str:
@@ -219,9 +223,9 @@ def _gpus() -> list[str]:
     """Return the device plugin, which the addon brings, where this machine has GPUs; else nothing that lasts."""
     count = (BED / "gpus").read_text().strip() if (BED / "gpus").exists() else "0"
     script = f"""
+[ {count} = 0 ] && exec sleep infinity
 while ! {shlex.join(["/opt/bed/kubectl", f"--kubeconfig={CREDENTIALS}/kubelet.config"])} \
   get namespace gpu-operator-resources > /dev/null 2>&1; do sleep 2; done
-[ {count} = 0 ] && exec sleep infinity
 exec gpu-plugin --count={count} --host={node_name()}"""
     return ["sh", "-c", script]
 
