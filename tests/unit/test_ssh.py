@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from paramiko import HostKeys
 
 from trainyard.errors import RequestError
 from trainyard.seams.ssh import config, login
@@ -56,6 +57,21 @@ def test_included_files_are_read_where_they_are_included(tmp_path: Path) -> None
     (tmp_path / ".ssh" / "more").mkdir(parents=True)
     (tmp_path / ".ssh" / "more" / "lab").write_text("Host lab\n User first\n")
     assert settings(tmp_path, "lab", "Include more/*\nHost lab\n User second\n").user == "first"
+
+
+def test_blocks_count_for_the_hosts_that_they_name_by_whichever_form(tmp_path: Path) -> None:
+    text = "Host other lab\n User a\nHost=lab\n Port 9\nHost l* !lab\n Port 8\nMatch host lab\n HostName 192.0.2.1\n"
+    read = settings(tmp_path, "lab", f"{text}Host labs\n ProxyJump door\n")
+    assert (read.user, read.port, read.host, read.jumps) == ("a", 9, "192.0.2.1", ())
+    assert settings(tmp_path, "late", text).port == 8
+
+
+def test_a_host_is_found_in_known_hosts_by_its_name_alone_hashed_or_not() -> None:
+    hashed = [HostKeys.hash_host(name) for name in ("[lab]:8022", "other")]
+    lines = [f"{names} ssh-ed25519 AAAA" for names in ("[lab]:8022,192.0.2.1", "lab", "[lab]:80220", *hashed)]
+    text = "\n".join(["# [lab]:8022", "", *lines])
+    assert list(login.known_lines("[lab]:8022", text)) == [lines[0], lines[3]]
+    assert list(login.known_lines("other", text)) == [lines[4]]
 
 
 def test_strict_checking_agents_and_known_hosts_are_as_written(tmp_path: Path) -> None:

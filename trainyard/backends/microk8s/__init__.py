@@ -10,6 +10,7 @@ from trainyard.backends import kuberay
 from trainyard.backends.contract import ClusterStatus, LogLine, Tools, Traits, Verified, not_up
 from trainyard.backends.microk8s import cluster, install, join, lab, preflight, remove
 from trainyard.endpoint import Endpoint
+from trainyard.seams.ssh.many import by_host, refuse
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
 from trainyard.spec.microk8s import Microk8sSection
@@ -69,7 +70,9 @@ def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
 def _host_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
     hosts = lab.of_section(_section(spec), tools.environ)
     desired = {host.name: preflight.Desired(host.ip, host.is_control_plane) for host in hosts.hosts}
-    preflight.refuse(hosts.facts(), desired)
+    facts, errors = hosts.ask(hosts.hosts)
+    preflight.refuse(facts, desired, by_host(errors))
+    refuse(errors)
     installed = install.steps(hosts, upgrade=_section(spec).upgrade)
     joined = join.steps(hosts)
     rest = cluster.steps(spec, hosts, tools.environ, _kubeconfig(tools), after=joined[-1].title)

@@ -40,7 +40,8 @@ def _prepare_step(lab: Lab) -> Step:
 
     def done() -> Answer:
         facts = lab.facts()
-        lacking = [host.name for host in lab.hosts if _is_unprepared(facts[host.name], _names(lab, facts))]
+        names = _names(lab, facts)
+        lacking = [host.name for host in lab.hosts if _is_unprepared(facts[host.name], names)]
         return no(f"{named(lacking)}: limits, or names of the other hosts") if lacking else YES
 
     def prepare() -> None:

@@ -7,19 +7,19 @@ import json
 import re
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from trainyard.backends.microk8s import facts
 from trainyard.backends.microk8s.facts import Facts
-from trainyard.errors import OutsideError, PrerequisiteError, Problem, TrainyardError
+from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
 from trainyard.seams.programs import Ran
 from trainyard.seams.ssh import config
 from trainyard.seams.ssh.connection import Connection, connect
-from trainyard.seams.ssh.many import side_by_side
+from trainyard.seams.ssh.many import AT_ONCE, gather, refuse
 from trainyard.spec.microk8s import LabHost, Microk8sSection
-from trainyard.wording import counted
 
 Result = TypeVar("Result")
 # Not every sshd has /snap/bin on its PATH, and not every sudo keeps it.
@@ -78,8 +78,14 @@ class Lab:
         """Return the facts of some hosts, of all by default. Raises the error that names every host without."""
         chosen = list(hosts) or list(self.hosts)
         if self._changed or not all(host.name in self._facts for host in chosen):
-            self._facts.update(each(chosen, lambda host: facts.read(host.connection, now=time.time())))
+            refuse(self.ask(chosen)[1])
         return {host.name: self._facts[host.name] for host in chosen}
+
+    def ask(self, hosts: Sequence[Host]) -> tuple[Mapping[str, Facts], Mapping[str, TrainyardError]]:
+        """Ask hosts for their facts; return them, and the errors of those that gave none."""
+        found, errors = try_each(hosts, lambda host: facts.read(host.connection, now=time.time()))
+        self._facts.update(found)
+        return found, errors
 
     def changed(self) -> None:
         """Note that something was changed: from now on every question is asked anew."""
@@ -96,9 +102,21 @@ class Lab:
 
 def of_section(section: Microk8sSection, environ: Mapping[str, str]) -> Lab:
     """Return the hosts of a cluster file; nothing is asked of them yet. Raises PrerequisiteError for unknown names."""
-    control_planes = set(section.control_planes)
-    ordered = [*section.control_planes, *section.workers]
-    return Lab([_host(host, host in control_planes, environ) for host in ordered], section.channel)
+    control_planes = section.control_planes
+    by_address = {host.ssh: host for host in (*control_planes, *section.workers)}
+    names = Counter(config.parse(address).host for address in by_address)
+
+    def host(address: str) -> Host:
+        desired, parsed = by_address[address], config.parse(address)
+        # Behind one address hosts differ by the port.
+        name = parsed.host if names[parsed.host] == 1 else f"{parsed.host}:{parsed.port}"
+        is_control_plane = desired in control_planes
+        return Host(name, desired.ip or _ip(desired, environ), is_control_plane, connect(address, environ))
+
+    # Names are looked up one by one otherwise, and each that is unknown takes its time.
+    found, errors = gather(by_address, host)
+    refuse(errors)
+    return Lab(list(found.values()), section.channel)
 
 
 def each(hosts: Sequence[Host], act: Callable[[Host], Result]) -> dict[str, Result]:
@@ -106,28 +124,27 @@ def each(hosts: Sequence[Host], act: Callable[[Host], Result]) -> dict[str, Resu
 
     Raises the host's error if one fails, and one with all of them if several do; the others were done.
     """
+    results, errors = try_each(hosts, act)
+    refuse(errors)
+    return results
+
+
+def try_each(
+    hosts: Sequence[Host], act: Callable[[Host], Result]
+) -> tuple[dict[str, Result], dict[str, TrainyardError]]:
+    """Do it with every host side by side; return the results and the errors, by host."""
     by_name = {host.name: host for host in hosts}
-    outcomes = list(side_by_side(by_name, lambda name: act(by_name[name])))
-    errors = {outcome.host: outcome.error for outcome in outcomes if outcome.error}
-    if len(errors) == 1:
-        raise next(iter(errors.values()))
-    if errors:
-        raise _together([(host.name, errors[host.name]) for host in hosts if host.name in errors])
-    return {outcome.host: cast(Result, outcome.result) for outcome in outcomes}
+    kept = {host.name for host in hosts[:AT_ONCE]}
 
+    def attempt(name: str) -> Result:
+        try:
+            return act(by_name[name])
+        finally:
+            # An open connection costs memory, and time also while it is idle.
+            if name not in kept:
+                by_name[name].connection.close()
 
-def _together(errors: Sequence[tuple[str, TrainyardError]]) -> TrainyardError:
-    """Return one error for those of several hosts, of the kind of the first."""
-    first = errors[0][1]
-    problems = tuple(
-        Problem(name, f"{error.what} ({error.where})" if error.where else error.what) for name, error in errors
-    )
-    return type(first)(f"{counted(len(errors), 'host')} failed", problems=problems, hint=first.hint)
-
-
-def _host(desired: LabHost, is_control_plane: bool, environ: Mapping[str, str]) -> Host:
-    address = config.parse(desired.ssh)
-    return Host(address.host, desired.ip or _ip(desired, environ), is_control_plane, connect(desired.ssh, environ))
+    return gather(by_name, attempt)
 
 
 def _ip(desired: LabHost, environ: Mapping[str, str]) -> str:

@@ -45,13 +45,13 @@ class Desired:
 Rule = Callable[[Facts, Desired], str | None]
 
 
-def refuse(facts: Mapping[str, Facts], desired: Mapping[str, Desired]) -> None:
-    """Raise PrerequisiteError with everything that is wrong, host by host."""
+def refuse(facts: Mapping[str, Facts], desired: Mapping[str, Desired], silent: Sequence[Problem] = ()) -> None:
+    """Raise PrerequisiteError with everything that is wrong, host by host; and with those that give no facts."""
     found = tuple(problems(facts, desired))
     if found:
         raise PrerequisiteError(
             "some hosts cannot become a Kubernetes as they are",
-            problems=found,
+            problems=(*silent, *found),
             hint="Mend them, and repeat the same command; the others wait.",
         )
 

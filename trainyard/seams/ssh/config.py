@@ -5,8 +5,9 @@ from __future__ import annotations
 import getpass
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,6 +21,8 @@ SSH_PORT = 22
 SYSTEM = Path("/etc/ssh")
 # The keys that OpenSSH tries unasked (ssh_config(5), IdentityFile).
 DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
+_BLOCK = re.compile(r"^(?=[^\S\n]*(?:host|match)[\s=])", re.IGNORECASE | re.MULTILINE)
+_PATTERN = re.compile('[*?!"]')
 _INCLUDE = re.compile(r"^\s*include(?:\s+|\s*=\s*)(.+)$", re.IGNORECASE | re.MULTILINE)
 
 
@@ -103,12 +106,27 @@ def _lookup(address: Address, home: Path) -> dict[str, Any]:
     files = (home / ".ssh" / "config", SYSTEM / "ssh_config")
     # What was typed counts before any file; the first that says something does.
     typed = [f"{key} {value}\n" for key, value in (("User", address.user), ("Port", address.port)) if value]
-    text = "Host *\n" + "".join(typed) + "".join(f"Host *\n{_read(file, home)}\n" for file in files)
+    written = "".join(f"Host *\n{_read(file, home)}\n" for file in files)
+    text = "Host *\n" + "".join(typed) + "".join(_blocks_about(address.host, written))
     try:
         return dict(SSHConfig.from_text(text).lookup(address.host))
     except (ConfigParseError, CouldNotCanonicalize) as error:
         where = " or ".join(map(str, files))
         raise PrerequisiteError(f"ssh's configuration cannot be read: {error}", where=where) from error
+
+
+def _blocks_about(host: str, written: str) -> Iterator[str]:
+    """Yield the blocks that may be about a host: paramiko tries the patterns of all, 20 ms in a file of 1,000 hosts."""
+    for first, block in _blocks(written):
+        if first[0].lower() != "host" or _PATTERN.search(" ".join(first)) or host in first:
+            yield block
+
+
+@lru_cache(maxsize=4)
+def _blocks(written: str) -> list[tuple[list[str], str]]:
+    """Return each block of a configuration, behind the words of its first line."""
+    blocks = _BLOCK.split(written)[1:]
+    return [(block.strip().partition("\n")[0].replace("=", " ").split(), block) for block in blocks]
 
 
 def _read(file: Path, home: Path) -> str:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import hmac
 import itertools
 import logging
+import re
 import socket
+from base64 import b64decode
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, cast
 
 from paramiko import Channel, PKey, ProxyCommand, SSHClient, SSHConfig
 from paramiko.agent import AgentSSH
 from paramiko.auth_strategy import AuthSource, AuthStrategy, InMemoryPrivateKey
 from paramiko.client import MissingHostKeyPolicy
+from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 from paramiko.pkey import UnknownKeyType
 from paramiko.ssh_exception import AuthenticationException, SSHException
 
@@ -20,6 +25,7 @@ from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
 from trainyard.seams.ssh.config import Address, Settings
 
 LOGIN_SECONDS = 20.0
+_HASHED = re.compile(r"\|1\|([A-Za-z0-9+/]{27}=)\|([A-Za-z0-9+/]{27}=)\s")
 # Read against "EXCEPTION: its text", as paramiko and the system name them. {host} is what follows `ssh`.
 REACH = (
     Rule(
@@ -69,7 +75,7 @@ def client(plain: socket.socket | Channel | ProxyCommand, settings: Settings) ->
     made = SSHClient()
     for file in settings.known_hosts:
         if file.is_file():
-            made.load_system_host_keys(str(file))
+            _remember(made, settings.known_as, file.read_text(errors="replace"))
     made.set_missing_host_key_policy(_Policy(settings))
     try:
         made.connect(
@@ -77,7 +83,6 @@ def client(plain: socket.socket | Channel | ProxyCommand, settings: Settings) ->
             settings.port,
             username=settings.user,
             sock=plain,
-            timeout=LOGIN_SECONDS,
             banner_timeout=LOGIN_SECONDS,
             auth_timeout=LOGIN_SECONDS,
             auth_strategy=_Keys(settings),
@@ -94,6 +99,30 @@ def unreachable(text: str, address: Address, settings: Settings) -> TrainyardErr
     # The last rule fits everything.
     cause = cast(Diagnosis, explain(text, REACH, name=address.host, host=str(address), **words))
     return HostError(cause.message, where=f"ssh {address}: {cause.raw.partition(': ')[2]}", hint=cause.hint)
+
+
+def known_lines(host: str, text: str) -> Iterator[str]:
+    """Yield the lines of a known_hosts file that are about a host.
+
+    ssh may hash a name, with another salt on each line (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT).
+    """
+    for line in text.splitlines():
+        hashed = _HASHED.match(line)
+        if hashed is None:
+            is_about = host in line and host in line.split(None, 1)[0].split(",")
+        else:
+            is_about = hmac.digest(b64decode(hashed[1]), host.encode(), "sha1") == b64decode(hashed[2])
+        if is_about:
+            yield line
+
+
+def _remember(client: SSHClient, host: str, known: str) -> None:
+    """Tell a client what is known of one host: paramiko's reader compares each line of a file with all before it."""
+    for line in known_lines(host, known):
+        with suppress(SSHException, InvalidHostKey):
+            entry = HostKeyEntry.from_line(line.strip())
+            if entry and entry.key:
+                client.get_host_keys().add(host, entry.key.get_name(), entry.key)
 
 
 class _Policy(MissingHostKeyPolicy):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
-from trainyard.errors import TrainyardError
+from trainyard.errors import Problem, TrainyardError, in_a_line
+from trainyard.wording import counted
 
 Result = TypeVar("Result")
 AT_ONCE = 32
@@ -20,6 +21,26 @@ class Outcome(Generic[Result]):
     host: str
     result: Result | None = None
     error: TrainyardError | None = None
+
+
+def gather(hosts: Iterable[str], act: Callable[[str], Result]) -> tuple[dict[str, Result], dict[str, TrainyardError]]:
+    """Do it with every host side by side; return the results and the errors, by host and in the order of hosts."""
+    named = list(hosts)
+    outcomes = {outcome.host: outcome for outcome in side_by_side(named, act)}
+    errors = {host: error for host in named if (error := outcomes[host].error)}
+    return {host: cast(Result, outcomes[host].result) for host in named if host not in errors}, errors
+
+
+def refuse(errors: Mapping[str, TrainyardError]) -> None:
+    """Raise the error of one host, or one with those of several, of the first one's kind."""
+    for first in errors.values():
+        if len(errors) == 1:
+            raise first
+        raise type(first)(f"{counted(len(errors), 'host')} failed", problems=by_host(errors), hint=first.hint)
+
+
+def by_host(errors: Mapping[str, TrainyardError]) -> tuple[Problem, ...]:
+    return tuple(Problem(host, in_a_line(error)) for host, error in errors.items())
 
 
 def side_by_side(

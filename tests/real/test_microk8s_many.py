@@ -1,0 +1,61 @@
+"""A lab of a thousand hosts is asked side by side, with a bound, and one that does not answer holds back no other."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.bed.many_hosts import ManyHosts, ip, many_hosts
+from tests.real.yard import Yard
+from trainyard.seams.ssh.many import AT_ONCE
+
+pytestmark = pytest.mark.timeout(300)
+MIB = 2**20
+# Prints how much memory a command had at most, in KiB: that of a child of this process would count ours.
+WEIGH = """\
+import resource, subprocess, sys
+code = subprocess.call(sys.argv[1:])
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def lab(made: ManyHosts) -> Yard:
+    document = {
+        "name": "lab",
+        "backend": "microk8s",
+        "image": "registry.invalid/ray:1",
+        "microk8s": {"hosts": [{"address": address} for address in made.ssh()]},
+    }
+    (made.home / "clusters").mkdir()
+    (made.home / "clusters" / "lab.yaml").write_text(json.dumps(document))
+    prefix = (sys.executable, "-c", WEIGH)
+    return Yard(made.home, cluster="lab", environ={"HOME": str(made.home)}, prefix=prefix)
+
+
+def test_a_plan_for_a_thousand_hosts_has_few_connections_and_little_memory(tmp_path: Path) -> None:
+    with many_hosts(tmp_path, count=1000) as made:
+        done = lab(made).run("cluster.plan", "--json")
+    titles = [step["title"] for step in json.loads(done.stdout)["steps"] if step["state"] == "would"]
+    assert titles[0] == "Prepare 1000 hosts"
+    assert int(done.stderr.split()[-1]) * 1024 < 500 * MIB
+    # Those that are asked, those that stay for the next question, and what the server has not noticed yet.
+    assert made.most < 4 * AT_ONCE
+    # Whether sudo asks, what each host is, and of the control plane its nodes.
+    assert made.asked <= 2 * 1000 + 10
+
+
+def test_a_host_that_never_answers_is_named_beside_what_is_wrong_with_the_others(tmp_path: Path) -> None:
+    with many_hosts(tmp_path, count=100, silent=[ip(6)], changed={ip(70): {"memory": 512 * MIB}}) as made:
+        yard = lab(made)
+        error = yard.json("cluster.plan", expect=3)
+        assert error["error"] == "some hosts cannot become a Kubernetes as they are"
+        silent, small = error["problems"]
+        assert small == {"where": ip(70), "message": "has 0.5 GiB of memory, and a worker needs 1 GiB"}
+        assert (silent["where"], silent["message"].partition(": ")[0]) == (
+            ip(6),
+            f"{ip(6)} cannot be reached by SSH on port {made.port}",
+        )
