@@ -27,14 +27,6 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Size:
-    """How much of the machine a host offers to pods; None is all of it."""
-
-    cpus: float | None = None
-    gibibytes: float | None = None
-
-
-@dataclass(frozen=True)
 class Host:
     """A running host; `files` is its /etc/bed, a directory of this machine."""
 
@@ -43,7 +35,6 @@ class Host:
     ip: str
     home: Path
     engine: BedEngine
-    size: Size = Size()
 
     @property
     def ssh(self) -> str:
@@ -91,12 +82,11 @@ def bare_hosts(
     home: Path,
     *,
     count: int = 1,
-    sizes: Sequence[Size] = (),
     owner: str | None = None,
     image: str = images.KUBE_HOST,
 ) -> Iterator[list[Host]]:
     """Give hosts that can be reached by SSH as an unprivileged user with sudo, and have nothing running."""
-    made = start(engine, home, count=count, sizes=sizes, owner=owner, image=image)
+    made = start(engine, home, count=count, owner=owner, image=image)
     try:
         yield made
     finally:
@@ -108,7 +98,6 @@ def start(
     home: Path,
     *,
     count: int,
-    sizes: Sequence[Size] = (),
     owner: str | None = None,
     image: str = images.KUBE_HOST,
 ) -> list[Host]:
@@ -122,15 +111,7 @@ def start(
     containers = [f"trainyard-bed-{names}-{number}" for number in range(1, count + 1)]
     try:
         made = each(
-            lambda number: _start_one(
-                engine,
-                home,
-                containers[number],
-                f"host-{number + 1}",
-                owner,
-                sizes[number] if number < len(sizes) else Size(),
-                image,
-            ),
+            lambda number: _start_one(engine, home, containers[number], f"host-{number + 1}", owner, image),
             range(count),
         )
     except BaseException:
@@ -184,7 +165,7 @@ def by_hand(name: str) -> str:
     return f"{BY_HAND}{name}"
 
 
-def _start_one(engine: BedEngine, home: Path, container: str, name: str, owner: str, size: Size, image: str) -> Host:
+def _start_one(engine: BedEngine, home: Path, container: str, name: str, owner: str, image: str) -> Host:
     files = home / "hosts" / name
     files.mkdir(parents=True, exist_ok=True)
     (files / "authorized_keys").write_text((home / ".ssh" / "id_ed25519.pub").read_text())
@@ -195,7 +176,7 @@ def _start_one(engine: BedEngine, home: Path, container: str, name: str, owner: 
         *("--volume", f"{files}:/etc/bed:ro", *RIGHTS, image),
     )
     address = engine.docker("inspect", "--format", "{{.NetworkSettings.IPAddress}}", container).stdout.strip()
-    host = Host(name, container, address, home, engine, size)
+    host = Host(name, container, address, home, engine)
     give_up = time.monotonic() + 60
     while host.run("test", "-e", "/run/booted", check=False).returncode != 0:
         if time.monotonic() > give_up:

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.bed import access, chart, control_plane, hosts, nodes, programs, publishing
 from tests.bed.control_plane import ControlPlane
 from tests.bed.engine import BedEngine, Done
-from tests.bed.hosts import Host, Size, each
+from tests.bed.hosts import Host, each
 from tests.bed.places import HERE, free_port
 
 MANIFESTS = HERE / "manifests"
@@ -114,24 +114,20 @@ GPU = "nvidia.com/gpu"
 
 
 @contextmanager
-def kube_bed(
-    engine: BedEngine, home: Path, *, count: int = 3, sizes: Sequence[Size] = (), owner: str | None = None
-) -> Iterator[KubeBed]:
+def kube_bed(engine: BedEngine, home: Path, *, count: int = 3, owner: str | None = None) -> Iterator[KubeBed]:
     """Give a cluster of that many hosts; the first one has the control plane, and pods like the others."""
-    bed = start(engine, home, count=count, sizes=sizes, owner=owner)
+    bed = start(engine, home, count=count, owner=owner)
     try:
         yield bed
     finally:
         hosts.remove(engine, [*(host.container for host in bed.hosts), publishing.container_of(bed.registry)])
 
 
-def start(
-    engine: BedEngine, home: Path, *, count: int = 3, sizes: Sequence[Size] = (), owner: str | None = None
-) -> KubeBed:
+def start(engine: BedEngine, home: Path, *, count: int = 3, owner: str | None = None) -> KubeBed:
     """Start a cluster that lives until its hosts are removed."""
     programs.commands()
     owner = owner or hosts.this_process()
-    machines = hosts.start(engine, home, count=count, sizes=sizes, owner=owner)
+    machines = hosts.start(engine, home, count=count, owner=owner)
     try:
         return _start(engine, home, machines, owner)
     except BaseException:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-
-import psutil
 
 from tests.bed.control_plane import BED, DNS_SERVICE, DOMAIN, ControlPlane, secret
 from tests.bed.hosts import Host, each
@@ -54,7 +51,7 @@ def _write_files(plane: ControlPlane, host: Host, number: int) -> None:
     secret(files / "kube-proxy.kubeconfig", plane.kubeconfig("system:kube-proxy"))
     pair = {"ca": f"{BED}/ca.crt", "cert": f"{BED}/provisioner.crt", "key": f"{BED}/provisioner.key"}
     for name, document in (
-        ("kubelet.json", _kubelet(host)),
+        ("kubelet.json", _kubelet()),
         ("kube-proxy.json", _proxy(host)),
         ("cni.conflist", _network(number)),
         ("provisioner.json", {"api": plane.url, **pair}),
@@ -62,7 +59,7 @@ def _write_files(plane: ControlPlane, host: Host, number: int) -> None:
         (files / name).write_text(json.dumps(document, indent=1))
 
 
-def _kubelet(host: Host) -> dict[str, object]:
+def _kubelet() -> dict[str, object]:
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -88,18 +85,7 @@ def _kubelet(host: Host) -> dict[str, object]:
         "nodeStatusUpdateFrequency": "2s",
         # What did not change is told as seldom as elsewhere, not every 2 s.
         "nodeStatusReportFrequency": "5m",
-        "systemReserved": _reserved(host),
     }
-
-
-def _reserved(host: Host) -> dict[str, str]:
-    """Return what pods may not have, so that they may have just what the host's size says."""
-    reserved = {}
-    if host.size.cpus is not None:
-        reserved["cpu"] = f"{round(((os.cpu_count() or 1) - host.size.cpus) * 1000)}m"
-    if host.size.gibibytes is not None:
-        reserved["memory"] = str(psutil.virtual_memory().total - EVICTION - round(host.size.gibibytes * 2**30))
-    return reserved
 
 
 def _proxy(host: Host) -> dict[str, object]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import select
@@ -85,12 +84,6 @@ class Page:
 
     def move(self, x: float, y: float) -> None:
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
-
-    def screenshot(self, path: Path) -> bytes:
-        """Write what is seen as PNG; return it."""
-        picture = base64.b64decode(self.call("Page.captureScreenshot")["data"])
-        path.write_bytes(picture)
-        return picture
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Send one command and return its answer; events that come before it are taken in."""

@@ -1,10 +1,9 @@
-"""What plays Ray's dashboard and means no good: any body, without an end, or a byte now and then."""
+"""What plays Ray's dashboard and means no good: any body, or one without an end."""
 
 from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,14 +23,14 @@ HONEST: dict[str, object] = {
 class Dashboard(ThreadingHTTPServer):
     """Answers each path with what stands under its longest beginning: text, or an object as JSON.
 
-    What begins with `endless` is repeated for ever; `pause` is the time between two bytes, in seconds.
+    What begins with `endless` is repeated for ever.
     """
 
     daemon_threads = True
 
-    def __init__(self, answers: dict[str, object], *, endless: str = "-", pause: float = 0.0) -> None:
+    def __init__(self, answers: dict[str, object], *, endless: str = "-") -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.answers, self.endless, self.pause = answers, endless, pause
+        self.answers, self.endless = answers, endless
         self.address = f"http://127.0.0.1:{self.server_address[1]}"
         self.sent = 0
 
@@ -56,19 +55,17 @@ class _Handler(BaseHTTPRequestHandler):
     do_POST = do_PUT = do_GET
 
     def _send(self, whole: bytes) -> None:
-        for piece in [whole[at : at + 1] for at in range(len(whole))] if self.server.pause else [whole]:
-            self.wfile.write(piece)
-            self.server.sent += len(piece)
-            time.sleep(self.server.pause)
+        self.wfile.write(whole)
+        self.server.sent += len(whole)
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
 
 
 @contextmanager
-def dashboard(answers: dict[str, object], *, endless: str = "-", pause: float = 0.0) -> Iterator[Dashboard]:
+def dashboard(answers: dict[str, object], *, endless: str = "-") -> Iterator[Dashboard]:
     """Run a dashboard."""
-    server = Dashboard(answers, endless=endless, pause=pause)
+    server = Dashboard(answers, endless=endless)
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
         yield server

@@ -28,11 +28,3 @@ def test_it_is_checked_and_shown_and_nothing_is_made_or_removed(yard: Yard, fres
 def test_an_address_where_nobody_answers_is_down(fresh: Yard) -> None:
     fresh.write_cluster("name: {name}\nbackend: existing\nauth: none\nexisting: {{address: 'http://127.0.0.1:9'}}\n")
     assert fresh.json("cluster.status")["state"] == "down"
-
-
-def test_a_token_that_is_not_where_the_file_says_is_missing_here(fresh: Yard) -> None:
-    fresh.write_cluster(
-        "name: {name}\nbackend: existing\nexisting: {{address: 'http://127.0.0.1:9', token_env: LAB_TOKEN}}\n"
-    )
-    missing = fresh.run("cluster.up", expect=3)
-    assert "the cluster's token is expected in $LAB_TOKEN, which is not set" in missing.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from invoke.program import Program
 
 from tests.real.hostile import HONEST, RUN, Dashboard, dashboard
 from trainyard.results import store
-from trainyard.seams.ray_api import RayApi, UnreachableError
 from trainyard.tasks import namespace
 from trainyard.tasks.executor import TrainyardExecutor
 
@@ -91,23 +89,6 @@ def test_an_answer_without_an_end_is_left(run: Run, command: str) -> None:
     with dashboard({"/": "x"}, endless="/") as server:
         code, _ = run(server, *command.split())
     assert (code, server.sent < 200_000_000) == (6, True)
-
-
-@pytest.mark.parametrize("path", ["/api/version", "/api/v0/logs/file"])
-def test_a_byte_now_and_then_does_not_hold_anybody(path: str) -> None:
-    began = time.monotonic()
-    answers: dict[str, object] = {"/": " " * 1000}
-    with (
-        dashboard(answers, pause=0.02) as server,
-        RayApi(server.address, None, answer_seconds=0.3) as ray,
-        pytest.raises(UnreachableError),
-    ):
-        if path == "/api/version":
-            ray.version()
-        else:
-            with ray.file("n1", "stream", silence=0.6) as chunks:
-                b"".join(chunks)
-    assert time.monotonic() - began < 6
 
 
 @pytest.mark.parametrize(

@@ -73,18 +73,6 @@ def test_each_planted_defect_is_found_and_nothing_else(
     assert report.failed[0].detail.startswith(defect.says) or defect.says in report.failed[0].detail
 
 
-def test_a_defect_ends_the_command_with_5_and_the_way_out(engine: BedEngine, bench: Yard) -> None:
-    defect = next(defect for defect in PLANTED if defect.name == "other-ray")
-    plant(engine, defect, RAY)
-    done = bench.run("image.lint", defect.reference, expect=5)
-    assert done.stderr.splitlines()[-4:] == [
-        "error: the image is not fit to be run: 1 of 12 checks failed",
-        "  at trainyard-lint/other-ray:1",
-        "  - ray: has Ray 2.59.0, and clusters run 2.60.0",
-        "    -> Install ray[default]==2.60.0: nodes of two versions do not talk.",
-    ]
-
-
 def test_nothing_is_pushed_of_an_image_with_a_defect(engine: BedEngine, bench: Yard, tmp_path: Path) -> None:
     broken = bench.home / "images" / "broken"
     broken.mkdir()

@@ -9,7 +9,7 @@ import pytest
 from tests.bed.hosts import Host
 from tests.bed.kubernetes import KubeBed
 from tests.real import kube as kubernetes
-from tests.real.jobs import newest, write_job
+from tests.real.jobs import write_job
 from tests.real.kube import GPU_IMAGE
 from tests.real.yard import Yard
 
@@ -66,15 +66,6 @@ def test_declared_gpus_are_scheduled_and_every_rung_sees_them(lab: Yard, machine
         assert not checks["isolation", name]["skipped"]
     assert checks["gpus", "head"]["detail"] == "none declared"
     assert ("allocatable", "head") not in checks
-
-
-def test_a_task_for_each_gpu_sees_its_own(lab: Yard, kube: KubeBed) -> None:
-    write_job(lab, "each", EACH)
-    lab.run("train.dispatch", "each", "--skip-smoke")
-    pods = kubernetes.pods(kube, "gpus", namespace=SPACE)
-    names = [pod["metadata"]["name"] for node, pod in pods.items() if node != "head"]
-    expected = sorted(f"{name} GPU {index}\n" for name in names for index in (0, 1))
-    assert sorted(path.read_text() for path in (newest(lab) / "logs").glob("*.log")) == expected
 
 
 def test_a_host_that_lost_its_gpus_stops_every_run(lab: Yard, machines: list[Host], kube: KubeBed) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import psutil
@@ -166,16 +165,6 @@ def test_runs_end_with_their_nodes_only_if_that_is_said_and_what_they_left_is_fe
     assert pair.json("train.status", slow.name)["state"] == "stopped"
     assert (slow / "report.html").exists()
     assert not running("4006")
-
-
-def test_another_checkout_with_a_cluster_of_that_name_is_told_whose_it_is(yard: Yard, tmp_path: Path) -> None:
-    second = Yard(tmp_path, environ={"XDG_STATE_HOME": str(yard.home / "state")})
-    second.write_cluster(HEAD_AND_WORKER)
-    write_job(second, "quick", "command: ['true']\n")
-    for command in (["cluster.up"], ["train.dispatch", "quick"], ["cluster.down"]):
-        refused = second.run(*command, expect=2)
-        assert f"cluster yard was made from {yard.home}/clusters/yard.yaml, not from this file" in refused.stderr
-    assert "would" in second.run("--dry", "cluster.down", "--set", "name=yard").stdout
 
 
 def test_simulated_gpus_have_to_be_asked_for_and_one_machine_does_not_grow(fresh: Yard) -> None:

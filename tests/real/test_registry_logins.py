@@ -34,17 +34,6 @@ def guarded(engine: BedEngine, tmp_path: Path) -> Iterator[BedRegistry]:
         yield running
 
 
-def test_a_password_comes_from_a_variable_or_a_file(
-    engine: BedEngine, image: Built, guarded: BedRegistry, tmp_path: Path
-) -> None:
-    (tmp_path / "password").write_text(f"{PASSWORD}\n")
-    by_variable = Registry(address=guarded.address, insecure=True, username=USER, password_env="SECRET")
-    by_file = Registry(address=guarded.address, insecure=True, username=USER, password_file=str(tmp_path / "password"))
-    first = registries.push(engine, image, by_variable, environ={"SECRET": PASSWORD})
-    second = registries.push(engine, image, by_file)
-    assert (first.layers_sent, second.layers_sent, first.digest) == (2, 0, second.digest)
-
-
 def test_a_credential_helper_is_asked(
     engine: BedEngine, image: Built, guarded: BedRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,23 +65,3 @@ def test_a_training_that_was_interrupted_goes_on_as_if_it_had_not_been(train: Tr
     resumed = train("--iterations", "14", output="second", checkpoint="c")
     assert resumed == whole
     assert curve(tmp_path / "second") == curve(tmp_path / "whole")
-
-
-def test_it_writes_the_scalars_that_a_report_looks_for(train: Train, tmp_path: Path) -> None:
-    result = train("--iterations", "10", output="o", checkpoint="c")
-    found = curve(tmp_path / "o")
-    assert sorted(found) == ["eval/mean_return", "rollout/longest", "rollout/return", "train/gradient_norm"]
-    assert found["rollout/return"][-1][0] == result["steps"]
-    assert len(found["rollout/return"]) == 10
-
-
-def test_without_trainyard_it_writes_to_runs(
-    program: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.delenv("TRAINYARD_OUTPUT", raising=False)
-    monkeypatch.delenv("TRAINYARD_CHECKPOINT", raising=False)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["train.py", "--seed", "7", "--iterations", "2", "--episodes", "1"])
-    program.main()
-    assert (tmp_path / "runs" / "seed-7" / "result.json").is_file()
-    assert (tmp_path / "runs" / "seed-7" / "checkpoint" / "state.json").is_file()

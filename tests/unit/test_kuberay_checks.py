@@ -28,16 +28,6 @@ def checked(kube: FakeKube) -> tuple[BackendCheck, ...]:
     return gpu_checks(location(kube), cluster_pods(location(kube)))
 
 
-def test_nothing_is_asked_without_gpus() -> None:
-    assert checked(kubernetes(pod("a", gpus=0), forbidden=["nodes"])) == ()
-
-
-def test_a_host_that_offers_what_runs_there_is_fine() -> None:
-    made = pod("a", gpus=2), pod("b", phase="Pending"), pod("c", gpus=0)
-    detail = "Kubernetes node host-2 offers 2 nvidia.com/gpu"
-    assert checked(kubernetes(*made)) == (BackendCheck("allocatable", "gpu-a", True, detail),)
-
-
 def test_a_host_that_lost_a_gpu_fails_for_every_pod_that_holds_some_there() -> None:
     detail = "Kubernetes node host-2 offers 1 nvidia.com/gpu, and the cluster holds 2 there"
     hint = DEVICE_PLUGIN.format(host="host-2")
