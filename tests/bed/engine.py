@@ -85,8 +85,8 @@ class BedEngine:
             raise RuntimeError(f"docker {' '.join(arguments)} exited {done.returncode}\n{done.stdout}\n{done.stderr}")
         return done
 
-    def start(self, *, path: str | None = None) -> None:
-        """Start it, and wait until it answers; `path` is put before PATH, for stand-ins of NVIDIA's programs."""
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
         if self.pid is not None:
             return
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -108,7 +108,6 @@ class BedEngine:
                     *("--containerd-namespace", f"trainyard-{self.name}"),
                     *("--containerd-plugins-namespace", f"trainyard-{self.name}-plugins"),
                 ],
-                env={**os.environ, "PATH": f"{path}:{os.environ['PATH']}" if path else os.environ["PATH"]},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -19,12 +19,6 @@ def driver(directory: Path, *, gpus: int) -> None:
     _write(directory / "nvidia-smi", SMI.format(body=lines or NO_DRIVER))
 
 
-def toolkit(directory: Path) -> None:
-    """Put the toolkit's programs there; the hook gives a container nothing, and says that it was asked."""
-    _write(directory / "nvidia-ctk", "#!/bin/sh\n")
-    _write(directory / "nvidia-container-runtime-hook", "#!/bin/sh\ncat > /dev/null\n")
-
-
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)

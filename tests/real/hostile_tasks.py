@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -52,42 +51,6 @@ def locked_output() -> None:
 def output_is_a_link() -> None:
     OUTPUT.rmdir()
     OUTPUT.symlink_to("/etc")
-
-
-def links() -> None:
-    for name, target in {
-        "absolute": "/etc/hostname",
-        "up": "../../../../etc",
-        "round": "deep/../../outside",
-        "loop": "loop",
-        "nowhere": "nothing",
-        "inside": "deep/file",
-        "back": str(OUTPUT / "deep"),
-    }.items():
-        (OUTPUT / name).symlink_to(target)
-    (OUTPUT / "deep").mkdir()
-    (OUTPUT / "deep" / "file").touch()
-
-
-def pipes() -> None:
-    os.mkfifo(OUTPUT / "pipe")
-    os.chdir(OUTPUT)
-    socket.socket(socket.AF_UNIX).bind("socket")
-    Path("beside").touch()
-
-
-def odd_names() -> None:
-    for name in (
-        b"\xff\xfe",
-        b"new\nline",
-        b" ",
-        b"-rf",
-        b"n" * 255,
-        "größe".encode(),
-        b"\x1b[31m.tfevents.",
-        b"\xff.png",
-    ):
-        Path(os.fsdecode(os.path.join(os.fsencode(OUTPUT), name))).touch()
 
 
 def keeps_writing() -> None:
@@ -135,7 +98,7 @@ def litters() -> None:
 
 
 TASKS: tuple[Callable[[], None], ...] = (
-    *(deep, locked_directory, locked_output, output_is_a_link, links, pipes, odd_names),
+    *(deep, locked_directory, locked_output, output_is_a_link),
     *(keeps_writing, removes_itself, crash, silent, checkpoint, litters),
 )
 

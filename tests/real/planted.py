@@ -30,7 +30,6 @@ class Defect:
     check: str
     says: str
     file: Mapping[str, Any] = field(default_factory=dict)
-    arguments: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -53,14 +52,6 @@ PLANTED = (
         'ENTRYPOINT ["python", "-c", "print(\'training\')"]',
         "entrypoint",
         "ENTRYPOINT python -c print('training') swallows the command that it is given",
-    ),
-    Defect(
-        "secret-argument",
-        "ray",
-        "ARG PIP_TOKEN\nRUN test -n $PIP_TOKEN",
-        "history",
-        "shows secrets: PIP_TOKEN in step ",
-        arguments=("--build-arg", "PIP_TOKEN=hunter22"),
     ),
     Defect("no-shell", "scratch", "COPY file /file", "bash", "no shell at all can be run: ", files={"file": "x"}),
     Defect(
@@ -87,7 +78,7 @@ def plant(engine: BedEngine, defect: Defect, base: str) -> None:
         for name, text in defect.files.items():
             Path(context, name).write_text(text)
         Path(context, "Dockerfile").write_text(f"FROM {base}\n{defect.dockerfile}\n")
-        engine.docker("buildx", "build", "--load", "--tag", defect.reference, *defect.arguments, context)
+        engine.docker("buildx", "build", "--load", "--tag", defect.reference, context)
 
 
 def look(engine: BedEngine, reference: str, image: Image | None, *, cache: Path) -> LintReport:

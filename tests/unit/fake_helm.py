@@ -43,12 +43,10 @@ def crd(name: str, *, made_by: str = "") -> Object:
     }
 
 
-def deployment(
-    *, available: str = "True", image: str = "quay.io/kuberay/operator:v1.5.1", space: str = "kuberay-system"
-) -> Object:
+def deployment(*, image: str = "quay.io/kuberay/operator:v1.5.1", space: str = "kuberay-system") -> Object:
     labels = {"app.kubernetes.io/name": "kuberay-operator"}
     return {
         "metadata": {"name": "kuberay-operator", "namespace": space, "labels": labels},
         "spec": {"template": {"spec": {"containers": [{"name": "operator", "image": image}]}}},
-        "status": {"conditions": [{"type": "Available", "status": available}]},
+        "status": {"conditions": [{"type": "Available", "status": "True"}]},
     }

@@ -12,8 +12,8 @@ import pytest
 import requests
 from docker.errors import ImageNotFound
 
-from trainyard import steps, versions
-from trainyard.errors import OutsideError, PrerequisiteError
+from trainyard import steps
+from trainyard.errors import OutsideError
 from trainyard.images import build, catalog, pipeline
 from trainyard.images.build import Building
 from trainyard.images.pipeline import ImageCommand
@@ -21,7 +21,6 @@ from trainyard.seams.docker import cli
 from trainyard.seams.docker.engine import Engine
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.docker import BuildSection, Registry
-from trainyard.steps import PlannedStep
 from trainyard.tasks.image import listed
 from trainyard.tasks.report import Table
 
@@ -82,28 +81,6 @@ def tagged(tmp_path: Path) -> dict[str, dict[str, Any]]:
     images = {"debian:12": image(BASE_ID)}
     what = building(tmp_path, FakeApi(images))
     return {**images, what.reference: image("sha256:1"), what.alias: image("sha256:1")}
-
-
-def test_what_is_built_is_not_built_again_unless_that_is_asked_for(tmp_path: Path) -> None:
-    what = building(tmp_path, FakeApi(tagged(tmp_path)))
-    assert [step.state for step in steps.plan(build.steps(what))] == ["already", "already", "already"]
-    built = build.built(what)
-    assert built.reference_local == f"trainyard/mine:{built.content}"
-    assert built.alias_local == f"trainyard/mine:ray-{versions.RAY}"
-    assert steps.plan(build.steps(what, no_cache=True))[1] == PlannedStep(
-        "Build image mine", "would", "to be built anew"
-    )
-
-
-def test_a_plan_says_what_is_missing(tmp_path: Path) -> None:
-    what = building(tmp_path, FakeApi({"debian:12": image(BASE_ID)}))
-    assert steps.plan(build.steps(what)) == [
-        PlannedStep("Get the base debian:12", "already", ""),
-        PlannedStep("Build image mine", "would", f"{what.reference} is not there"),
-        PlannedStep(f"Tag it ray-{versions.RAY}", "after", "after: Build image mine"),
-    ]
-    with pytest.raises(PrerequisiteError, match=f"there is no {what.reference}"):
-        build.built(what)
 
 
 def test_an_alias_that_stayed_with_an_older_image_is_moved(tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from trainyard.seams.kube.types import NODE, POD, RAY_CLUSTER, SECRET, Kind, Obj
 from trainyard.steps import Clock, Step
 
 
-def made(name: str = "lab", *, ours: bool = True, kube: FakeKube | None = None) -> FakeKube:
+def made(name: str = "lab", *, ours: bool = True) -> FakeKube:
     """Return a namespace with a cluster in it, as KubeRay makes one."""
-    kube = kube or FakeKube()
+    kube = FakeKube()
     mark = name if ours else ""
     owner = kube.put(RAY_CLUSTER, named(name, cluster=mark))
     for one in (f"{name}-head-a", f"{name}-gpu-worker-b"):

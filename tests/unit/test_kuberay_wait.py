@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
@@ -23,7 +22,7 @@ from trainyard.backends.kuberay import wait
 from trainyard.backends.kuberay.debounce import MINUTE, SOON, STILL, Debounce
 from trainyard.diagnosis import Diagnosis
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError, TrainyardError
-from trainyard.seams.kube.errors import ApiUnreachableError, ForbiddenError
+from trainyard.seams.kube.errors import ApiUnreachableError
 from trainyard.seams.kube.types import EVENT, NODE, POD, RAY_CLUSTER, Kind
 from trainyard.seams.ray_api import RefusedError, UnreachableError
 from trainyard.steps import Answer, no
@@ -37,21 +36,14 @@ DOWN = waiting("ImagePullBackOff", "x: not found", name="wait-gcs-ready")
 
 
 class MoodyKube(FakeKube):
-    """A Kubernetes that may be away, or let nobody remove anything."""
+    """A Kubernetes that may be away."""
 
     away = False
-    keeps_pods = False
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
         if self.away:
             raise ApiUnreachableError("the Kubernetes API does not answer")
         return super().get(kind, name, namespace)
-
-    def delete(self, kind: Kind, name: str, **more: Any) -> bool:
-        if self.keeps_pods:
-            what = "ops may not delete pods"
-            raise ForbiddenError(what)
-        return super().delete(kind, name, **more)
 
 
 @dataclass
@@ -149,14 +141,6 @@ def test_what_failed_is_tried_again_at_once(yard: Yard) -> None:
     (cluster,) = yard.kube.list(RAY_CLUSTER)
     assert wait.TRIED_AGAIN in cluster["metadata"]["annotations"]
     assert yard.after(1) == no("gpu-def34: starts Ray")
-
-
-def test_who_may_not_remove_pods_waits_until_they_are_tried_again(yard: Yard) -> None:
-    broken(yard)
-    yard.kube.keeps_pods = True
-    yard.waiting.begin()
-    with pytest.raises(OutsideError, match="cannot have the image"):
-        yard.after(0)
 
 
 def all_ready(yard: Yard, *conditions: Object) -> None:

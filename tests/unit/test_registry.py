@@ -23,9 +23,9 @@ HOST = "192.0.2.10"
 LOGIN = {"username": "ann", "password_env": "PASSWORD"}
 
 
-def target(address: str = f"{HOST}:32000", *, docker_host: str = "unix:///docker.sock", **more: object) -> Target:
+def target(address: str = f"{HOST}:32000", **more: object) -> Target:
     registry = Registry.model_validate({"address": address, **more})
-    return Target(registry, Engine(docker_host, cast("Any", None), {}), {})
+    return Target(registry, Engine("unix:///docker.sock", cast("Any", None), {}), {})
 
 
 @pytest.mark.parametrize(

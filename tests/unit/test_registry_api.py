@@ -158,24 +158,6 @@ def test_a_server_that_is_no_registry_is_told_without_its_page() -> None:
     assert caught.value.where == "ask whether a registry is there: no registry answers like this: 404 Not Found"
 
 
-def test_an_upload_to_a_registry_that_is_full_is_tried_and_taken_back() -> None:
-    requests: list[str] = []
-
-    def handler(request: httpx.Request) -> httpx.Response:
-        requests.append(f"{request.method} {request.url.raw_path.decode()}")
-        if request.method == "PATCH":
-            return httpx.Response(500, json={"errors": [{"code": "UNKNOWN", "detail": {"Enclosed": {"Err": 28}}}]})
-        return httpx.Response(202, headers={"Location": f"/v2/a/b/blobs/uploads/1?after={request.method}"})
-
-    with pytest.raises(RegistryError, match="is full"):
-        api(handler).try_upload("a/b")
-    assert requests == [
-        "POST /v2/a/b/blobs/uploads/",
-        "PATCH /v2/a/b/blobs/uploads/1?after=POST",
-        "DELETE /v2/a/b/blobs/uploads/1?after=POST",
-    ]
-
-
 def test_an_engine_gets_the_login_in_its_own_words() -> None:
     assert SECRET.for_engine("reg") == {"username": "ray", "password": "open sesame", "serveraddress": "reg"}
     by_token = Login("config.json", identity_token="stands for both")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import cast
@@ -99,29 +98,3 @@ def test_status_lists_repositories_tags_and_sizes() -> None:
 )
 def test_what_comes_next_depends_on_what_is_there(target: Target, now: RegistryStatus, following: str) -> None:
     assert registry.status_report(target, now).next == f"invoke {following}"
-
-
-def test_status_as_json_has_everything() -> None:
-    document = registry.status_report(TARGET, UP).document
-    assert json.loads(json.dumps(document)) == {
-        "address": "127.0.0.1:32000",
-        "state": "up",
-        "insecure": True,
-        "username": None,
-        "ca_file": None,
-        "image": "registry:2",
-        "container": NAME,
-        "volume": NAME,
-        "trusted": True,
-        "disk_free": 53687091200,
-        "size": 2048,
-        "repositories": [
-            {
-                "name": "ray",
-                "tags": [{"name": "1", "digest": "sha256:0123456789abcdef", "size": 2048, "problem": ""}],
-                "size": 2048,
-            }
-        ],
-        "seen": "",
-        "others": [],
-    }

@@ -1,6 +1,5 @@
 """Schola's way into RLlib: one function that trains, and one that wraps it and waits for a key."""
 
-import traceback
 from argparse import ArgumentParser
 
 import ray
@@ -16,13 +15,3 @@ def main_from_cli() -> None:
     parser.add_argument("--headless", action="store_true")
     asked = parser.parse_args()
     print(f"Training complete: {asked.timesteps} steps, Ray {ray.__version__}, {asked.checkpoint_dir}")
-
-
-def debug_main_from_cli() -> None:
-    """Train, show what went wrong, and wait for somebody to read it."""
-    try:
-        main_from_cli()
-    except Exception:
-        traceback.print_exc()
-    finally:
-        input("Press any key to close:")
