@@ -75,6 +75,16 @@ def scaled(cluster: Cluster, sizes: Sequence[str]) -> Cluster:
     return Cluster(loaded, replace(cluster.tools, overrides=overrides))
 
 
+def removing(cluster: Cluster, *, force: bool) -> Cluster:
+    """Return the cluster with the wish that hosts leave which its file no longer names. Raises RequestError."""
+    if not cluster.backend.TRAITS.joins_hosts:
+        raise RequestError(
+            f"cluster {cluster.spec.name} ({cluster.spec.backend}) has no hosts of ours that could leave its file",
+            hint="Leave out --remove.",
+        )
+    return replace(cluster, tools=replace(cluster.tools, remove=True, force=force))
+
+
 def size_differences(file: ClusterSpec, now: ClusterSpec) -> list[str]:
     return [
         f"{then.name}: {then.least} in the file, {group.least} now"

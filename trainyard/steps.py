@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from trainyard.errors import NotReadyError
@@ -65,6 +65,24 @@ class Stage:
     title: str
     expand: Callable[[], Sequence[Step | Stage]]
     after: str | None = None
+
+
+def before_changes(steps: Sequence[Step | Stage], act: Callable[[], None]) -> list[Step | Stage]:
+    """Return the steps, each of which calls `act` before it changes anything."""
+
+    def wrapped(step: Step | Stage) -> Step | Stage:
+        if isinstance(step, Stage):
+            expand = step.expand
+            return replace(step, expand=lambda: before_changes(expand(), act))
+        do = step.do
+
+        def act_and_do() -> None:
+            act()
+            do()
+
+        return replace(step, do=act_and_do)
+
+    return [wrapped(step) for step in steps]
 
 
 @dataclass(frozen=True)

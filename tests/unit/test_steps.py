@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from trainyard.errors import NotReadyError, OutsideError
-from trainyard.steps import YES, Answer, Clock, PlannedStep, Stage, Step, StepResult, no, plan, run
+from trainyard.steps import YES, Answer, Clock, PlannedStep, Stage, Step, StepResult, before_changes, no, plan, run
 
 
 class Recorder:
@@ -192,3 +192,14 @@ def test_a_stage_that_cannot_be_expanded_is_shown_as_failed() -> None:
     with pytest.raises(OutsideError, match="the fuse blew"):
         run([Stage("Look outside", _explode), _lamp_step(Lamp())], progress)
     assert progress.lines == ["expanding Look outside", "failed Look outside"]
+
+
+def test_what_comes_before_changes_is_called_by_steps_that_change_something_and_by_those_of_stages() -> None:
+    lit, dark, inner = Lamp(lit=True), Lamp(), Lamp()
+    calls: list[int] = []
+    steps: list[Step | Stage] = [_lamp_step(lit), _lamp_step(dark), Stage("Look", lambda: [_lamp_step(inner)])]
+    wrapped = before_changes(steps, lambda: calls.append(dark.switched + inner.switched))
+    plan(wrapped)
+    assert calls == []
+    run(wrapped, Recorder(), clock=Time().clock())
+    assert calls == [0, 1]

@@ -25,13 +25,15 @@ class Traits:
 
     `makes_nodes`: somebody else runs the cluster where it does not. `names_change`: a node gets its name as it is made,
     GROUP-..., and another one when it is made anew. `pushed_image`: the command that comes after `image.push`, "" where
-    nodes run no images. `leaves`: what `cluster.down` without --purge leaves for other clusters.
+    nodes run no images. `leaves`: what `cluster.down` without --purge leaves for other clusters. `joins_hosts`: its
+    file names hosts that join, and those that it no longer names leave when asked to.
     """
 
     makes_nodes: bool = True
     names_change: bool = False
     pushed_image: str = ""
     leaves: str = ""
+    joins_hosts: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Tools:
     """What a backend needs besides the cluster file: where it may keep things, and what was asked for.
 
     `overrides` are the values of `--set`, as typed; `directory` is where the user's own images/ are looked for.
+    `remove`: hosts that the file no longer names leave; `force`: also those that cannot be reached.
     `backend` is the name under which the cluster is recorded: one backend may make its clusters by another's functions.
     """
 
@@ -47,6 +50,8 @@ class Tools:
     backend: str
     source: Path | None = None
     recreate: bool = False
+    remove: bool = False
+    force: bool = False
     overrides: tuple[str, ...] = ()
     directory: Path = Path()
 

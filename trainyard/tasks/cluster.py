@@ -28,22 +28,28 @@ if TYPE_CHECKING:
 END_RUNS = "End the runs that go on, if nodes have to go; without it, they are named and nothing is done."
 PURGE = "Also the KubeRay operator, its CRDs and the namespace, if Trainyard made them and nobody else needs them."
 RECREATE = "Make every node anew, the head too; ends all that runs."
+REMOVE = "Drain hosts that the file no longer names, and let them leave the cluster as they were found."
+FORCE = "With --remove: also those that cannot be reached, and are gone for good."
 SIZES = "GROUP=N: so many nodes; of a group that grows and shrinks, at least so many. Several may be given."
 
 
-@task(*CLUSTER, dry=True, help={"recreate": RECREATE, "end_runs": END_RUNS})
-def up(call: Call, recreate: bool = False, end_runs: bool = False) -> Report:
+@task(*CLUSTER, dry=True, help={"recreate": RECREATE, "remove": REMOVE, "force": FORCE, "end_runs": END_RUNS})
+def up(call: Call, recreate: bool = False, remove: bool = False, force: bool = False, end_runs: bool = False) -> Report:
     """Make the cluster match its file."""
-    cluster, command = call.cluster(), "cluster.up --recreate" if recreate else "cluster.up"
+    cluster, command = _meant(call, recreate=recreate, remove=remove, force=force)
     if call.dry:
         return planned(cluster, lazy.lifecycle.plan_up(cluster, recreate=recreate), command)
     return _made(call, cluster, command, recreate=recreate, end_runs=end_runs)
 
 
-@task(*CLUSTER, dry=True, help={"recreate": "Plan as if cluster.up were called with --recreate."})
-def plan(call: Call, recreate: bool = False) -> Report:
+@task(
+    *CLUSTER,
+    dry=True,
+    help={"recreate": "Plan as if cluster.up were called with --recreate.", "remove": REMOVE, "force": FORCE},
+)
+def plan(call: Call, recreate: bool = False, remove: bool = False, force: bool = False) -> Report:
     """Say what cluster.up would change; change nothing."""
-    cluster, command = call.cluster(), "cluster.up --recreate" if recreate else "cluster.up"
+    cluster, command = _meant(call, recreate=recreate, remove=remove, force=force)
     steps = lazy.lifecycle.plan_up(cluster, recreate=recreate)
     documents = lazy.lifecycle.documents(cluster, recreate=recreate) if call.json else ()
     return planned(cluster, steps, command, documents=documents)
@@ -149,6 +155,15 @@ def logs(call: Call, follow: bool = True) -> None:
         # One document a line, since there may be no end.
         text = json.dumps(asdict(line)) if call.json else f"{line.node} {line.file} | {line.text}"
         report.say(text, flush=True)
+
+
+def _meant(call: Call, *, recreate: bool, remove: bool, force: bool) -> tuple[Cluster, str]:
+    """Return the cluster, and the command that makes it as these flags say. Raises RequestError."""
+    cluster = call.cluster()
+    if remove or force:
+        cluster = lazy.lifecycle.removing(cluster, force=force)
+    flags = {"--recreate": recreate, "--remove": remove or force, "--force": force}
+    return cluster, " ".join(["cluster.up", *(flag for flag, is_given in flags.items() if is_given)])
 
 
 def planned(

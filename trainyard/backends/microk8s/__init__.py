@@ -8,16 +8,17 @@ from typing import Any, cast
 
 from trainyard.backends import kuberay
 from trainyard.backends.contract import ClusterStatus, LogLine, Tools, Traits, Verified, not_up
-from trainyard.backends.microk8s import cluster, install, join, lab, preflight, remove
+from trainyard.backends.kuberay import location
+from trainyard.backends.microk8s import cluster, install, join, lab, leaving, preflight, remove
 from trainyard.endpoint import Endpoint
 from trainyard.seams.ssh.many import by_host, refuse
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
 from trainyard.spec.microk8s import Microk8sSection
-from trainyard.steps import Stage, Step
+from trainyard.steps import Stage, Step, before_changes
 from trainyard.wording import counted
 
-TRAITS = Traits(names_change=True, pushed_image="cluster.up", leaves="MicroK8s stays on the hosts")
+TRAITS = Traits(names_change=True, pushed_image="cluster.up", leaves="MicroK8s stays on the hosts", joins_hosts=True)
 discover = kuberay.discover
 
 
@@ -40,7 +41,7 @@ def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step
     found: list[Step | Stage] = []
     # What never was a Kubernetes, or is none any more, holds no cluster.
     if _kubeconfig(tools).exists():
-        found += kuberay.down_steps(spec, tools, _kubernetes(spec, tools), purge=False)
+        found.append(Stage("KubeRay", lambda: kuberay.down_steps(spec, tools, _kubernetes(spec, tools), purge=False)))
     if purge:
         hosts = len(_section(spec).hosts)
         found.append(Stage(f"Look at {counted(hosts, 'host')}", lambda: _removal_steps(spec, tools)))
@@ -73,14 +74,19 @@ def _host_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
     facts, errors = hosts.ask(hosts.hosts)
     preflight.refuse(facts, desired, by_host(errors))
     refuse(errors)
+    hosts.put_members_first()
     installed = install.steps(hosts, upgrade=_section(spec).upgrade)
-    joined = join.steps(hosts)
-    rest = cluster.steps(spec, hosts, tools.environ, _kubeconfig(tools), after=joined[-1].title)
-    return [*installed, *joined, *rest]
+    ready, *joined = join.steps(hosts)
+    last = [ready, *joined][-1].title
+    former = Stage("Look at the nodes", lambda: leaving.steps(hosts, tools), after=ready.title)
+    rest = cluster.steps(spec, hosts, tools.environ, _kubeconfig(tools), after=last)
+    made: list[Step | Stage] = [*installed, ready, former, *joined, leaving.address_step(hosts, after=last), *rest]
+    return before_changes(made, hosts.lock)
 
 
-def _removal_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
-    return remove.steps(lab.of_section(_section(spec), tools.environ), _kubeconfig(tools))
+def _removal_steps(spec: ClusterSpec, tools: Tools) -> list[Step | Stage]:
+    hosts = lab.of_section(_section(spec), tools.environ)
+    return before_changes(remove.steps(hosts, _kubeconfig(tools)), hosts.lock)
 
 
 def _section(spec: ClusterSpec) -> Microk8sSection:
@@ -89,6 +95,8 @@ def _section(spec: ClusterSpec) -> Microk8sSection:
 
 
 def _kubernetes(spec: ClusterSpec, tools: Tools) -> KuberaySection:
+    control_planes = lab.of_section(_section(spec), tools.environ).control_planes
+    location.choose_server(tools, _kubeconfig(tools), [host.server for host in control_planes])
     return spec.kuberay.model_copy(update={"kubeconfig": str(_kubeconfig(tools)), "context": None})
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import yaml
 
 from trainyard.backends.microk8s.facts import DATA
-from trainyard.backends.microk8s.join import API_PORT
 from trainyard.backends.microk8s.lab import Host, Lab, each
 from trainyard.backends.record import write_private
 from trainyard.errors import OutsideError
@@ -124,7 +123,7 @@ def _kubeconfig_step(lab: Lab, path: Path, after: str) -> Step:
             raise OutsideError(f"{first.name} gives no kubeconfig", where=text.strip().partition("\n")[0])
         document = yaml.safe_load(text)
         # What MicroK8s writes is the address of its default route, which need not be the one that is reached.
-        document["clusters"][0]["cluster"]["server"] = f"https://{first.ip}:{API_PORT}"
+        document["clusters"][0]["cluster"]["server"] = first.server
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_private(path, yaml.safe_dump(document, sort_keys=False))
 

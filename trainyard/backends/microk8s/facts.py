@@ -42,7 +42,7 @@ cat /etc/hosts | text hosts
 [ -e /etc/sysctl.d/60-trainyard-microk8s.conf ] && field limits ours
 grep -qsx "# made by trainyard" /var/snap/microk8s/common/.microk8s.yaml && field ours yes
 [ -d $data ] || exit 0
-for lock in clustered.lock stopped.lock join-in-progress; do [ -e $data/var/lock/$lock ] && field lock $lock; done
+for lock in clustered.lock stopped.lock; do [ -e $data/var/lock/$lock ] && field lock $lock; done
 cat $data/var/kubernetes/backend/cluster.yaml 2> /dev/null | text members
 for file in $data/args/certs.d/*/hosts.toml; do
   [ -e "$file" ] && text "trust.$(basename "$(dirname "$file")")" < "$file"

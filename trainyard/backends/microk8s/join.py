@@ -6,13 +6,13 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainyard.backends.microk8s.lab import Host, Lab, each
+from trainyard.backends.microk8s.facts import Facts
+from trainyard.backends.microk8s.lab import API_PORT, Host, Lab, each, ip_of
 from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted, named
 
 AGENT_PORT = 25000
-API_PORT = 16443
 JOIN_SECONDS = 300.0
 READY_SECONDS = 180.0
 # As long as the joins of a whole batch may take.
@@ -35,6 +35,13 @@ def is_ready(node: Mapping[str, Any] | None) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
+def is_part(host: Host, fact: Facts, nodes: Mapping[str, Any], first: Host) -> bool:
+    """Say whether host and cluster agree that it is a node, in the role that the file gives it."""
+    if fact.node not in nodes or fact.is_worker == host.is_control_plane:
+        return False
+    return fact.is_worker or first.ip in {member.host for member in fact.members}
+
+
 def _first_step(lab: Lab, first: Host) -> Step:
     def done() -> Answer:
         node = lab.nodes().get(lab.facts([first])[first.name].node)
@@ -50,27 +57,27 @@ def _first_step(lab: Lab, first: Host) -> Step:
 
 def _control_plane_step(lab: Lab, first: Host, host: Host, *, after: str) -> Step:
     def done() -> Answer:
-        facts = lab.facts([first, host])
-        node = lab.nodes().get(facts[host.name].node)
-        members = {member.host: member for member in facts[first.name].members}
-        if node is None or facts[host.name].is_worker:
+        facts, nodes = lab.facts([host]), lab.nodes()
+        if not is_part(host, facts[host.name], nodes, first):
             return no("it has not joined")
-        if not is_ready(node):
+        if not is_ready(nodes[facts[host.name].node]):
             return no("its node is not Ready")
+        members = lab.members()
         votes = len(members) < ALL_VOTE or (host.ip in members and members[host.ip].is_voter)
         return YES if votes else no("it does not vote yet")
 
     def join() -> None:
-        _refuse_dead_members(lab, first)
-        _join(lab, first, [host], "--controlplane")
+        if not is_part(host, lab.facts([host])[host.name], lab.nodes(), first):
+            refuse_dead_members(lab)
+            _join(lab, first, [host], "--controlplane")
 
     return Step(f"Join {host.name} as a control plane", done, join, deadline=READY_SECONDS, every=1.0, after=after)
 
 
 def _workers_step(lab: Lab, first: Host, *, after: str) -> Step:
     def missing() -> list[Host]:
-        nodes, facts = lab.nodes(), lab.facts()
-        return [host for host in lab.workers if facts[host.name].node not in nodes or not facts[host.name].is_worker]
+        nodes, facts = lab.nodes(), lab.facts(lab.workers)
+        return [host for host in lab.workers if not is_part(host, facts[host.name], nodes, first)]
 
     def done() -> Answer:
         absent = missing()
@@ -91,8 +98,6 @@ def _workers_step(lab: Lab, first: Host, *, after: str) -> Step:
 
 def _join(lab: Lab, first: Host, hosts: Sequence[Host], role: str) -> None:
     """Let hosts join, side by side, with one token for all: one without a TTL is used up by a join that fails."""
-    _leave_former(lab, hosts)
-    _remove_ghosts(lab, first, hosts)
     token = secrets.token_hex(16)
     # Written by way of the input: what stands in a command is seen by every user there.
     first.root(
@@ -134,41 +139,13 @@ def _join_one(host: Host, first: Host, token: str, role: str) -> None:
         )
 
 
-def _leave_former(lab: Lab, hosts: Sequence[Host]) -> None:
-    """Take hosts out of what they were half or wholly part of: a join of such a host succeeds and joins nothing."""
-    facts = lab.facts(hosts)
-
-    def leave(host: Host) -> None:
-        if facts[host.name].is_worker or facts[host.name].has_joined or "join-in-progress" in facts[host.name].locks:
-            host.microk8s("leave", seconds=JOIN_SECONDS, check=False)
-
-    each(hosts, leave)
-
-
-def _remove_ghosts(lab: Lab, first: Host, hosts: Sequence[Host]) -> None:
-    """Remove members and nodes that are left of hosts which are to join: "already known to dqlite (504)" otherwise."""
-    members = {member.host for member in lab.facts([first])[first.name].members}
-    nodes = lab.nodes()
-    facts = lab.facts(hosts)
-    for host in hosts:
-        if host.ip in members or facts[host.name].node in nodes:
-            # It exits 1 where Kubernetes has no such node, although it removed the member.
-            first.microk8s("remove-node", host.ip, "--force", check=False)
-
-
-def _refuse_dead_members(lab: Lab, first: Host) -> None:
+def refuse_dead_members(lab: Lab) -> None:
     """Raise OutsideError while a member is dead: a join then took whole control planes down (microk8s#2348)."""
-    nodes = lab.nodes()
-    by_address = {
-        address["address"]: name
-        for name, node in nodes.items()
-        for address in node["status"].get("addresses") or ()
-        if address["type"] == "InternalIP"
-    }
-    members = [member.host for member in lab.facts([first])[first.name].members]
-    dead = [host for host in members if host in by_address and not is_ready(nodes[by_address[host]])]
+    by_ip = {ip_of(node): node for node in lab.nodes().values()}
+    dead = [ip for ip in lab.members() if ip in by_ip and not is_ready(by_ip[ip])]
     if dead:
         raise OutsideError(
-            f"no control plane may join while {named(dead)} is dead: the others could lose the database",
-            hint=f"Bring that host back; or, for good, on {first.name}: sudo microk8s remove-node {dead[0]} --force",
+            f"no control plane may join or leave while {named(dead)} is dead: the others could lose the database",
+            hint="Bring it back. If it is gone for good, take it out of the file, and: "
+            "invoke cluster.up --remove --force",
         )

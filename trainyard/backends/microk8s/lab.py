@@ -13,17 +13,19 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from trainyard.backends.microk8s import facts
-from trainyard.backends.microk8s.facts import Facts
+from trainyard.backends.microk8s.facts import Facts, Member
 from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
 from trainyard.seams.programs import Ran
-from trainyard.seams.ssh import config
-from trainyard.seams.ssh.connection import Connection, connect
+from trainyard.seams.ssh import config, lock
+from trainyard.seams.ssh.connection import Connection, Held, connect
 from trainyard.seams.ssh.many import AT_ONCE, gather, refuse
 from trainyard.spec.microk8s import LabHost, Microk8sSection
 
 Result = TypeVar("Result")
 # Not every sshd has /snap/bin on its PATH, and not every sudo keeps it.
 MICROK8S = "/snap/bin/microk8s"
+API_PORT = 16443
+LOCK_FILE = "/run/trainyard.lock"
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,12 @@ class Host:
     ip: str
     is_control_plane: bool
     connection: Connection
+    # As the file has it.
+    ssh: str
+
+    @property
+    def server(self) -> str:
+        return f"https://{self.ip}:{API_PORT}"
 
     def microk8s(self, *words: str, seconds: float = 60.0, check: bool = True) -> Ran:
         """Run `microk8s WORDS` as root. That it exits 0 proves nothing; with `check`, another code is an error."""
@@ -64,7 +72,14 @@ class Lab:
     hosts: Sequence[Host]
     channel: str
     _facts: dict[str, Facts] = field(default_factory=dict)
+    _nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     _changed: bool = False
+    _lock: Held | None = None
+
+    @property
+    def first(self) -> Host:
+        """Return the control plane that is asked, and by which the others join."""
+        return self.control_planes[0]
 
     @property
     def control_planes(self) -> list[Host]:
@@ -87,17 +102,44 @@ class Lab:
         self._facts.update(found)
         return found, errors
 
+    def put_members_first(self) -> None:
+        """Let the first control plane be one that others have joined, wherever the file has it."""
+        facts = self.facts()
+        self.hosts = sorted(self.hosts, key=lambda host: not (host.is_control_plane and facts[host.name].has_joined))
+
     def changed(self) -> None:
         """Note that something was changed: from now on every question is asked anew."""
         self._changed = True
 
-    def nodes(self) -> dict[str, dict[str, Any]]:
+    def nodes(self) -> Mapping[str, dict[str, Any]]:
         """Return Kubernetes' nodes by name, as the first control plane that answers knows them; {} if none does."""
+        if self._changed or not self._nodes:
+            self._nodes = self._ask_nodes()
+        return self._nodes
+
+    def members(self) -> Mapping[str, Member]:
+        """Return the members of dqlite by the addresses of their hosts."""
+        return {member.host: member for member in self.facts([self.first])[self.first.name].members}
+
+    def lock(self) -> None:
+        """Be the only command that changes the hosts, to its end. Raises NotReadyError that names another one."""
+        # A host that was rebooted meanwhile has forgotten it.
+        if self._lock is None or not self._lock.runs:
+            self._lock = lock.take(self.first.connection, LOCK_FILE)
+            self.changed()
+
+    def _ask_nodes(self) -> dict[str, dict[str, Any]]:
         for host in self.control_planes:
             ran = host.microk8s("kubectl", "get", "nodes", "-o", "json", check=False)
             if ran.code == 0 and ran.stdout.startswith("{"):
                 return {node["metadata"]["name"]: node for node in json.loads(ran.stdout)["items"]}
         return {}
+
+
+def ip_of(node: Mapping[str, Any]) -> str:
+    """Return the address by which a node is reached, "" where it has none."""
+    addresses = node["status"].get("addresses") or ()
+    return next((str(address["address"]) for address in addresses if address["type"] == "InternalIP"), "")
 
 
 def of_section(section: Microk8sSection, environ: Mapping[str, str]) -> Lab:
@@ -111,7 +153,7 @@ def of_section(section: Microk8sSection, environ: Mapping[str, str]) -> Lab:
         # Behind one address hosts differ by the port.
         name = parsed.host if names[parsed.host] == 1 else f"{parsed.host}:{parsed.port}"
         is_control_plane = desired in control_planes
-        return Host(name, desired.ip or _ip(desired, environ), is_control_plane, connect(address, environ))
+        return Host(name, desired.ip or _ip(desired, environ), is_control_plane, connect(address, environ), address)
 
     # Names are looked up one by one otherwise, and each that is unknown takes its time.
     found, errors = gather(by_address, host)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trainyard.backends.microk8s.facts import MARK, Facts
 from trainyard.backends.microk8s.install import LAUNCH_FILE, SYSCTL_FILE, WRITE_NAMES, names_of
-from trainyard.backends.microk8s.lab import Host, Lab, each
+from trainyard.backends.microk8s.lab import LOCK_FILE, Host, Lab, each
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted, named
 
@@ -44,6 +44,13 @@ def steps(lab: Lab, kubeconfig: Path) -> list[Step]:
     ]
 
 
+def give_back(host: Host, fact: Facts) -> None:
+    """Leave one host as it was found."""
+    if fact.is_ours:
+        _remove(host)
+    _clean(host)
+
+
 def _remove(host: Host) -> None:
     host.root("snap", "remove", "microk8s", "--purge", seconds=REMOVE_SECONDS)
 
@@ -54,7 +61,7 @@ def _is_marked(fact: Facts) -> bool:
 
 def _clean(host: Host) -> None:
     # Kernel limits stay until the next boot: what else counts on them by now is not known.
-    host.root("rm", "-f", SYSCTL_FILE)
+    host.root("rm", "-f", SYSCTL_FILE, LOCK_FILE)
     # Of a host that was prepared, and on which nothing was installed.
     host.root("sh", "-euc", f'! grep -qsx "{MARK}" {LAUNCH_FILE} || rm {LAUNCH_FILE}')
     host.root("sh", "-euc", WRITE_NAMES)

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, cast
@@ -46,6 +47,18 @@ def connect(address: str, environ: Mapping[str, str]) -> Connection:
             _connections[key] = Connection(address, environ)
             atexit.register(_connections[key].close)
         return _connections[key]
+
+
+@dataclass(frozen=True)
+class Held:
+    """A command that runs as long as this exists; `line` is the first that it printed."""
+
+    line: str
+    channel: Channel
+
+    @property
+    def runs(self) -> bool:
+        return not (self.channel.closed or self.channel.exit_status_ready())
 
 
 class Connection:
@@ -119,6 +132,25 @@ class Connection:
         self._sudo = self._sudo or self._ask_sudo()
         words, password = self._sudo
         return self.run([*words, "--", *command], stdin=password + stdin, seconds=seconds)
+
+    def hold(self, command: Sequence[str], *, seconds: float = 60.0) -> Held:
+        """Start a command as root that prints a line, and runs until its input ends: with `Held`, or this process.
+
+        Raises NotReadyError if the line does not come in time.
+        """
+        self._sudo = self._sudo or self._ask_sudo()
+        words, password = self._sudo
+        channel = self.session()
+        channel.settimeout(seconds)
+        try:
+            channel.exec_command(shlex.join([*words, "--", *command]))
+            channel.sendall(password)
+            return Held(str(channel.makefile().readline()).strip(), channel)
+        except TimeoutError as error:
+            where = f"ssh {self.address}"
+            raise NotReadyError(f"{command[0]} printed nothing within {seconds:.0f} s", where=where) from error
+        except (SSHException, OSError) as error:
+            raise self._broke(error) from error
 
     def put(self, path: str, content: bytes | Path, *, mode: int = 0o644, sudo: bool = False) -> None:
         """Write a file there, as a whole or not at all; its directory must exist."""

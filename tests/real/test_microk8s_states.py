@@ -1,0 +1,123 @@
+"""Hosts that come, go, die and are made anew, and two operators at once. Each test needs the one before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bed import chart, hosts, microk8s, programs, publishing
+from tests.bed.engine import BedEngine
+from tests.bed.hosts import Host
+from tests.bed.places import free_port, need
+from tests.real.kube import RAY_IMAGE
+from tests.real.yard import Yard, wait_until
+
+pytestmark = [pytest.mark.docker, pytest.mark.kubernetes, pytest.mark.breaking, pytest.mark.timeout(900)]
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Three hosts, of which the file names as many as a test says; `other` is a second operator's place."""
+
+    hosts: list[Host]
+    yard: Yard
+    other: Yard
+    document: dict[str, Any]
+
+    def name_hosts(self, *numbers: int) -> None:
+        self.document["microk8s"] = {"hosts": [{"address": self.hosts[number - 1].ssh} for number in numbers]}
+        for yard in (self.yard, self.other):
+            yard.write_cluster("{{}}").write_text(json.dumps(self.document))
+
+    def nodes(self) -> set[str]:
+        listed = microk8s.run(self.hosts[0], "kubectl", "get", "nodes", "-o", "name").stdout
+        return {line.partition("/")[2] for line in listed.split()}
+
+
+@pytest.fixture(scope="module")
+def lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    need(programs.missing())
+    address = f"{engine.bridge_ip}:{free_port()}"
+    publishing.publish(engine, address, RAY_IMAGE, owner=hosts.this_process())
+    with microk8s.bare_hosts(engine, tmp_path_factory.mktemp("hosts"), count=3) as made:
+        document = {
+            "name": "lab",
+            "backend": "microk8s",
+            "image": f"{address}/{RAY_IMAGE}",
+            "registry": {"address": address, "insecure": True},
+            "head": {"cpus": 1, "memory": "1GiB"},
+            "kuberay": {
+                "operator": {"chart": str(_chart(tmp_path_factory.mktemp("chart")))},
+                "requests": {"cpus": 0.1, "memory": "128MiB"},
+            },
+        }
+        path = f"{programs.commands()}:{hosts.environ(made[0].home)['PATH']}"
+        environ = {"HOME": str(made[0].home), "PATH": path}
+        ann, bob = (Yard(tmp_path_factory.mktemp(name), cluster="lab", environ=environ) for name in ("ann", "bob"))
+        yield Lab(made, ann, bob, document)
+
+
+def _chart(directory: Path) -> Path:
+    chart.write(directory)
+    return directory
+
+
+def test_a_host_that_is_added_joins_and_a_second_operator_is_told_who_is_at_it(lab: Lab) -> None:
+    lab.name_hosts(1, 2)
+    lab.yard.run("cluster.up", seconds=600)
+    lab.name_hosts(1, 2, 3)
+    assert "Join 2 workers" in _planned(lab.yard)
+    first = lab.yard.start("cluster.up")
+    lock = ("flock", "-n", "/run/trainyard.lock", "true")
+    wait_until(lambda: lab.hosts[0].run(*lock, check=False).returncode != 0, seconds=60, what="locked")
+    refused = lab.other.run("cluster.up", expect=4).stderr
+    assert "error: another command is changing these hosts\n" in refused
+    assert f"at {lab.hosts[0].ip}: root@" in refused
+    assert first.wait(300) == 0, first.stdout and first.stdout.read()
+    assert lab.nodes() == {"host-1", "host-2", "host-3"}
+    assert _planned(lab.yard) == []
+
+
+def test_a_host_that_left_the_file_is_said_and_leaves_as_it_was_found_when_asked_to(lab: Lab) -> None:
+    lab.name_hosts(1, 2)
+    lab.yard.run("cluster.plan")
+    left = f"host-3 ({lab.hosts[2].ssh}): still in the cluster, and no longer in the file: invoke cluster.up --remove"
+    assert f"warning: {left}" in lab.yard.run("cluster.up").stderr
+    assert lab.nodes() == {"host-1", "host-2", "host-3"}
+    step = f"Remove host-3 ({lab.hosts[2].ssh})"
+    assert _planned(lab.yard, "--remove") == [step]
+    done = lab.yard.json("cluster.up", "--remove")["steps"]
+    assert [each["title"] for each in done if each["changed"]] == [step]
+    assert lab.nodes() == {"host-1", "host-2"}
+    host = lab.hosts[2]
+    assert "no matching snaps" in host.shell("snap list microk8s 2>&1 || true").stdout
+    written = host.shell("cat /etc/hosts; ls /etc/sysctl.d /run /var/snap/microk8s 2>&1 || true").stdout
+    assert "trainyard" not in written
+
+
+def test_what_is_left_of_a_host_that_was_made_anew_goes_before_it_joins(lab: Lab) -> None:
+    lab.hosts[1].run("snap", "remove", "microk8s", "--purge")
+    done = lab.yard.json("cluster.up", "--json")["steps"]
+    assert f"Remove what is left of {lab.hosts[1].ip}" in [step["title"] for step in done if step["changed"]]
+    assert microk8s.ready(lab.hosts[0]) == {"host-1", "host-2"}
+
+
+def test_a_dead_host_is_named_and_goes_by_force_alone(lab: Lab) -> None:
+    dead = lab.hosts[1]
+    dead.engine.docker("kill", dead.container)
+    assert f"error: {dead.ip} cannot be reached by SSH on port 22\n" in lab.yard.run("cluster.up", expect=3).stderr
+    lab.name_hosts(1)
+    refused = lab.yard.run("cluster.up", "--remove", expect=3).stderr
+    assert f"error: host-2 is no longer in the file, and cannot be told to leave: {dead.ip} cannot be" in refused
+    lab.yard.run("cluster.up", "--remove", "--force")
+    assert lab.nodes() == {"host-1"}
+    assert _planned(lab.yard) == []
+
+
+def _planned(yard: Yard, *flags: str) -> list[str]:
+    return [step["title"] for step in yard.json("cluster.plan", *flags)["steps"] if step["state"] == "would"]

@@ -1,0 +1,89 @@
+"""Which nodes are what is left of a host, which are hosts that left the file, and which host the others join."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.test_microk8s_preflight import GOOD
+from trainyard.backends.contract import Tools
+from trainyard.backends.microk8s import leaving
+from trainyard.backends.microk8s.facts import Facts, Member
+from trainyard.backends.microk8s.lab import Host, Lab
+from trainyard.seams.ssh.connection import connect
+
+TOOLS = Tools(Path(), {}, "microk8s")
+ALONE = (Member("127.0.0.1:19001", True),)
+TOGETHER = (Member("10.0.0.1:19001", True), Member("10.0.0.2:19001", False))
+FIRST = replace(GOOD, hostname="a", members=TOGETHER[:1])
+FRESH = replace(GOOD, hostname="b", members=ALONE)
+WORKER = replace(GOOD, hostname="b", locks=frozenset({"clustered.lock"}))
+
+
+def node(ip: str, *, ssh: str = "", ready: bool = True) -> dict[str, Any]:
+    return {
+        "metadata": {"annotations": {leaving.ADDRESS: ssh} if ssh else {}},
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": ip}],
+            "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+        },
+    }
+
+
+def lab(b: Facts, nodes: Mapping[str, Any], *, first: Facts = FIRST, control_plane: bool = False) -> Lab:
+    hosts = [
+        Host("a", "10.0.0.1", True, connect("ops@a", {}), "ops@a"),
+        Host("b", "10.0.0.2", control_plane, connect("ops@b", {}), "ops@b"),
+    ]
+    return Lab(hosts, "1.34/stable", {"a": first, "b": b}, {"a": node("10.0.0.1"), **nodes})
+
+
+@pytest.mark.parametrize(
+    ("made", "is_left"),
+    [
+        (lab(FRESH, {}), False),
+        (lab(WORKER, {"b": node("10.0.0.2")}), False),
+        # Not Ready is waited for: to leave and join again would end what runs there.
+        (lab(WORKER, {"b": node("10.0.0.2", ready=False)}), False),
+        # Made anew, under the same name or another.
+        (lab(FRESH, {"b": node("10.0.0.9")}), True),
+        (lab(FRESH, {"former": node("10.0.0.2")}), True),
+        # Joined, and the cluster knows nothing of it.
+        (lab(WORKER, {}), True),
+        # In another role than the file gives it.
+        (lab(WORKER, {"b": node("10.0.0.2")}, control_plane=True), True),
+        (lab(replace(FRESH, members=TOGETHER), {"b": node("10.0.0.2")}), True),
+        (lab(replace(FRESH, members=TOGETHER), {"b": node("10.0.0.2")}, control_plane=True), False),
+        # A member of the database, and nothing else: its join failed late.
+        (lab(FRESH, {}, first=replace(FIRST, members=TOGETHER), control_plane=True), True),
+    ],
+)
+def test_what_is_left_of_a_host_is_whatever_host_and_cluster_disagree_about(made: Lab, is_left: bool) -> None:
+    titles = [step.title for step in leaving.steps(made, TOOLS)]
+    assert titles == ["Remove what is left of b"] * is_left
+
+
+def test_hosts_that_left_the_file_are_those_with_our_address_and_the_dead_go_first() -> None:
+    nodes = {
+        "b": node("10.0.0.2", ssh="ops@b"),
+        "c": node("10.0.0.3", ssh="ops@c:8022"),
+        "d": node("10.0.0.4", ssh="ops@d", ready=False),
+        # Joined by somebody else.
+        "e": node("10.0.0.5"),
+    }
+    (said,) = leaving.steps(lab(WORKER, nodes), TOOLS)
+    assert said.title == "Check which hosts left the file"
+    assert said.done().holds
+    assert said.done().detail.startswith("d (ops@d), c (ops@c:8022): still in the cluster, and no longer in the file")
+    steps = leaving.steps(lab(WORKER, nodes), replace(TOOLS, remove=True))
+    assert [step.title for step in steps] == ["Remove d (ops@d)", "Remove c (ops@c:8022)"]
+
+
+def test_the_others_join_a_control_plane_that_has_a_cluster_wherever_the_file_names_it() -> None:
+    made = lab(replace(FRESH, members=TOGETHER), {}, first=replace(GOOD, members=ALONE), control_plane=True)
+    made.put_members_first()
+    assert made.first.name == "b"

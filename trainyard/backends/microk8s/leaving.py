@@ -1,0 +1,148 @@
+"""Nodes for which no host of the file answers: what is left of one that is to join, and hosts that left the file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainyard.backends.contract import Tools
+from trainyard.backends.microk8s import facts, remove
+from trainyard.backends.microk8s.facts import Facts
+from trainyard.backends.microk8s.join import JOIN_SECONDS, is_part, is_ready, refuse_dead_members
+from trainyard.backends.microk8s.lab import Host, Lab, ip_of
+from trainyard.errors import OutsideError
+from trainyard.seams.ssh.connection import connect
+from trainyard.seams.ssh.login import HostError
+from trainyard.steps import YES, Answer, Step, no, nothing
+from trainyard.wording import named
+
+# An annotation of each host's node: how the file reached it, so that it is found when the file no longer names it.
+ADDRESS = "io.trainyard/ssh"
+DRAIN = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=300s")
+BACKUP = "/var/snap/microk8s/common/trainyard-backup"
+_ANNOTATE = f"""while read -r node address; do
+  /snap/bin/microk8s kubectl annotate --overwrite node "$node" "{ADDRESS}=$address"
+done"""
+
+
+def steps(lab: Lab, tools: Tools) -> list[Step]:
+    """Return the steps that come before any host joins; with `tools.remove`, hosts that left the file go."""
+    nodes, observed = lab.nodes(), lab.facts()
+    names, ips = {fact.node for fact in observed.values()}, {host.ip for host in lab.hosts}
+    # The dead first: while one is a member, no other may leave.
+    left = [
+        Host(name, ip_of(node), False, connect(_address(node), tools.environ), _address(node))
+        for name, node in sorted(nodes.items(), key=lambda item: is_ready(item[1]))
+        if _address(node) and name not in names and ip_of(node) not in ips
+    ]
+    remains = [_remains_step(lab, host) for host in lab.hosts if _has_remains(lab, host, observed, nodes)]
+    if tools.remove or not left:
+        return [*remains, *(_removal_step(lab, host, forced=tools.force) for host in left)]
+    hosts = named([f"{host.name} ({host.ssh})" for host in left])
+    found = Answer(True, f"{hosts}: still in the cluster, and no longer in the file: invoke cluster.up --remove")
+    return [*remains, Step("Check which hosts left the file", lambda: found, nothing)]
+
+
+def address_step(lab: Lab, *, after: str) -> Step:
+    """Return the step after which each node of a host of the file carries its address."""
+    observed = lab.facts()
+    addresses = {observed[host.name].node: host.ssh for host in lab.hosts}
+
+    def lacking() -> list[str]:
+        nodes = lab.nodes()
+        return [name for name, ssh in addresses.items() if name in nodes and _address(nodes[name]) != ssh]
+
+    def done() -> Answer:
+        found = lacking()
+        return no(f"not yet on {named(found)}") if found else YES
+
+    def annotate() -> None:
+        found = lacking()
+        lines = "".join(f"{name} {ssh}\n" for name, ssh in addresses.items() if name in found)
+        lab.first.root("sh", "-euc", _ANNOTATE, stdin=lines.encode())
+        lab.changed()
+
+    return Step("Write each host's address on its node", done, annotate, after=after)
+
+
+def back_up(control_plane: Host) -> None:
+    """Back the database up. Raises NotReadyError where it does not answer: MicroK8s then waits for ever."""
+    control_plane.microk8s("dbctl", "backup", BACKUP)
+
+
+def _address(node: Mapping[str, Any]) -> str:
+    return str((node["metadata"].get("annotations") or {}).get(ADDRESS, ""))
+
+
+def _has_remains(lab: Lab, host: Host, observed: Mapping[str, Facts], nodes: Mapping[str, Any]) -> bool:
+    """Say whether a host that is to join is a node or a member, or believes to be one.
+
+    Such a join is refused ("already known to dqlite", 504), or succeeds and joins nothing.
+    """
+    fact, first = observed[host.name], lab.first
+    if host is first or is_part(host, fact, nodes, first):
+        return False
+    known = {*nodes, *map(ip_of, nodes.values()), *(member.host for member in observed[first.name].members)}
+    return fact.node in known or host.ip in known or fact.has_joined
+
+
+def _remains_step(lab: Lab, host: Host) -> Step:
+    def done() -> Answer:
+        is_left = _has_remains(lab, host, lab.facts([lab.first, host]), lab.nodes())
+        return no("made anew, half joined, or joined otherwise") if is_left else YES
+
+    def clear() -> None:
+        fact = lab.facts([host])[host.name]
+        if host.ip in lab.members() and is_ready(lab.nodes().get(fact.node)):
+            _before_a_member_leaves(lab)
+        if fact.has_joined:
+            host.microk8s("leave", seconds=JOIN_SECONDS, check=False)
+        for name in (host.ip, fact.node):
+            # It exits 1 where Kubernetes has no such node, although it removed the member.
+            lab.first.microk8s("remove-node", name, "--force", check=False)
+        lab.changed()
+
+    return Step(f"Remove what is left of {host.name}", done, clear, every=1.0)
+
+
+def _before_a_member_leaves(lab: Lab) -> None:
+    refuse_dead_members(lab)
+    back_up(lab.first)
+
+
+def _removal_step(lab: Lab, host: Host, *, forced: bool) -> Step:
+    """Return the step that takes a host out of the cluster; its node goes last, since it says where the host is."""
+
+    def done() -> Answer:
+        return no("in the cluster, and no longer in the file") if host.name in lab.nodes() else YES
+
+    def take_out() -> None:
+        try:
+            host.root("true")
+        except HostError as error:
+            if not forced:
+                raise HostError(
+                    f"{host.name} is no longer in the file, and cannot be told to leave: {error.what}",
+                    where=error.where,
+                    hint="Bring it back. If it is gone for good: invoke cluster.up --remove --force",
+                ) from error
+            if host.ip in lab.members():
+                back_up(lab.first)
+        else:
+            _give_back(lab, host)
+        lab.first.microk8s("remove-node", host.name, "--force")
+        lab.changed()
+
+    return Step(f"Remove {host.name} ({host.ssh})", done, take_out, disruptive=True)
+
+
+def _give_back(lab: Lab, host: Host) -> None:
+    """Move a host's pods away, let it leave, and leave it as it was found."""
+    if host.ip in lab.members():
+        _before_a_member_leaves(lab)
+    lab.first.microk8s("kubectl", "drain", host.name, *DRAIN, seconds=330)
+    ran = host.microk8s("leave", seconds=JOIN_SECONDS, check=False)
+    fact = facts.read(host.connection, now=0.0)
+    if fact.has_joined:
+        raise OutsideError(f"{host.name} does not leave", where=(ran.stdout or ran.stderr).strip().partition("\n")[0])
+    remove.give_back(host, fact)
