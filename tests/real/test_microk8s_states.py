@@ -109,7 +109,7 @@ def test_what_is_left_of_a_host_that_was_made_anew_goes_before_it_joins(lab: Lab
 
 def test_a_dead_host_is_named_and_goes_by_force_alone(lab: Lab) -> None:
     dead = lab.hosts[1]
-    dead.engine.docker("kill", dead.container)
+    dead.power_off()
     assert f"error: {dead.ip} cannot be reached by SSH on port 22\n" in lab.yard.run("cluster.up", expect=3).stderr
     lab.name_hosts(1)
     refused = lab.yard.run("cluster.up", "--remove", expect=3).stderr
