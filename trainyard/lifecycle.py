@@ -166,9 +166,15 @@ def connect_as_made(cluster: Cluster) -> Endpoint:
     return backend.connect(cluster.spec, tools)
 
 
-def logs(cluster: Cluster, *, follow: bool) -> Iterator[LogLine]:
+def logs(cluster: Cluster, *, follow: bool, node: str = "") -> Iterator[LogLine]:
     _refuse_other_file(cluster)
-    return cluster.backend.logs(cluster.spec, cluster.tools, follow=follow)
+    return cluster.backend.logs(cluster.spec, cluster.tools, follow=follow, node=node)
+
+
+def shell(cluster: Cluster, *, node: str, command: str, terminal: bool) -> list[str]:
+    """Return the program, with its arguments, that is a shell on a node or host; see the contract of backends."""
+    _refuse_other_file(cluster)
+    return cluster.backend.shell(cluster.spec, cluster.tools, node=node, command=command, terminal=terminal)
 
 
 def _size_overrides(spec: ClusterSpec, sizes: Sequence[str]) -> Iterator[str]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -157,6 +160,52 @@ def test_logs_show_what_every_node_says(lab: Yard) -> None:
         assert any(line.startswith(f"{node} raylet.out | ") for line in lines)
     # What the dashboard notes about our own asking is no news.
     assert not any("/api/v0/logs/file" in line for line in lines)
+
+
+def test_logs_of_one_node_are_that_node_s_and_a_wrong_name_is_told_the_right_ones(lab: Yard) -> None:
+    lines = lab.run("cluster.logs", "cpu-1", "--no-follow").stdout.splitlines()
+    assert {line.split()[0] for line in lines} == {"cpu-1"}
+    for words in (("cluster.logs", "--no-follow"), ("cluster.shell",)):
+        unknown = lab.run(*words, "cpu-9", expect=2)
+        assert unknown.stderr == (
+            "error: cluster compose-lab has no node 'cpu-9'; did you mean 'cpu-1'?\n  -> It has: head, cpu-0, cpu-1\n"
+        )
+
+
+def test_a_command_runs_on_a_node_and_its_exit_code_is_ours(lab: Yard, engine: BedEngine) -> None:
+    done = lab.run("cluster.shell", "cpu-1", "--command", "hostname; echo gone wrong >&2; exit 7", expect=7)
+    assert (done.stdout, done.stderr) == (in_node(engine, "cpu-1", "hostname"), "gone wrong\n")
+    container = ["exec", "-i", "trainyard-compose-lab-head", "bash", "-c", "ls -l"]
+    docker = ["docker", "--host", engine.environ()["DOCKER_HOST"], *container]
+    assert lab.json("cluster.shell", "--command", "ls -l") == {"command": docker}
+    bare = Yard(lab.home, cluster=lab.cluster, environ={**lab.environ, "PATH": "/nowhere"})
+    missing = bare.run("cluster.shell", "--command", "ls -l", expect=3)
+    assert missing.stderr.startswith(
+        "error: docker is not installed\n  -> Install it, or run this where it is: docker -"
+    )
+
+
+def test_a_shell_on_a_terminal_is_one(lab: Yard) -> None:
+    ours, theirs = pty.openpty()
+    command = ["setsid", "--ctty", "--wait", *lab.command("cluster.shell")]
+    shell = subprocess.Popen(command, cwd=lab.home, env=lab.env(), stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+
+    def typed(text: bytes, shown: bytes) -> None:
+        os.write(ours, text)
+        seen = b""
+        while shown not in seen:
+            seen += os.read(ours, 1000)
+
+    try:
+        typed(b"tty; echo $((6 * 7))\n", b"/dev/pts/0\r\n42\r\n")
+        typed(b"echo began; sleep 600\n", b"began\r\n")
+        typed(b"\x03echo $?\n", b"130\r\n")
+        os.write(ours, b"exit 7\n")
+        assert shell.wait(timeout=30) == 7
+    finally:
+        shell.kill()
+        os.close(ours)
 
 
 def test_a_run_survives_a_worker_that_is_killed_and_up_brings_it_back(lab: Yard, engine: BedEngine) -> None:

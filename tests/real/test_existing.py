@@ -18,6 +18,9 @@ def test_it_is_checked_and_shown_and_nothing_is_made_or_removed(yard: Yard, fres
     assert nodes == [("head", "head", 0), ("gpu-0", "gpu", 2), ("gpu-1", "gpu", 2)]
     lines = fresh.run("cluster.logs", "--no-follow").stdout.splitlines()
     assert {line.split(" ", 1)[0] for line in lines} == {"head", "gpu-0", "gpu-1"}
+    lines = fresh.run("cluster.logs", "gpu-1", "--no-follow").stdout.splitlines()
+    assert {line.split(" ", 1)[0] for line in lines} == {"gpu-1"}
+    assert "has no node 'gpu'; did you mean 'gpu-1'?" in fresh.run("cluster.logs", "gpu", expect=2).stderr
     done = fresh.run("cluster.down")
     assert "nothing was removed" in done.stdout
     assert "somebody else runs this cluster" in done.stderr

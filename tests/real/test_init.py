@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.real.yard import Yard
+
 ROOT = Path(__file__).resolve().parents[2]
 UV = Path(sys.executable).with_name("uv")
 
@@ -117,3 +119,30 @@ def test_init_overwrites_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [".gitignore"]
     run(trainyard, "--dry", "init", "other", cwd=tmp_path)
     assert not (tmp_path / "other").exists()
+
+
+def test_a_new_cluster_file_is_the_example_with_a_name_and_hosts_of_one_s_own(tmp_path: Path) -> None:
+    yard = Yard(tmp_path)
+    made = yard.run("cluster.new", "lab", "--backend", "microk8s", "ops@a", "ops@b:8022")
+    assert (made.stdout, made.stderr) == (
+        "clusters/lab.yaml\n",
+        "note: `registry:` is an example: write the address of yours\nnext: trainyard cluster.plan -f lab\n",
+    )
+    shown = yard.json("cluster.show", "-f", "lab")
+    assert (shown["name"], shown["backend"], shown["workers"][0]["count"]) == ("lab", "microk8s", 1)
+    assert [host["address"] for host in shown["microk8s"]["hosts"]] == ["ops@a", "ops@b:8022"]
+    text = (tmp_path / "clusters" / "lab.yaml").read_text()
+    assert "#   trainyard cluster.up   -f lab " in text
+    for words, said in (
+        (("lab",), "clusters/lab.yaml exists"),
+        (("../lab",), "'../lab' is no cluster's name"),
+        (("two", "--backend", "mikrok8s"), "no backend is called 'mikrok8s'; did you mean 'microk8s'?"),
+        (("two", "ops@a"), "the backend 'local' takes no hosts"),
+        (("two", "-b", "microk8s", "a b"), "microk8s.hosts.0.address: must be [user@]host[:port]"),
+    ):
+        assert said in yard.run("cluster.new", *words, expect=2).stderr
+    for backend in ("compose", "existing", "kuberay", "local"):
+        yard.run("cluster.new", f"my-{backend}", "--backend", backend)
+        assert yard.json("cluster.show", "-f", f"my-{backend}")["backend"] == backend
+    assert len(list((tmp_path / "clusters").iterdir())) == 5
+    assert (tmp_path / "clusters" / "lab.yaml").read_text() == text

@@ -179,6 +179,13 @@ def test_status_list_and_logs_name_every_node(lab: Yard, kube: KubeBed) -> None:
     assert kubernetes.listed(lab)["lab"] == "up"
     lines = lab.run("cluster.logs", "--no-follow").stdout.splitlines()
     assert {line.split()[0] for line in lines} == set(hosts)
+    worker = min(hosts)
+    lines = lab.run("cluster.logs", worker, "--no-follow").stdout.splitlines()
+    assert {line.split()[0] for line in lines} == {worker}
+    done = lab.run("cluster.shell", worker, "--command", "hostname; exit 7", expect=7)
+    assert done.stdout == f"lab-cpu-worker-{worker.rpartition('-')[2]}\n"
+    unknown = lab.run("cluster.shell", "haed", expect=2)
+    assert "has no node 'haed'; did you mean 'head'?" in unknown.stderr
 
 
 def test_the_token_is_printed_by_the_command_that_open_tells_and_kept_nowhere_here(lab: Yard, kube: KubeBed) -> None:

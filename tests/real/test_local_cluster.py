@@ -57,6 +57,13 @@ def test_logs_name_the_node_of_each_line(yard: Yard) -> None:
     lines = yard.run("cluster.logs", "--no-follow").stdout.splitlines()
     assert {line.split(" ", 1)[0] for line in lines} == {"head", "gpu-0", "gpu-1"}
     assert any(line.startswith("gpu-0 raylet.out | ") for line in lines)
+    lines = yard.run("cluster.logs", "gpu-1", "--no-follow").stdout.splitlines()
+    assert {line.split(" ", 1)[0] for line in lines} == {"gpu-1"}
+
+
+def test_there_is_no_shell_on_processes_of_this_machine(yard: Yard) -> None:
+    refused = yard.run("cluster.shell", expect=2)
+    assert "cluster yard (local) has no nodes on which a shell could be started" in refused.stderr
 
 
 def test_open_names_the_file_of_the_token_and_never_the_token(yard: Yard) -> None:

@@ -73,6 +73,9 @@ def test_three_bare_hosts_become_a_cluster(lab: Lab) -> None:
     yard.run("registry.up")
     yard.run("registry.trust")
     pushed = yard.json("image.push", seconds=600)["reference"]
+    yard.run("cluster.new", "new", "--backend", "microk8s", *(host.ssh for host in lab.hosts))
+    new = yard.json("cluster.plan", "-f", "new")["steps"]
+    assert [step["state"] for step in new if step["title"] in ("Prepare 3 hosts", "KubeRay")] == ["would", "after"]
     assert _planned(yard)[:2] == ["Prepare 3 hosts", "Install MicroK8s 1.34/stable on 3 hosts"]
     print(yard.run("cluster.up", seconds=600).stderr)
     assert not any(step["changed"] for step in yard.json("cluster.up")["steps"])
@@ -91,6 +94,22 @@ def test_cartpole_trains_on_every_host(lab: Lab) -> None:
     run = next(yard.results.glob("cartpole-*"))
     assert len({task["attempts"][0]["node"] for task in yard.json("train.status")["tasks"]}) == 3
     assert len(list((run / "outputs").iterdir())) == 4
+
+
+def test_shells_and_logs_reach_hosts_and_nodes(lab: Lab) -> None:
+    yard, last = lab.yard, lab.hosts[-1].ip
+    assert yard.run("cluster.shell", last, "--command", "hostname; exit 7", expect=7).stdout == "host-3\n"
+    # By the first control plane: no kubectl is needed here.
+    assert yard.json("cluster.shell")["command"][0] == "ssh"
+    assert "-head-" in yard.run("cluster.shell", "--command", "hostname; exit 7", expect=7).stdout
+    lines = yard.run("cluster.logs", last, "--no-follow").stdout.splitlines()
+    assert len(lines) == 100
+    assert all(line.startswith(f"{last} snap | ") for line in lines)
+    assert any(" microk8s.daemon-kubelite[" in line for line in lines)
+    assert {line.split()[0] for line in yard.run("cluster.logs", "head", "--no-follow").stdout.splitlines()} == {"head"}
+    unknown = yard.run("cluster.shell", "haed", expect=2).stderr
+    assert "has no node 'haed'; did you mean 'head'?" in unknown
+    assert all(host.ip in unknown for host in lab.hosts)
 
 
 def test_down_keeps_the_hosts_kubernetes_and_purge_nothing(lab: Lab) -> None:

@@ -39,6 +39,8 @@ def refusal(*given: str) -> str:
         ("image.push schola -flab --json", "image.push --image schola -f lab --json"),
         ("train.dispatch jobs/a -f lab -f b", "train.dispatch jobs/a -f lab -f b"),
         ("cluster.status -jf lab", "cluster.status -j -f lab"),
+        ("cluster.logs gpu-0 -f lab", "cluster.logs --node gpu-0 -f lab"),
+        ("cluster.new lab ops@a -b microk8s b", "cluster.new lab --hosts ops@a -b microk8s --hosts b"),
         ("cluster.scale gpu=3 cpu=1 -f lab", "cluster.scale --sizes gpu=3 --sizes cpu=1 -f lab"),
         ("cluster.scale -f lab --sizes gpu=3 cpu=1", "cluster.scale -f lab --sizes gpu=3 --sizes cpu=1"),
     ],

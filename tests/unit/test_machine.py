@@ -50,7 +50,7 @@ class FakeMachine(Machine):
     def address(self) -> str | None:
         return None
 
-    def log_files(self) -> Iterator[LogFile]:
+    def log_files(self, node: str) -> Iterator[LogFile]:
         yield from ()
 
     def start(self, missing: Sequence[str]) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, RequestError, TrainyardError
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Stage, Step
+from trainyard.wording import did_you_mean, named
+
+Found = TypeVar("Found")
 
 # "absent": nothing of it exists; "broken": it exists, and nothing of it works.
 ClusterState = Literal["up", "partial", "absent", "broken"]
@@ -191,8 +194,14 @@ class Backend(Protocol):
     def connect(self, spec: ClusterSpec, tools: Tools) -> Endpoint:
         """Return where the cluster answers."""
 
-    def logs(self, spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
-        """Return what the nodes' own log files say, from their ends on."""
+    def logs(self, spec: ClusterSpec, tools: Tools, *, follow: bool, node: str = "") -> Iterator[LogLine]:
+        """Return what the nodes' own log files say, from their ends on; of one node, or host, if that is named."""
+
+    def shell(self, spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal: bool) -> list[str]:
+        """Return the program, with its arguments, that is a shell on a node or host, or runs a command line there.
+
+        Without a `terminal` none is made there. Raises RequestError where the backend has no shell to give.
+        """
 
     def discover(
         self, clusters: Sequence[tuple[ClusterSpec, Tools]], states: Sequence[Path], environ: Mapping[str, str]
@@ -202,6 +211,31 @@ class Backend(Protocol):
 
 def not_up(name: str) -> NotReadyError:
     return NotReadyError(f"cluster {name} is not up", hint="Make it: invoke cluster.up")
+
+
+def pick(known: Mapping[str, Found], node: str, *, cluster: str) -> Found:
+    """Return what a name means. Raises RequestError with the names that there are, NotReadyError if there are none."""
+    if not known:
+        raise not_up(cluster)
+    if node not in known:
+        raise RequestError(
+            f"cluster {cluster} has no node {node!r}{did_you_mean(node, known)}",
+            hint=f"It has: {named(tuple(known), most=20)}",
+        )
+    return known[node]
+
+
+def shell_words(command: str) -> list[str]:
+    """Return what runs a command line in a container of ours; without one, what asks for them."""
+    return ["bash", "-c", command] if command else ["bash"]
+
+
+def no_shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal: bool) -> list[str]:
+    """Raise RequestError: for backends whose nodes are no machines or containers of ours."""
+    raise RequestError(
+        f"cluster {spec.name} ({tools.backend}) has no nodes on which a shell could be started",
+        hint="They are processes of this machine, or somebody else's: use a shell there.",
+    )
 
 
 def nothing_to_show(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:

@@ -5,7 +5,8 @@ They are asked for again and again: a stream that is left open on a quiet file w
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
 from trainyard.backends.contract import LogLine
@@ -13,6 +14,7 @@ from trainyard.backends.ray_nodes import ANSWER_SECONDS
 from trainyard.seams.ray_api import FileMissingError, RayApi
 from trainyard.seams.ray_types import Node
 
+POLL_SECONDS = 1.0
 FIRST_LINES = 20
 TAIL_LINES = 500
 NODE_FILES = ("raylet.out", "raylet.err")
@@ -32,29 +34,42 @@ class LogFile:
 
 
 class Follower:
-    """Remembers what was shown of each file."""
+    """Remembers what was shown of each file; `first` is how many of its last lines are shown at first."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: int = FIRST_LINES) -> None:
+        self._first = first
         self._before: dict[Hashable, list[str]] = {}
 
-    def fresh(self, address: str, token: str | None) -> Iterator[LogLine]:
+    def fresh(self, address: str, token: str | None, node: str = "") -> Iterator[LogLine]:
         """Return what was added to Ray's files since the last time; at first, the last few lines of each."""
-        return self.added(ray_files(address, token))
+        return self.added(ray_files(address, token, node))
 
     def added(self, files: Iterable[LogFile]) -> Iterator[LogLine]:
         """Return what was added since the last time; at first, the last few lines of every file."""
         for file in files:
             before = self._before.get(file.key)
-            fresh = file.lines[-FIRST_LINES:] if before is None else added(before, file.lines)
+            fresh = file.lines[-self._first :] if before is None else added(before, file.lines)
             self._before[file.key] = file.lines
             yield from (LogLine(file.node, file.name, line) for line in fresh)
 
 
-def ray_files(address: str, token: str | None) -> Iterator[LogFile]:
+def followed(
+    read: Callable[[], Iterable[LogFile]], goes_on: Callable[[], bool], *, first: int = FIRST_LINES
+) -> Iterator[LogLine]:
+    """Yield the last lines of every file, then what is added, once a second for as long as it goes on."""
+    follower = Follower(first)
+    while True:
+        yield from follower.added(read())
+        if not goes_on():
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def ray_files(address: str, token: str | None, only: str = "") -> Iterator[LogFile]:
     """Yield the ends of the files that Ray serves. Raises OutsideError when it does not answer."""
     with RayApi(address, token, answer_seconds=ANSWER_SECONDS) as ray:
         for node in ray.nodes():
-            for name in (HEAD_FILES if node.is_head else NODE_FILES) if node.alive else ():
+            for name in (HEAD_FILES if node.is_head else NODE_FILES) if node.alive and only in ("", node.name) else ():
                 yield LogFile((node.node_id, name), node.name, name, _tail(ray, node, name))
 
 

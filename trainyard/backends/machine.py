@@ -13,7 +13,7 @@ from typing import Any
 from trainyard import versions
 from trainyard.backends import contract, ray_nodes, replace_head
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeState, NodeStatus, Tools
-from trainyard.backends.logs import Follower, LogFile
+from trainyard.backends.logs import LogFile, followed
 from trainyard.backends.ray_nodes import NodePlan
 from trainyard.backends.record import write_private
 from trainyard.endpoint import Endpoint, ExpectedNode
@@ -25,7 +25,6 @@ from trainyard.wording import all_answer, counted, named
 
 # What a node was made from, or should be: a NodePlan as it is recorded.
 Plan = Mapping[str, Any]
-POLL_SECONDS = 1.0
 # A head and two workers took 5 to 8 s on 2 idle cores; a busy machine may need many times that, and several tries.
 READY_SECONDS = 300.0
 
@@ -100,8 +99,8 @@ class Machine(ABC):
         """Return where the dashboard answers, None if no head runs."""
 
     @abstractmethod
-    def log_files(self) -> Iterator[LogFile]:
-        """Yield the ends of what the nodes, and Ray on them, write."""
+    def log_files(self, node: str) -> Iterator[LogFile]:
+        """Yield the ends of what the nodes, and Ray on them, write; of one node if that is named."""
 
     @abstractmethod
     def start(self, missing: Sequence[str]) -> None:
@@ -191,16 +190,16 @@ class Machine(ABC):
             down=tuple((name, node.detail) for name, node in nodes.items() if not node.runs),
         )
 
-    def logs(self, *, follow: bool) -> Iterator[LogLine]:
+    def logs(self, *, follow: bool, node: str = "") -> Iterator[LogLine]:
         """Return the last lines of every file; with `follow`, then each new one until no node runs."""
-        if not self.nodes():
-            raise contract.not_up(self.spec.name)
-        follower = Follower()
-        while True:
-            yield from follower.added(self.log_files())
-            if not follow or not any(node.runs for node in self.nodes().values()):
-                return
-            time.sleep(POLL_SECONDS)
+        nodes = self.nodes()
+        if node or not nodes:
+            contract.pick(nodes, node, cluster=self.spec.name)
+
+        def goes_on() -> bool:
+            return follow and any(made.runs for name, made in self.nodes().items() if node in ("", name))
+
+        return followed(lambda: self.log_files(node), goes_on)
 
     def _status(self, name: str, declared: NodeSpec | None, node: ObservedNode | None, *, answers: bool) -> NodeStatus:
         made = node.expected(name) if node else declared

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -12,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
 from trainyard.errors import PrerequisiteError
 
@@ -46,6 +48,18 @@ def find(name: str, environ: Mapping[str, str], *, hint: str) -> str:
     if path is None:
         raise PrerequisiteError(f"{name} is not installed", hint=hint)
     return path
+
+
+def become(command: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
+    """End, and let a program go on in our place: terminal, signals and exit code are its own.
+
+    Raises PrerequisiteError where it is not installed.
+    """
+    path = find(command[0], environ, hint=f"Install it, or run this where it is: {shlex.join(command)}")
+    # What we do as we end: keys that were written for a moment are removed. Python's own SIGPIPE is not for others.
+    atexit._run_exitfuncs()
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.execve(path, list(command), dict(environ))  # noqa: S606
 
 
 def run(

@@ -12,3 +12,4 @@ namespace = Collection()
 for _module in (cluster, image, registry, smoke, train):
     namespace.add_collection(Collection.from_module(_module, name=_module.__name__.rsplit(".", 1)[-1]))
 namespace.add_task(init.init)
+namespace.collections["cluster"].add_task(init.new)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from trainyard.steps import PlannedStep
     from trainyard.usage import Usage
 
+NODE = "The name of a node, as cluster.status shows it, or of a host of the cluster file."
+FOLLOW = "Stay, and print what is added (default)."
 END_RUNS = "End the runs that go on, if nodes have to go; without it, they are named and nothing is done."
 PURGE = "Also the KubeRay operator, its CRDs and the namespace, if Trainyard made them and nobody else needs them."
 RECREATE = "Make every node anew, the head too; ends all that runs."
@@ -148,13 +150,25 @@ def open_(call: Call) -> Report | None:
     return None
 
 
-@task(*CLUSTER, dry=True, help={"follow": "Stay, and print what is added (default)."})
-def logs(call: Call, follow: bool = True) -> None:
-    """Print what the nodes' own log files say, each line with its node."""
-    for line in lazy.lifecycle.logs(call.cluster(), follow=follow):
+@task(*CLUSTER, dry=True, positional=["node"], help={"node": NODE, "follow": FOLLOW})
+def logs(call: Call, node: str = "", follow: bool = True) -> None:
+    """Print what the nodes' own log files say, each line with its node: of all, or of one."""
+    for line in lazy.lifecycle.logs(call.cluster(), follow=follow, node=node):
         # One document a line, since there may be no end.
         text = json.dumps(asdict(line)) if call.json else f"{line.node} {line.file} | {line.text}"
         report.say(text, flush=True)
+
+
+@task(*CLUSTER, dry=True, positional=["node"], help={"node": NODE, "command": "Run this there instead, by its shell."})
+def shell(call: Call, node: str = "head", command: str = "") -> Report:
+    """Open a shell on a node (default: the head) or host; its exit code is the command's."""
+    from trainyard.seams import programs
+
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    words = lazy.lifecycle.shell(call.cluster(), node=node, command=command, terminal=terminal)
+    if not (call.dry or call.json):
+        programs.become(words, os.environ)
+    return Report({"command": words}, [shlex.join(words)])
 
 
 def _meant(call: Call, *, recreate: bool, remove: bool, force: bool) -> tuple[Cluster, str]:

@@ -61,6 +61,11 @@ def complete(text: str) -> str:
     flags = _typed.get()
     if flags.given:
         text = _COMMAND.sub(lambda command: _with_flags(command, flags), text)
+    return by_name(text)
+
+
+def by_name(text: str) -> str:
+    """Return a text with our commands by the name by which this one was called: `invoke ...` or `trainyard ...`."""
     if Path(sys.argv[0]).name != "trainyard":
         return text
     return re.sub(r"\binvoke (?=(?:-\S+ )*(?:[a-z]+\.[a-z]|init\b|TASK\b)|--)", "trainyard ", text)

@@ -20,7 +20,7 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Stage, Step, no
 from trainyard.wording import counted, named
 
-__all__ = ["TRAITS", "connect", "discover", "documents", "down_steps", "logs", "status", "up_steps", "verify"]
+__all__ = ["TRAITS", "connect", "discover", "documents", "down_steps", "logs", "shell", "status", "up_steps", "verify"]
 
 TRAITS = Traits(pushed_image="image.verify")
 # What Docker Compose gets is made for each command, and nobody else needs it.
@@ -56,8 +56,15 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
     return DockerHost(spec, tools, location.connect(spec, tools)).endpoint()
 
 
-def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
-    return DockerHost(spec, tools, location.connect(spec, tools)).logs(follow=follow)
+def logs(spec: ClusterSpec, tools: Tools, *, follow: bool, node: str = "") -> Iterator[LogLine]:
+    return DockerHost(spec, tools, location.connect(spec, tools)).logs(follow=follow, node=node)
+
+
+def shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal: bool) -> list[str]:
+    host = DockerHost(spec, tools, location.connect(spec, tools))
+    container = contract.pick(host.containers(), node, cluster=spec.name).name
+    docker = ["docker", "--host", host.engine.address, "exec", "-it" if terminal else "-i", container]
+    return [*docker, *contract.shell_words(command)]
 
 
 def _up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:

@@ -88,15 +88,17 @@ class DockerHost(Machine):
         port = forward.local_port(connection.connect(ssh, self.engine.environ), ports[0]) if ssh else ports[0]
         return f"http://{LOOPBACK}:{port}"
 
-    def log_files(self) -> Iterator[LogFile]:
+    def log_files(self, node: str) -> Iterator[LogFile]:
         """Yield what Docker kept of each container, then Ray's own files."""
         for name, container in self.containers().items():
+            if node not in ("", name):
+                continue
             lines = docker_containers.tail(self.engine, container.id, lines=TAIL_LINES)
             yield LogFile(container.id, name, CONTAINER, list(lines))
         address = self.address()
         # The containers' own output says why Ray does not answer.
         with suppress(OutsideError):
-            yield from ray_files(address, self.token) if address else ()
+            yield from ray_files(address, self.token, node) if address else ()
 
     def start(self, missing: Sequence[str]) -> None:
         """Make every missing container, let everybody in them write to the outputs, then start them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import cast
 from trainyard.backends import contract
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools, Traits
 from trainyard.backends.existing import service as services
-from trainyard.backends.logs import Follower
+from trainyard.backends.logs import followed, ray_files
 from trainyard.backends.ray_nodes import ANSWER_SECONDS
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, PrerequisiteError
@@ -24,11 +23,11 @@ from trainyard.wording import counted
 
 # The cluster may be starting; whoever runs it knows how long that takes.
 DEADLINE_SECONDS = 15.0
-POLL_SECONDS = 2.0
 TRAITS = Traits(makes_nodes=False)
 documents = contract.nothing_to_show
 discover = contract.nothing_to_discover
 verify = contract.no_images
+shell = contract.no_shell
 
 
 def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
@@ -74,15 +73,12 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
     return Endpoint(spec.name, address, token, tunnel=service.tunnel, is_in_reach=service.kube.answers)
 
 
-def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
+def logs(spec: ClusterSpec, tools: Tools, *, follow: bool, node: str = "") -> Iterator[LogLine]:
     """Return the ends of the nodes' log files, as Ray serves them; with `follow`, then what is added."""
     endpoint = connect(spec, tools)
-    files = Follower()
-    while True:
-        yield from files.fresh(endpoint.address, endpoint.token)
-        if not follow:
-            return
-        time.sleep(POLL_SECONDS)
+    if node:
+        contract.pick({known.name: known for known in status(spec, tools).nodes}, node, cluster=spec.name)
+    return followed(lambda: ray_files(endpoint.address, endpoint.token, node), lambda: follow)
 
 
 def _section(spec: ClusterSpec) -> ExistingSection:

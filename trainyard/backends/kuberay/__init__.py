@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from trainyard.backends import replace_head
-from trainyard.backends.contract import ClusterStatus, LogLine, Tools, Traits, Verified
+from trainyard.backends.contract import ClusterStatus, LogLine, Tools, Traits, Verified, pick
 from trainyard.backends.kuberay import down, location, objects, operator, ray_cluster, wait
 from trainyard.backends.kuberay import status as statuses
 from trainyard.backends.kuberay.dashboard import Dashboard
 from trainyard.backends.kuberay.desired import Desired, read
 from trainyard.backends.kuberay.listing import discover
+from trainyard.backends.kuberay.snapshot import node_pods
 from trainyard.backends.kuberay.verify import verify as verify_hosts
 from trainyard.endpoint import Endpoint
 from trainyard.seams.kube.types import Object
@@ -23,7 +24,7 @@ from trainyard.spec.fields import hidden
 from trainyard.spec.kubernetes import KuberaySection
 from trainyard.steps import Answer, Stage, Step
 
-__all__ = ["connect", "discover", "documents", "down_steps", "logs", "status", "up_steps", "verify"]
+__all__ = ["connect", "discover", "documents", "down_steps", "logs", "shell", "status", "up_steps", "verify"]
 # To verify an image needs the namespace that `cluster.up` makes.
 TRAITS = Traits(names_change=True, pushed_image="cluster.up", leaves="namespace and KubeRay operator stay")
 Section = KuberaySection | None
@@ -62,8 +63,16 @@ def connect(spec: ClusterSpec, tools: Tools, section: Section = None) -> Endpoin
     return statuses.connect(spec, _dashboard(spec, tools, section))
 
 
-def logs(spec: ClusterSpec, tools: Tools, section: Section = None, *, follow: bool) -> Iterator[LogLine]:
-    return statuses.logs(_dashboard(spec, tools, section), follow=follow)
+def logs(
+    spec: ClusterSpec, tools: Tools, section: Section = None, *, follow: bool, node: str = ""
+) -> Iterator[LogLine]:
+    return statuses.logs(_dashboard(spec, tools, section), follow=follow, node=node)
+
+
+def shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal: bool) -> list[str]:
+    where = location.find(spec, tools, spec.kuberay)
+    pod = pick(node_pods(where), node, cluster=spec.name)
+    return [*location.kubectl_words(where), *location.exec_words(where, pod, command, terminal=terminal)]
 
 
 def verify(spec: ClusterSpec, tools: Tools, section: Section = None, *, report: Callable[[str], None]) -> Verified:

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import yaml
 
 from trainyard.backends import record as records
-from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import naming
+from trainyard.backends.contract import Tools, shell_words
+from trainyard.backends.kuberay import naming, pods
 from trainyard.errors import RequestError
 from trainyard.seams.addresses import answers
 from trainyard.seams.kube import config
@@ -143,9 +143,21 @@ def kubeconfig(kube: Kube) -> str:
 
 
 def kubectl(location: Location) -> str:
-    """Return how to call kubectl for the same Kubernetes."""
-    files = ["--kubeconfig", kubeconfig(location.kube)] if location.section.kubeconfig else []
-    return shlex.join(["kubectl", *files, "--context", location.kube.context])
+    return shlex.join(kubectl_words(location))
+
+
+def kubectl_words(location: Location) -> list[str]:
+    """Return how to call kubectl for the same Kubernetes; that several files are one it knows of $KUBECONFIG only."""
+    files = location.kube.access.files
+    named = ["--kubeconfig", str(files[0])] if len(files) == 1 else []
+    return ["kubectl", *named, "--context", location.kube.context]
+
+
+def exec_words(location: Location, pod: Object, command: str, *, terminal: bool) -> list[str]:
+    """Return what kubectl is given for a shell in a node's container, or for a command line there."""
+    container = naming.HEAD_CONTAINER if pods.is_head(pod) else naming.WORKER_CONTAINER
+    words = ["--namespace", location.namespace, "exec", "-it" if terminal else "-i", pods.name(pod)]
+    return [*words, "--container", container, "--", *shell_words(command)]
 
 
 def ray_cluster(location: Location) -> Object | None:

@@ -101,6 +101,11 @@ def cluster_pods(where: Location) -> list[Object]:
     )
 
 
+def node_pods(where: Location) -> dict[str, Object]:
+    """Return the pod of each node by the node's name; one that is being removed only while there is no other."""
+    return {naming.node_name(pod): pod for pod in sorted(cluster_pods(where), key=pods.is_leaving, reverse=True)}
+
+
 def of_pods(
     kube: Kube,
     namespace: str,

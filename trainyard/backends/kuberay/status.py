@@ -10,14 +10,14 @@ from functools import partial
 
 from trainyard import versions
 from trainyard.backends import record
-from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools
+from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools, pick
 from trainyard.backends.kuberay import groups, location, naming, nodes, objects, pods
 from trainyard.backends.kuberay import snapshot as snapshots
 from trainyard.backends.kuberay.dashboard import Dashboard
 from trainyard.backends.kuberay.diagnosis.operator import explain_operator
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.pods import Container
-from trainyard.backends.kuberay.snapshot import Snapshot, cluster_pods, if_allowed, side_by_side
+from trainyard.backends.kuberay.snapshot import Snapshot, cluster_pods, if_allowed, node_pods, side_by_side
 from trainyard.backends.logs import TAIL_LINES, Follower, LogFile
 from trainyard.backends.ray_nodes import cluster_state
 from trainyard.endpoint import BackendCheck, Endpoint
@@ -152,22 +152,29 @@ def _token_command(where: Location, tools: Tools) -> str:
     return f"{location.kubectl(where)} {shlex.join(secret)} | base64 -d"
 
 
-def logs(dashboard: Dashboard, *, follow: bool, sleep: Callable[[float], None] = time.sleep) -> Iterator[LogLine]:
-    """Return the last lines of every node; with `follow`, then each new one until no pod is left."""
+def logs(
+    dashboard: Dashboard, *, follow: bool, node: str = "", sleep: Callable[[float], None] = time.sleep
+) -> Iterator[LogLine]:
+    """Return the last lines of every node, or of one; with `follow`, then each new one until no pod is left."""
     where = dashboard.location
-    if not cluster_pods(where):
+    own = node_pods(where)
+    if not own:
         raise NotReadyError(f"cluster {where.name} is not up: it has no pods", hint="Make it: invoke cluster.up")
-    return _lines(dashboard, objects.token(where), sleep if follow else None)
+    if node:
+        pick(own, node, cluster=where.name)
+    return _lines(dashboard, objects.token(where), sleep if follow else None, node)
 
 
-def _lines(dashboard: Dashboard, token: str | None, sleep: Callable[[float], None] | None) -> Iterator[LogLine]:
+def _lines(
+    dashboard: Dashboard, token: str | None, sleep: Callable[[float], None] | None, node: str
+) -> Iterator[LogLine]:
     where, follower = dashboard.location, Follower()
-    while own := cluster_pods(where):
+    while own := [pod for pod in cluster_pods(where) if node in ("", naming.node_name(pod))]:
         runs = [run for pod in own for run in _runs_of(pod)]
         yield from follower.added(side_by_side(partial(_file, where), runs))
         # The containers' own output says why Ray does not answer.
         with suppress(OutsideError):
-            yield from follower.fresh(dashboard.address(), token)
+            yield from follower.fresh(dashboard.address(), token, node)
         if sleep is None:
             return
         sleep(POLL_SECONDS)

@@ -19,6 +19,7 @@ TRAITS = Traits()
 documents = contract.nothing_to_show
 discover = contract.nothing_to_discover
 verify = contract.no_images
+shell = contract.no_shell
 
 
 def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
@@ -54,8 +55,8 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
     return ThisMachine(spec, tools).endpoint()
 
 
-def logs(spec: ClusterSpec, tools: Tools, *, follow: bool) -> Iterator[LogLine]:
-    return ThisMachine(spec, tools).logs(follow=follow)
+def logs(spec: ClusterSpec, tools: Tools, *, follow: bool, node: str = "") -> Iterator[LogLine]:
+    return ThisMachine(spec, tools).logs(follow=follow, node=node)
 
 
 def _nothing_runs(files: ClusterFiles) -> Answer:

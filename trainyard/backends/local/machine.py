@@ -75,9 +75,11 @@ class ThisMachine(Machine):
         head, ports = self.nodes().get("head"), self._ports()
         return f"http://{LOOPBACK}:{ports.dashboard}" if head and head.runs and ports else None
 
-    def log_files(self) -> Iterator[LogFile]:
+    def log_files(self, node: str) -> Iterator[LogFile]:
         """Yield the files of the recorded nodes, which can be read whatever Ray does."""
         for name, record in node_processes.read(self.files).items():
+            if node not in ("", name):
+                continue
             for path in (self.files.node_log(name), *(self.files.ray_logs(name) / file for file in HEAD_FILES)):
                 if path.is_file():
                     yield LogFile((record.process, path.name), name, path.name, _tail(path))

@@ -38,6 +38,13 @@ class Address:
         login = f"{self.user}@{self.host}" if self.user else self.host
         return f"-p {self.port} {login}" if self.port else login
 
+    def shell(self, command: str, *, terminal: bool) -> list[str]:
+        """Return what `ssh` is called with for a shell there, or for a command line that the user's shell there reads.
+
+        It reads the same configuration, keys and known hosts as we do.
+        """
+        return ["ssh", *(["-t"] if terminal else []), *str(self).split(), *(["--", command] if command else [])]
+
 
 @dataclass(frozen=True)
 class Settings:

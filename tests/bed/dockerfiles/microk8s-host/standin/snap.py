@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import NoReturn
 
@@ -27,6 +29,7 @@ from standin.places import (
 
 WRAPPER = '#!/bin/sh\nPYTHONPATH=/opt/bed exec python3 -u -m standin.microk8s "$@"\n'
 BUSY = Path("/run/snapd.lock")
+CLOCK = re.compile(r"\b\d\d:\d\d:\d\d\b")
 
 
 def refuse(message: str, code: int = 1) -> NoReturn:
@@ -127,6 +130,25 @@ def remove(words: Sequence[str]) -> None:
     print("microk8s removed")
 
 
+def logs(words: Sequence[str]) -> None:
+    """Print the last lines of all services, as `snap logs [-n N] microk8s` does: TIME SERVICE[PID]: MESSAGE."""
+    if installed() is None:
+        refuse('snap "microk8s" not found')
+    count = int(words[words.index("-n") + 1]) if "-n" in words else 10
+    said = []
+    started = [(service, daemon) for service, daemons in services.OF_SERVICE.items() for daemon in daemons]
+    for service, daemon in started:
+        log, pid = Path(f"/var/log/microk8s.{daemon}.log"), Path(f"/run/unit/microk8s.{daemon}.pid")
+        sender = f"microk8s.{service}[{pid.read_text().strip() if pid.exists() else 1}]"
+        moment = "00:00:00"
+        for line in log.read_text(errors="replace").splitlines() if log.exists() else ():
+            # A line without a time is of the one before it.
+            moment = found[0] if (found := CLOCK.search(line)) else moment
+            said.append((moment, f"{date.today()}T{moment}Z {sender}: {line}"))
+    for _, text in sorted(said, key=lambda entry: entry[0])[-count:]:
+        print(text)
+
+
 def control(action: Callable[..., None], *, flag: str = "") -> Callable[[Sequence[str]], None]:
     """Return the command that does it with services; with the flag, boots from now on do so too."""
 
@@ -188,6 +210,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "boot": boot,
     "install": install,
     "list": listed,
+    "logs": logs,
     "refresh": refresh,
     "remove": remove,
     "restart": control(services.restart),
@@ -208,6 +231,9 @@ def main(words: Sequence[str]) -> None:
         return
     if os.geteuid() != 0:
         refuse("access denied (try with sudo)")
+    if words[0] == "logs":
+        logs(words[1:])
+        return
     with BUSY.open("w") as busy:
         try:
             fcntl.flock(busy, fcntl.LOCK_EX | fcntl.LOCK_NB)
