@@ -13,7 +13,7 @@ from trainyard import backends, lock, paths, steps
 from trainyard.backends.contract import Backend, ClusterStatus, LogLine, Tools
 from trainyard.backends.record import made_from, recorded_backend, write_made_from
 from trainyard.endpoint import Endpoint
-from trainyard.errors import LeftoverError, NotReadyError, Problem, RequestError
+from trainyard.errors import InterruptedRunError, LeftoverError, NotReadyError, Problem, RequestError
 from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 from trainyard.spec.load import load_cluster
 from trainyard.steps import PlannedStep, Progress, Stage, Step, StepResult
@@ -111,6 +111,9 @@ def up(
         try:
             up_steps = cluster.backend.up_steps(cluster.spec, tools)
             return steps.run(up_steps, progress, before_disruption=before_disruption)
+        except KeyboardInterrupt:
+            hint = "What was made stays. To go on: invoke cluster.up; to remove it: invoke cluster.down"
+            raise InterruptedRunError("interrupted", hint=hint) from None
         finally:
             # Once there is something of it, it is known which file it is made from.
             if tools.source and tools.state.exists():

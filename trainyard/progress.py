@@ -6,17 +6,19 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TextIO
 
 from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
+from rich.text import Text
 
 from trainyard.steps import Progress, StepResult
 from trainyard.wording import visible
 
 COUNTING_EVERY = 10.0
-_BYTES = re.compile(r"\d+ of \d+ MB")
+_COUNTS = re.compile(r"\d+ of \d+ (?:MB|layers)")
 
 
 def for_stream(stream: TextIO | None = None) -> Progress:
@@ -35,7 +37,7 @@ def _ending(result: StepResult) -> str:
 class PlainProgress:
     """A line when a step ends, and one when what it waits for changes; no control characters.
 
-    Of bytes that count on, a line every ten seconds is enough.
+    Of layers and bytes that count on, a line every ten seconds is enough.
     """
 
     def __init__(self, stream: TextIO, *, now: Callable[[], float] = time.monotonic) -> None:
@@ -52,7 +54,7 @@ class PlainProgress:
 
     def saw(self, title: str, detail: str) -> None:
         """Print what is waited for, once per change."""
-        counts_on = _BYTES.sub("", detail) == _BYTES.sub("", self._detail)
+        counts_on = _COUNTS.sub("", detail) == _COUNTS.sub("", self._detail)
         if not detail or detail == self._detail or (counts_on and self._now() < self._printed + COUNTING_EVERY):
             return
         self._detail, self._printed = detail, self._now()
@@ -69,15 +71,28 @@ class PlainProgress:
         self._stream.flush()
 
 
+@dataclass(frozen=True)
+class _Running:
+    """What stands beside the spinner, worked out at each of its turns."""
+
+    markup: str
+    began: float
+
+    def __rich__(self) -> Text:
+        return Text.from_markup(f"{self.markup} [dim]{time.monotonic() - self.began:.0f} s[/dim]")
+
+
 class TerminalProgress:
-    """A spinner while a step runs, then a tick or a cross with its seconds."""
+    """A spinner with its seconds while a step runs, then a tick or a cross."""
 
     def __init__(self, stream: TextIO) -> None:
         self._console = Console(file=stream, highlight=False)
         self._status: Status | None = None
+        self._began = 0.0
 
     def started(self, title: str) -> None:
-        self._status = self._console.status(_text(title))
+        self._began = time.monotonic()
+        self._status = self._console.status(_Running(_text(title), self._began))
         self._status.start()
 
     def expanding(self, title: str) -> None:
@@ -85,7 +100,7 @@ class TerminalProgress:
 
     def saw(self, title: str, detail: str) -> None:
         if self._status:
-            self._status.update(f"{_text(title)} [dim]{_text(detail)}[/dim]")
+            self._status.update(_Running(f"{_text(title)} [dim]{_text(detail)}[/dim]", self._began))
 
     def finished(self, result: StepResult) -> None:
         self._stop()

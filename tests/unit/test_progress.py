@@ -36,10 +36,10 @@ def test_bytes_that_count_on_are_not_a_line_each() -> None:
     progress = PlainProgress(stream, now=lambda: next(now))
     progress.started("Push")
     for megabytes in range(5):
-        progress.saw("Push", f"0 of 2 layers, {megabytes} of 9 MB")
-    progress.saw("Push", "1 of 2 layers, 5 of 9 MB")
+        progress.saw("Push", f"{megabytes // 3} of 2 layers, {megabytes} of 9 MB")
+    progress.saw("Push", "the registry answers")
     assert stream.getvalue().splitlines() == [
         "  ... Push: 0 of 2 layers, 0 of 9 MB",
-        "  ... Push: 0 of 2 layers, 3 of 9 MB",
-        "  ... Push: 1 of 2 layers, 5 of 9 MB",
+        "  ... Push: 1 of 2 layers, 3 of 9 MB",
+        "  ... Push: the registry answers",
     ]

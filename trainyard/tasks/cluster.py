@@ -110,9 +110,13 @@ def show(call: Call) -> Report:
 def list_(call: Call) -> Report:
     """List the clusters that have a file here, and those that were made from files elsewhere."""
     clusters, remarks = lazy.listing.list_clusters(os.environ, directory=Path.cwd())
-    rows = [(each.name, each.backend, each.state, each.address or each.place, each.file) for each in clusters]
+    rows = [
+        (each.name, each.backend, each.state, each.address or each.place, each.file and paths.shown(Path(each.file)))
+        for each in clusters
+    ]
     problems = [f"{cluster.name}: {cluster.problem}" for cluster in clusters if cluster.problem]
-    file = next((each.file for each in clusters if each.file), "")
+    reachable = [each for each in clusters if each.file and each.state != "unknown"]
+    file = min(reachable, key=lambda each: each.state != "up").file if reachable else ""
     return Report(
         {
             "clusters": [{**asdict(cluster), **_state(cluster.state)} for cluster in clusters],

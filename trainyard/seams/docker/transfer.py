@@ -23,6 +23,7 @@ MB = 1_000_000
 # What Docker reports when a layer needs nothing more (docker/distribution, pull and push).
 _ENDED = frozenset({"Pull complete", "Already exists", "Pushed", "Layer already exists"})
 _MOVING = frozenset({"Downloading", "Pushing"})
+_ANNOUNCED = frozenset({"Preparing", "Waiting", "Pulling fs layer"})
 
 
 def push(
@@ -108,6 +109,8 @@ class LayerTally:
         elif layer in self._bytes:
             self._bytes[layer] = (self._bytes[layer][1],) * 2
         moved, total = (sum(counts) / MB for counts in zip((0, 0), *self._bytes.values(), strict=True))
+        if status in _ANNOUNCED:
+            return
         layers = f"{sum(self._ended.values())} of {len(self._ended)} layers"
         self._on_progress(f"{layers}, {moved:.0f} of {total:.0f} MB" if total >= 1 else layers)
 
