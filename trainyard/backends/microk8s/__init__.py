@@ -10,17 +10,17 @@ from typing import Any, cast
 from trainyard.backends import kuberay
 from trainyard.backends.contract import ClusterStatus, LogLine, Tools, Traits, Verified, not_up, pick
 from trainyard.backends.kuberay import location
+from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.snapshot import node_pods
 from trainyard.backends.logs import TAIL_LINES, LogFile, followed
 from trainyard.backends.microk8s import cluster, install, join, lab, leaving, preflight, remove
 from trainyard.backends.microk8s.lab import Host
 from trainyard.endpoint import Endpoint
 from trainyard.seams.kube.types import Object
-from trainyard.seams.ssh import config
 from trainyard.seams.ssh.many import by_host, refuse
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
-from trainyard.spec.microk8s import LabHost, Microk8sSection
+from trainyard.spec.microk8s import Microk8sSection
 from trainyard.steps import Stage, Step, before_changes
 from trainyard.wording import counted
 
@@ -67,38 +67,37 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
 
 
 def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
-    if not _kubeconfig(tools).exists():
-        raise not_up(spec.name)
     return kuberay.connect(spec, tools, _kubernetes(spec, tools))
 
 
 def logs(spec: ClusterSpec, tools: Tools, *, follow: bool, node: str = "") -> Iterator[LogLine]:
     """Return what the nodes' log files say, or a host's services."""
-    if node and isinstance(found := _named(spec, tools, node), LabHost):
-        alone = _section(spec).model_copy(update={"hosts": (found,)})
-        host = lab.of_section(alone, tools.environ).hosts[0]
+    if node and isinstance(host := _named(spec, tools, node), Host):
         return followed(lambda: [_service_log(host)], lambda: follow, first=FIRST_LINES)
-    if not _kubeconfig(tools).exists():
-        raise not_up(spec.name)
     return kuberay.logs(spec, tools, _kubernetes(spec, tools), follow=follow, node=node)
 
 
 def shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal: bool) -> list[str]:
     """Return the program: `ssh` to a host; to a node by its first control plane, where kubectl is."""
-    found = _named(spec, tools, node)
-    if isinstance(found, LabHost):
-        return config.parse(found.ssh).shell(command, terminal=terminal)
-    where = location.find(spec, tools, _kubernetes(spec, tools))
-    words = ["sudo", lab.MICROK8S, "kubectl", *location.exec_words(where, found, command, terminal=terminal)]
-    return config.parse(_section(spec).control_planes[0].ssh).shell(shlex.join(words), terminal=terminal)
+    host = _named(spec, tools, node)
+    if not isinstance(host, Host):
+        words = location.exec_words(_where(spec, tools), host, command, terminal=terminal)
+        command = shlex.join(["sudo", lab.MICROK8S, "kubectl", *words])
+        host = lab.of_section(_section(spec), tools.environ).control_planes[0]
+    return host.connection.address.shell(command, terminal=terminal)
 
 
-def _named(spec: ClusterSpec, tools: Tools, name: str) -> LabHost | Object:
+def _named(spec: ClusterSpec, tools: Tools, name: str) -> Host | Object:
     """Return the host, or the pod of the node, that has a name. Raises RequestError with all names."""
-    known: dict[str, LabHost | Object] = {config.parse(host.ssh).host: host for host in _section(spec).hosts}
+    hosts = lab.of_section(_section(spec), tools.environ).hosts
+    known: dict[str, Host | Object] = {host.name: host for host in hosts}
     if name not in known and _kubeconfig(tools).exists():
-        known |= node_pods(location.find(spec, tools, _kubernetes(spec, tools)))
+        known |= node_pods(_where(spec, tools))
     return pick(known, name, cluster=spec.name)
+
+
+def _where(spec: ClusterSpec, tools: Tools) -> Location:
+    return location.find(spec, tools, _kubernetes(spec, tools))
 
 
 def _service_log(host: Host) -> LogFile:
@@ -133,6 +132,8 @@ def _section(spec: ClusterSpec) -> Microk8sSection:
 
 
 def _kubernetes(spec: ClusterSpec, tools: Tools) -> KuberaySection:
+    if not _kubeconfig(tools).exists():
+        raise not_up(spec.name)
     control_planes = lab.of_section(_section(spec), tools.environ).control_planes
     location.choose_server(tools, _kubeconfig(tools), [host.server for host in control_planes])
     return spec.kuberay.model_copy(update={"kubeconfig": str(_kubeconfig(tools)), "context": None})
