@@ -33,10 +33,10 @@ def install(host: Host, *, channel: str = "1.34/stable") -> None:
     run(host, "status", "--wait-ready", "--timeout", "280")
 
 
-def join(host: Host, to: Host, *flags: str) -> Done:
+def join(host: Host, to: Host, *flags: str, check: bool = True) -> Done:
     """Let a host join another one by hand, with a token of its own."""
     token = json.loads(run(to, "add-node", "--format", "json").stdout)["token"]
-    return run(host, "join", f"{to.ip}:25000/{token}", *flags)
+    return run(host, "join", f"{to.ip}:25000/{token}", *flags, check=check)
 
 
 def ready(host: Host) -> set[str]:

@@ -67,7 +67,7 @@ def address_step(lab: Lab, *, after: str) -> Step:
 
 def back_up(control_plane: Host) -> None:
     """Back the database up. Raises NotReadyError where it does not answer: MicroK8s then waits for ever."""
-    control_plane.microk8s("dbctl", "backup", BACKUP)
+    control_plane.microk8s("dbctl", "backup", "-o", BACKUP)
 
 
 def _address(node: Mapping[str, Any]) -> str:

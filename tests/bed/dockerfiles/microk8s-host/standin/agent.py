@@ -37,7 +37,9 @@ class Handler(BaseHTTPRequestHandler):
         try:
             answer, status = self._answer(body, remote), 200
         except Refused as refused:
-            answer, status = {"error": str(refused)}, refused.status
+            # With a capital, as pkg/httputil has it.
+            message = str(refused)
+            answer, status = {"error": message[:1].upper() + message[1:]}, refused.status
         except store.StoreError as error:
             answer, status = {"error": f"failed to retrieve dqlite cluster nodes: {error}"}, 500
         payload = json.dumps(answer).encode()
@@ -66,7 +68,7 @@ def _join(body: dict[str, Any], remote: str, contacted: str) -> dict[str, Any]:
         message = f'the hostname ({name}) of the joining node does not resolve to the IP "{remote}". Refusing join'
         raise Refused(400, message)
     if any(member["Address"].startswith(f"{remote}:") for member in store.members()):
-        raise Refused(504, f"The joining node ({remote}) is already known to dqlite")
+        raise Refused(504, f"the joining node ({remote}) is already known to dqlite")
     if store.own_address().startswith("127."):
         store.leave_loopback(f"{contacted}:{STORE_PORT}")
         services.restart("dqlite")
@@ -98,8 +100,15 @@ def _resolves(name: str, address: str) -> bool:
 
 
 def _keep_roles() -> None:
+    was_voter = True
     while True:
         try:
+            store.write_files()
+            is_voter = store.is_voter()
+            if is_voter and not was_voter:
+                # It stays with whom it asked first, who can be dead without a word: from now on it asks this node.
+                services.restart("kine")
+            was_voter = is_voter
             store.adjust_roles()
         except store.StoreError as error:
             print(error, flush=True)

@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from standin import certs, network, services, store, tokens
+from standin import certs, containers, network, services, store, tokens
 from standin.places import (
     AGENT_PORT,
     ARGS,
@@ -120,7 +120,7 @@ def _is_address(text: str) -> bool:
 
 
 def _ask(address: str, token: str, check: str, *, worker: bool) -> dict[str, Any]:
-    body = {"token": token, "hostname": socket.gethostname(), "port": str(AGENT_PORT), "worker": worker}
+    body = {"token": token, "hostname": socket.gethostname().lower(), "port": str(AGENT_PORT), "worker": worker}
     return _post(address, "/cluster/api/v2.0/join", body, check)
 
 
@@ -128,7 +128,7 @@ def _post(address: str, path: str, body: dict[str, Any], check: str = "") -> dic
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    connection = http.client.HTTPSConnection(address, AGENT_PORT, context=context, timeout=90)
+    connection = http.client.HTTPSConnection(address, AGENT_PORT, context=context, timeout=300)
     # A refused connection is an uncaught traceback of the real one, too.
     connection.connect()
     certificate = connection.sock.getpeercert(binary_form=True) or b""
@@ -178,20 +178,19 @@ def _become_control_plane(answer: dict[str, Any], address: str) -> None:
     (BACKEND / "joins").write_text(initial)
     print("Waiting for this node to finish joining the cluster.", end=" ", flush=True)
     found = installed()
-    if found is None or answer["version"].rpartition(".")[0] != found.version.rpartition(".")[0]:
-        # Another channel: the member is known to the others by now, and its database does not start with theirs.
-        for _ in range(3):
-            print("..", end=" ", flush=True)
-            time.sleep(1)
-        stop("", 1)
+    is_other = found is None or answer["version"].rpartition(".")[0] != found.version.rpartition(".")[0]
+    if is_other:
+        store.refuse_to_start()
     services.start("dqlite")
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + (3 if is_other else 120)
     while not _is_member() and time.monotonic() < give_up:
         print(".", end=" ", flush=True)
         time.sleep(1)
     print(" ", flush=True)
+    # Whatever came of it: the real one starts them, says that it succeeded, and exits 0.
     services.start()
-    services.wait_for_api()
+    if not is_other:
+        services.wait_for_api()
 
 
 def _is_member() -> bool:
@@ -211,20 +210,22 @@ def leave(words: Sequence[str]) -> None:
         unlock("clustered.lock")
         unlock("no-k8s-dqlite")
     else:
+        if not locked("no-cert-reissue"):
+            stop("This MicroK8s deployment is not acting as a node in a cluster.", 1)
         found = store.members()
         voters = [member for member in found if member["Role"] == 0]
-        if len(found) == 1:
-            stop("This MicroK8s deployment is not acting as a node in a cluster.", 1)
         own = store.of_this_host()
-        if len(voters) == 1 and voters[0]["Address"] in own:
+        if len(found) > 1 and len(voters) == 1 and voters[0]["Address"] in own:
             stop(
                 "This node currently holds the only copy of the Kubernetes database so it cannot leave the cluster.\n"
                 "To remove this node you can either first remove all other nodes with 'microk8s remove-node' or\n"
                 "form a highly available cluster by adding at least three nodes.",
                 3,
             )
-        store.remove(own[0])
         services.stop()
+        if len(found) > 1:
+            # Of another member: one that goes does not live to answer.
+            store.remove(own[0])
     print("Generating new cluster certificates.", flush=True)
     start_afresh()
     unlock("no-cert-reissue")
@@ -251,8 +252,8 @@ def start_afresh() -> None:
 def _forget_kubelet() -> None:
     """End what ran for the former cluster."""
     services.start("containerd")
-    services.load_images()
-    services.remove_containers()
+    containers.load_images()
+    containers.remove_all()
     network.forget()
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 
-from standin import addons, certs, clustering, services, status, store
+from standin import addons, certs, clustering, containers, services, status, store
 from standin.places import (
     BACKEND,
     CERTS,
@@ -41,7 +42,11 @@ def config(words: Sequence[str]) -> None:
 
 def kubectl(words: Sequence[str]) -> None:
     if is_worker():
-        stop("This MicroK8s deployment is acting as a node in a cluster.\nPlease use the master node.", 1)
+        message = "This MicroK8s deployment is acting as a node in a cluster. "
+        stop(message + "Please use the microk8s kubectl on the master.", 0)
+    if services.is_stopped():
+        print("microk8s is not running, try microk8s start", file=sys.stderr)
+        sys.exit(1)
     need_access()
     os.execv("/opt/bed/kubectl", ["kubectl", f"--kubeconfig={CREDENTIALS}/client.config", *words])
 
@@ -57,7 +62,7 @@ def stop_all(words: Sequence[str]) -> None:
         stop("Use 'snap stop microk8s' to stop services on this node.", 0)
     need_root()
     services.stop(*services.KUBELITE)
-    services.remove_containers()
+    containers.remove_all()
     services.stop()
     services.disable()
     lock("stopped.lock")
@@ -117,10 +122,11 @@ def refresh_certs(words: Sequence[str]) -> None:
 def dbctl(words: Sequence[str]) -> None:
     """Back up the database; where it does not answer, this hangs as the real one does."""
     need_access()
-    if not words or words[0] != "backup":
-        stop("usage: microk8s dbctl [-h] [--debug] {restore,backup} ...", 2)
-    name = words[1] if len(words) > 1 else time.strftime("backup-%Y-%m-%d-%H-%M-%S")
-    name = name.removesuffix(".tar.gz")
+    parser = argparse.ArgumentParser(prog="microk8s dbctl")
+    parser.add_argument("--debug", action="store_true")
+    backup = parser.add_subparsers(required=True).add_parser("backup")
+    backup.add_argument("-o", default=time.strftime("backup-%Y-%m-%d-%H-%M-%S"))
+    name = parser.parse_args(words).o.removesuffix(".tar.gz")
     while True:
         try:
             store.ask("kv/put", {"key": "YmFja3Vw", "value": ""})

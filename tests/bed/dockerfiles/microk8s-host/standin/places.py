@@ -7,6 +7,8 @@ import os
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -140,3 +142,12 @@ def need_access() -> None:
         "After this, reload the user groups either via a reboot or by running 'newgrp microk8s'.",
         1,
     )
+
+
+def wait_until(holds: Callable[[], bool], seconds: float) -> bool:
+    give_up = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > give_up:
+            return False
+        time.sleep(0.3)
+    return True

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +26,8 @@ from standin.places import (
     is_worker,
     locked,
     node_name,
+    unlock,
+    wait_until,
 )
 
 UNIT = "/opt/bed/unit"
@@ -51,6 +52,9 @@ def expected() -> tuple[str, ...]:
 
 def start(*names: str) -> None:
     for name in names or expected():
+        if name in KUBELITE:
+            # As wrappers/run-kubelite-with-args does: `snap start` after `microk8s stop`.
+            unlock("stopped.lock")
         if name in expected():
             environ = {**os.environ, **_environ(name)}
             subprocess.run([UNIT, "start", PREFIX + name, *_COMMANDS[name]()], check=True, env=environ)
@@ -80,33 +84,9 @@ def disable(*names: str) -> None:
         replace(found, disabled=tuple({*found.disabled, *(names or (*CONTROL, *NODE, "apiserver-proxy"))})).write()
 
 
-def remove_containers() -> None:
-    """End every container, as `microk8s stop` does."""
-    socket = ("-n", "k8s.io")
-    listed = _ctr(*socket, "tasks", "ls", "-q")
-    for name in listed.split():
-        _ctr(*socket, "tasks", "kill", "-s", "SIGKILL", name)
-    _wait(lambda: not _ctr(*socket, "tasks", "ls").count("RUNNING"), 10)
-    for name in listed.split():
-        _ctr(*socket, "tasks", "rm", "-f", name)
-    for name in _ctr(*socket, "containers", "ls", "-q").split():
-        _ctr(*socket, "containers", "rm", name)
-
-
-def load_images() -> None:
-    """Load what a cluster itself needs, once: the real snap pulls it from the internet."""
-    _wait(lambda: _ctr("plugins", "ls").count("io.containerd.grpc.v1") > 0 and CONTAINERD.exists(), 30)
-    loaded = COMMON / "images-loaded"
-    if loaded.exists():
-        return
-    for archive in ("images.tar", "registry.tar"):
-        _ctr("-n", "k8s.io", "images", "import", f"/opt/bed/{archive}")
-    loaded.touch()
-
-
 def wait_for_api(seconds: float = 120.0) -> bool:
     """Wait until this node's way to the API answers."""
-    return _wait(lambda: kubectl("get", "--raw", "/readyz", seconds=5).returncode == 0, seconds)
+    return wait_until(lambda: kubectl("get", "--raw", "/readyz", seconds=5).returncode == 0, seconds)
 
 
 def kubectl(*arguments: str, given: str | None = None, seconds: float = 60.0) -> subprocess.CompletedProcess[str]:
@@ -307,17 +287,3 @@ _DEFAULTS: dict[str, tuple[str, ...]] = {
 
 def is_stopped() -> bool:
     return locked("stopped.lock")
-
-
-def _ctr(*arguments: str) -> str:
-    command = ["ctr", "--address", str(CONTAINERD), *arguments]
-    return subprocess.run(command, capture_output=True, text=True).stdout
-
-
-def _wait(holds: Callable[[], bool], seconds: float) -> bool:
-    give_up = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > give_up:
-            return False
-        time.sleep(0.3)
-    return True

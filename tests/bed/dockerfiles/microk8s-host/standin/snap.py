@@ -14,7 +14,7 @@ from datetime import date
 from pathlib import Path
 from typing import NoReturn
 
-from standin import certs, launch, network, services, store
+from standin import certs, containers, launch, network, services, store
 from standin.places import (
     CHANNELS,
     COMMON,
@@ -79,7 +79,7 @@ def install(words: Sequence[str]) -> None:
     PROGRAM.write_text(WRAPPER)
     PROGRAM.chmod(0o755)
     services.start("containerd")
-    services.load_images()
+    containers.load_images()
     services.start()
     # snapd is done when the services are started; addons and a join come after it.
     launch.begin()
@@ -117,7 +117,7 @@ def remove(words: Sequence[str]) -> None:
         refuse('snap "microk8s" is not installed')
     services.stop(*services.KUBELITE)
     services.start("containerd")
-    services.remove_containers()
+    containers.remove_all()
     services.stop()
     mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
     for mount in sorted((path for path in mounts if path.startswith(f"{ROOT}/")), reverse=True):
@@ -176,7 +176,7 @@ def boot(words: Sequence[str]) -> None:
     daemons = [name for name in services.expected() if name not in found.disabled]
     if "containerd" in daemons:
         services.start("containerd")
-        services.load_images()
+        containers.load_images()
     if daemons:
         services.start(*daemons)
         launch.begin()

@@ -6,6 +6,7 @@ dqlite has one voter until there are three nodes, then all three are (go-dqlite,
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import urllib.error
 import urllib.request
@@ -13,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from standin.places import BACKEND, STORE_CLIENTS, STORE_PORT, addresses
+from standin.places import BACKEND, STORE_CLIENTS, STORE_PORT, addresses, installed
 
 LOCAL = f"http://127.0.0.1:{STORE_CLIENTS}"
 VOTERS = 3
@@ -80,15 +81,18 @@ def own_address() -> str:
 
 
 def write_files() -> None:
-    """Write cluster.yaml and info.yaml, as dqlite keeps them."""
-    found = members()
-    # In one go: kine reads it every second, and knows nobody who votes while it is empty.
-    unfinished = BACKEND / "cluster.yaml.new"
-    unfinished.write_text(yaml.safe_dump(found, sort_keys=False))
-    unfinished.replace(BACKEND / "cluster.yaml")
-    own = next((member for member in found if member["Address"] == own_address()), None)
-    if own:
-        (BACKEND / "info.yaml").write_text(yaml.safe_dump(own, sort_keys=False))
+    """Write cluster.yaml and info.yaml, as dqlite keeps them; this node first, so that kine asks it first."""
+    found = sorted(members(), key=lambda member: member["Address"] != own_address())
+    _write("cluster.yaml", found)
+    if found and found[0]["Address"] == own_address():
+        _write("info.yaml", found[0])
+
+
+def _write(name: str, document: object) -> None:
+    """Write a file in one go: kine reads it every second, and knows nobody who votes while it is empty."""
+    unfinished = BACKEND / f"{name}.{os.getpid()}"
+    unfinished.write_text(yaml.safe_dump(document, sort_keys=False))
+    unfinished.replace(BACKEND / name)
 
 
 def new(address: str = f"127.0.0.1:{STORE_PORT}") -> None:
@@ -98,8 +102,17 @@ def new(address: str = f"127.0.0.1:{STORE_PORT}") -> None:
     (BACKEND / "info.yaml").write_text(yaml.safe_dump({"Address": address, "ID": 0, "Role": 0}))
 
 
+def refuse_to_start() -> None:
+    """Note that this node's version does not work with the others': until another one is installed, nothing runs."""
+    found = installed()
+    (BACKEND / "refused").write_text(found.channel if found else "")
+
+
 def command() -> list[str]:
     """Return how etcd is started; a store that has data goes on with it whatever the flags say."""
+    refused, found = BACKEND / "refused", installed()
+    if refused.exists() and found and refused.read_text() == found.channel:
+        return ["sleep", "infinity"]
     address = own_address()
     joins = BACKEND / "joins"
     initial = joins.read_text() if joins.exists() else f"{address}=http://{address}"
@@ -110,8 +123,8 @@ def command() -> list[str]:
         *("--listen-peer-urls", f"http://{address}", "--initial-advertise-peer-urls", f"http://{address}"),
         *("--listen-client-urls", clients, "--advertise-client-urls", f"http://{host}:{STORE_CLIENTS}"),
         *("--initial-cluster", initial, "--initial-cluster-state", "existing" if joins.exists() else "new"),
-        # A voter that was away while many others' machines are busy is no reason for an election.
-        *("--heartbeat-interval", "200", "--election-timeout", "2000"),
+        # A voter that is slow since this machine plays many others is no reason for an election.
+        *("--heartbeat-interval", "500", "--election-timeout", "5000", "--pre-vote"),
     ]
 
 
@@ -135,13 +148,16 @@ def promote(member: Member) -> None:
     ask_cluster("member/promote", {"ID": str(member["ID"])})
 
 
+def is_voter() -> bool:
+    return any(member["Address"] == own_address() and member["Role"] == 0 for member in members())
+
+
 def adjust_roles() -> None:
     """Make voters of spares once there are three nodes."""
     found = members()
     for member in found:
         if len(found) >= VOTERS and member["Role"] == 2:
             promote(member)
-    write_files()
 
 
 def remove(address: str) -> None:

@@ -1,0 +1,36 @@
+"""What runs in containerd: ended as `microk8s stop` does, and what a cluster itself needs there."""
+
+from __future__ import annotations
+
+import subprocess
+
+from standin.places import COMMON, CONTAINERD, wait_until
+
+
+def remove_all() -> None:
+    """End every container, as `microk8s stop` does."""
+    socket = ("-n", "k8s.io")
+    listed = _ctr(*socket, "tasks", "ls", "-q")
+    for name in listed.split():
+        _ctr(*socket, "tasks", "kill", "-s", "SIGKILL", name)
+    wait_until(lambda: not _ctr(*socket, "tasks", "ls").count("RUNNING"), 10)
+    for name in listed.split():
+        _ctr(*socket, "tasks", "rm", "-f", name)
+    for name in _ctr(*socket, "containers", "ls", "-q").split():
+        _ctr(*socket, "containers", "rm", name)
+
+
+def load_images() -> None:
+    """Load what a cluster itself needs, once: the real snap pulls it from the internet."""
+    wait_until(lambda: _ctr("plugins", "ls").count("io.containerd.grpc.v1") > 0 and CONTAINERD.exists(), 30)
+    loaded = COMMON / "images-loaded"
+    if loaded.exists():
+        return
+    for archive in ("images.tar", "registry.tar"):
+        _ctr("-n", "k8s.io", "images", "import", f"/opt/bed/{archive}")
+    loaded.touch()
+
+
+def _ctr(*arguments: str) -> str:
+    command = ["ctr", "--address", str(CONTAINERD), *arguments]
+    return subprocess.run(command, capture_output=True, text=True).stdout
