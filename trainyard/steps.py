@@ -67,20 +67,26 @@ class Stage:
     after: str | None = None
 
 
-def before_changes(steps: Sequence[Step | Stage], act: Callable[[], None]) -> list[Step | Stage]:
-    """Return the steps, each of which calls `act` before it changes anything."""
+def before_each(
+    steps: Sequence[Step | Stage], *, question: Callable[[], None], change: Callable[[], None]
+) -> list[Step | Stage]:
+    """Return the steps, each of which calls `question` before it asks, and `change` before it changes anything."""
 
     def wrapped(step: Step | Stage) -> Step | Stage:
         if isinstance(step, Stage):
             expand = step.expand
-            return replace(step, expand=lambda: before_changes(expand(), act))
-        do = step.do
+            return replace(step, expand=lambda: before_each(expand(), question=question, change=change))
+        done, do = step.done, step.do
 
-        def act_and_do() -> None:
-            act()
+        def ask() -> Answer:
+            question()
+            return done()
+
+        def act() -> None:
+            change()
             do()
 
-        return replace(step, do=act_and_do)
+        return replace(step, done=ask, do=act)
 
     return [wrapped(step) for step in steps]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from trainyard.errors import NotReadyError, OutsideError
-from trainyard.steps import YES, Answer, Clock, PlannedStep, Stage, Step, StepResult, before_changes, no, plan, run
+from trainyard.steps import YES, Answer, Clock, PlannedStep, Stage, Step, StepResult, before_each, no, plan, run
 
 
 class Recorder:
@@ -194,12 +194,17 @@ def test_a_stage_that_cannot_be_expanded_is_shown_as_failed() -> None:
     assert progress.lines == ["expanding Look outside", "failed Look outside"]
 
 
-def test_what_comes_before_changes_is_called_by_steps_that_change_something_and_by_those_of_stages() -> None:
+def test_what_comes_before_each_question_and_each_change_is_called_by_steps_of_stages_too() -> None:
     lit, dark, inner = Lamp(lit=True), Lamp(), Lamp()
-    calls: list[int] = []
+    asked: list[int] = []
+    changes: list[int] = []
     steps: list[Step | Stage] = [_lamp_step(lit), _lamp_step(dark), Stage("Look", lambda: [_lamp_step(inner)])]
-    wrapped = before_changes(steps, lambda: calls.append(dark.switched + inner.switched))
+
+    def now() -> int:
+        return dark.switched + inner.switched
+
+    wrapped = before_each(steps, question=lambda: asked.append(now()), change=lambda: changes.append(now()))
     plan(wrapped)
-    assert calls == []
+    assert (asked, changes) == ([0, 0, 0], [])
     run(wrapped, Recorder(), clock=Time().clock())
-    assert calls == [0, 1]
+    assert (asked[3:], changes) == ([0, 0, 1, 1, 2], [0, 1])

@@ -21,7 +21,7 @@ from trainyard.seams.ssh.many import by_host, refuse
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
 from trainyard.spec.microk8s import Microk8sSection
-from trainyard.steps import Stage, Step, before_changes
+from trainyard.steps import Stage, Step, before_each
 from trainyard.wording import counted
 
 TRAITS = Traits(names_change=True, pushed_image="cluster.up", leaves="MicroK8s stays on the hosts", joins_hosts=True)
@@ -118,12 +118,12 @@ def _host_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
     former = Stage("Look at the nodes", lambda: leaving.steps(hosts, tools), after=ready.title)
     rest = cluster.steps(spec, hosts, tools.environ, _kubeconfig(tools), after=last)
     made: list[Step | Stage] = [*installed, ready, former, *joined, leaving.address_step(hosts, after=last), *rest]
-    return before_changes(made, hosts.lock)
+    return before_each(made, question=hosts.look_again, change=hosts.lock)
 
 
 def _removal_steps(spec: ClusterSpec, tools: Tools) -> list[Step | Stage]:
     hosts = lab.of_section(_section(spec), tools.environ)
-    return before_changes(remove.steps(hosts, _kubeconfig(tools)), hosts.lock)
+    return before_each(remove.steps(hosts, _kubeconfig(tools)), question=hosts.look_again, change=hosts.lock)
 
 
 def _section(spec: ClusterSpec) -> Microk8sSection:

@@ -66,7 +66,7 @@ class Host:
 class Lab:
     """The hosts that a cluster file names, the first control plane first.
 
-    What they are is asked once, and again for each question after something was changed.
+    What they are is asked once, and after something was changed again for each question of a step.
     """
 
     hosts: Sequence[Host]
@@ -92,8 +92,7 @@ class Lab:
     def facts(self, hosts: Iterable[Host] = ()) -> Mapping[str, Facts]:
         """Return the facts of some hosts, of all by default. Raises the error that names every host without."""
         chosen = list(hosts) or list(self.hosts)
-        if self._changed or not all(host.name in self._facts for host in chosen):
-            refuse(self.ask(chosen)[1])
+        refuse(self.ask([host for host in chosen if host.name not in self._facts])[1])
         return {host.name: self._facts[host.name] for host in chosen}
 
     def ask(self, hosts: Sequence[Host]) -> tuple[Mapping[str, Facts], Mapping[str, TrainyardError]]:
@@ -108,12 +107,18 @@ class Lab:
         self.hosts = sorted(self.hosts, key=lambda host: not (host.is_control_plane and facts[host.name].has_joined))
 
     def changed(self) -> None:
-        """Note that something was changed: from now on every question is asked anew."""
+        """Note that something was changed: what was answered before does not count, and changes from now on."""
         self._changed = True
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Forget what was answered, unless nothing was changed since."""
+        if self._changed:
+            self._facts, self._nodes = {}, {}
 
     def nodes(self) -> Mapping[str, dict[str, Any]]:
         """Return Kubernetes' nodes by name, as the first control plane that answers knows them; {} if none does."""
-        if self._changed or not self._nodes:
+        if not self._nodes:
             self._nodes = self._ask_nodes()
         return self._nodes
 
