@@ -52,7 +52,7 @@ def _thousand(home: Path) -> Iterator[Measured]:
 
 
 def _up(engine: BedEngine, home: Path, registry: str, *, count: int) -> tuple[float, float]:
-    """Make bare hosts a cluster, and once more; return the seconds of both. Twice as many Ray nodes do not count."""
+    """Make bare hosts a cluster of two Ray nodes, and once more; return the seconds of both."""
     chart.write(home / "chart")
     with microk8s.bare_hosts(engine, home, count=count) as made:
         document = {
