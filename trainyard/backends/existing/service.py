@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainyard.backends.contract import Tools
+from trainyard.backends.kuberay import pods
 from trainyard.backends.record import TOKEN_KEY, secret_token
 from trainyard.errors import NotReadyError, PrerequisiteError, RequestError
 from trainyard.seams.kube import config, forward
@@ -69,7 +70,7 @@ def address(service: Service) -> str:
     here = forward.forward(
         service.kube,
         namespace=service.namespace,
-        find=lambda: _name(pod_behind(service, described)),
+        find=lambda: pods.name(found) if (found := pod_behind(service, described)) else None,
         port=port_of(service, described, pod),
         what=f"service {service.name}",
     )
@@ -92,13 +93,9 @@ def pod_behind(service: Service, described: Object) -> Object | None:
     """Return a pod behind the service that runs, a ready one if there is one; None also if it selects no pods."""
     selector = described["spec"].get("selector") or {}
     labels = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
-    pods = service.kube.list(POD, namespace=service.namespace, labels=labels) if selector else ()
-    running = [
-        pod
-        for pod in pods
-        if pod.get("status", {}).get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
-    ]
-    return max(running, key=_is_ready, default=None)
+    every = service.kube.list(POD, namespace=service.namespace, labels=labels) if selector else ()
+    running = [pod for pod in every if pods.phase(pod) == "Running" and not pods.is_leaving(pod)]
+    return max(running, key=pods.is_ready, default=None)
 
 
 def port_of(service: Service, described: Object, pod: Object) -> int:
@@ -115,12 +112,3 @@ def port_of(service: Service, described: Object, pod: Object) -> int:
             hint="Write in the cluster file: existing: {port: ...}. Ray's dashboard is 8265 by default.",
         )
     return inside
-
-
-def _is_ready(pod: Object) -> bool:
-    conditions = pod["status"].get("conditions") or []
-    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
-
-
-def _name(pod: Object | None) -> str | None:
-    return str(pod["metadata"]["name"]) if pod else None
