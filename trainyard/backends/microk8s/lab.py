@@ -103,8 +103,12 @@ class Lab:
 
     def put_members_first(self) -> None:
         """Let the first control plane be one that others have joined, wherever the file has it."""
-        facts = self.facts()
-        self.hosts = sorted(self.hosts, key=lambda host: not (host.is_control_plane and facts[host.name].has_joined))
+
+        def has_cluster(host: Host) -> bool:
+            fact = self.facts()[host.name]
+            return host.is_control_plane and fact.has_joined and not fact.is_worker
+
+        self.hosts = sorted(self.hosts, key=has_cluster, reverse=True)
 
     def changed(self) -> None:
         """Note that something was changed: what was answered before does not count, and changes from now on."""

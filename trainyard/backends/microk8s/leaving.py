@@ -37,7 +37,7 @@ def steps(lab: Lab, tools: Tools) -> list[Step]:
     ]
     remains = [_remains_step(lab, host) for host in lab.hosts if _has_remains(lab, host, observed, nodes)]
     if tools.remove or not left:
-        return [*remains, *(_removal_step(lab, host, forced=tools.force) for host in left)]
+        return [*(_removal_step(lab, host, forced=tools.force) for host in left), *remains]
     hosts = named([f"{host.name} ({host.ssh})" for host in left])
     found = Answer(True, f"{hosts}: still in the cluster, and no longer in the file: invoke cluster.up --remove")
     return [*remains, Step("Check which hosts left the file", lambda: found, nothing)]
