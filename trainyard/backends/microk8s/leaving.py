@@ -140,7 +140,9 @@ def _give_back(lab: Lab, host: Host) -> None:
     """Move a host's pods away, let it leave, and leave it as it was found."""
     if host.ip in lab.members():
         _before_a_member_leaves(lab)
-    lab.first.microk8s("kubectl", "drain", host.name, *DRAIN, seconds=330)
+    # A kubelet that does not run ends no pod.
+    if is_ready(lab.nodes().get(host.name)):
+        lab.first.microk8s("kubectl", "drain", host.name, *DRAIN, seconds=330)
     ran = host.microk8s("leave", seconds=JOIN_SECONDS, check=False)
     fact = facts.read(host.connection, now=0.0)
     if fact.has_joined:
