@@ -10,12 +10,14 @@ import pytest
 
 from tests.unit.fake_kube import FakeKube, named
 from tests.unit.fake_kube import location as fake_location
+from tests.unit.kube_pods import head, pod
 from trainyard.backends import record
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import location
 from trainyard.backends.kuberay.location import Location
+from trainyard.backends.kuberay.snapshot import node_pods
 from trainyard.errors import RequestError
-from trainyard.seams.kube.types import RAY_CLUSTER
+from trainyard.seams.kube.types import POD, RAY_CLUSTER
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
 
@@ -129,3 +131,25 @@ def test_a_ray_cluster_of_somebody_else_is_refused_and_one_of_ours_found() -> No
     ]
     assert location.ray_cluster(fake_location(FakeKube((RAY_CLUSTER, named("lab", cluster="lab")))))
     assert location.ray_cluster(fake_location(FakeKube())) is None
+
+
+def test_a_shell_is_in_the_container_of_the_pod_that_stays() -> None:
+    own = (pod("lab-head-a", group="head", leaving=True), head(), pod("lab-gpu-worker-x7k2p"))
+    where = fake_location(FakeKube(*((POD, each) for each in own)))
+    nodes = node_pods(where)
+    assert set(nodes) == {"head", "gpu-x7k2p"}
+    assert location.exec_words(where, nodes["head"], "", terminal=True) == [
+        *("--namespace", "team", "exec", "-it", "lab-head-h1", "--container", "ray-head", "--", "bash")
+    ]
+    words = location.exec_words(where, nodes["gpu-x7k2p"], "nvidia-smi", terminal=False)
+    assert words[2:] == [
+        "exec",
+        "-i",
+        "lab-gpu-worker-x7k2p",
+        "--container",
+        "ray-worker",
+        "--",
+        "bash",
+        "-c",
+        "nvidia-smi",
+    ]
