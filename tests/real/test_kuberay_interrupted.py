@@ -14,7 +14,7 @@ import pytest
 from tests.bed.kubernetes import KubeBed
 from tests.real import kube as kubernetes
 from tests.real.kube import RAY_IMAGE
-from tests.real.yard import Yard
+from tests.real.yard import Yard, while_up
 from trainyard.backends.kuberay import naming
 
 NAME = "cut"
@@ -46,8 +46,8 @@ def test_up_killed_or_interrupted_in_the_middle_of_a_step_goes_on_to_one_good_cl
         "the RayCluster is there": lambda: _count(kube, "rayclusters", "-n", SPACE) == 1,
     }
     for what, came in moments.items():
-        code, output = _ended_when(cut, came, signal.SIGKILL)
-        assert code == -signal.SIGKILL, f"{what} did not come: {output}"
+        up, has_come = while_up(cut, came, lambda up: _kill(up, signal.SIGKILL))
+        assert has_come, f"{what} did not come: {up.stdout}"
         _note(kube, seen)
     code, output = _interrupted_at(cut, "  ok  Make the RayCluster")
     assert code == 130, output
@@ -58,20 +58,9 @@ def test_up_killed_or_interrupted_in_the_middle_of_a_step_goes_on_to_one_good_cl
     assert len(kubernetes.objects(kube, "secrets", "-A", "-l", "owner=helm")) == 1
 
 
-def _ended_when(yard: Yard, came: Callable[[], bool], number: signal.Signals) -> tuple[int, str]:
-    """End `up`, and what it started, at a moment; return its exit code and what it said."""
-    up = _start(yard)
-    give_up = time.monotonic() + 200
-    while not came() and up.poll() is None and time.monotonic() < give_up:
-        time.sleep(0.05)
-    _kill(up, number)
-    output, _ = up.communicate(timeout=60)
-    return up.returncode, output
-
-
 def _interrupted_at(yard: Yard, line: str) -> tuple[int, str]:
     """Interrupt `up`, and what it started, a moment after it said a line; return its exit code and what it said."""
-    up = _start(yard)
+    up = yard.start("cluster.up", as_leader=True)
     assert up.stdout is not None
     said = ""
     while line not in said and (more := up.stdout.readline()):
@@ -80,20 +69,6 @@ def _interrupted_at(yard: Yard, line: str) -> tuple[int, str]:
     _kill(up, signal.SIGINT)
     rest, _ = up.communicate(timeout=60)
     return up.returncode, said + rest
-
-
-def _start(yard: Yard) -> subprocess.Popen[str]:
-    """Start `up` as the leader of a process group, as a terminal does."""
-    return subprocess.Popen(
-        yard.command("cluster.up"),
-        cwd=yard.home,
-        env=yard.env(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-    )
 
 
 def _kill(command: subprocess.Popen[str], number: signal.Signals) -> None:

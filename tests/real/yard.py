@@ -102,8 +102,8 @@ class Yard:
             stdin=subprocess.DEVNULL,
         )
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start a command and return at once."""
+    def start(self, *arguments: str, as_leader: bool = False) -> subprocess.Popen[str]:
+        """Start a command and return at once; as the leader of a process group, as a terminal does, if that is said."""
         return subprocess.Popen(
             self.command(*arguments),
             cwd=self.home,
@@ -112,6 +112,7 @@ class Yard:
             stderr=subprocess.STDOUT,
             text=True,
             stdin=subprocess.DEVNULL,
+            start_new_session=as_leader,
         )
 
     def json(self, *arguments: str, expect: int | None = 0, seconds: float = 240.0) -> Any:
@@ -145,6 +146,19 @@ class Yard:
         """Return what exists of the cluster: processes, directories."""
         paths = [str(path) for path in (self.state, self.temp) if path.exists()]
         return [*paths, *(f"{one.pid} {one.name()}" for one in self.processes())]
+
+
+def while_up(yard: Yard, came: Callable[[], bool], act: Callable[[subprocess.Popen[str]], None]) -> tuple[Done, bool]:
+    """Act once a moment of `cluster.up` has come; return how it ended, and whether the moment came."""
+    up = yard.start("cluster.up", as_leader=True)
+    give_up = time.monotonic() + 200
+    while not (has_come := came()) and up.poll() is None and time.monotonic() < give_up:
+        time.sleep(0.05)
+    has_come = has_come and up.poll() is None
+    if has_come:
+        act(up)
+    output, _ = up.communicate(timeout=300)
+    return Done(up.args, up.returncode, output), has_come
 
 
 def wait_until(holds: Callable[[], bool], *, seconds: float, what: str) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from trainyard.backends.microk8s.facts import Facts, Member, Snap
+from trainyard.backends.microk8s.facts import Facts, Member, Snap, parse
 from trainyard.backends.microk8s.preflight import Desired, problems, refuse
 from trainyard.errors import PrerequisiteError
 
@@ -109,6 +109,12 @@ def test_hosts_that_are_alike_or_tell_another_time_are_named() -> None:
 def test_of_two_hosts_our_own_clock_says_which_is_wrong() -> None:
     (found,) = said(a=GOOD, b=replace(OTHER, skew=-3600.0))
     assert found == "b: its clock is 3600 s behind the others': sudo timedatectl set-ntp true"
+
+
+@pytest.mark.parametrize(("clock", "skew"), [(1020, 0.0), (1100, 75.0), (900, -100.0)])
+def test_a_host_that_answers_late_is_not_ahead_for_that(clock: int, skew: float) -> None:
+    printed = f"clock {clock}\nhostname a\narchitecture x86_64\nkernel 6.1\nmachine_id 1\nmemory 1\n"
+    assert parse(printed, now=1000.0, seconds=25.0).skew == skew
 
 
 def test_everything_is_refused_at_once() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -124,17 +125,20 @@ class Facts:
 
 def read(connection: Connection, *, now: float) -> Facts:
     """Ask a host for its facts. Raises HostError where it cannot be asked; `now` is our clock, in seconds."""
+    began = time.monotonic()
     ran = connection.sudo(["sh", "-c", SCRIPT])
     if ran.code != 0:
         last = ran.stderr.strip().rpartition("\n")[2]
         raise HostError(f"{connection.address.host} does not answer what it is", where=last or f"exit code {ran.code}")
-    return parse(ran.stdout, now=now)
+    return parse(ran.stdout, now=now, seconds=time.monotonic() - began)
 
 
-def parse(text: str, *, now: float) -> Facts:
-    """Return what the script printed."""
+def parse(text: str, *, now: float, seconds: float = 0.0) -> Facts:
+    """Return what the script printed; it was asked at `now`, and answered after `seconds`."""
     lines = [line.partition(" ") for line in text.splitlines()]
     fields = {name: value.strip() for name, _, value in lines if name != "lock"}
+
+    ahead = float(fields["clock"]) - now
 
     def block(name: str) -> str:
         return base64.b64decode(fields.get(name, "")).decode(errors="replace")
@@ -146,7 +150,8 @@ def parse(text: str, *, now: float) -> Facts:
         machine_id=fields["machine_id"],
         memory=int(float(fields["memory"])),
         disk=int(fields.get("disk") or 0),
-        skew=float(fields["clock"]) - now,
+        # A host that answers late is not ahead for that.
+        skew=max(ahead - seconds, min(ahead, 0.0)),
         addresses=dict(re.findall(r"^\d+: (\S+)\s+inet ([\d.]+)", block("addresses"), re.MULTILINE)),
         routes=block("routes"),
         listening=frozenset(int(port) for port in re.findall(r"\S+:(\d+)\s+\S+:\*", block("listening"))),

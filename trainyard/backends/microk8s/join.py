@@ -129,9 +129,9 @@ def _join_one(host: Host, first: Host, token: str, role: str) -> None:
             )
     script = f'read -r token; {_MICROK8S} join {first.ip}:{AGENT_PORT}/"$token" {role}'
     ran = host.root("sh", "-euc", script, stdin=f"{token}\n".encode(), seconds=JOIN_SECONDS, check=False)
-    # What it printed last is the reason; a code of 0 is proven by the node.
+    # What it printed last is the reason, a traceback's too; a code of 0 is proven by the node.
     if ran.code != 0:
-        printed = (ran.stdout.strip() or ran.stderr.strip()).rpartition("\n")[2]
+        printed = "; ".join(filter(None, (text.strip().rpartition("\n")[2] for text in (ran.stdout, ran.stderr))))
         raise OutsideError(
             f"{host.name} could not join",
             where=printed or f"exit code {ran.code}",

@@ -40,7 +40,7 @@ def refuse(errors: Mapping[str, TrainyardError]) -> None:
 
 
 def by_host(errors: Mapping[str, TrainyardError]) -> tuple[Problem, ...]:
-    return tuple(Problem(host, in_a_line(error)) for host, error in errors.items())
+    return tuple(Problem(host, in_a_line(error).removeprefix(f"{host}: ")) for host, error in errors.items())
 
 
 def side_by_side(

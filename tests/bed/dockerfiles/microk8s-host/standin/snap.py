@@ -30,6 +30,8 @@ from standin.places import (
 WRAPPER = '#!/bin/sh\nPYTHONPATH=/opt/bed exec python3 -u -m standin.microk8s "$@"\n'
 BUSY = Path("/run/snapd.lock")
 CLOCK = re.compile(r"\b\d\d:\d\d:\d\d\b")
+# What the snap takes, about.
+SIZE = 200_000_000
 
 
 def refuse(message: str, code: int = 1) -> NoReturn:
@@ -61,6 +63,13 @@ def install(words: Sequence[str]) -> None:
             "If you understand and want to proceed repeat the command including --classic."
         )
     new = Installed(_channel(words))
+    SNAPD.parent.mkdir(parents=True, exist_ok=True)
+    if shutil.disk_usage(SNAPD.parent).free < SIZE:
+        file = f"/var/lib/snapd/snaps/microk8s_{new.revision}.snap.partial"
+        refuse(
+            f'cannot perform the following tasks:\n- Download snap "microk8s" ({new.revision}) from channel '
+            f'"{new.channel}" (write {file}: no space left on device)'
+        )
     try:
         document = launch.read()
     except ValueError as error:
