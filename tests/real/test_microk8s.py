@@ -93,7 +93,7 @@ def test_cartpole_trains_on_every_host(lab: Lab) -> None:
     yard.run("train.dispatch", "cartpole")
     run = next(yard.results.glob("cartpole-*"))
     assert len({task["attempts"][0]["node"] for task in yard.json("train.status")["tasks"]}) == 3
-    assert len(list((run / "outputs").iterdir())) == 4
+    assert {path.name for path in (run / "outputs").glob("seed=*")} == {f"seed={seed}" for seed in range(4)}
 
 
 def test_shells_and_logs_reach_hosts_and_nodes(lab: Lab) -> None:
