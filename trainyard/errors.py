@@ -68,6 +68,10 @@ class LintError(TrainyardError, exit_code=5):
     """An image is not fit to be run; nothing was pushed. Carries every problem at once."""
 
 
+class DoctorError(TrainyardError, exit_code=5):
+    """Something is wrong with a cluster, or will be; the table says what."""
+
+
 class OutsideError(TrainyardError, exit_code=6):
     """An outside system refused or broke."""
 

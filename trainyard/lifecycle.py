@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trainyard import backends, lock, paths, steps
-from trainyard.backends.contract import Backend, ClusterStatus, LogLine, Tools
+from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine, Tools
 from trainyard.backends.record import made_from, recorded_backend, write_made_from
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, LeftoverError, NotReadyError, Problem, RequestError
@@ -156,6 +156,28 @@ def plan_down(cluster: Cluster, *, purge: bool = False) -> list[PlannedStep]:
 def status(cluster: Cluster) -> ClusterStatus:
     _refuse_other_file(cluster)
     return cluster.backend.status(cluster.spec, cluster.tools)
+
+
+def diagnose(cluster: Cluster) -> list[Finding]:
+    """Return what is wrong with the cluster or will be: what is below its nodes, nodes that do not run, its file."""
+    now = status(cluster)
+    below = cluster.backend.diagnose(cluster.spec, cluster.tools)
+    if now.state == "absent":
+        return [*below]
+    remedy = "invoke cluster.up" if cluster.backend.TRAITS.makes_nodes else "Ask whoever runs it."
+    broken = [node for node in now.nodes if node.state in ("absent", "broken")]
+    found = [Finding(node.name, node.detail or f"the node is {node.state}", remedy) for node in broken]
+    if now.state == "broken" and not found:
+        found = [Finding(now.name, now.detail or "nothing of it works", remedy)]
+    differences = [Finding(now.name, f"is not as its file says: {each}", remedy) for each in now.differences]
+    return [*below, *found, *differences]
+
+
+def mend(cluster: Cluster, findings: Sequence[Finding], progress: Progress) -> list[StepResult]:
+    """Run the steps of these findings, each once."""
+    found = {finding.step.title: finding.step for finding in findings if finding.step}
+    with _alone(cluster, progress):
+        return steps.run(list(found.values()), progress)
 
 
 def connect(cluster: Cluster) -> Endpoint:

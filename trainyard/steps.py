@@ -164,7 +164,7 @@ def run(
 
 def plan(steps: Sequence[Step | Stage]) -> list[PlannedStep]:
     """Ask every step whether it holds; change nothing."""
-    return list(_planned(steps, set()))
+    return [planned for _, planned in asked(steps)]
 
 
 def _expanded(steps: Sequence[Step | Stage], progress: Progress, clock: Clock) -> Iterator[Step]:
@@ -188,20 +188,21 @@ def _expand(stage: Stage, progress: Progress, clock: Clock) -> Sequence[Step | S
     return steps
 
 
-def _planned(steps: Sequence[Step | Stage], missing: set[str]) -> Iterator[PlannedStep]:
-    """Yield what each step would do. `missing` collects the titles of steps that do not hold, across stages."""
+def asked(steps: Sequence[Step | Stage], missing: set[str] | None = None) -> Iterator[tuple[Step | Stage, PlannedStep]]:
+    """Yield each step with what it would do. `missing` collects the titles of those that do not hold, across stages."""
+    missing = set() if missing is None else missing
     for step in steps:
         if step.after in missing:
             missing.add(step.title)
             disruptive = isinstance(step, Step) and step.disruptive
-            yield PlannedStep(step.title, "after", f"after: {step.after}", disruptive)
+            yield step, PlannedStep(step.title, "after", f"after: {step.after}", disruptive)
         elif isinstance(step, Stage):
-            yield from _planned(step.expand(), missing)
+            yield from asked(step.expand(), missing)
         else:
             answer = step.done()
             if not answer.holds:
                 missing.add(step.title)
-            yield PlannedStep(step.title, "already" if answer.holds else "would", answer.detail, step.disruptive)
+            yield step, PlannedStep(step.title, "already" if answer.holds else "would", answer.detail, step.disruptive)
 
 
 def _run_step(step: Step, progress: Progress, clock: Clock) -> StepResult:

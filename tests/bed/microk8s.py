@@ -48,3 +48,22 @@ def ready(host: Host) -> set[str]:
 
 def wait_ready(host: Host, *names: str) -> None:
     wait(lambda: ready(host) == set(names), f"{names} are Ready", seconds=300)
+
+
+def give_gpus(host: Host, count: int, *, driver: bool = True) -> None:
+    """Let a host show so many GPUs as one with NVIDIA's hardware does, and with its driver.
+
+    That of /proc and /sys that says so is the machine's: it is covered.
+    """
+    (host.files / "gpus").write_text(f"{count if driver else 0}\n")
+    host.shell(f"""
+for place in /proc/driver /sys/bus/pci/devices; do
+  umount $place 2> /dev/null || true
+  mount -t tmpfs tmpfs $place
+done
+for gpu in $(seq {count}); do
+  mkdir -p /sys/bus/pci/devices/0000:0$gpu:00.0
+  echo 0x10de > /sys/bus/pci/devices/0000:0$gpu:00.0/vendor
+  echo 0x030200 > /sys/bus/pci/devices/0000:0$gpu:00.0/class
+  {"mkdir -p /proc/driver/nvidia/gpus/0000:0$gpu:00.0" if driver else ":"}
+done""")

@@ -24,6 +24,8 @@ GOOD = Facts(
     listening=frozenset({22}),
     sysctls={},
     forward="ACCEPT",
+    gpus=0,
+    displays=0,
     snapd="2.72",
     has_docker=False,
     hosts_file="",
@@ -31,6 +33,7 @@ GOOD = Facts(
     locks=frozenset(),
     members=(),
     trust={},
+    certificates={},
     endpoints="",
     is_ours=False,
     has_our_limits=False,
@@ -87,6 +90,26 @@ def test_good_hosts_have_nothing_wrong() -> None:
 )
 def test_what_is_wrong_with_one_host_is_said_with_what_helps(changed: dict[str, object], message: str) -> None:
     assert said(a=replace(GOOD, **changed), b=OTHER) == [f"a: {message}"]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changed", "gpus", "image", "messages"),
+    [
+        ({"displays": 2}, 2, 0, ["a: has 2 NVIDIA GPUs and no driver: sudo ubuntu-drivers install --gpgpu"]),
+        ({"displays": 2}, 0, 0, []),
+        ({"gpus": 1}, 2, 0, ["all hosts: have 1 GPU together, and the nodes of the cluster ask for 2"]),
+        ({"gpus": 2, "displays": 2}, 2, 0, []),
+        ({}, 0, 40 * GIB, ["a: has 100.0 GiB of disk free in /var/snap, and needs 120.0"]),
+        # It may hold the image already.
+        ({"snap": INSTALLED}, 0, 40 * GIB, []),
+    ],
+)
+def test_gpus_need_a_driver_and_the_image_room(
+    changed: dict[str, object], gpus: int, image: int, messages: list[str]
+) -> None:
+    desired = {"a": Desired("10.0.0.1", is_control_plane=True, gpus=gpus, image=image)}
+    found = problems({"a": replace(GOOD, **changed)}, desired)  # type: ignore[arg-type]
+    assert [str(problem) for problem in found] == messages
 
 
 def test_capitals_are_no_mistake_and_what_runs_already_is_no_stranger() -> None:

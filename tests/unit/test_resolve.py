@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from trainyard.images import catalog, content, resolve
 from trainyard.images.build import Building
 from trainyard.images.resolve import PinnedImage
 from trainyard.seams.docker.engine import Engine
-from trainyard.seams.registry.api import RegistryApi
+from trainyard.seams.registry.api import RegistryApi, digest_of
 from trainyard.seams.registry.auth import Login
 from trainyard.seams.registry.errors import GoneError, LoginError, MissingError
 from trainyard.spec.cluster import ClusterSpec
@@ -46,6 +47,7 @@ class FakeRegistry:
 
     def __init__(self, *paths: str, wants: str = "", hides: bool = False, away: bool = False) -> None:
         self.paths, self.wants, self.hides, self.away = paths, wants, hides, away
+        self.content: dict[str, bytes] = {}
 
     def open(self, registry: Registry, environ: Mapping[str, str], login: Login | None) -> RegistryApi:
         transport = httpx.MockTransport(self.answer)
@@ -62,8 +64,10 @@ class FakeRegistry:
             return httpx.Response(404) if given else httpx.Response(401, headers=challenge)
         if self.wants and given != self.wants:
             return httpx.Response(401, headers={"WWW-Authenticate": 'Basic realm="x"'})
-        held = f"{request.url.host}{request.url.path}" in self.paths
-        return httpx.Response(200, content=MANIFEST) if held else httpx.Response(404)
+        path = f"{request.url.host}{request.url.path}"
+        return (
+            httpx.Response(200, content=self.content.get(path, MANIFEST)) if path in self.paths else httpx.Response(404)
+        )
 
 
 def ours(tmp_path: Path, **how: Any) -> FakeRegistry:
@@ -243,3 +247,20 @@ def test_what_runs_stays_under_its_name_where_the_file_means_the_same_image(tmp_
     engine = FakeEngine({"trainyard/mine:CONTENT": [f"{DEFAULT}@{DIGEST}"], f"{DEFAULT}@{DIGEST}": [], ID: []})
     assert for_engine(tmp_path, engine, running=ID).reference == ID
     assert for_engine(tmp_path, FakeEngine(engine.held), running="gone").reference == f"{DEFAULT}@{DIGEST}"
+
+
+def test_how_much_is_pulled_is_what_the_layers_of_the_largest_platform_take(tmp_path: Path) -> None:
+    image = b'{"schemaVersion": 2, "layers": [{"digest": "a", "size": 5}, {"digest": "b", "size": 7}]}'
+    index = f'{{"schemaVersion": 2, "manifests": [{{"digest": "{digest_of(image)}"}}]}}'.encode()
+    held = ours(tmp_path)
+    held.content = {
+        held.paths[0]: index,
+        f"reg.lab/v2/mine/manifests/{digest_of(index)}": index,
+        f"reg.lab/v2/mine/manifests/{digest_of(image)}": image,
+    }
+    held.paths = tuple(held.content)
+    spec = ClusterSpec(name="yard", backend="kuberay", image="mine", registry=REG)
+    pulled = partial(resolve.pulled_bytes, spec, {"HOME": str(tmp_path)}, directory=tmp_path, connect=held.open)
+    assert pulled() == 12
+    held.away = True
+    assert pulled() == 0

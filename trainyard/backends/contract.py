@@ -18,6 +18,7 @@ Found = TypeVar("Found")
 # "absent": nothing of it exists; "broken": it exists, and nothing of it works.
 ClusterState = Literal["up", "partial", "absent", "broken"]
 NodeState = Literal["up", "starting", "absent", "broken", "surplus"]
+HostState = Literal["ready", "not ready", "not joined", "unreachable"]
 # The hint where a host pulls an image and cannot run it.
 LINT = "See what is wrong with it: invoke image.lint"
 
@@ -73,9 +74,44 @@ class NodeStatus:
 
 
 @dataclass(frozen=True)
+class HostStatus:
+    """One host, as it is now; what is not known is None. `detail` says why, if it is not ready.
+
+    `nodes` are the names of those on it; `voter`: the database of the control planes counts on it. `certificate` is the
+    one that ends first, in `certificate_days`.
+    """
+
+    name: str
+    address: str
+    role: Literal["control plane", "worker"]
+    state: HostState
+    version: str | None
+    voter: bool | None
+    certificate: str | None
+    certificate_days: int | None
+    nodes: tuple[str, ...]
+    gpus: int | None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is wrong or will be: with what, what it breaks, what to do.
+
+    `step` makes it right; None where only a person, or another command, can.
+    """
+
+    subject: str
+    message: str
+    remedy: str
+    step: Step | None = None
+
+
+@dataclass(frozen=True)
 class ClusterStatus:
     """A cluster, as it is now. `tunnel` is as in Endpoint; `remark` is worth a line however it is.
 
+    `hosts` asks those that the backend makes nodes of, which may take as long as a dead one does.
     `differences` say in what the cluster is not as its file says, as far as that is known without changing anything.
     `token` is the dashboard's; `token_file` holds it, or `token_command` prints it, where it is kept with the cluster.
     """
@@ -92,6 +128,7 @@ class ClusterStatus:
     token_command: str | None = None
     remark: str = ""
     differences: tuple[str, ...] = ()
+    hosts: Callable[[], tuple[HostStatus, ...]] = tuple
     token: str | None = field(default=None, repr=False)
 
 
@@ -191,6 +228,9 @@ class Backend(Protocol):
     def status(self, spec: ClusterSpec, tools: Tools) -> ClusterStatus:
         """Ask how the cluster is."""
 
+    def diagnose(self, spec: ClusterSpec, tools: Tools) -> Sequence[Finding]:
+        """Look for what will break below the nodes, whether or not the cluster exists; change nothing."""
+
     def connect(self, spec: ClusterSpec, tools: Tools) -> Endpoint:
         """Return where the cluster answers."""
 
@@ -240,6 +280,11 @@ def no_shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, termin
 
 def nothing_to_show(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
     """Return no documents: for backends that make a cluster without giving one to an outside system."""
+    return []
+
+
+def nothing_to_diagnose(spec: ClusterSpec, tools: Tools) -> list[Finding]:
+    """Find nothing: for backends that know nothing below their nodes."""
     return []
 
 

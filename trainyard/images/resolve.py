@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trainyard.errors import RequestError
+from trainyard.errors import RequestError, TrainyardError
 from trainyard.images import build, catalog, content
 from trainyard.images.build import Building
 from trainyard.images.catalog import Image
@@ -84,6 +84,29 @@ def pinned(
     return replace(image, reference=running) if before and now and before.id == now.id else image
 
 
+def pulled_bytes(
+    spec: ClusterSpec, environ: Mapping[str, str], *, directory: Path, connect: Connect = access.connect
+) -> int:
+    """Return how much a pull of the cluster's image takes; 0 where its registry does not hold it yet, or tell."""
+    try:
+        image = pinned(spec, environ, directory=directory, connect=connect)
+        registry = access.registry_at(docker_images.registry_of(image.reference), spec)
+        with connect(registry, environ, image.login) as api:
+            return _bytes(api, _path(image.reference, registry.address), image.digest or "latest")
+    except TrainyardError:
+        return 0
+
+
+def _bytes(api: RegistryApi, path: str, digest: str) -> int:
+    """Return what the layers take as they are sent; of an image for several platforms, the most."""
+    manifest = api.manifest(path, digest)
+    if manifest is None:
+        return 0
+    return sum(layer.size for layer in manifest.layers) + max(
+        (_bytes(api, path, each) for each in manifest.platforms), default=0
+    )
+
+
 def _built_here(building: Building, environ: Mapping[str, str]) -> PinnedImage:
     name, facts = building.image.name, build.facts(building)
     # Pushed to the registry on the engine's loopback, it runs by the digest that it has there.
@@ -145,9 +168,7 @@ class _Registries:
         host = docker_images.registry_of(name)
         registry = access.registry_at(host, self.spec)
         repository, tag, digest = _split(name)
-        # Docker Hub keeps one-word names in library/.
-        path = repository.removeprefix(f"{host}/")
-        path = f"library/{path}" if host == HUB and "/" not in path else path
+        path = _path(repository, host)
         try:
             manifest, used = self._ask(registry, path, digest or tag)
         except RegistryError as error:
@@ -197,6 +218,12 @@ class _Registries:
             return None
         remark = f"the cluster keeps the image that it runs: {why}"
         return PinnedImage(self.running, self.running, digest, remark=remark, is_kept=True)
+
+
+def _path(name: str, host: str) -> str:
+    """Return what a registry calls a repository: Docker Hub keeps one-word names in library/."""
+    path = _split(name)[0].removeprefix(f"{host}/")
+    return f"library/{path}" if host == HUB and "/" not in path else path
 
 
 def _split(name: str) -> tuple[str, str, str]:

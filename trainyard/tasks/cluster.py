@@ -14,13 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainyard import paths
+from trainyard.errors import DoctorError
 from trainyard.results.formats import duration, size
 from trainyard.tasks import command_hints, lazy, report
 from trainyard.tasks.command import CLUSTER, Call, task
+from trainyard.tasks.command_hints import complete
 from trainyard.tasks.report import Report, Table, as_document, note, step_documents
+from trainyard.wording import counted
 
 if TYPE_CHECKING:
-    from trainyard.backends.contract import ClusterStatus
+    from trainyard.backends.contract import ClusterStatus, Finding, HostStatus
     from trainyard.lifecycle import Cluster
     from trainyard.steps import PlannedStep
     from trainyard.usage import Usage
@@ -79,7 +82,20 @@ def down(call: Call, purge: bool = False, end_runs: bool = False) -> Report:
 def status(call: Call) -> Report:
     """Ask every node how it is, and what is in use."""
     now = lazy.lifecycle.status(call.cluster())
-    return status_report(now, lazy.usage.ask(now))
+    return status_report(now, lazy.usage.ask(now), now.hosts())
+
+
+@task(
+    *CLUSTER, dry=True, help={"fix": "Also do what can be done about it, by the steps of cluster.up; then look again."}
+)
+def doctor(call: Call, fix: bool = False) -> Report:
+    """Look for what is wrong or will break: nodes, hosts, certificates, disks; exits 5 if there is anything."""
+    cluster = call.cluster()
+    found = lazy.lifecycle.diagnose(cluster)
+    if fix and not call.dry and any(finding.step for finding in found):
+        lazy.lifecycle.mend(cluster, found, call.progress)
+        found = lazy.lifecycle.diagnose(cluster)
+    return findings_report(cluster.spec.name, found)
 
 
 @task(*CLUSTER, dry=True, positional=["sizes"], iterable=["sizes"], help={"sizes": SIZES, "end_runs": END_RUNS})
@@ -207,8 +223,8 @@ def planned(
     return replace(found, body=[*found.body, *(f"  ends {run}" for run in ends)])
 
 
-def status_report(now: ClusterStatus, usage: Usage) -> Report:
-    """Show the nodes, and what is in use by which runs."""
+def status_report(now: ClusterStatus, usage: Usage, hosts: Sequence[HostStatus] = ()) -> Report:
+    """Show the nodes, what is in use by which runs, and the hosts where the backend knows them."""
     answers = f": {_address(now.address, now.tunnel)}" if now.address else ""
     body: list[str | Table] = [f"cluster {now.name} ({now.backend}) is {now.state}{answers}", _nodes(now, usage)]
     if usage.runs:
@@ -218,15 +234,40 @@ def status_report(now: ClusterStatus, usage: Usage) -> Report:
         ]
         columns = ("run", "job", "user", "running", "waiting", "age")
         body.append(Table(columns, rows, may_shorten=("job", "user")))
+    if hosts:
+        body += [hosts_table(hosts), *(f"{host.name}: {host.detail}" for host in hosts if host.detail)]
     if now.detail:
         body.append(now.detail)
     if now.differences:
         body.append(f"note: differs from its file; `invoke cluster.up` changes {'; '.join(now.differences)}")
     return Report(
-        _status_document(now, usage),
+        {**_status_document(now, usage), "hosts": [as_document(host) for host in hosts]},
         body,
         notes=[f"note: {now.remark}"] if now.remark else (),
         next="invoke smoke.run" if now.state == "up" else "invoke cluster.up",
+    )
+
+
+def findings_report(name: str, found: Sequence[Finding]) -> Report:
+    """Show what is wrong with a cluster, and what helps; with an error if there is anything."""
+    if not found:
+        return Report({"name": name, "ok": True, "findings": []}, [f"nothing is wrong with cluster {name}"])
+    document = [
+        {
+            "subject": finding.subject,
+            "message": finding.message,
+            "remedy": complete(finding.remedy),
+            "fixable": finding.step is not None,
+        }
+        for finding in found
+    ]
+    rows = [(finding.subject, finding.message, complete(finding.remedy)) for finding in found]
+    fixable = any(finding.step for finding in found)
+    hint = "Do what can be done about it: invoke cluster.doctor --fix" if fixable else None
+    return Report(
+        {"name": name, "ok": False, "findings": document},
+        [Table(("what", "what is wrong", "what helps"), rows)],
+        error=DoctorError(f"{counted(len(found), 'finding')} about cluster {name}", hint=hint),
     )
 
 
@@ -267,6 +308,23 @@ def _nodes(now: ClusterStatus, usage: Usage) -> Table:
         columns.append("free")
         for row, node in zip(rows, now.nodes, strict=True):
             row.append(_free(usage, node.name))
+    return Table(columns, rows)
+
+
+def hosts_table(hosts: Sequence[HostStatus]) -> Table:
+    """Show what is below the nodes; a question mark is what a host that does not answer would know."""
+    columns = ("host", "address", "role", "state", "version", "voter", "certificates", "nodes", "gpus")
+    voters = {True: "yes", False: "no", None: "?"}
+    rows = [
+        (
+            *(host.name, host.address, host.role, host.state, _known(host.version)),
+            voters[host.voter] if host.role == "control plane" else "",
+            "?" if host.certificate_days is None else f"{host.certificate}: {counted(host.certificate_days, 'day')}",
+            ", ".join(host.nodes),
+            _known(host.gpus),
+        )
+        for host in hosts
+    ]
     return Table(columns, rows)
 
 
@@ -313,5 +371,5 @@ def _address(address: str, tunnel: str | None) -> str:
     return address if tunnel is None else f"on {tunnel}; `invoke cluster.open` leads there"
 
 
-def _known(count: int | None) -> object:
+def _known(count: int | str | None) -> object:
     return "?" if count is None else count

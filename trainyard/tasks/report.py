@@ -16,7 +16,7 @@ from trainyard.tasks.command_hints import complete
 from trainyard.wording import visible
 
 if TYPE_CHECKING:
-    from trainyard.backends.contract import NodeStatus
+    from trainyard.backends.contract import HostStatus, NodeStatus
     from trainyard.steps import PlannedStep, StepResult
 
 # Whether stdout is to get a document, and has none yet.
@@ -127,8 +127,8 @@ def print_table(table: Table) -> None:
     print(text.get(), end="")
 
 
-def as_document(shown: StepResult | PlannedStep | NodeStatus) -> dict[str, Any]:
-    """Return a step or a node as --json names its fields: `detail` has always been "seen" there."""
+def as_document(shown: StepResult | PlannedStep | NodeStatus | HostStatus) -> dict[str, Any]:
+    """Return a step, a node or a host as --json names its fields: `detail` has always been "seen" there."""
     fields = asdict(shown).items()
     return {"seen" if name == "detail" else name: value for name, value in fields if name != "is_stage"}
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 
 from trainyard.backends import contract, ray_nodes
 from trainyard.backends.compose import image, location, naming
 from trainyard.backends.compose.image import verify
 from trainyard.backends.compose.machine import DockerHost
-from trainyard.backends.contract import ClusterStatus, LogLine, Tools, Traits
+from trainyard.backends.contract import ClusterStatus, Finding, LogLine, Tools, Traits
+from trainyard.backends.findings import full_disk
 from trainyard.backends.machine import node_steps
 from trainyard.endpoint import Endpoint
 from trainyard.images import resolve
@@ -50,6 +52,11 @@ def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Stage | 
 
 def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
     return DockerHost(spec, tools, location.connect(spec, tools)).status()
+
+
+def diagnose(spec: ClusterSpec, tools: Tools) -> list[Finding]:
+    engine = location.connect(spec, tools)
+    return [*full_disk(Path(str(engine.info().get("DockerRootDir") or "/nowhere")))] if engine.is_here else []
 
 
 def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:

@@ -25,6 +25,7 @@ from trainyard.wording import counted
 DEADLINE_SECONDS = 15.0
 TRAITS = Traits(makes_nodes=False)
 documents = contract.nothing_to_show
+diagnose = contract.nothing_to_diagnose
 discover = contract.nothing_to_discover
 verify = contract.no_images
 shell = contract.no_shell

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from trainyard.backends import replace_head
-from trainyard.backends.contract import ClusterStatus, LogLine, Tools, Traits, Verified, pick
-from trainyard.backends.kuberay import down, location, objects, operator, ray_cluster, wait
+from trainyard.backends.contract import ClusterStatus, Finding, LogLine, Tools, Traits, Verified, pick
+from trainyard.backends.kuberay import doctor, down, location, objects, operator, ray_cluster, wait
 from trainyard.backends.kuberay import status as statuses
 from trainyard.backends.kuberay.dashboard import Dashboard
 from trainyard.backends.kuberay.desired import Desired, read
@@ -24,7 +24,18 @@ from trainyard.spec.fields import hidden
 from trainyard.spec.kubernetes import KuberaySection
 from trainyard.steps import Answer, Stage, Step
 
-__all__ = ["connect", "discover", "documents", "down_steps", "logs", "shell", "status", "up_steps", "verify"]
+__all__ = [
+    "connect",
+    "diagnose",
+    "discover",
+    "documents",
+    "down_steps",
+    "logs",
+    "shell",
+    "status",
+    "up_steps",
+    "verify",
+]
 # To verify an image needs the namespace that `cluster.up` makes.
 TRAITS = Traits(names_change=True, pushed_image="cluster.up", leaves="namespace and KubeRay operator stay")
 Section = KuberaySection | None
@@ -57,6 +68,10 @@ def down_steps(spec: ClusterSpec, tools: Tools, section: Section = None, *, purg
 
 def status(spec: ClusterSpec, tools: Tools, section: Section = None) -> ClusterStatus:
     return statuses.status(spec, tools, _dashboard(spec, tools, section))
+
+
+def diagnose(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[Finding]:
+    return doctor.findings(location.find(spec, tools, section or spec.kuberay))
 
 
 def connect(spec: ClusterSpec, tools: Tools, section: Section = None) -> Endpoint:

@@ -65,7 +65,7 @@ def read(location: Location, tools: Tools) -> Kuberay:
             hint="Ask whoever runs it for the KubeRay operator with its CRDs, "
             f"{versions.OLDEST_KUBERAY} or newer; or run cluster.up once with the rights to install it.",
         )
-    if kuberay.operators and all(_is_old(deployment) for deployment in kuberay.operators):
+    if kuberay.operators and all(is_old(deployment) for deployment in kuberay.operators):
         raise _too_old(kuberay.operators[0], section)
     return kuberay
 
@@ -118,7 +118,7 @@ def _image(deployment: Object) -> re.Match[str] | None:
     return next(filter(None, (_IMAGE.search(container.get("image") or "") for container in containers)), None)
 
 
-def _is_old(deployment: Object) -> bool:
+def is_old(deployment: Object) -> bool:
     """Say whether an operator is too old; one whose image does not say may be new enough."""
     image = _image(deployment)
     version = image["version"] if image else None

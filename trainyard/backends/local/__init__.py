@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainyard.backends import contract, ray_nodes
-from trainyard.backends.contract import ClusterStatus, LogLine, Tools, Traits
+from trainyard.backends.contract import ClusterStatus, Finding, LogLine, Tools, Traits
+from trainyard.backends.findings import full_disk
 from trainyard.backends.local import node_processes
 from trainyard.backends.local.machine import ThisMachine
 from trainyard.backends.local.naming import ClusterFiles
@@ -49,6 +50,10 @@ def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Step]:
 
 def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
     return ThisMachine(spec, tools).status()
+
+
+def diagnose(spec: ClusterSpec, tools: Tools) -> list[Finding]:
+    return [*full_disk(ClusterFiles(tools.state).temp.parent.parent)]
 
 
 def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from trainyard.backends import kuberay
-from trainyard.backends.contract import ClusterStatus, LogLine, Tools, Traits, Verified, not_up, pick
+from trainyard.backends.contract import ClusterStatus, Finding, LogLine, Tools, Traits, Verified, not_up, pick
+from trainyard.backends.findings import unmet
 from trainyard.backends.kuberay import location
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.snapshot import node_pods
 from trainyard.backends.logs import TAIL_LINES, LogFile, followed
-from trainyard.backends.microk8s import cluster, install, join, lab, leaving, preflight, remove
-from trainyard.backends.microk8s.lab import Host
+from trainyard.backends.microk8s import cluster, doctor, install, join, lab, leaving, preflight, remove, snapshot
+from trainyard.backends.microk8s.lab import Host, Lab
 from trainyard.endpoint import Endpoint
+from trainyard.errors import OutsideError, in_a_line
+from trainyard.images import resolve
 from trainyard.seams.kube.types import Object
 from trainyard.seams.ssh.many import by_host, refuse
 from trainyard.spec.cluster import ClusterSpec
@@ -34,7 +39,7 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
     """Return the steps: make the hosts a Kubernetes, then what `kuberay` does on any."""
     hosts = len(_section(spec).hosts)
     return [
-        Stage(f"Look at {counted(hosts, 'host')}", lambda: _host_steps(spec, tools)),
+        Stage(f"Look at {counted(hosts, 'host')}", lambda: _host_steps(spec, tools, _lab(spec, tools))),
         Stage("KubeRay", lambda: kuberay.up_steps(spec, tools, _kubernetes(spec, tools)), after="Write its kubeconfig"),
     ]
 
@@ -61,9 +66,27 @@ def verify(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) ->
 
 
 def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
+    """Ask Kubernetes how the cluster is; the hosts are asked by who shows them."""
+    now = ClusterStatus(spec.name, tools.backend, "absent", ())
+    if _kubeconfig(tools).exists():
+        try:
+            now = kuberay.status(spec, tools, _kubernetes(spec, tools))
+        except OutsideError as error:
+            # The hosts may say why.
+            now = replace(now, state="broken", detail=in_a_line(error))
+    return replace(now, hosts=lambda: snapshot.statuses(_lab(spec, tools), now.nodes))
+
+
+def diagnose(spec: ClusterSpec, tools: Tools) -> list[Finding]:
+    """Look at the hosts, and ask `up` what it would do to them; before there is a Kubernetes, a plan says it all."""
     if not _kubeconfig(tools).exists():
-        return ClusterStatus(spec.name, tools.backend, "absent", ())
-    return kuberay.status(spec, tools, _kubernetes(spec, tools))
+        return []
+    hosts = _lab(spec, tools)
+    now = snapshot.read(hosts)
+    found = [*doctor.findings(hosts, now), *(() if now.errors else unmet(lambda: _host_steps(spec, tools, hosts)))]
+    with suppress(OutsideError):
+        found += kuberay.diagnose(spec, tools, _kubernetes(spec, tools))
+    return found
 
 
 def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
@@ -83,13 +106,13 @@ def shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal:
     if not isinstance(host, Host):
         words = location.exec_words(_where(spec, tools), host, command, terminal=terminal)
         command = shlex.join(["sudo", lab.MICROK8S, "kubectl", *words])
-        host = lab.of_section(_section(spec), tools.environ).control_planes[0]
+        host = _lab(spec, tools).control_planes[0]
     return host.connection.address.shell(command, terminal=terminal)
 
 
 def _named(spec: ClusterSpec, tools: Tools, name: str) -> Host | Object:
     """Return the host, or the pod of the node, that has a name. Raises RequestError with all names."""
-    hosts = lab.of_section(_section(spec), tools.environ).hosts
+    hosts = _lab(spec, tools).hosts
     known: dict[str, Host | Object] = {host.name: host for host in hosts}
     if name not in known and _kubeconfig(tools).exists():
         known |= node_pods(_where(spec, tools))
@@ -105,10 +128,12 @@ def _service_log(host: Host) -> LogFile:
     return LogFile(host.name, host.name, "snap", lines)
 
 
-def _host_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
-    hosts = lab.of_section(_section(spec), tools.environ)
-    desired = {host.name: preflight.Desired(host.ip, host.is_control_plane) for host in hosts.hosts}
-    facts, errors = hosts.ask(hosts.hosts)
+def _host_steps(spec: ClusterSpec, tools: Tools, hosts: Lab) -> Sequence[Step | Stage]:
+    (facts, errors), gpus = hosts.ask(hosts.hosts), cluster.gpus(spec)
+    # Who has MicroK8s may have the image too.
+    is_new = any(fact.snap is None for fact in facts.values())
+    image = resolve.pulled_bytes(spec, tools.environ, directory=tools.directory) if is_new else 0
+    desired = {host.name: preflight.Desired(host.ip, host.is_control_plane, gpus, image) for host in hosts.hosts}
     preflight.refuse(facts, desired, by_host(errors))
     refuse(errors)
     hosts.put_members_first()
@@ -122,8 +147,12 @@ def _host_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
 
 
 def _removal_steps(spec: ClusterSpec, tools: Tools) -> list[Step | Stage]:
-    hosts = lab.of_section(_section(spec), tools.environ)
+    hosts = _lab(spec, tools)
     return before_each(remove.steps(hosts, _kubeconfig(tools)), question=hosts.look_again, change=hosts.lock)
+
+
+def _lab(spec: ClusterSpec, tools: Tools) -> Lab:
+    return lab.of_section(_section(spec), tools.environ)
 
 
 def _section(spec: ClusterSpec) -> Microk8sSection:
@@ -134,7 +163,7 @@ def _section(spec: ClusterSpec) -> Microk8sSection:
 def _kubernetes(spec: ClusterSpec, tools: Tools) -> KuberaySection:
     if not _kubeconfig(tools).exists():
         raise not_up(spec.name)
-    control_planes = lab.of_section(_section(spec), tools.environ).control_planes
+    control_planes = _lab(spec, tools).control_planes
     location.choose_server(tools, _kubeconfig(tools), [host.server for host in control_planes])
     return spec.kuberay.model_copy(update={"kubeconfig": str(_kubeconfig(tools)), "context": None})
 

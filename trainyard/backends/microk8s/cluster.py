@@ -31,9 +31,9 @@ PROOFS: Mapping[str, tuple[str, ...]] = {
 
 def steps(spec: ClusterSpec, lab: Lab, environ: Mapping[str, str], kubeconfig: Path, *, after: str) -> list[Step]:
     """Return the steps after which pods are scheduled, find each other, and pull from the cluster's registry."""
-    gpus = [_gpu_step(spec, lab, after=after)] if _gpus(spec) else []
+    nvidia = [_gpu_step(spec, lab, after=after)] if gpus(spec) else []
     addons = [_addon_step(lab, name, after=after) for name in PROOFS]
-    return [*addons, *gpus, *_trust_steps(spec, lab, environ, after), _kubeconfig_step(lab, kubeconfig, after)]
+    return [*addons, *nvidia, *_trust_steps(spec, lab, environ, after), _kubeconfig_step(lab, kubeconfig, after)]
 
 
 def _addon_step(lab: Lab, name: str, *, after: str) -> Step:
@@ -50,13 +50,16 @@ def _addon_step(lab: Lab, name: str, *, after: str) -> Step:
     return Step(f"Enable {name}", done, enable, deadline=ENABLE_SECONDS, every=1.0, after=after)
 
 
-def _gpus(spec: ClusterSpec) -> int:
+def gpus(spec: ClusterSpec) -> int:
+    """Return how many of NVIDIA's GPUs the nodes ask for."""
+    if spec.kuberay.simulated_gpus or spec.kuberay.gpu_resource != GPU:
+        return 0
     return sum(node.gpus for node in spec.nodes())
 
 
 def _gpu_step(spec: ClusterSpec, lab: Lab, *, after: str) -> Step:
     """Return the step after which Kubernetes offers as many GPUs as the nodes of the cluster want."""
-    first, least = lab.control_planes[0], _gpus(spec)
+    first, least = lab.control_planes[0], gpus(spec)
 
     def done() -> Answer:
         offered = {name: int(node["status"].get("allocatable", {}).get(GPU, 0)) for name, node in lab.nodes().items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,6 +39,9 @@ done
 field forward "$(iptables -S FORWARD 2> /dev/null | sed -n 's/^-P FORWARD //p')"
 command -v snap > /dev/null && field snapd "$(snap version | awk '$1 == "snapd" {print $2}')"
 snap list microk8s 2> /dev/null | text snap
+field gpus "$(ls /proc/driver/nvidia/gpus 2> /dev/null | wc -l)"
+nvidia=$(grep -ls 0x10de /sys/bus/pci/devices/*/vendor | sed 's/vendor$/class/')
+field displays "$(cat /dev/null $nvidia | grep -c ^0x03)"
 command -v docker > /dev/null && field docker yes
 cat /etc/hosts | text hosts
 [ -e /etc/sysctl.d/60-trainyard-microk8s.conf ] && field limits ours
@@ -45,6 +49,12 @@ grep -qsx "# made by trainyard" /var/snap/microk8s/common/.microk8s.yaml && fiel
 [ -d $data ] || exit 0
 for lock in clustered.lock stopped.lock; do [ -e $data/var/lock/$lock ] && field lock $lock; done
 cat $data/var/kubernetes/backend/cluster.yaml 2> /dev/null | text members
+# A worker keeps the others of the time before it joined.
+used="kubelet proxy"
+[ -e $data/var/lock/clustered.lock ] || used="$used ca server front-proxy-client"
+for name in $used; do
+  end=$(openssl x509 -enddate -noout -in $data/certs/$name.crt 2> /dev/null) && field certificate.$name.crt "${end#*=}"
+done
 for file in $data/args/certs.d/*/hosts.toml; do
   [ -e "$file" ] && text "trust.$(basename "$(dirname "$file")")" < "$file"
 done
@@ -78,6 +88,8 @@ class Member:
 class Facts:
     """A host at one moment. `memory` and `disk` are bytes; `skew` is what its clock is ahead of ours, in seconds.
 
+    `certificates` are the ends of those that it uses, in Unix seconds. `gpus` are NVIDIA's that its driver has,
+    `displays` those that are on its PCI bus.
     `is_ours`: MicroK8s was installed by us, or is about to be; `has_our_limits`: so were the kernel's limits written.
     """
 
@@ -93,6 +105,8 @@ class Facts:
     listening: frozenset[int]
     sysctls: Mapping[str, int]
     forward: str
+    gpus: int
+    displays: int
     snapd: str
     has_docker: bool
     hosts_file: str
@@ -100,6 +114,7 @@ class Facts:
     locks: frozenset[str]
     members: tuple[Member, ...]
     trust: Mapping[str, str]
+    certificates: Mapping[str, float]
     endpoints: str
     is_ours: bool
     has_our_limits: bool
@@ -157,6 +172,8 @@ def parse(text: str, *, now: float, seconds: float = 0.0) -> Facts:
         listening=frozenset(int(port) for port in re.findall(r"\S+:(\d+)\s+\S+:\*", block("listening"))),
         sysctls={name.removeprefix("sysctl."): int(fields[name]) for name in fields if name.startswith("sysctl.")},
         forward=fields.get("forward", ""),
+        gpus=int(fields.get("gpus") or 0),
+        displays=int(fields.get("displays") or 0),
         snapd=fields.get("snapd", ""),
         has_docker="docker" in fields,
         hosts_file=block("hosts"),
@@ -164,6 +181,11 @@ def parse(text: str, *, now: float, seconds: float = 0.0) -> Facts:
         locks=frozenset(value.strip() for name, _, value in lines if name == "lock"),
         members=_members(block("members")),
         trust={name.removeprefix("trust."): block(name) for name in fields if name.startswith("trust.")},
+        certificates={
+            name.removeprefix("certificate."): float(ssl.cert_time_to_seconds(fields[name]))
+            for name in fields
+            if name.startswith("certificate.")
+        },
         endpoints=block("endpoints"),
         is_ours="ours" in fields,
         has_our_limits="limits" in fields,

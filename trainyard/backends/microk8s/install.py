@@ -42,7 +42,8 @@ def _prepare_step(lab: Lab) -> Step:
         facts = lab.facts()
         names = _names(lab, facts)
         lacking = [host.name for host in lab.hosts if _is_unprepared(facts[host.name], names)]
-        return no(f"{named(lacking)}: limits, or names of the other hosts") if lacking else YES
+        what = "lacks kernel limits, at which MicroK8s stops, or names of the others"
+        return no(f"{named(lacking)}: {what}") if lacking else YES
 
     def prepare() -> None:
         facts = lab.facts()
@@ -90,7 +91,11 @@ def _install_step(lab: Lab) -> Step:
 
     def done() -> Answer:
         lacking = missing()
-        return no(f"{named([host.name for host in lacking])}: not installed, or not held") if lacking else YES
+        return (
+            no(f"{named([host.name for host in lacking])}: not installed, or not held: snapd refreshes it at any hour")
+            if lacking
+            else YES
+        )
 
     def install(host: Host) -> None:
         # One that is there already says so, and exits 0.

@@ -10,7 +10,7 @@ from statistics import median
 
 from trainyard.backends.microk8s.facts import Facts
 from trainyard.errors import PrerequisiteError, Problem
-from trainyard.wording import named
+from trainyard.wording import counted, named
 
 GIB = 2**30
 ARCHITECTURES = ("x86_64", "aarch64")
@@ -19,6 +19,8 @@ KERNEL = (4, 15)
 MEMORY = 1 * GIB
 CONTROL_PLANE_MEMORY = 2 * GIB
 DISK = 2 * GIB
+# So many times what is pulled of an image must fit on a new host.
+IMAGES = 3
 # Certificates and leases of hosts whose clocks are further apart are not valid for each other.
 SKEW_SECONDS = 30.0
 PODS = ipaddress.ip_network("10.1.0.0/16")
@@ -36,10 +38,15 @@ PORTS = {
 
 @dataclass(frozen=True)
 class Desired:
-    """What the cluster file asks of one host. `ip`: by which the others reach it."""
+    """What the cluster file asks of one host. `ip`: by which the others reach it.
+
+    `gpus` are those that it asks of all hosts together; `image` is how many bytes of the cluster's image are pulled.
+    """
 
     ip: str
     is_control_plane: bool
+    gpus: int = 0
+    image: int = 0
 
 
 Rule = Callable[[Facts, Desired], str | None]
@@ -67,6 +74,7 @@ def problems(facts: Mapping[str, Facts], desired: Mapping[str, Desired]) -> Iter
     again = "sudo rm /etc/machine-id && sudo systemd-machine-id-setup, then reboot"
     yield from _alike(facts, "machine id", lambda fact: fact.machine_id, again)
     yield from _skewed(facts)
+    yield from _too_few_gpus(facts, desired)
     yield from _of_others(facts, desired)
 
 
@@ -87,6 +95,14 @@ def _skewed(facts: Mapping[str, Facts]) -> Iterator[Problem]:
         if abs(off) > SKEW_SECONDS:
             direction = "ahead of" if off > 0 else "behind"
             yield Problem(host, f"its clock is {abs(off):.0f} s {direction} the others': sudo timedatectl set-ntp true")
+
+
+def _too_few_gpus(facts: Mapping[str, Facts], desired: Mapping[str, Desired]) -> Iterator[Problem]:
+    # Those without a driver are said host by host.
+    has = sum(max(fact.gpus, fact.displays) for fact in facts.values())
+    asked = max((desired.gpus for desired in desired.values()), default=0)
+    if has < asked and len(facts) == len(desired):
+        yield Problem("all hosts", f"have {counted(has, 'GPU')} together, and the nodes of the cluster ask for {asked}")
 
 
 def _of_others(facts: Mapping[str, Facts], desired: Mapping[str, Desired]) -> Iterator[Problem]:
@@ -125,9 +141,11 @@ def _memory(fact: Facts, desired: Desired) -> str | None:
 
 
 def _disk(fact: Facts, desired: Desired) -> str | None:
-    if fact.disk >= DISK:
+    # Pulled, unpacked, and once more while it changes; who runs already may hold it.
+    least = max(DISK, IMAGES * desired.image if fact.snap is None else 0)
+    if fact.disk >= least:
         return None
-    return f"has {fact.disk / GIB:.1f} GiB of disk free in /var/snap, and needs {DISK / GIB:.1f}"
+    return f"has {fact.disk / GIB:.1f} GiB of disk free in /var/snap, and needs {least / GIB:.1f}"
 
 
 def _route(fact: Facts, desired: Desired) -> str | None:
@@ -169,6 +187,12 @@ def _node_name(fact: Facts, desired: Desired) -> str | None:
     return f"its host name {fact.hostname} is no name of a node: sudo hostnamectl set-hostname NAME"
 
 
+def _driver(fact: Facts, desired: Desired) -> str | None:
+    if not desired.gpus or not fact.displays or fact.gpus:
+        return None
+    return f"has {counted(fact.displays, 'NVIDIA GPU')} and no driver: sudo ubuntu-drivers install --gpgpu"
+
+
 def _docker_later(fact: Facts, desired: Desired) -> str | None:
     """Say that MicroK8s will take Docker's bridge for a change of its address, and remove every container."""
     if fact.snap is None or fact.has_joined or not fact.has_docker or "docker0" in fact.addresses:
@@ -190,5 +214,6 @@ RULES: Sequence[Rule] = (
     _ports,
     _forward,
     _node_name,
+    _driver,
     _docker_later,
 )

@@ -1,0 +1,177 @@
+"""How hosts are, and what will break there, from facts alone: each rule once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.test_microk8s_preflight import GOOD, INSTALLED
+from trainyard.backends import findings
+from trainyard.backends.contract import Finding, HostStatus, NodeStatus
+from trainyard.backends.kuberay import doctor as kuberay_doctor
+from trainyard.backends.microk8s import doctor, snapshot
+from trainyard.backends.microk8s.facts import Facts
+from trainyard.backends.microk8s.lab import Host, Lab
+from trainyard.backends.microk8s.snapshot import Snapshot
+from trainyard.errors import OutsideError, PrerequisiteError, Problem
+from trainyard.seams.ssh.connection import connect
+from trainyard.steps import YES, Answer, Stage, Step, no, nothing
+from trainyard.tasks import cluster
+
+RUNS = replace(GOOD, snap=INSTALLED)
+
+
+def node(ip: str, *, ready: bool = True) -> dict[str, Any]:
+    conditions = [{"type": "Ready", "status": "True" if ready else "Unknown"}]
+    addresses = [{"type": "InternalIP", "address": ip}]
+    return {"metadata": {"name": f"node-{ip}"}, "status": {"conditions": conditions, "addresses": addresses}}
+
+
+def host(number: int, *, control_plane: bool = True) -> Host:
+    return Host(f"h{number}", f"10.0.0.{number}", control_plane, connect(f"ops@h{number}", {}), f"ops@h{number}")
+
+
+def lab(count: int = 1) -> Lab:
+    return Lab([host(number) for number in range(1, count + 1)], "1.34/stable")
+
+
+def at(**changed: Any) -> Snapshot:
+    """Return one host, a control plane that runs alone, but for what is changed."""
+    empty = Snapshot({"h1": RUNS}, {}, {"10.0.0.1": node("10.0.0.1")}, {"10.0.0.1": True})
+    return replace(empty, **changed)
+
+
+def ending(days: float, name: str = "server.crt") -> Mapping[str, Facts]:
+    return {"h1": replace(RUNS, certificates={name: time.time() + days * 86400, "ca.crt": time.time() + 1e8})}
+
+
+@pytest.mark.parametrize(
+    ("now", "hosts", "found"),
+    [
+        (at(), 1, None),
+        (at(facts=ending(31)), 1, None),
+        (
+            at(facts=ending(3.2)),
+            1,
+            ("h1", "server.crt ends in 3 days: nothing renews it, and nobody gets in after that", True),
+        ),
+        (
+            at(facts=ending(1.2, "kubelet.crt")),
+            1,
+            ("h1", "kubelet.crt ends in 1 day: nothing renews it, and nobody gets in after that", False),
+        ),
+        (at(facts={}, errors={"h1": OutsideError("h1 is off")}), 1, ("h1", "h1 is off", False)),
+        (at(votes={"10.0.0.1": True, "10.0.0.2": True, "10.0.0.3": True}), 3, None),
+        (
+            at(votes={"10.0.0.1": True, "10.0.0.2": False}),
+            3,
+            ("dqlite", "1 voter instead of 3: it takes no writes once most of them are lost", False),
+        ),
+        (
+            at(votes={"10.0.0.1": True, "10.0.0.9": False}),
+            1,
+            ("10.0.0.9", "a dead member of dqlite, and no host: no control plane may join", True),
+        ),
+        # A host that left the file is a node still, and `up` knows what to do.
+        (at(votes={"10.0.0.1": True, "10.0.0.9": True}, nodes={"10.0.0.9": node("10.0.0.9")}), 1, None),
+    ],
+)
+def test_what_will_break_on_hosts(now: Snapshot, hosts: int, found: tuple[str, str, bool] | None) -> None:
+    seen = [(each.subject, each.message, each.step is not None) for each in doctor.findings(lab(hosts), now)]
+    assert seen == ([found] if found else [])
+
+
+@pytest.mark.parametrize(
+    ("now", "state", "detail"),
+    [
+        (at(), "ready", ""),
+        (at(nodes={"10.0.0.1": node("10.0.0.1", ready=False)}), "not ready", "Kubernetes hears nothing of its kubelet"),
+        (at(nodes={"10.0.0.2": node("10.0.0.2")}), "not joined", "it is no node of this Kubernetes"),
+        (at(nodes={}), "not ready", "no control plane answers"),
+        (at(facts={"h1": GOOD}, nodes={}), "not joined", "MicroK8s is not installed"),
+        (at(facts={"h1": replace(RUNS, locks=frozenset({"stopped.lock"}))}), "not ready", "MicroK8s is stopped"),
+        (at(facts={}, errors={"h1": OutsideError("it is off", where="ssh h1")}), "unreachable", "it is off: ssh h1"),
+    ],
+)
+def test_how_a_host_is(now: Snapshot, state: str, detail: str) -> None:
+    found = snapshot.status(host(1), now, [NodeStatus("head", "head", "node-10.0.0.1", "up", 1, 0)])
+    assert (found.state, found.detail) == (state, detail)
+    assert found.nodes == (("head",) if "10.0.0.1" in now.nodes else ())
+
+
+def test_hosts_are_a_table_in_which_what_is_not_known_is_a_question_mark() -> None:
+    known = HostStatus("a", "10.0.0.1", "control plane", "ready", "v1.34.2", True, "server.crt", 3, ("head", "w-1"), 2)
+    dead = HostStatus("b", "10.0.0.2", "worker", "unreachable", None, None, None, None, (), None, "it is off")
+    table = cluster.hosts_table([known, dead])
+    assert [list(map(str, row)) for row in table.rows] == [
+        ["a", "10.0.0.1", "control plane", "ready", "v1.34.2", "yes", "server.crt: 3 days", "head, w-1", "2"],
+        ["b", "10.0.0.2", "worker", "unreachable", "?", "", "?", "", "?"],
+    ]
+
+
+def step(title: str, answer: Answer, **more: Any) -> Step:
+    return Step(title, lambda: answer, nothing, **more)
+
+
+def test_what_up_would_do_is_found_and_what_ends_nodes_is_left_to_it() -> None:
+    steps: list[Step | Stage] = [
+        step("Install", no("a: not held")),
+        Stage("Look", lambda: [step("Upgrade a", no("old"), disruptive=True), step("Check b", Answer(True, "left"))]),
+        step("Trust", no("b"), after="Install"),
+        step("Enable dns", YES),
+    ]
+    assert [(each.subject, each.message, each.remedy, each.step) for each in findings.unmet(lambda: steps)] == [
+        ("Install", "a: not held", findings.FIX, steps[0]),
+        ("Upgrade a", "old", findings.UP, None),
+        ("Check b", "left", findings.UP, None),
+    ]
+
+
+def test_what_keeps_up_from_beginning_is_found_too() -> None:
+    def refuse() -> list[Step]:
+        raise PrerequisiteError(
+            "some hosts", problems=(Problem("a", "no disk"), Problem("b", "no snapd")), hint="Mend."
+        )
+
+    assert [*findings.unmet(refuse)] == [Finding("a", "no disk", "Mend."), Finding("b", "no snapd", "Mend.")]
+
+
+def test_a_disk_on_which_ray_keeps_nothing_is_found() -> None:
+    assert [*findings.full_disk(Path("/tmp"), lambda path: (100, 94, 6))] == []
+    (found,) = findings.full_disk(Path("/tmp"), lambda path: (100, 97, 3))
+    assert found.message == "the disk of /tmp is 97 % full: from 95 % on Ray spills no objects to it"
+
+
+def test_findings_are_an_error_of_their_own_after_the_table() -> None:
+    found = [Finding("a", "no disk", "Mend."), Finding("b", "old", findings.FIX, step("Renew", YES))]
+    shown = cluster.findings_report("lab", found)
+    assert shown.document == {
+        "name": "lab",
+        "ok": False,
+        "findings": [
+            {"subject": "a", "message": "no disk", "remedy": "Mend.", "fixable": False},
+            {"subject": "b", "message": "old", "remedy": findings.FIX, "fixable": True},
+        ],
+    }
+    assert shown.error
+    assert shown.error.exit_code == 5
+    assert cluster.findings_report("lab", []).document == {"name": "lab", "ok": True, "findings": []}
+
+
+def test_a_kubernetes_node_under_pressure_is_found() -> None:
+    conditions = [
+        {"type": "DiskPressure", "status": "True", "message": "kubelet has disk pressure"},
+        {"type": "PIDPressure", "status": "False"},
+        {"type": "Ready", "status": "False", "message": "container runtime is down"},
+    ]
+    trouble = {"metadata": {"name": "n"}, "status": {"conditions": conditions}}
+    remedy = "kubectl describe node n"
+    assert [*kuberay_doctor.of_host(trouble, "kubectl")] == [
+        Finding("n", "DiskPressure: Kubernetes ends pods there (kubelet has disk pressure)", remedy),
+        Finding("n", "it is not ready: its pods count as lost (container runtime is down)", remedy),
+    ]

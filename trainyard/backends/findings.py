@@ -1,0 +1,46 @@
+"""What `cluster.doctor` says of several backends: a disk that is full, what `up` would do, or why it cannot."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from trainyard.backends.contract import Finding
+from trainyard.errors import TrainyardError
+from trainyard.steps import Stage, Step, asked
+
+FIX, UP = "invoke cluster.doctor --fix", "invoke cluster.up"
+
+# RAY_local_fs_capacity_threshold is 0.95.
+LEAST_FREE = 0.05
+
+
+def full_disk(path: Path, usage: Callable[[Path], tuple[int, int, int]] = shutil.disk_usage) -> Iterator[Finding]:
+    """Yield that the disk of a directory of this machine is too full for Ray; `usage` is total, used, free in bytes."""
+    with suppress(OSError):
+        total, _, free = usage(path)
+        if free < LEAST_FREE * total:
+            message = (
+                f"the disk of {path} is {100 - 100 * free // total} % full: from 95 % on Ray spills no objects to it"
+            )
+            yield Finding("this machine", message, "Make room there.")
+
+
+def unmet(steps: Callable[[], Sequence[Step | Stage]]) -> Iterator[Finding]:
+    """Yield the steps of `up` that would do something, and what keeps them from being known.
+
+    Those that end nodes are left to `cluster.up`, which knows about runs.
+    """
+    try:
+        for step, planned in asked(steps()):
+            # A check holds, and may have a remark.
+            if planned.state == "would" or (planned.detail and step.title.startswith("Check ")):
+                mends = step if isinstance(step, Step) and planned.state == "would" and not step.disruptive else None
+                yield Finding(step.title, planned.detail, FIX if mends else UP, mends)
+    except TrainyardError as error:
+        remedy = error.hint or UP
+        yield from [Finding(problem.where, problem.message, remedy) for problem in error.problems] or [
+            Finding(error.where or "hosts", error.what, remedy)
+        ]

@@ -1,0 +1,82 @@
+"""What the hosts of a lab, and the Kubernetes on them, answered at one moment: also which hosts did not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trainyard.backends.contract import HostState, HostStatus, NodeStatus
+from trainyard.backends.microk8s.facts import Facts
+from trainyard.backends.microk8s.join import is_ready
+from trainyard.backends.microk8s.lab import Host, Lab, ip_of
+from trainyard.errors import TrainyardError, in_a_line
+
+DAY = 86400
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Facts of the hosts that answered, errors of the others; Kubernetes' nodes, and which members vote, by address."""
+
+    facts: Mapping[str, Facts]
+    errors: Mapping[str, TrainyardError]
+    nodes: Mapping[str, Mapping[str, Any]]
+    votes: Mapping[str, bool]
+
+
+def read(lab: Lab) -> Snapshot:
+    """Ask every host side by side, then Kubernetes by way of the first control plane that answered."""
+    found, errors = lab.ask(lab.hosts)
+    planes = [host for host in lab.control_planes if host.name in found and found[host.name].members]
+    if not planes:
+        return Snapshot(found, errors, {}, {})
+    alive = Lab(planes, lab.channel, dict(found))
+    nodes = {ip_of(node): node for node in alive.nodes().values()}
+    # One that is alone is a member at loopback.
+    votes = {planes[0].ip if ip.startswith("127.") else ip: each.is_voter for ip, each in alive.members().items()}
+    return Snapshot(found, errors, nodes, votes)
+
+
+def statuses(lab: Lab, nodes: Sequence[NodeStatus]) -> tuple[HostStatus, ...]:
+    """Ask every host how it is; of these nodes, those that are on it are named."""
+    now = read(lab)
+    return tuple(status(host, now, nodes) for host in lab.hosts)
+
+
+def status(host: Host, now: Snapshot, nodes: Sequence[NodeStatus]) -> HostStatus:
+    """Return how one host is."""
+    fact, node = now.facts.get(host.name), now.nodes.get(host.ip)
+    ends = sorted((end, name) for name, end in (fact.certificates if fact else {}).items())
+    state, detail = _state(host, now)
+    return HostStatus(
+        name=host.name,
+        address=host.ip,
+        role="control plane" if host.is_control_plane else "worker",
+        state=state,
+        version=fact.snap.version if fact and fact.snap else None,
+        voter=now.votes.get(host.ip),
+        certificate=ends[0][1] if ends else None,
+        certificate_days=days(ends[0][0]) if ends else None,
+        nodes=tuple(ray.name for ray in nodes if node and ray.host == node["metadata"]["name"]),
+        gpus=fact.gpus if fact else None,
+        detail=detail,
+    )
+
+
+def days(end: float) -> int:
+    return round((end - time.time()) / DAY)
+
+
+def _state(host: Host, now: Snapshot) -> tuple[HostState, str]:
+    if error := now.errors.get(host.name):
+        return "unreachable", in_a_line(error)
+    fact, node = now.facts[host.name], now.nodes.get(host.ip)
+    if fact.snap is None:
+        return "not joined", "MicroK8s is not installed"
+    if fact.is_stopped or not now.nodes:
+        return "not ready", "MicroK8s is stopped" if fact.is_stopped else "no control plane answers"
+    if node is None:
+        return "not joined", "it is no node of this Kubernetes"
+    return ("ready", "") if is_ready(node) else ("not ready", "Kubernetes hears nothing of its kubelet")
