@@ -61,7 +61,8 @@ def _is_unprepared(fact: Facts, names: str) -> bool:
 
 def _names(lab: Lab, facts: Mapping[str, Facts]) -> str:
     """Return the lines of /etc/hosts: control planes look up the names of those that join (microk8s#2967, #3225)."""
-    return "".join(f"{host.ip} {facts[host.name].hostname}\n" for host in lab.hosts)
+    # Sorted: which control plane is the first can change.
+    return "".join(sorted(f"{host.ip} {facts[host.name].hostname}\n" for host in lab.hosts))
 
 
 def names_of(fact: Facts) -> str:

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainyard.backends.microk8s.facts import Facts
-from trainyard.backends.microk8s.lab import API_PORT, Host, Lab, each, ip_of
+from trainyard.backends.microk8s.lab import API_PORT, Host, Lab, each
 from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted, named
 
 AGENT_PORT = 25000
+DQLITE_PORT = 19001
 JOIN_SECONDS = 300.0
 READY_SECONDS = 180.0
 # As long as the joins of a whole batch may take.
@@ -133,13 +134,16 @@ def _join_one(host: Host, first: Host, token: str, role: str) -> None:
         )
 
 
-def refuse_dead_members(lab: Lab) -> None:
-    """Raise OutsideError while a member is dead: a join then took whole control planes down (microk8s#2348)."""
-    by_ip = {ip_of(node): node for node in lab.nodes().values()}
-    dead = [ip for ip in lab.members() if ip in by_ip and not is_ready(by_ip[ip])]
+def refuse_dead_members(lab: Lab, *, but: str = "") -> None:
+    """Raise OutsideError while the database of another member is dead: see microk8s#2348, where all were lost.
+
+    Its port is asked: without a quorum nobody can write any more that a node is not Ready.
+    """
+    members = [ip for ip in lab.members() if ip != but]
+    dead = [ip for ip in members if lab.first.root("bash", "-c", _REACH, ip, str(DQLITE_PORT), check=False).code != 0]
     if dead:
         raise OutsideError(
-            f"no control plane may join or leave while {named(dead)} is dead: the others could lose the database",
-            hint="Bring it back. If it is gone for good, take it out of the file, and: "
-            "invoke cluster.up --remove --force",
+            f"no control plane may join or leave while the database of {named(dead)} is dead: the others could lose it",
+            hint="Bring it back: there, sudo snap start microk8s. If the host is gone for good, take it out of the "
+            "file, and: invoke cluster.up --remove --force",
         )

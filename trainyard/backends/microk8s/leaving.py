@@ -93,8 +93,8 @@ def _remains_step(lab: Lab, host: Host) -> Step:
 
     def clear() -> None:
         fact = lab.facts([host])[host.name]
-        if host.ip in lab.members() and is_ready(lab.nodes().get(fact.node)):
-            _before_a_member_leaves(lab)
+        if host.ip in lab.members():
+            _before_a_member_leaves(lab, host)
         if fact.has_joined:
             host.microk8s("leave", seconds=JOIN_SECONDS, check=False)
         for name in (host.ip, fact.node):
@@ -105,8 +105,8 @@ def _remains_step(lab: Lab, host: Host) -> Step:
     return Step(f"Remove what is left of {host.name}", done, clear, every=1.0)
 
 
-def _before_a_member_leaves(lab: Lab) -> None:
-    refuse_dead_members(lab)
+def _before_a_member_leaves(lab: Lab, host: Host) -> None:
+    refuse_dead_members(lab, but=host.ip)
     back_up(lab.first)
 
 
@@ -139,7 +139,7 @@ def _removal_step(lab: Lab, host: Host, *, forced: bool) -> Step:
 def _give_back(lab: Lab, host: Host) -> None:
     """Move a host's pods away, let it leave, and leave it as it was found."""
     if host.ip in lab.members():
-        _before_a_member_leaves(lab)
+        _before_a_member_leaves(lab, host)
     # A kubelet that does not run ends no pod.
     if is_ready(lab.nodes().get(host.name)):
         lab.first.microk8s("kubectl", "drain", host.name, *DRAIN, seconds=330)

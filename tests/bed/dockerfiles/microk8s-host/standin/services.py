@@ -175,6 +175,8 @@ def _kubelet() -> list[str]:
         # Of the bed: containers in a container.
         *("--cgroup-driver=cgroupfs", "--oom-score-adj=0", "--feature-gates=KubeletInUserNamespace=true"),
         "--node-status-update-frequency=2s",
+        # The disk is a developer's, and nobody could pull the pause image again.
+        "--image-gc-high-threshold=100",
     ]
     return ["kubelet", *_arguments("kubelet"), *ours]
 

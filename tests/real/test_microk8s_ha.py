@@ -1,0 +1,131 @@
+"""Three control planes, made one by one: one may be lost, of two only reads are left. Each test needs the last one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.bed import chart, hosts, microk8s, programs, publishing
+from tests.bed.engine import BedEngine
+from tests.bed.hosts import Host
+from tests.bed.microk8s import install, join, run
+from tests.bed.places import free_port, need
+from tests.real.jobs import write_job
+from tests.real.kube import RAY_IMAGE
+from tests.real.yard import Yard, wait_until
+
+pytestmark = [pytest.mark.docker, pytest.mark.kubernetes, pytest.mark.breaking, pytest.mark.timeout(900)]
+NAMES = {"host-1", "host-2", "host-3"}
+FROZEN = "Error from server: etcdserver: request timed out\n"
+JOB = """
+    command: [sleep, "{seconds}"]
+    matrix: {seconds: [SECONDS]}
+    resources: {cpus: 1}
+"""
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Three hosts, each a control plane; Ray's only node is on the third."""
+
+    hosts: list[Host]
+    yard: Yard
+
+    def vote(self) -> bool:
+        """Say whether all three are voters, as each of them knows it."""
+        known = [run(host, "status", "--format", "yaml", check=False).stdout for host in self.hosts]
+        return all(status.count("role: voter") == 3 for status in known)
+
+    def changes(self) -> list[str]:
+        """Let `cluster.up` run; return what it changed."""
+        done = self.yard.run("cluster.up", "--json", seconds=600)
+        return [step["title"] for step in json.loads(done.stdout)["steps"] if step["changed"]]
+
+
+@pytest.fixture(scope="module")
+def lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    need(programs.missing())
+    home = tmp_path_factory.mktemp("lab")
+    address = f"{engine.bridge_ip}:{free_port()}"
+    publishing.publish(engine, address, RAY_IMAGE, owner=hosts.this_process())
+    chart.write(home / "chart")
+    with microk8s.bare_hosts(engine, tmp_path_factory.mktemp("hosts"), count=3) as made:
+        document = {
+            "name": "lab",
+            "backend": "microk8s",
+            "image": f"{address}/{RAY_IMAGE}",
+            "registry": {"address": address, "insecure": True},
+            "head": {"cpus": 1, "memory": "1GiB"},
+            "microk8s": {"hosts": [{"address": host.ssh, "role": "control-plane"} for host in made]},
+            "kuberay": {
+                "operator": {"chart": str(home / "chart")},
+                "requests": {"cpus": 0.1, "memory": "128MiB"},
+                "node_selector": {"kubernetes.io/hostname": "host-3"},
+            },
+        }
+        (home / "clusters").mkdir()
+        (home / "clusters" / "lab.yaml").write_text(json.dumps(document))
+        path = f"{programs.commands()}:{hosts.environ(made[0].home)['PATH']}"
+        yard = Yard(home, cluster="lab", environ={"HOME": str(made[0].home), "PATH": path})
+        for seconds in (0, 30):
+            write_job(yard, f"sleep-{seconds}", JOB.replace("SECONDS", str(seconds)))
+        yield Lab(made, yard)
+
+
+def test_control_planes_join_one_by_one_until_all_vote(lab: Lab) -> None:
+    _, second, third = lab.hosts
+    joined = [title for title in lab.changes() if title.startswith("Join ")]
+    assert joined == [f"Join {host.ip} as a control plane" for host in (second, third)]
+    assert lab.vote()
+    assert microk8s.ready(third) == NAMES
+    assert lab.changes() == []
+
+
+def test_the_cluster_works_on_without_its_first_control_plane_which_may_come_back(lab: Lab) -> None:
+    first, _, third = lab.hosts
+    yard = lab.yard
+    yard.run("train.dispatch", "sleep-30", "--skip-smoke", "--no-wait")
+    first.power_off()
+    assert yard.states() == {"head": "up"}
+    wait_until(lambda: yard.json("train.status")["state"] == "succeeded", seconds=120, what="the run ends")
+    yard.run("train.dispatch", "sleep-0", "--skip-smoke")
+    first.power_on()
+    microk8s.wait_ready(third, *NAMES)
+    wait_until(lab.vote, seconds=60, what="all vote")
+    assert lab.changes() == []
+
+
+def test_with_two_databases_lost_reads_go_on_and_writes_wait(lab: Lab) -> None:
+    first, second, third = lab.hosts
+    for host in (first, second):
+        host.kill("microk8s.dqlite")
+    assert run(third, "kubectl", "get", "nodes").stdout.count("host-") == 3
+    written = run(third, "kubectl", "create", "namespace", "frozen", check=False)
+    assert (written.returncode, written.stderr) == (1, FROZEN)
+    for host in (first, second):
+        host.run("snap", "start", "microk8s")
+    create = ("kubectl", "create", "namespace", "thawed")
+    wait_until(lambda: run(third, *create, check=False).returncode == 0, seconds=120, what="writes go on")
+
+
+def test_no_control_plane_joins_while_a_database_is_dead_and_then_its_ghost_goes_first(lab: Lab) -> None:
+    first, second, third = lab.hosts
+    run(first, "kubectl", "delete", "node", "host-2")
+    second.run("snap", "remove", "microk8s", "--purge")
+    install(second)
+    known = join(second, first, check=False)
+    assert (known.returncode, known.stdout.splitlines()[-1]) == (
+        6,
+        f"Connection failed. The joining node ({second.ip}) is already known to dqlite (504).",
+    )
+    third.run("snap", "stop", "microk8s.daemon-k8s-dqlite")
+    refused = lab.yard.run("cluster.up", expect=6, seconds=600)
+    assert f"error: no control plane may join or leave while the database of {third.ip} is dead" in refused.stderr
+    third.run("snap", "start", "microk8s.daemon-k8s-dqlite")
+    wait_until(lambda: third.ip in run(first, "status", check=False).stdout, seconds=60, what="a quorum")
+    assert f"Join {second.ip} as a control plane" in lab.changes()
+    assert lab.vote()
+    assert lab.changes() == []
