@@ -33,7 +33,7 @@ def node(ip: str, *, ready: bool = True) -> dict[str, Any]:
 
 
 def host(number: int, *, control_plane: bool = True) -> Host:
-    return Host(f"h{number}", f"10.0.0.{number}", control_plane, connect(f"ops@h{number}", {}), f"ops@h{number}")
+    return Host(f"h{number}", f"10.0.0.{number}", f"ops@h{number}", connect(f"ops@h{number}", {}), control_plane)
 
 
 def lab(count: int = 1) -> Lab:

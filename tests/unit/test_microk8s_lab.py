@@ -27,7 +27,7 @@ class Asked:
 
 def test_hosts_are_asked_once_and_after_a_change_once_for_each_question() -> None:
     connections = {name: Asked() for name in ("a", "b")}
-    hosts = [Host(name, "192.0.2.1", False, cast(Any, connections[name]), name) for name in connections]
+    hosts = [Host(name, "192.0.2.1", name, cast(Any, connections[name]), False) for name in connections]
     lab = Lab(hosts, "1.34/stable")
 
     def times() -> list[int]:

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from trainyard.backends.microk8s.facts import Facts, Member, Snap, parse
+from trainyard.backends.microk8s.facts import Facts, Member, Snap
 from trainyard.backends.microk8s.preflight import Desired, problems, refuse
 from trainyard.errors import PrerequisiteError
+from trainyard.seams.ssh.facts import fields_of, parse
 
 GIB = 2**30
 GOOD = Facts(
@@ -137,7 +138,7 @@ def test_of_two_hosts_our_own_clock_says_which_is_wrong() -> None:
 @pytest.mark.parametrize(("clock", "skew"), [(1020, 0.0), (1100, 75.0), (900, -100.0)])
 def test_a_host_that_answers_late_is_not_ahead_for_that(clock: int, skew: float) -> None:
     printed = f"clock {clock}\nhostname a\narchitecture x86_64\nkernel 6.1\nmachine_id 1\nmemory 1\n"
-    assert parse(printed, now=1000.0, seconds=25.0).skew == skew
+    assert parse(fields_of(printed), now=1000.0, seconds=25.0).skew == skew
 
 
 def test_everything_is_refused_at_once() -> None:

@@ -36,8 +36,8 @@ def node(ip: str, *, ssh: str = "", ready: bool = True) -> dict[str, Any]:
 
 def lab(b: Facts, nodes: Mapping[str, Any], *, first: Facts = FIRST, control_plane: bool = False) -> Lab:
     hosts = [
-        Host("a", "10.0.0.1", True, connect("ops@a", {}), "ops@a"),
-        Host("b", "10.0.0.2", control_plane, connect("ops@b", {}), "ops@b"),
+        Host("a", "10.0.0.1", "ops@a", connect("ops@a", {}), True),
+        Host("b", "10.0.0.2", "ops@b", connect("ops@b", {}), control_plane),
     ]
     return Lab(hosts, "1.34/stable", {"a": first, "b": b}, {"a": node("10.0.0.1"), **nodes})
 

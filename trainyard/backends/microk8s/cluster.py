@@ -10,10 +10,11 @@ from pathlib import Path
 import yaml
 
 from trainyard.backends.microk8s.facts import DATA
-from trainyard.backends.microk8s.lab import Host, Lab, each
+from trainyard.backends.microk8s.lab import Host, Lab
 from trainyard.backends.record import write_private
 from trainyard.errors import OutsideError
 from trainyard.registry.access import read_ca
+from trainyard.seams.ssh.hosts import each
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import named

@@ -1,53 +1,33 @@
-"""What one host is and has: asked by one script, as root, in one round trip."""
+"""What a host is and has for MicroK8s: asked in one round trip with all else about it."""
 
 from __future__ import annotations
 
-import base64
-import re
 import ssl
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import yaml
 
+from trainyard.seams.ssh import facts as host_facts
 from trainyard.seams.ssh.connection import Connection
-from trainyard.seams.ssh.login import HostError
+from trainyard.seams.ssh.facts import Fields, block, under
 
 DATA = "/var/snap/microk8s/current"
 # The first line of the launch file of a MicroK8s that we installed.
 MARK = "# made by trainyard"
-# Each line is NAME VALUE; of what has lines itself the value is base64. What a host lacks is left out.
 SCRIPT = r"""
-field() { printf '%s %s\n' "$1" "$2"; }
-text() { printf '%s %s\n' "$1" "$(base64 -w0)"; }
 data=/var/snap/microk8s/current
-field clock "$(date +%s.%N)"
-field hostname "$(hostname)"
-field architecture "$(uname -m)"
-field kernel "$(uname -r)"
-field machine_id "$(cat /etc/machine-id 2> /dev/null)"
-field memory "$(awk '/^MemTotal:/ {print $2 * 1024}' /proc/meminfo)"
 [ -d /var/snap ] && disk=/var/snap || disk=/var
 field disk "$(df -B1 --output=avail $disk | tail -n 1)"
-ip -4 -o address show | text addresses
-ip -4 route show | text routes
-{ ss -Hlnt; ss -Hlnu; } | text listening
 for name in fs.inotify.max_user_instances fs.inotify.max_user_watches fs.aio-max-nr; do
   field "sysctl.$name" "$(cat "/proc/sys/$(echo $name | tr . /)")"
 done
-field forward "$(iptables -S FORWARD 2> /dev/null | sed -n 's/^-P FORWARD //p')"
 command -v snap > /dev/null && field snapd "$(snap version | awk '$1 == "snapd" {print $2}')"
 snap list microk8s 2> /dev/null | text snap
-field gpus "$(ls /proc/driver/nvidia/gpus 2> /dev/null | wc -l)"
-nvidia=$(grep -ls 0x10de /sys/bus/pci/devices/*/vendor | sed 's/vendor$/class/')
-field displays "$(cat /dev/null $nvidia | grep -c ^0x03)"
-command -v docker > /dev/null && field docker yes
-cat /etc/hosts | text hosts
 [ -e /etc/sysctl.d/60-trainyard-microk8s.conf ] && field limits ours
 grep -qsx "# made by trainyard" /var/snap/microk8s/common/.microk8s.yaml && field ours yes
 [ -d $data ] || exit 0
-for lock in clustered.lock stopped.lock; do [ -e $data/var/lock/$lock ] && field lock $lock; done
+for lock in clustered.lock stopped.lock; do [ -e $data/var/lock/$lock ] && field lock.$lock yes; done
 cat $data/var/kubernetes/backend/cluster.yaml 2> /dev/null | text members
 # A worker keeps the others of the time before it joined.
 used="kubelet proxy"
@@ -85,31 +65,15 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Facts:
-    """A host at one moment. `memory` and `disk` are bytes; `skew` is what its clock is ahead of ours, in seconds.
+class Facts(host_facts.Facts):
+    """A host at one moment. `disk`: bytes that are free; `certificates`: the ends of those in use, in Unix seconds.
 
-    `certificates` are the ends of those that it uses, in Unix seconds. `gpus` are NVIDIA's that its driver has,
-    `displays` those that are on its PCI bus.
     `is_ours`: MicroK8s was installed by us, or is about to be; `has_our_limits`: so were the kernel's limits written.
     """
 
-    hostname: str
-    architecture: str
-    kernel: str
-    machine_id: str
-    memory: int
     disk: int
-    skew: float
-    addresses: Mapping[str, str]
-    routes: str
-    listening: frozenset[int]
     sysctls: Mapping[str, int]
-    forward: str
-    gpus: int
-    displays: int
     snapd: str
-    has_docker: bool
-    hosts_file: str
     snap: Snap | None
     locks: frozenset[str]
     members: tuple[Member, ...]
@@ -140,53 +104,23 @@ class Facts:
 
 def read(connection: Connection, *, now: float) -> Facts:
     """Ask a host for its facts. Raises HostError where it cannot be asked; `now` is our clock, in seconds."""
-    began = time.monotonic()
-    ran = connection.sudo(["sh", "-c", SCRIPT])
-    if ran.code != 0:
-        last = ran.stderr.strip().rpartition("\n")[2]
-        raise HostError(f"{connection.address.host} does not answer what it is", where=last or f"exit code {ran.code}")
-    return parse(ran.stdout, now=now, seconds=time.monotonic() - began)
+    return of(*host_facts.read(connection, SCRIPT, now=now))
 
 
-def parse(text: str, *, now: float, seconds: float = 0.0) -> Facts:
-    """Return what the script printed; it was asked at `now`, and answered after `seconds`."""
-    lines = [line.partition(" ") for line in text.splitlines()]
-    fields = {name: value.strip() for name, _, value in lines if name != "lock"}
-
-    ahead = float(fields["clock"]) - now
-
-    def block(name: str) -> str:
-        return base64.b64decode(fields.get(name, "")).decode(errors="replace")
-
+def of(fields: Fields, facts: host_facts.Facts) -> Facts:
+    """Return the facts of a host, and those among the fields that its script printed beside."""
+    trust, ends = under(fields, "trust."), under(fields, "certificate.")
     return Facts(
-        hostname=fields["hostname"],
-        architecture=fields["architecture"],
-        kernel=fields["kernel"],
-        machine_id=fields["machine_id"],
-        memory=int(float(fields["memory"])),
+        **vars(facts),
         disk=int(fields.get("disk") or 0),
-        # A host that answers late is not ahead for that.
-        skew=max(ahead - seconds, min(ahead, 0.0)),
-        addresses=dict(re.findall(r"^\d+: (\S+)\s+inet ([\d.]+)", block("addresses"), re.MULTILINE)),
-        routes=block("routes"),
-        listening=frozenset(int(port) for port in re.findall(r"\S+:(\d+)\s+\S+:\*", block("listening"))),
-        sysctls={name.removeprefix("sysctl."): int(fields[name]) for name in fields if name.startswith("sysctl.")},
-        forward=fields.get("forward", ""),
-        gpus=int(fields.get("gpus") or 0),
-        displays=int(fields.get("displays") or 0),
+        sysctls={name: int(value) for name, value in under(fields, "sysctl.").items()},
         snapd=fields.get("snapd", ""),
-        has_docker="docker" in fields,
-        hosts_file=block("hosts"),
-        snap=_snap(block("snap")),
-        locks=frozenset(value.strip() for name, _, value in lines if name == "lock"),
-        members=_members(block("members")),
-        trust={name.removeprefix("trust."): block(name) for name in fields if name.startswith("trust.")},
-        certificates={
-            name.removeprefix("certificate."): float(ssl.cert_time_to_seconds(fields[name]))
-            for name in fields
-            if name.startswith("certificate.")
-        },
-        endpoints=block("endpoints"),
+        snap=_snap(block(fields, "snap")),
+        locks=frozenset(under(fields, "lock.")),
+        members=_members(block(fields, "members")),
+        trust={registry: block(fields, f"trust.{registry}") for registry in trust},
+        certificates={name: float(ssl.cert_time_to_seconds(end)) for name, end in ends.items()},
+        endpoints=block(fields, "endpoints"),
         is_ours="ours" in fields,
         has_our_limits="limits" in fields,
     )

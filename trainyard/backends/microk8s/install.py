@@ -8,8 +8,9 @@ from collections.abc import Mapping
 import yaml
 
 from trainyard.backends.microk8s.facts import MARK, Facts
-from trainyard.backends.microk8s.lab import Host, Lab, each
+from trainyard.backends.microk8s.lab import Host, Lab
 from trainyard.errors import RequestError
+from trainyard.seams.ssh.hosts import each
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted, named
 

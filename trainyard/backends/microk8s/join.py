@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainyard.backends.microk8s.facts import Facts
-from trainyard.backends.microk8s.lab import API_PORT, Host, Lab, each
+from trainyard.backends.microk8s.lab import API_PORT, MICROK8S, Host, Lab
 from trainyard.errors import OutsideError, PrerequisiteError
+from trainyard.seams.ssh.hosts import each
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted, named
 
@@ -110,7 +111,6 @@ def _join(lab: Lab, first: Host, hosts: Sequence[Host], role: str) -> None:
         lab.changed()
 
 
-_MICROK8S = "/snap/bin/microk8s"
 _REACH = 'timeout 5 bash -c "exec 3<> /dev/tcp/$0/$1"'
 
 
@@ -122,7 +122,7 @@ def _join_one(host: Host, first: Host, token: str, role: str) -> None:
                 where=f"{first.ip}:{port}",
                 hint=f"Let it through the firewalls between them; or name the one that works: `ip:` of {first.name}.",
             )
-    script = f'read -r token; {_MICROK8S} join {first.ip}:{AGENT_PORT}/"$token" {role}'
+    script = f'read -r token; {MICROK8S} join {first.ip}:{AGENT_PORT}/"$token" {role}'
     ran = host.root("sh", "-euc", script, stdin=f"{token}\n".encode(), seconds=JOIN_SECONDS, check=False)
     # What it printed last is the reason, a traceback's too; a code of 0 is proven by the node.
     if ran.code != 0:

@@ -1,27 +1,24 @@
-"""The hosts of a lab: who they are, what they were when last asked, and things done on many of them side by side."""
+"""The hosts of a lab: who they are, and what they were when last asked."""
 
 from __future__ import annotations
 
-import ipaddress
 import json
-import re
-import socket
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from trainyard.backends.microk8s import facts
 from trainyard.backends.microk8s.facts import Facts, Member
-from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
+from trainyard.errors import TrainyardError
 from trainyard.seams.programs import Ran
-from trainyard.seams.ssh import config, lock
-from trainyard.seams.ssh.connection import Connection, Held, connect
-from trainyard.seams.ssh.many import AT_ONCE, gather, refuse
-from trainyard.spec.microk8s import LabHost, Microk8sSection
+from trainyard.seams.ssh import hosts as ssh_hosts
+from trainyard.seams.ssh import lock
+from trainyard.seams.ssh.connection import Held
+from trainyard.seams.ssh.hosts import try_each
+from trainyard.seams.ssh.many import refuse
+from trainyard.spec.microk8s import Microk8sSection
 
-Result = TypeVar("Result")
 # Not every sshd has /snap/bin on its PATH, and not every sudo keeps it.
 MICROK8S = "/snap/bin/microk8s"
 API_PORT = 16443
@@ -29,15 +26,10 @@ LOCK_FILE = "/run/trainyard.lock"
 
 
 @dataclass(frozen=True)
-class Host:
-    """A machine. `ip` is the address by which the other hosts reach it."""
+class Host(ssh_hosts.Host):
+    """A host of a lab, and which part the file gives it."""
 
-    name: str
-    ip: str
     is_control_plane: bool
-    connection: Connection
-    # As the file has it.
-    ssh: str
 
     @property
     def server(self) -> str:
@@ -46,20 +38,6 @@ class Host:
     def microk8s(self, *words: str, seconds: float = 60.0, check: bool = True) -> Ran:
         """Run `microk8s WORDS` as root. That it exits 0 proves nothing; with `check`, another code is an error."""
         return self.root(MICROK8S, *words, seconds=seconds, check=check)
-
-    def root(self, *command: str, seconds: float = 60.0, check: bool = True, stdin: bytes = b"") -> Ran:
-        """Run a command as root. Raises OutsideError with its last words if it fails."""
-        ran = self.connection.sudo(list(command), seconds=seconds, stdin=stdin)
-        if check and ran.code != 0:
-            # snapd draws a line below what it quotes.
-            printed = re.findall(r".*\w.*", ran.stderr.strip() or ran.stdout)
-            words = [word for word in command if len(word) < 60 and "\n" not in word]
-            raise OutsideError(
-                f"{self.name}: {' '.join(words[:3])} failed",
-                where=printed[-1].strip() if printed else f"exit code {ran.code}, and no word",
-                hint="When that is mended, or has ended, repeat the same command: it continues.",
-            )
-        return ran
 
 
 @dataclass
@@ -154,61 +132,7 @@ def ip_of(node: Mapping[str, Any]) -> str:
 def of_section(section: Microk8sSection, environ: Mapping[str, str]) -> Lab:
     """Return the hosts of a cluster file; nothing is asked of them yet. Raises PrerequisiteError for unknown names."""
     control_planes = section.control_planes
-    by_address = {host.ssh: host for host in (*control_planes, *section.workers)}
-    names = Counter(config.parse(address).host for address in by_address)
-
-    def host(address: str) -> Host:
-        desired, parsed = by_address[address], config.parse(address)
-        # Behind one address hosts differ by the port.
-        name = parsed.host if names[parsed.host] == 1 else f"{parsed.host}:{parsed.port}"
-        is_control_plane = desired in control_planes
-        return Host(name, desired.ip or _ip(desired, environ), is_control_plane, connect(address, environ), address)
-
-    # Names are looked up one by one otherwise, and each that is unknown takes its time.
-    found, errors = gather(by_address, host)
-    refuse(errors)
-    return Lab(list(found.values()), section.channel)
-
-
-def each(hosts: Sequence[Host], act: Callable[[Host], Result]) -> dict[str, Result]:
-    """Do it with every host side by side; return the results by host.
-
-    Raises the host's error if one fails, and one with all of them if several do; the others were done.
-    """
-    results, errors = try_each(hosts, act)
-    refuse(errors)
-    return results
-
-
-def try_each(
-    hosts: Sequence[Host], act: Callable[[Host], Result]
-) -> tuple[dict[str, Result], dict[str, TrainyardError]]:
-    """Do it with every host side by side; return the results and the errors, by host."""
-    by_name = {host.name: host for host in hosts}
-    kept = {host.name for host in hosts[:AT_ONCE]}
-
-    def attempt(name: str) -> Result:
-        try:
-            return act(by_name[name])
-        finally:
-            # An open connection costs memory, and time also while it is idle.
-            if name not in kept:
-                by_name[name].connection.close()
-
-    return gather(by_name, attempt)
-
-
-def _ip(desired: LabHost, environ: Mapping[str, str]) -> str:
-    name = config.settings(config.parse(desired.ssh), environ).host
-    try:
-        return str(ipaddress.ip_address(name))
-    except ValueError:
-        pass
-    try:
-        return str(socket.getaddrinfo(name, None, socket.AF_INET)[0][4][0])
-    except OSError as error:
-        raise PrerequisiteError(
-            f"{desired.address} has no address that is known here",
-            where=str(error),
-            hint="Say by which the other hosts reach it: `ip:` beside `address:`.",
-        ) from error
+    desired = (*control_planes, *section.workers)
+    found = ssh_hosts.of_addresses({host.ssh: host.ip for host in desired}, environ)
+    made = [Host(**vars(host), is_control_plane=index < len(control_planes)) for index, host in enumerate(found)]
+    return Lab(made, section.channel)

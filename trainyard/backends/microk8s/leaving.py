@@ -31,7 +31,7 @@ def steps(lab: Lab, tools: Tools) -> list[Step]:
     names, ips = {fact.node for fact in observed.values()}, {host.ip for host in lab.hosts}
     # The dead first: while one is a member, no other may leave.
     left = [
-        Host(name, ip_of(node), False, connect(_address(node), tools.environ), _address(node))
+        Host(name, ip_of(node), _address(node), connect(_address(node), tools.environ), is_control_plane=False)
         for name, node in sorted(nodes.items(), key=lambda item: is_ready(item[1]))
         if _address(node) and name not in names and ip_of(node) not in ips
     ]

@@ -6,23 +6,18 @@ import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 
+from trainyard.backends import host_checks
 from trainyard.backends.microk8s.facts import Facts
 from trainyard.errors import PrerequisiteError, Problem
-from trainyard.wording import counted, named
+from trainyard.wording import named
 
 GIB = 2**30
-ARCHITECTURES = ("x86_64", "aarch64")
-# The least that runs MicroK8s' Kubernetes (its documentation asks for 4.15 and newer).
-KERNEL = (4, 15)
 MEMORY = 1 * GIB
 CONTROL_PLANE_MEMORY = 2 * GIB
 DISK = 2 * GIB
 # So many times what is pulled of an image must fit on a new host.
 IMAGES = 3
-# Certificates and leases of hosts whose clocks are further apart are not valid for each other.
-SKEW_SECONDS = 30.0
 PODS = ipaddress.ip_network("10.1.0.0/16")
 SERVICES = ipaddress.ip_network("10.152.183.0/24")
 # What Kubernetes' own interfaces are called.
@@ -66,43 +61,14 @@ def refuse(facts: Mapping[str, Facts], desired: Mapping[str, Desired], silent: S
 def problems(facts: Mapping[str, Facts], desired: Mapping[str, Desired]) -> Iterator[Problem]:
     """Yield what is wrong, by host: first what each shows alone, then what they show together."""
     for host, fact in facts.items():
-        for rule in RULES:
-            message = rule(fact, desired[host])
-            if message:
-                yield Problem(host, message)
-    yield from _alike(facts, "host name", lambda fact: fact.node, "sudo hostnamectl set-hostname NAME")
-    again = "sudo rm /etc/machine-id && sudo systemd-machine-id-setup, then reboot"
-    yield from _alike(facts, "machine id", lambda fact: fact.machine_id, again)
-    yield from _skewed(facts)
-    yield from _too_few_gpus(facts, desired)
+        asked = desired[host]
+        found = [message for rule in RULES if (message := rule(fact, asked))]
+        for message in (*host_checks.alone(fact, asked.ip, asked.gpus), *found):
+            yield Problem(host, message)
+    # Who gives no facts may have the GPUs.
+    gpus = max(host.gpus for host in desired.values()) if len(facts) == len(desired) else 0
+    yield from host_checks.together(facts, gpus)
     yield from _of_others(facts, desired)
-
-
-def _alike(facts: Mapping[str, Facts], what: str, value: Callable[[Facts], str], remedy: str) -> Iterator[Problem]:
-    first: dict[str, str] = {}
-    for host, fact in facts.items():
-        earlier = first.setdefault(value(fact), host)
-        if value(fact) and earlier != host:
-            yield Problem(host, f"has the {what} of {earlier}, {value(fact)}: {remedy}")
-
-
-def _skewed(facts: Mapping[str, Facts]) -> Iterator[Problem]:
-    skews = [fact.skew for fact in facts.values()]
-    # Of two that differ, our own clock says which is wrong.
-    middle = median(skews if len(skews) % 2 else [*skews, 0.0])
-    for host, fact in facts.items():
-        off = fact.skew - middle
-        if abs(off) > SKEW_SECONDS:
-            direction = "ahead of" if off > 0 else "behind"
-            yield Problem(host, f"its clock is {abs(off):.0f} s {direction} the others': sudo timedatectl set-ntp true")
-
-
-def _too_few_gpus(facts: Mapping[str, Facts], desired: Mapping[str, Desired]) -> Iterator[Problem]:
-    # Those without a driver are said host by host.
-    has = sum(max(fact.gpus, fact.displays) for fact in facts.values())
-    asked = max((desired.gpus for desired in desired.values()), default=0)
-    if has < asked and len(facts) == len(desired):
-        yield Problem("all hosts", f"have {counted(has, 'GPU')} together, and the nodes of the cluster ask for {asked}")
 
 
 def _of_others(facts: Mapping[str, Facts], desired: Mapping[str, Desired]) -> Iterator[Problem]:
@@ -117,19 +83,6 @@ def _of_others(facts: Mapping[str, Facts], desired: Mapping[str, Desired]) -> It
 
 def _snapd(fact: Facts, desired: Desired) -> str | None:
     return None if fact.snapd else "has no snapd: sudo apt-get install -y snapd"
-
-
-def _architecture(fact: Facts, desired: Desired) -> str | None:
-    if fact.architecture in ARCHITECTURES:
-        return None
-    return f"is {fact.architecture}, and Ray is made for {' and '.join(ARCHITECTURES)}"
-
-
-def _kernel(fact: Facts, desired: Desired) -> str | None:
-    found = re.match(r"(\d+)\.(\d+)", fact.kernel)
-    if found is None or (int(found[1]), int(found[2])) >= KERNEL:
-        return None
-    return f"its kernel is {fact.kernel}, and Kubernetes needs {KERNEL[0]}.{KERNEL[1]} or newer"
 
 
 def _memory(fact: Facts, desired: Desired) -> str | None:
@@ -150,13 +103,6 @@ def _disk(fact: Facts, desired: Desired) -> str | None:
 
 def _route(fact: Facts, desired: Desired) -> str | None:
     return None if re.search("^default ", fact.routes, re.MULTILINE) else "has no default route, which MicroK8s needs"
-
-
-def _address(fact: Facts, desired: Desired) -> str | None:
-    if desired.ip in fact.addresses.values():
-        return None
-    has = named(sorted(address for name, address in fact.addresses.items() if name != "lo"))
-    return f"{desired.ip} is no address of its interfaces ({has}): say by which the others reach it, `ip:`"
 
 
 def _ranges(fact: Facts, desired: Desired) -> str | None:
@@ -187,12 +133,6 @@ def _node_name(fact: Facts, desired: Desired) -> str | None:
     return f"its host name {fact.hostname} is no name of a node: sudo hostnamectl set-hostname NAME"
 
 
-def _driver(fact: Facts, desired: Desired) -> str | None:
-    if not desired.gpus or not fact.displays or fact.gpus:
-        return None
-    return f"has {counted(fact.displays, 'NVIDIA GPU')} and no driver: sudo ubuntu-drivers install --gpgpu"
-
-
 def _docker_later(fact: Facts, desired: Desired) -> str | None:
     """Say that MicroK8s will take Docker's bridge for a change of its address, and remove every container."""
     if fact.snap is None or fact.has_joined or not fact.has_docker or "docker0" in fact.addresses:
@@ -204,16 +144,12 @@ def _docker_later(fact: Facts, desired: Desired) -> str | None:
 
 RULES: Sequence[Rule] = (
     _snapd,
-    _architecture,
-    _kernel,
     _memory,
     _disk,
     _route,
-    _address,
     _ranges,
     _ports,
     _forward,
     _node_name,
-    _driver,
     _docker_later,
 )

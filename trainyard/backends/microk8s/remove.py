@@ -6,7 +6,8 @@ from pathlib import Path
 
 from trainyard.backends.microk8s.facts import MARK, Facts
 from trainyard.backends.microk8s.install import LAUNCH_FILE, SYSCTL_FILE, WRITE_NAMES, names_of
-from trainyard.backends.microk8s.lab import LOCK_FILE, Host, Lab, each
+from trainyard.backends.microk8s.lab import LOCK_FILE, Host, Lab
+from trainyard.seams.ssh.hosts import each
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted, named
 

@@ -1,0 +1,81 @@
+"""What is wrong with hosts that are reached by SSH, whatever is to run on them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from statistics import median
+
+from trainyard.errors import Problem
+from trainyard.seams.ssh.facts import Facts
+from trainyard.wording import counted, named
+
+ARCHITECTURES = ("x86_64", "aarch64")
+# The least that runs containers of today's Kubernetes (MicroK8s' documentation asks for 4.15 and newer).
+KERNEL = (4, 15)
+# Certificates and leases of hosts whose clocks are further apart are not valid for each other.
+SKEW_SECONDS = 30.0
+
+
+def alone(fact: Facts, ip: str, gpus: int) -> Iterator[str]:
+    """Yield what is wrong with one; others reach it by `ip`, and so many GPUs are asked of all hosts."""
+    for message in (_architecture(fact), _kernel(fact), _address(fact, ip), _driver(fact) if gpus else None):
+        if message:
+            yield message
+
+
+def together(facts: Mapping[str, Facts], gpus: int) -> Iterator[Problem]:
+    """Yield what all of them show only beside each other."""
+    yield from _alike(facts, "host name", lambda fact: fact.hostname.lower(), "sudo hostnamectl set-hostname NAME")
+    again = "sudo rm /etc/machine-id && sudo systemd-machine-id-setup, then reboot"
+    yield from _alike(facts, "machine id", lambda fact: fact.machine_id, again)
+    yield from _skewed(facts)
+    # Those without a driver are said one by one.
+    has = sum(max(fact.gpus, fact.displays) for fact in facts.values())
+    if has < gpus:
+        yield Problem("all hosts", f"have {counted(has, 'GPU')} together, and the nodes of the cluster ask for {gpus}")
+
+
+def _alike(facts: Mapping[str, Facts], what: str, value: Callable[[Facts], str], remedy: str) -> Iterator[Problem]:
+    first: dict[str, str] = {}
+    for host, fact in facts.items():
+        earlier = first.setdefault(value(fact), host)
+        if value(fact) and earlier != host:
+            yield Problem(host, f"has the {what} of {earlier}, {value(fact)}: {remedy}")
+
+
+def _skewed(facts: Mapping[str, Facts]) -> Iterator[Problem]:
+    skews = [fact.skew for fact in facts.values()]
+    # Of two that differ, our own clock says which is wrong.
+    middle = median(skews if len(skews) % 2 else [*skews, 0.0])
+    for host, fact in facts.items():
+        off = fact.skew - middle
+        if abs(off) > SKEW_SECONDS:
+            direction = "ahead of" if off > 0 else "behind"
+            yield Problem(host, f"its clock is {abs(off):.0f} s {direction} the others': sudo timedatectl set-ntp true")
+
+
+def _architecture(fact: Facts) -> str | None:
+    if fact.architecture in ARCHITECTURES:
+        return None
+    return f"is {fact.architecture}, and Ray is made for {' and '.join(ARCHITECTURES)}"
+
+
+def _kernel(fact: Facts) -> str | None:
+    found = re.match(r"(\d+)\.(\d+)", fact.kernel)
+    if found is None or (int(found[1]), int(found[2])) >= KERNEL:
+        return None
+    return f"its kernel is {fact.kernel}, and Kubernetes needs {KERNEL[0]}.{KERNEL[1]} or newer"
+
+
+def _address(fact: Facts, ip: str) -> str | None:
+    if ip in fact.addresses.values():
+        return None
+    has = named(sorted(address for name, address in fact.addresses.items() if name != "lo"))
+    return f"{ip} is no address of its interfaces ({has}): say by which the others reach it, `ip:`"
+
+
+def _driver(fact: Facts) -> str | None:
+    if fact.gpus or not fact.displays:
+        return None
+    return f"has {counted(fact.displays, 'NVIDIA GPU')} and no driver: sudo ubuntu-drivers install --gpgpu"

@@ -1,0 +1,109 @@
+"""What a host is and has: asked by one script, as root, in one round trip."""
+
+from __future__ import annotations
+
+import base64
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trainyard.seams.ssh.connection import Connection
+from trainyard.seams.ssh.login import HostError
+
+# Each line is NAME VALUE; of what has lines itself the value is base64. What a host lacks is left out.
+SCRIPT = r"""
+field() { printf '%s %s\n' "$1" "$2"; }
+text() { printf '%s %s\n' "$1" "$(base64 -w0)"; }
+field clock "$(date +%s.%N)"
+field hostname "$(hostname)"
+field architecture "$(uname -m)"
+field kernel "$(uname -r)"
+field machine_id "$(cat /etc/machine-id 2> /dev/null)"
+field memory "$(awk '/^MemTotal:/ {print $2 * 1024}' /proc/meminfo)"
+ip -4 -o address show | text addresses
+ip -4 route show | text routes
+{ ss -Hlnt; ss -Hlnu; } | text listening
+field forward "$(iptables -S FORWARD 2> /dev/null | sed -n 's/^-P FORWARD //p')"
+field gpus "$(ls /proc/driver/nvidia/gpus 2> /dev/null | wc -l)"
+nvidia=$(grep -ls 0x10de /sys/bus/pci/devices/*/vendor | sed 's/vendor$/class/')
+field displays "$(cat /dev/null $nvidia | grep -c ^0x03)"
+command -v docker > /dev/null && field docker yes
+cat /etc/hosts | text hosts
+"""
+Fields = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A host at one moment. `memory` is bytes; `skew` is what its clock is ahead of ours, in seconds.
+
+    `addresses` are IPv4, by interface; `listening` are ports. `gpus` are NVIDIA's that its driver has, `displays` those
+    that are on its PCI bus.
+    """
+
+    hostname: str
+    architecture: str
+    kernel: str
+    machine_id: str
+    memory: int
+    skew: float
+    addresses: Mapping[str, str]
+    routes: str
+    listening: frozenset[int]
+    forward: str
+    gpus: int
+    displays: int
+    has_docker: bool
+    hosts_file: str
+
+
+def read(connection: Connection, script: str, *, now: float) -> tuple[Fields, Facts]:
+    """Ask a host for its facts, and for what `script` prints beside. Raises HostError where it cannot be asked.
+
+    `now` is our clock, in seconds.
+    """
+    began = time.monotonic()
+    ran = connection.sudo(["sh", "-c", SCRIPT + script])
+    if ran.code != 0:
+        last = ran.stderr.strip().rpartition("\n")[2]
+        raise HostError(f"{connection.address.host} does not answer what it is", where=last or f"exit code {ran.code}")
+    fields = fields_of(ran.stdout)
+    return fields, parse(fields, now=now, seconds=time.monotonic() - began)
+
+
+def fields_of(printed: str) -> Fields:
+    lines = [line.partition(" ") for line in printed.splitlines()]
+    return {name: value.strip() for name, _, value in lines}
+
+
+def parse(fields: Fields, *, now: float, seconds: float = 0.0) -> Facts:
+    """Return the facts among what was printed; it was asked at `now`, and answered after `seconds`."""
+    ahead = float(fields["clock"]) - now
+    return Facts(
+        hostname=fields["hostname"],
+        architecture=fields["architecture"],
+        kernel=fields["kernel"],
+        machine_id=fields["machine_id"],
+        memory=int(float(fields["memory"])),
+        # A host that answers late is not ahead for that.
+        skew=max(ahead - seconds, min(ahead, 0.0)),
+        addresses=dict(re.findall(r"^\d+: (\S+)\s+inet ([\d.]+)", block(fields, "addresses"), re.MULTILINE)),
+        routes=block(fields, "routes"),
+        listening=frozenset(int(port) for port in re.findall(r"\S+:(\d+)\s+\S+:\*", block(fields, "listening"))),
+        forward=fields.get("forward", ""),
+        gpus=int(fields.get("gpus") or 0),
+        displays=int(fields.get("displays") or 0),
+        has_docker="docker" in fields,
+        hosts_file=block(fields, "hosts"),
+    )
+
+
+def block(fields: Fields, name: str) -> str:
+    """Return what has lines itself, "" where it was left out."""
+    return base64.b64decode(fields.get(name, "")).decode(errors="replace")
+
+
+def under(fields: Fields, prefix: str) -> dict[str, str]:
+    """Return the fields whose names begin so, by the rest of their names."""
+    return {name.removeprefix(prefix): value for name, value in fields.items() if name.startswith(prefix)}

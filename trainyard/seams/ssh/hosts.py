@@ -1,0 +1,109 @@
+"""Hosts that are reached by SSH: who they are, commands as root there, and things done on many of them side by side."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
+from trainyard.seams.programs import Ran
+from trainyard.seams.ssh import config
+from trainyard.seams.ssh.connection import Connection, connect
+from trainyard.seams.ssh.many import AT_ONCE, gather, refuse
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host. `ssh` is how the file names it, `ip` the address by which other hosts reach it."""
+
+    name: str
+    ip: str
+    ssh: str
+    connection: Connection
+
+    def root(self, *command: str, seconds: float = 60.0, check: bool = True, stdin: bytes = b"") -> Ran:
+        """Run a command as root. Raises OutsideError with its last words if it fails."""
+        ran = self.connection.sudo(list(command), seconds=seconds, stdin=stdin)
+        if check and ran.code != 0:
+            # snapd draws a line below what it quotes.
+            printed = re.findall(r".*\w.*", ran.stderr.strip() or ran.stdout)
+            words = [word for word in command if len(word) < 60 and "\n" not in word]
+            raise OutsideError(
+                f"{self.name}: {' '.join(words[:3])} failed",
+                where=printed[-1].strip() if printed else f"exit code {ran.code}, and no word",
+                hint="When that is mended, or has ended, repeat the same command: it continues.",
+            )
+        return ran
+
+
+AnyHost = TypeVar("AnyHost", bound=Host)
+
+
+def of_addresses(ips: Mapping[str, str | None], environ: Mapping[str, str]) -> list[Host]:
+    """Return hosts by their addresses [user@]host[:port], each with the IP address that is given, or that it has.
+
+    Nothing is asked of them yet. Raises PrerequisiteError for names that are not known here.
+    """
+    names = Counter(config.parse(address).host for address in ips)
+
+    def host(address: str) -> Host:
+        parsed = config.parse(address)
+        # Behind one address hosts differ by the port.
+        name = parsed.host if names[parsed.host] == 1 else f"{parsed.host}:{parsed.port}"
+        return Host(name, ips[address] or _ip(address, environ), address, connect(address, environ))
+
+    # Names are looked up one by one otherwise, and each that is unknown takes its time.
+    found, errors = gather(ips, host)
+    refuse(errors)
+    return list(found.values())
+
+
+def each(hosts: Sequence[AnyHost], act: Callable[[AnyHost], Result]) -> dict[str, Result]:
+    """Do it with every host side by side; return the results by host.
+
+    Raises the host's error if one fails, and one with all of them if several do; the others were done.
+    """
+    results, errors = try_each(hosts, act)
+    refuse(errors)
+    return results
+
+
+def try_each(
+    hosts: Sequence[AnyHost], act: Callable[[AnyHost], Result]
+) -> tuple[dict[str, Result], dict[str, TrainyardError]]:
+    """Do it with every host side by side; return the results and the errors, by host."""
+    by_name = {host.name: host for host in hosts}
+    kept = {host.name for host in hosts[:AT_ONCE]}
+
+    def attempt(name: str) -> Result:
+        try:
+            return act(by_name[name])
+        finally:
+            # An open connection costs memory, and time also while it is idle.
+            if name not in kept:
+                by_name[name].connection.close()
+
+    return gather(by_name, attempt)
+
+
+def _ip(address: str, environ: Mapping[str, str]) -> str:
+    name = config.settings(config.parse(address), environ).host
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        pass
+    try:
+        return str(socket.getaddrinfo(name, None, socket.AF_INET)[0][4][0])
+    except OSError as error:
+        raise PrerequisiteError(
+            f"{address} has no address that is known here",
+            where=str(error),
+            hint="Say by which the other hosts reach it: `ip:` beside `address:`.",
+        ) from error
