@@ -19,8 +19,6 @@ from tests.real.kube import RAY_IMAGE
 from tests.real.yard import Yard, wait_until
 
 pytestmark = [pytest.mark.docker, pytest.mark.kubernetes, pytest.mark.breaking, pytest.mark.timeout(900)]
-# /proc/locks names files by their numbers; to try the lock would be to hold it.
-LOCKED = 'grep -q ":$(stat -c %i /run/trainyard.lock) " /proc/locks'
 
 
 @dataclass(frozen=True)
@@ -75,8 +73,10 @@ def test_a_host_that_is_added_joins_and_a_second_operator_is_told_who_is_at_it(l
     lab.yard.run("cluster.up", seconds=600)
     lab.name_hosts(1, 2, 3)
     assert "Join 2 workers" in _planned(lab.yard)
+    # Who has the lock writes it there; to try the lock would be to hold it.
+    before = lab.hosts[0].run("cat", "/run/trainyard.lock").stdout
     first = lab.yard.start("cluster.up")
-    wait_until(lambda: lab.hosts[0].shell(LOCKED, check=False).returncode == 0, seconds=60, what="locked")
+    wait_until(lambda: lab.hosts[0].run("cat", "/run/trainyard.lock").stdout != before, seconds=60, what="locked")
     refused = lab.other.run("cluster.up", expect=4).stderr
     assert "error: another command is changing these hosts\n" in refused
     assert re.search(rf"  at {lab.hosts[0].ip}: \S+@\S+ since .* \(process \d+\)\n", refused)
