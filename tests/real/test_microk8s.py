@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ import yaml
 from tests.bed import chart, hosts, images, microk8s, programs
 from tests.bed.engine import BedEngine
 from tests.bed.hosts import Host
+from tests.bed.kubernetes import wait
 from tests.bed.places import free_port, need
 from tests.real.yard import Yard
 from trainyard.paths import shipped
@@ -112,6 +114,12 @@ def test_shells_and_logs_reach_hosts_and_nodes(lab: Lab) -> None:
     assert all(host.ip in unknown for host in lab.hosts)
 
 
+def test_microk8s_own_registry_is_on_every_host_where_it_is_asked_for(lab: Lab) -> None:
+    lab.yard.run("cluster.up", "--set", "microk8s.registry=true")
+    for host in lab.hosts:
+        wait(lambda: _answers(f"http://{host.ip}:32000/v2/"), f"{host.name} has a registry", seconds=60)  # noqa: B023
+
+
 def test_down_keeps_the_hosts_kubernetes_and_purge_nothing(lab: Lab) -> None:
     yard = lab.yard
     yard.run("cluster.down")
@@ -123,6 +131,14 @@ def test_down_keeps_the_hosts_kubernetes_and_purge_nothing(lab: Lab) -> None:
         assert "trainyard" not in host.run("cat", "/etc/hosts").stdout
         assert host.run("ls", "/etc/sysctl.d", "/var/snap/microk8s", check=False).stdout.count("trainyard") == 0
     assert _planned(yard)[:2] == ["Prepare 3 hosts", "Install MicroK8s 1.34/stable on 3 hosts"]
+
+
+def _answers(url: str) -> bool:
+    try:
+        urllib.request.urlopen(url, timeout=2).close()
+    except OSError:
+        return False
+    return True
 
 
 def _planned(yard: Yard) -> list[str]:

@@ -93,7 +93,7 @@ def test_doctor_finds_what_will_break_and_mends_it(lab: Lab) -> None:
     found = yard.json("cluster.doctor", expect=5)["findings"]
     print(yard.run("cluster.doctor", "--fix").stderr)
     assert [(finding["subject"], finding["message"]) for finding in found] == [
-        (first.ip, "server.crt ends in 3 days: nothing renews it, and nobody gets in after that"),
+        (first.ip, "server.crt ends in 3 days: nothing renews it, and then nobody gets in"),
         ("Prepare 2 hosts", f"{second.ip}: lacks kernel limits, at which MicroK8s stops, or names of the others"),
         (
             "Install MicroK8s 1.34/stable on 2 hosts",

@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from trainyard.backends.microk8s.facts import Facts, Member, Snap
+from trainyard.backends.microk8s.lab import Host
 from trainyard.backends.microk8s.preflight import Desired, problems, refuse
 from trainyard.errors import PrerequisiteError
+from trainyard.seams.ssh.connection import connect
 from trainyard.seams.ssh.facts import fields_of, parse
 
 GIB = 2**30
@@ -40,12 +42,14 @@ GOOD = Facts(
     has_our_limits=False,
 )
 OTHER = replace(GOOD, hostname="b", machine_id="2", addresses={"eth0": "10.0.0.2"})
-DESIRED = {"a": Desired("10.0.0.1", is_control_plane=True), "b": Desired("10.0.0.2", is_control_plane=False)}
+A, B, C = [
+    Host(name, f"10.0.0.{number}", name, connect(name, {}), name == "a") for number, name in enumerate("abc", start=1)
+]
 INSTALLED = Snap("v1.34.2", "1.34/stable", is_held=True, is_disabled=False)
 
 
 def said(**facts: Facts) -> list[str]:
-    return [str(problem) for problem in problems(facts, DESIRED)]
+    return [str(problem) for problem in problems([A, B], facts, Desired())]
 
 
 def test_good_hosts_have_nothing_wrong() -> None:
@@ -103,13 +107,18 @@ def test_what_is_wrong_with_one_host_is_said_with_what_helps(changed: dict[str, 
         ({}, 0, 40 * GIB, ["a: has 100.0 GiB of disk free in /var/snap, and needs 120.0"]),
         # It may hold the image already.
         ({"snap": INSTALLED}, 0, 40 * GIB, []),
+        (
+            {"snap": INSTALLED, "listening": frozenset({32000})},
+            0,
+            0,
+            ["a: something else listens on 32000, where MicroK8s' registry is to be: microk8s.registry: false"],
+        ),
     ],
 )
-def test_gpus_need_a_driver_and_the_image_room(
+def test_gpus_need_a_driver_the_image_room_and_the_registry_its_port(
     changed: dict[str, object], gpus: int, image: int, messages: list[str]
 ) -> None:
-    desired = {"a": Desired("10.0.0.1", is_control_plane=True, gpus=gpus, image=image)}
-    found = problems({"a": replace(GOOD, **changed)}, desired)  # type: ignore[arg-type]
+    found = problems([A], {"a": replace(GOOD, **changed)}, Desired(gpus, image, has_registry=True))  # type: ignore[arg-type]
     assert [str(problem) for problem in found] == messages
 
 
@@ -120,9 +129,8 @@ def test_capitals_are_no_mistake_and_what_runs_already_is_no_stranger() -> None:
 
 def test_hosts_that_are_alike_or_tell_another_time_are_named() -> None:
     third = replace(OTHER, hostname="c", machine_id="3", addresses={"eth0": "10.0.0.3"}, skew=3600.0)
-    desired = {**DESIRED, "c": Desired("10.0.0.3", is_control_plane=False)}
     alike = replace(OTHER, hostname="A", machine_id="1")
-    found = [str(problem) for problem in problems({"a": GOOD, "b": alike, "c": third}, desired)]
+    found = [str(problem) for problem in problems([A, B, C], {"a": GOOD, "b": alike, "c": third}, Desired())]
     assert found == [
         "b: has the host name of a, a: sudo hostnamectl set-hostname NAME",
         "b: has the machine id of a, 1: sudo rm /etc/machine-id && sudo systemd-machine-id-setup, then reboot",
@@ -143,5 +151,6 @@ def test_a_host_that_answers_late_is_not_ahead_for_that(clock: int, skew: float)
 
 def test_everything_is_refused_at_once() -> None:
     with pytest.raises(PrerequisiteError, match="some hosts cannot become a Kubernetes as they are") as refused:
-        refuse({"a": replace(GOOD, snapd=""), "b": replace(OTHER, snapd="", forward="DROP")}, DESIRED)
+        facts = {"a": replace(GOOD, snapd=""), "b": replace(OTHER, snapd="", forward="DROP")}
+        refuse([A, B], facts, Desired())
     assert [problem.where for problem in refused.value.problems] == ["a", "b", "b"]

@@ -77,6 +77,16 @@ def read_ca(registry: Registry, environ: Mapping[str, str]) -> bytes | None:
     return file.read_bytes()
 
 
+def hosts_toml(registry: Registry, *, ca: str) -> str:
+    """Return how containerd reaches it; `ca` is the file of its CA there, "" if a public one signed for it.
+
+    https://github.com/containerd/containerd/blob/main/docs/hosts.md: read at each pull, no restart.
+    """
+    server = f"{'http' if registry.insecure else 'https'}://{registry.address}"
+    lines = [f'server = "{server}"', f'[host."{server}"]', '  capabilities = ["pull", "resolve"]']
+    return "\n".join([*lines, *([f'  ca = "{ca}"'] if ca else [])]) + "\n"
+
+
 @dataclass(frozen=True)
 class Access:
     """A connection to a registry, with what the Docker engine needs to use it too."""

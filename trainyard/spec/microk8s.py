@@ -59,6 +59,7 @@ class Microk8sSection(Section):
 
     channel: Channel = setting(versions.MICROK8S, "What is installed on every host, and held there.")
     upgrade: bool = setting(False, "true: hosts of an older channel are upgraded, one minor at a time.")
+    registry: bool = setting(False, "true: MicroK8s' own registry, without a login, at port 32000 of every host.")
     hosts: Annotated[Listed[LabHost], rule(_addressed_once)] = Field(
         min_length=1, description="The machines; the first is a control plane."
     )

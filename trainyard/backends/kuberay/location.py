@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-
-import yaml
 
 from trainyard.backends import record as records
 from trainyard.backends.contract import Tools, shell_words
 from trainyard.backends.kuberay import naming, pods
 from trainyard.errors import RequestError
-from trainyard.seams.addresses import answers
 from trainyard.seams.kube import config
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.types import RAY_CLUSTER, Object
@@ -115,26 +109,6 @@ def record_of(location: Location) -> Record:
 
 def write(tools: Tools, location: Location) -> None:
     records.write_cluster(tools.state, tools.backend, asdict(record_of(location)))
-
-
-def choose_server(tools: Tools, kubeconfig: Path, servers: Sequence[str]) -> None:
-    """Let a kubeconfig of ours name another of a Kubernetes' servers, where the one that it names does not answer.
-
-    What is written down about the cluster follows. Where none of their CA answers, whoever asks Kubernetes says why.
-    """
-    document = yaml.safe_load(kubeconfig.read_text())
-    cluster = document["clusters"][0]["cluster"]
-    ca = base64.b64decode(cluster["certificate-authority-data"]).decode()
-    parts = {server: urlsplit(server) for server in (cluster["server"], *servers)}
-    answering = (server for server, at in parts.items() if answers(str(at.hostname), at.port or 443, ca=ca))
-    server = next(answering, cluster["server"])
-    if server == cluster["server"]:
-        return
-    cluster["server"] = server
-    records.write_private(kubeconfig, yaml.safe_dump(document, sort_keys=False))
-    written = records.read_cluster(tools.state, tools.backend)
-    if written:
-        records.write_cluster(tools.state, tools.backend, {**written, "server": server})
 
 
 def kubeconfig(kube: Kube) -> str:

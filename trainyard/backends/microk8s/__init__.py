@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from trainyard.backends import kuberay
+from trainyard.backends import kubeconfig, kuberay
 from trainyard.backends.contract import ClusterStatus, Finding, LogLine, Tools, Traits, Verified, not_up, pick
 from trainyard.backends.findings import unmet
 from trainyard.backends.kuberay import location
@@ -129,12 +129,12 @@ def _service_log(host: Host) -> LogFile:
 
 
 def _host_steps(spec: ClusterSpec, tools: Tools, hosts: Lab) -> Sequence[Step | Stage]:
-    (facts, errors), gpus = hosts.ask(hosts.hosts), cluster.gpus(spec)
+    facts, errors = hosts.ask(hosts.hosts)
     # Who has MicroK8s may have the image too.
     is_new = any(fact.snap is None for fact in facts.values())
     image = resolve.pulled_bytes(spec, tools.environ, directory=tools.directory) if is_new else 0
-    desired = {host.name: preflight.Desired(host.ip, host.is_control_plane, gpus, image) for host in hosts.hosts}
-    preflight.refuse(facts, desired, by_host(errors))
+    desired = preflight.Desired(cluster.gpus(spec), image, _section(spec).registry)
+    preflight.refuse(hosts.hosts, facts, desired, by_host(errors))
     refuse(errors)
     hosts.put_members_first()
     installed = install.steps(hosts, upgrade=_section(spec).upgrade)
@@ -164,7 +164,7 @@ def _kubernetes(spec: ClusterSpec, tools: Tools) -> KuberaySection:
     if not _kubeconfig(tools).exists():
         raise not_up(spec.name)
     control_planes = _lab(spec, tools).control_planes
-    location.choose_server(tools, _kubeconfig(tools), [host.server for host in control_planes])
+    kubeconfig.choose_server(tools, _kubeconfig(tools), [host.server for host in control_planes])
     return spec.kuberay.model_copy(update={"kubeconfig": str(_kubeconfig(tools)), "context": None})
 
 

@@ -26,9 +26,7 @@ def findings(lab: Lab, now: Snapshot) -> Iterator[Finding]:
         fact = now.facts.get(host.name)
         for name, end in (fact.certificates if fact else {}).items():
             if days(end) <= RENEW_DAYS:
-                message = (
-                    f"{name} ends in {counted(days(end), 'day')}: nothing renews it, and nobody gets in after that"
-                )
+                message = f"{name} ends in {counted(days(end), 'day')}: nothing renews it, and then nobody gets in"
                 step = _renew_step(lab, host, name) if name in RENEWABLE else None
                 yield Finding(host.name, message, FIX if step else "Let the host leave, and join again.", step)
     voting = sum(now.votes.get(host.ip, False) for host in lab.control_planes)

@@ -99,7 +99,7 @@ class Facts(host_facts.Facts):
     @property
     def has_joined(self) -> bool:
         """Say whether it is a node of a cluster with others: what it does alone goes on for ever."""
-        return self.is_worker or len(self.members) > 1 or any(not _is_loopback(member) for member in self.members)
+        return self.is_worker or any(not member.host.startswith("127.") for member in self.members)
 
 
 def read(connection: Connection, *, now: float) -> Facts:
@@ -139,7 +139,3 @@ def _snap(listed: str) -> Snap | None:
 def _members(text: str) -> tuple[Member, ...]:
     """Read dqlite's cluster.yaml: a list of Address, ID, Role (0 votes; left out, it is 0)."""
     return tuple(Member(entry["Address"], entry.get("Role", 0) == 0) for entry in yaml.safe_load(text) or ())
-
-
-def _is_loopback(member: Member) -> bool:
-    return member.host.startswith("127.")

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 import yaml
 
 from trainyard.backends.microk8s.facts import MARK, Facts
-from trainyard.backends.microk8s.lab import Host, Lab
+from trainyard.backends.microk8s.lab import Host, Lab, each_step
 from trainyard.errors import RequestError
-from trainyard.seams.ssh.hosts import each
 from trainyard.steps import YES, Answer, Step, no
-from trainyard.wording import counted, named
+from trainyard.wording import counted
 
 SYSCTL_FILE = "/etc/sysctl.d/60-trainyard-microk8s.conf"
 # dqlite stops at the limit of aio; watchers of files at those of inotify.
@@ -22,6 +21,7 @@ LAUNCH_FILE = "/var/snap/microk8s/common/.microk8s.yaml"
 # Some hundred MB of a snap, from far away.
 INSTALL_SECONDS = 900.0
 START_SECONDS = 180.0
+KUBELET_PORT = 10250
 _BEGIN, _END = "# trainyard: begin", "# trainyard: end"
 # Written in place: /etc/hosts may be a mount of its own.
 WRITE_NAMES = f"""sed '/^{_BEGIN}$/,/^{_END}$/d' /etc/hosts > /run/trainyard-hosts
@@ -38,26 +38,17 @@ def steps(lab: Lab, *, upgrade: bool) -> list[Step]:
 
 def _prepare_step(lab: Lab) -> Step:
     """Return the step after which kernel limits, host names and the launch file are as MicroK8s needs them."""
+    names = _names(lab, lab.facts())
 
-    def done() -> Answer:
-        facts = lab.facts()
-        names = _names(lab, facts)
-        lacking = [host.name for host in lab.hosts if _is_unprepared(facts[host.name], names)]
-        what = "lacks kernel limits, at which MicroK8s stops, or names of the others"
-        return no(f"{named(lacking)}: {what}") if lacking else YES
+    def is_unprepared(host: Host, fact: Facts) -> bool:
+        limits = any(fact.sysctls[name] < least for name, least in SYSCTLS.items())
+        return limits or names_of(fact) != names
 
-    def prepare() -> None:
-        facts = lab.facts()
-        names = _names(lab, facts)
-        first = lab.control_planes[0]
-        each(lab.hosts, lambda host: _prepare(host, facts[host.name], names, is_first=host is first))
-        lab.changed()
+    def prepare(host: Host) -> None:
+        _prepare(host, lab.facts([host])[host.name], names, is_first=host is lab.first)
 
-    return Step(f"Prepare {counted(len(lab.hosts), 'host')}", done, prepare)
-
-
-def _is_unprepared(fact: Facts, names: str) -> bool:
-    return any(fact.sysctls[name] < least for name, least in SYSCTLS.items()) or names_of(fact) != names
+    what = "lacks kernel limits, at which MicroK8s stops, or names of the others"
+    return each_step(lab, f"Prepare {counted(len(lab.hosts), 'host')}", is_unprepared, what, prepare)
 
 
 def _names(lab: Lab, facts: Mapping[str, Facts]) -> str:
@@ -87,18 +78,6 @@ def _prepare(host: Host, fact: Facts, names: str, *, is_first: bool) -> None:
 
 
 def _install_step(lab: Lab) -> Step:
-    def missing() -> list[Host]:
-        facts = lab.facts()
-        return [host for host in lab.hosts if (snap := facts[host.name].snap) is None or not snap.is_held]
-
-    def done() -> Answer:
-        lacking = missing()
-        return (
-            no(f"{named([host.name for host in lacking])}: not installed, or not held: snapd refreshes it at any hour")
-            if lacking
-            else YES
-        )
-
     def install(host: Host) -> None:
         # One that is there already says so, and exits 0.
         command = ("snap", "install", "microk8s", "--classic", f"--channel={lab.channel}")
@@ -106,11 +85,9 @@ def _install_step(lab: Lab) -> Step:
         # Refreshes in the night end clusters (microk8s#1022, #2491).
         host.root("snap", "refresh", "--hold", "microk8s")
 
-    def install_all() -> None:
-        each(missing(), install)
-        lab.changed()
-
-    return Step(f"Install MicroK8s {lab.channel} on {counted(len(lab.hosts), 'host')}", done, install_all)
+    title = f"Install MicroK8s {lab.channel} on {counted(len(lab.hosts), 'host')}"
+    what = "not installed, or not held: snapd refreshes it at any hour"
+    return each_step(lab, title, lambda _, fact: fact.snap is None or not fact.snap.is_held, what, install)
 
 
 def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
@@ -164,20 +141,12 @@ def _minor(channel: str) -> int:
 def _start_step(lab: Lab) -> Step:
     """Return the step after which the services of every host run; on workers `microk8s start` does nothing."""
 
-    def stopped() -> list[Host]:
-        facts = lab.facts()
-        return [host for host in lab.hosts if facts[host.name].is_stopped or 10250 not in facts[host.name].listening]
-
-    def done() -> Answer:
-        still = stopped()
-        return no(f"{named([host.name for host in still])}: its kubelet does not run") if still else YES
+    def is_stopped(host: Host, fact: Facts) -> bool:
+        return fact.is_stopped or KUBELET_PORT not in fact.listening
 
     def start(host: Host) -> None:
         host.microk8s("start", check=False)
         host.root("snap", "start", "--enable", "microk8s")
 
-    def start_all() -> None:
-        each(stopped(), start)
-        lab.changed()
-
-    return Step("MicroK8s runs on every host", done, start_all, deadline=START_SECONDS, every=1.0)
+    title = "MicroK8s runs on every host"
+    return each_step(lab, title, is_stopped, "its kubelet does not run", start, deadline=START_SECONDS)

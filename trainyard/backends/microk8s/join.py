@@ -49,12 +49,8 @@ def _first_step(lab: Lab, first: Host) -> Step:
         node = lab.nodes().get(lab.facts([first])[first.name].node)
         return YES if is_ready(node) else no("its node is not Ready yet")
 
-    def wait() -> None:
-        # The code says nothing; with a timeout of 0 it would wait for ever.
-        first.microk8s("status", "--wait-ready", "--timeout", "120", seconds=150, check=False)
-        lab.changed()
-
-    return Step(f"{first.name} is a control plane", done, wait, deadline=READY_SECONDS, every=1.0)
+    # What is waited for is asked anew, as after a change.
+    return Step(f"{first.name} is a control plane", done, lab.changed, deadline=READY_SECONDS, every=1.0)
 
 
 def _control_plane_step(lab: Lab, first: Host, host: Host, *, after: str) -> Step:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +15,11 @@ from trainyard.seams.programs import Ran
 from trainyard.seams.ssh import hosts as ssh_hosts
 from trainyard.seams.ssh import lock
 from trainyard.seams.ssh.connection import Held
-from trainyard.seams.ssh.hosts import try_each
+from trainyard.seams.ssh.hosts import each, try_each
 from trainyard.seams.ssh.many import refuse
 from trainyard.spec.microk8s import Microk8sSection
+from trainyard.steps import YES, Answer, Step, no
+from trainyard.wording import named
 
 # Not every sshd has /snap/bin on its PATH, and not every sudo keeps it.
 MICROK8S = "/snap/bin/microk8s"
@@ -121,6 +123,33 @@ class Lab:
             if ran.code == 0 and ran.stdout.startswith("{"):
                 return {node["metadata"]["name"]: node for node in json.loads(ran.stdout)["items"]}
         return {}
+
+
+def each_step(
+    lab: Lab,
+    title: str,
+    lacks: Callable[[Host, Facts], bool],
+    what: str,
+    mend: Callable[[Host], object],
+    *,
+    deadline: float = 0.0,
+    after: str | None = None,
+) -> Step:
+    """Return the step after which no host lacks something; `what` says it of those that do, which are mended."""
+
+    def lacking() -> list[Host]:
+        observed = lab.facts()
+        return [host for host in lab.hosts if lacks(host, observed[host.name])]
+
+    def done() -> Answer:
+        found = lacking()
+        return no(f"{named([host.name for host in found])}: {what}") if found else YES
+
+    def mend_all() -> None:
+        each(lacking(), mend)
+        lab.changed()
+
+    return Step(title, done, mend_all, deadline=deadline, every=1.0, after=after)
 
 
 def ip_of(node: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from trainyard.backends import host_checks
 from trainyard.backends.microk8s.facts import Facts
+from trainyard.backends.microk8s.lab import Host
 from trainyard.errors import PrerequisiteError, Problem
 from trainyard.wording import named
 
@@ -31,25 +32,22 @@ PORTS = {
 }
 
 
+REGISTRY_PORT = 32000
+Rule = Callable[[Facts, Host], str | None]
+
+
 @dataclass(frozen=True)
 class Desired:
-    """What the cluster file asks of one host. `ip`: by which the others reach it.
+    """What the cluster file asks of all hosts together. `image` is how many bytes of its image each pulls."""
 
-    `gpus` are those that it asks of all hosts together; `image` is how many bytes of the cluster's image are pulled.
-    """
-
-    ip: str
-    is_control_plane: bool
     gpus: int = 0
     image: int = 0
+    has_registry: bool = False
 
 
-Rule = Callable[[Facts, Desired], str | None]
-
-
-def refuse(facts: Mapping[str, Facts], desired: Mapping[str, Desired], silent: Sequence[Problem] = ()) -> None:
+def refuse(hosts: Sequence[Host], facts: Mapping[str, Facts], desired: Desired, silent: Sequence[Problem] = ()) -> None:
     """Raise PrerequisiteError with everything that is wrong, host by host; and with those that give no facts."""
-    found = tuple(problems(facts, desired))
+    found = tuple(problems(hosts, facts, desired))
     if found:
         raise PrerequisiteError(
             "some hosts cannot become a Kubernetes as they are",
@@ -58,22 +56,21 @@ def refuse(facts: Mapping[str, Facts], desired: Mapping[str, Desired], silent: S
         )
 
 
-def problems(facts: Mapping[str, Facts], desired: Mapping[str, Desired]) -> Iterator[Problem]:
+def problems(hosts: Sequence[Host], facts: Mapping[str, Facts], desired: Desired) -> Iterator[Problem]:
     """Yield what is wrong, by host: first what each shows alone, then what they show together."""
-    for host, fact in facts.items():
-        asked = desired[host]
-        found = [message for rule in RULES if (message := rule(fact, asked))]
-        for message in (*host_checks.alone(fact, asked.ip, asked.gpus), *found):
-            yield Problem(host, message)
+    answered = [host for host in hosts if host.name in facts]
+    for host in answered:
+        fact = facts[host.name]
+        found = [*host_checks.alone(fact, host.ip, desired.gpus), _disk(fact, desired), _registry_port(fact, desired)]
+        found += [rule(fact, host) for rule in RULES]
+        yield from (Problem(host.name, message) for message in found if message)
     # Who gives no facts may have the GPUs.
-    gpus = max(host.gpus for host in desired.values()) if len(facts) == len(desired) else 0
-    yield from host_checks.together(facts, gpus)
-    yield from _of_others(facts, desired)
+    yield from host_checks.together(facts, desired.gpus if len(answered) == len(hosts) else 0)
+    yield from _of_others(facts, {host.ip for host in hosts})
 
 
-def _of_others(facts: Mapping[str, Facts], desired: Mapping[str, Desired]) -> Iterator[Problem]:
+def _of_others(facts: Mapping[str, Facts], ours: set[str]) -> Iterator[Problem]:
     """Yield the hosts that are nodes of a cluster with hosts that the file does not name."""
-    ours = {desired.ip for desired in desired.values()}
     for host, fact in facts.items():
         members = {member.host for member in fact.members if not member.host.startswith("127.")}
         control = set(re.findall(r"\d+(?:\.\d+){3}", fact.endpoints)) if fact.is_worker else members
@@ -81,15 +78,15 @@ def _of_others(facts: Mapping[str, Facts], desired: Mapping[str, Desired]) -> It
             yield Problem(host, f"is a node of another cluster, of {named(sorted(control))}: microk8s leave, if it may")
 
 
-def _snapd(fact: Facts, desired: Desired) -> str | None:
+def _snapd(fact: Facts, host: Host) -> str | None:
     return None if fact.snapd else "has no snapd: sudo apt-get install -y snapd"
 
 
-def _memory(fact: Facts, desired: Desired) -> str | None:
-    least = CONTROL_PLANE_MEMORY if desired.is_control_plane else MEMORY
+def _memory(fact: Facts, host: Host) -> str | None:
+    least = CONTROL_PLANE_MEMORY if host.is_control_plane else MEMORY
     if fact.memory >= least:
         return None
-    role = "a control plane" if desired.is_control_plane else "a worker"
+    role = "a control plane" if host.is_control_plane else "a worker"
     return f"has {fact.memory / GIB:.1f} GiB of memory, and {role} needs {least // GIB} GiB"
 
 
@@ -101,11 +98,11 @@ def _disk(fact: Facts, desired: Desired) -> str | None:
     return f"has {fact.disk / GIB:.1f} GiB of disk free in /var/snap, and needs {least / GIB:.1f}"
 
 
-def _route(fact: Facts, desired: Desired) -> str | None:
+def _route(fact: Facts, host: Host) -> str | None:
     return None if re.search("^default ", fact.routes, re.MULTILINE) else "has no default route, which MicroK8s needs"
 
 
-def _ranges(fact: Facts, desired: Desired) -> str | None:
+def _ranges(fact: Facts, host: Host) -> str | None:
     for line in fact.routes.splitlines():
         target = line.partition(" ")[0]
         if "/" not in target or _OWN_INTERFACES.search(line):
@@ -116,24 +113,31 @@ def _ranges(fact: Facts, desired: Desired) -> str | None:
     return None
 
 
-def _ports(fact: Facts, desired: Desired) -> str | None:
+def _ports(fact: Facts, host: Host) -> str | None:
     taken = [f"{port} ({what})" for port, what in PORTS.items() if port in fact.listening and fact.snap is None]
     return f"something else listens on {named(taken)}" if taken else None
 
 
-def _forward(fact: Facts, desired: Desired) -> str | None:
+def _registry_port(fact: Facts, desired: Desired) -> str | None:
+    # The addon itself is a NodePort: packets are led there, and nobody listens.
+    if not desired.has_registry or REGISTRY_PORT not in fact.listening:
+        return None
+    return f"something else listens on {REGISTRY_PORT}, where MicroK8s' registry is to be: microk8s.registry: false"
+
+
+def _forward(fact: Facts, host: Host) -> str | None:
     if fact.forward != "DROP" or fact.has_docker:
         return None
     return "its firewall drops what is forwarded, and so what pods send: sudo iptables -P FORWARD ACCEPT"
 
 
-def _node_name(fact: Facts, desired: Desired) -> str | None:
+def _node_name(fact: Facts, host: Host) -> str | None:
     if re.fullmatch(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?", fact.node):
         return None
     return f"its host name {fact.hostname} is no name of a node: sudo hostnamectl set-hostname NAME"
 
 
-def _docker_later(fact: Facts, desired: Desired) -> str | None:
+def _docker_later(fact: Facts, host: Host) -> str | None:
     """Say that MicroK8s will take Docker's bridge for a change of its address, and remove every container."""
     if fact.snap is None or fact.has_joined or not fact.has_docker or "docker0" in fact.addresses:
         return None
@@ -142,14 +146,4 @@ def _docker_later(fact: Facts, desired: Desired) -> str | None:
     )
 
 
-RULES: Sequence[Rule] = (
-    _snapd,
-    _memory,
-    _disk,
-    _route,
-    _ranges,
-    _ports,
-    _forward,
-    _node_name,
-    _docker_later,
-)
+RULES: Sequence[Rule] = (_snapd, _memory, _route, _ranges, _ports, _forward, _node_name, _docker_later)

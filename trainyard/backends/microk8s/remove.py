@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trainyard.backends.microk8s.facts import MARK, Facts
 from trainyard.backends.microk8s.install import LAUNCH_FILE, SYSCTL_FILE, WRITE_NAMES, names_of
-from trainyard.backends.microk8s.lab import LOCK_FILE, Host, Lab
+from trainyard.backends.microk8s.lab import LOCK_FILE, Host, Lab, each_step
 from trainyard.seams.ssh.hosts import each
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted, named
@@ -29,20 +29,13 @@ def steps(lab: Lab, kubeconfig: Path) -> list[Step]:
             each([host for host in group if host in ours], _remove)
         lab.changed()
 
-    def is_clean() -> Answer:
-        facts = lab.facts()
-        left = [host.name for host in lab.hosts if _is_marked(facts[host.name])]
-        return no(f"still there: what we wrote on {named(left)}") if left else YES
-
-    def clean() -> None:
-        each(lab.hosts, _clean)
+    def clean(host: Host) -> None:
+        _clean(host)
         kubeconfig.unlink(missing_ok=True)
-        lab.changed()
 
-    return [
-        Step(title, is_removed, remove, disruptive=bool(ours)),
-        Step(f"Leave {counted(len(lab.hosts), 'host')} as found", is_clean, clean, after=title if ours else None),
-    ]
+    left, what = f"Leave {counted(len(lab.hosts), 'host')} as found", "what we wrote is still there"
+    cleaned = each_step(lab, left, lambda _, fact: _is_marked(fact), what, clean, after=title if ours else None)
+    return [Step(title, is_removed, remove, disruptive=bool(ours)), cleaned]
 
 
 def give_back(host: Host, fact: Facts) -> None:
