@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from trainyard.backends.contract import Finding
 from trainyard.backends.findings import FIX, UP
-from trainyard.backends.microk8s.join import ALL_VOTE
+from trainyard.backends.microk8s.join import VOTERS
 from trainyard.backends.microk8s.lab import Host, Lab
 from trainyard.backends.microk8s.leaving import back_up
 from trainyard.backends.microk8s.snapshot import Snapshot, days
@@ -30,8 +30,8 @@ def findings(lab: Lab, now: Snapshot) -> Iterator[Finding]:
                 step = _renew_step(lab, host, name) if name in RENEWABLE else None
                 yield Finding(host.name, message, FIX if step else "Let the host leave, and join again.", step)
     voting = sum(now.votes.get(host.ip, False) for host in lab.control_planes)
-    if now.votes and len(lab.control_planes) >= ALL_VOTE > voting:
-        message = f"{counted(voting, 'voter')} instead of {ALL_VOTE}: it takes no writes once most of them are lost"
+    if now.votes and len(lab.control_planes) >= VOTERS > voting:
+        message = f"{counted(voting, 'voter')} instead of {VOTERS}: it takes no writes once most of them are lost"
         yield Finding("dqlite", message, UP)
     for ip in sorted({*now.votes} - {*now.nodes} - {host.ip for host in lab.hosts}):
         yield Finding(ip, "a dead member of dqlite, and no host: no control plane may join", FIX, _ghost_step(lab, ip))

@@ -19,8 +19,8 @@ JOIN_SECONDS = 300.0
 READY_SECONDS = 180.0
 # As long as the joins of a whole batch may take.
 TOKEN_SECONDS = 1200
-# From how many control planes on each of them votes (go-dqlite, roles).
-ALL_VOTE = 3
+# So many control planes vote from the third on, and others stand by (go-dqlite, roles).
+VOTERS = 3
 TOKENS = "/var/snap/microk8s/current/credentials/cluster-tokens.txt"
 
 
@@ -60,9 +60,9 @@ def _control_plane_step(lab: Lab, first: Host, host: Host, *, after: str) -> Ste
             return no("it has not joined")
         if not is_ready(nodes[facts[host.name].node]):
             return no("its node is not Ready")
-        members = lab.members()
-        votes = len(members) < ALL_VOTE or (host.ip in members and members[host.ip].is_voter)
-        return YES if votes else no("it does not vote yet")
+        members = lab.members().values()
+        is_safe = len(members) < VOTERS or sum(member.is_voter for member in members) >= VOTERS
+        return YES if is_safe else no("it does not vote yet")
 
     def join() -> None:
         if not is_part(host, lab.facts([host])[host.name], lab.nodes(), first):

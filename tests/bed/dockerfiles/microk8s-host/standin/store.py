@@ -153,10 +153,11 @@ def is_voter() -> bool:
 
 
 def adjust_roles() -> None:
-    """Make voters of spares once there are three nodes."""
+    """Make voters of spares once there are three nodes; the others stand by."""
     found = members()
-    for member in found:
-        if len(found) >= VOTERS and member["Role"] == 2:
+    spares = [member for member in found if member["Role"] == 2]
+    if len(found) >= VOTERS:
+        for member in spares[: max(0, VOTERS - len(found) + len(spares))]:
             promote(member)
 
 
