@@ -48,7 +48,7 @@ BUDGETS = {
     "seams": (4_529, 42),
     "spec": (1_950, 15),
     "tasks": (1_930, 13),
-    "../tests": (24_416, 218),
+    "../tests": (24_417, 218),
     "../runner": (4_728, 35),
 }
 LONGEST_FUNCTION = 40
