@@ -21,7 +21,7 @@ from trainyard.backends.microk8s.snapshot import Snapshot
 from trainyard.errors import OutsideError, PrerequisiteError, Problem
 from trainyard.seams.ssh.connection import connect
 from trainyard.steps import YES, Answer, Stage, Step, no, nothing
-from trainyard.tasks import cluster
+from trainyard.tasks import cluster_status
 
 RUNS = replace(GOOD, snap=INSTALLED)
 
@@ -107,7 +107,7 @@ def test_how_a_host_is(now: Snapshot, state: str, detail: str) -> None:
 def test_hosts_are_a_table_in_which_what_is_not_known_is_a_question_mark() -> None:
     known = HostStatus("a", "10.0.0.1", "control plane", "ready", "v1.34.2", True, "server.crt", 3, ("head", "w-1"), 2)
     dead = HostStatus("b", "10.0.0.2", "worker", "unreachable", None, None, None, None, (), None, "it is off")
-    table = cluster.hosts_table([known, dead])
+    table = cluster_status.hosts_table([known, dead])
     assert [list(map(str, row)) for row in table.rows] == [
         ["a", "10.0.0.1", "control plane", "ready", "v1.34.2", "yes", "server.crt: 3 days", "head, w-1", "2"],
         ["b", "10.0.0.2", "worker", "unreachable", "?", "", "?", "", "?"],
@@ -149,7 +149,7 @@ def test_a_disk_on_which_ray_keeps_nothing_is_found() -> None:
 
 def test_findings_are_an_error_of_their_own_after_the_table() -> None:
     found = [Finding("a", "no disk", "Mend."), Finding("b", "old", findings.FIX, step("Renew", YES))]
-    shown = cluster.findings_report("lab", found)
+    shown = cluster_status.findings_report("lab", found)
     assert shown.document == {
         "name": "lab",
         "ok": False,
@@ -160,7 +160,7 @@ def test_findings_are_an_error_of_their_own_after_the_table() -> None:
     }
     assert shown.error
     assert shown.error.exit_code == 5
-    assert cluster.findings_report("lab", []).document == {"name": "lab", "ok": True, "findings": []}
+    assert cluster_status.findings_report("lab", []).document == {"name": "lab", "ok": True, "findings": []}
 
 
 def test_a_kubernetes_node_under_pressure_is_found() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from trainyard.backends.contract import ClusterStatus, NodeStatus
 from trainyard.seams.ray_types import Amounts, usage_from
-from trainyard.tasks import cluster
+from trainyard.tasks import cluster_status
 from trainyard.tasks.report import Table
 from trainyard.usage import RunNow, Usage
 
@@ -42,7 +42,7 @@ def test_the_status_of_a_cluster_names_free_resources_and_runs() -> None:
         {"head": (Amounts(3, 0.5, GIB), Amounts(1, 1.5, GIB))},
         (RunNow("cartpole-1", "cartpole", "anna", 3, 12, 75.0), RunNow("raysubmit_1", None, None, None, None, None)),
     )
-    shown = cluster.status_report(ClusterStatus("lab", "local", "up", nodes), usage).body
+    shown = cluster_status.status_report(ClusterStatus("lab", "local", "up", nodes), usage).body
     assert [list(map(list, part.rows)) for part in shown if isinstance(part, Table)] == [
         [
             ["head", "head", "127.0.0.1", "up", 4, "2", "1 CPU, 1.5 GPUs, 1.0 GiB"],

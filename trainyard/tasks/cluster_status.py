@@ -1,0 +1,145 @@
+"""How a cluster is, and what is wrong with it, as `cluster.status` and `cluster.doctor` show them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from trainyard.errors import DoctorError
+from trainyard.results.formats import duration, size
+from trainyard.tasks import lazy
+from trainyard.tasks.command_hints import complete
+from trainyard.tasks.report import Report, Table, as_document
+from trainyard.wording import counted
+
+if TYPE_CHECKING:
+    from trainyard.backends.contract import ClusterStatus, Finding, HostStatus
+    from trainyard.usage import Usage
+
+
+def status_report(now: ClusterStatus, usage: Usage, hosts: Sequence[HostStatus] = ()) -> Report:
+    """Show the nodes, what is in use by which runs, and the hosts where the backend knows them."""
+    answers = f": {shown_address(now.address, now.tunnel)}" if now.address else ""
+    body: list[str | Table] = [f"cluster {now.name} ({now.backend}) is {now.state}{answers}", _nodes(now, usage)]
+    if usage.runs:
+        rows = [
+            (run.run, run.job, run.user, _known(run.running), _known(run.waiting), duration(run.seconds))
+            for run in usage.runs
+        ]
+        columns = ("run", "job", "user", "running", "waiting", "age")
+        body.append(Table(columns, rows, may_shorten=("job", "user")))
+    if hosts:
+        body += [hosts_table(hosts), *(f"{host.name}: {host.detail}" for host in hosts if host.detail)]
+    if now.detail:
+        body.append(now.detail)
+    if now.differences:
+        body.append(f"note: differs from its file; `invoke cluster.up` changes {'; '.join(now.differences)}")
+    return Report(
+        {**_status_document(now, usage), "hosts": [as_document(host) for host in hosts]},
+        body,
+        notes=[f"note: {now.remark}"] if now.remark else (),
+        next="invoke smoke.run" if now.state == "up" else "invoke cluster.up",
+    )
+
+
+def findings_report(name: str, found: Sequence[Finding]) -> Report:
+    """Show what is wrong with a cluster, and what helps; with an error if there is anything."""
+    if not found:
+        return Report({"name": name, "ok": True, "findings": []}, [f"nothing is wrong with cluster {name}"])
+    document = [
+        {
+            "subject": finding.subject,
+            "message": finding.message,
+            "remedy": complete(finding.remedy),
+            "fixable": finding.step is not None,
+        }
+        for finding in found
+    ]
+    rows = [(finding.subject, finding.message, complete(finding.remedy)) for finding in found]
+    fixable = any(finding.step for finding in found)
+    hint = "Do what can be done about it: invoke cluster.doctor --fix" if fixable else None
+    return Report(
+        {"name": name, "ok": False, "findings": document},
+        [Table(("what", "what is wrong", "what helps"), rows)],
+        error=DoctorError(f"{counted(len(found), 'finding')} about cluster {name}", hint=hint),
+    )
+
+
+def _nodes(now: ClusterStatus, usage: Usage) -> Table:
+    simulated = " (simulated)" if now.simulated_gpus else ""
+    columns, rows = ["node", "group", "host", "state", "cpus", "gpus"], []
+    for node in now.nodes:
+        gpus = f"{node.gpus}{simulated}" if node.gpus else "0"
+        rows.append([node.name, node.group, node.host, node.state, _known(node.cpus), gpus])
+    if usage.nodes:
+        columns.append("free")
+        for row, node in zip(rows, now.nodes, strict=True):
+            row.append(_free(usage, node.name))
+    return Table(columns, rows)
+
+
+def hosts_table(hosts: Sequence[HostStatus]) -> Table:
+    """Show what is below the nodes; a question mark is what a host that does not answer would know."""
+    columns = ("host", "address", "role", "state", "version", "voter", "certificates", "nodes", "gpus")
+    voters = {True: "yes", False: "no", None: "?"}
+    rows = [
+        (
+            *(host.name, host.address, host.role, host.state, _known(host.version)),
+            voters[host.voter] if host.role == "control plane" else "",
+            "?" if host.certificate_days is None else f"{host.certificate}: {counted(host.certificate_days, 'day')}",
+            ", ".join(host.nodes),
+            _known(host.gpus),
+        )
+        for host in hosts
+    ]
+    return Table(columns, rows)
+
+
+def _status_document(now: ClusterStatus, usage: Usage) -> dict[str, Any]:
+    """Return what `--json` prints; fields are added, never renamed."""
+    return {
+        "name": now.name,
+        "backend": now.backend,
+        **shown_state(now.state),
+        "nodes": [
+            {**as_document(node), **shown_state(node.state), **_amounts(usage, [node.name])} for node in now.nodes
+        ],
+        "address": now.address,
+        "simulated_gpus": now.simulated_gpus,
+        "seen": now.detail,
+        "tunnel": now.tunnel,
+        "remark": now.remark,
+        "differences": list(now.differences),
+        **_amounts(usage, [node.name for node in now.nodes]),
+        "runs": usage.runs and [asdict(run) for run in usage.runs],
+    }
+
+
+def shown_state(condition: str) -> dict[str, str]:
+    """Return a state as --json has always named it, and whether what is down is absent or broken."""
+    return {"state": "down" if condition in ("absent", "broken") else condition, "condition": condition}
+
+
+def _amounts(usage: Usage, nodes: Sequence[str]) -> dict[str, Any]:
+    """Return what of some nodes is used and free in all; null where no node says so."""
+    known = [usage.nodes[name] for name in nodes if name in usage.nodes]
+    used, free = (lazy.usage.total(amounts) for amounts in zip(*known, strict=True)) if known else (None, None)
+    return {"used": used and asdict(used), "free": free and asdict(free)}
+
+
+def _free(usage: Usage, node: str) -> str:
+    if node not in usage.nodes:
+        return "?"
+    used, free = usage.nodes[node]
+    gpus = f"{free.gpus:g} GPU{'s' * (free.gpus != 1)}, " if used.gpus + free.gpus else ""
+    return f"{free.cpus:g} CPU{'s' * (free.cpus != 1)}, {gpus}{size(free.memory)}"
+
+
+def shown_address(address: str, tunnel: str | None) -> str:
+    """Return the address, or the command that opens it: one that ends with this command is of no use to anybody."""
+    return address if tunnel is None else f"on {tunnel}; `invoke cluster.open` leads there"
+
+
+def _known(count: int | str | None) -> object:
+    return "?" if count is None else count
