@@ -75,13 +75,15 @@ def scaled(cluster: Cluster, sizes: Sequence[str]) -> Cluster:
     return Cluster(loaded, replace(cluster.tools, overrides=overrides))
 
 
-def removing(cluster: Cluster, *, force: bool) -> Cluster:
+def removing(cluster: Cluster, *, remove: bool, force: bool) -> Cluster:
     """Return the cluster with the wish that hosts leave which its file no longer names. Raises RequestError."""
     if not cluster.backend.TRAITS.joins_hosts:
         raise RequestError(
             f"cluster {cluster.spec.name} ({cluster.spec.backend}) has no hosts of ours that could leave its file",
             hint="Leave out --remove.",
         )
+    if not remove:
+        raise RequestError("--force is for hosts that --remove takes out", hint="Give --remove too.")
     return replace(cluster, tools=replace(cluster.tools, remove=True, force=force))
 
 

@@ -269,6 +269,7 @@ def test_a_new_group_comes_without_touching_the_others(second: Yard, kube: KubeB
     assert kubernetes.uids(kube, "second", namespace=SPACE) == before
 
 
+@pytest.mark.usefixtures("second")
 def test_a_cluster_made_by_hand_is_never_touched(lab: Yard, by_hand: str, kube: KubeBed, tmp_path: Path) -> None:
     theirs, ours = mark_of(kube, by_hand), kubernetes.uids(kube, "lab", namespace=SPACE)
     same = kubernetes.yard(kube, tmp_path, by_hand)
@@ -279,8 +280,8 @@ def test_a_cluster_made_by_hand_is_never_touched(lab: Yard, by_hand: str, kube: 
         assert said in refused.stderr
         assert mark_of(kube, by_hand) == theirs
     for yard, count, listed in (
-        (same, "2 others live from it", "RayCluster lab/by-hand, RayCluster lab/lab"),
-        (lab, "1 other lives from it", "RayCluster lab/by-hand"),
+        (same, "3 others live from it", "RayCluster lab/by-hand, RayCluster lab/lab, RayCluster lab/second"),
+        (lab, "2 others live from it", "RayCluster lab/by-hand, RayCluster lab/second"),
     ):
         refused = yard.run("cluster.down", "--purge", expect=2)
         assert refused.stderr.splitlines()[-3:] == [

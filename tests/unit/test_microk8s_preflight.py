@@ -22,7 +22,7 @@ GOOD = Facts(
     memory=8 * GIB,
     disk=100 * GIB,
     skew=0.0,
-    addresses={"lo": "127.0.0.1", "eth0": "10.0.0.1"},
+    addresses={"127.0.0.1": "lo", "10.0.0.1": "eth0"},
     routes="default via 10.0.0.254 dev eth0 \n10.0.0.0/24 dev eth0 proto kernel \n",
     listening=frozenset({22}),
     sysctls={},
@@ -41,7 +41,7 @@ GOOD = Facts(
     is_ours=False,
     has_our_limits=False,
 )
-OTHER = replace(GOOD, hostname="b", machine_id="2", addresses={"eth0": "10.0.0.2"})
+OTHER = replace(GOOD, hostname="b", machine_id="2", addresses={"10.0.0.2": "eth0"})
 A, B, C = [
     Host(name, f"10.0.0.{number}", name, connect(name, {}), name == "a") for number, name in enumerate("abc", start=1)
 ]
@@ -66,7 +66,7 @@ def test_good_hosts_have_nothing_wrong() -> None:
         ({"disk": GIB}, "has 1.0 GiB of disk free in /var/snap, and needs 2.0"),
         ({"routes": "10.0.0.0/24 dev eth0"}, "has no default route, which MicroK8s needs"),
         (
-            {"addresses": {"lo": "127.0.0.1", "eth0": "10.9.0.1"}},
+            {"addresses": {"127.0.0.1": "lo", "10.9.0.1": "eth0"}},
             "10.0.0.1 is no address of its interfaces (10.9.0.1): say by which the others reach it, `ip:`",
         ),
         (
@@ -128,7 +128,7 @@ def test_capitals_are_no_mistake_and_what_runs_already_is_no_stranger() -> None:
 
 
 def test_hosts_that_are_alike_or_tell_another_time_are_named() -> None:
-    third = replace(OTHER, hostname="c", machine_id="3", addresses={"eth0": "10.0.0.3"}, skew=3600.0)
+    third = replace(OTHER, hostname="c", machine_id="3", addresses={"10.0.0.3": "eth0"}, skew=3600.0)
     alike = replace(OTHER, hostname="A", machine_id="1")
     found = [str(problem) for problem in problems([A, B, C], {"a": GOOD, "b": alike, "c": third}, Desired())]
     assert found == [

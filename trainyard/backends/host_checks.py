@@ -69,9 +69,9 @@ def _kernel(fact: Facts) -> str | None:
 
 
 def _address(fact: Facts, ip: str) -> str | None:
-    if ip in fact.addresses.values():
+    if ip in fact.addresses:
         return None
-    has = named(sorted(address for name, address in fact.addresses.items() if name != "lo"))
+    has = named(sorted(address for address, name in fact.addresses.items() if name != "lo"))
     return f"{ip} is no address of its interfaces ({has}): say by which the others reach it, `ip:`"
 
 

@@ -6,11 +6,13 @@ import base64
 import binascii
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from trainyard.errors import OutsideError
+from trainyard.steps import YES, Step, no
 
 # What KubeRay calls the key of a token (ray-operator/controllers/ray/utils/constant.go).
 TOKEN_KEY = "auth_token"  # noqa: S105 (a key's name)
@@ -25,6 +27,15 @@ def write_private(path: Path, text: str) -> None:
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
     fresh.replace(path)
+
+
+def forget_step(state: Path) -> Step:
+    """Return the step that comes last of all: a command that was killed must find its way again."""
+    return Step(
+        "Remove what was written down",
+        done=lambda: no(f"still there: {state}") if state.exists() else YES,
+        do=lambda: shutil.rmtree(state, ignore_errors=True),
+    )
 
 
 def read_json(path: Path) -> Any:

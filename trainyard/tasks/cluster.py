@@ -190,8 +190,8 @@ def _meant(call: Call, *, recreate: bool, remove: bool, force: bool) -> tuple[Cl
     """Return the cluster, and the command that makes it as these flags say. Raises RequestError."""
     cluster = call.cluster()
     if remove or force:
-        cluster = lazy.lifecycle.removing(cluster, force=force)
-    flags = {"--recreate": recreate, "--remove": remove or force, "--force": force}
+        cluster = lazy.lifecycle.removing(cluster, remove=remove, force=force)
+    flags = {"--recreate": recreate, "--remove": remove, "--force": force}
     return cluster, " ".join(["cluster.up", *(flag for flag, is_given in flags.items() if is_given)])
 
 

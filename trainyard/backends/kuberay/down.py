@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import naming, purge, removal
 from trainyard.backends.kuberay.location import Location, is_ours, owners
 from trainyard.backends.kuberay.removal import Left
 from trainyard.backends.kuberay.snapshot import cluster_pods, side_by_side
+from trainyard.backends.record import forget_step
 from trainyard.seams.kube.types import CLAIM, POD, RAY_CLUSTER, SECRET
-from trainyard.steps import YES, Step, no
+from trainyard.steps import Step
 
 
 def steps(where: Location, tools: Tools, *, with_purge: bool) -> list[Step]:
@@ -21,14 +20,9 @@ def steps(where: Location, tools: Tools, *, with_purge: bool) -> list[Step]:
     title = f"Remove the RayCluster {where.name} in {where}"
     if live is not None and not is_ours(live, where.name):
         title = f"Leave the RayCluster {where.name} alone: Trainyard did not make it"
-    # Last of all: a command that was killed must find its way again.
-    record = Step(
-        "Remove what was written down",
-        done=lambda: no(f"still there: {tools.state}") if tools.state.exists() else YES,
-        do=lambda: shutil.rmtree(tools.state, ignore_errors=True),
-    )
     uids = removal.uids(where, live, cluster_pods(where))
-    return [removal.ray_cluster_step(where, title, uids, disruptive=True), _rest_step(where), *besides, record]
+    cluster = removal.ray_cluster_step(where, title, uids, disruptive=True)
+    return [cluster, _rest_step(where), *besides, forget_step(tools.state)]
 
 
 def _rest_step(where: Location) -> Step:

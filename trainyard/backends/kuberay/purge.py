@@ -44,8 +44,8 @@ def steps(where: Location, tools: Tools) -> list[Step]:
     ]
 
 
-def refuse_users(where: Location) -> None:
-    """Raise RequestError if others have Ray clusters, jobs or services in any namespace; they are named."""
+def refuse_users(where: Location, what: str = "the KubeRay operator") -> None:
+    """Raise RequestError, before `what` goes, if others have Ray clusters, jobs or services in any namespace."""
     users = sorted(
         f"{kind.name} {found['metadata']['namespace']}/{found['metadata']['name']}"
         for kind in (kinds.RAY_CLUSTER, kinds.RAY_JOB, kinds.RAY_SERVICE)
@@ -55,7 +55,7 @@ def refuse_users(where: Location) -> None:
     if users:
         live = "1 other lives" if len(users) == 1 else f"{len(users)} others live"
         raise RequestError(
-            f"the KubeRay operator does not go: {live} from it",
+            f"{what} does not go: {live} from it",
             where=wording.named(users),
             hint="Leave out --purge: this cluster alone goes then. Or remove those first.",
         )

@@ -14,13 +14,16 @@ from trainyard.backends.contract import ClusterStatus, Finding, LogLine, Tools, 
 from trainyard.backends.findings import unmet
 from trainyard.backends.kuberay import location
 from trainyard.backends.kuberay.location import Location
+from trainyard.backends.kuberay.purge import refuse_users
 from trainyard.backends.kuberay.snapshot import node_pods
 from trainyard.backends.logs import TAIL_LINES, LogFile, followed
 from trainyard.backends.microk8s import cluster, doctor, install, join, lab, leaving, preflight, remove, snapshot
 from trainyard.backends.microk8s.lab import Host, Lab
+from trainyard.backends.record import forget_step
 from trainyard.endpoint import Endpoint
 from trainyard.errors import OutsideError, in_a_line
 from trainyard.images import resolve
+from trainyard.seams.kube.errors import ApiUnreachableError
 from trainyard.seams.kube.types import Object
 from trainyard.seams.ssh.many import by_host, refuse
 from trainyard.spec.cluster import ClusterSpec
@@ -54,11 +57,22 @@ def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step
     found: list[Step | Stage] = []
     # What never was a Kubernetes, or is none any more, holds no cluster.
     if _kubeconfig(tools).exists():
-        found.append(Stage("KubeRay", lambda: kuberay.down_steps(spec, tools, _kubernetes(spec, tools), purge=False)))
+        found.append(Stage("KubeRay", lambda: _cluster_removal(spec, tools, purge=purge)))
     if purge:
         hosts = len(_section(spec).hosts)
         found.append(Stage(f"Look at {counted(hosts, 'host')}", lambda: _removal_steps(spec, tools)))
     return found
+
+
+def _cluster_removal(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
+    section = _kubernetes(spec, tools)
+    if purge:
+        try:
+            refuse_users(location.find(spec, tools, section), "MicroK8s")
+        except ApiUnreachableError:
+            # With Kubernetes goes all that is in it.
+            return [forget_step(tools.state)]
+    return kuberay.down_steps(spec, tools, section, purge=False)
 
 
 def verify(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) -> Verified:
@@ -78,12 +92,13 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
 
 
 def diagnose(spec: ClusterSpec, tools: Tools) -> list[Finding]:
-    """Look at the hosts, and ask `up` what it would do to them; before there is a Kubernetes, a plan says it all."""
-    if not _kubeconfig(tools).exists():
-        return []
+    """Look at the hosts; once there is a Kubernetes, ask also what `up` would do to them, and KubeRay."""
     hosts = _lab(spec, tools)
     now = snapshot.read(hosts)
-    found = [*doctor.findings(hosts, now), *(() if now.errors else unmet(lambda: _host_steps(spec, tools, hosts)))]
+    found = [*doctor.findings(hosts, now)]
+    if not _kubeconfig(tools).exists():
+        return found
+    found += () if now.errors else unmet(lambda: _host_steps(spec, tools, hosts))
     with suppress(OutsideError):
         found += kuberay.diagnose(spec, tools, _kubernetes(spec, tools))
     return found

@@ -33,7 +33,9 @@ def findings(lab: Lab, now: Snapshot) -> Iterator[Finding]:
     if now.votes and len(lab.control_planes) >= VOTERS > voting:
         message = f"{counted(voting, 'voter')} instead of {VOTERS}: it takes no writes once most of them are lost"
         yield Finding("dqlite", message, UP)
-    for ip in sorted({*now.votes} - {*now.nodes} - {host.ip for host in lab.hosts}):
+    # Where Kubernetes does not answer, nothing is known of its nodes.
+    ghosts = {*now.votes} - {*now.nodes} - {host.ip for host in lab.hosts} if now.nodes else set()
+    for ip in sorted(ghosts):
         yield Finding(ip, "a dead member of dqlite, and no host: no control plane may join", FIX, _ghost_step(lab, ip))
 
 

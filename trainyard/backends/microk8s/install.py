@@ -8,8 +8,10 @@ from collections.abc import Mapping
 import yaml
 
 from trainyard.backends.microk8s.facts import MARK, Facts
+from trainyard.backends.microk8s.join import is_ready
 from trainyard.backends.microk8s.lab import Host, Lab, each_step
 from trainyard.errors import RequestError
+from trainyard.seams.ssh import hosts_file
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted
 
@@ -22,12 +24,6 @@ LAUNCH_FILE = "/var/snap/microk8s/common/.microk8s.yaml"
 INSTALL_SECONDS = 900.0
 START_SECONDS = 180.0
 KUBELET_PORT = 10250
-_BEGIN, _END = "# trainyard: begin", "# trainyard: end"
-# Written in place: /etc/hosts may be a mount of its own.
-WRITE_NAMES = f"""sed '/^{_BEGIN}$/,/^{_END}$/d' /etc/hosts > /run/trainyard-hosts
-cat >> /run/trainyard-hosts
-cat /run/trainyard-hosts > /etc/hosts
-rm /run/trainyard-hosts"""
 
 
 def steps(lab: Lab, *, upgrade: bool) -> list[Step]:
@@ -42,7 +38,7 @@ def _prepare_step(lab: Lab) -> Step:
 
     def is_unprepared(host: Host, fact: Facts) -> bool:
         limits = any(fact.sysctls[name] < least for name, least in SYSCTLS.items())
-        return limits or names_of(fact) != names
+        return limits or hosts_file.lines_of(fact.hosts_file) != names or (fact.snap is None and not fact.is_ours)
 
     def prepare(host: Host) -> None:
         _prepare(host, lab.facts([host])[host.name], names, is_first=host is lab.first)
@@ -57,17 +53,11 @@ def _names(lab: Lab, facts: Mapping[str, Facts]) -> str:
     return "".join(sorted(f"{host.ip} {facts[host.name].hostname}\n" for host in lab.hosts))
 
 
-def names_of(fact: Facts) -> str:
-    """Return the lines that we have written into a host's /etc/hosts, "" where there are none."""
-    found = re.search(rf"^{_BEGIN}$\n(.*?)^{_END}$", fact.hosts_file, re.MULTILINE | re.DOTALL)
-    return found[1] if found else ""
-
-
 def _prepare(host: Host, fact: Facts, names: str, *, is_first: bool) -> None:
     limits = "".join(f"{key} = {max(least, fact.sysctls[key])}\n" for key, least in SYSCTLS.items())
     write = f"cat > {SYSCTL_FILE}; sysctl -q -p {SYSCTL_FILE}"
     host.root("sh", "-euc", write, stdin=limits.encode())
-    host.root("sh", "-euc", WRITE_NAMES, stdin=f"{_BEGIN}\n{names}{_END}\n".encode())
+    hosts_file.write(host, names)
     if fact.snap is None:
         # DNS from the start: kubelets learn of it as they join.
         addons = [{"name": name} for name in ADDONS] if is_first else []
@@ -114,15 +104,21 @@ def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
             )
         risk = lab.channel.partition("/")[2]
         for minor in range(now + (now != then), then + 1):
-            found.append(_upgrade_step(lab, host, f"1.{minor}/{risk}" if minor != then else lab.channel, after))
-    return found
+            channel = f"1.{minor}/{risk}" if minor != then else lab.channel
+            found.append((minor, _upgrade_step(lab, host, channel, after)))
+    # No API server may be two minors ahead of another.
+    return [step for _, step in sorted(found, key=lambda step: step[0])]
 
 
 def _upgrade_step(lab: Lab, host: Host, channel: str, after: str) -> Step:
     def done() -> Answer:
-        snap = lab.facts([host])[host.name].snap
-        is_new = snap is not None and _minor(snap.channel) >= _minor(channel)
-        return YES if is_new else no(f"{snap.channel if snap else 'nothing'} is installed")
+        fact = lab.facts([host])[host.name]
+        now = fact.snap.channel if fact.snap else "nothing"
+        if now != channel and (fact.snap is None or _minor(now) <= _minor(channel)):
+            return no(f"{now} is installed")
+        # One that has not joined is no node yet.
+        node = lab.nodes().get(fact.node)
+        return no("its node is not Ready") if node and not is_ready(node) else YES
 
     def refresh() -> None:
         host.root("snap", "refresh", "microk8s", f"--channel={channel}", seconds=INSTALL_SECONDS)
@@ -135,7 +131,10 @@ def _upgrade_step(lab: Lab, host: Host, channel: str, after: str) -> Step:
 
 
 def _minor(channel: str) -> int:
-    return int(re.match(r"1\.(\d+)", channel)[1])  # type: ignore[index]
+    found = re.match(r"1\.(\d+)", channel)
+    if found is None:
+        raise RequestError(f"MicroK8s of {channel} has no version that is known", hint="Install one of a channel 1.N.")
+    return int(found[1])
 
 
 def _start_step(lab: Lab) -> Step:
@@ -145,7 +144,8 @@ def _start_step(lab: Lab) -> Step:
         return fact.is_stopped or KUBELET_PORT not in fact.listening
 
     def start(host: Host) -> None:
-        host.microk8s("start", check=False)
+        host.root("snap", "enable", "microk8s", check=False)
+        host.microk8s("start", seconds=START_SECONDS, check=False)
         host.root("snap", "start", "--enable", "microk8s")
 
     title = "MicroK8s runs on every host"

@@ -21,7 +21,8 @@ READY_SECONDS = 180.0
 TOKEN_SECONDS = 1200
 # So many control planes vote from the third on, and others stand by (go-dqlite, roles).
 VOTERS = 3
-TOKENS = "/var/snap/microk8s/current/credentials/cluster-tokens.txt"
+# Those of workers are followed by others, with which they have their certificates signed.
+TOKENS = "/var/snap/microk8s/current/credentials/*-tokens.txt"
 
 
 def steps(lab: Lab) -> list[Step]:
@@ -60,9 +61,9 @@ def _control_plane_step(lab: Lab, first: Host, host: Host, *, after: str) -> Ste
             return no("it has not joined")
         if not is_ready(nodes[facts[host.name].node]):
             return no("its node is not Ready")
-        members = lab.members().values()
-        is_safe = len(members) < VOTERS or sum(member.is_voter for member in members) >= VOTERS
-        return YES if is_safe else no("it does not vote yet")
+        members = lab.members()
+        is_safe = len(members) < VOTERS or sum(member.is_voter for member in members.values()) >= VOTERS
+        return YES if is_safe and host.ip in members else no("it does not vote yet")
 
     def join() -> None:
         if not is_part(host, lab.facts([host])[host.name], lab.nodes(), first):
@@ -102,7 +103,7 @@ def _join(lab: Lab, first: Host, hosts: Sequence[Host], role: str) -> None:
     try:
         each(hosts, lambda host: _join_one(host, first, token, role))
     finally:
-        forget = f'IFS=/ read -r token check; sed -i "/^$token|/d" {TOKENS}'
+        forget = f'IFS=/ read -r token check; sed -i "/^$token[|-]/d" {TOKENS}'
         first.root("sh", "-euc", forget, stdin=f"{token}\n".encode())
         lab.changed()
 

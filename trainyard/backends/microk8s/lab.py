@@ -119,7 +119,7 @@ class Lab:
 
     def _ask_nodes(self) -> dict[str, dict[str, Any]]:
         for host in self.control_planes:
-            ran = host.microk8s("kubectl", "get", "nodes", "-o", "json", check=False)
+            ran = host.microk8s("kubectl", "get", "nodes", "-o", "json", "--request-timeout=10s", check=False)
             if ran.code == 0 and ran.stdout.startswith("{"):
                 return {node["metadata"]["name"]: node for node in json.loads(ran.stdout)["items"]}
         return {}
@@ -164,4 +164,5 @@ def of_section(section: Microk8sSection, environ: Mapping[str, str]) -> Lab:
     desired = (*control_planes, *section.workers)
     found = ssh_hosts.of_addresses({host.ssh: host.ip for host in desired}, environ)
     made = [Host(**vars(host), is_control_plane=index < len(control_planes)) for index, host in enumerate(found)]
-    return Lab(made, section.channel)
+    # snapd calls every channel by its full name.
+    return Lab(made, section.channel if "/" in section.channel else f"{section.channel}/stable")

@@ -19,6 +19,8 @@ from trainyard.wording import named
 # An annotation of each host's node: how the file reached it, so that it is found when the file no longer names it.
 ADDRESS = "io.trainyard/ssh"
 DRAIN = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=300s")
+# dqlite writes its members down every 30 s.
+SETTLE_SECONDS = 60.0
 BACKUP = "/var/snap/microk8s/common/trainyard-backup"
 _ANNOTATE = f"""while read -r node address; do
   /snap/bin/microk8s kubectl annotate --overwrite node "$node" "{ADDRESS}=$address"
@@ -102,7 +104,9 @@ def _remains_step(lab: Lab, host: Host) -> Step:
             lab.first.microk8s("remove-node", name, "--force", check=False)
         lab.changed()
 
-    return Step(f"Remove what is left of {host.name}", done, clear, every=1.0)
+    is_alive = is_ready(lab.nodes().get(lab.facts([host])[host.name].node))
+    title = f"Remove what is left of {host.name}"
+    return Step(title, done, clear, deadline=SETTLE_SECONDS, every=1.0, disruptive=is_alive)
 
 
 def _before_a_member_leaves(lab: Lab, host: Host) -> None:
@@ -114,7 +118,8 @@ def _removal_step(lab: Lab, host: Host, *, forced: bool) -> Step:
     """Return the step that takes a host out of the cluster; its node goes last, since it says where the host is."""
 
     def done() -> Answer:
-        return no("in the cluster, and no longer in the file") if host.name in lab.nodes() else YES
+        is_left = host.name in lab.nodes() or host.ip in lab.members()
+        return no("in the cluster, and no longer in the file") if is_left else YES
 
     def take_out() -> None:
         try:
@@ -133,15 +138,20 @@ def _removal_step(lab: Lab, host: Host, *, forced: bool) -> Step:
         lab.first.microk8s("remove-node", host.name, "--force")
         lab.changed()
 
-    return Step(f"Remove {host.name} ({host.ssh})", done, take_out, disruptive=True)
+    title = f"Remove {host.name} ({host.ssh})"
+    return Step(title, done, take_out, deadline=SETTLE_SECONDS, every=1.0, disruptive=True)
 
 
 def _give_back(lab: Lab, host: Host) -> None:
     """Move a host's pods away, let it leave, and leave it as it was found."""
+    node = lab.nodes()[host.name]
+    if facts.read(host.connection, now=0.0).machine_id != node["status"]["nodeInfo"]["machineID"]:
+        hint = "If the host is gone for good: take it out of Kubernetes with microk8s remove-node --force."
+        raise OutsideError(f"another machine than {host.name} answers at {host.ssh}", hint=hint)
     if host.ip in lab.members():
         _before_a_member_leaves(lab, host)
     # A kubelet that does not run ends no pod.
-    if is_ready(lab.nodes().get(host.name)):
+    if is_ready(node):
         lab.first.microk8s("kubectl", "drain", host.name, *DRAIN, seconds=330)
     ran = host.microk8s("leave", seconds=JOIN_SECONDS, check=False)
     fact = facts.read(host.connection, now=0.0)

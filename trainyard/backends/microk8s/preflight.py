@@ -139,7 +139,7 @@ def _node_name(fact: Facts, host: Host) -> str | None:
 
 def _docker_later(fact: Facts, host: Host) -> str | None:
     """Say that MicroK8s will take Docker's bridge for a change of its address, and remove every container."""
-    if fact.snap is None or fact.has_joined or not fact.has_docker or "docker0" in fact.addresses:
+    if fact.snap is None or fact.has_joined or not fact.has_docker or "docker0" in fact.addresses.values():
         return None
     return (
         "Docker came after MicroK8s, which has not joined yet and takes new addresses for its own: start Docker first"

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from trainyard.backends.microk8s.facts import MARK, Facts
-from trainyard.backends.microk8s.install import LAUNCH_FILE, SYSCTL_FILE, WRITE_NAMES, names_of
+from trainyard.backends.microk8s.install import LAUNCH_FILE, SYSCTL_FILE
 from trainyard.backends.microk8s.lab import LOCK_FILE, Host, Lab, each_step
+from trainyard.errors import RequestError
+from trainyard.seams.ssh import hosts_file
 from trainyard.seams.ssh.hosts import each
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted, named
@@ -17,6 +19,13 @@ REMOVE_SECONDS = 600.0
 def steps(lab: Lab, kubeconfig: Path) -> list[Step]:
     """Return the steps: workers first, so that no control plane goes while something is told to it."""
     ours = [host for host in (*lab.workers, *lab.control_planes) if lab.facts()[host.name].is_ours]
+    facts = lab.facts()
+    others = [host.name for host in lab.hosts if facts[host.name].snap and not facts[host.name].is_ours]
+    if ours and others:
+        raise RequestError(
+            f"MicroK8s on {named(others)} is not of Trainyard's making, and in one cluster with hosts where it is",
+            hint="Take ours out of the file, and: invoke cluster.up --remove",
+        )
     title = f"Remove MicroK8s from {counted(len(ours), 'host')}" if ours else "Remove no MicroK8s: none is ours"
 
     def is_removed() -> Answer:
@@ -29,13 +38,10 @@ def steps(lab: Lab, kubeconfig: Path) -> list[Step]:
             each([host for host in group if host in ours], _remove)
         lab.changed()
 
-    def clean(host: Host) -> None:
-        _clean(host)
-        kubeconfig.unlink(missing_ok=True)
-
     left, what = f"Leave {counted(len(lab.hosts), 'host')} as found", "what we wrote is still there"
-    cleaned = each_step(lab, left, lambda _, fact: _is_marked(fact), what, clean, after=title if ours else None)
-    return [Step(title, is_removed, remove, disruptive=bool(ours)), cleaned]
+    cleaned = each_step(lab, left, lambda _, fact: _is_marked(fact), what, _clean, after=title if ours else None)
+    forget = Step("Remove its kubeconfig", lambda: no("it is there") if kubeconfig.exists() else YES, kubeconfig.unlink)
+    return [Step(title, is_removed, remove, disruptive=bool(ours)), cleaned, forget]
 
 
 def give_back(host: Host, fact: Facts) -> None:
@@ -50,7 +56,7 @@ def _remove(host: Host) -> None:
 
 
 def _is_marked(fact: Facts) -> bool:
-    return fact.has_our_limits or fact.is_ours or bool(names_of(fact))
+    return fact.has_our_limits or fact.is_ours or bool(hosts_file.lines_of(fact.hosts_file))
 
 
 def _clean(host: Host) -> None:
@@ -58,4 +64,4 @@ def _clean(host: Host) -> None:
     host.root("rm", "-f", SYSCTL_FILE, LOCK_FILE)
     # Of a host that was prepared, and on which nothing was installed.
     host.root("sh", "-euc", f'! grep -qsx "{MARK}" {LAUNCH_FILE} || rm {LAUNCH_FILE}')
-    host.root("sh", "-euc", WRITE_NAMES)
+    hosts_file.write(host, "")

@@ -38,8 +38,8 @@ Fields = Mapping[str, str]
 class Facts:
     """A host at one moment. `memory` is bytes; `skew` is what its clock is ahead of ours, in seconds.
 
-    `addresses` are IPv4, by interface; `listening` are ports. `gpus` are NVIDIA's that its driver has, `displays` those
-    that are on its PCI bus.
+    `addresses` are IPv4, each with its interface; `listening` are ports. `gpus` are NVIDIA's that its driver has,
+    `displays` those that are on its PCI bus.
     """
 
     hostname: str
@@ -88,7 +88,7 @@ def parse(fields: Fields, *, now: float, seconds: float = 0.0) -> Facts:
         memory=int(float(fields["memory"])),
         # A host that answers late is not ahead for that.
         skew=max(ahead - seconds, min(ahead, 0.0)),
-        addresses=dict(re.findall(r"^\d+: (\S+)\s+inet ([\d.]+)", block(fields, "addresses"), re.MULTILINE)),
+        addresses={ip: name for name, ip in re.findall(r"(?m)^\d+: (\S+)\s+inet ([\d.]+)", block(fields, "addresses"))},
         routes=block(fields, "routes"),
         listening=frozenset(int(port) for port in re.findall(r"\S+:(\d+)\s+\S+:\*", block(fields, "listening"))),
         forward=fields.get("forward", ""),

@@ -1,0 +1,26 @@
+"""Lines of ours in a host's /etc/hosts, in a block that is found again."""
+
+from __future__ import annotations
+
+import re
+
+from trainyard.seams.ssh.hosts import Host
+
+_BEGIN, _END = "# trainyard: begin", "# trainyard: end"
+# Written in place: /etc/hosts may be a mount of its own. The last line of somebody else's may lack its end.
+_WRITE = rf"""sed -e '/^{_BEGIN}$/,/^{_END}$/d' -e '$a\' /etc/hosts > /run/trainyard-hosts
+cat >> /run/trainyard-hosts
+cat /run/trainyard-hosts > /etc/hosts
+rm /run/trainyard-hosts"""
+
+
+def lines_of(text: str) -> str:
+    """Return the lines of ours in such a file, "" where there are none."""
+    found = re.search(rf"^{_BEGIN}$\n(.*?)^{_END}$", text, re.MULTILINE | re.DOTALL)
+    return found[1] if found else ""
+
+
+def write(host: Host, lines: str) -> None:
+    """Put lines in the place of those of before; "" leaves nothing."""
+    block = f"{_BEGIN}\n{lines}{_END}\n" if lines else ""
+    host.root("sh", "-euc", _WRITE, stdin=block.encode())
