@@ -17,9 +17,10 @@ KERNEL = (4, 15)
 SKEW_SECONDS = 30.0
 
 
-def alone(fact: Facts, ip: str, gpus: int) -> Iterator[str]:
-    """Yield what is wrong with one; others reach it by `ip`, and so many GPUs are asked of all hosts."""
-    for message in (_architecture(fact), _kernel(fact), _address(fact, ip), _driver(fact) if gpus else None):
+def alone(fact: Facts, ip: str, ports: Mapping[int, str], gpus: int) -> Iterator[str]:
+    """Yield what is wrong with one; others reach it by `ip`, `ports` are to be free, and GPUs are asked of all hosts."""
+    rules = (_architecture(fact), _kernel(fact), _route(fact), _address(fact, ip), _ports(fact, ports), _forward(fact))
+    for message in (*rules, _driver(fact) if gpus else None):
         if message:
             yield message
 
@@ -79,3 +80,18 @@ def _driver(fact: Facts) -> str | None:
     if fact.gpus or not fact.displays:
         return None
     return f"has {counted(fact.displays, 'NVIDIA GPU')} and no driver: sudo ubuntu-drivers install --gpgpu"
+
+
+def _route(fact: Facts) -> str | None:
+    return None if re.search("^default ", fact.routes, re.MULTILINE) else "has no default route"
+
+
+def _ports(fact: Facts, ports: Mapping[int, str]) -> str | None:
+    taken = [f"{port} ({what})" for port, what in ports.items() if port in fact.listening]
+    return f"something else listens on {named(taken)}" if taken else None
+
+
+def _forward(fact: Facts) -> str | None:
+    if fact.forward != "DROP" or fact.has_docker:
+        return None
+    return "its firewall drops what is forwarded, and so what pods send: sudo iptables -P FORWARD ACCEPT"

@@ -61,7 +61,12 @@ def problems(hosts: Sequence[Host], facts: Mapping[str, Facts], desired: Desired
     answered = [host for host in hosts if host.name in facts]
     for host in answered:
         fact = facts[host.name]
-        found = [*host_checks.alone(fact, host.ip, desired.gpus), _disk(fact, desired), _registry_port(fact, desired)]
+        ports = PORTS if fact.snap is None else {}
+        found = [
+            *host_checks.alone(fact, host.ip, ports, desired.gpus),
+            _disk(fact, desired),
+            _registry_port(fact, desired),
+        ]
         found += [rule(fact, host) for rule in RULES]
         yield from (Problem(host.name, message) for message in found if message)
     # Who gives no facts may have the GPUs.
@@ -98,10 +103,6 @@ def _disk(fact: Facts, desired: Desired) -> str | None:
     return f"has {fact.disk / GIB:.1f} GiB of disk free in /var/snap, and needs {least / GIB:.1f}"
 
 
-def _route(fact: Facts, host: Host) -> str | None:
-    return None if re.search("^default ", fact.routes, re.MULTILINE) else "has no default route, which MicroK8s needs"
-
-
 def _ranges(fact: Facts, host: Host) -> str | None:
     for line in fact.routes.splitlines():
         target = line.partition(" ")[0]
@@ -113,22 +114,11 @@ def _ranges(fact: Facts, host: Host) -> str | None:
     return None
 
 
-def _ports(fact: Facts, host: Host) -> str | None:
-    taken = [f"{port} ({what})" for port, what in PORTS.items() if port in fact.listening and fact.snap is None]
-    return f"something else listens on {named(taken)}" if taken else None
-
-
 def _registry_port(fact: Facts, desired: Desired) -> str | None:
     # The addon itself is a NodePort: packets are led there, and nobody listens.
     if not desired.has_registry or REGISTRY_PORT not in fact.listening:
         return None
     return f"something else listens on {REGISTRY_PORT}, where MicroK8s' registry is to be: microk8s.registry: false"
-
-
-def _forward(fact: Facts, host: Host) -> str | None:
-    if fact.forward != "DROP" or fact.has_docker:
-        return None
-    return "its firewall drops what is forwarded, and so what pods send: sudo iptables -P FORWARD ACCEPT"
 
 
 def _node_name(fact: Facts, host: Host) -> str | None:
@@ -146,4 +136,4 @@ def _docker_later(fact: Facts, host: Host) -> str | None:
     )
 
 
-RULES: Sequence[Rule] = (_snapd, _memory, _route, _ranges, _ports, _forward, _node_name, _docker_later)
+RULES: Sequence[Rule] = (_snapd, _memory, _ranges, _node_name, _docker_later)
