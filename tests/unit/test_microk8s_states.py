@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,12 @@ import pytest
 
 from tests.unit.test_microk8s_preflight import GOOD
 from trainyard.backends.contract import Tools
-from trainyard.backends.microk8s import leaving
-from trainyard.backends.microk8s.facts import Facts, Member
+from trainyard.backends.microk8s import install, leaving, remove
+from trainyard.backends.microk8s.facts import Facts, Member, Snap
 from trainyard.backends.microk8s.lab import Host, Lab
+from trainyard.errors import RequestError
 from trainyard.seams.ssh.connection import connect
+from trainyard.seams.ssh.facts import fields_of, parse
 
 TOOLS = Tools(Path(), {}, "microk8s")
 ALONE = (Member("127.0.0.1:19001", True),)
@@ -87,3 +90,40 @@ def test_the_others_join_a_control_plane_that_has_a_cluster_wherever_the_file_na
     made = lab(replace(FRESH, members=TOGETHER), {}, first=replace(GOOD, members=ALONE), control_plane=True)
     made.put_members_first()
     assert made.first.name == "b"
+
+
+def test_a_role_that_changed_ends_what_runs_on_a_live_node() -> None:
+    live, dead = (lab(WORKER, {"b": node("10.0.0.2", ready=ready)}, control_plane=True) for ready in (True, False))
+    assert [step.disruptive for made in (live, dead) for step in leaving.steps(made, TOOLS)] == [True, False]
+
+
+def test_upgrades_go_minor_by_minor_over_all_hosts() -> None:
+    old = Snap("v1.32.1", "1.32/stable", is_held=True, is_disabled=False)
+    made = lab(replace(FRESH, snap=replace(old, channel="1.33/stable")), {}, first=replace(FIRST, snap=old))
+    with pytest.raises(RequestError, match=r"a runs MicroK8s 1.32/stable, and the file says 1.34/stable"):
+        install.steps(made, upgrade=False)
+    titles = [step.title for step in install.steps(made, upgrade=True) if step.title.startswith("Upgrade")]
+    assert titles == ["Upgrade a to 1.33/stable", "Upgrade a to 1.34/stable", "Upgrade b to 1.34/stable"]
+    strange = lab(replace(FRESH, snap=replace(old, channel="latest/stable")), {}, first=FIRST)
+    with pytest.raises(RequestError, match="MicroK8s of latest/stable has no version that is known"):
+        install.steps(strange, upgrade=True)
+
+
+def test_purge_takes_no_member_out_of_a_cluster_that_somebody_else_began() -> None:
+    snap = Snap("v1.34.2", "1.34/stable", is_held=True, is_disabled=False)
+    ours, theirs = replace(FIRST, snap=snap, is_ours=True), replace(FRESH, snap=snap)
+    with pytest.raises(RequestError, match="MicroK8s on b is not of Trainyard's making"):
+        remove.steps(lab(theirs, {}, first=ours), Path("kubeconfig"))
+
+
+def test_an_interface_may_have_two_addresses() -> None:
+    shown = "2: eth0    inet 10.0.0.1/24 brd 10.0.0.255\n2: eth0    inet 10.0.0.50/32 scope global secondary\n"
+    printed = "clock 0\nhostname a\narchitecture x86_64\nkernel 6.1\nmachine_id 1\nmemory 1\n"
+    fields = fields_of(f"{printed}addresses {_block(shown)}\n")
+    assert parse(fields, now=0.0).addresses == {"10.0.0.1": "eth0", "10.0.0.50": "eth0"}
+    )
+    assert parse(fields_of(printed), now=0.0).addresses == {"10.0.0.1": "eth0", "10.0.0.50": "eth0"}
+
+
+def _block(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()

@@ -18,7 +18,7 @@ SKEW_SECONDS = 30.0
 
 
 def alone(fact: Facts, ip: str, ports: Mapping[int, str], gpus: int) -> Iterator[str]:
-    """Yield what is wrong with one; others reach it by `ip`, `ports` are to be free, and GPUs are asked of all hosts."""
+    """Yield what is wrong with one: others reach it by `ip`, `ports` are to be free, `gpus` are asked of all hosts."""
     rules = (_architecture(fact), _kernel(fact), _route(fact), _address(fact, ip), _ports(fact, ports), _forward(fact))
     for message in (*rules, _driver(fact) if gpus else None):
         if message:
