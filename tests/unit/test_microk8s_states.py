@@ -121,8 +121,6 @@ def test_an_interface_may_have_two_addresses() -> None:
     printed = "clock 0\nhostname a\narchitecture x86_64\nkernel 6.1\nmachine_id 1\nmemory 1\n"
     fields = fields_of(f"{printed}addresses {_block(shown)}\n")
     assert parse(fields, now=0.0).addresses == {"10.0.0.1": "eth0", "10.0.0.50": "eth0"}
-    )
-    assert parse(fields_of(printed), now=0.0).addresses == {"10.0.0.1": "eth0", "10.0.0.50": "eth0"}
 
 
 def _block(text: str) -> str:
