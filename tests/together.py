@@ -15,7 +15,13 @@ from pathlib import Path
 from types import FrameType
 
 # The longest first.
-GROUPS = ("breaking", "not docker", "kubernetes and not breaking", "docker and not kubernetes")
+GROUPS = (
+    "microk8s",
+    "breaking",
+    "not docker",
+    "kubernetes and not breaking and not microk8s",
+    "docker and not kubernetes",
+)
 # Three were seen to keep a machine with two CPUs too busy for Ray's own time limits.
 AT_ONCE = 2
 # What pytest exits with where a group has no test: after a choice of tests, that is no failure.

@@ -15,7 +15,7 @@ from tests.bed.microk8s import install, join, run, wait_ready
 from tests.bed.places import need
 from tests.bed.programs import missing
 
-pytestmark = [pytest.mark.docker, pytest.mark.kubernetes, pytest.mark.breaking, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.docker, pytest.mark.kubernetes, pytest.mark.microk8s, pytest.mark.timeout(900)]
 CLUSTERED = "/var/snap/microk8s/current/var/lock/clustered.lock"
 API_ARGUMENTS = "/var/snap/microk8s/current/args/kube-apiserver"
 

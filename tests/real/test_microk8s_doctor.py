@@ -15,7 +15,7 @@ from tests.bed.places import free_port, need
 from tests.real.kube import RAY_IMAGE
 from tests.real.yard import Yard
 
-pytestmark = [pytest.mark.docker, pytest.mark.kubernetes, pytest.mark.breaking, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.docker, pytest.mark.kubernetes, pytest.mark.microk8s, pytest.mark.timeout(900)]
 ENDS_SOON = "PYTHONPATH=/opt/bed python3 -c 'from standin import certs; certs.server(days=3)'"
 
 

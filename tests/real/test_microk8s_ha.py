@@ -17,7 +17,7 @@ from tests.real.jobs import write_job
 from tests.real.kube import RAY_IMAGE
 from tests.real.yard import Yard, wait_until
 
-pytestmark = [pytest.mark.docker, pytest.mark.kubernetes, pytest.mark.breaking, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.docker, pytest.mark.kubernetes, pytest.mark.microk8s, pytest.mark.timeout(900)]
 NAMES = {"host-1", "host-2", "host-3"}
 FROZEN = "Error from server: etcdserver: request timed out\n"
 JOB = """

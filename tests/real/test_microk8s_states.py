@@ -18,7 +18,7 @@ from tests.bed.places import free_port, need
 from tests.real.kube import RAY_IMAGE
 from tests.real.yard import Yard, wait_until
 
-pytestmark = [pytest.mark.docker, pytest.mark.kubernetes, pytest.mark.breaking, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.docker, pytest.mark.kubernetes, pytest.mark.microk8s, pytest.mark.timeout(900)]
 
 
 @dataclass(frozen=True)
