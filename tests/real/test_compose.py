@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import select
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -185,7 +186,7 @@ def test_a_command_runs_on_a_node_and_its_exit_code_is_ours(lab: Yard, engine: B
     )
 
 
-def test_a_shell_on_a_terminal_is_one(lab: Yard) -> None:
+def test_a_shell_on_a_terminal_is_one(lab: Yard, engine: BedEngine) -> None:
     ours, theirs = pty.openpty()
     command = ["setsid", "--ctty", "--wait", *lab.command("cluster.shell")]
     shell = subprocess.Popen(command, cwd=lab.home, env=lab.env(), stdin=theirs, stdout=theirs, stderr=theirs)
@@ -195,11 +196,17 @@ def test_a_shell_on_a_terminal_is_one(lab: Yard) -> None:
         os.write(ours, text)
         seen = b""
         while shown not in seen:
+            assert select.select([ours], [], [], 60)[0], f"after 60 s still not {shown!r}, but {seen!r}"
             seen += os.read(ours, 1000)
+
+    def sleeps() -> bool:
+        return "sleep 600" in engine.docker("top", ids(engine)["head"]).stdout
 
     try:
         typed(b"tty; echo $((6 * 7))\n", b"/dev/pts/0\r\n42\r\n")
         typed(b"echo began; sleep 600\n", b"began\r\n")
+        # Before it is in the foreground, Ctrl-C would be the shell's.
+        wait_until(sleeps, seconds=30, what="the shell runs it")
         typed(b"\x03echo $?\n", b"130\r\n")
         os.write(ours, b"exit 7\n")
         assert shell.wait(timeout=30) == 7
