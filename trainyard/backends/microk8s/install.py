@@ -29,7 +29,8 @@ KUBELET_PORT = 10250
 def steps(lab: Lab, *, upgrade: bool) -> list[Step]:
     """Return the steps after which every host runs MicroK8s of the channel."""
     install = _install_step(lab)
-    return [_prepare_step(lab), install, *_upgrade_steps(lab, upgrade=upgrade, after=install.title), _start_step(lab)]
+    after = install.title
+    return [_prepare_step(lab), install, *_upgrade_steps(lab, upgrade=upgrade, after=after), _start_step(lab, after)]
 
 
 def _prepare_step(lab: Lab) -> Step:
@@ -137,7 +138,7 @@ def _minor(channel: str) -> int:
     return int(found[1])
 
 
-def _start_step(lab: Lab) -> Step:
+def _start_step(lab: Lab, after: str) -> Step:
     """Return the step after which the services of every host run; on workers `microk8s start` does nothing."""
 
     def is_stopped(host: Host, fact: Facts) -> bool:
@@ -149,4 +150,4 @@ def _start_step(lab: Lab) -> Step:
         host.root("snap", "start", "--enable", "microk8s")
 
     title = "MicroK8s runs on every host"
-    return each_step(lab, title, is_stopped, "its kubelet does not run", start, deadline=START_SECONDS)
+    return each_step(lab, title, is_stopped, "its kubelet does not run", start, deadline=START_SECONDS, after=after)
