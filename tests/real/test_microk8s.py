@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import urllib.request
 from collections.abc import Iterator
@@ -13,11 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.bed import chart, hosts, images, microk8s, programs
+from tests.bed import images, microk8s, programs
 from tests.bed.engine import BedEngine
 from tests.bed.hosts import Host
 from tests.bed.kubernetes import wait
 from tests.bed.places import free_port, need
+from tests.real import lab as labs
 from tests.real.yard import Yard
 from trainyard.paths import shipped
 
@@ -49,7 +49,6 @@ def lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 def _place_to_work(home: Path, engine: BedEngine, made: list[Host], registry: str) -> Yard:
     """Give the file that we ship; of the bed are hosts, registry, base and chart, and how little it has to spare."""
-    chart.write(home / "chart")
     document: dict[str, Any] = yaml.safe_load((shipped("clusters") / "microk8s.yaml").read_text())
     login = {"username": "ann", "password_env": "REGISTRY_PASSWORD"}
     document |= {
@@ -57,17 +56,9 @@ def _place_to_work(home: Path, engine: BedEngine, made: list[Host], registry: st
         "registry": {"address": registry, "image": images.REGISTRY, **login},
         "build": {"base": images.BASE, "network": "host"},
         "microk8s": {"hosts": [{"address": host.ssh} for host in made]},
-        "kuberay": {
-            "operator": {"chart": str(home / "chart")},
-            "requests": {"cpus": 0.1, "memory": "128MiB"},
-            "spread": "required",
-        },
+        "kuberay": labs.kuberay(home, spread="required"),
     }
-    (home / "clusters").mkdir()
-    (home / "clusters" / "lab.yaml").write_text(json.dumps(document, indent=1))
-    path = f"{programs.commands()}:{hosts.environ(made[0].home)['PATH']}"
-    environ = {**engine.environ(), "HOME": str(made[0].home), "PATH": path, "REGISTRY_PASSWORD": "a secret"}
-    return Yard(home, cluster="lab", environ=environ)
+    return labs.place_to_work(home, made, document, **engine.environ(), REGISTRY_PASSWORD="a secret")
 
 
 def test_three_bare_hosts_become_a_cluster(lab: Lab) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 
-from tests.bed import chart, hosts, microk8s, programs, publishing
+from tests.bed import microk8s, programs
 from tests.bed.engine import BedEngine
 from tests.bed.hosts import Host
-from tests.bed.places import free_port, need
-from tests.real.kube import RAY_IMAGE
+from tests.bed.places import need
+from tests.real import lab as labs
 from tests.real.yard import Yard
 
 pytestmark = [pytest.mark.docker, pytest.mark.kubernetes, pytest.mark.microk8s, pytest.mark.timeout(900)]
@@ -30,31 +29,13 @@ class Lab:
 def lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Give a control plane and a worker, and the Ray cluster on them."""
     need(programs.missing())
-    home, registry = tmp_path_factory.mktemp("lab"), f"{engine.bridge_ip}:{free_port()}"
-    publishing.publish(engine, registry, RAY_IMAGE, owner=hosts.this_process())
-    chart.write(home / "chart")
+    home = tmp_path_factory.mktemp("lab")
     with microk8s.bare_hosts(engine, tmp_path_factory.mktemp("hosts"), count=2) as made:
-        document = {
-            "name": "lab",
-            "backend": "microk8s",
-            "image": f"{registry}/{RAY_IMAGE}",
-            "registry": {"address": registry, "insecure": True},
-            "head": {"cpus": 1, "memory": "1GiB"},
-            "workers": [{"name": "worker", "count": 1, "cpus": 1, "memory": "1GiB"}],
-            "microk8s": {"hosts": [{"address": host.ssh} for host in made]},
-            "kuberay": {
-                "operator": {"chart": str(home / "chart")},
-                "requests": {"cpus": 0.1, "memory": "128MiB"},
-                "spread": "required",
-            },
-        }
-        (home / "clusters").mkdir()
-        (home / "clusters" / "lab.yaml").write_text(json.dumps(document))
-        path = f"{programs.commands()}:{hosts.environ(made[0].home)['PATH']}"
-        yard = Yard(home, cluster="lab", environ={"HOME": str(made[0].home), "PATH": path})
+        document = labs.cluster_file(engine, home, made, workers=1, spread="required")
+        yard = labs.place_to_work(home, made, document)
         assert {host["state"] for host in yard.json("cluster.status")["hosts"]} == {"not joined"}
         yard.run("cluster.up", seconds=600)
-        yield Lab(made, yard, registry)
+        yield Lab(made, yard, document["registry"]["address"])
 
 
 def test_status_shows_every_host_and_what_is_on_it(lab: Lab) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -14,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.bed import chart, hosts, microk8s, programs, publishing
+from tests.bed import microk8s, programs
 from tests.bed.engine import BedEngine
 from tests.bed.hosts import Host
-from tests.bed.places import free_port, need
-from tests.real.kube import RAY_IMAGE
+from tests.bed.places import need
+from tests.real import lab as labs
 from tests.real.yard import Done, Yard, wait_until, while_up
 
 pytestmark = [pytest.mark.docker, pytest.mark.kubernetes, pytest.mark.microk8s, pytest.mark.timeout(900)]
@@ -47,27 +46,8 @@ def lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def lab_of(engine: BedEngine, made: list[Host], home: Path) -> Lab:
-    address = f"{engine.bridge_ip}:{free_port()}"
-    publishing.publish(engine, address, RAY_IMAGE, owner=hosts.this_process())
-    chart.write(home / "chart")
-    document = {
-        "name": "lab",
-        "backend": "microk8s",
-        "image": f"{address}/{RAY_IMAGE}",
-        "registry": {"address": address, "insecure": True},
-        "head": {"cpus": 1, "memory": "1GiB"},
-        "workers": [{"name": "worker", "count": 1, "cpus": 1, "memory": "1GiB"}],
-        "microk8s": {"hosts": [{"address": host.ssh} for host in made]},
-        "kuberay": {
-            "operator": {"chart": str(home / "chart")},
-            "requests": {"cpus": 0.1, "memory": "128MiB"},
-            "spread": "required",
-        },
-    }
-    (home / "clusters").mkdir()
-    (home / "clusters" / "lab.yaml").write_text(json.dumps(document))
-    path = f"{programs.commands()}:{hosts.environ(made[0].home)['PATH']}"
-    return Lab(made[0], made[1], Yard(home, cluster="lab", environ={"HOME": str(made[0].home), "PATH": path}))
+    document = labs.cluster_file(engine, home, made, workers=1, spread="required")
+    return Lab(made[0], made[1], labs.place_to_work(home, made, document))
 
 
 # WHAT: how the second host is broken, how it is mended, and the lines of the error; {ip} is its address.

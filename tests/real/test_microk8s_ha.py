@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.bed import chart, hosts, microk8s, programs, publishing
+from tests.bed import microk8s, programs
 from tests.bed.engine import BedEngine
 from tests.bed.hosts import Host
 from tests.bed.microk8s import install, join, run
-from tests.bed.places import free_port, need
+from tests.bed.places import need
+from tests.real import lab as labs
 from tests.real.jobs import write_job
-from tests.real.kube import RAY_IMAGE
 from tests.real.yard import Yard, wait_until
 
 pytestmark = [pytest.mark.docker, pytest.mark.kubernetes, pytest.mark.microk8s, pytest.mark.timeout(900)]
@@ -49,27 +49,11 @@ class Lab:
 def lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     need(programs.missing())
     home = tmp_path_factory.mktemp("lab")
-    address = f"{engine.bridge_ip}:{free_port()}"
-    publishing.publish(engine, address, RAY_IMAGE, owner=hosts.this_process())
-    chart.write(home / "chart")
     with microk8s.bare_hosts(engine, tmp_path_factory.mktemp("hosts"), count=3) as made:
-        document = {
-            "name": "lab",
-            "backend": "microk8s",
-            "image": f"{address}/{RAY_IMAGE}",
-            "registry": {"address": address, "insecure": True},
-            "head": {"cpus": 1, "memory": "1GiB"},
-            "microk8s": {"hosts": [{"address": host.ssh, "role": "control-plane"} for host in made]},
-            "kuberay": {
-                "operator": {"chart": str(home / "chart")},
-                "requests": {"cpus": 0.1, "memory": "128MiB"},
-                "node_selector": {"kubernetes.io/hostname": "host-3"},
-            },
-        }
-        (home / "clusters").mkdir()
-        (home / "clusters" / "lab.yaml").write_text(json.dumps(document))
-        path = f"{programs.commands()}:{hosts.environ(made[0].home)['PATH']}"
-        yard = Yard(home, cluster="lab", environ={"HOME": str(made[0].home), "PATH": path})
+        document = labs.cluster_file(engine, home, made, workers=0, node_selector={"kubernetes.io/hostname": "host-3"})
+        for host in document["microk8s"]["hosts"]:
+            host["role"] = "control-plane"
+        yard = labs.place_to_work(home, made, document)
         for seconds in (0, 30):
             write_job(yard, f"sleep-{seconds}", JOB.replace("SECONDS", str(seconds)))
         yield Lab(made, yard)

@@ -6,16 +6,15 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.bed import chart, hosts, microk8s, programs, publishing
+from tests.bed import microk8s, programs
 from tests.bed.engine import BedEngine
 from tests.bed.hosts import Host
-from tests.bed.places import free_port, need
-from tests.real.kube import RAY_IMAGE
+from tests.bed.places import need
+from tests.real import lab as labs
 from tests.real.yard import Yard, wait_until
 
 pytestmark = [pytest.mark.docker, pytest.mark.kubernetes, pytest.mark.microk8s, pytest.mark.timeout(900)]
@@ -43,29 +42,11 @@ class Lab:
 @pytest.fixture(scope="module")
 def lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     need(programs.missing())
-    address = f"{engine.bridge_ip}:{free_port()}"
-    publishing.publish(engine, address, RAY_IMAGE, owner=hosts.this_process())
+    ann, bob = (tmp_path_factory.mktemp(name) for name in ("ann", "bob"))
     with microk8s.bare_hosts(engine, tmp_path_factory.mktemp("hosts"), count=3) as made:
-        document = {
-            "name": "lab",
-            "backend": "microk8s",
-            "image": f"{address}/{RAY_IMAGE}",
-            "registry": {"address": address, "insecure": True},
-            "head": {"cpus": 1, "memory": "1GiB"},
-            "kuberay": {
-                "operator": {"chart": str(_chart(tmp_path_factory.mktemp("chart")))},
-                "requests": {"cpus": 0.1, "memory": "128MiB"},
-            },
-        }
-        path = f"{programs.commands()}:{hosts.environ(made[0].home)['PATH']}"
-        environ = {"HOME": str(made[0].home), "PATH": path}
-        ann, bob = (Yard(tmp_path_factory.mktemp(name), cluster="lab", environ=environ) for name in ("ann", "bob"))
-        yield Lab(made, ann, bob, document)
-
-
-def _chart(directory: Path) -> Path:
-    chart.write(directory)
-    return directory
+        document = labs.cluster_file(engine, ann, made, workers=0)
+        ours, theirs = (labs.place_to_work(home, made, document) for home in (ann, bob))
+        yield Lab(made, ours, theirs, document)
 
 
 def test_a_host_that_is_added_joins_and_a_second_operator_is_told_who_is_at_it(lab: Lab) -> None:
