@@ -13,19 +13,23 @@ from trainyard.seams.ssh.connection import Connection
 from trainyard.seams.ssh.facts import Fields, block, under
 
 DATA = "/var/snap/microk8s/current"
+LAUNCH_FILE = "/var/snap/microk8s/common/.microk8s.yaml"
 # The first line of the launch file of a MicroK8s that we installed.
 MARK = "# made by trainyard"
+SYSCTL_FILE = "/etc/sysctl.d/60-trainyard-microk8s.conf"
+# dqlite stops at the limit of aio; watchers of files at those of inotify.
+SYSCTLS = {"fs.inotify.max_user_instances": 1024, "fs.inotify.max_user_watches": 1048576, "fs.aio-max-nr": 1048576}
+_NAMES = f"data={DATA} limits={SYSCTL_FILE} launch={LAUNCH_FILE} mark='{MARK}' sysctls='{' '.join(SYSCTLS)}'"
 SCRIPT = r"""
-data=/var/snap/microk8s/current
 [ -d /var/snap ] && disk=/var/snap || disk=/var
 field disk "$(df -B1 --output=avail $disk | tail -n 1)"
-for name in fs.inotify.max_user_instances fs.inotify.max_user_watches fs.aio-max-nr; do
+for name in $sysctls; do
   field "sysctl.$name" "$(cat "/proc/sys/$(echo $name | tr . /)")"
 done
 command -v snap > /dev/null && field snapd "$(snap version | awk '$1 == "snapd" {print $2}')"
 snap list microk8s 2> /dev/null | text snap
-[ -e /etc/sysctl.d/60-trainyard-microk8s.conf ] && field limits ours
-grep -qsx "# made by trainyard" /var/snap/microk8s/common/.microk8s.yaml && field ours yes
+[ -e $limits ] && field limits ours
+grep -qsx "$mark" $launch && field ours yes
 [ -d $data ] || exit 0
 for lock in clustered.lock stopped.lock; do [ -e $data/var/lock/$lock ] && field lock.$lock yes; done
 cat $data/var/kubernetes/backend/cluster.yaml 2> /dev/null | text members
@@ -104,7 +108,7 @@ class Facts(host_facts.Facts):
 
 def read(connection: Connection, *, now: float) -> Facts:
     """Ask a host for its facts. Raises HostError where it cannot be asked; `now` is our clock, in seconds."""
-    return of(*host_facts.read(connection, SCRIPT, now=now))
+    return of(*host_facts.read(connection, _NAMES + SCRIPT, now=now))
 
 
 def of(fields: Fields, facts: host_facts.Facts) -> Facts:

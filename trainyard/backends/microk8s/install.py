@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import yaml
 
-from trainyard.backends.microk8s.facts import MARK, Facts
+from trainyard.backends.microk8s.facts import LAUNCH_FILE, MARK, SYSCTL_FILE, SYSCTLS, Facts
 from trainyard.backends.microk8s.join import is_ready
 from trainyard.backends.microk8s.lab import Host, Lab, each_step
 from trainyard.errors import RequestError
@@ -15,11 +15,7 @@ from trainyard.seams.ssh import hosts_file
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted
 
-SYSCTL_FILE = "/etc/sysctl.d/60-trainyard-microk8s.conf"
-# dqlite stops at the limit of aio; watchers of files at those of inotify.
-SYSCTLS = {"fs.inotify.max_user_instances": 1024, "fs.inotify.max_user_watches": 1048576, "fs.aio-max-nr": 1048576}
 ADDONS = ("dns", "hostpath-storage")
-LAUNCH_FILE = "/var/snap/microk8s/common/.microk8s.yaml"
 # Some hundred MB of a snap, from far away.
 INSTALL_SECONDS = 900.0
 START_SECONDS = 180.0

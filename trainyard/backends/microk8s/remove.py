@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainyard.backends.microk8s.facts import MARK, Facts
-from trainyard.backends.microk8s.install import LAUNCH_FILE, SYSCTL_FILE
+from trainyard.backends.microk8s.facts import LAUNCH_FILE, MARK, SYSCTL_FILE, Facts
 from trainyard.backends.microk8s.lab import LOCK_FILE, Host, Lab, each_step
 from trainyard.errors import RequestError
 from trainyard.seams.ssh import hosts_file
