@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import time
@@ -83,7 +82,7 @@ BROKEN: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "its clock is wrong": (
         'printf \'#!/bin/sh\\nexec /bin/date -d "1 hour" "$@"\\n\' > /usr/local/bin/date; chmod +x /usr/local/bin/date',
         "rm /usr/local/bin/date",
-        ("  - {ip}: its clock is an hour ahead of the others': sudo timedatectl set-ntp true", AGAIN),
+        ("  - {ip}: its clock is 60 min ahead of the others': sudo timedatectl set-ntp true", AGAIN),
     ),
     "its disk is small": (
         "mount -t tmpfs -o size=1g none /var/snap",
@@ -110,7 +109,6 @@ def test_what_is_wrong_with_a_host_is_one_error_that_names_it_before_anything_is
     finally:
         lab.second.shell(mends)
     wanted = [line.format(ip=lab.second.ip) for line in expected]
-    lines = [re.sub("3(599|600) s", "an hour", line) for line in lines]
     assert [line for line in lines if line in wanted] == wanted, lines
     assert not any(lab.first.ip in line for line in lines)
 

@@ -134,13 +134,13 @@ def test_hosts_that_are_alike_or_tell_another_time_are_named() -> None:
     assert found == [
         "b: has the host name of a, a: sudo hostnamectl set-hostname NAME",
         "b: has the machine id of a, 1: sudo rm /etc/machine-id && sudo systemd-machine-id-setup, then reboot",
-        "c: its clock is 3600 s ahead of the others': sudo timedatectl set-ntp true",
+        "c: its clock is 60 min ahead of the others': sudo timedatectl set-ntp true",
     ]
 
 
 def test_of_two_hosts_our_own_clock_says_which_is_wrong() -> None:
     (found,) = said(a=GOOD, b=replace(OTHER, skew=-3600.0))
-    assert found == "b: its clock is 3600 s behind the others': sudo timedatectl set-ntp true"
+    assert found == "b: its clock is 60 min behind the others': sudo timedatectl set-ntp true"
 
 
 @pytest.mark.parametrize(("clock", "skew"), [(1020, 0.0), (1100, 75.0), (900, -100.0)])

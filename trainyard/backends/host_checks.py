@@ -53,7 +53,8 @@ def _skewed(facts: Mapping[str, Facts]) -> Iterator[Problem]:
         off = fact.skew - middle
         if abs(off) > SKEW_SECONDS:
             direction = "ahead of" if off > 0 else "behind"
-            yield Problem(host, f"its clock is {abs(off):.0f} s {direction} the others': sudo timedatectl set-ntp true")
+            much = f"{abs(off):.0f} s" if abs(off) < 120 else f"{abs(off) / 60:.0f} min"
+            yield Problem(host, f"its clock is {much} {direction} the others': sudo timedatectl set-ntp true")
 
 
 def _architecture(fact: Facts) -> str | None:
