@@ -118,6 +118,8 @@ class BedEngine:
             if process.poll() is not None or time.monotonic() > give_up:
                 raise RuntimeError(f"dockerd did not start\n{(self.data / 'dockerd.log').read_text()[-3000:]}")
             time.sleep(0.1)
+        if self.filters:
+            _keep_services_inside()
         # Popen would warn that its child still runs, which is what is wanted here.
         process.returncode = 0
 
@@ -199,6 +201,14 @@ class BedEngine:
     def _bridge(self) -> str:
         # The kernel allows 15 characters.
         return f"ty-{self.name}"[:15]
+
+
+def _keep_services_inside() -> None:
+    """Refuse packets to services of a Kubernetes whose host has no rules for them (yet): else they leave the machine."""
+    for services in ("10.96.0.0/16", "10.152.183.0/24"):
+        rule = ["DOCKER-USER", "-d", services, "-j", "REJECT"]
+        if subprocess.run(["iptables", "-C", *rule], capture_output=True).returncode != 0:
+            run(["iptables", "-I", *rule])
 
 
 def _bridge(name: str, address: str) -> None:

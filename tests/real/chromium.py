@@ -68,8 +68,15 @@ class Page:
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
-        self.requests, self.errors, self._loaded = [], [], False
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.requests, self.errors = [], []
+        with self.loads():
+            self.call("Page.navigate", url=path.resolve().as_uri())
+
+    @contextmanager
+    def loads(self) -> Iterator[None]:
+        """Wait, after what is done here, until the page has been loaded and drawn."""
+        self._loaded = False
+        yield
         while not self._loaded:
             self._take(self._read())
         # Two frames later everything that observes sizes has been called.

@@ -10,7 +10,6 @@ import pytest
 
 from tests.real import chromium
 from tests.real.chromium import Page
-from tests.real.yard import wait_until
 from tests.recorded_run import RecordedRun, eventful, smooth
 from trainyard.results.report import write_report
 
@@ -175,17 +174,16 @@ def test_a_watched_page_loads_itself_again_and_keeps_what_the_reader_chose(page:
     page.run("scrollTo(0, 700)")
     chosen = "[...document.querySelectorAll('input[id], select[id]')].map(one => [one.id, one.value, one.checked])"
     before = page.run(chosen)
-    page.run("window.isOld = true")
-    write_report(run.path, watched=True)
-    wait_until(lambda: page.run("!window.isOld"), seconds=20, what="the page is loaded again")
+    with page.loads():
+        write_report(run.path, watched=True)
     assert page.run(chosen) == before
     assert page.run("document.querySelector('#legend button').ariaPressed") == "false"
     assert page.run("document.querySelector('#task-table th[aria-sort]').ariaSort") == "descending"
     assert page.run("scrollY") == 700
     assert "h" in page.run("document.querySelector('[data-began]').innerText")
     write_report(run.path)
-    page.run("window.isOld = true; location.reload()")
-    wait_until(lambda: page.run("!window.isOld"), seconds=20, what="the page is loaded again")
+    with page.loads():
+        page.run("location.reload()")
     assert page.run("document.querySelector('#refresh')") is None
     assert page.errors == []
 

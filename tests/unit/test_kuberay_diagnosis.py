@@ -295,3 +295,9 @@ def test_a_deployment_whose_pods_may_not_be_made_says_why() -> None:
     deployment = {"status": {"conditions": [condition("ReplicaFailure", "True", message=text)]}}
     (found,) = diagnosis.of_deployment(replace(snapshot(), owner=deployment))
     assert found.message.startswith("its pod may not be made: exceeded quota: small, ")
+
+
+def test_an_operator_that_crashes_has_a_minute_and_is_not_asked_for_ray() -> None:
+    crashed = head(ready=False, containers=(waiting("CrashLoopBackOff", name="operator", last=ended("Error", 1)),))
+    (found,) = diagnosis.of_deployment(snapshot(crashed))
+    assert (found.tolerates, "Ray in the image" in (found.hint or "")) == (60.0, False)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from trainyard import wording
 from trainyard.backends.kuberay import groups, naming, pods
 from trainyard.backends.kuberay.debounce import MINUTE
-from trainyard.backends.kuberay.diagnosis.container import explain_container, explain_unprepared
+from trainyard.backends.kuberay.diagnosis.container import CRASH, explain_container, explain_unprepared
 from trainyard.backends.kuberay.diagnosis.host import explain_host, explain_scheduling
 from trainyard.backends.kuberay.diagnosis.operator import explain_admission, explain_operator
 from trainyard.backends.kuberay.snapshot import Snapshot
@@ -20,6 +20,7 @@ from trainyard.errors import TrainyardError
 from trainyard.seams.kube.types import Object
 
 WAITS_FOR_HEAD = "wait"
+OPERATOR_CRASHES = "Kubernetes starts it again and again. Was it given what it needs (kuberay.operator.values)?"
 
 
 def of_cluster(snapshot: Snapshot) -> tuple[Diagnosis, ...]:
@@ -30,7 +31,11 @@ def of_cluster(snapshot: Snapshot) -> tuple[Diagnosis, ...]:
 def of_deployment(snapshot: Snapshot) -> tuple[Diagnosis, ...]:
     """Return why a Deployment (`snapshot.owner`) has no pod that is ready, the first cause first."""
     refused = pods.condition(snapshot.owner or {}, "ReplicaFailure")
-    causes = _of_pods(snapshot.pods, snapshot)
+    # On a host that was just started, it cannot reach the API server yet.
+    causes = tuple(
+        replace(cause, hint=OPERATOR_CRASHES, tolerates=MINUTE) if cause.key == CRASH else cause
+        for cause in _of_pods(snapshot.pods, snapshot)
+    )
     if refused.get("status") != "True":
         return causes
     return explain_admission(str(refused.get("message") or ""), what="its pod"), *causes

@@ -72,6 +72,7 @@ UNPREPARED = ("FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume", "Fa
 TRIES = 2
 TAIL_LINES = 12
 LINE_LENGTH = 300
+CRASH = "crash"
 RAY_IN_IMAGE = "Is Ray in the image, and does it work there? `invoke image.lint` says."
 
 
@@ -158,6 +159,7 @@ def _crashed(pod: Object, container: Container, snapshot: Snapshot) -> Diagnosis
     return Diagnosis(
         f"ended while it was starting (exit code {ended.code}); the end of its log:",
         RAY_IN_IMAGE,
+        key=CRASH,
         summary=f"ended with exit code {ended.code}" + (", Kubernetes starts it again and again" if former else ""),
         log_tail=lambda: _log_tail(ended.message or snapshot.log(pod, container.name, former=former)),
     )
