@@ -204,7 +204,7 @@ class BedEngine:
 
 
 def _keep_services_inside() -> None:
-    """Refuse packets to services of a Kubernetes whose host has no rules for them (yet): else they leave the machine."""
+    """Refuse packets to services of a Kubernetes whose host has no rules for them yet: they would leave here."""
     for services in ("10.96.0.0/16", "10.152.183.0/24"):
         rule = ["DOCKER-USER", "-d", services, "-j", "REJECT"]
         if subprocess.run(["iptables", "-C", *rule], capture_output=True).returncode != 0:
