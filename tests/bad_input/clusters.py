@@ -14,11 +14,11 @@ NODES = (
         "keys and values that are not known",
         "name: Lab\nbackend: loca\nworkrs: []\nzzz: 1\nworkers:\n  - name: gpu\n    gpu: 1\n",
         f'lab.yaml:1: name: {NAME}"Lab"',
-        "lab.yaml:2: backend: must be one of: local, compose, kuberay, microk8s, existing, "
+        "lab.yaml:2: backend: must be one of: local, compose, kuberay, microk8s, ec2, existing, "
         "got \"loca\"; did you mean 'local'?",
         "lab.yaml:3: workrs: is not a known key; did you mean 'workers'?",
         "lab.yaml:4: zzz: is not a known key; known: name, backend, image, head, workers, env, registry, "
-        "build, local, compose, kuberay, microk8s, existing, auth",
+        "build, local, compose, kuberay, microk8s, ec2, existing, auth",
         "lab.yaml:7: workers.0.gpu: is not a known key; did you mean 'gpus'?",
     ),
     cluster(

@@ -47,9 +47,9 @@ def test_the_backend_flag_wins_over_the_file_and_is_named_when_it_is_wrong(tmp_p
     section = "existing={address: http://127.0.0.1:8265, token_env: T}"
     assert overridden(tmp_path, section, backend="existing").backend == "existing"
     with pytest.raises(RequestError) as refused:
-        overridden(tmp_path, backend="ec2")
+        overridden(tmp_path, backend="ec3")
     assert [str(problem) for problem in refused.value.problems] == [
-        '--backend: must be one of: local, compose, kuberay, microk8s, existing, got "ec2"'
+        "--backend: must be one of: local, compose, kuberay, microk8s, ec2, existing, got \"ec3\"; did you mean 'ec2'?"
     ]
 
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from trainyard.spec.docker import BuildSection, ComposeSection, Image, Registry, is_host_and_port
+from trainyard.spec.ec2 import Ec2Section
 from trainyard.spec.fields import (
     Complaint,
     Duration,
@@ -29,7 +30,9 @@ from trainyard.spec.fields import (
 from trainyard.spec.kubernetes import KuberaySection, ObjectName, ServiceName
 from trainyard.spec.microk8s import Microk8sSection
 
-Backend = Literal["local", "compose", "kuberay", "microk8s", "existing"]
+Backend = Literal["local", "compose", "kuberay", "microk8s", "ec2", "existing"]
+# Who reaches the head's dashboard, where that is not this machine alone.
+OPEN_TO = {"kuberay": "every pod of the Kubernetes cluster", "ec2": "every instance of the security group"}
 # What KubeRay calls the head's group: it would take a group of that name for the head, and the head for one of it.
 _OF_THE_HEAD = ("head", "headgroup")
 
@@ -185,7 +188,8 @@ class ClusterSpec(Section):
     name: Name = Field(description="The cluster's name, of lower-case letters, digits and '-', at most 40 characters.")
     backend: Backend = Field(
         description="What makes the nodes: local (processes of this machine), compose (containers of a Docker host), "
-        "kuberay (pods on Kubernetes), microk8s (hosts by SSH) or existing (a Ray cluster of somebody else)."
+        "kuberay (pods on Kubernetes), microk8s (hosts by SSH), ec2 (instances of AWS) or existing (a Ray cluster of "
+        "somebody else)."
     )
     image: Image | None = setting(None, "A directory of images/, or a full image reference.")
     head: Head = setting(Head(), "The head node.")
@@ -197,6 +201,7 @@ class ClusterSpec(Section):
     compose: ComposeSection = setting(ComposeSection(), "What only the `compose` backend knows.")
     kuberay: KuberaySection = setting(KuberaySection(), "What only the `kuberay` backend knows.")
     microk8s: Microk8sSection | None = setting(None, "What only the `microk8s` backend knows: its hosts.")
+    ec2: Ec2Section = setting(Ec2Section(), "What only the `ec2` backend knows.")
     existing: ExistingSection | None = setting(None, "What only the `existing` backend knows.")
     auth: Literal["token", "none"] = setting(
         "token", "Ray's dashboard runs any code sent to it: `none` is accepted for loopback only."
@@ -209,9 +214,9 @@ class ClusterSpec(Section):
 
     def complaints(self) -> Iterator[Complaint]:
         """Complain about sections that do not fit together."""
-        if self.backend == "kuberay" and self.auth == "none":
-            reason = "every pod of the Kubernetes cluster reaches the dashboard"
-            yield Complaint(("auth",), f"must be 'token' with the backend kuberay: {reason}", self.auth)
+        if self.backend in OPEN_TO and self.auth == "none":
+            reason = f"{OPEN_TO[self.backend]} reaches the dashboard"
+            yield Complaint(("auth",), f"must be 'token' with the backend {self.backend}: {reason}", self.auth)
         if self.backend == "existing" and self.existing is None:
             yield Complaint(("existing",), "is missing: the backend 'existing' needs the address of a Ray cluster")
         elif self.backend == "microk8s" and self.microk8s is None:
@@ -219,9 +224,10 @@ class ClusterSpec(Section):
         elif self.backend == "existing" and self.existing is not None:
             yield from self.existing.auth_complaints(self.auth)
         groups = ["head", *(group.name for group in self.workers)]
-        for name in self.kuberay.groups:
+        placed = [("kuberay", name) for name in self.kuberay.groups] + [("ec2", name) for name in self.ec2.groups]
+        for section, name in placed:
             if name not in groups:
-                yield Complaint(("kuberay", "groups", name), f"is no group of this file (it has: {', '.join(groups)})")
+                yield Complaint((section, "groups", name), f"is no group of this file (it has: {', '.join(groups)})")
 
     def nodes(self) -> tuple[NodeSpec, ...]:
         """Return every node that `cluster.up` waits for, the head first."""

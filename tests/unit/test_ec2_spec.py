@@ -1,0 +1,58 @@
+"""The section `ec2` of the cluster file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trainyard.errors import RequestError
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.load import load_cluster
+
+
+def problems(tmp_path: Path, section: str, *, rest: str = "") -> list[str]:
+    file = tmp_path / "lab.yaml"
+    file.write_text(f"name: lab\nbackend: ec2\n{rest}ec2: {section}\n")
+    with pytest.raises(RequestError) as refused:
+        load_cluster(file)
+    return [str(problem).partition(" ")[2] for problem in refused.value.problems]
+
+
+def test_a_group_has_what_is_given_for_it_else_for_all() -> None:
+    section = {"instance_type": "m5.xlarge", "spot": True, "groups": {"head": {"spot": False, "disk": 2**30}}}
+    spec = ClusterSpec.model_validate({"name": "lab", "backend": "ec2", "ec2": section})
+    head, worker = spec.ec2.instances("head"), spec.ec2.instances("gpu")
+    assert (head.instance_type, head.spot, head.disk) == ("m5.xlarge", False, 2**30)
+    assert (worker.instance_type, worker.spot) == ("m5.xlarge", True)
+
+
+def test_ids_are_looked_at(tmp_path: Path) -> None:
+    section = "{region: oregon, subnet: sg-0123456789abcdef0, zones: [us-west-2a], groups: {gpu: {ami: ubuntu}}}"
+    assert problems(tmp_path, section) == [
+        'ec2.region: must be a region such as us-west-2, got "oregon"',
+        'ec2.subnet: must be an id such as subnet-0123456789abcdef0, got "sg-0123456789abcdef0"',
+        "ec2.groups.gpu.ami: must be an id such as ami-0123456789abcdef0, or a parameter of Systems Manager such as "
+        '/aws/service/..., got "ubuntu"',
+    ]
+
+
+def test_groups_are_those_of_the_file(tmp_path: Path) -> None:
+    assert problems(tmp_path, "{groups: {gpu: {}}}") == ["ec2.groups.gpu: is no group of this file (it has: head)"]
+
+
+def test_what_is_added_to_rays_file_is_a_key_of_it_that_nothing_else_decides(tmp_path: Path) -> None:
+    section = "{ray: {setup_comands: [], max_workers: 3, provider: {cache_stopped_nodes: true}}}"
+    assert problems(tmp_path, section) == [
+        "ec2.ray.setup_comands: is not a key of Ray's file that can be added; did you mean 'setup_commands'?",
+        "ec2.ray.max_workers: cannot be added: it follows from count and max of the groups",
+        "ec2.ray.provider.cache_stopped_nodes: cannot be added: it follows from nothing, and is always false: "
+        "stopped instances go on to cost",
+    ]
+
+
+def test_the_token_cannot_be_left_out(tmp_path: Path) -> None:
+    assert problems(tmp_path, "{}", rest="auth: none\n") == [
+        "auth: must be 'token' with the backend ec2: every instance of the security group reaches the dashboard, "
+        'got "none"'
+    ]

@@ -1,0 +1,186 @@
+"""AWS, asked through boto3: answers as it gives them, every refusal as one of our errors."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from trainyard.diagnosis import Diagnosis, Rule, explain
+from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
+
+if TYPE_CHECKING:
+    from botocore.config import Config
+
+# botocore waits longer from try to try; what is throttled is tried again within that.
+TRIES = 6
+CONNECT_SECONDS, ANSWER_SECONDS = 10, 60
+# Read against "EXCEPTION CODE: text", as botocore and AWS name them.
+REFUSALS = (
+    Rule(
+        r"ProfileNotFound.*\((?P<profile>[^)]*)\)",
+        "there is no AWS profile {profile} here",
+        "Which there are: aws configure list-profiles. It is `ec2.profile` of the cluster file, or AWS_PROFILE.",
+        error=PrerequisiteError,
+    ),
+    Rule(
+        "SSOTokenLoad|UnauthorizedSSOToken|TokenRetrieval|SSOError",
+        "the AWS login (SSO) of {who} has expired",
+        "Log in again: aws sso login{profile}",
+        error=PrerequisiteError,
+    ),
+    Rule(
+        "NoCredentials|PartialCredentials|CredentialRetrieval|ConfigNotFound",
+        "there are no AWS credentials for {who}",
+        "As for the AWS command line: aws configure, aws sso login, AWS_PROFILE. Try: aws sts get-caller-identity"
+        "{profile}",
+        error=PrerequisiteError,
+    ),
+    Rule(
+        "NoRegion",
+        "no AWS region is named",
+        "Write it into the cluster file (`ec2: {region: us-west-2}`), or set AWS_REGION.",
+        error=PrerequisiteError,
+    ),
+    Rule(
+        "ExpiredToken|RequestExpired|InvalidIdentityToken",
+        "the AWS session of {who} has expired",
+        "Get a new one, such as by: aws sso login{profile}",
+        error=PrerequisiteError,
+    ),
+    Rule(
+        "AuthFailure|InvalidClientTokenId|SignatureDoesNotMatch|UnrecognizedClient|InvalidAccessKeyId",
+        "AWS does not accept the credentials of {who}",
+        "Are they right, and is the clock of this machine? Try: aws sts get-caller-identity{profile}",
+        error=PrerequisiteError,
+    ),
+    Rule(
+        "UnauthorizedOperation|AccessDenied",
+        "AWS does not allow {who} to {action}",
+        "Whoever administers the account can: the IAM permission is {action}.",
+        error=PrerequisiteError,
+    ),
+    Rule(
+        "OptInRequired|PendingVerification|SubscriptionRequired",
+        "the AWS account may not use {service} (yet)",
+        "Whoever administers the account can enable it; a new account may have to wait.",
+        error=PrerequisiteError,
+    ),
+    Rule(
+        "Throttl|RequestLimitExceeded|TooManyRequests|SlowDown",
+        "AWS answers too many requests of this account, and refuses {action}",
+        "In a minute repeat the same command: it continues.",
+    ),
+    Rule(
+        "EndpointConnection|ConnectTimeout|ReadTimeout|ConnectionClosed|ProxyConnection|SSLError|HTTPClient",
+        "AWS does not answer in region {region}",
+        "Is there a region of that name, and a way to it from here? Repeat the same command then: it continues.",
+    ),
+    Rule("", "AWS refuses {action}", "When that is mended, or has ended, repeat the same command: it continues."),
+)
+
+
+class AwsError(OutsideError):
+    """AWS refused; `code` is its word for it, such as InvalidGroup.NotFound."""
+
+    code = ""
+
+
+class Aws:
+    """An account and a region. Nothing is asked before the first call; threads may share it.
+
+    Every call raises PrerequisiteError without boto3, credentials or rights, AwsError for whatever else is refused.
+    """
+
+    def __init__(self, environ: Mapping[str, str], *, region: str | None = None, profile: str | None = None) -> None:
+        self.profile = profile or environ.get("AWS_PROFILE")
+        self._region = region or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
+        self._lock = threading.Lock()
+        self._clients: dict[tuple[str, str | None], Any] = {}
+        self._session: Any = None
+
+    @property
+    def region(self) -> str:
+        """Return the region, of the file, the environment or the profile. Raises PrerequisiteError without any."""
+        if self._region is None:
+            self._client("ec2")
+            self._region = str(self._session.region_name)
+        return self._region
+
+    def call(self, service: str, operation: str, *, region: str | None = None, **arguments: Any) -> dict[str, Any]:
+        """Ask, or change: call("ec2", "describe_images", ImageIds=[...])."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            answer = getattr(self._client(service, region), operation)(**arguments)
+        except (BotoCoreError, ClientError) as error:
+            raise self._error(error, service, operation) from error
+        return cast("dict[str, Any]", answer)
+
+    def pages(
+        self, service: str, operation: str, key: str, *, region: str | None = None, **arguments: Any
+    ) -> list[dict[str, Any]]:
+        """Ask for a list that may come in many pages, and return all that stands under `key`."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        client = self._client(service, region)
+        try:
+            if not client.can_paginate(operation):
+                return list(getattr(client, operation)(**arguments)[key])
+            return [entry for page in client.get_paginator(operation).paginate(**arguments) for entry in page[key]]
+        except (BotoCoreError, ClientError) as error:
+            raise self._error(error, service, operation) from error
+
+    def instances(self, tags: Mapping[str, str], *, region: str | None = None) -> list[dict[str, Any]]:
+        """Return the instances that carry all these tags, in every state."""
+        filters = [{"Name": f"tag:{name}", "Values": [value]} for name, value in tags.items()]
+        found = self.pages("ec2", "describe_instances", "Reservations", region=region, Filters=filters)
+        return [instance for reservation in found for instance in reservation["Instances"]]
+
+    def _client(self, service: str, region: str | None = None) -> Any:
+        try:
+            import boto3
+            from botocore.config import Config
+            from botocore.exceptions import BotoCoreError
+        except ImportError as error:
+            raise PrerequisiteError(
+                "boto3, with which AWS is asked, is not installed",
+                hint="Install the extra: pip install 'trainyard[ec2]'",
+            ) from error
+        with self._lock:
+            key = service, region or self._region
+            try:
+                if self._session is None:
+                    self._session = boto3.session.Session(profile_name=self.profile, region_name=self._region)
+                if key not in self._clients:
+                    self._clients[key] = self._session.client(service, region_name=key[1], config=_config(Config))
+            except (BotoCoreError, ValueError) as error:
+                raise self._error(error, service, "") from error
+            return self._clients[key]
+
+    def _error(self, error: Exception, service: str, operation: str) -> TrainyardError:
+        detail = getattr(error, "response", {}).get("Error", {})
+        code = str(detail.get("Code", ""))
+        words = {
+            "who": f"profile {self.profile}" if self.profile else "this user",
+            "profile": f" --profile {self.profile}" if self.profile else "",
+            "region": self._region or "(none)",
+            "service": service,
+            "action": f"{service}:{operation.title().replace('_', '')}",
+        }
+        text = f"{type(error).__name__} {code}: {detail.get('Message', error)}"
+        # The last rule fits everything.
+        cause = cast(Diagnosis, explain(text, REFUSALS, **words))
+        made = cause.error(cause.message, where=cause.raw.removeprefix("ClientError "), hint=cause.hint)
+        if cause.error is OutsideError:
+            made = AwsError(made.what, where=made.where, hint=made.hint)
+            made.code = code
+        return made
+
+
+def _config(config: type[Config]) -> Config:
+    return config(
+        retries={"mode": "standard", "total_max_attempts": TRIES},
+        connect_timeout=CONNECT_SECONDS,
+        read_timeout=ANSWER_SECONDS,
+    )
