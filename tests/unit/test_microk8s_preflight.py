@@ -84,8 +84,7 @@ def test_good_hosts_have_nothing_wrong() -> None:
         ({"hostname": "gpu_1"}, "its host name gpu_1 is no name of a node: sudo hostnamectl set-hostname NAME"),
         (
             {"snap": INSTALLED, "has_docker": True},
-            "Docker came after MicroK8s, which has not joined yet and takes new addresses for its own: start Docker "
-            "first",
+            "Docker came after MicroK8s, which has not joined and takes new addresses for its own: start Docker first",
         ),
         (
             {"snap": INSTALLED, "members": (Member("10.7.0.1:19001", is_voter=True),)},

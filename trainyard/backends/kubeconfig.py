@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,19 +12,30 @@ import yaml
 
 from trainyard.backends import record
 from trainyard.backends.contract import Tools
+from trainyard.errors import OutsideError
 from trainyard.seams.addresses import answers
+from trainyard.steps import YES, Answer, Step, no
+
+
+def step(path: Path, ca: Callable[[], str], text: Callable[[], str], server: str, *, after: str) -> Step:
+    """Return the step after which the kubeconfig is here; `ca` and `text` ask Kubernetes for its CA, and for one."""
+
+    def done() -> Answer:
+        if not path.exists():
+            return no("it is not there")
+        return YES if _ca(yaml.safe_load(path.read_text())).strip() == ca().strip() else no("it is of another cluster")
+
+    return Step("Write its kubeconfig", done, lambda: write(path, text(), server), after=after)
 
 
 def write(path: Path, text: str, server: str) -> None:
     """Write a kubeconfig for this server, whatever the text calls it: `https://HOST:PORT`."""
     document = yaml.safe_load(text)
+    if not isinstance(document, dict):
+        raise OutsideError("Kubernetes gives no kubeconfig", where=text.strip().partition("\n")[0])
     _cluster(document)["server"] = server
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     record.write_private(path, yaml.safe_dump(document, sort_keys=False))
-
-
-def ca_of(path: Path) -> str:
-    return _ca(yaml.safe_load(path.read_text()))
 
 
 def choose_server(tools: Tools, path: Path, servers: Sequence[str]) -> None:

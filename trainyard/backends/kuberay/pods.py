@@ -84,6 +84,17 @@ def condition(owner: Object, kind: str) -> Mapping[str, Any]:
     return next((each for each in conditions if each.get("type") == kind), {})
 
 
+def internal_ip(host: Object) -> str:
+    """Return the address by which a Kubernetes node is reached, "" where it has none."""
+    addresses = host["status"].get("addresses") or ()
+    return next((str(address["address"]) for address in addresses if address["type"] == "InternalIP"), "")
+
+
+def offered(host: Object, resource: str) -> int:
+    """Return how many GPUs a Kubernetes node has for pods."""
+    return int(((host.get("status") or {}).get("allocatable") or {}).get(resource, 0))
+
+
 def runs_ray(pod: Object) -> bool:
     return is_ready(pod) or (not is_leaving(pod) and ray_started(pod) > 0)
 

@@ -105,7 +105,7 @@ def gpu_checks(where: Location, own: Iterable[Object]) -> tuple[BackendCheck, ..
             found = where.kube.get(NODE, host) or {}
         except PrerequisiteError as error:
             return BackendCheck("allocatable", node, True, error.what, skipped=True)
-        offer = int(((found.get("status") or {}).get("allocatable") or {}).get(resource, 0))
+        offer = pods.offered(found, resource)
         needed = sum(gpus for other, gpus in held.values() if other == host)
         detail = f"Kubernetes node {host} offers {offer} {resource}"
         if offer >= needed:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
 from trainyard.backends import kubeconfig
-from trainyard.backends.microk8s.facts import DATA
+from trainyard.backends.kuberay import pods
+from trainyard.backends.microk8s.facts import DATA, Facts
 from trainyard.backends.microk8s.lab import Host, Lab, each_step
-from trainyard.errors import OutsideError
-from trainyard.registry.access import hosts_toml, read_ca
+from trainyard.registry.access import containerd_files
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import named
@@ -61,7 +60,7 @@ def gpus(spec: ClusterSpec) -> int:
 
 def _offered(lab: Lab, least: int) -> Answer:
     """Say whether Kubernetes offers as many GPUs as the nodes of the cluster ask for."""
-    offered = {name: int(node["status"].get("allocatable", {}).get(GPU, 0)) for name, node in lab.nodes().items()}
+    offered = {name: pods.offered(node, GPU) for name, node in lab.nodes().items()}
     if sum(offered.values()) >= least:
         return YES
     having = [f"{name}: {count}" for name, count in offered.items() if count]
@@ -70,40 +69,25 @@ def _offered(lab: Lab, least: int) -> Answer:
 
 def _trust_steps(spec: ClusterSpec, lab: Lab, environ: Mapping[str, str], after: str) -> list[Step]:
     """Return the step after which containerd knows the cluster's registry on every host; none for a public one."""
-    registry = spec.registry
-    ca = read_ca(registry, environ) if registry else None
-    if registry is None or not (ca or registry.insecure):
-        return []
-    directory = f"{CERTS_D}/{registry.address}"
-    # Named by its content: hosts.toml tells whether a host has this CA, or a former one.
-    kept = f"{directory}/ca-{hashlib.sha256(ca).hexdigest()[:8]}.crt" if ca else ""
-    text = hosts_toml(registry, ca=kept)
+    address = spec.registry.address if spec.registry else ""
+    directory = f"{CERTS_D}/{address}"
+    files = containerd_files(spec.registry, environ, directory) if spec.registry else {}
+
+    def is_unknown(host: Host, fact: Facts) -> bool:
+        return fact.trust.get(address, "").encode() != files[f"{directory}/hosts.toml"]
 
     def write(host: Host) -> None:
         host.root("mkdir", "-p", directory)
-        if ca:
-            host.connection.put(kept, ca, sudo=True)
-        host.connection.put(f"{directory}/hosts.toml", text.encode(), sudo=True)
+        for path, content in files.items():
+            host.connection.put(path, content, sudo=True)
 
-    title = f"Every host pulls from {registry.address}"
-    what = "does not know the registry"
-    return [each_step(lab, title, lambda _, fact: fact.trust.get(registry.address) != text, what, write, after=after)]
+    title, what = f"Every host pulls from {address}", "does not know the registry"
+    return [each_step(lab, title, is_unknown, what, write, after=after)] if files else []
 
 
 def _kubeconfig_step(lab: Lab, path: Path, after: str) -> Step:
-    """Return the step after which a kubeconfig is here whose server is the address that we reach."""
+    def ca() -> str:
+        return lab.first.root("cat", f"{DATA}/certs/ca.crt").stdout
 
-    def done() -> Answer:
-        if not path.exists():
-            return no("it is not there")
-        ca = lab.first.root("cat", f"{DATA}/certs/ca.crt").stdout.strip()
-        return YES if kubeconfig.ca_of(path).strip() == ca else no("it is of another cluster of these hosts")
-
-    def write() -> None:
-        text = lab.first.microk8s("config").stdout
-        if "clusters:" not in text:
-            raise OutsideError(f"{lab.first.name} gives no kubeconfig", where=text.strip().partition("\n")[0])
-        # What MicroK8s writes is the address of its default route, which need not be the one that is reached.
-        kubeconfig.write(path, text, lab.first.server)
-
-    return Step("Write its kubeconfig", done, write, after=after)
+    # Its server is the address of its default route, which need not be the one that is reached.
+    return kubeconfig.step(path, ca, lambda: lab.first.microk8s("config").stdout, lab.first.server, after=after)

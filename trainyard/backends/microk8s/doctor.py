@@ -42,7 +42,7 @@ def findings(lab: Lab, now: Snapshot) -> Iterator[Finding]:
 def _renew_step(lab: Lab, host: Host, name: str) -> Step:
     def done() -> Answer:
         lab.look_again()
-        left = days(lab.facts([host])[host.name].certificates[name])
+        left = days(lab.fact(host).certificates[name])
         if left <= RENEW_DAYS:
             return no(f"it ends in {counted(left, 'day')}")
         # The API server starts anew with it.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 import yaml
 
 from trainyard.backends.microk8s.facts import LAUNCH_FILE, MARK, SYSCTL_FILE, SYSCTLS, Facts
-from trainyard.backends.microk8s.join import is_ready
 from trainyard.backends.microk8s.lab import Host, Lab, each_step
 from trainyard.errors import RequestError
 from trainyard.seams.ssh import hosts_file
@@ -38,7 +38,7 @@ def _prepare_step(lab: Lab) -> Step:
         return limits or hosts_file.lines_of(fact.hosts_file) != names or (fact.snap is None and not fact.is_ours)
 
     def prepare(host: Host) -> None:
-        _prepare(host, lab.facts([host])[host.name], names, is_first=host is lab.first)
+        _prepare(host, lab.fact(host), names, is_first=host is lab.first)
 
     what = "lacks kernel limits, at which MicroK8s stops, or names of the others"
     return each_step(lab, f"Prepare {counted(len(lab.hosts), 'host')}", is_unprepared, what, prepare)
@@ -59,9 +59,8 @@ def _prepare(host: Host, fact: Facts, names: str, *, is_first: bool) -> None:
         # DNS from the start: kubelets learn of it as they join.
         addons = [{"name": name} for name in ADDONS] if is_first else []
         launch = yaml.safe_dump({"version": "0.1.0", "addons": addons})
-        host.root(
-            "sh", "-euc", f"mkdir -p $(dirname {LAUNCH_FILE}); cat > {LAUNCH_FILE}", stdin=f"{MARK}\n{launch}".encode()
-        )
+        host.root("mkdir", "-p", str(Path(LAUNCH_FILE).parent))
+        host.connection.put(LAUNCH_FILE, f"{MARK}\n{launch}".encode(), sudo=True)
 
 
 def _install_step(lab: Lab) -> Step:
@@ -109,13 +108,12 @@ def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
 
 def _upgrade_step(lab: Lab, host: Host, channel: str, after: str) -> Step:
     def done() -> Answer:
-        fact = lab.facts([host])[host.name]
+        fact = lab.fact(host)
         now = fact.snap.channel if fact.snap else "nothing"
         if now != channel and (fact.snap is None or _minor(now) <= _minor(channel)):
             return no(f"{now} is installed")
         # One that has not joined is no node yet.
-        node = lab.nodes().get(fact.node)
-        return no("its node is not Ready") if node and not is_ready(node) else YES
+        return no("its node is not Ready") if fact.node in lab.nodes() and not lab.is_ready(host) else YES
 
     def refresh() -> None:
         host.root("snap", "refresh", "microk8s", f"--channel={channel}", seconds=INSTALL_SECONDS)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from trainyard.backends.microk8s.facts import Facts
 from trainyard.backends.microk8s.lab import API_PORT, MICROK8S, Host, Lab
 from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.seams.ssh.hosts import each
@@ -26,77 +24,69 @@ TOKENS = "/var/snap/microk8s/current/credentials/*-tokens.txt"
 
 
 def steps(lab: Lab) -> list[Step]:
-    first = lab.control_planes[0]
-    ready = _first_step(lab, first)
-    joins = [_control_plane_step(lab, first, host, after=ready.title) for host in lab.control_planes[1:]]
-    workers = [_workers_step(lab, first, after=ready.title)] if lab.workers else []
+    ready = _first_step(lab)
+    joins = [_control_plane_step(lab, host, after=ready.title) for host in lab.control_planes[1:]]
+    workers = [_workers_step(lab, after=ready.title)] if lab.workers else []
     return [ready, *joins, *workers]
 
 
-def is_ready(node: Mapping[str, Any] | None) -> bool:
-    conditions = node["status"].get("conditions") or () if node else ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-
-
-def is_part(host: Host, fact: Facts, nodes: Mapping[str, Any], first: Host) -> bool:
+def is_part(lab: Lab, host: Host) -> bool:
     """Say whether host and cluster agree that it is a node, in the role that the file gives it."""
-    if fact.node not in nodes or fact.is_worker == host.is_control_plane:
+    fact = lab.fact(host)
+    if fact.node not in lab.nodes() or fact.is_worker == host.is_control_plane:
         return False
-    return fact.is_worker or first.ip in {member.host for member in fact.members}
+    return fact.is_worker or lab.first.ip in {member.host for member in fact.members}
 
 
-def _first_step(lab: Lab, first: Host) -> Step:
+def _first_step(lab: Lab) -> Step:
     def done() -> Answer:
-        node = lab.nodes().get(lab.facts([first])[first.name].node)
-        return YES if is_ready(node) else no("its node is not Ready yet")
+        return YES if lab.is_ready(lab.first) else no("its node is not Ready yet")
 
     # What is waited for is asked anew, as after a change.
-    return Step(f"{first.name} is a control plane", done, lab.changed, deadline=READY_SECONDS, every=1.0)
+    return Step(f"{lab.first.name} is a control plane", done, lab.changed, deadline=READY_SECONDS, every=1.0)
 
 
-def _control_plane_step(lab: Lab, first: Host, host: Host, *, after: str) -> Step:
+def _control_plane_step(lab: Lab, host: Host, *, after: str) -> Step:
     def done() -> Answer:
-        facts, nodes = lab.facts([host]), lab.nodes()
-        if not is_part(host, facts[host.name], nodes, first):
+        if not is_part(lab, host):
             return no("it has not joined")
-        if not is_ready(nodes[facts[host.name].node]):
+        if not lab.is_ready(host):
             return no("its node is not Ready")
         members = lab.members()
         is_safe = len(members) < VOTERS or sum(member.is_voter for member in members.values()) >= VOTERS
         return YES if is_safe and host.ip in members else no("it does not vote yet")
 
     def join() -> None:
-        if not is_part(host, lab.facts([host])[host.name], lab.nodes(), first):
+        if not is_part(lab, host):
             refuse_dead_members(lab)
-            _join(lab, first, [host], "--controlplane")
+            _join(lab, [host], "--controlplane")
 
     return Step(f"Join {host.name} as a control plane", done, join, deadline=READY_SECONDS, every=1.0, after=after)
 
 
-def _workers_step(lab: Lab, first: Host, *, after: str) -> Step:
+def _workers_step(lab: Lab, *, after: str) -> Step:
     def missing() -> list[Host]:
-        nodes, facts = lab.nodes(), lab.facts(lab.workers)
-        return [host for host in lab.workers if not is_part(host, facts[host.name], nodes, first)]
+        # All at once, and not one by one.
+        lab.facts()
+        return [host for host in lab.workers if not is_part(lab, host)]
 
     def done() -> Answer:
-        absent = missing()
-        if absent:
+        if absent := missing():
             return no(f"{named([host.name for host in absent])}: has not joined")
-        nodes, facts = lab.nodes(), lab.facts()
-        waiting = [host.name for host in lab.workers if not is_ready(nodes.get(facts[host.name].node))]
+        waiting = [host.name for host in lab.workers if not lab.is_ready(host)]
         return no(f"{named(waiting)}: its node is not Ready") if waiting else YES
 
     def join() -> None:
-        absent = missing()
-        if absent:
-            _join(lab, first, absent, "--worker")
+        if absent := missing():
+            _join(lab, absent, "--worker")
 
     title = f"Join {counted(len(lab.workers), 'worker')}"
     return Step(title, done, join, deadline=READY_SECONDS, every=1.0, after=after)
 
 
-def _join(lab: Lab, first: Host, hosts: Sequence[Host], role: str) -> None:
+def _join(lab: Lab, hosts: Sequence[Host], role: str) -> None:
     """Let hosts join, side by side, with one token for all: one without a TTL is used up by a join that fails."""
+    first = lab.first
     added = first.microk8s("add-node", "--token-ttl", str(TOKEN_SECONDS), "--format", "json").stdout
     # TOKEN/CHECK; by way of the input, since what stands in a command is seen by every user there.
     token = str(json.loads(added)["token"])
@@ -108,12 +98,9 @@ def _join(lab: Lab, first: Host, hosts: Sequence[Host], role: str) -> None:
         lab.changed()
 
 
-_REACH = 'timeout 5 bash -c "exec 3<> /dev/tcp/$0/$1"'
-
-
 def _join_one(host: Host, first: Host, token: str, role: str) -> None:
     for port, what in ((AGENT_PORT, "the cluster agent"), (API_PORT, "the API server")):
-        if host.root("bash", "-c", _REACH, first.ip, str(port), check=False).code != 0:
+        if not host.reaches(first.ip, port):
             raise PrerequisiteError(
                 f"{host.name} does not reach {what} of {first.name}",
                 where=f"{first.ip}:{port}",
@@ -136,8 +123,7 @@ def refuse_dead_members(lab: Lab, *, but: str = "") -> None:
 
     Its port is asked: without a quorum nobody can write any more that a node is not Ready.
     """
-    members = [ip for ip in lab.members() if ip != but]
-    dead = [ip for ip in members if lab.first.root("bash", "-c", _REACH, ip, str(DQLITE_PORT), check=False).code != 0]
+    dead = [ip for ip in lab.members() if ip != but and not lab.first.reaches(ip, DQLITE_PORT)]
     if dead:
         raise OutsideError(
             f"no control plane may join or leave while the database of {named(dead)} is dead: the others could lose it",

@@ -6,11 +6,12 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from trainyard.backends.kuberay import pods
 from trainyard.backends.microk8s import facts
 from trainyard.backends.microk8s.facts import Facts, Member
 from trainyard.errors import TrainyardError
+from trainyard.seams.kube.types import Object
 from trainyard.seams.programs import Ran
 from trainyard.seams.ssh import hosts as ssh_hosts
 from trainyard.seams.ssh import lock
@@ -52,7 +53,7 @@ class Lab:
     hosts: Sequence[Host]
     channel: str
     _facts: dict[str, Facts] = field(default_factory=dict)
-    _nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _nodes: dict[str, Object] = field(default_factory=dict)
     _changed: bool = False
     _lock: Held | None = None
 
@@ -71,15 +72,19 @@ class Lab:
 
     def facts(self, hosts: Iterable[Host] = ()) -> Mapping[str, Facts]:
         """Return the facts of some hosts, of all by default. Raises the error that names every host without."""
-        chosen = list(hosts) or list(self.hosts)
-        refuse(self.ask([host for host in chosen if host.name not in self._facts])[1])
-        return {host.name: self._facts[host.name] for host in chosen}
+        found, errors = self.ask(list(hosts) or self.hosts)
+        refuse(errors)
+        return found
+
+    def fact(self, host: Host) -> Facts:
+        return self.facts([host])[host.name]
 
     def ask(self, hosts: Sequence[Host]) -> tuple[Mapping[str, Facts], Mapping[str, TrainyardError]]:
-        """Ask hosts for their facts; return them, and the errors of those that gave none."""
-        found, errors = try_each(hosts, lambda host: facts.read(host.connection, now=time.time()))
+        """Ask hosts for their facts, once; return them, and the errors of those that gave none."""
+        unknown = [host for host in hosts if host.name not in self._facts]
+        found, errors = try_each(unknown, lambda host: facts.read(host.connection, now=time.time()))
         self._facts.update(found)
-        return found, errors
+        return {host.name: self._facts[host.name] for host in hosts if host.name not in errors}, errors
 
     def put_members_first(self) -> None:
         """Let the first control plane be one that others have joined, wherever the file has it."""
@@ -100,7 +105,7 @@ class Lab:
         if self._changed:
             self._facts, self._nodes = {}, {}
 
-    def nodes(self) -> Mapping[str, dict[str, Any]]:
+    def nodes(self) -> Mapping[str, Object]:
         """Return Kubernetes' nodes by name, as the first control plane that answers knows them; {} if none does."""
         if not self._nodes:
             self._nodes = self._ask_nodes()
@@ -108,7 +113,11 @@ class Lab:
 
     def members(self) -> Mapping[str, Member]:
         """Return the members of dqlite by the addresses of their hosts."""
-        return {member.host: member for member in self.facts([self.first])[self.first.name].members}
+        return {member.host: member for member in self.fact(self.first).members}
+
+    def is_ready(self, host: Host) -> bool:
+        node = self.nodes().get(self.fact(host).node)
+        return node is not None and pods.is_ready(node)
 
     def lock(self) -> None:
         """Be the only command that changes the hosts, to its end. Raises NotReadyError that names another one."""
@@ -117,7 +126,7 @@ class Lab:
             self._lock = lock.take(self.first.connection, LOCK_FILE)
             self.changed()
 
-    def _ask_nodes(self) -> dict[str, dict[str, Any]]:
+    def _ask_nodes(self) -> dict[str, Object]:
         for host in self.control_planes:
             ran = host.microk8s("kubectl", "get", "nodes", "-o", "json", "--request-timeout=10s", check=False)
             if ran.code == 0 and ran.stdout.startswith("{"):
@@ -150,12 +159,6 @@ def each_step(
         lab.changed()
 
     return Step(title, done, mend_all, deadline=deadline, every=1.0, after=after)
-
-
-def ip_of(node: Mapping[str, Any]) -> str:
-    """Return the address by which a node is reached, "" where it has none."""
-    addresses = node["status"].get("addresses") or ()
-    return next((str(address["address"]) for address in addresses if address["type"] == "InternalIP"), "")
 
 
 def of_section(section: Microk8sSection, environ: Mapping[str, str]) -> Lab:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainyard.backends.contract import Tools
+from trainyard.backends.kuberay.pods import internal_ip, is_ready
 from trainyard.backends.microk8s import facts, remove
 from trainyard.backends.microk8s.facts import Facts
-from trainyard.backends.microk8s.join import JOIN_SECONDS, is_part, is_ready, refuse_dead_members
-from trainyard.backends.microk8s.lab import Host, Lab, ip_of
+from trainyard.backends.microk8s.join import JOIN_SECONDS, is_part, refuse_dead_members
+from trainyard.backends.microk8s.lab import Host, Lab, each_step
 from trainyard.errors import OutsideError
 from trainyard.seams.ssh.connection import connect
 from trainyard.seams.ssh.login import HostError
@@ -22,22 +23,19 @@ DRAIN = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=
 # dqlite writes its members down every 30 s.
 SETTLE_SECONDS = 60.0
 BACKUP = "/var/snap/microk8s/common/trainyard-backup"
-_ANNOTATE = f"""while read -r node address; do
-  /snap/bin/microk8s kubectl annotate --overwrite node "$node" "{ADDRESS}=$address"
-done"""
 
 
 def steps(lab: Lab, tools: Tools) -> list[Step]:
     """Return the steps that come before any host joins; with `tools.remove`, hosts that left the file go."""
-    nodes, observed = lab.nodes(), lab.facts()
-    names, ips = {fact.node for fact in observed.values()}, {host.ip for host in lab.hosts}
+    nodes = lab.nodes()
+    names, ips = {fact.node for fact in lab.facts().values()}, {host.ip for host in lab.hosts}
     # The dead first: while one is a member, no other may leave.
     left = [
-        Host(name, ip_of(node), _address(node), connect(_address(node), tools.environ), is_control_plane=False)
+        Host(name, internal_ip(node), _address(node), connect(_address(node), tools.environ), is_control_plane=False)
         for name, node in sorted(nodes.items(), key=lambda item: is_ready(item[1]))
-        if _address(node) and name not in names and ip_of(node) not in ips
+        if _address(node) and name not in names and internal_ip(node) not in ips
     ]
-    remains = [_remains_step(lab, host) for host in lab.hosts if _has_remains(lab, host, observed, nodes)]
+    remains = [_remains_step(lab, host) for host in lab.hosts if _has_remains(lab, host)]
     if tools.remove or not left:
         return [*(_removal_step(lab, host, forced=tools.force) for host in left), *remains]
     hosts = named([f"{host.name} ({host.ssh})" for host in left])
@@ -47,24 +45,17 @@ def steps(lab: Lab, tools: Tools) -> list[Step]:
 
 def address_step(lab: Lab, *, after: str) -> Step:
     """Return the step after which each node of a host of the file carries its address."""
-    observed = lab.facts()
-    addresses = {observed[host.name].node: host.ssh for host in lab.hosts}
 
-    def lacking() -> list[str]:
-        nodes = lab.nodes()
-        return [name for name, ssh in addresses.items() if name in nodes and _address(nodes[name]) != ssh]
+    def lacks(host: Host, fact: Facts) -> bool:
+        node = lab.nodes().get(fact.node)
+        return node is not None and _address(node) != host.ssh
 
-    def done() -> Answer:
-        found = lacking()
-        return no(f"not yet on {named(found)}") if found else YES
+    def annotate(host: Host) -> None:
+        annotation = f"{ADDRESS}={host.ssh}"
+        lab.first.microk8s("kubectl", "annotate", "--overwrite", "node", lab.fact(host).node, annotation)
 
-    def annotate() -> None:
-        found = lacking()
-        lines = "".join(f"{name} {ssh}\n" for name, ssh in addresses.items() if name in found)
-        lab.first.root("sh", "-euc", _ANNOTATE, stdin=lines.encode())
-        lab.changed()
-
-    return Step("Write each host's address on its node", done, annotate, after=after)
+    title, what = "Write each host's address on its node", "its node does not say how the file reaches it"
+    return each_step(lab, title, lacks, what, annotate, after=after)
 
 
 def back_up(control_plane: Host) -> None:
@@ -76,25 +67,24 @@ def _address(node: Mapping[str, Any]) -> str:
     return str((node["metadata"].get("annotations") or {}).get(ADDRESS, ""))
 
 
-def _has_remains(lab: Lab, host: Host, observed: Mapping[str, Facts], nodes: Mapping[str, Any]) -> bool:
+def _has_remains(lab: Lab, host: Host) -> bool:
     """Say whether a host that is to join is a node or a member, or believes to be one.
 
     Such a join is refused ("already known to dqlite", 504), or succeeds and joins nothing.
     """
-    fact, first = observed[host.name], lab.first
-    if host is first or is_part(host, fact, nodes, first):
+    if host is lab.first or is_part(lab, host):
         return False
-    known = {*nodes, *map(ip_of, nodes.values()), *(member.host for member in observed[first.name].members)}
+    fact, nodes = lab.fact(host), lab.nodes()
+    known = {*nodes, *map(internal_ip, nodes.values()), *lab.members()}
     return fact.node in known or host.ip in known or fact.has_joined
 
 
 def _remains_step(lab: Lab, host: Host) -> Step:
     def done() -> Answer:
-        is_left = _has_remains(lab, host, lab.facts([lab.first, host]), lab.nodes())
-        return no("made anew, half joined, or joined otherwise") if is_left else YES
+        return no("made anew, half joined, or joined otherwise") if _has_remains(lab, host) else YES
 
     def clear() -> None:
-        fact = lab.facts([host])[host.name]
+        fact = lab.fact(host)
         if host.ip in lab.members():
             _before_a_member_leaves(lab, host)
         if fact.has_joined:
@@ -104,9 +94,8 @@ def _remains_step(lab: Lab, host: Host) -> Step:
             lab.first.microk8s("remove-node", name, "--force", check=False)
         lab.changed()
 
-    is_alive = is_ready(lab.nodes().get(lab.facts([host])[host.name].node))
     title = f"Remove what is left of {host.name}"
-    return Step(title, done, clear, deadline=SETTLE_SECONDS, every=1.0, disruptive=is_alive)
+    return Step(title, done, clear, deadline=SETTLE_SECONDS, every=1.0, disruptive=lab.is_ready(host))
 
 
 def _before_a_member_leaves(lab: Lab, host: Host) -> None:

@@ -30,8 +30,6 @@ PORTS = {
     10250: "the kubelet",
     4789: "the network between pods",
 }
-
-
 REGISTRY_PORT = 32000
 Rule = Callable[[Facts, Host], str | None]
 
@@ -88,10 +86,9 @@ def _snapd(fact: Facts, host: Host) -> str | None:
 
 
 def _memory(fact: Facts, host: Host) -> str | None:
-    least = CONTROL_PLANE_MEMORY if host.is_control_plane else MEMORY
+    role, least = ("a control plane", CONTROL_PLANE_MEMORY) if host.is_control_plane else ("a worker", MEMORY)
     if fact.memory >= least:
         return None
-    role = "a control plane" if host.is_control_plane else "a worker"
     return f"has {fact.memory / GIB:.1f} GiB of memory, and {role} needs {least // GIB} GiB"
 
 
@@ -131,9 +128,7 @@ def _docker_later(fact: Facts, host: Host) -> str | None:
     """Say that MicroK8s will take Docker's bridge for a change of its address, and remove every container."""
     if fact.snap is None or fact.has_joined or not fact.has_docker or "docker0" in fact.addresses.values():
         return None
-    return (
-        "Docker came after MicroK8s, which has not joined yet and takes new addresses for its own: start Docker first"
-    )
+    return "Docker came after MicroK8s, which has not joined and takes new addresses for its own: start Docker first"
 
 
 RULES: Sequence[Rule] = (_snapd, _memory, _ranges, _node_name, _docker_later)

@@ -17,9 +17,9 @@ REMOVE_SECONDS = 600.0
 
 def steps(lab: Lab, kubeconfig: Path) -> list[Step]:
     """Return the steps: workers first, so that no control plane goes while something is told to it."""
-    ours = [host for host in (*lab.workers, *lab.control_planes) if lab.facts()[host.name].is_ours]
     facts = lab.facts()
-    others = [host.name for host in lab.hosts if facts[host.name].snap and not facts[host.name].is_ours]
+    ours = [host for host in (*lab.workers, *lab.control_planes) if facts[host.name].is_ours]
+    others = [host.name for host in lab.hosts if facts[host.name].snap and host not in ours]
     if ours and others:
         raise RequestError(
             f"MicroK8s on {named(others)} is not of Trainyard's making, and in one cluster with hosts where it is",
@@ -28,8 +28,8 @@ def steps(lab: Lab, kubeconfig: Path) -> list[Step]:
     title = f"Remove MicroK8s from {counted(len(ours), 'host')}" if ours else "Remove no MicroK8s: none is ours"
 
     def is_removed() -> Answer:
-        facts = lab.facts(ours) if ours else {}
-        left = [host.name for host in ours if facts[host.name].snap is not None]
+        facts = lab.facts()
+        left = [host.name for host in ours if facts[host.name].snap]
         return no(f"still installed: {named(left)}") if left else YES
 
     def remove() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from trainyard.backends.contract import HostState, HostStatus, NodeStatus
+from trainyard.backends.kuberay import pods
 from trainyard.backends.microk8s.facts import Facts
-from trainyard.backends.microk8s.join import is_ready
-from trainyard.backends.microk8s.lab import Host, Lab, ip_of
+from trainyard.backends.microk8s.lab import Host, Lab
 from trainyard.errors import TrainyardError, in_a_line
+from trainyard.seams.kube.types import Object
 
 DAY = 86400
 
@@ -22,7 +22,7 @@ class Snapshot:
 
     facts: Mapping[str, Facts]
     errors: Mapping[str, TrainyardError]
-    nodes: Mapping[str, Mapping[str, Any]]
+    nodes: Mapping[str, Object]
     votes: Mapping[str, bool]
 
 
@@ -33,7 +33,7 @@ def read(lab: Lab) -> Snapshot:
     if not planes:
         return Snapshot(found, errors, {}, {})
     alive = Lab(planes, lab.channel, dict(found))
-    nodes = {ip_of(node): node for node in alive.nodes().values()}
+    nodes = {pods.internal_ip(node): node for node in alive.nodes().values()}
     # One that is alone is a member at loopback.
     votes = {planes[0].ip if ip.startswith("127.") else ip: each.is_voter for ip, each in alive.members().items()}
     return Snapshot(found, errors, nodes, votes)
@@ -79,4 +79,4 @@ def _state(host: Host, now: Snapshot) -> tuple[HostState, str]:
         return "not ready", "MicroK8s is stopped" if fact.is_stopped else "no control plane answers"
     if node is None:
         return "not joined", "it is no node of this Kubernetes"
-    return ("ready", "") if is_ready(node) else ("not ready", "Kubernetes hears nothing of its kubelet")
+    return ("ready", "") if pods.is_ready(node) else ("not ready", "Kubernetes hears nothing of its kubelet")

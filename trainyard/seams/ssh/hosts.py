@@ -17,6 +17,7 @@ from trainyard.seams.ssh.connection import Connection, connect
 from trainyard.seams.ssh.many import AT_ONCE, gather, refuse
 
 Result = TypeVar("Result")
+_REACH = "exec 3<> /dev/tcp/$0/$1"
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,10 @@ class Host:
                 hint="When that is mended, or has ended, repeat the same command: it continues.",
             )
         return ran
+
+    def reaches(self, ip: str, port: int) -> bool:
+        """Say whether somebody accepts its connections there."""
+        return self.connection.run(["timeout", "5", "bash", "-c", _REACH, ip, str(port)]).code == 0
 
 
 AnyHost = TypeVar("AnyHost", bound=Host)
