@@ -122,10 +122,10 @@ def up(
                 write_made_from(tools.state, tools.source.resolve())
 
 
-def plan_up(cluster: Cluster, *, recreate: bool = False) -> list[PlannedStep]:
+def plan_up(cluster: Cluster, progress: Progress | None = None, *, recreate: bool = False) -> list[PlannedStep]:
     _refuse_other_file(cluster)
     _refuse_other_backend(cluster)
-    return steps.plan(cluster.backend.up_steps(cluster.spec, replace(cluster.tools, recreate=recreate)))
+    return steps.plan(cluster.backend.up_steps(cluster.spec, replace(cluster.tools, recreate=recreate)), progress)
 
 
 def documents(cluster: Cluster, *, recreate: bool = False) -> list[dict[str, Any]]:
@@ -151,8 +151,8 @@ def down(
             raise LeftoverError(error.what, where=error.where, hint=error.hint) from error
 
 
-def plan_down(cluster: Cluster, *, purge: bool = False) -> list[PlannedStep]:
-    return steps.plan(_down_steps(cluster, purge=purge))
+def plan_down(cluster: Cluster, progress: Progress | None = None, *, purge: bool = False) -> list[PlannedStep]:
+    return steps.plan(_down_steps(cluster, purge=purge), progress)
 
 
 def status(cluster: Cluster) -> ClusterStatus:

@@ -162,9 +162,9 @@ def run(
     return results
 
 
-def plan(steps: Sequence[Step | Stage]) -> list[PlannedStep]:
-    """Ask every step whether it holds; change nothing."""
-    return [planned for _, planned in asked(steps)]
+def plan(steps: Sequence[Step | Stage], progress: Progress | None = None) -> list[PlannedStep]:
+    """Ask every step whether it holds; change nothing. What is told to `progress` are the stages."""
+    return [planned for _, planned in asked(steps, progress)]
 
 
 def _expanded(steps: Sequence[Step | Stage], progress: Progress, clock: Clock) -> Iterator[Step]:
@@ -188,7 +188,9 @@ def _expand(stage: Stage, progress: Progress, clock: Clock) -> Sequence[Step | S
     return steps
 
 
-def asked(steps: Sequence[Step | Stage], missing: set[str] | None = None) -> Iterator[tuple[Step | Stage, PlannedStep]]:
+def asked(
+    steps: Sequence[Step | Stage], progress: Progress | None = None, missing: set[str] | None = None
+) -> Iterator[tuple[Step | Stage, PlannedStep]]:
     """Yield each step with what it would do. `missing` collects the titles of those that do not hold, across stages."""
     missing = set() if missing is None else missing
     for step in steps:
@@ -197,7 +199,8 @@ def asked(steps: Sequence[Step | Stage], missing: set[str] | None = None) -> Ite
             disruptive = isinstance(step, Step) and step.disruptive
             yield step, PlannedStep(step.title, "after", f"after: {step.after}", disruptive)
         elif isinstance(step, Stage):
-            yield from asked(step.expand(), missing)
+            expanded = _expand(step, progress, Clock()) if progress else step.expand()
+            yield from asked(expanded, progress, missing)
         else:
             answer = step.done()
             if not answer.holds:

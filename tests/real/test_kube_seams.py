@@ -134,6 +134,13 @@ def test_a_program_that_logs_in_is_asked_again_when_its_token_is_refused(
     assert (tmp_path / "times").read_text() == "asked\nasked\n"
 
 
+def test_a_port_on_which_nobody_listens_is_named(lab: Kube) -> None:
+    here = forward.forward(lab, namespace=NAMESPACE, find=lambda: "server", port=8001, what="the server")
+    with client(here) as http, pytest.raises(httpx.TransportError):
+        http.get("/1")
+    assert forward.last_error(here) == "the server does not listen on port 8001"
+
+
 def test_a_token_that_has_ended_is_no_matter_of_waiting(kube: KubeBed, lab: Kube, tmp_path: Path) -> None:
     file = _with_user(kube, tmp_path, {"token": "no-such-token"})
     lab = config.connect({**kube.environ(), "KUBECONFIG": str(file)})

@@ -36,7 +36,7 @@ def test_hosts_are_asked_once_and_after_a_change_once_for_each_question() -> Non
     lab.facts([hosts[0]])
     lab.facts()
     lab.look_again()
-    lab.facts()
+    lab.ask(hosts)
     assert times() == [1, 1]
     lab.changed()
     lab.facts([hosts[0]])

@@ -38,6 +38,7 @@ GOOD = Facts(
     trust={},
     certificates={},
     endpoints="",
+    foreign_launch="",
     is_ours=False,
     has_our_limits=False,
 )
@@ -80,6 +81,10 @@ def test_good_hosts_have_nothing_wrong() -> None:
         (
             {"forward": "DROP"},
             "its firewall drops what is forwarded, and so what pods send: sudo iptables -P FORWARD ACCEPT",
+        ),
+        (
+            {"foreign_launch": "/etc/microk8s.yaml"},
+            "has a launch configuration that is not of Trainyard's making: sudo mv /etc/microk8s.yaml elsewhere",
         ),
         ({"hostname": "gpu_1"}, "its host name gpu_1 is no name of a node: sudo hostnamectl set-hostname NAME"),
         (

@@ -143,11 +143,14 @@ def test_a_plan_asks_neither_steps_nor_stages_that_cannot_be_asked_yet() -> None
     build = _lamp_step(Lamp(), title="Build the house")
     inside = Stage("Light it", _too_early, after="Build the house")
     later = replace(_lamp_step(Lamp(lit=True), title="Read in it", after="Light it"), disruptive=True)
-    assert plan([Stage("Look", lambda: [build]), inside, later]) == [
+    progress = Recorder()
+    assert plan([Stage("Look", lambda: [build]), inside, later], progress) == [
         PlannedStep("Build the house", "would", "dark"),
         PlannedStep("Light it", "after", "after: Build the house"),
         PlannedStep("Read in it", "after", "after: Light it", disruptive=True),
     ]
+    # Stages may take long to look.
+    assert progress.lines == ["expanding Look", "finished Look"]
     built = Stage("Light it", lambda: [_lamp_step(Lamp(), title="Light the hall")], after="Build the house")
     house = _lamp_step(Lamp(lit=True), title="Build the house")
     assert [step.state for step in plan([house, built])] == ["already", "would"]

@@ -20,7 +20,7 @@ SKEW_SECONDS = 30.0
 def alone(fact: Facts, ip: str, ports: Mapping[int, str], gpus: int) -> Iterator[str]:
     """Yield what is wrong with one: others reach it by `ip`, `ports` are to be free, `gpus` are asked of all hosts."""
     rules = (_architecture(fact), _kernel(fact), _route(fact), _address(fact, ip), _ports(fact, ports), _forward(fact))
-    for message in (*rules, _driver(fact) if gpus else None):
+    for message in (*rules, _hostname(fact), _driver(fact) if gpus else None):
         if message:
             yield message
 
@@ -68,6 +68,13 @@ def _kernel(fact: Facts) -> str | None:
     if found is None or (int(found[1]), int(found[2])) >= KERNEL:
         return None
     return f"its kernel is {fact.kernel}, and Kubernetes needs {KERNEL[0]}.{KERNEL[1]} or newer"
+
+
+def _hostname(fact: Facts) -> str | None:
+    # It is the node's name, but for capitals.
+    if re.fullmatch(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?", fact.hostname.lower()):
+        return None
+    return f"its host name {fact.hostname} is no name of a node: sudo hostnamectl set-hostname NAME"
 
 
 def _address(fact: Facts, ip: str) -> str | None:

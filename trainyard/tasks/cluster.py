@@ -38,7 +38,7 @@ def up(call: Call, recreate: bool = False, remove: bool = False, force: bool = F
     """Make the cluster match its file."""
     cluster, command = _meant(call, recreate=recreate, remove=remove, force=force)
     if call.dry:
-        return planned(cluster, lazy.lifecycle.plan_up(cluster, recreate=recreate), command)
+        return planned(cluster, lazy.lifecycle.plan_up(cluster, call.progress, recreate=recreate), command)
     return _made(call, cluster, command, recreate=recreate, end_runs=end_runs)
 
 
@@ -50,7 +50,7 @@ def up(call: Call, recreate: bool = False, remove: bool = False, force: bool = F
 def plan(call: Call, recreate: bool = False, remove: bool = False, force: bool = False) -> Report:
     """Say what cluster.up would change; change nothing."""
     cluster, command = _meant(call, recreate=recreate, remove=remove, force=force)
-    steps = lazy.lifecycle.plan_up(cluster, recreate=recreate)
+    steps = lazy.lifecycle.plan_up(cluster, call.progress, recreate=recreate)
     documents = lazy.lifecycle.documents(cluster, recreate=recreate) if call.json else ()
     return planned(cluster, steps, command, documents=documents)
 
@@ -60,7 +60,7 @@ def down(call: Call, purge: bool = False, end_runs: bool = False) -> Report:
     """Remove the cluster, and prove that nothing is left."""
     cluster, command = call.cluster(), "cluster.down --purge" if purge else "cluster.down"
     if call.dry:
-        return planned(cluster, lazy.lifecycle.plan_down(cluster, purge=purge), command)
+        return planned(cluster, lazy.lifecycle.plan_down(cluster, call.progress, purge=purge), command)
     check = _begin(call, cluster, command, end_runs=end_runs)
     results = lazy.lifecycle.down(cluster, call.progress, purge=purge, before_disruption=check)
     name, traits = cluster.spec.name, cluster.backend.TRAITS
@@ -100,7 +100,7 @@ def scale(call: Call, sizes: list[str] | None = None, end_runs: bool = False) ->
     cluster = lazy.lifecycle.scaled(file, sizes or [])
     command_hints.override(cluster.tools.overrides)
     if call.dry:
-        return planned(cluster, lazy.lifecycle.plan_up(cluster), "cluster.up")
+        return planned(cluster, lazy.lifecycle.plan_up(cluster, call.progress), "cluster.up")
     made = _made(call, cluster, f"cluster.scale {shlex.join(sizes or [])}", end_runs=end_runs)
     # The next cluster.up without these sizes goes back.
     differences = lazy.lifecycle.size_differences(file.spec, cluster.spec)

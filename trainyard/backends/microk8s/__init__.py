@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import Any, cast
 from trainyard.backends import kubeconfig, kuberay
 from trainyard.backends.contract import ClusterStatus, Finding, LogLine, Tools, Traits, Verified, not_up, pick
 from trainyard.backends.findings import unmet
-from trainyard.backends.kuberay import location
+from trainyard.backends.kuberay import location, pods
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.purge import refuse_users
 from trainyard.backends.kuberay.snapshot import node_pods
@@ -24,7 +23,7 @@ from trainyard.endpoint import Endpoint
 from trainyard.errors import OutsideError, in_a_line
 from trainyard.images import resolve
 from trainyard.seams.kube.errors import ApiUnreachableError
-from trainyard.seams.kube.types import Object
+from trainyard.seams.kube.types import NODE, Object
 from trainyard.seams.ssh.many import by_host, refuse
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
@@ -120,17 +119,20 @@ def shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal:
     host = _named(spec, tools, node)
     if not isinstance(host, Host):
         words = location.exec_words(_where(spec, tools), host, command, terminal=terminal)
-        command = shlex.join(["sudo", lab.MICROK8S, "kubectl", *words])
-        host = _lab(spec, tools).control_planes[0]
+        first = _lab(spec, tools).first
+        return first.connection.root_shell([lab.MICROK8S, "kubectl", *words], terminal=terminal)
     return host.connection.address.shell(command, terminal=terminal)
 
 
 def _named(spec: ClusterSpec, tools: Tools, name: str) -> Host | Object:
-    """Return the host, or the pod of the node, that has a name. Raises RequestError with all names."""
+    """Return the host, by its address or Kubernetes' name, or the pod of the node. Raises RequestError with all."""
     hosts = _lab(spec, tools).hosts
     known: dict[str, Host | Object] = {host.name: host for host in hosts}
     if name not in known and _kubeconfig(tools).exists():
-        known |= node_pods(_where(spec, tools))
+        where = _where(spec, tools)
+        nodes = {pods.internal_ip(node): pods.name(node) for node in where.kube.list(NODE)}
+        known |= {nodes[host.ip]: host for host in hosts if host.ip in nodes}
+        known |= node_pods(where)
     return pick(known, name, cluster=spec.name)
 
 

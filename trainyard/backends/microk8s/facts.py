@@ -29,7 +29,9 @@ done
 command -v snap > /dev/null && field snapd "$(snap version | awk '$1 == "snapd" {print $2}')"
 snap list microk8s 2> /dev/null | text snap
 [ -e $limits ] && field limits ours
-grep -qsx "$mark" $launch && field ours yes
+for file in /etc/microk8s.yaml /root/snap/microk8s/common/.microk8s.yaml $launch; do
+  [ -e $file ] && { grep -qx "$mark" $file && field ours yes || field foreign $file; }
+done
 [ -d $data ] || exit 0
 for lock in clustered.lock stopped.lock; do [ -e $data/var/lock/$lock ] && field lock.$lock yes; done
 cat $data/var/kubernetes/backend/cluster.yaml 2> /dev/null | text members
@@ -72,6 +74,7 @@ class Member:
 class Facts(host_facts.Facts):
     """A host at one moment. `disk`: bytes that are free; `certificates`: the ends of those in use, in Unix seconds.
 
+    `foreign_launch`: a launch file of somebody else, which an installation would read, or ours take the place of.
     `is_ours`: MicroK8s was installed by us, or is about to be; `has_our_limits`: so were the kernel's limits written.
     """
 
@@ -84,6 +87,7 @@ class Facts(host_facts.Facts):
     trust: Mapping[str, str]
     certificates: Mapping[str, float]
     endpoints: str
+    foreign_launch: str
     is_ours: bool
     has_our_limits: bool
 
@@ -125,6 +129,7 @@ def of(fields: Fields, facts: host_facts.Facts) -> Facts:
         trust={registry: block(fields, f"trust.{registry}") for registry in trust},
         certificates={name: float(ssl.cert_time_to_seconds(end)) for name, end in ends.items()},
         endpoints=block(fields, "endpoints"),
+        foreign_launch=fields.get("foreign", ""),
         is_ours="ours" in fields,
         has_our_limits="limits" in fields,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -31,36 +31,32 @@ def steps(lab: Lab, *, upgrade: bool) -> list[Step]:
 
 def _prepare_step(lab: Lab) -> Step:
     """Return the step after which kernel limits, host names and the launch file are as MicroK8s needs them."""
-    names = _names(lab, lab.facts())
+    facts = lab.facts()
+    # Control planes look up the names of those that join (microk8s#2967, #3225). Sorted: who is the first may change.
+    names = "".join(sorted(f"{host.ip} {facts[host.name].hostname}\n" for host in lab.hosts))
 
     def is_unprepared(host: Host, fact: Facts) -> bool:
         limits = any(fact.sysctls[name] < least for name, least in SYSCTLS.items())
         return limits or hosts_file.lines_of(fact.hosts_file) != names or (fact.snap is None and not fact.is_ours)
 
     def prepare(host: Host) -> None:
-        _prepare(host, lab.fact(host), names, is_first=host is lab.first)
+        fact = lab.fact(host)
+        limits = "".join(f"{key} = {max(least, fact.sysctls[key])}\n" for key, least in SYSCTLS.items())
+        write = f"cat > {SYSCTL_FILE}; sysctl -q -p {SYSCTL_FILE}"
+        host.root("sh", "-euc", write, stdin=limits.encode())
+        hosts_file.write(host, names)
+        if fact.snap is None:
+            # DNS from the start: kubelets learn of it as they join.
+            _write_launch_file(host, ADDONS if host is lab.first else ())
 
     what = "lacks kernel limits, at which MicroK8s stops, or names of the others"
     return each_step(lab, f"Prepare {counted(len(lab.hosts), 'host')}", is_unprepared, what, prepare)
 
 
-def _names(lab: Lab, facts: Mapping[str, Facts]) -> str:
-    """Return the lines of /etc/hosts: control planes look up the names of those that join (microk8s#2967, #3225)."""
-    # Sorted: which control plane is the first can change.
-    return "".join(sorted(f"{host.ip} {facts[host.name].hostname}\n" for host in lab.hosts))
-
-
-def _prepare(host: Host, fact: Facts, names: str, *, is_first: bool) -> None:
-    limits = "".join(f"{key} = {max(least, fact.sysctls[key])}\n" for key, least in SYSCTLS.items())
-    write = f"cat > {SYSCTL_FILE}; sysctl -q -p {SYSCTL_FILE}"
-    host.root("sh", "-euc", write, stdin=limits.encode())
-    hosts_file.write(host, names)
-    if fact.snap is None:
-        # DNS from the start: kubelets learn of it as they join.
-        addons = [{"name": name} for name in ADDONS] if is_first else []
-        launch = yaml.safe_dump({"version": "0.1.0", "addons": addons})
-        host.root("mkdir", "-p", str(Path(LAUNCH_FILE).parent))
-        host.connection.put(LAUNCH_FILE, f"{MARK}\n{launch}".encode(), sudo=True)
+def _write_launch_file(host: Host, addons: Sequence[str]) -> None:
+    launch = yaml.safe_dump({"version": "0.1.0", "addons": [{"name": name} for name in addons]})
+    host.root("mkdir", "-p", str(Path(LAUNCH_FILE).parent))
+    host.connection.put(LAUNCH_FILE, f"{MARK}\n{launch}".encode(), sudo=True)
 
 
 def _install_step(lab: Lab) -> Step:

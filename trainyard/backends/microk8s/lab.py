@@ -88,12 +88,8 @@ class Lab:
 
     def put_members_first(self) -> None:
         """Let the first control plane be one that others have joined, wherever the file has it."""
-
-        def has_cluster(host: Host) -> bool:
-            fact = self.facts()[host.name]
-            return host.is_control_plane and fact.has_joined and not fact.is_worker
-
-        self.hosts = sorted(self.hosts, key=has_cluster, reverse=True)
+        joined = {name for name, fact in self.facts().items() if fact.has_joined and not fact.is_worker}
+        self.hosts = sorted(self.hosts, key=lambda host: not (host.is_control_plane and host.name in joined))
 
     def changed(self) -> None:
         """Note that something was changed: what was answered before does not count, and changes from now on."""

@@ -118,10 +118,10 @@ def _registry_port(fact: Facts, desired: Desired) -> str | None:
     return f"something else listens on {REGISTRY_PORT}, where MicroK8s' registry is to be: microk8s.registry: false"
 
 
-def _node_name(fact: Facts, host: Host) -> str | None:
-    if re.fullmatch(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?", fact.node):
+def _launch(fact: Facts, host: Host) -> str | None:
+    if fact.snap or not fact.foreign_launch:
         return None
-    return f"its host name {fact.hostname} is no name of a node: sudo hostnamectl set-hostname NAME"
+    return f"has a launch configuration that is not of Trainyard's making: sudo mv {fact.foreign_launch} elsewhere"
 
 
 def _docker_later(fact: Facts, host: Host) -> str | None:
@@ -131,4 +131,4 @@ def _docker_later(fact: Facts, host: Host) -> str | None:
     return "Docker came after MicroK8s, which has not joined and takes new addresses for its own: start Docker first"
 
 
-RULES: Sequence[Rule] = (_snapd, _memory, _ranges, _node_name, _docker_later)
+RULES: Sequence[Rule] = (_snapd, _memory, _ranges, _launch, _docker_later)

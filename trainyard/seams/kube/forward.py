@@ -44,7 +44,8 @@ def forward(kube: Kube, *, namespace: str, find: Callable[[], str | None], port:
         path = POD.path(namespace, pod, part="portforward")
         stream = _connect(kube.transport, path, port)
         try:
-            return _relay(local, stream)
+            said = _relay(local, stream)
+            return f"{what} does not listen on port {port}" if "connection refused" in said else said
         except (OSError, WebSocketException):
             # Whoever uses the port sees the end.
             return ""

@@ -23,7 +23,11 @@ from trainyard.seams.ssh import config, login
 from trainyard.seams.ssh.login import BrokenError, HostError
 
 SUDO_PASSWORD = "TRAINYARD_SUDO_PASSWORD"  # noqa: S105 (the variable's name)
+# Its own shell gives it to sudo: a command line is seen by every user.
+FEED_SUDO = '{ printf "%s\\n" "$TRAINYARD_SUDO_PASSWORD"; [ -t 0 ] || cat; } | "$@"'
 CONNECT_SECONDS = 10.0
+# Who has logged in and does not answer by then is said to hang.
+ANSWER_SECONDS = 30.0
 # Of what a command prints, the last MiB is kept.
 OUTPUT_LIMIT = 1024 * 1024
 PART = 64 * 1024
@@ -129,8 +133,7 @@ class Connection:
 
     def sudo(self, command: Sequence[str], *, stdin: bytes = b"", seconds: float = 60.0) -> Ran:
         """Run a command as root: without a password, or with the one in $TRAINYARD_SUDO_PASSWORD."""
-        self._sudo = self._sudo or self._ask_sudo()
-        words, password = self._sudo
+        words, password = self._sudo_words()
         return self.run([*words, "--", *command], stdin=password + stdin, seconds=seconds)
 
     def hold(self, command: Sequence[str], *, seconds: float = 60.0) -> Held:
@@ -138,8 +141,7 @@ class Connection:
 
         Raises NotReadyError if the line does not come in time.
         """
-        self._sudo = self._sudo or self._ask_sudo()
-        words, password = self._sudo
+        words, password = self._sudo_words()
         channel = self.session()
         channel.settimeout(seconds)
         try:
@@ -151,6 +153,12 @@ class Connection:
             raise NotReadyError(f"{command[0]} printed nothing within {seconds:.0f} s", where=where) from error
         except (SSHException, OSError) as error:
             raise self._broke(error) from error
+
+    def root_shell(self, command: Sequence[str], *, terminal: bool) -> list[str]:
+        """Return what runs a command there as root, with this process' input; on a terminal sudo asks by itself."""
+        words, password = (["sudo"], b"") if terminal else self._sudo_words()
+        ssh = self.address.shell(shlex.join([*words, "--", *command]), terminal=terminal)
+        return ["sh", "-c", FEED_SUDO, "sh", *ssh] if password else ssh
 
     def put(self, path: str, content: bytes | Path, *, mode: int = 0o644, sudo: bool = False) -> None:
         """Write a file there, as a whole or not at all; its directory must exist."""
@@ -200,9 +208,14 @@ class Connection:
             # The connection has broken since it was used last: once more, by another.
         raise self._broke(broken)
 
+    def _sudo_words(self) -> tuple[list[str], bytes]:
+        """Return how sudo is used there, asked once, and what it reads first."""
+        self._sudo = self._sudo or self._ask_sudo()
+        return self._sudo
+
     def _ask_sudo(self) -> tuple[list[str], bytes]:
-        """Return how sudo is used there, once: -k, since what it remembers may end between two commands."""
-        free = self.run(["sudo", "-n", "-k", "true"])
+        # -k, since what it remembers may end between two commands.
+        free = self.run(["sudo", "-n", "-k", "true"], seconds=ANSWER_SECONDS)
         password = self.environ.get(SUDO_PASSWORD)
         if free.code == 0:
             return ["sudo", "-n"], b""
