@@ -20,7 +20,8 @@ GROUPS = (
     "breaking",
     "not docker",
     "kubernetes and not breaking and not microk8s",
-    "docker and not kubernetes",
+    "docker and not kubernetes and not ec2",
+    "ec2",
 )
 # Three were seen to keep a machine with two CPUs too busy for Ray's own time limits.
 AT_ONCE = 2

@@ -1,6 +1,7 @@
 """The bed by hand: `up` starts the engine, `kubernetes up` a cluster on it too; both print what to export.
 
 `down` and `kubernetes down` end them; `build` only builds what they need. Several clusters have several names.
+`ec2` opens a shell that has a cloud, which ends with it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 
 from tests.bed import bed, by_hand, images, programs
 
-USAGE = "usage: python -m tests.bed up|build|down|kubernetes up [HOSTS [NAME]]|kubernetes down [NAME]"
+USAGE = "usage: python -m tests.bed up|build|down|kubernetes up [HOSTS [NAME]]|kubernetes down [NAME]|ec2"
 
 
 def main(arguments: list[str]) -> None:
@@ -34,6 +35,8 @@ def main(arguments: list[str]) -> None:
             by_hand.down("bed")
         case ["kubernetes", "down", name]:
             by_hand.down(name)
+        case ["ec2"]:
+            by_hand.ec2_shell()
         case _:
             sys.exit(USAGE)
 
@@ -59,6 +62,7 @@ def build() -> None:
         images.ensure_host(engine)
         images.ensure_kube_host(engine)
         images.ensure_ray_gpu(engine)
+        images.ensure_ec2(engine)
 
 
 def _print(environ: dict[str, str]) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import tempfile
+from pathlib import Path
 
-from tests.bed import bed, hosts, kubernetes
+from tests.bed import bed, ec2, hosts, kubernetes
+from tests.bed.aws_account import AMI, DOCKER_AMI, ROLE, USER
 from tests.bed.bed import BY_HAND
 from tests.bed.kubernetes import KubeBed
 
@@ -26,6 +31,14 @@ def down(name: str) -> None:
     """Remove it, and the engine if nobody else uses it."""
     _remove(name)
     bed.leave()
+
+
+def ec2_shell() -> None:
+    """Open a shell whose AWS is the bed's; what is made there goes with it."""
+    with tempfile.TemporaryDirectory() as home, bed.shared_engine() as engine, ec2.cloud(engine, Path(home)) as cloud:
+        print(f"AWS at {cloud.url}; AMIs {AMI} and {DOCKER_AMI} (with Docker), user {USER}, instance profile {ROLE}")
+        print("exit removes all that is there")
+        subprocess.run([os.environ.get("SHELL", "bash")], env={**os.environ, **cloud.environ()})
 
 
 def _remove(name: str) -> None:

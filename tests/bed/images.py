@@ -6,6 +6,7 @@ import hashlib
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from pathlib import Path
 
 from tests.bed import programs
@@ -20,6 +21,8 @@ HOST = "trainyard-bed/host:1"
 KUBE_HOST = "trainyard-bed/kube-host:1"
 MICROK8S_HOST = "trainyard-bed/microk8s-host:1"
 RAY_GPU = "trainyard-bed/ray-gpu:1"
+RAY_AWS = "trainyard-bed/ray-aws:1"
+EC2_INSTANCE = "trainyard-bed/ec2-instance:1"
 # IMAGE: its one program. They are in the image of a host: nothing of a cluster's own has to be pulled.
 ON_A_HOST = {
     "trainyard-bed/pause:1": programs.PAUSE,
@@ -89,6 +92,13 @@ def ensure_ray_gpu(engine: BedEngine) -> None:
     """Build the training image for GPUs that do not exist."""
     with locked("images"):
         _ensure(engine, RAY_GPU, {}, made_of=[_content(engine, RAY)])
+
+
+def ensure_ec2(engine: BedEngine) -> None:
+    """Build the training image for EC2, and on it the one that plays an instance: 60 s, once."""
+    with locked("images"):
+        _ensure(engine, RAY_AWS, {}, arguments={"BOTO3": metadata.version("boto3")}, made_of=[_content(engine, RAY)])
+        _ensure(engine, EC2_INSTANCE, {}, made_of=[_content(engine, RAY_AWS)])
 
 
 def _ensure_base(engine: BedEngine) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.bed import bed, host, kubernetes, programs
+from tests.bed import bed, ec2, host, kubernetes, programs
+from tests.bed.ec2 import Cloud
 from tests.bed.engine import BedEngine
 from tests.bed.host import DockerHost
 from tests.bed.kubernetes import KubeBed
@@ -81,6 +82,13 @@ def operator(kube: KubeBed) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def cloud(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    """Give a region of AWS with a default VPC and no instances, shared by the tests of a module."""
+    with ec2.cloud(engine, tmp_path_factory.mktemp("ec2")) as made:
+        yield made
+
+
 DOCKER = {"engine", "private_engine", "docker_host", "kube"}
 
 
@@ -92,6 +100,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.docker)
         if isinstance(item, pytest.Function) and "kube" in item.fixturenames:
             item.add_marker(pytest.mark.kubernetes)
+        if isinstance(item, pytest.Function) and "cloud" in item.fixturenames:
+            item.add_marker(pytest.mark.ec2)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -102,6 +112,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "docker: needs the Docker engine of the bed")
     config.addinivalue_line("markers", "kubernetes: needs hosts of the bed, and so its Docker engine too")
     config.addinivalue_line("markers", "breaking: breaks hosts, or needs an operator: has a cluster apart")
+    config.addinivalue_line("markers", "ec2: has a cloud of the bed, and so its Docker engine too")
     config.addinivalue_line("markers", "microk8s: has bare hosts of its own, and makes them a cluster")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)

@@ -1,0 +1,286 @@
+"""The AWS API of a bed's cloud: moto, and before it what moto lacks. `python -m tests.bed.aws_api SETTINGS`.
+
+Faults on request, EC2's quotas, instance metadata that knows who asks, AMIs, and addresses that belong to the bed:
+moto itself invents public addresses that are somebody's. Every request is written down.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import io
+import itertools
+import json
+import logging
+import os
+import sys
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+REGION = "us-west-2"
+ACCOUNT = "123456789012"
+Start = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What requests get instead of an answer; the first one that fits counts, `times` times (None: always).
+
+    `action` is such as "ec2:RunInstances", with wildcards. `parameters` are those of the request as it is sent, such
+    as "Placement.AvailabilityZone". `caller` is the address that asks, "instance" for any, "operator" for this machine.
+    Without a `code` the request is answered, `seconds` later.
+    """
+
+    action: str
+    code: str = ""
+    message: str = ""
+    status: int = 400
+    times: int | None = None
+    parameters: dict[str, str] = field(default_factory=dict)
+    caller: str = ""
+    seconds: float = 0.0
+    # Tells faults apart that are the same.
+    number: int = 0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the process is told: where to listen, the VPC's network, and that of public addresses, such as 198.18.1."""
+
+    address: str
+    port: int
+    network: str
+    public: str
+    directory: str
+    amis: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request as far as the bed looks at it; `parameters` of REST services are empty."""
+
+    action: str
+    parameters: dict[str, str]
+    caller: str
+    form: bool
+
+
+class Api:
+    """The WSGI application: what is asked is answered here, or by moto."""
+
+    def __init__(self, settings: Settings, moto: Any, backends: Backends) -> None:
+        self._settings = settings
+        self._moto = moto
+        self._backends = backends
+        self._used: dict[int, int] = {}
+        self._lock = threading.Lock()
+        self._log = (Path(settings.directory) / "requests.jsonl").open("a")
+
+    def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
+        if environ["PATH_INFO"].startswith("/latest/"):
+            return self._metadata(environ, start)
+        request = _read(environ)
+        fault = self._fault(request)
+        if fault:
+            time.sleep(fault.seconds)
+        if fault and fault.code:
+            self._write_down(request, f"{fault.status} {fault.code}")
+            return _answer(start, fault.status, *_error(request, fault))
+        if request.action.startswith("servicequotas:") and request.parameters.get("ServiceCode") == "ec2":
+            self._write_down(request, "200")
+            return _answer(start, 200, json.dumps(_quotas(request, self._control()["quotas"])), JSON)
+
+        def started(status: str, *rest: Any) -> Any:
+            self._write_down(request, status.split()[0])
+            return start(status, *rest)
+
+        return self._moto(environ, started)  # type: ignore[no-any-return]
+
+    def _control(self) -> dict[str, Any]:
+        return json.loads((Path(self._settings.directory) / "control.json").read_text())  # type: ignore[no-any-return]
+
+    def _fault(self, request: Request) -> Fault | None:
+        """Return the first fault that fits and is not used up."""
+        with self._lock:
+            for fault in (Fault(**described) for described in self._control()["faults"]):
+                used = self._used.get(fault.number, 0)
+                if self._fits(fault, request) and (fault.times is None or used < fault.times):
+                    self._used[fault.number] = used + 1
+                    return fault
+        return None
+
+    def _fits(self, fault: Fault, request: Request) -> bool:
+        caller = "operator" if request.caller == self._settings.address else "instance"
+        return (
+            fnmatch.fnmatchcase(request.action, fault.action)
+            and fault.caller in ("", caller, request.caller)
+            and fault.parameters.items() <= request.parameters.items()
+        )
+
+    def _write_down(self, request: Request, status: str) -> None:
+        with self._lock:
+            line = {"time": time.time(), "status": status, **asdict(request)}
+            self._log.write(json.dumps(line) + "\n")
+            self._log.flush()
+
+    def _metadata(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
+        """Answer as the instance metadata service does: only to instances, each about itself."""
+        path = environ["PATH_INFO"].removeprefix("/latest/").strip("/")
+        instance = self._backends.instance(environ["REMOTE_ADDR"])
+        if instance is None:
+            return _answer(start, 404, "")
+        if path == "api/token":
+            return _answer(start, 200, "bed-token")
+        found = _metadata(self._backends, instance).get(path.removeprefix("meta-data/"))
+        return _answer(start, 200 if found is not None else 404, found or "")
+
+
+class Backends:
+    """What moto knows of the region whose instances are played."""
+
+    def __init__(self) -> None:
+        from moto.backends import get_backend
+
+        self.ec2: Any = get_backend("ec2")[ACCOUNT][REGION]
+
+    def instance(self, address: str) -> Any:
+        """Return the running instance with that private or public address."""
+        running = self.ec2.all_running_instances()
+        return next((found for found in running if address in (found.private_ip, found.public_ip)), None)
+
+    def role(self, instance: Any) -> str | None:
+        """Return the name of the role that an instance has by its profile."""
+        held = self.ec2.iam_instance_profile_associations.get(instance.id)
+        return held.iam_instance_profile.roles[0].name if held and held.iam_instance_profile.roles else None
+
+
+def _metadata(backends: Backends, instance: Any) -> dict[str, str]:
+    """Return what the service knows, by path: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-data-categories.html."""
+    role = backends.role(instance)
+    document = {"instanceId": instance.id, "region": REGION, "accountId": ACCOUNT, "privateIp": instance.private_ip}
+    known = {
+        "ami-id": instance.image_id,
+        "hostname": instance.private_dns_name,
+        "instance-id": instance.id,
+        "instance-life-cycle": instance.lifecycle or "on-demand",
+        "instance-type": instance.instance_type,
+        "local-hostname": instance.private_dns_name,
+        "local-ipv4": instance.private_ip,
+        "placement/availability-zone": instance.placement.zone,
+        "placement/region": REGION,
+        "dynamic/instance-identity/document": json.dumps(document),
+    }
+    if instance.public_ip:
+        known["public-ipv4"] = instance.public_ip
+    if role:
+        keys = {"AccessKeyId": f"ASIA{instance.id[2:].upper()}", "SecretAccessKey": "bed", "Token": "bed"}
+        until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 6 * 3600))
+        known["iam/security-credentials"] = role
+        known[f"iam/security-credentials/{role}"] = json.dumps({"Code": "Success", **keys, "Expiration": until})
+    return known
+
+
+FORM, JSON, XML = "application/x-www-form-urlencoded", "application/x-amz-json-1.1", "text/xml"
+
+
+def _read(environ: dict[str, Any]) -> Request:
+    """Say what a signed request asks; its body is put back for moto."""
+    body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    environ["wsgi.input"] = io.BytesIO(body)
+    signed = environ.get("HTTP_AUTHORIZATION", "").partition("Credential=")[2].split("/")
+    service = signed[3] if len(signed) > 3 else ""
+    form = environ.get("CONTENT_TYPE", "").startswith(FORM)
+    action = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
+    parameters: dict[str, str] = {}
+    if form:
+        parameters = dict(urllib.parse.parse_qsl(body.decode(), keep_blank_values=True))
+        action = parameters.get("Action", action)
+    elif target := environ.get("HTTP_X_AMZ_TARGET"):
+        given = json.loads(body or b"{}")
+        parameters = {key: value if isinstance(value, str) else json.dumps(value) for key, value in given.items()}
+        action = target.rpartition(".")[2]
+    return Request(f"{service}:{action}", parameters, environ["REMOTE_ADDR"], form)
+
+
+def _error(request: Request, fault: Fault) -> tuple[str, str]:
+    """Return an error as the service's protocol has it, and its content type."""
+    if not request.form:
+        return json.dumps({"__type": fault.code, "message": fault.message}), JSON
+    said = f"<Code>{fault.code}</Code><Message>{fault.message}</Message>"
+    if request.action.startswith("ec2:"):
+        return f"<Response><Errors><Error>{said}</Error></Errors><RequestID>bed</RequestID></Response>", XML
+    error = f"<Error><Type>Sender</Type>{said}</Error>"
+    return f"<ErrorResponse>{error}<RequestId>bed</RequestId></ErrorResponse>", XML
+
+
+def _quotas(request: Request, quotas: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Answer what moto knows of VPCs only."""
+    listed = [
+        {"ServiceCode": "ec2", "ServiceName": "Amazon EC2", "QuotaCode": code, "QuotaName": quota["name"]}
+        | {"Value": quota["value"], "Unit": "None", "Adjustable": True, "GlobalQuota": False}
+        for code, quota in quotas.items()
+    ]
+    if request.action.startswith("servicequotas:List"):
+        return {"Quotas": listed}
+    return {"Quota": next(quota for quota in listed if quota["QuotaCode"] == request.parameters["QuotaCode"])}
+
+
+def _answer(start: Start, status: int, text: str, kind: str = "text/plain") -> Iterable[bytes]:
+    body = text.encode()
+    start(f"{status} bed", [("Content-Type", kind), ("Content-Length", str(len(body)))])
+    return [body]
+
+
+def _stay_inside(settings: Settings) -> None:
+    """Make moto's addresses the bed's: the default VPC of the region, and every public address."""
+    from moto.ec2.models import elastic_ip_addresses, elastic_network_interfaces
+    from moto.ec2.models.vpcs import VPCBackend
+
+    numbers = itertools.cycle(range(10, 250))
+    create_vpc = VPCBackend.create_vpc
+
+    def create(self: Any, cidr_block: str, *rest: Any, **named: Any) -> Any:
+        ours = named.get("is_default") and self.region_name == REGION
+        return create_vpc(self, settings.network if ours else cidr_block, *rest, **named)
+
+    def public_ip() -> str:
+        return f"{settings.public}.{next(numbers)}"
+
+    VPCBackend.create_vpc = create  # type: ignore[method-assign]
+    for module, name in ((elastic_network_interfaces, "random_public_ip"), (elastic_ip_addresses, "random_ip")):
+        setattr(module, name, public_ip)
+
+
+def _register(backends: Backends, amis: list[dict[str, Any]]) -> None:
+    """Have the AMIs of a region, and no others: an AMI of another region does not exist."""
+    from moto.ec2.models.amis import Ami
+
+    for ami in amis:
+        backends.ec2.amis[ami["ami_id"]] = Ami(backends.ec2, region_name=f"{REGION}a", **ami)
+
+
+def main(path: str) -> None:
+    """Serve until the process is ended."""
+    # Read when moto is imported.
+    for switch in ("EC2_ENABLE_INSTANCE_TYPE_VALIDATION", "ENABLE_AMI_VALIDATION", "IAM_LOAD_MANAGED_POLICIES"):
+        os.environ[f"MOTO_{switch}"] = "true"
+    os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+    from werkzeug.serving import run_simple
+
+    # One line for each request: they are in requests.jsonl.
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)
+    settings = Settings(**json.loads(Path(path).read_text()))
+    _stay_inside(settings)
+    backends = Backends()
+    _register(backends, settings.amis)
+    api = Api(settings, DomainDispatcherApplication(create_backend_app), backends)
+    run_simple(settings.address, settings.port, api, threaded=True, request_handler=MotoRequestHandler)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

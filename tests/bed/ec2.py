@@ -1,0 +1,306 @@
+"""A cloud: the AWS API by moto, and instances that are containers with a real sshd; faults on request.
+
+See dockerfiles/ec2-instance/README.md for what is real and what is not. Several clouds may be used at a time, each with
+a network of its own: no packet leaves it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import boto3
+
+from tests.bed import aws_account, aws_api, hosts, images, publishing
+from tests.bed.aws_account import AMIS, QUOTAS
+from tests.bed.aws_api import REGION, Fault
+from tests.bed.engine import BedEngine, Done
+from tests.bed.instances import GONE, Instance, Planned, Player
+from tests.bed.places import CACHE, free_port, need
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import InstanceTypeDef
+
+AT_ONCE = 8
+
+
+@dataclass
+class Cloud:
+    """A running cloud; `home` is that of somebody who uses it, with nothing of Ray's or AWS's in it."""
+
+    engine: BedEngine
+    home: Path
+    number: int
+    port: int
+    player: Player = field(init=False)
+    _registry_port: int = field(default_factory=free_port)
+    _baseline: set[str] = field(default_factory=set)
+    _faults: list[Fault] = field(default_factory=list)
+    _quotas: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"trainyard-ec2-{self.number}"
+
+    @property
+    def address(self) -> str:
+        """Return this machine's address in the cloud."""
+        return f"10.{200 + self.number}.0.1"
+
+    @property
+    def url(self) -> str:
+        """Return the URL of the AWS API, for this machine; instances have it at 169.254.169.254."""
+        return f"http://{self.address}:{self.port}"
+
+    @property
+    def registry(self) -> str:
+        """Return the address of the registry that `publish` fills, the same for instances and for this machine."""
+        return f"10.{200 + self.number}.0.3:5000"
+
+    @property
+    def files(self) -> Path:
+        return self.home / "cloud"
+
+    def environ(self) -> dict[str, str]:
+        """Return what a user of this cloud has; `run` also takes away what the caller has of Ray's and AWS's."""
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ACCESS_KEY_ID": "bed",
+            "AWS_SECRET_ACCESS_KEY": "bed",
+            "AWS_DEFAULT_REGION": REGION,
+            # Without credentials boto3 would ask the metadata service of this machine, which may be an instance.
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": str(self.home / ".aws" / "config"),
+            "AWS_SHARED_CREDENTIALS_FILE": str(self.home / ".aws" / "credentials"),
+            "HOME": str(self.home),
+            "TMPDIR": str(self.home / "tmp"),
+            "NO_PROXY": "*",
+            "no_proxy": "*",
+            "RAY_USAGE_STATS_ENABLED": "0",
+        }
+
+    def run(self, *command: str, check: bool = True, seconds: float = 300.0, **environ: str) -> Done:
+        """Run a command as somebody who uses this cloud, with these variables too."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "AWS_"))}
+        done = subprocess.run(
+            command,
+            env={**kept, **self.environ(), **environ},
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            stdin=subprocess.DEVNULL,
+            cwd=self.home,
+        )
+        if check and done.returncode != 0:
+            raise RuntimeError(f"{' '.join(command)} exited {done.returncode}\n{done.stdout}\n{done.stderr}")
+        return done
+
+    def client(self, service: str, region: str = REGION) -> Any:
+        """Return a client of boto3, with an administrator's rights."""
+        keys = {"aws_access_key_id": "bed", "aws_secret_access_key": "bed"}
+        return boto3.client(service, region_name=region, endpoint_url=self.url, **keys)  # type: ignore[call-overload]
+
+    @property
+    def ec2(self) -> Any:
+        return self.client("ec2")
+
+    def subnets(self) -> dict[str, str]:
+        """Return the default VPC's subnets by zone: all route to the internet, and give public addresses."""
+        return {subnet["AvailabilityZone"]: subnet["SubnetId"] for subnet in self.ec2.describe_subnets()["Subnets"]}
+
+    def instances(self, *states: str, region: str = REGION, **tags: str) -> list[InstanceTypeDef]:
+        """Return the instances with these tags (underscores are hyphens), by default all that are not terminated."""
+        ours = {name.replace("_", "-"): value for name, value in tags.items()}
+        pages = self.client("ec2", region).get_paginator("describe_instances").paginate()
+        found = [one for page in pages for reservation in page["Reservations"] for one in reservation["Instances"]]
+        return [
+            instance
+            for instance in found
+            if ours.items() <= {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}.items()
+            and (instance["State"]["Name"] in states if states else instance["State"]["Name"] not in GONE)
+        ]
+
+    def container(self, instance: InstanceTypeDef) -> Instance:
+        """Return what to run commands with on an instance."""
+        name = instance["InstanceId"]
+        return Instance(name, self.player.container(name), instance["PrivateIpAddress"], self.engine)
+
+    def head(self, **tags: str) -> Instance:
+        """Return the head's container, of the cluster with these tags."""
+        return self.container(self.instances("running", ray_node_type="head", **tags)[0])
+
+    def publish(self, *names: str) -> None:
+        """Push images of the engine to `registry`, which is started if it does not run yet."""
+        local = f"{self.engine.bridge_ip}:{self._registry_port}"
+        publishing.publish(self.engine, local, *names, owner=hosts.this_process())
+        at = ("--ip", self.registry.partition(":")[0])
+        self.engine.docker("network", "connect", *at, self.name, publishing.container_of(local), check=False)
+
+    def fail(self, fault: Fault) -> None:
+        """Have requests that fit fail from now on."""
+        self._faults.append(replace(fault, number=time.monotonic_ns()))
+        self._control()
+
+    def heal(self) -> None:
+        """Have no request and no new instance fail any more."""
+        self._faults.clear()
+        self.player.planned.clear()
+        self._control()
+
+    def quota(self, code: str, value: float) -> None:
+        """Set a quota of EC2 as Service Quotas tells it; no launch is refused for it (`fail` does that)."""
+        self._quotas[code] = value
+        self._control()
+
+    def break_next(self, script: str, *, times: int = 1, **tags: str) -> None:
+        """Let the next instances with these tags boot with a fault (tests/bed/instances.py names the usual ones)."""
+        ours = {name.replace("_", "-"): value for name, value in tags.items()}
+        self.player.planned.append(Planned(script, ours, times))
+
+    def requests(self, action: str = "") -> list[dict[str, Any]]:
+        """Return the requests so far: time, status, action such as ec2:RunInstances, parameters, caller."""
+        lines = (self.files / "requests.jsonl").read_text().splitlines()
+        return [one for one in map(json.loads, lines) if action in ("", one["action"])]
+
+    def logs(self) -> str:
+        """Return what the API and every instance wrote, for a test that failed."""
+        parts = ["\n".join(self.player.errors), (self.files / "server.log").read_text()[-4000:]]
+        script = "tail -n 60 /tmp/ray/session_latest/logs/monitor.* /var/log/sshd.log /var/log/dockerd.log 2> /dev/null"
+        for instance in self.instances("running"):
+            parts += [instance["InstanceId"], self.container(instance).shell(script, check=False).stdout]
+        return "\n".join(parts)
+
+    def left(self) -> set[str]:
+        """Return what is in the account that was not when it was given, such as "security-group sg-1 (name)"."""
+        return self.objects() - self._baseline
+
+    def objects(self) -> set[str]:
+        """Return all that costs money or grants something, in the region."""
+        return aws_account.objects(self.ec2, self.client("iam"))
+
+    def _control(self) -> None:
+        quotas = {
+            code: {"name": name, "value": self._quotas.get(code, value)} for code, (name, value) in QUOTAS.items()
+        }
+        part = self.files / "control.part"
+        part.write_text(json.dumps({"faults": [asdict(fault) for fault in self._faults], "quotas": quotas}))
+        part.rename(self.files / "control.json")
+
+
+@contextmanager
+def cloud(engine: BedEngine, home: Path) -> Iterator[Cloud]:
+    """Give a cloud with nothing in it but a default VPC, AMIs, and Ray's role; what is made there goes with it."""
+    need(("rsync", "ssh"))
+    images.ensure_ec2(engine)
+    with _number() as number:
+        made = Cloud(engine, home, number, free_port())
+        _remove(made)
+        for directory in (made.files, home / "tmp", home / "instances"):
+            directory.mkdir(parents=True, exist_ok=True)
+        for name, subnet in (
+            (made.name, f"10.{200 + number}.0.0/16"),
+            (f"{made.name}-public", f"198.18.{number}.0/24"),
+        ):
+            gateway = subnet.partition("/")[0].removesuffix("0") + "1"
+            engine.docker("network", "create", "--internal", "--subnet", subnet, "--gateway", gateway, name)
+        try:
+            with _api(made):
+                yield from _played(made)
+        finally:
+            _remove(made)
+
+
+def _played(made: Cloud) -> Iterator[Cloud]:
+    aws_account.prepare(made.ec2, made.client("iam"))
+    made._baseline = made.objects()
+    made.player = Player(
+        made.engine,
+        made.ec2,
+        name=made.name,
+        api=f"{made.address}:{made.port}",
+        registry=made.registry,
+        home=made.home / "instances",
+    )
+    made.player.start()
+    try:
+        yield made
+    finally:
+        made.player.end()
+    if made.player.errors:
+        raise RuntimeError("instances could not be played:\n" + "\n".join(made.player.errors))
+
+
+@contextmanager
+def _number() -> Iterator[int]:
+    """Give a number that nobody else has now."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    while True:
+        for number in range(1, AT_ONCE + 1):
+            with (CACHE / f"ec2-{number}").open("w") as lock:
+                if _taken(lock):
+                    continue
+                yield number
+                return
+        time.sleep(1)
+
+
+def _taken(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
+
+
+@contextmanager
+def _api(made: Cloud) -> Iterator[None]:
+    """Run the API in a process of its own, which ends with this one."""
+    made._control()
+    settings = aws_api.Settings(
+        made.address, made.port, f"10.{200 + made.number}.0.0/16", f"198.18.{made.number}", str(made.files), AMIS
+    )
+    (made.files / "settings.json").write_text(json.dumps(asdict(settings)))
+    log = made.files / "server.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.bed.aws_api", str(made.files / "settings.json")],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        give_up = time.monotonic() + 60
+        while not _answers(f"{made.url}/moto-api/"):
+            if process.poll() is not None or time.monotonic() > give_up:
+                raise RuntimeError(f"the AWS API did not start\n{log.read_text()}")
+            time.sleep(0.2)
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _answers(url: str) -> bool:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with suppress(OSError), opener.open(url, timeout=5):
+        return True
+    return False
+
+
+def _remove(made: Cloud) -> None:
+    """Remove the containers and networks of this number, also those of a test run that was killed."""
+    found = made.engine.docker("ps", "-aq", "--filter", f"name=^{made.name}-").stdout.split()
+    registry = publishing.container_of(f"{made.engine.bridge_ip}:{made._registry_port}")
+    made.engine.docker("rm", "-f", "-v", registry, *found, check=False)
+    made.engine.docker("network", "rm", made.name, f"{made.name}-public", check=False)

@@ -1,0 +1,195 @@
+"""The player: gives every running instance of the bed's AWS a container, and takes it away with the instance."""
+
+from __future__ import annotations
+
+import base64
+import shlex
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.bed import images
+from tests.bed.engine import BedEngine, Done
+from tests.bed.host import RIGHTS
+from tests.bed.hosts import each
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.client import EC2Client
+    from mypy_boto3_ec2.type_defs import InstanceTypeDef
+
+PAUSE = 0.5
+GONE = ("shutting-down", "terminated")
+STOPPED = ("stopping", "stopped")
+# Faults of an instance: what its boot script does before sshd starts.
+NO_SSHD = "SSHD=no"
+SETUP_FAILS = "printf '#!/bin/sh\\necho \"ray: cannot allocate memory\" >&2\\nexit 1\\n' > /usr/local/bin/ray"
+# Dropped, as a security group does.
+NO_HEAD = "iptables -A OUTPUT -p tcp --dport 6379 -j DROP"
+# As on Ubuntu, whose first boot updates its packages.
+APT_LOCKED = (
+    'python3 -c \'import fcntl, time; fcntl.lockf(open("/var/lib/dpkg/lock-frontend", "w"), 2); time.sleep(20)\' &'
+)
+
+
+def late(seconds: float) -> str:
+    """Return the fault of an instance that boots slowly."""
+    return f"sleep {seconds}"
+
+
+@dataclass
+class Planned:
+    """A fault for the next `times` instances that have these tags."""
+
+    script: str
+    tags: dict[str, str]
+    times: int
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A running instance: its container, and its private address."""
+
+    id: str
+    container: str
+    ip: str
+    engine: BedEngine
+
+    def run(self, *command: str, check: bool = True, seconds: float = 300.0) -> Done:
+        """Run a command there as root, not through SSH."""
+        return self.engine.docker("exec", self.container, *command, check=check, seconds=seconds)
+
+    def shell(self, script: str, *, check: bool = True) -> Done:
+        return self.run("sh", "-euc", script, check=check)
+
+
+class Player:
+    """A thread that asks which instances there are, and makes containers follow.
+
+    One that cannot be played is terminated, as EC2 does where it cannot launch, and `errors` says why.
+    """
+
+    def __init__(self, engine: BedEngine, ec2: EC2Client, *, name: str, api: str, registry: str, home: Path) -> None:
+        self.planned: list[Planned] = []
+        self.errors: list[str] = []
+        self._engine = engine
+        self._ec2 = ec2
+        self._name = name
+        self._settings = {"API": api, "REGISTRY": registry}
+        self._home = home
+        self._up: dict[str, bool] = {}
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._play, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop, and remove every container."""
+        self._end.set()
+        self._thread.join()
+        each(self._remove, self._up)
+
+    def container(self, instance: str) -> str:
+        return f"{self._name}-{instance}"
+
+    def _play(self) -> None:
+        while not self._end.wait(PAUSE):
+            try:
+                self._follow()
+            except Exception as error:
+                self.errors.append(f"{type(error).__name__}: {error}")
+
+    def _follow(self) -> None:
+        pages = self._ec2.get_paginator("describe_instances").paginate()
+        known = {
+            instance["InstanceId"]: instance
+            for page in pages
+            for reservation in page["Reservations"]
+            for instance in reservation["Instances"]
+        }
+        states = {name: instance["State"]["Name"] for name, instance in known.items()}
+        each(self._remove, [name for name in self._up if states.get(name, "terminated") in GONE])
+        each(self._stop, [name for name, up in self._up.items() if up and states[name] in STOPPED])
+        running = [known[name] for name, state in states.items() if state == "running"]
+        each(self._end_by_itself, [one for one in running if self._up.get(one["InstanceId"]) and not self._runs(one)])
+        each(self._launch, [one for one in running if not self._up.get(one["InstanceId"])])
+
+    def _runs(self, instance: InstanceTypeDef) -> bool:
+        asked = ("inspect", "--format", "{{.State.Running}}", self.container(instance["InstanceId"]))
+        return self._engine.docker(*asked).stdout.strip() == "true"
+
+    def _launch(self, instance: InstanceTypeDef) -> None:
+        name = instance["InstanceId"]
+        try:
+            if name not in self._up:
+                self._create(instance)
+            self._engine.docker("start", self.container(name))
+            self._up[name] = True
+        except Exception as error:
+            self.errors.append(f"{name}: {error}")
+            self._ec2.terminate_instances(InstanceIds=[name])
+            self._remove(name)
+
+    def _create(self, instance: InstanceTypeDef) -> None:
+        name, dns = instance["InstanceId"], instance["PrivateDnsName"]
+        files = self._home / name
+        files.mkdir(parents=True)
+        self._write(instance, files)
+        self._engine.docker(
+            *("create", "--name", self.container(name), "--hostname", dns, "--network", self._name),
+            *("--ip", instance["PrivateIpAddress"], "--network-alias", dns),
+            *("--tmpfs", "/run:exec,mode=755", "--shm-size", "2g", "--memory", f"{self._memory(instance)}m"),
+            *("--volume", f"{files}:/etc/bed:ro", *RIGHTS, images.EC2_INSTANCE),
+        )
+        if "PublicIpAddress" in instance:
+            address = ("--ip", instance["PublicIpAddress"])
+            self._engine.docker("network", "connect", *address, f"{self._name}-public", self.container(name))
+
+    def _write(self, instance: InstanceTypeDef, files: Path) -> None:
+        """Write what the instance's boot reads."""
+        name = instance["InstanceId"]
+        image = self._ec2.describe_images(ImageIds=[instance["ImageId"]])["Images"][0]
+        settings = {**self._settings, "DOCKER": "yes" if "Docker" in image["Description"] else "no"}
+        lines = [f"{key}={shlex.quote(value)}" for key, value in settings.items()]
+        (files / "environ").write_text("\n".join(lines) + "\n")
+        (files / "script").write_text(self._script(instance))
+        keys = ""
+        if "KeyName" in instance:
+            found = self._ec2.describe_key_pairs(KeyNames=[instance["KeyName"]], IncludePublicKey=True)
+            keys = found["KeyPairs"][0]["PublicKey"]
+        (files / "authorized_keys").write_text(keys + "\n")
+        given = self._ec2.describe_instance_attribute(InstanceId=name, Attribute="userData")["UserData"].get(
+            "Value", ""
+        )
+        (files / "user-data").write_bytes(base64.b64decode(given))
+
+    def _script(self, instance: InstanceTypeDef) -> str:
+        tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}
+        for planned in self.planned:
+            if planned.times and planned.tags.items() <= tags.items():
+                planned.times -= 1
+                return planned.script + "\n"
+        return "\n"
+
+    def _memory(self, instance: InstanceTypeDef) -> int:
+        found = self._ec2.describe_instance_types(InstanceTypes=[instance["InstanceType"]])["InstanceTypes"]
+        return found[0]["MemoryInfo"]["SizeInMiB"]
+
+    def _stop(self, name: str) -> None:
+        self._engine.docker("stop", "--time", "2", self.container(name))
+        self._up[name] = False
+
+    def _remove(self, name: str) -> None:
+        self._engine.docker("rm", "-f", "-v", self.container(name), check=False)
+        self._up.pop(name, None)
+
+    def _end_by_itself(self, instance: InstanceTypeDef) -> None:
+        """Let EC2 know of an instance that was shut down from inside."""
+        name = instance["InstanceId"]
+        asked = self._ec2.describe_instance_attribute(InstanceId=name, Attribute="instanceInitiatedShutdownBehavior")
+        self._up[name] = False
+        if asked["InstanceInitiatedShutdownBehavior"].get("Value") == "terminate":
+            self._ec2.terminate_instances(InstanceIds=[name])
+        else:
+            self._ec2.stop_instances(InstanceIds=[name])

@@ -1,0 +1,151 @@
+"""What plays EC2 in tests: `ray up` with nothing of ours, and what the product's tests rely on."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.bed import instances
+from tests.bed.aws_account import AMI, DOCKER_AMI, QUOTAS, ROLE, USER
+from tests.bed.aws_api import REGION, Fault
+from tests.bed.ec2 import Cloud
+from tests.bed.images import BASE
+from tests.bed.instances import Instance
+from tests.bed.kubernetes import wait
+
+RAY = str(Path(sys.executable).parent / "ray")
+METADATA = "http://169.254.169.254/latest/meta-data/instance-id"
+NODE = f"InstanceType: m5.large, ImageId: {AMI}"
+CLUSTER = f"""
+cluster_name: plain
+max_workers: 1
+provider: {{type: aws, region: {REGION}, use_internal_ips: true, cache_stopped_nodes: false}}
+auth: {{ssh_user: {USER}}}
+head_node_type: head
+available_node_types:
+  head: {{node_config: {{{NODE}}}}}
+  worker: {{node_config: {{{NODE}, InstanceMarketOptions: {{}}}}, min_workers: 1, max_workers: 1}}
+setup_commands: []
+head_start_ray_commands: [ray start --head --port=6379 --autoscaling-config=~/ray_bootstrap_config.yaml]
+worker_start_ray_commands: [ray start --address=$RAY_HEAD_IP:6379]
+"""
+
+
+@pytest.fixture(scope="module")
+def head(cloud: Cloud) -> Iterator[Instance]:
+    """Give the head of a cluster made by plain `ray up`; its worker is on its way."""
+    (cloud.home / "plain.yaml").write_text(CLUSTER)
+    cloud.run(RAY, "up", "-y", "--no-config-cache", "plain.yaml")
+    yield cloud.head()
+    done = cloud.run(RAY, "down", "-y", "plain.yaml")
+    assert "No nodes remaining." in done.stdout
+    # What Ray leaves behind.
+    assert {found.split()[0] for found in cloud.left()} == {"key-pair", "security-group"}
+
+
+def test_the_head_launches_a_worker_by_its_profile_and_the_worker_joins(cloud: Cloud, head: Instance) -> None:
+    def joined() -> bool:
+        return len(cloud.instances("running", ray_node_status="up-to-date")) == 2
+
+    wait(joined, "the worker is up to date", seconds=180, logs=cloud.logs)
+    launches = cloud.requests("ec2:RunInstances")
+    assert [request["caller"] for request in launches] == [cloud.address, head.ip]
+    nodes = "import ray; ray.init(logging_level=40); print([n['Alive'] for n in ray.nodes()])"
+    assert head.run("python", "-c", nodes).stdout.strip() == "[True, True]"
+
+
+def test_an_instance_learns_about_itself_and_nobody_else_does(cloud: Cloud, head: Instance) -> None:
+    assert head.run("wget", "-qO-", METADATA).stdout == head.id
+    who = "import boto3; print(boto3.client('sts', region_name='us-west-2').get_caller_identity()['Account'])"
+    assert head.run("su", "-", USER, "-c", f'python -c "{who}"').stdout.strip() == "123456789012"
+    assert cloud.run("wget", "-qO-", f"{cloud.url}/latest/meta-data/instance-id", check=False).returncode != 0
+
+
+def test_an_instance_has_two_addresses_of_the_bed_and_no_way_out(cloud: Cloud, head: Instance) -> None:
+    found = next(one for one in cloud.instances() if one["InstanceId"] == head.id)
+    assert found["PublicIpAddress"].startswith("198.18.")
+    for address in (head.ip, found["PublicIpAddress"]):
+        with socket.create_connection((address, 22), timeout=5) as connection:
+            assert connection.recv(8) == b"SSH-2.0-"
+    for outside in ("54.214.0.1", "172.30.1.1"):
+        assert "unreachable" in head.run("ip", "route", "get", outside, check=False).stderr
+
+
+@pytest.fixture
+def machine(cloud: Cloud, request: pytest.FixtureRequest) -> Iterator[Instance]:
+    """Give an instance with a Docker engine, nothing of Ray's, and the name of its test."""
+    tags = [{"Key": "Name", "Value": request.node.name}]
+    launched = cloud.ec2.run_instances(
+        ImageId=DOCKER_AMI,
+        InstanceType="m5.large",
+        MinCount=1,
+        MaxCount=1,
+        TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+    )["Instances"]
+    machine = cloud.container(launched[0])
+    wait(lambda: machine.run("true", check=False).returncode == 0, "the instance runs", seconds=30)
+    yield machine
+    cloud.ec2.terminate_instances(InstanceIds=[machine.id])
+    wait(lambda: machine.run("true", check=False).returncode != 0, "the instance is gone", seconds=30)
+
+
+def test_its_docker_engine_pulls_from_the_registry_of_the_cloud(cloud: Cloud, machine: Instance) -> None:
+    cloud.publish(BASE)
+    wait(lambda: machine.run("docker", "version", check=False).returncode == 0, "Docker answers", seconds=30)
+    image = f"{cloud.registry}/{BASE}"
+    done = machine.run("su", "-", USER, "-c", f"docker run --rm --net host {image} wget -qO- {METADATA}")
+    assert done.stdout == machine.id
+
+
+def test_a_shutdown_from_inside_stops_it_and_it_starts_again_with_its_disk(cloud: Cloud, machine: Instance) -> None:
+    def in_state(state: str) -> bool:
+        return [machine.id] == [one["InstanceId"] for one in cloud.instances(state) if one["InstanceId"] == machine.id]
+
+    machine.shell("echo kept > /home/ubuntu/file; poweroff")
+    wait(lambda: in_state("stopped"), "it is stopped", seconds=30)
+    cloud.ec2.start_instances(InstanceIds=[machine.id])
+    wait(lambda: machine.run("cloud-init", "status", check=False).stdout == "status: done\n", "it runs", seconds=30)
+    assert machine.run("cat", "/home/ubuntu/file").stdout == "kept\n"
+
+
+@pytest.fixture
+def broken(cloud: Cloud, request: pytest.FixtureRequest) -> Instance:
+    cloud.break_next(instances.NO_SSHD)
+    machine: Instance = request.getfixturevalue("machine")
+    return machine
+
+
+def test_an_instance_without_sshd_runs_and_refuses_connections(broken: Instance) -> None:
+    wait(lambda: broken.run("cloud-init", "status").stdout == "status: done\n", "it has booted", seconds=30)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((broken.ip, 22), timeout=5)
+
+
+def test_requests_fail_as_they_are_told_to_and_as_often(cloud: Cloud) -> None:
+    here, there = list(cloud.subnets().items())[:2]
+    full = "Insufficient capacity."
+    cloud.fail(Fault("ec2:Run*", "InsufficientInstanceCapacity", full, 500, parameters={"SubnetId": here[1]}))
+    cloud.fail(Fault("iam:*", "AccessDenied", "not you", 403, times=1))
+    launch = {"ImageId": AMI, "InstanceType": "m5.large", "MinCount": 1, "MaxCount": 1, "DryRun": True}
+    for subnet, code in ((here, "InsufficientInstanceCapacity"), (there, "DryRunOperation")):
+        with pytest.raises(ClientError) as refused:
+            cloud.ec2.run_instances(**launch, SubnetId=subnet[1])
+        assert refused.value.response["Error"]["Code"] == code
+    with pytest.raises(ClientError, match="AccessDenied"):
+        cloud.client("iam").get_role(RoleName=ROLE)
+    assert cloud.client("iam").get_role(RoleName=ROLE)["Role"]["RoleName"] == ROLE
+    cloud.heal()
+
+
+def test_quotas_are_told(cloud: Cloud) -> None:
+    cloud.quota("L-DB2E81BA", 8)
+    quotas = cloud.client("service-quotas")
+    told = quotas.get_service_quota(ServiceCode="ec2", QuotaCode="L-DB2E81BA")["Quota"]
+    assert (told["QuotaName"], told["Value"]) == ("Running On-Demand G and VT instances", 8.0)
+    listed = quotas.get_paginator("list_service_quotas").paginate(ServiceCode="ec2")
+    assert {one["QuotaCode"] for page in listed for one in page["Quotas"]} == set(QUOTAS)
