@@ -120,6 +120,20 @@ ACCESS = (
 
 KUBERNETES = (
     cluster(
+        "a channel without a version, and a host that stands there twice",
+        "name: lab\nbackend: microk8s\nmicrok8s:\n  channel: latest\n  hosts:\n"
+        "    - {address: ops@b}\n    - {address: b}\n",
+        'lab.yaml:4: microk8s.channel: must be a channel of MicroK8s such as 1.34/stable, got "latest"',
+        'lab.yaml:7: microk8s.hosts.1.address: is also the address of hosts.0, got "b"',
+    ),
+    cluster(
+        "roles of hosts",
+        "name: lab\nbackend: microk8s\nmicrok8s:\n  hosts:\n    - {address: a, role: worker}\n"
+        "    - {address: b, role: control-plane}\n    - {address: c, role: control-plane}\n",
+        "lab.yaml:4: microk8s.hosts: has 2 control planes, of which neither can be lost: give 1, or 3 and more",
+        'lab.yaml:5: microk8s.hosts.0.role: must be control-plane: the others join this host, got "worker"',
+    ),
+    cluster(
         "no token, and a placement of a group that there is none of",
         "name: lab\nbackend: kuberay\nauth: none\nworkers: [{name: gpu}]\nkuberay: {groups: {cpu: {spread: none}}}\n",
         "lab.yaml:3: auth: must be 'token' with the backend kuberay: every pod of the Kubernetes cluster "

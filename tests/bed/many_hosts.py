@@ -30,14 +30,16 @@ WAITING = 1024
 class ManyHosts:
     """The server, and the home of somebody who may log in; hosts are told apart by their address.
 
-    Connections to `silent` hosts are taken and never answered. `changed` is what other hosts answer otherwise than a
-    good one. `most` is how many connections were open at one moment; `asked` counts commands.
+    Connections to `silent` hosts are taken and never answered; `hanging` hosts let in, and answer no command. `changed`
+    is what other hosts answer otherwise than a good one. `most` is how many connections were open at one moment;
+    `asked` counts commands.
     """
 
     count: int
     home: Path
     port: int
     silent: Collection[str]
+    hanging: Collection[str]
     changed: Mapping[str, Mapping[str, object]]
     most: int = 0
     asked: int = 0
@@ -101,6 +103,8 @@ class _Host(ServerInterface):
         # Until its input ends: what is sent before the request is granted comes too early.
         while channel.recv(1024):
             pass
+        if self._address in self._hosts.hanging:
+            return
         code = 0
         if "machine_id" in command:
             channel.sendall(_facts(self._address, self._hosts.changed.get(self._address, {})).encode())
@@ -143,7 +147,12 @@ def _facts(address: str, changed: Mapping[str, object]) -> str:
 
 @contextmanager
 def many_hosts(
-    home: Path, *, count: int, silent: Collection[str] = (), changed: Mapping[str, Mapping[str, object]] | None = None
+    home: Path,
+    *,
+    count: int,
+    silent: Collection[str] = (),
+    hanging: Collection[str] = (),
+    changed: Mapping[str, Mapping[str, object]] | None = None,
 ) -> Iterator[ManyHosts]:
     """Serve hosts; `home` gets the key that they let in, and their own in hashed lines, as Debian's ssh writes them."""
     with socket.socket() as listener:
@@ -151,7 +160,7 @@ def many_hosts(
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")
         listener.bind(("", 0))
         listener.listen(WAITING)
-        made = ManyHosts(count, home, listener.getsockname()[1], silent, changed or {})
+        made = ManyHosts(count, home, listener.getsockname()[1], silent, hanging, changed or {})
         _write_keys(made)
         thread = threading.Thread(target=made.serve, args=(listener,), daemon=True)
         thread.start()

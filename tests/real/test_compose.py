@@ -230,6 +230,7 @@ def test_a_run_survives_a_worker_that_is_killed_and_up_brings_it_back(lab: Yard,
     ended = [event for event in events(newest(lab)) if event["event"] == "attempt-ended"]
     assert [one["outcome"] for one in ended] == ["lost", "succeeded"]
     assert lab.states()[started["node"]] == "down"
+    assert started["node"] in [finding["subject"] for finding in lab.json("cluster.doctor", expect=5)["findings"]]
     # Docker knows that it is down: nobody waits a minute for it.
     failed = lab.run("smoke.run", expect=5, seconds=30)
     assert "smoke test failed: nodes: exited, exit code 137" in failed.stderr

@@ -177,6 +177,7 @@ def test_status_list_and_logs_name_every_node(lab: Yard, kube: KubeBed) -> None:
     assert {node["name"]: node["host"] for node in now["nodes"]} == hosts
     assert [(node["group"], node["cpus"]) for node in now["nodes"]] == [("head", 0), ("cpu", 1), ("cpu", 1)]
     assert kubernetes.listed(lab)["lab"] == "up"
+    assert lab.json("cluster.doctor")["ok"]
     lines = lab.run("cluster.logs", "--no-follow").stdout.splitlines()
     assert {line.split()[0] for line in lines} == set(hosts)
     worker = min(hosts)

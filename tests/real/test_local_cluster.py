@@ -122,6 +122,7 @@ def test_a_killed_raylet_makes_the_cluster_partial_and_up_repairs_it(pair: Yard)
     pair.raylet("cpu-0").kill()
     wait_until(lambda: pair.states()["cpu-0"] == "down", seconds=20, what="cpu-0 is down")
     assert pair.json("cluster.status")["state"] == "partial"
+    assert "cpu-0" in [finding["subject"] for finding in pair.json("cluster.doctor", expect=5)["findings"]]
     pair.run("cluster.up")
     assert pair.states() == {"head": "up", "cpu-0": "up"}
     assert pair.keeper("head") == head

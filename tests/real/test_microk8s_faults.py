@@ -84,10 +84,15 @@ BROKEN: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "rm /usr/local/bin/date",
         ("  - {ip}: its clock is 60 min ahead of the others': sudo timedatectl set-ntp true", AGAIN),
     ),
-    "its disk is small": (
-        "mount -t tmpfs -o size=1g none /var/snap",
-        "umount /var/snap",
-        ("  - {ip}: has 1.0 GiB of disk free in /var/snap, and needs 2.0", AGAIN),
+    "its disk is small, and somebody wrote how MicroK8s is to start": (
+        "mount -t tmpfs -o size=1g none /var/snap; touch /etc/microk8s.yaml",
+        "umount /var/snap; rm /etc/microk8s.yaml",
+        (
+            "  - {ip}: has 1.0 GiB of disk free in /var/snap, and needs 2.0",
+            "  - {ip}: has a launch configuration that is not of Trainyard's making: sudo mv /etc/microk8s.yaml "
+            "elsewhere",
+            AGAIN,
+        ),
     ),
     # There is no addon that would listen on 32000.
     "something listens on its ports": (

@@ -49,12 +49,14 @@ def test_a_plan_for_a_thousand_hosts_has_few_connections_and_little_memory(tmp_p
 
 
 def test_a_host_that_never_answers_is_named_beside_what_is_wrong_with_the_others(tmp_path: Path) -> None:
-    with many_hosts(tmp_path, count=100, silent=[ip(6)], changed={ip(70): {"memory": 512 * MIB}}) as made:
+    small = {ip(70): {"memory": 512 * MIB}}
+    with many_hosts(tmp_path, count=100, silent=[ip(6)], hanging=[ip(7)], changed=small) as made:
         yard = lab(made)
         error = yard.json("cluster.plan", expect=3)
         assert error["error"] == "some hosts cannot become a Kubernetes as they are"
-        silent, small = error["problems"]
-        assert small == {"where": ip(70), "message": "has 0.5 GiB of memory, and a worker needs 1 GiB"}
+        silent, hanging, problem = error["problems"]
+        assert (hanging["where"], hanging["message"].partition(": ")[0]) == (ip(7), "sudo did not end within 30 s")
+        assert problem == {"where": ip(70), "message": "has 0.5 GiB of memory, and a worker needs 1 GiB"}
         assert (silent["where"], silent["message"].partition(": ")[0]) == (
             ip(6),
             f"{ip(6)} cannot be reached by SSH on port {made.port}",

@@ -87,6 +87,16 @@ def test_sudo_works_without_a_password_and_with_one_and_says_that_it_lacks_one(t
             to(second, home, TRAINYARD_SUDO_PASSWORD=password).sudo(["true"])
 
 
+def test_what_runs_as_root_by_ssh_gets_the_password_and_its_own_input(two: list[Host], home: Path) -> None:
+    environ = {**os.environ, **hosts.environ(two[0].home), "TRAINYARD_SUDO_PASSWORD": "s3cret"}
+    for host in two:
+        asked = to(host.ssh, home, TRAINYARD_SUDO_PASSWORD="s3cret")
+        words = asked.root_shell(["sh", "-c", "cat; id -un; exit 7"], terminal=False)
+        assert "s3cret" not in str(words)
+        done = subprocess.run(words, env=environ, input="in\n", capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (7, "in\nroot\n"), done.stderr
+
+
 def test_a_file_appears_whole_with_its_mode_or_not_at_all(two: list[Host], home: Path, tmp_path: Path) -> None:
     host = to(two[0].ssh, home)
     (tmp_path / "large").write_bytes(os.urandom(3_000_000))

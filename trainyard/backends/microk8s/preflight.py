@@ -31,7 +31,6 @@ PORTS = {
     4789: "the network between pods",
 }
 REGISTRY_PORT = 32000
-Rule = Callable[[Facts, Host], str | None]
 
 
 @dataclass(frozen=True)
@@ -131,4 +130,4 @@ def _docker_later(fact: Facts, host: Host) -> str | None:
     return "Docker came after MicroK8s, which has not joined and takes new addresses for its own: start Docker first"
 
 
-RULES: Sequence[Rule] = (_snapd, _memory, _ranges, _launch, _docker_later)
+RULES: Sequence[Callable[[Facts, Host], str | None]] = (_snapd, _memory, _ranges, _launch, _docker_later)

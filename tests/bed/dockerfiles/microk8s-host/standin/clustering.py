@@ -222,10 +222,10 @@ def leave(words: Sequence[str]) -> None:
                 "form a highly available cluster by adding at least three nodes.",
                 3,
             )
-        services.stop()
         if len(found) > 1:
-            # Of another member: one that goes does not live to answer.
-            store.remove(own[0])
+            # Of another member, while this one still votes: one that goes does not live to answer.
+            store.remove(own[0], elsewhere=True)
+        services.stop()
     print("Generating new cluster certificates.", flush=True)
     start_afresh()
     unlock("no-cert-reissue")

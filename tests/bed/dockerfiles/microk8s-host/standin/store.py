@@ -38,15 +38,18 @@ def ask(path: str, document: object | None = None, *, at: str = LOCAL, seconds: 
         raise StoreError(str(error)) from error
 
 
-def ask_cluster(path: str, document: object | None = None) -> dict[str, Any]:
-    """Ask this node's etcd, or another member's: a learner answers nothing about its cluster."""
+def ask_cluster(path: str, document: object | None = None, *, elsewhere: bool = False) -> dict[str, Any]:
+    """Ask this node's etcd unless `elsewhere`, or another member's: a learner answers nothing about its cluster."""
+    first = StoreError("no other member answers")
     try:
-        return ask(f"cluster/{path}", document)
+        if not elsewhere:
+            return ask(f"cluster/{path}", document)
     except StoreError as error:
         first = error
     for address in _known():
         try:
-            return ask(f"cluster/{path}", document, at=f"http://{address}:{STORE_CLIENTS}", seconds=3)
+            seconds = 10 if elsewhere else 3
+            return ask(f"cluster/{path}", document, at=f"http://{address}:{STORE_CLIENTS}", seconds=seconds)
         except StoreError:
             continue
     raise first
@@ -161,9 +164,9 @@ def adjust_roles() -> None:
             promote(member)
 
 
-def remove(address: str) -> None:
+def remove(address: str, *, elsewhere: bool = False) -> None:
     member = next(member for member in members() if member["Address"] == address)
-    ask_cluster("member/remove", {"ID": str(member["ID"])})
+    ask_cluster("member/remove", {"ID": str(member["ID"])}, elsewhere=elsewhere)
 
 
 def others() -> list[str]:
