@@ -10,7 +10,7 @@ import os
 import shlex
 import sys
 
-from tests.bed import bed, by_hand, images, programs
+from tests.bed import bed, by_hand, images, layers, programs
 
 USAGE = "usage: python -m tests.bed up|build|down|kubernetes up [HOSTS [NAME]]|kubernetes down [NAME]|ec2"
 
@@ -60,7 +60,8 @@ def build() -> None:
     programs.kuberay_crds()
     with bed.shared_engine() as engine:
         images.ensure_host(engine)
-        images.ensure_kube_host(engine)
+        images.ensure_host_image(engine, images.MICROK8S_HOST)
+        layers.ensure(engine)
         images.ensure_ray_gpu(engine)
         images.ensure_ec2(engine)
 

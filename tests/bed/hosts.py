@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from tests.bed import images
+from tests.bed import images, layers
 from tests.bed.engine import BedEngine, Done
 from tests.bed.host import RIGHTS
 from tests.bed.places import run
@@ -103,6 +103,7 @@ def start(
 ) -> list[Host]:
     """Start hosts host-1 to host-N that live until they are removed; `home` gets the key and the known hosts."""
     images.ensure_host_image(engine, image)
+    unpacked = layers.ensure(engine)
     remove_leftovers(engine)
     _allow_watches()
     owner = owner or this_process()
@@ -111,7 +112,7 @@ def start(
     containers = [f"trainyard-bed-{names}-{number}" for number in range(1, count + 1)]
     try:
         made = each(
-            lambda number: _start_one(engine, home, containers[number], f"host-{number + 1}", owner, image),
+            lambda number: _start_one(engine, home, containers[number], f"host-{number + 1}", owner, image, unpacked),
             range(count),
         )
     except BaseException:
@@ -165,7 +166,9 @@ def by_hand(name: str) -> str:
     return f"{BY_HAND}{name}"
 
 
-def _start_one(engine: BedEngine, home: Path, container: str, name: str, owner: str, image: str) -> Host:
+def _start_one(
+    engine: BedEngine, home: Path, container: str, name: str, owner: str, image: str, unpacked: Path
+) -> Host:
     files = home / "hosts" / name
     files.mkdir(parents=True, exist_ok=True)
     (files / "authorized_keys").write_text((home / ".ssh" / "id_ed25519.pub").read_text())
@@ -173,7 +176,7 @@ def _start_one(engine: BedEngine, home: Path, container: str, name: str, owner: 
         *("run", "--detach", "--name", container, "--hostname", name, "--label", f"{LABEL}={owner}"),
         # Programs are run from these.
         *("--tmpfs", "/run:exec,mode=755", "--tmpfs", "/tmp:exec,mode=1777"),
-        *("--volume", f"{files}:/etc/bed:ro", *RIGHTS, image),
+        *("--volume", f"{files}:/etc/bed:ro", "--volume", f"{unpacked}:{layers.ON_HOSTS}:ro", *RIGHTS, image),
     )
     address = engine.docker("inspect", "--format", "{{.NetworkSettings.IPAddress}}", container).stdout.strip()
     host = Host(name, container, address, home, engine)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -18,12 +18,12 @@ BASE = "trainyard-bed/base:1"
 REGISTRY = "trainyard-bed/registry:1"
 RAY = "trainyard-bed/ray:1"
 HOST = "trainyard-bed/host:1"
-KUBE_HOST = "trainyard-bed/kube-host:1"
-MICROK8S_HOST = "trainyard-bed/microk8s-host:1"
+KUBE_HOST = "trainyard-bed/kube-host:2"
+MICROK8S_HOST = "trainyard-bed/microk8s-host:2"
 RAY_GPU = "trainyard-bed/ray-gpu:1"
 RAY_AWS = "trainyard-bed/ray-aws:1"
 EC2_INSTANCE = "trainyard-bed/ec2-instance:1"
-# IMAGE: its one program. They are in the image of a host: nothing of a cluster's own has to be pulled.
+# IMAGE: its one program. Hosts have them (layers.py): nothing of a cluster's own has to be pulled.
 ON_A_HOST = {
     "trainyard-bed/pause:1": programs.PAUSE,
     "trainyard-bed/coredns:1": programs.COREDNS_SERVER,
@@ -46,11 +46,6 @@ def ensure_host(engine: BedEngine) -> None:
         _ensure(engine, HOST, {})
 
 
-def ensure_kube_host(engine: BedEngine) -> None:
-    """Build the image that plays a machine for Kubernetes, and what stands on it: about 60 s once the programs are."""
-    ensure_host_image(engine, KUBE_HOST)
-
-
 def ensure_host_image(engine: BedEngine, name: str) -> None:
     """Build one of the images that play a user's machine: a bare one, or one with snapd."""
     with locked("images"):
@@ -64,27 +59,19 @@ def _ensure_kube_host(engine: BedEngine) -> None:
         _ensure(
             engine, name, {"program": programs.ensure(program)}, source="scratch-program", made_of=[program.content]
         )
-    with tempfile.TemporaryDirectory() as directory:
-        archive = Path(directory) / "images.tar"
-        _ensure(
-            engine,
-            KUBE_HOST,
-            {"kubelite": programs.ensure(programs.KUBELITE), "images.tar": archive},
-            made_of=[program.content for program in (programs.KUBELITE, *ON_A_HOST.values())],
-            before=lambda: engine.docker("save", "--output", str(archive), *ON_A_HOST),
-        )
+    kubelite = programs.ensure(programs.KUBELITE)
+    _ensure(engine, KUBE_HOST, {"kubelite": kubelite}, made_of=[programs.KUBELITE.content])
 
 
 def _ensure_microk8s_host(engine: BedEngine) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        dns, archive = Path(directory) / "dns.yaml", Path(directory) / "registry.tar"
+        dns = Path(directory) / "dns.yaml"
         dns.write_text((HERE / "manifests/dns.yaml").read_text().replace("10.96.0.10", "10.152.183.10"))
         _ensure(
             engine,
             MICROK8S_HOST,
-            {"manifests/dns.yaml": dns, "registry.tar": archive},
-            made_of=[_content(engine, KUBE_HOST), _content(engine, REGISTRY), dns.read_text()],
-            before=lambda: engine.docker("save", "--output", str(archive), REGISTRY),
+            {"manifests/dns.yaml": dns},
+            made_of=[_content(engine, KUBE_HOST), dns.read_text()],
         )
 
 
@@ -133,11 +120,10 @@ def _ensure(
     arguments: dict[str, str] | None = None,
     source: str = "",
     made_of: Sequence[str] = (),
-    before: Callable[[], object] | None = None,
 ) -> None:
     """Build an image from dockerfiles/SOURCE, by default of its own name, unless it is there and made of the same.
 
-    `files` are put beside the Dockerfile; `before` makes those that would be made for nothing otherwise.
+    `files` are put beside the Dockerfile.
     """
     directory = HERE / "dockerfiles" / (source or name.partition("/")[2].partition(":")[0])
     arguments = arguments or {}
@@ -145,8 +131,6 @@ def _ensure(
     content = _hash(_content(engine, BASE), *texts, *arguments.values(), *made_of)
     if _content(engine, name) == content:
         return
-    if before:
-        before()
     with tempfile.TemporaryDirectory() as context:
         shutil.copytree(directory, context, dirs_exist_ok=True)
         for target, path in files.items():

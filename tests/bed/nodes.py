@@ -19,12 +19,12 @@ def start(plane: ControlPlane, hosts: list[Host]) -> None:
 
 def prepare(host: Host) -> None:
     """Start containerd, with the images that a cluster itself needs."""
+    host.run("/opt/bed/images", "/var/lib/containerd")
     host.start("containerd", "containerd")
     # containerd answers also where its part for Kubernetes could not be started.
     loaded = "ctr plugins ls 2> /dev/null | grep -Eq 'io.containerd.grpc.v1 +cri .* ok'"
     if host.shell(f"for _ in $(seq 300); do {loaded} && exit; sleep 0.1; done; exit 1", check=False).returncode != 0:
         raise RuntimeError(f"containerd of {host.name} did not start\n{host.log('containerd')}")
-    host.run("ctr", "--namespace", "k8s.io", "images", "import", "/opt/bed/images.tar")
 
 
 def _start_one(plane: ControlPlane, hosts: list[Host], number: int) -> None:

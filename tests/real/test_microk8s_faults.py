@@ -1,37 +1,54 @@
-"""What goes wrong on a lab's hosts: one clear error that names the host, after which the same command goes on."""
+"""What goes wrong on a lab's hosts: one clear error that names the host, after which the same command goes on.
+
+And hosts that come, go, die and are made anew, and two operators at once. Each test needs the one before.
+"""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import time
-from collections.abc import Callable, Iterator
+import json
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.bed import microk8s, programs
 from tests.bed.engine import BedEngine
 from tests.bed.hosts import Host
+from tests.bed.microk8s import join
 from tests.bed.places import need
 from tests.real import lab as labs
-from tests.real.yard import Done, Yard, wait_until, while_up
+from tests.real.interruptions import DATA, error_of, failed, hang_up, is_installed, joins, kill, reboot, up
+from tests.real.yard import Yard, wait_until
 
 pytestmark = [pytest.mark.docker, pytest.mark.kubernetes, pytest.mark.microk8s, pytest.mark.timeout(900)]
-DATA = "/var/snap/microk8s/current"
+API_ARGUMENTS = f"{DATA}/args/kube-apiserver"
 AGAIN = "  -> Mend them, and repeat the same command; the others wait."
 SSHD = "/usr/sbin/sshd -o PasswordAuthentication=no"
 
 
 @dataclass(frozen=True)
 class Lab:
-    """Two bare hosts and a place to work in; each test goes on where the one before it ended."""
+    """Three bare hosts, of which the file names the first two unless a test says otherwise; two operators."""
 
-    first: Host
-    second: Host
+    hosts: list[Host]
     yard: Yard
+    other: Yard
+    document: dict[str, Any]
+
+    @property
+    def first(self) -> Host:
+        return self.hosts[0]
+
+    @property
+    def second(self) -> Host:
+        return self.hosts[1]
+
+    def name_hosts(self, *numbers: int) -> None:
+        self.document["microk8s"] = {"hosts": [{"address": self.hosts[number - 1].ssh} for number in numbers]}
+        for yard in (self.yard, self.other):
+            (yard.home / "clusters" / "lab.yaml").write_text(json.dumps(self.document))
 
     def nodes(self) -> set[str]:
         return microk8s.ready(self.first)
@@ -40,13 +57,15 @@ class Lab:
 @pytest.fixture(scope="module")
 def lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     need(programs.missing())
-    with microk8s.bare_hosts(engine, tmp_path_factory.mktemp("hosts"), count=2) as made:
-        yield lab_of(engine, made, tmp_path_factory.mktemp("lab"))
-
-
-def lab_of(engine: BedEngine, made: list[Host], home: Path) -> Lab:
-    document = labs.cluster_file(engine, home, made, workers=1, spread="required")
-    return Lab(made[0], made[1], labs.place_to_work(home, made, document))
+    ann, bob = (tmp_path_factory.mktemp(name) for name in ("ann", "bob"))
+    with microk8s.bare_hosts(engine, tmp_path_factory.mktemp("hosts"), count=3) as made:
+        # Kubernetes takes no capitals.
+        made[1].run("hostname", "Host-2")
+        document = labs.cluster_file(engine, ann, made, workers=1, spread="required")
+        ours, theirs = (labs.place_to_work(home, made, document) for home in (ann, bob))
+        found = Lab(made, ours, theirs, document)
+        found.name_hosts(1, 2)
+        yield found
 
 
 # WHAT: how the second host is broken, how it is mended, and the lines of the error; {ip} is its address.
@@ -104,6 +123,16 @@ BROKEN: dict[str, tuple[str, str, tuple[str, ...]]] = {
 }
 
 
+def test_a_launch_file_that_is_wrong_fails_the_installation(lab: Lab) -> None:
+    third = lab.hosts[2]
+    third.shell("echo 'version: 0.1.0\naddon: [dns]' > /etc/microk8s.yaml")
+    failed = third.run("snap", "install", "microk8s", "--classic", check=False)
+    third.shell("rm /etc/microk8s.yaml")
+    assert failed.returncode == 1
+    assert "failed to parse /etc/microk8s.yaml: field addon not found in type k8sinit.Configuration" in failed.stderr
+    assert not is_installed(third)
+
+
 @pytest.mark.parametrize("what", BROKEN)
 def test_what_is_wrong_with_a_host_is_one_error_that_names_it_before_anything_is_done(lab: Lab, what: str) -> None:
     breaks, mends, expected = BROKEN[what]
@@ -129,13 +158,13 @@ def test_a_disk_that_is_full_is_snapd_s_error_with_the_host_and_the_others_go_on
 
 
 def test_up_that_is_killed_while_it_installs_goes_on(lab: Lab) -> None:
-    up(lab, lambda: is_installed(lab.second), kill)
+    up(lab.yard, lambda: is_installed(lab.second), kill)
 
 
 def test_a_host_that_does_not_reach_the_api_says_so(lab: Lab) -> None:
     rule = f"INPUT -s {lab.second.ip} -p tcp --dport 16443 -j REJECT"
     lab.first.shell(f"iptables -I {rule}")
-    lines = error_of(failed(lab))
+    lines = error_of(failed(lab.yard))
     lab.first.shell(f"iptables -D {rule}")
     assert lines == [
         f"error: {lab.second.ip} does not reach the API server of {lab.first.ip}",
@@ -144,10 +173,39 @@ def test_a_host_that_does_not_reach_the_api_says_so(lab: Lab) -> None:
     ]
 
 
+def test_microk8s_refuses_joins_as_documented_and_exits_0_where_it_is_stopped(lab: Lab) -> None:
+    first, second = lab.first, lab.second
+    first.shell("ip link add docker0 type bridge; ip address add 172.17.0.1/16 dev docker0")
+    added = json.loads(microk8s.run(first, "add-node", "--format", "json").stdout)
+    assert [url.partition(":")[0] for url in added["urls"]] == ["172.17.0.1", first.ip]
+    first.shell("ip link delete docker0")
+    for host, address, code, message in (
+        (first, first.ip, 6, f"The joining node has the same IP ({first.ip}) as the node we contact (503)."),
+        # It was used up by the join that failed.
+        (second, first.ip, 6, "Connection failed. Invalid token (500)."),
+        (second, "host-1", 1, "Invalid connection: Invalid master IP"),
+    ):
+        done = microk8s.run(host, "join", f"{address}:25000/{added['token']}", check=False)
+        assert done.returncode == code
+        assert done.stdout.splitlines()[-1].endswith(message)
+    first.shell(
+        f"cp /etc/hosts {API_ARGUMENTS} /root; sed -i 's/InternalIP,Hostname/Hostname,InternalIP/' {API_ARGUMENTS}"
+    )
+    first.shell("echo > /etc/hosts")
+    assert "(host-2) of the joining node does not resolve" in join(second, first, "--worker", check=False).stdout
+    first.shell(f"cp /root/kube-apiserver {API_ARGUMENTS}; cp /root/hosts /etc/hosts")
+    alone = microk8s.run(second, "leave", check=False)
+    message = "This MicroK8s deployment is not acting as a node in a cluster.\n"
+    assert (alone.returncode, alone.stdout) == (1, message)
+    # The next `up` starts it.
+    microk8s.run(second, "stop")
+    assert microk8s.run(second, "status").stdout == "microk8s is not running, try microk8s start\n"
+
+
 def test_a_token_that_is_not_valid_any_more_is_the_agent_s_error(lab: Lab) -> None:
     forget = f"while [ -e /tmp/forget ]; do : > {DATA}/credentials/cluster-tokens.txt; sleep 0.1; done"
     lab.first.shell(f"touch /tmp/forget; ({forget}) > /dev/null 2>&1 &")
-    lines = error_of(failed(lab))
+    lines = error_of(failed(lab.yard))
     lab.first.shell("rm /tmp/forget")
     assert lines[0] == f"error: {lab.second.ip} could not join"
     assert "connection failed. invalid token (500)." in lines[1].lower()
@@ -155,7 +213,7 @@ def test_a_token_that_is_not_valid_any_more_is_the_agent_s_error(lab: Lab) -> No
 
 
 def test_a_connection_that_breaks_in_mid_join_is_named(lab: Lab) -> None:
-    output = up(lab, lambda: joins(lab.second), lambda _: hang_up(lab.second))
+    output = up(lab.yard, lambda: joins(lab.second), lambda _: hang_up(lab.second))
     lines = output[output.index("error:") :].splitlines()
     assert lines[0] == f"error: the connection to {lab.second.ip} broke"
     assert lines[2] == "  -> Repeat the command: it continues."
@@ -163,16 +221,16 @@ def test_a_connection_that_breaks_in_mid_join_is_named(lab: Lab) -> None:
 
 def test_up_goes_on_after_a_ghost_a_reboot_and_a_kill_in_mid_join(lab: Lab) -> None:
     # A join whose connection broke goes on, and may have ended well.
-    wait_until(lambda: not joins(lab.second), seconds=60, what="the join of before has ended")
+    wait_until(lambda: not joins(lab.second), seconds=180, what="the join of before has ended")
     microk8s.run(lab.second, "leave", check=False)
     microk8s.run(lab.first, "remove-node", "host-2", "--force", check=False)
     # What a failed join of a control plane leaves.
     ghost = f"from standin import store; store.add('{lab.second.ip}:19001'); store.write_files()"
     lab.first.run("env", "PYTHONPATH=/opt/bed", "python3", "-c", ghost)
-    output = up(lab, lambda: joins(lab.second), lambda _: reboot(lab.second))
+    output = up(lab.yard, lambda: joins(lab.second), lambda _: reboot(lab.second))
     assert lab.second.ip in output[output.index("error:") :].splitlines()[0]
     assert f"{lab.second.ip}:19001" not in lab.first.run("cat", f"{DATA}/var/kubernetes/backend/cluster.yaml").stdout
-    up(lab, lambda: joins(lab.second), kill)
+    up(lab.yard, lambda: joins(lab.second), kill)
 
 
 def test_up_that_was_killed_while_kuberay_s_part_ran_ends_in_a_good_cluster(lab: Lab) -> None:
@@ -180,7 +238,7 @@ def test_up_that_was_killed_while_kuberay_s_part_ran_ends_in_a_good_cluster(lab:
         asked = microk8s.run(lab.first, "kubectl", "get", "rayclusters", "-A", "-o", "name", check=False)
         return bool(asked.stdout.strip())
 
-    up(lab, is_made, kill)
+    up(lab.yard, is_made, kill)
     print(lab.yard.run("cluster.up", seconds=400).stderr)
     assert lab.nodes() == {"host-1", "host-2"}
     assert lab.yard.json("smoke.run")["ok"]
@@ -193,56 +251,79 @@ def test_a_host_that_was_rebooted_after_up_works_again(lab: Lab) -> None:
     assert set(lab.yard.states().values()) == {"up"}
 
 
-def up(lab: Lab, came: Callable[[], bool], act: Callable[[subprocess.Popen[str]], None]) -> str:
-    """Run `up` and act in its middle, once a moment has come; return what it printed.
-
-    Before that it may fail, for what an earlier one began and does not watch any more.
-    """
-    for _ in range(5):
-        # A join whose connection broke goes on for a while.
-        wait_until(lambda: not came(), seconds=60, what="nothing of an earlier command runs on the host")
-        done, has_come = while_up(lab.yard, came, act)
-        if has_come:
-            return done.stdout
-        assert "change in progress" in done.stdout, done.stdout
-        time.sleep(2)
-    raise AssertionError(f"the moment did not come\n{done.stdout}")
-
-
-def failed(lab: Lab) -> Done:
-    """Return `up` that failed, for another reason than what an earlier one began and does not watch any more."""
-    for _ in range(5):
-        done = lab.yard.run("cluster.up", expect=None)
-        if "change in progress" not in done.stderr:
-            assert done.returncode in (3, 6), done.stderr
-            return done
-        time.sleep(2)
-    raise AssertionError(done.stderr)
+def test_a_host_that_is_added_joins_and_a_second_operator_is_told_who_is_at_it(lab: Lab) -> None:
+    lab.document["workers"][0]["count"] = 0
+    lab.name_hosts(1, 2, 3)
+    assert "Join 2 workers" in planned(lab.yard)
+    # Who has the lock writes it there; to try the lock would be to hold it.
+    before = lab.hosts[0].run("cat", "/run/trainyard.lock").stdout
+    first = lab.yard.start("cluster.up")
+    wait_until(lambda: lab.hosts[0].run("cat", "/run/trainyard.lock").stdout != before, seconds=60, what="locked")
+    refused = lab.other.run("cluster.up", expect=4).stderr
+    assert "error: another command is changing these hosts\n" in refused
+    assert re.search(rf"  at {lab.hosts[0].ip}: \S+@\S+ since .* \(process \d+\)\n", refused)
+    assert first.wait(300) == 0, first.stdout and first.stdout.read()
+    assert lab.nodes() == {"host-1", "host-2", "host-3"}
+    assert planned(lab.yard) == []
 
 
-def error_of(done: Done) -> list[str]:
-    return done.stderr[done.stderr.index("error:") :].splitlines()
+def test_a_host_that_left_the_file_is_said_and_leaves_as_it_was_found_when_asked_to(lab: Lab) -> None:
+    lab.name_hosts(1, 2)
+    left = (
+        f"host-3 ({lab.hosts[2].ssh}): still in the cluster, and no longer in the file: trainyard cluster.up --remove"
+    )
+    assert f"warning: {left}" in lab.yard.run("cluster.up").stderr
+    assert lab.nodes() == {"host-1", "host-2", "host-3"}
+    step = f"Remove host-3 ({lab.hosts[2].ssh})"
+    assert planned(lab.yard, "--remove") == [step]
+    done = lab.yard.json("cluster.up", "--remove")["steps"]
+    assert [each["title"] for each in done if each["changed"]] == [step]
+    assert lab.nodes() == {"host-1", "host-2"}
+    host = lab.hosts[2]
+    assert "no matching snaps" in host.shell("snap list microk8s 2>&1 || true").stdout
+    written = host.shell("cat /etc/hosts; ls /etc/sysctl.d /run /var/snap/microk8s 2>&1 || true").stdout
+    assert "trainyard" not in written
 
 
-def is_installed(host: Host) -> bool:
-    return host.run("snap", "list", "microk8s", check=False).returncode == 0
+def test_what_is_left_of_a_host_that_was_made_anew_goes_before_it_joins(lab: Lab) -> None:
+    lab.hosts[1].run("snap", "remove", "microk8s", "--purge")
+    planned = {step["title"]: step["state"] for step in lab.yard.json("cluster.plan")["steps"]}
+    changed = {step["title"] for step in lab.yard.json("cluster.up")["steps"] if step["changed"]}
+    assert f"Remove what is left of {lab.hosts[1].ip}" in changed
+    # A stage that cannot be looked into yet has steps that no plan can name.
+    assert {title for title, state in planned.items() if state == "would"} <= changed
+    assert not [title for title in changed if planned.get(title) == "already"]
+    assert lab.nodes() == {"host-1", "host-2"}
 
 
-def joins(host: Host) -> bool:
-    """Say whether a join has been begun, and goes on."""
-    script = f"test -e {DATA}/var/lock/join-in-progress && ps -eo args= | grep -q '[m]icrok8s join'"
-    return host.shell(script, check=False).returncode == 0
+def test_a_dead_host_is_a_row_beside_whole_ones(lab: Lab) -> None:
+    first, second = lab.first, lab.second
+    second.power_off()
+    alive, dead = lab.yard.json("cluster.status")["hosts"]
+    assert (alive["name"], alive["state"], alive["voter"], alive["certificate_days"]) == (first.ip, "ready", True, 365)
+    assert (dead["name"], dead["state"], dead["version"]) == (second.ip, "unreachable", None)
+    unreachable = f"{second.ip} cannot be reached by SSH on port 22"
+    assert dead["seen"].startswith(f"{unreachable}: ")
+    found = lab.yard.json("cluster.doctor", expect=5)["findings"]
+    assert (found[0]["subject"], found[0]["message"]) == (second.ip, unreachable)
 
 
-def kill(command: subprocess.Popen[str]) -> None:
-    os.killpg(command.pid, signal.SIGKILL)
+def test_a_dead_host_is_named_and_goes_by_force_alone(lab: Lab) -> None:
+    dead = lab.second
+    assert f"error: {dead.ip} cannot be reached by SSH on port 22\n" in lab.yard.run("cluster.up", expect=3).stderr
+    lab.name_hosts(1)
+    refused = lab.yard.run("cluster.up", "--remove", expect=3).stderr
+    assert f"error: host-2 is no longer in the file, and cannot be told to leave: {dead.ip} cannot be" in refused
+    lab.yard.run("cluster.up", "--remove", "--force")
+    assert lab.nodes() == {"host-1"}
+    assert planned(lab.yard) == []
 
 
-def hang_up(host: Host) -> None:
-    """End every connection to a host: the processes that sshd has for them."""
-    host.shell("kill $(ps -o pid= --ppid $(cat /run/sshd.pid))")
+def test_where_every_host_is_dead_the_cluster_is_down(lab: Lab) -> None:
+    lab.first.power_off()
+    status = lab.yard.json("cluster.status")
+    assert (status["state"], [host["state"] for host in status["hosts"]]) == ("down", ["unreachable"])
 
 
-def reboot(host: Host) -> None:
-    host.power_off()
-    host.power_on()
+def planned(yard: Yard, *flags: str) -> list[str]:
+    return [step["title"] for step in yard.json("cluster.plan", *flags)["steps"] if step["state"] == "would"]

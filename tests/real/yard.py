@@ -152,8 +152,11 @@ def while_up(yard: Yard, came: Callable[[], bool], act: Callable[[subprocess.Pop
     """Act once a moment of `cluster.up` has come; return how it ended, and whether the moment came."""
     up = yard.start("cluster.up", as_leader=True)
     give_up = time.monotonic() + 200
+    asked = time.monotonic()
     while not (has_come := came()) and up.poll() is None and time.monotonic() < give_up:
-        time.sleep(0.05)
+        # As `wait_until`: no more CPU for the question than for what is asked about.
+        time.sleep(max(0.05, time.monotonic() - asked))
+        asked = time.monotonic()
     has_come = has_come and up.poll() is None
     if has_come:
         act(up)

@@ -252,7 +252,7 @@ def start_afresh() -> None:
 def _forget_kubelet() -> None:
     """End what ran for the former cluster."""
     services.start("containerd")
-    containers.load_images()
+    containers.wait()
     containers.remove_all()
     network.forget()
 

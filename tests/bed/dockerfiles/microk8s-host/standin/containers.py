@@ -1,10 +1,10 @@
-"""What runs in containerd: ended as `microk8s stop` does, and what a cluster itself needs there."""
+"""What runs in containerd: ended as `microk8s stop` does."""
 
 from __future__ import annotations
 
 import subprocess
 
-from standin.places import COMMON, CONTAINERD, wait_until
+from standin.places import CONTAINERD, wait_until
 
 
 def remove_all() -> None:
@@ -20,15 +20,9 @@ def remove_all() -> None:
         _ctr(*socket, "containers", "rm", name)
 
 
-def load_images() -> None:
-    """Load what a cluster itself needs, once: the real snap pulls it from the internet."""
+def wait() -> None:
+    """Wait until containerd answers."""
     wait_until(lambda: _ctr("plugins", "ls").count("io.containerd.grpc.v1") > 0 and CONTAINERD.exists(), 30)
-    loaded = COMMON / "images-loaded"
-    if loaded.exists():
-        return
-    for archive in ("images.tar", "registry.tar"):
-        _ctr("-n", "k8s.io", "images", "import", f"/opt/bed/{archive}")
-    loaded.touch()
 
 
 def _ctr(*arguments: str) -> str:

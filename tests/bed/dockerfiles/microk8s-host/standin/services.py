@@ -161,6 +161,8 @@ def _containerd() -> list[str]:
     text = (ARGS / "containerd-template.toml").read_text()
     config.write_text(text.replace("${SNAP_DATA}", str(DATA)).replace("${SNAP_COMMON}", str(COMMON)))
     CONTAINERD.parent.mkdir(parents=True, exist_ok=True)
+    # What a cluster itself needs; the real snap pulls it from the internet.
+    subprocess.run(["/opt/bed/images", str(COMMON / "var/lib/containerd")], check=True)
     return ["containerd", "--config", str(config), *_arguments("containerd")]
 
 

@@ -88,7 +88,7 @@ def install(words: Sequence[str]) -> None:
     PROGRAM.write_text(WRAPPER)
     PROGRAM.chmod(0o755)
     services.start("containerd")
-    containers.load_images()
+    containers.wait()
     services.start()
     # snapd is done when the services are started; addons and a join come after it.
     launch.begin()
@@ -185,7 +185,7 @@ def boot(words: Sequence[str]) -> None:
     daemons = [name for name in services.expected() if name not in found.disabled]
     if "containerd" in daemons:
         services.start("containerd")
-        containers.load_images()
+        containers.wait()
     if daemons:
         services.start(*daemons)
         launch.begin()

@@ -1,0 +1,69 @@
+"""`up` that is interrupted in its middle, and what interrupts it: on the command's side, and on a host's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+
+from tests.bed.hosts import Host
+from tests.real.yard import Done, Yard, wait_until, while_up
+
+DATA = "/var/snap/microk8s/current"
+
+
+def up(yard: Yard, came: Callable[[], bool], act: Callable[[subprocess.Popen[str]], None]) -> str:
+    """Run `up` and act in its middle, once a moment has come; return what it printed.
+
+    Before that it may fail, for what an earlier one began and does not watch any more.
+    """
+    for _ in range(5):
+        # A join whose connection broke goes on for a while.
+        wait_until(lambda: not came(), seconds=180, what="nothing of an earlier command runs on the host")
+        done, has_come = while_up(yard, came, act)
+        if has_come:
+            return done.stdout
+        assert "change in progress" in done.stdout, done.stdout
+        time.sleep(2)
+    raise AssertionError(f"the moment did not come\n{done.stdout}")
+
+
+def failed(yard: Yard) -> Done:
+    """Return `up` that failed, for another reason than what an earlier one began and does not watch any more."""
+    for _ in range(5):
+        done = yard.run("cluster.up", expect=None)
+        if "change in progress" not in done.stderr:
+            assert done.returncode in (3, 6), done.stderr
+            return done
+        time.sleep(2)
+    raise AssertionError(done.stderr)
+
+
+def error_of(done: Done) -> list[str]:
+    return done.stderr[done.stderr.index("error:") :].splitlines()
+
+
+def is_installed(host: Host) -> bool:
+    return host.run("snap", "list", "microk8s", check=False).returncode == 0
+
+
+def joins(host: Host) -> bool:
+    """Say whether a join has been begun, and goes on."""
+    script = f"test -e {DATA}/var/lock/join-in-progress && ps -eo args= | grep -q '[m]icrok8s join'"
+    return host.shell(script, check=False).returncode == 0
+
+
+def kill(command: subprocess.Popen[str]) -> None:
+    os.killpg(command.pid, signal.SIGKILL)
+
+
+def hang_up(host: Host) -> None:
+    """End every connection to a host: the processes that sshd has for them."""
+    host.shell("kill $(ps -o pid= --ppid $(cat /run/sshd.pid))")
+
+
+def reboot(host: Host) -> None:
+    host.power_off()
+    host.power_on()
