@@ -94,6 +94,10 @@ class Api:
             self._write_down(request, "200")
             return _answer(start, 200, json.dumps(_quotas(request, self._control()["quotas"])), JSON)
 
+        if request.action == "iam:SimulatePrincipalPolicy":
+            self._write_down(request, "200")
+            return _answer(start, 200, _simulated(request, self._control()["faults"]), XML)
+
         def started(status: str, *rest: Any) -> Any:
             self._write_down(request, status.split()[0])
             return start(status, *rest)
@@ -227,6 +231,20 @@ def _quotas(request: Request, quotas: dict[str, dict[str, Any]]) -> dict[str, An
     if request.action.startswith("servicequotas:List"):
         return {"Quotas": listed}
     return {"Quota": next(quota for quota in listed if quota["QuotaCode"] == request.parameters["QuotaCode"])}
+
+
+def _simulated(request: Request, faults: list[dict[str, Any]]) -> str:
+    """Say which actions are allowed: all but those that are denied by a fault."""
+    denied = [fault["action"] for fault in faults if fault["code"] in ("AccessDenied", "UnauthorizedOperation")]
+    results = []
+    for action in (value for name, value in request.parameters.items() if name.startswith("ActionNames.member.")):
+        decision = "implicitDeny" if any(fnmatch.fnmatchcase(action, each) for each in denied) else "allowed"
+        results.append(
+            f"<member><EvalActionName>{action}</EvalActionName><EvalDecision>{decision}</EvalDecision></member>"
+        )
+    said = f"<IsTruncated>false</IsTruncated><EvaluationResults>{''.join(results)}</EvaluationResults>"
+    name = "SimulatePrincipalPolicy"
+    return f"<{name}Response><{name}Result>{said}</{name}Result></{name}Response>"
 
 
 def _answer(start: Start, status: int, text: str, kind: str = "text/plain") -> Iterable[bytes]:

@@ -220,6 +220,29 @@ def cloud(engine: BedEngine, home: Path) -> Iterator[Cloud]:
             _remove(made)
 
 
+class _Account(Cloud):
+    """The AWS API on loopback, and nothing behind it."""
+
+    @property
+    def address(self) -> str:
+        return "127.0.0.1"
+
+    def heal(self) -> None:
+        self._faults.clear()
+        self._control()
+
+
+@contextmanager
+def account(home: Path) -> Iterator[Cloud]:
+    """Give the AWS API without any machines: for what is asked before there are any."""
+    made = _Account(BedEngine("none", home, 0), home, 0, free_port())
+    for directory in (made.files, home / "tmp"):
+        directory.mkdir(parents=True, exist_ok=True)
+    with _api(made):
+        aws_account.prepare(made.ec2, made.client("iam"))
+        yield made
+
+
 def _played(made: Cloud) -> Iterator[Cloud]:
     aws_account.prepare(made.ec2, made.client("iam"))
     made._baseline = made.objects()

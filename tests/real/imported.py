@@ -8,7 +8,15 @@ import trainyard
 
 # The last ones are imported only when they are needed.
 OURS = [module.name for module in pkgutil.walk_packages(trainyard.__path__, "trainyard.")]
-for name in (*OURS, "kubernetes.client", "kubernetes.config", "kubernetes.stream", "rich.console", "rich.table"):
+for name in (
+    *OURS,
+    "boto3",
+    "kubernetes.client",
+    "kubernetes.config",
+    "kubernetes.stream",
+    "rich.console",
+    "rich.table",
+):
     import_module(name)
 # A collection of garbage would copy all of it in every process.
 gc.freeze()

@@ -76,6 +76,8 @@ REFUSALS = (
         "AWS does not answer in region {region}",
         "Is there a region of that name, and a way to it from here? Repeat the same command then: it continues.",
     ),
+    # Such as a proxy's page of HTML.
+    Rule("ResponseParser", "what answers to {action} is not AWS", "Is there a proxy between? HTTPS_PROXY, NO_PROXY"),
     Rule("", "AWS refuses {action}", "When that is mended, or has ended, repeat the same command: it continues."),
 )
 
@@ -110,10 +112,11 @@ class Aws:
     def call(self, service: str, operation: str, *, region: str | None = None, **arguments: Any) -> dict[str, Any]:
         """Ask, or change: call("ec2", "describe_images", ImageIds=[...])."""
         from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.parsers import ResponseParserError
 
         try:
             answer = getattr(self._client(service, region), operation)(**arguments)
-        except (BotoCoreError, ClientError) as error:
+        except (BotoCoreError, ClientError, ResponseParserError) as error:
             raise self._error(error, service, operation) from error
         return cast("dict[str, Any]", answer)
 
@@ -122,13 +125,14 @@ class Aws:
     ) -> list[dict[str, Any]]:
         """Ask for a list that may come in many pages, and return all that stands under `key`."""
         from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.parsers import ResponseParserError
 
         client = self._client(service, region)
         try:
             if not client.can_paginate(operation):
                 return list(getattr(client, operation)(**arguments)[key])
             return [entry for page in client.get_paginator(operation).paginate(**arguments) for entry in page[key]]
-        except (BotoCoreError, ClientError) as error:
+        except (BotoCoreError, ClientError, ResponseParserError) as error:
             raise self._error(error, service, operation) from error
 
     def instances(self, tags: Mapping[str, str], *, region: str | None = None) -> list[dict[str, Any]]:

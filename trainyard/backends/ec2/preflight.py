@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
 from trainyard.backends.contract import Tools
@@ -15,6 +14,7 @@ from trainyard.errors import PrerequisiteError, Problem
 from trainyard.images import resolve
 from trainyard.seams.aws import Aws
 from trainyard.spec.cluster import ClusterSpec
+from trainyard.steps import YES, Step, nothing
 from trainyard.wording import counted, did_you_mean, named
 
 GIB = 2**30
@@ -28,12 +28,12 @@ PLAIN = re.compile(r"ubuntu/images/|al20\d\d-ami|amzn2?-ami|debian-\d|RHEL-|suse
 Rule = Callable[[ClusterSpec, Facts], Iterator[Found]]
 
 
-def look(spec: ClusterSpec, tools: Tools, aws: Aws) -> Facts:
-    """Ask everything, and return it. Raises PrerequisiteError with all that is wrong."""
+def steps(spec: ClusterSpec, tools: Tools, aws: Aws) -> list[Step]:
+    """Return a step for each thing that could not be checked. Raises PrerequisiteError with all that is wrong."""
     image = partial(resolve.pulled_bytes, spec, tools.environ, directory=tools.directory) if spec.image else int
     facts = ask(spec, aws, tools.environ, image=image)
     refuse(spec, facts)
-    return replace(facts, unknown=tuple(remarks(spec, facts)))
+    return [Step(f"Not checked: {remark}", done=lambda: YES, do=nothing) for remark in remarks(spec, facts)]
 
 
 def refuse(spec: ClusterSpec, facts: Facts) -> None:

@@ -19,7 +19,7 @@ from trainyard.backends.ec2.preflight_facts import (
     key_file,
     quota_of,
 )
-from trainyard.errors import TrainyardError, in_a_line
+from trainyard.errors import TrainyardError
 from trainyard.seams import ecr, iam
 from trainyard.seams.aws import Aws
 from trainyard.seams.ssh.many import gather
@@ -71,7 +71,7 @@ def ask(spec: ClusterSpec, aws: Aws, environ: Mapping[str, str], *, image: Calla
         known, refused = known | answers, refused | errors
     known["running"], known["used"] = known.pop("instances", (0, {}))
     errors = {name: error for name, error in refused.items() if name not in OPTIONAL}
-    unknown = (f"{what}: {in_a_line(refused[name])}" for name, what in OPTIONAL.items() if name in refused)
+    unknown = (f"{what} ({refused[name].what})" for name, what in OPTIONAL.items() if name in refused)
     return Facts(aws.region, **known, errors=tuple(errors.values()), unknown=tuple(unknown))
 
 
