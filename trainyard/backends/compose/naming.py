@@ -7,6 +7,8 @@ OWNER = "io.trainyard.owner"
 NODE = "io.trainyard.node"
 # What a node was made from, as JSON.
 PLAN = "io.trainyard.made-from"
+# On the container that ends the cluster: when, as JSON.
+LEASH = "io.trainyard.leash"
 
 
 def of_cluster(name: str) -> str:
@@ -28,3 +30,7 @@ def container(name: str, node: str) -> str:
 
 def outputs(name: str) -> str:
     return f"{project(name)}-outputs"
+
+
+def leash(name: str) -> str:
+    return f"{project(name)}-leash"
