@@ -21,6 +21,8 @@ from tests.bed.kubernetes import KubeBed
 from tests.real import kube as kubernetes
 from tests.real.jobs import newest, write_job
 from tests.real.yard import HEAD_AND_WORKER, Yard, wait_until
+from trainyard.backends.local import node_processes
+from trainyard.backends.local.naming import ClusterFiles
 
 # From the time set until everything is gone.
 A_MINUTE = 60.0
@@ -90,10 +92,15 @@ def test_processes_of_this_machine_end_themselves(fresh: Yard, tmp_path: Path) -
     due = shorten(fresh, made=psutil.Process(nodes[0].pid).create_time())
     assert nodes == [fresh.keeper("head"), fresh.keeper("cpu-0")]
     operator_leaves(fresh, tmp_path / "away")
-    ended_in_time(fresh, tmp_path / "away", fresh.leftovers, due=due)
+    files = ClusterFiles(fresh.state)
+
+    def left() -> list[str]:
+        return [*map(str, node_processes.of_cluster(files)), *(str(path) for path in (files.temp,) if path.exists())]
+
+    ended_in_time(fresh, tmp_path / "away", left, due=due)
     assert fresh.json("cluster.up")["state"] == "up"
     fresh.run("cluster.up", "--set", "leash.idle=5s")
-    wait_until(lambda: not fresh.processes(), seconds=A_MINUTE, what="an idle cluster ends")
+    wait_until(lambda: not left(), seconds=A_MINUTE, what="an idle cluster ends")
     assert "it had a leash" in fresh.run("cluster.status").stderr
 
 
