@@ -24,6 +24,8 @@ from typing import Any
 
 Settings = dict[str, Any]
 Jobs = list[dict[str, Any]]
+Ask = Callable[[str, str], Any]
+JOBS = "/api/jobs/"
 EVERY = 5.0
 HOLDS = "the leash holds"
 # Ray gives a stopped runner 8 s to bring outputs to the head, and whoever follows a run fetches them from there.
@@ -49,21 +51,21 @@ def idle_since(jobs: Jobs | None, since: float) -> float | None:
 
 def hold(settings: Settings, end: Callable[[], None]) -> None:
     """Wait until the cluster is due, then stop its jobs and end it; `end` is tried until it raises nothing."""
-    dashboard = Dashboard(settings["dashboard"], settings["token_file"])
+    ask = dashboard(settings["dashboard"], settings["token_file"])
     began = time.time()
     # Whoever set it waits for one of these.
     say(HOLDS)
     if ready := settings.get("ready"):
         Path(ready).touch()
     while True:
-        jobs = dashboard.jobs() if settings["idle"] is not None else None
+        jobs = ask("GET", JOBS) if settings["idle"] is not None else None
         moment = ends_at(settings["deadline"], settings["idle"], idle_since(jobs, began))
         left = EVERY if moment is None else moment - time.time()
         if left <= 0:
             break
         time.sleep(min(EVERY, left))
     say("the leash ends this cluster")
-    _stop_jobs(dashboard)
+    _stop_jobs(ask)
     while True:
         try:
             return end()
@@ -72,40 +74,37 @@ def hold(settings: Settings, end: Callable[[], None]) -> None:
             time.sleep(EVERY)
 
 
-def _stop_jobs(dashboard: Dashboard) -> None:
-    going = [job for job in dashboard.jobs() or () if job["status"] in GOING and job.get("submission_id")]
-    for job in going:
-        say(f"stop {job['submission_id']}")
-        dashboard.ask("POST", f"/api/jobs/{job['submission_id']}/stop")
+def _stop_jobs(ask: Ask) -> None:
+    going = [job["submission_id"] for job in ask("GET", JOBS) or () if job["status"] in GOING]
+    # A driver that nobody submitted ends with the nodes.
+    for name in filter(None, going):
+        say(f"stop {name}")
+        ask("POST", f"{JOBS}{name}/stop")
     give_up = time.time() + STOP_WITHIN
-    while going and time.time() < give_up and any(job["status"] in GOING for job in dashboard.jobs() or ()):
+    while going and time.time() < give_up and any(job["status"] in GOING for job in ask("GET", JOBS) or ()):
         time.sleep(0.5)
     if going:
         time.sleep(FETCH_WITHIN)
 
 
-class Dashboard:
-    """Ray's dashboard. The token is read once: the directory that it came from may be gone later."""
+def dashboard(address: str, token_file: str | None) -> Ask:
+    """Return what asks Ray's dashboard: METHOD and path in, the answer out, None if there is none.
 
-    def __init__(self, address: str, token_file: str | None) -> None:
-        self._address = address
-        self._headers = {"Authorization": f"Bearer {Path(token_file).read_text().strip()}"} if token_file else {}
-        # Without the proxies of the environment, which would get the token.
-        self._open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
+    The token is read once: the directory that it comes from may be gone later.
+    """
+    headers = {"Authorization": f"Bearer {Path(token_file).read_text().strip()}"} if token_file else {}
+    # Without the proxies of the environment, which would get the token.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
-    def jobs(self) -> Jobs | None:
-        """Return what Ray knows of its jobs, drivers that nobody submitted too; None if it does not answer."""
-        found = self.ask("GET", "/api/jobs/")
-        return found if isinstance(found, list) and all("status" in job for job in found) else None
-
-    def ask(self, method: str, path: str) -> Any:
-        """Return what is answered, None if nothing is."""
-        request = urllib.request.Request(self._address + path, method=method, headers=self._headers)  # noqa: S310
+    def ask(method: str, path: str) -> Any:
+        request = urllib.request.Request(address + path, method=method, headers=headers)  # noqa: S310
         try:
-            with self._open(request, timeout=10) as answer:
+            with opener.open(request, timeout=10) as answer:
                 return json.load(answer)
         except (OSError, http.client.HTTPException, ValueError):
             return None
+
+    return ask
 
 
 def docker(target: Settings, *, only_try: bool = False) -> None:

@@ -39,7 +39,7 @@ class Traits:
     pushed_image: str = ""
     leaves: str = ""
     joins_hosts: bool = False
-    has_leash: bool = False
+    has_leash: bool = True
 
 
 @dataclass(frozen=True)

@@ -107,19 +107,6 @@ def _leash(leash: LeashStatus, moment: float | None) -> str:
     return f"leash: {words(leash)}{early}"
 
 
-def _leash_document(now: ClusterStatus, usage: Usage) -> dict[str, Any] | None:
-    if now.leash is None:
-        return None
-    moment = lazy.usage.ends_at(now, usage)
-    deadline = now.leash.deadline
-    return {
-        "idle": now.leash.idle,
-        "deadline": None if deadline is None else utc(deadline),
-        "ends_at": None if moment is None else utc(moment),
-        "problem": now.leash.problem,
-    }
-
-
 def _status_document(now: ClusterStatus, usage: Usage) -> dict[str, Any]:
     """Return what `--json` prints; fields are added, never renamed."""
     return {
@@ -135,7 +122,7 @@ def _status_document(now: ClusterStatus, usage: Usage) -> dict[str, Any]:
         "tunnel": now.tunnel,
         "remark": now.remark,
         "differences": list(now.differences),
-        "leash": _leash_document(now, usage),
+        "leash": now.leash and {**asdict(now.leash), "ends_at": lazy.usage.ends_at(now, usage)},
         **_amounts(usage, [node.name for node in now.nodes]),
         "runs": usage.runs and [asdict(run) for run in usage.runs],
     }

@@ -24,7 +24,7 @@ from trainyard.wording import counted, named
 
 __all__ = ["TRAITS", "connect", "discover", "documents", "down_steps", "logs", "shell", "status", "up_steps", "verify"]
 
-TRAITS = Traits(pushed_image="image.verify", has_leash=True)
+TRAITS = Traits(pushed_image="image.verify")
 # What Docker Compose gets is made for each command, and nobody else needs it.
 documents = contract.nothing_to_show
 discover = contract.nothing_to_discover

@@ -23,7 +23,7 @@ _TIME = TypeAdapter(datetime)
 
 def observe(engine: Engine, cluster: str) -> LeashStatus | None:
     """Return what the container was made for, and why it does not run, if it does not."""
-    container = docker_containers.container(engine, naming.leash(cluster))
+    container = docker_containers.container(engine, naming.container(cluster, "leash"))
     if container is None or naming.LEASH not in container.labels:
         return None
     written = json.loads(container.labels[naming.LEASH])
@@ -41,7 +41,7 @@ def start(engine: Engine, cluster: str, leash: LeashStatus, *, image: str, owner
     Its root may use the engine's socket, and so the whole host: nothing of the cluster runs in it, and it listens
     nowhere.
     """
-    name, labels = naming.leash(cluster), naming.common(cluster, owner)
+    name, labels = naming.container(cluster, "leash"), naming.common(cluster, owner)
     remove(engine, cluster)
     target = {
         "socket": SOCKET,
@@ -70,7 +70,7 @@ def start(engine: Engine, cluster: str, leash: LeashStatus, *, image: str, owner
 
 
 def remove(engine: Engine, cluster: str) -> None:
-    docker_containers.remove(engine, naming.leash(cluster))
+    docker_containers.remove(engine, naming.container(cluster, "leash"))
 
 
 def moment(written: str) -> float | None:

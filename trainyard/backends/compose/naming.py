@@ -30,7 +30,3 @@ def container(name: str, node: str) -> str:
 
 def outputs(name: str) -> str:
     return f"{project(name)}-outputs"
-
-
-def leash(name: str) -> str:
-    return f"{project(name)}-leash"

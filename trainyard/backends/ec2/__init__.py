@@ -8,7 +8,7 @@ from trainyard.backends import contract
 from trainyard.backends.contract import Traits
 from trainyard.errors import RequestError
 
-TRAITS = Traits(names_change=True, pushed_image="cluster.up")
+TRAITS = Traits(names_change=True, pushed_image="cluster.up", has_leash=False)
 documents = contract.nothing_to_show
 diagnose = contract.nothing_to_diagnose
 discover = contract.nothing_to_discover

@@ -38,9 +38,7 @@ __all__ = [
     "verify",
 ]
 # To verify an image needs the namespace that `cluster.up` makes.
-TRAITS = Traits(
-    names_change=True, pushed_image="cluster.up", leaves="namespace and KubeRay operator stay", has_leash=True
-)
+TRAITS = Traits(names_change=True, pushed_image="cluster.up", leaves="namespace and KubeRay operator stay")
 Section = KuberaySection | None
 
 

@@ -34,9 +34,13 @@ def made(ray_cluster: Object | None) -> float | None:
     return None if ray_cluster is None else pods.seconds(ray_cluster["metadata"]["creationTimestamp"])
 
 
+def _name(where: Location) -> str:
+    return f"{where.name}-leash"
+
+
 def observe(where: Location) -> LeashStatus | None:
     """Return what its Deployment was made for, and why it is not there, if it is not."""
-    deployment = if_allowed(where.kube.get, DEPLOYMENT, naming.leash(where.name), namespace=where.namespace)
+    deployment = if_allowed(where.kube.get, DEPLOYMENT, _name(where), namespace=where.namespace)
     written = ((deployment or {"metadata": {}})["metadata"].get("annotations") or {}).get(naming.LEASH)
     if deployment is None or written is None:
         return None
@@ -45,7 +49,7 @@ def observe(where: Location) -> LeashStatus | None:
     is_current = (deployment.get("status") or {}).get("observedGeneration") == deployment["metadata"].get("generation")
     holds = available.get("status") == "True" and is_current
     since = pods.seconds(available["lastTransitionTime"]) if holds else None
-    problem = f"its pod is not ready: {kubectl(where)} -n {where.namespace} logs deployment/{naming.leash(where.name)}"
+    problem = f"its pod is not ready: {kubectl(where)} -n {where.namespace} logs deployment/{_name(where)}"
     return LeashStatus(found["idle"], found["deadline"], since, "" if holds else problem)
 
 
@@ -67,7 +71,7 @@ def documents(where: Location, leash: LeashStatus, live: Object, owner: Object) 
     head = live["spec"]["headGroupSpec"]["template"]["spec"]
     container, labels = head["containers"][0], {**naming.labels(where.name), _PART: "leash"}
     metadata = {
-        "name": naming.leash(where.name),
+        "name": _name(where),
         "namespace": where.namespace,
         "labels": naming.labels(where.name),
         "ownerReferences": [owner],
@@ -100,7 +104,7 @@ def documents(where: Location, leash: LeashStatus, live: Object, owner: Object) 
 def take_off(where: Location) -> None:
     """Remove the pod and its account; the Secrets stay with the RayCluster."""
     for kind in KINDS:
-        where.kube.delete(kind, naming.leash(where.name), namespace=where.namespace)
+        where.kube.delete(kind, _name(where), namespace=where.namespace)
 
 
 def release_secrets(where: Location) -> None:

@@ -57,10 +57,6 @@ def claim(name: str) -> str:
     return f"{name}-outputs"
 
 
-def leash(name: str) -> str:
-    return f"{name}-leash"
-
-
 def node_name(pod: Mapping[str, Any]) -> str:
     """Return the Ray node's name of a pod: `head`, or the group and the end of the pod's name, such as `gpu-x7k2p`.
 

@@ -16,7 +16,7 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted
 
-TRAITS = Traits(has_leash=True)
+TRAITS = Traits()
 documents = contract.nothing_to_show
 discover = contract.nothing_to_discover
 verify = contract.no_images

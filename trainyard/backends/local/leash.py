@@ -23,9 +23,13 @@ PROGRAM = Path(processes.__file__).with_name("local_leash.py")
 _MARK = "leash"
 
 
+def _record(files: ClusterFiles) -> Path:
+    return files.state / "leash-process.json"
+
+
 def observe(files: ClusterFiles) -> LeashStatus | None:
     """Return what is written down, and why the process does not run, if it does not."""
-    record = read_json(files.leash)
+    record = read_json(_record(files))
     if not record:
         return None
     process, log = ProcessId(**record["process"]), files.node_log(_MARK)
@@ -40,14 +44,14 @@ def start(files: ClusterFiles, leash: LeashStatus, address: str, *, environ: Map
     end(files)
     files.node_log(_MARK).unlink(missing_ok=True)
     token = str(files.token) if files.token.exists() else None
-    own = [str(path) for path in (files.temp, files.nodes, files.token, files.leash)]
+    own = [str(path) for path in (files.temp, files.nodes, files.token, _record(files))]
     target = {"marker": files.marker(), "files": own}
     given = settings(leash, dashboard=address, token_file=token, local=target)
     command = [sys.executable, str(PROGRAM), given]
     environment = {**environ, processes.MARKER: files.marker(_MARK)}
     process = processes.start(command, env=environment, log=files.node_log(_MARK), directory=Path("/"))
     record = {"idle": leash.idle, "deadline": leash.deadline, "process": asdict(process)}
-    write_private(files.leash, json.dumps(record))
+    write_private(_record(files), json.dumps(record))
 
 
 def end(files: ClusterFiles) -> None:
@@ -55,4 +59,4 @@ def end(files: ClusterFiles) -> None:
     marker = files.marker(_MARK)
     if left := processes.end(lambda: processes.members([], marker=marker), grace=2.0, deadline=5.0):
         raise LeftoverError(f"the leash does not end: {sorted(process.pid for process in left)}")
-    files.leash.unlink(missing_ok=True)
+    _record(files).unlink(missing_ok=True)

@@ -51,10 +51,6 @@ class ClusterFiles:
     def node_record(self, name: str) -> Path:
         return self.nodes / f"{name}.json"
 
-    @property
-    def leash(self) -> Path:
-        return self.state / "leash-process.json"
-
     def marker(self, name: str | None = None) -> str:
         """Return what every process of the cluster, or of a node, has in its environment."""
         return f"{self.key}/" if name is None else f"{self.key}/{name}/"
