@@ -119,6 +119,7 @@ class DockerHost(Machine):
 
     @property
     def leash(self) -> Leash:
+        """Return the leash, which is a container beside the nodes."""
         engine, name = self.engine, self.spec.name
 
         def start(wish: LeashStatus) -> None:
