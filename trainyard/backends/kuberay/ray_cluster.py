@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from trainyard.backends.kuberay import leash, location, naming, operator, pods, removal
+from trainyard.backends.kuberay import location, naming, operator, pods, removal
 from trainyard.backends.kuberay.desired import Desired
 from trainyard.backends.kuberay.manifest import groups
 from trainyard.errors import PrerequisiteError, RequestError
@@ -171,14 +171,7 @@ def replace_step(desired: Desired) -> Step | None:
         return None
     title = "Remove the cluster that never started" if desired.never_started else "Remove the former cluster"
     disruptive = desired.tools.recreate and not desired.never_started
-    step = removal.ray_cluster_step(where, title, uids, disruptive=disruptive)
-
-    def replace_it() -> None:
-        # The next one needs them.
-        leash.release_secrets(where)
-        step.do()
-
-    return replace(step, do=replace_it)
+    return removal.ray_cluster_step(where, title, uids, disruptive=disruptive)
 
 
 def _send(desired: Desired, live: Object | None, *, dry_run: bool) -> Object:
