@@ -76,6 +76,9 @@ def test_three_bare_hosts_become_a_cluster(lab: Lab) -> None:
     assert _planned(yard)[:2] == ["Prepare 3 hosts", "Install MicroK8s 1.34/stable on 3 hosts"]
     print(yard.run("cluster.up", seconds=600).stderr)
     assert not any(step["changed"] for step in yard.json("cluster.up")["steps"])
+    # No token is left with which anybody else could join.
+    tokens = lab.hosts[0].run("cat", "/var/snap/microk8s/current/credentials/cluster-tokens.txt").stdout
+    assert tokens == ""
     nodes = yard.json("cluster.status")["nodes"]
     assert {node["state"] for node in nodes} == {"up"}
     assert len({node["host"] for node in nodes}) == 3
@@ -120,6 +123,7 @@ def test_cartpole_trains_on_every_host(lab: Lab) -> None:
 def test_shells_and_logs_reach_hosts_and_nodes(lab: Lab) -> None:
     yard, last = lab.yard, lab.hosts[-1].ip
     assert yard.run("cluster.shell", last, "--command", "hostname; exit 7", expect=7).stdout == "host-3\n"
+    assert yard.run("cluster.shell", "host-3", "--command", "hostname").stdout == "host-3\n"
     # By the first control plane: no kubectl is needed here.
     assert yard.json("cluster.shell")["command"][0] == "ssh"
     assert "-head-" in yard.run("cluster.shell", "--command", "hostname; exit 7", expect=7).stdout
@@ -150,6 +154,10 @@ def test_doctor_finds_what_will_break_and_mends_it(lab: Lab) -> None:
     yard, (first, second, _) = lab.yard, lab.hosts
     assert yard.json("cluster.doctor") == {"name": "lab", "ok": True, "findings": []}
     first.shell(ENDS_SOON)
+    # What is left of a control plane that is gone for good.
+    ghost = f"{first.ip.rpartition('.')[0]}.250"
+    add = f"from standin import store; store.add('{ghost}:19001'); store.write_files()"
+    first.run("env", "PYTHONPATH=/opt/bed", "python3", "-c", add)
     first.run("snap", "refresh", "--unhold", "microk8s")
     second.shell(f"rm -r /var/snap/microk8s/current/args/certs.d/{lab.registry}")
     # The limit is the machine's: of this host alone it is a file.
@@ -158,6 +166,7 @@ def test_doctor_finds_what_will_break_and_mends_it(lab: Lab) -> None:
     print(yard.run("cluster.doctor", "--fix").stderr)
     assert [(finding["subject"], finding["message"]) for finding in found] == [
         (first.ip, "server.crt ends in 3 days: nothing renews it, and then nobody gets in"),
+        (ghost, "a dead member of dqlite, and no host: no control plane may join"),
         ("Prepare 3 hosts", f"{second.ip}: lacks kernel limits, at which MicroK8s stops, or names of the others"),
         (
             "Install MicroK8s 1.34/stable on 3 hosts",
@@ -181,6 +190,9 @@ def test_gpus_are_a_fact_of_hosts_and_need_a_driver(lab: Lab) -> None:
     microk8s.give_gpus(second, 2)
     steps = {step["title"]: step["state"] for step in yard.json(*asks)["steps"]}
     assert steps["Enable nvidia"] == "would"
+    # The cluster has no such nodes yet: that is left to find.
+    yard.run("cluster.doctor", "--fix", "--set", "workers.0.gpus=1", expect=5)
+    assert {step["title"]: step["state"] for step in yard.json(*asks)["steps"]}["Enable nvidia"] == "already"
     assert [host["gpus"] for host in yard.json("cluster.status")["hosts"]] == [0, 2, 0]
 
 

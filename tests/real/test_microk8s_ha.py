@@ -1,17 +1,21 @@
-"""Three control planes, made one by one: one may be lost, of two only reads are left. Each test needs the last one."""
+"""Three control planes, made one by one: one may be lost, of two only reads are left; two leave, one is upgraded.
+
+Each test needs the last one.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from tests.bed import microk8s, programs
 from tests.bed.engine import BedEngine
 from tests.bed.hosts import Host
-from tests.bed.microk8s import install, join, run
+from tests.bed.microk8s import PROGRAM, install, join, run
 from tests.bed.places import need
 from tests.real import lab as labs
 from tests.real.jobs import write_job
@@ -19,6 +23,10 @@ from tests.real.yard import Yard, wait_until
 
 pytestmark = [pytest.mark.docker, pytest.mark.kubernetes, pytest.mark.microk8s, pytest.mark.timeout(900)]
 NAMES = {"host-1", "host-2", "host-3"}
+ONLY_COPY = """#!/bin/sh
+[ $1 != leave ] || { echo This node currently holds the only copy; exit 3; }
+exec $0.kept "$@"
+"""
 FROZEN = "Error from server: etcdserver: request timed out\n"
 JOB = """
     command: [sleep, "{seconds}"]
@@ -33,6 +41,12 @@ class Lab:
 
     hosts: list[Host]
     yard: Yard
+    document: dict[str, Any]
+
+    def name_hosts(self, *hosts: Host) -> None:
+        named = [{"address": host.ssh, "role": "control-plane"} for host in hosts]
+        self.document["microk8s"] = {"channel": "1.33/stable", "hosts": named}
+        (self.yard.home / "clusters" / "lab.yaml").write_text(json.dumps(self.document))
 
     def vote(self) -> bool:
         """Say whether all three are voters, as each of them knows it."""
@@ -43,9 +57,9 @@ class Lab:
         """Say whether all three are voters, and each takes a write: kine's way to a database that is back is late."""
         return self.vote() and all(map(writes, self.hosts))
 
-    def changes(self) -> list[str]:
+    def changes(self, *words: str) -> list[str]:
         """Let `cluster.up` run; return what it changed."""
-        done = self.yard.run("cluster.up", "--json", seconds=600)
+        done = self.yard.run("cluster.up", *words, "--json", seconds=600)
         return [step["title"] for step in json.loads(done.stdout)["steps"] if step["changed"]]
 
 
@@ -55,12 +69,12 @@ def lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     home = tmp_path_factory.mktemp("lab")
     with microk8s.bare_hosts(engine, tmp_path_factory.mktemp("hosts"), count=3) as made:
         document = labs.cluster_file(engine, home, made, workers=0, node_selector={"kubernetes.io/hostname": "host-3"})
-        for host in document["microk8s"]["hosts"]:
-            host["role"] = "control-plane"
         yard = labs.place_to_work(home, made, document)
         for seconds in (0, 15):
             write_job(yard, f"sleep-{seconds}", JOB.replace("SECONDS", str(seconds)))
-        yield Lab(made, yard)
+        lab = Lab(made, yard, document)
+        lab.name_hosts(*made)
+        yield lab
 
 
 def test_control_planes_join_one_by_one_until_all_vote(lab: Lab) -> None:
@@ -102,7 +116,7 @@ def test_no_control_plane_joins_while_a_database_is_dead_and_then_its_ghost_goes
     first, second, third = lab.hosts
     run(first, "kubectl", "delete", "node", "host-2")
     second.run("snap", "remove", "microk8s", "--purge")
-    install(second)
+    install(second, channel="1.33/stable")
     known = join(second, first, check=False)
     assert (known.returncode, known.stdout.splitlines()[-1]) == (
         6,
@@ -116,6 +130,35 @@ def test_no_control_plane_joins_while_a_database_is_dead_and_then_its_ghost_goes
     assert f"Join {second.ip} as a control plane" in lab.changes()
     wait_until(lab.works, seconds=120, what="all vote")
     assert lab.changes() == []
+
+
+def test_control_planes_leave_when_asked_to_and_who_may_not_goes_on(lab: Lab) -> None:
+    first, second, third = lab.hosts
+    lab.name_hosts(third)
+    # What the only one that votes would say.
+    first.shell(f"mv {PROGRAM} {PROGRAM}.kept; printf '{ONLY_COPY}' > {PROGRAM}; chmod +x {PROGRAM}")
+    refused = lab.yard.run("cluster.up", "--remove", expect=6, seconds=600).stderr
+    first.shell(f"mv {PROGRAM}.kept {PROGRAM}")
+    assert "error: host-1 does not leave\n  at This node currently holds the only copy\n" in refused
+    assert "SchedulingDisabled" not in run(third, "kubectl", "get", "nodes").stdout
+    left = [title for title in lab.changes("--remove") if title.startswith("Remove ")]
+    assert left == [f"Remove host-{number} ({host.ssh})" for number, host in enumerate((first, second), start=1)]
+    assert microk8s.ready(third) == {"host-3"}
+    for host in (first, second):
+        assert "no matching snaps" in host.shell("snap list microk8s 2>&1 || true").stdout
+    assert lab.changes() == []
+
+
+def test_a_host_is_upgraded_minor_by_minor_when_asked_to_and_never_downgraded(lab: Lab) -> None:
+    yard, third = lab.yard, lab.hosts[2]
+    older, newer = (("--set", f"microk8s.channel={channel}/stable") for channel in ("1.32", "1.35"))
+    assert "the file says 1.32/stable: there is no way back" in yard.run("cluster.up", *older, expect=2).stderr
+    assert "--set microk8s.upgrade=true\n" in yard.run("cluster.up", *newer, expect=2).stderr
+    changed = lab.changes(*newer, "--set", "microk8s.upgrade=true")
+    minors = [title for title in changed if title.startswith("Upgrade ")]
+    assert minors == [f"Upgrade {third.ip} to 1.{minor}/stable" for minor in (34, 35)]
+    status = yard.json("cluster.status", *newer)
+    assert ([host["version"] for host in status["hosts"]], status["state"]) == (["v1.35.0"], "up")
 
 
 def writes(host: Host) -> bool:
