@@ -11,7 +11,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 # Where a directory of the repository is in the wheel; what else there is stays out of it. A user's own directories of
 # the same names win over the payload (trainyard/paths.py).
 IN_WHEEL = {"trainyard": "trainyard", "runner/trainyard_runner": "trainyard_runner"} | {
-    name: f"trainyard/payload/{name}" for name in ("clusters", "compose", "images", "jobs", "kuberay", "project")
+    name: f"trainyard/payload/{name}"
+    for name in ("clusters", "compose", "images", "jobs", "kuberay", "project", "ray_autoscaler")
 }
 IGNORED = {".git", ".venv", "__pycache__", "dist", "PKG-INFO"}
 

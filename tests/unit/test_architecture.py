@@ -39,7 +39,7 @@ NAMES_ALLOWED = ("backends", "seams", "spec/cluster.py", "spec/existing.py", "sp
 BUDGETS = {
     ".": (27_000, 225),
     "backends": (10_000, 85),
-    "backends/kuberay": (3_645, 28),
+    "backends/kuberay": (3_498, 27),
     "backends/microk8s": (1_380, 15),
     "dispatch": (1_470, 9),
     "images": (1_646, 12),
@@ -47,9 +47,9 @@ BUDGETS = {
     "results": (1_483, 10),
     "seams": (5_300, 48),
     "spec": (2_200, 17),
-    "tasks": (1_962, 14),
+    "tasks": (1_945, 14),
     "../tests": (28_000, 240),
-    "../runner": (4_917, 36),
+    "../runner": (4_728, 35),
 }
 LONGEST_FUNCTION = 40
 # Functions up to so many lines are read as quickly as a docstring.

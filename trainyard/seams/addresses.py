@@ -21,6 +21,13 @@ def resolve(host: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
+def outgoing(host: str) -> str:
+    """Return the address of this machine from which an IP address is reached; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as plain:
+        plain.connect((host, 9))
+        return str(plain.getsockname()[0])
+
+
 def is_loopback(host: str) -> bool:
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback

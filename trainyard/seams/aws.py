@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
+
+import httpx
 
 from trainyard.diagnosis import Diagnosis, Rule, explain
 from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
 # botocore waits longer from try to try; what is throttled is tried again within that.
 TRIES = 6
 CONNECT_SECONDS, ANSWER_SECONDS = 10, 60
+WHO_AM_I = "https://checkip.amazonaws.com"
 # Read against "EXCEPTION CODE: text", as botocore and AWS name them.
 REFUSALS = (
     Rule(
@@ -120,6 +124,15 @@ class Aws:
             raise self._error(error, service, operation) from error
         return cast("dict[str, Any]", answer)
 
+    def find(self, service: str, operation: str, *, region: str | None = None, **arguments: Any) -> dict[str, Any]:
+        """Ask about one thing by its name or id; {} if there is none."""
+        try:
+            return self.call(service, operation, region=region, **arguments)
+        except AwsError as error:
+            if "NotFound" in error.code or "NoSuchEntity" in error.code:
+                return {}
+            raise
+
     def pages(
         self, service: str, operation: str, key: str, *, region: str | None = None, **arguments: Any
     ) -> list[dict[str, Any]]:
@@ -180,6 +193,19 @@ class Aws:
             made = AwsError(made.what, where=made.where, hint=made.hint)
             made.code = code
         return made
+
+
+def caller_address() -> str:
+    """Return the address by which the internet sees this machine. Raises OutsideError where nobody says."""
+    try:
+        answer = httpx.get(WHO_AM_I, timeout=CONNECT_SECONDS).raise_for_status()
+        return str(ipaddress.IPv4Address(answer.text.strip()))
+    except (httpx.HTTPError, ValueError) as error:
+        raise OutsideError(
+            "the address from which this machine reaches AWS is not known",
+            where=f"{WHO_AM_I}: {error}",
+            hint="Say who may use SSH: `ec2: {ssh_from: [203.0.113.7/32]}`.",
+        ) from error
 
 
 def _config(config: type[Config]) -> Config:

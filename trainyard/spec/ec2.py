@@ -31,6 +31,8 @@ Ami = Annotated[
     ),
 ]
 
+Cidr = Annotated[Filled, matching(r"\d{1,3}(?:\.\d{1,3}){3}/\d{1,2}", "must be addresses such as 203.0.113.0/24")]
+
 # What of Ray's file follows from the cluster file, KEY or KEY.KEY: from what there.
 MADE_FROM: Mapping[str, str] = {
     "cluster_name": "name",
@@ -105,6 +107,7 @@ class Ec2Section(Instances):
     security_group: Annotated[Filled, _id("sg")] | None = setting(
         None, "A security group; left out: one is made that lets SSH in from this machine's address alone."
     )
+    ssh_from: Listed[Cidr] = setting((), "Who may use SSH then, instead of this machine alone: 203.0.113.0/24.")
     key_name: Filled | None = setting(None, "A key pair of the region; left out: one is made.")
     key_file: Filled | None = setting(None, "Its private key here; left out: ~/.ssh/KEY_NAME.pem.")
     instance_profile: Filled | None = setting(

@@ -6,7 +6,7 @@ import getpass
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,19 @@ _INCLUDE = re.compile(r"^\s*include(?:\s+|\s*=\s*)(.+)$", re.IGNORECASE | re.MUL
 
 
 @dataclass(frozen=True)
+class Identity:
+    """A key for hosts that we made, and the file in which their host keys are pinned: what the user's own are not."""
+
+    key: Path
+    known_hosts: Path
+
+    def options(self) -> list[str]:
+        """Return what `ssh` is called with."""
+        options = ["IdentitiesOnly=yes", f"UserKnownHostsFile={self.known_hosts}", "StrictHostKeyChecking=accept-new"]
+        return ["-i", str(self.key), *(word for option in options for word in ("-o", option))]
+
+
+@dataclass(frozen=True)
 class Address:
     """A host as a person names it; an alias of ~/.ssh/config will do. What is None is left to the configuration."""
 
@@ -38,12 +51,13 @@ class Address:
         login = f"{self.user}@{self.host}" if self.user else self.host
         return f"-p {self.port} {login}" if self.port else login
 
-    def shell(self, command: str, *, terminal: bool) -> list[str]:
+    def shell(self, command: str, *, terminal: bool, identity: Identity | None = None) -> list[str]:
         """Return what `ssh` is called with for a shell there, or for a command line that the user's shell there reads.
 
         It reads the same configuration, keys and known hosts as we do.
         """
-        return ["ssh", *(["-t"] if terminal else []), *str(self).split(), *(["--", command] if command else [])]
+        options = [*(["-t"] if terminal else []), *(identity.options() if identity else [])]
+        return ["ssh", *options, *str(self).split(), *(["--", command] if command else [])]
 
 
 @dataclass(frozen=True)
@@ -85,8 +99,11 @@ def parse(address: str) -> Address:
     return Address(host, parts.username, port)
 
 
-def settings(address: Address, environ: Mapping[str, str]) -> Settings:
-    """Return what ~/.ssh/config and /etc/ssh/ssh_config say about a host. Raises PrerequisiteError if one is broken."""
+def settings(address: Address, environ: Mapping[str, str], identity: Identity | None = None) -> Settings:
+    """Return what ~/.ssh/config and /etc/ssh/ssh_config say about a host. Raises PrerequisiteError if one is broken.
+
+    With an `identity`, no other key is offered, and the host's key is pinned beside no other.
+    """
     home = Path(environ.get("HOME") or Path.home())
     options = _lookup(address, home)
     keys = [Path(file).expanduser() for file in options.get("identityfile", ())]
@@ -95,7 +112,7 @@ def settings(address: Address, environ: Mapping[str, str]) -> Settings:
     jumps, command = (options.get(name, "none") for name in ("proxyjump", "proxycommand"))
     agent = options.get("identityagent", "SSH_AUTH_SOCK")
     agent = environ.get("SSH_AUTH_SOCK", "") if agent in ("SSH_AUTH_SOCK", "$SSH_AUTH_SOCK") else agent
-    return Settings(
+    found = Settings(
         host=str(options["hostname"]),
         port=address.port or int(options.get("port", SSH_PORT)),
         user=address.user or options.get("user") or getpass.getuser(),
@@ -107,6 +124,9 @@ def settings(address: Address, environ: Mapping[str, str]) -> Settings:
         known_hosts=tuple(Path(file.replace("~", str(home), 1)) for file in known),
         pin=options.get("stricthostkeychecking", "ask") in ("accept-new", "no", "off"),
     )
+    if identity is None:
+        return found
+    return replace(found, keys=(identity.key,), agent="", known_hosts=(identity.known_hosts,), pin=True)
 
 
 def _lookup(address: Address, home: Path) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from trainyard.errors import NotReadyError
 from trainyard.seams.addresses import keep_alive
 from trainyard.seams.programs import Ran
 from trainyard.seams.ssh import config, login
+from trainyard.seams.ssh.config import Identity
 from trainyard.seams.ssh.login import BrokenError, HostError
 
 SUDO_PASSWORD = "TRAINYARD_SUDO_PASSWORD"  # noqa: S105 (the variable's name)
@@ -39,16 +40,16 @@ cat > "$1" && [ "$(wc -c < "$1")" -eq "$2" ] && chmod "$3" "$1" && mv -f "$1" "$
 rm -f "$1"
 exit 1"""
 
-_connections: dict[tuple[str, str], Connection] = {}
+_connections: dict[tuple[str, str, Identity | None], Connection] = {}
 _lock = threading.Lock()
 
 
-def connect(address: str, environ: Mapping[str, str]) -> Connection:
+def connect(address: str, environ: Mapping[str, str], identity: Identity | None = None) -> Connection:
     """Return the connection to [ssh://][user@]host[:port], the same one for the same address; nothing is sent yet."""
     with _lock:
-        key = address, environ.get("HOME", "")
+        key = address, environ.get("HOME", ""), identity
         if key not in _connections:
-            _connections[key] = Connection(address, environ)
+            _connections[key] = Connection(address, environ, identity=identity)
             atexit.register(_connections[key].close)
         return _connections[key]
 
@@ -69,11 +70,18 @@ class Connection:
     """A host; threads may share it.
 
     All raise HostError where it cannot be reached or does not let us in, BrokenError where the connection broke.
-    `via` is the host from which it is reached; without, its configuration may name jump hosts.
+    `via` is the host from which it is reached; without, its configuration may name jump hosts. `identity` is a key of
+    our own.
     """
 
     def __init__(
-        self, address: str, environ: Mapping[str, str], via: Connection | None = None, *, spares: int = SPARES
+        self,
+        address: str,
+        environ: Mapping[str, str],
+        via: Connection | None = None,
+        *,
+        spares: int = SPARES,
+        identity: Identity | None = None,
     ) -> None:
         self.address = config.parse(address)
         self.environ = environ
@@ -84,6 +92,7 @@ class Connection:
         self._sudo: tuple[list[str], bytes] | None = None
         self._spare: Connection | None = None
         self._spares = spares
+        self._identity = identity
 
     def transport(self) -> Transport:
         """Return the open connection; connects if there is none."""
@@ -91,7 +100,7 @@ class Connection:
             transport = self._client.get_transport() if self._client else None
             if transport and transport.is_active():
                 return transport
-            self._client = self._connect(config.settings(self.address, self.environ))
+            self._client = self._connect(config.settings(self.address, self.environ, self._identity))
             return cast(Transport, self._client.get_transport())
 
     def session(self) -> Channel:
@@ -103,7 +112,9 @@ class Connection:
                 raise BrokenError(f"{self.address.host} opens no session", where=f"ssh {self.address}") from error
             # sshd opens ten for each connection (sshd_config(5), MaxSessions): the next ten on one more.
             with self._lock:
-                self._spare = self._spare or Connection(self._given, self.environ, self._via, spares=self._spares - 1)
+                self._spare = self._spare or Connection(
+                    self._given, self.environ, self._via, spares=self._spares - 1, identity=self._identity
+                )
             return self._spare.session()
 
     def reach(self, host: str, port: int) -> Channel:
@@ -223,7 +234,7 @@ class Connection:
         tried = self.run([*words, "true"], stdin=line) if password else free
         if tried.code == 0:
             return words, line
-        user = config.settings(self.address, self.environ).user
+        user = config.settings(self.address, self.environ, self._identity).user
         last = tried.stderr.strip().rpartition("\n")[2] or "it said nothing"
         raise HostError(
             f"sudo of {self.address.host} refuses",

@@ -1,0 +1,106 @@
+"""A cluster on EC2: made by `ray up`, trained on, gone from the account. Each test needs the one before."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.bed.aws_account import AMI
+from tests.bed.ec2 import Cloud
+from tests.real import jobs
+from tests.real.yard import Yard
+
+pytestmark = [pytest.mark.ec2, pytest.mark.timeout(900)]
+CLUSTER = f"""
+name: {{name}}
+backend: ec2
+head: {{{{cpus: 1, memory: 1GiB}}}}
+workers: [{{{{name: cpu, count: 2, cpus: 1, memory: 1GiB}}}}]
+ec2: {{{{region: us-west-2, ami: {AMI}, instance_type: m5.large, disk: 20GiB, use_internal_ips: true}}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def yard(cloud: Cloud) -> Iterator[Yard]:
+    made = Yard(cloud.home, cluster="lab", environ=cloud.environ())
+    made.write_cluster(CLUSTER)
+    yield made
+    made.run("cluster.down", "--end-runs")
+
+
+def test_ray_up_makes_a_cluster_whose_nodes_all_answer(cloud: Cloud, yard: Yard) -> None:
+    planned = {step["title"]: step["state"] for step in yard.json("cluster.plan")["steps"]}
+    assert planned["Make a security group"] == "would"
+    assert planned["Look at the cluster"] == "after"
+    print(yard.run("cluster.up", seconds=600).stderr)
+    now = yard.json("cluster.status")
+    assert (now["state"], [node["state"] for node in now["nodes"]]) == ("up", ["up"] * 3)
+    assert all("m5.large us-west-2" in node["host"] for node in now["nodes"])
+    # Ray's own defaults would let SSH in from everywhere, and give the head every right over EC2.
+    group = cloud.ec2.describe_security_groups(GroupNames=["trainyard-lab"])["SecurityGroups"][0]
+    spans = [span["CidrIp"] for rule in group["IpPermissions"] for span in rule.get("IpRanges", ())]
+    assert spans == [f"{cloud.address}/32"]
+
+
+def test_up_again_changes_nothing(yard: Yard) -> None:
+    began = time.monotonic()
+    assert not any(step["changed"] for step in yard.json("cluster.up")["steps"])
+    print(f"up again took {time.monotonic() - began:.1f} s")
+
+
+def test_the_token_is_nowhere_but_in_files_of_the_nodes_that_nobody_else_reads(cloud: Cloud, yard: Yard) -> None:
+    token = (yard.state / "mounted" / "token").read_text()
+    said = [str(cloud.instances()), str(cloud.requests()), (yard.state / "ray-cluster.yaml").read_text()]
+    said.append((yard.state / "ray-up.log").read_text())
+    for instance in cloud.instances("running"):
+        node = cloud.container(instance)
+        said.append(node.shell("cat /proc/*/cmdline 2>/dev/null || true").stdout)
+        readable = "find / -xdev -type f -perm /o+r -newer /etc/hostname -exec grep -ls TOKEN {} + 2>/dev/null || true"
+        assert node.shell(readable.replace("TOKEN", token)).stdout == ""
+        joins = f"RAY_AUTH_MODE=token RAY_AUTH_TOKEN={'0' * 64} ray start --address={cloud.head().ip}:6379"
+        refused = node.shell(f"su - ubuntu -c '{joins}' 2>&1 || true").stdout
+        assert "InvalidAuthToken" in refused
+        break
+    assert not any(token in text for text in said)
+
+
+def test_smoke_and_a_run_with_a_task_on_every_node(yard: Yard) -> None:
+    assert yard.json("smoke.run")["ok"]
+    job = jobs.write_job(
+        yard,
+        "each",
+        "command: [python, -c, 'import socket; print({n}, socket.gethostname())']\n"
+        "matrix: {n: [0, 1, 2]}\nresources: {cpus: 1}\ntogether: true\n",
+    )
+    report = yard.json("train.dispatch", job, seconds=300)
+    assert len({task["attempts"][0]["node"] for task in report["tasks"]}) == 3
+
+
+def test_a_shell_is_on_the_node_that_was_named(cloud: Cloud, yard: Yard) -> None:
+    worker = next(node for node in yard.json("cluster.status")["nodes"] if node["group"] == "cpu")
+    done = yard.run("cluster.shell", worker["name"], "--command", "hostname -I; whoami")
+    instance = next(each for each in cloud.instances() if each["InstanceId"] == worker["host"].split()[0])
+    assert instance["PrivateIpAddress"] in done.stdout
+    assert done.stdout.split()[-1] == "ubuntu"
+
+
+def test_the_logs_are_those_of_the_nodes_of_ray_up_and_of_the_autoscaler(yard: Yard) -> None:
+    lines = yard.run("cluster.logs", "--no-follow").stdout
+    assert {"ray-up.log", "monitor", "raylet.out"} <= set(lines.replace(":", " ").split())
+
+
+def test_another_image_or_type_of_the_head_needs_to_be_asked_for(yard: Yard) -> None:
+    plan = yard.json("cluster.plan", "--set", "ec2.groups.head.disk=30GiB")["steps"]
+    assert "needs --recreate" in next(step for step in plan if step["title"] == "Replace the head that runs")["detail"]
+    refused = yard.run("cluster.up", "--set", "ec2.groups.head.disk=30GiB", expect=2).stderr
+    assert "to replace it ends everything on the cluster" in refused
+
+
+def test_down_leaves_nothing_in_the_account_or_here(cloud: Cloud, yard: Yard) -> None:
+    print(yard.run("cluster.down", seconds=300).stderr)
+    assert cloud.left() == set()
+    assert not os.path.exists(yard.state)
+    assert yard.json("cluster.status")["state"] == "down"

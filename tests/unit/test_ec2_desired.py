@@ -1,0 +1,131 @@
+"""What Ray's autoscaler gets on EC2."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray.autoscaler._private.util import prepare_config, validate_config
+
+from trainyard.backends.ec2 import desired, naming
+from trainyard.backends.ec2.desired import Site
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.load import load_cluster
+
+SITE = Site(
+    "us-west-2", "me:/x", "sg-1", "trainyard-lab", Path("/k"), "trainyard-lab", Path("/m"), {"ami-1": "/dev/xvda"}
+)
+IMAGE = replace(SITE, image="1.dkr.ecr.us-west-2.amazonaws.com/lab@sha256:aa", ecr="1.dkr.ecr.us-west-2.amazonaws.com")
+
+
+def spec(**section: Any) -> ClusterSpec:
+    workers = [{"name": "cpu", "count": 2, "cpus": 2}, {"name": "gpu", "max": 3, "gpus": 1, "idle_timeout": 600}]
+    return ClusterSpec.model_validate(
+        {"name": "lab", "backend": "ec2", "head": {"cpus": 1}, "workers": workers, "ec2": section}
+    )
+
+
+def node(made: dict[str, Any], group: str) -> dict[str, Any]:
+    config: dict[str, Any] = made["available_node_types"][group]["node_config"]
+    return config
+
+
+@pytest.mark.parametrize("site", [SITE, IMAGE])
+def test_ray_accepts_what_it_gets_and_takes_no_default_of_its_own(site: Site) -> None:
+    made = desired.document(spec(), site)
+    complete = prepare_config(made)
+    validate_config(complete)
+    assert {key: complete[key] for key in made} == made | {
+        # Ray's own way to join them.
+        "head_setup_commands": made["setup_commands"] + made["head_setup_commands"],
+        "worker_setup_commands": made["setup_commands"],
+    }
+
+
+def test_the_example_that_we_ship_is_what_ray_accepts() -> None:
+    example = load_cluster(Path(__file__).parents[2] / "clusters" / "ec2.yaml").spec
+    validate_config(prepare_config(desired.document(example, SITE)))
+
+
+def test_groups_are_node_types_with_their_bounds_and_resources() -> None:
+    types = desired.document(spec(), SITE)["available_node_types"]
+    assert [(name, kind["min_workers"], kind["max_workers"]) for name, kind in types.items()] == [
+        ("head", 0, 0),
+        ("cpu", 2, 2),
+        ("gpu", 0, 3),
+    ]
+    assert types["gpu"]["resources"] == {"GPU": 1}
+    assert types["gpu"]["idle_timeout_s"] == 600
+    assert types["cpu"]["labels"] == {"ray.io/node-group": "cpu"}
+
+
+def test_instances_are_on_demand_encumbered_by_nothing_of_rays_and_all_that_is_theirs_is_tagged() -> None:
+    made = desired.document(spec(ami="ami-0123456789", groups={"gpu": {"spot": True, "disk": 2**30 * 300}}), SITE)
+    assert made["provider"]["cache_stopped_nodes"] is False
+    assert "InstanceMarketOptions" not in node(made, "cpu")
+    assert node(made, "gpu")["InstanceMarketOptions"] == {"MarketType": "spot"}
+    assert node(made, "gpu")["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"] == 300
+    assert node(made, "cpu")["IamInstanceProfile"] == {"Name": "trainyard-lab"}
+    specifications = node(made, "cpu")["TagSpecifications"]
+    assert [each["ResourceType"] for each in specifications] == ["instance", "volume", "network-interface"]
+    assert all(naming.read(each["Tags"])[naming.CLUSTER] == "lab" for each in specifications)
+
+
+def test_a_subnet_and_the_security_group_are_those_of_every_node() -> None:
+    made = desired.document(spec(subnet="subnet-12345678", use_internal_ips=True), SITE)
+    interface = {"DeviceIndex": 0, "SubnetId": "subnet-12345678", "Groups": ["sg-1"]}
+    for group in ("head", "cpu", "gpu"):
+        assert node(made, group)["NetworkInterfaces"] == [interface]
+        assert "SecurityGroupIds" not in node(made, group)
+    assert node(desired.document(spec(), SITE), "cpu")["SecurityGroupIds"] == ["sg-1"]
+
+
+def test_an_image_runs_by_digest_with_gpus_where_they_are_and_a_login_that_is_never_old() -> None:
+    made = desired.document(spec(shm_size=2**30, docker_options=["--ipc=host"]), IMAGE)
+    docker = made["docker"]
+    assert (docker["image"], docker["pull_before_run"]) == (IMAGE.image, False)
+    assert docker["run_options"][-2:] == ["--shm-size=1073741824", "--ipc=host"]
+    assert made["available_node_types"]["gpu"]["docker"] == {"worker_run_options": ["--gpus=all"]}
+    assert "docker" not in made["available_node_types"]["cpu"]
+    commands = made["initialization_commands"]
+    assert "cloud-init status --wait" in commands[0]
+    assert any("ecr get-login-password --region us-west-2 | docker login" in command for command in commands)
+    assert f"docker image inspect {IMAGE.image}" in commands[-1]
+
+
+def test_what_the_file_adds_is_merged_and_lists_are_longer() -> None:
+    added = {"setup_commands": ["echo mine"], "available_node_types": {"gpu": {"node_config": {"EbsOptimized": True}}}}
+    plain, made = desired.document(spec(), SITE), desired.document(spec(ray=added), SITE)
+    assert made["setup_commands"] == [*plain["setup_commands"], "echo mine"]
+    assert node(made, "gpu") == node(plain, "gpu") | {"EbsOptimized": True}
+
+
+def test_what_workers_are_needs_no_new_head() -> None:
+    first = desired.fingerprints(desired.document(spec(), SITE), "env")
+    more = desired.document(spec(groups={"gpu": {"spot": True}}), SITE)
+    assert desired.fingerprints(more, "env")[naming.HEAD_FROM] == first[naming.HEAD_FROM]
+    assert desired.fingerprints(more, "env")[naming.MADE_FROM] != first[naming.MADE_FROM]
+    head = desired.document(spec(groups={"head": {"disk": 2**40}}), SITE)
+    assert desired.fingerprints(head, "env")[naming.HEAD_FROM] != first[naming.HEAD_FROM]
+    assert desired.fingerprints(desired.document(spec(), SITE), "other") != first
+    elsewhere = replace(SITE, key_file=Path("/other"), mounted=Path("/place"))
+    assert desired.fingerprints(desired.document(spec(), elsewhere), "env") == first
+
+
+def test_variables_are_quoted_and_the_token_is_in_no_document() -> None:
+    made = spec().model_copy(update={"env": {"NAME": "it's $HOME"}})
+    text = desired.environment(made)
+    assert "export NAME='it'\"'\"'s $HOME'" in text.splitlines()
+    assert "export RAY_AUTH_MODE=token" in text
+    assert "it's" not in json.dumps(desired.document(made, SITE))
+
+
+def test_the_role_of_the_nodes_ends_no_instances_of_others() -> None:
+    statements = json.loads(desired.policy("lab", "arn:aws:iam::1:role/trainyard-lab"))["Statement"]
+    ending = next(each for each in statements if "ec2:TerminateInstances" in each["Action"])
+    assert ending["Condition"] == {"StringEquals": {"ec2:ResourceTag/trainyard-cluster": "lab"}}
+    passing = next(each for each in statements if each["Action"] == "iam:PassRole")
+    assert passing["Resource"] == "arn:aws:iam::1:role/trainyard-lab"

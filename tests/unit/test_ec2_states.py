@@ -1,0 +1,176 @@
+"""What `cluster.up`, `status` and `down` make of the instances that AWS has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from trainyard.backends.contract import Tools
+from trainyard.backends.ec2 import desired, diagnosis, down, naming, nodes, ray_up, snapshot
+from trainyard.backends.ec2 import location as locations
+from trainyard.backends.ec2.desired import Site
+from trainyard.backends.ec2.location import Location
+from trainyard.errors import RequestError
+from trainyard.seams.aws import Aws
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.steps import plan
+
+SPEC = ClusterSpec.model_validate(
+    {"name": "lab", "backend": "ec2", "head": {"cpus": 1}, "workers": [{"name": "cpu", "count": 2, "cpus": 1}]}
+)
+SITE = Site("us-west-2", "me", "sg-1", "trainyard-lab", Path("/k"), "trainyard-lab", Path("/m"), {})
+MADE_FROM = desired.fingerprints(desired.document(SPEC, SITE), desired.environment(SPEC))
+FAR = datetime(2100, 1, 1, tzinfo=timezone.utc)
+
+
+class FakeAws:
+    """An account with instances, and lists of other things by the operation that asks for them."""
+
+    region, profile = "us-west-2", None
+
+    def __init__(self, instances: Iterable[dict[str, Any]] = (), **listed: list[dict[str, Any]]) -> None:
+        self.described = list(instances)
+        self.listed = listed
+        self.changes: list[str] = []
+
+    def instances(self, tags: Mapping[str, str], *, region: str | None = None) -> list[dict[str, Any]]:
+        return [each for each in self.described if tags.items() <= naming.read(each["Tags"]).items()]
+
+    def pages(self, service: str, operation: str, key: str, **_: Any) -> list[dict[str, Any]]:
+        return self.listed.get(operation, [])
+
+    def find(self, service: str, operation: str, **arguments: Any) -> dict[str, Any]:
+        if not operation.startswith(("get_", "describe_")):
+            self.changes.append(operation)
+        return {}
+
+    def call(self, service: str, operation: str, **arguments: Any) -> dict[str, Any]:
+        self.changes.append(f"{operation} {arguments.get('InstanceIds', '')}")
+        for each in self.described:
+            if each["InstanceId"] in arguments.get("InstanceIds", ()):
+                each["State"]["Name"] = "terminated"
+        return {}
+
+
+def instance(number: int, kind: str = "worker", state: str = "running", **tags: str) -> dict[str, Any]:
+    own = {naming.CLUSTER: "lab", naming.OWNER: "me", naming.RAY_CLUSTER: "lab", naming.RAY_KIND: kind}
+    own |= {naming.RAY_GROUP: "head" if kind == "head" else "cpu", **tags}
+    described = {"InstanceId": f"i-0000000000000000{number}", "State": {"Name": state}, "Tags": naming.pairs(own)}
+    return described | {"InstanceType": "m5.large", "LaunchTime": FAR, "PrivateIpAddress": f"10.0.0.{number}"}
+
+
+def place(aws: FakeAws, state: Path = Path("/state")) -> Location:
+    return Location("lab", cast(Aws, aws), state, "me", SPEC.ec2, {})
+
+
+def planned(aws: FakeAws, *, recreate: bool = False) -> list[tuple[str, str]]:
+    tools = Tools(Path("/state"), {}, "ec2", recreate=recreate)
+    steps = ray_up.steps(SPEC, tools, place(aws), SITE)
+    # The last asks the dashboard.
+    return [(step.title, step.state) for step in plan(steps[:-1])]
+
+
+def test_where_nothing_is_the_head_is_launched() -> None:
+    titles = planned(FakeAws())
+    assert titles[0] == ("Launch the head", "would")
+    assert {state for _, state in titles[1:]} == {"after"}
+
+
+def test_a_head_that_is_as_the_file_says_is_left_alone() -> None:
+    head = instance(1, "head", **{**MADE_FROM, naming.RAY_STATUS: "up-to-date"})
+    assert {state for _, state in planned(FakeAws([head]))} == {"already"}
+
+
+def test_a_head_that_never_came_up_is_gone_on_with() -> None:
+    assert planned(FakeAws([instance(1, "head")]))[0] == ("Run `ray up` again", "would")
+
+
+def test_another_head_has_to_be_asked_for_and_then_all_of_it_goes() -> None:
+    head = instance(1, "head", **{**MADE_FROM, naming.HEAD_FROM: "another"})
+    aws = FakeAws([head, instance(2)])
+    assert planned(aws)[0] == ("Replace the head that runs", "would")
+    assert planned(aws, recreate=True)[0] == ("Terminate 2 instances", "would")
+
+
+@pytest.mark.parametrize(
+    "left", [[instance(2)], [instance(1, "head", "stopped"), instance(2)]], ids=["no head", "a stopped head"]
+)
+def test_workers_without_a_head_go_before_another_comes(left: list[dict[str, Any]]) -> None:
+    assert planned(FakeAws(left))[0] == (f"Terminate {len(left)} instance{'s' * (len(left) > 1)}", "would")
+
+
+def test_what_is_not_ours_is_refused() -> None:
+    with pytest.raises(RequestError, match="that Trainyard did not make"):
+        locations.refuse_foreign(place(FakeAws()), {naming.RAY_CLUSTER: "lab"})
+    with pytest.raises(RequestError, match="was made by her, where its key and its token are"):
+        locations.refuse_foreign(place(FakeAws()), {naming.CLUSTER: "lab", naming.OWNER: "her"})
+
+
+def test_a_node_is_as_its_instance_and_ray_say() -> None:
+    described = [
+        instance(1, "head"),
+        instance(2, **{naming.RAY_STATUS: "setting-up"}),
+        instance(3, state="terminated"),
+        instance(4, **{naming.RAY_STATUS: "update-failed"}),
+        instance(5),
+    ]
+    found = snapshot.of_cluster(place(FakeAws(described)))
+    states = [(node.name, node.state, node.detail) for node in nodes.statuses(SPEC, found, frozenset({"head"}))]
+    assert states == [
+        ("head", "up", ""),
+        ("cpu-00000002", "starting", "setting-up"),
+        ("cpu-00000004", "broken", "its set-up failed"),
+        ("cpu-00000005", "surplus", "boots"),
+    ]
+    absent = nodes.statuses(SPEC, [], frozenset())
+    assert [(node.name, node.state) for node in absent] == [
+        ("head", "absent"),
+        ("cpu-?1", "absent"),
+        ("cpu-?2", "absent"),
+    ]
+
+
+def test_down_ends_the_head_first_and_then_what_carries_the_tag() -> None:
+    listed = {"describe_security_groups": [{"GroupId": "sg-1"}], "describe_key_pairs": [{"KeyName": "trainyard-lab"}]}
+    aws = FakeAws([instance(2), instance(1, "head"), instance(3, state="terminated")], **listed)
+    for step in down.steps(place(aws)):
+        if not step.done().holds:
+            step.do()
+    head, worker = "i-00000000000000001", "i-00000000000000002"
+    assert aws.changes == [
+        f"terminate_instances ['{head}']",
+        f"terminate_instances ['{worker}']",
+        "delete_security_group",
+        "delete_key_pair",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        (
+            "2026-11-23 08:12:58,684\tERROR x.py:1 -- botocore.exceptions.ClientError: (InsufficientInstanceCapacity)",
+            "AWS has no m5.large left in the zones that were tried",
+        ),
+        ("Node Launch Exception (InvalidInstanceType.NotFound): ...", "there is no such instance type in the region"),
+        ("ubuntu@10.0.0.4: Permission denied (publickey).", "the head lets nobody in as ubuntu"),
+        ("wait_ready timeout exceeded.", "the head is not reached by SSH"),
+        ("failed to register layer: ... no space left on device", "the disk of the head is full"),
+        ("botocore.exceptions.NoCredentialsError: Unable to locate", "there are no AWS credentials on the head"),
+    ],
+)
+def test_what_ray_prints_has_its_cause(line: str, what: str) -> None:
+    found = diagnosis.cause(["Launching", line, "!!!"], name="the head", type_="m5.large", user="ubuntu")
+    assert found is not None
+    assert found.message.startswith(what)
+
+
+def test_what_no_rule_knows_is_shown_as_it_was_printed() -> None:
+    lines = ["2026-11-23 08:12:58,684\tINFO updater.py:490 -- (1/3) make it", "no rule to make it", "!!!"]
+    assert diagnosis.failed_command(lines, name="gpu-1").message == (
+        "gpu-1 could not be set up; the last that was printed:\n    (1/3) make it\n    no rule to make it"
+    )

@@ -1,0 +1,93 @@
+"""The account before there is anything of the cluster: what it has, what is asked for, who may come in."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+from trainyard.backends.contract import Tools
+from trainyard.backends.ec2 import desired, naming, objects, preflight, snapshot
+from trainyard.backends.ec2 import location as locations
+from trainyard.backends.ec2.desired import Site
+from trainyard.backends.ec2.location import Location
+from trainyard.errors import RequestError
+from trainyard.images import resolve
+from trainyard.seams import ray_autoscaler
+from trainyard.seams.addresses import outgoing
+from trainyard.seams.aws import caller_address
+from trainyard.seams.docker.images import registry_of
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.steps import Stage, Step, before_each, nothing
+
+
+def steps(spec: ClusterSpec, tools: Tools, location: Location) -> list[Step | Stage]:
+    """Return the steps that make what instances are launched with; asks AWS whether all that is named exists."""
+    existing = [instance for instance in snapshot.of_cluster(location) if instance.exists]
+    for instance in existing:
+        locations.refuse_foreign(location, instance.tags)
+    # Where instances run, they could be launched.
+    checked = [] if existing else preflight.steps(spec, tools, location.aws)
+    refuse_unknown_to_ray(desired.document(spec, site(spec, tools, location)))
+    made = objects.steps(location, sources(location))
+    return [*checked, *before_each(made, question=nothing, change=lambda: locations.write(location, tools))]
+
+
+def site(spec: ClusterSpec, tools: Tools, location: Location) -> Site:
+    """Return what the instances are launched with, as the account has it by now."""
+    head = snapshot.head(snapshot.of_cluster(location))
+    running = head.tags.get(naming.IMAGE) if head else None
+    image = ""
+    if spec.image:
+        image = resolve.pinned(spec, tools.environ, directory=tools.directory, running=running).reference
+    registry = registry_of(image) if image else ""
+    section = location.section
+    return Site(
+        region=location.aws.region,
+        owner=location.owner,
+        security_group=objects.security_group(location) or "sg-00000000",
+        key_name=section.key_name or naming.resource(location.name),
+        key_file=location.key_file,
+        profile=section.instance_profile or naming.resource(location.name),
+        mounted=location.mounted,
+        root_devices=_root_devices(spec, location),
+        image=image,
+        ecr=registry if ".dkr.ecr" in registry else "",
+    )
+
+
+def sources(location: Location) -> list[str]:
+    """Return who may use SSH: whom the file names, else this machine, by the address that the instances see."""
+    section = location.section
+    if section.security_group or section.ssh_from:
+        return list(section.ssh_from)
+    if not section.use_internal_ips:
+        return [f"{caller_address()}/32"]
+    network = ipaddress.ip_network(objects.vpc(location.aws, section)["CidrBlock"])
+    return [f"{outgoing(str(network[1]))}/32"]
+
+
+def refuse_unknown_to_ray(document: dict[str, Any]) -> None:
+    """Raise RequestError with what Ray's own schema does not accept: it can only come from `ec2.ray`."""
+    problems = ray_autoscaler.refused(document)
+    if problems:
+        raise RequestError(
+            "Ray does not accept what `ec2: {ray: ...}` adds to its cluster file",
+            problems=problems,
+            hint="The keys: Ray's documentation, Cluster YAML Configuration Options.",
+        )
+
+
+def _root_devices(spec: ClusterSpec, location: Location) -> dict[str, str]:
+    """Return the names of the root volumes of all AMIs that the file names."""
+    groups = (naming.HEAD, *(group.name for group in spec.workers))
+    amis = {str(spec.ec2.instances(group).ami) for group in groups}
+    return {ami: name for ami in amis if (name := root_device(location, ami))}
+
+
+def root_device(location: Location, ami: str) -> str | None:
+    """Return the name of an AMI's root volume; None if there is no such AMI, which is said where it is launched."""
+    aws = location.aws
+    if ami.startswith("/"):
+        ami = aws.find("ssm", "get_parameter", Name=ami).get("Parameter", {}).get("Value", "")
+    images = aws.find("ec2", "describe_images", ImageIds=[ami]).get("Images") if ami else None
+    return str(images[0]["RootDeviceName"]) if images else None

@@ -1,0 +1,218 @@
+"""From a cluster file to the file that Ray's autoscaler gets; pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trainyard import paths, render, versions
+from trainyard.backends import ray_nodes
+from trainyard.backends.ec2 import naming
+from trainyard.spec.cluster import ClusterSpec, Head, WorkerGroup
+from trainyard.spec.ec2 import GIBIBYTE, Instances
+
+# Who knows the cluster may also know where the files are; what they hold is in the fingerprint anyway.
+_PLACES = ("auth", "file_mounts")
+# What the autoscaler on a running head takes over from a new file.
+_OF_WORKERS = ("max_workers", "upscaling_speed", "idle_timeout_minutes")
+_APT = "sudo apt-get -q -o DPkg::Lock::Timeout=600"
+
+
+@dataclass(frozen=True)
+class Site:
+    """What instances are launched with, as it is in the account, and what is here.
+
+    `root_devices` are the names of root volumes, by AMI. `image` is a reference by digest, "" where training runs on
+    the host; `ecr` is its registry, "" if it is none of Amazon's. `mounted` is the directory with token and variables.
+    """
+
+    region: str
+    owner: str
+    security_group: str
+    key_name: str
+    key_file: Path
+    profile: str
+    mounted: Path
+    root_devices: Mapping[str, str]
+    image: str = ""
+    ecr: str = ""
+
+
+def document(spec: ClusterSpec, site: Site) -> dict[str, Any]:
+    """Return what `ray up` gets: the template, and on top of it what the cluster file adds."""
+    section = spec.ec2
+    provider: dict[str, Any] = {"type": "aws", "region": site.region, "cache_stopped_nodes": False}
+    provider["use_internal_ips"] = section.use_internal_ips
+    if section.zones:
+        provider["availability_zone"] = ",".join(section.zones)
+    values = {
+        "name": spec.name,
+        "max_workers": sum(group.most for group in spec.workers),
+        "provider": provider,
+        "auth": {"ssh_user": section.user, "ssh_private_key": str(site.key_file)},
+        "docker": [_docker(spec, site)] if site.image else [],
+        "nodes": [_node(spec, site, spec.head), *(_node(spec, site, group) for group in spec.workers)],
+        "mounted": str(site.mounted),
+        "initialization": _initialization(site),
+        "setup": [] if site.image else [_install_ray()],
+        "head_setup": [_install_boto3()],
+    }
+    template = (paths.shipped("ray_autoscaler") / "cluster.yaml.j2").read_text(encoding="utf-8")
+    made: dict[str, Any] = yaml.safe_load(render.render(template, values))
+    return _merged(made, section.ray)
+
+
+def policy(name: str, role: str) -> str:
+    """Return what the head may do in the account; `role` is the ARN of its own role."""
+    template = (paths.shipped("ray_autoscaler") / "policy.json.j2").read_text(encoding="utf-8")
+    return render.render(template, {"condition": {f"ec2:ResourceTag/{naming.CLUSTER}": name}, "role": role})
+
+
+def environment(spec: ClusterSpec) -> str:
+    """Return the file by which every shell on a node knows how Ray is set, and the variables of the cluster file."""
+    variables = {"RAY_AUTH_MODE": "token", **ray_nodes.settings(), **spec.env}
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in sorted(variables.items())]
+    lines += ['export RAY_AUTH_TOKEN_PATH="$HOME/.trainyard/token"', 'export PATH="$HOME/.local/bin:$PATH"']
+    return "\n".join([*lines, ""])
+
+
+def fingerprints(made: Mapping[str, Any], environment_text: str) -> dict[str, str]:
+    """Return the tags of a head that was made from a document: of all of it, and of what needs a new head."""
+    whole = {key: value for key, value in made.items() if key not in _PLACES}
+    head = {key: value for key, value in whole.items() if key not in _OF_WORKERS}
+    head["available_node_types"] = made["available_node_types"]["head"]
+    return {
+        naming.MADE_FROM: _fingerprint(whole, environment_text),
+        naming.HEAD_FROM: _fingerprint(head, environment_text),
+    }
+
+
+def image_id(ami: str) -> str:
+    """Return an AMI as EC2 reads it: an id, or the parameter of Systems Manager that holds one."""
+    return f"resolve:ssm:{ami}" if ami.startswith("/") else ami
+
+
+def _fingerprint(*parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _node(spec: ClusterSpec, site: Site, group: Head | WorkerGroup) -> dict[str, Any]:
+    name = group.name if isinstance(group, WorkerGroup) else naming.HEAD
+    idle = group.idle_timeout if isinstance(group, WorkerGroup) else None
+    resources = {"CPU": group.cpus, "memory": group.memory, "GPU": group.gpus}
+    return {
+        "name": name,
+        "group": name,
+        "min": group.least if isinstance(group, WorkerGroup) else 0,
+        "max": group.most if isinstance(group, WorkerGroup) else 0,
+        # What is left out Ray takes from the instance type.
+        "resources": {key: value for key, value in resources.items() if value is not None},
+        "idle": [] if idle is None else [idle],
+        "docker": [["--gpus=all"]] if site.image and group.gpus and name != naming.HEAD else [],
+        "config": _launch(spec, site, spec.ec2.instances(name)),
+    }
+
+
+def _launch(spec: ClusterSpec, site: Site, instances: Instances) -> dict[str, Any]:
+    """Return the parameters of RunInstances (AWS API reference)."""
+    ami, disk = instances.ami or "", instances.disk or 0
+    volume = {"VolumeSize": -(-disk // GIBIBYTE), "VolumeType": "gp3", "DeleteOnTermination": True}
+    tags = {**spec.ec2.tags, naming.CLUSTER: spec.name, naming.OWNER: site.owner}
+    if site.image:
+        tags[naming.IMAGE] = site.image
+    config: dict[str, Any] = {
+        "InstanceType": instances.instance_type,
+        "ImageId": image_id(ami),
+        "KeyName": site.key_name,
+        "IamInstanceProfile": {"Name": site.profile},
+        "BlockDeviceMappings": [{"DeviceName": site.root_devices.get(ami, "/dev/sda1"), "Ebs": volume}],
+        # Containers are one hop further from the metadata service than their host.
+        "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 2},
+        "TagSpecifications": [
+            {"ResourceType": kind, "Tags": naming.pairs(tags)} for kind in ("instance", "volume", "network-interface")
+        ],
+    }
+    if spec.ec2.subnet:
+        # Otherwise Ray takes any subnet of the VPC for each node, public or private (aws/config.py, _configure_subnet).
+        interface = {"DeviceIndex": 0, "SubnetId": spec.ec2.subnet, "Groups": [site.security_group]}
+        if not spec.ec2.use_internal_ips:
+            interface["AssociatePublicIpAddress"] = True
+        config["NetworkInterfaces"] = [interface]
+    else:
+        config["SecurityGroupIds"] = [site.security_group]
+    if instances.spot:
+        config["InstanceMarketOptions"] = {"MarketType": "spot"}
+    return config
+
+
+def _docker(spec: ClusterSpec, site: Site) -> dict[str, Any]:
+    # Some images' own entry points swallow the command.
+    options = ["--entrypoint=''", "--ulimit=nofile=65536:65536", "--init"]
+    if spec.ec2.shm_size:
+        options.append(f"--shm-size={spec.ec2.shm_size}")
+    docker: dict[str, Any] = {
+        "image": site.image,
+        "container_name": naming.resource(spec.name),
+        # It is there by then: initialization pulls it so that a long pull is seen to go on.
+        "pull_before_run": False,
+        "run_options": [*options, *map(shlex.quote, spec.ec2.docker_options)],
+    }
+    return {**docker, "head_run_options": ["--gpus=all"]} if spec.head.gpus else docker
+
+
+def _initialization(site: Site) -> list[str]:
+    """Return what makes a host ready to run the image: Docker, a login that is never old, the image."""
+    if not site.image:
+        return []
+    image = shlex.quote(site.image)
+    login = f"aws ecr get-login-password --region {shlex.quote(site.region)}"
+    logins = [
+        f"command -v aws >/dev/null || {_APT} install -y awscli",
+        f"{login} | docker login --username AWS --password-stdin {shlex.quote(site.ecr)}",
+    ]
+    return [
+        f"command -v docker >/dev/null || {{ {_APT} update && {_APT} install -y docker.io; }}",
+        # A session that is open does not learn of a new group.
+        'docker version >/dev/null 2>&1 || { sudo usermod -aG docker "$USER"; '
+        'sudo chgrp "$(id -gn)" /var/run/docker.sock; }',
+        *(logins if site.ecr else []),
+        f"docker image inspect {image} >/dev/null 2>&1 || {{ nohup docker pull -q {image} >~/.trainyard-pull 2>&1 & "
+        f'pull=$!; while kill -0 $pull 2>/dev/null; do echo "pulling the image"; sleep 5; done; '
+        "wait $pull || { cat ~/.trainyard-pull; false; }; }",
+    ]
+
+
+def _install_ray() -> str:
+    packages = f'"ray[default]=={versions.RAY}" boto3'
+    return (
+        f"ray --version 2>/dev/null | grep -qF {versions.RAY} || {{ command -v pip3 >/dev/null || "
+        f"{{ {_APT} update && {_APT} install -y python3-pip; }}; "
+        f"PIP_BREAK_SYSTEM_PACKAGES=1 pip3 install --user -q {packages}; }}"
+    )
+
+
+def _install_boto3() -> str:
+    tried = " || ".join(f"{python} -c 'import boto3, ray' >/dev/null 2>&1" for python in ("python", "python3"))
+    return f"{tried} || PIP_BREAK_SYSTEM_PACKAGES=1 pip3 install -q boto3"
+
+
+def _merged(made: dict[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document with what is added to it: keys merged, lists put at the end."""
+    result = deepcopy(made)
+    for key, value in added.items():
+        before = result.get(key)
+        if isinstance(before, dict) and isinstance(value, dict):
+            result[key] = _merged(before, value)
+        elif isinstance(before, list) and isinstance(value, list):
+            result[key] = [*before, *value]
+        else:
+            result[key] = value
+    return result

@@ -1,0 +1,120 @@
+"""Why instances do not become nodes: what `ray up`, the autoscaler and EC2 say, in words that say what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from trainyard.diagnosis import Diagnosis, Rule, explain
+from trainyard.errors import PrerequisiteError, RequestError
+
+# The lines by which causes are told from what is around them; `ray up` begins each with a time and a place.
+_BEGINNING = re.compile(r"^\d{4}-\d\d-\d\d [\d:,]+\s+\w+ \S+:\d+ (?:-- )?")
+_NOISE = re.compile(
+    r"^(?:!!!|Shared connection to|Warning: Permanently added|See above|Full |Creating AWS|NodeUpdater:|AWSNodeP|\s*$)"
+)
+TAIL_LINES = 12
+
+# {name} is the node; what the system said stands below the message.
+RULES = (
+    Rule(
+        r"InsufficientInstanceCapacity|InsufficientHostCapacity|InsufficientReservedInstanceCapacity",
+        "AWS has no {type} left in the zones that were tried",
+        "Try other zones (`ec2: {zones: [...]}`), another instance_type, or later; what was made stays.",
+    ),
+    Rule(
+        r"MaxSpotInstanceCountExceeded|VcpuLimitExceeded|InstanceLimitExceeded",
+        "the account's quota does not allow so many instances",
+        "Ask for more (Service Quotas, `Running On-Demand Standard instances` or the one of the type), or for fewer.",
+        error=PrerequisiteError,
+    ),
+    Rule(
+        r"InvalidInstanceType\.NotFound|Instance type (?P<kind>\S+) is not available|Unsupported.*instance type",
+        "there is no such instance type in the region, or in this zone: {type}",
+        "Which there are: aws ec2 describe-instance-type-offerings. Correct `ec2: {instance_type: ...}`.",
+        error=RequestError,
+    ),
+    Rule(
+        r"InvalidAMIID|InvalidParameter.*resolve:ssm|ParameterNotFound",
+        "the AMI does not exist in the region",
+        "An AMI has another id in each region. Correct `ec2: {ami: ...}`.",
+        error=RequestError,
+    ),
+    Rule(
+        r"UnauthorizedOperation|AccessDenied|is not authorized to perform",
+        "AWS does not allow what is needed to launch instances",
+        "The permissions: ec2:RunInstances, ec2:CreateTags, and iam:PassRole on the role of the instance profile. Of "
+        "workers, the head's role needs them.",
+        error=PrerequisiteError,
+    ),
+    Rule(
+        r"Unable to locate credentials|NoCredentialsError",
+        "there are no AWS credentials on {name}",
+        "It has those of its instance profile: does that have a role (`ec2: {instance_profile: ...}`)?",
+        error=PrerequisiteError,
+    ),
+    Rule(
+        r"No module named '?boto3",
+        "Ray's autoscaler does not run on the head: boto3 is missing there",
+        "Put it into the image (or the AMI): pip install boto3",
+        error=PrerequisiteError,
+    ),
+    Rule(
+        r"no space left on device",
+        "the disk of {name} is full",
+        "Give it a larger one (`ec2: {disk: 300GiB}`), of at least three times the image, and make it anew: "
+        "invoke cluster.up --recreate",
+        error=PrerequisiteError,
+    ),
+    Rule(
+        r"Permission denied \((?P<ways>[^)]*)\)",
+        "{name} lets nobody in as {user}",
+        "Is `ec2: {user: ...}` the one of the AMI (ubuntu, ec2-user, admin), and the key pair's private part here?",
+        error=PrerequisiteError,
+    ),
+    Rule(
+        r"wait_ready timeout exceeded|Connection refused|Connection timed out|No route to host",
+        "{name} is not reached by SSH",
+        "Does the subnet lead here, does the security group let port 22 in from this machine's address, and does the "
+        "AMI run sshd? What it printed as it booted: aws ec2 get-console-output",
+    ),
+    Rule(
+        r"node detected as terminated",
+        "the instance of {name} was terminated while it was set up",
+        "If nobody did: a spot instance that was taken away, or a full disk quota. Repeat: invoke cluster.up",
+    ),
+    Rule(
+        r"(?:no basic auth credentials|pull access denied|denied: |unauthorized|manifest unknown)",
+        "the image cannot be pulled on {name}",
+        "Registries in ECR need `registry: {login: ecr}`; others must let the instances pull without a login.",
+    ),
+    Rule(
+        r"InvalidAuthToken",
+        "{name} has another token than the head",
+        "Make the cluster anew: invoke cluster.up --recreate",
+    ),
+)
+
+
+def clean(line: str) -> str:
+    return _BEGINNING.sub("", line).strip()
+
+
+def last(lines: Sequence[str]) -> str:
+    """Return the last line that says something, "" if none does."""
+    return next((line for line in map(clean, reversed(lines)) if not _NOISE.match(line)), "")[:100]
+
+
+def cause(lines: Sequence[str], *, name: str, type_: str = "", user: str = "") -> Diagnosis | None:
+    """Return the cause that a rule knows in what was printed, with the line that says it; None if no rule does."""
+    for line in reversed(lines):
+        if found := explain(clean(line), RULES, name=name, type=type_, user=user):
+            return found
+    return None
+
+
+def failed_command(lines: Sequence[str], *, name: str) -> Diagnosis:
+    """Return that a command of a node's set-up failed, with the last lines that it printed."""
+    said = [clean(line) for line in lines if not _NOISE.match(clean(line))][-TAIL_LINES:]
+    shown = "\n".join(f"    {line}" for line in said or ["(it said nothing)"])
+    return Diagnosis(f"{name} could not be set up; the last that was printed:\n{shown}")

@@ -1,0 +1,118 @@
+"""Remove all that is ours in the account, and ask until nothing carries our tag."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from trainyard.backends.ec2 import naming, objects, snapshot
+from trainyard.backends.ec2.location import Location
+from trainyard.steps import YES, Answer, Step, no
+from trainyard.wording import counted, named
+
+# An instance shuts down, and the network lets go of it, within a minute or two.
+GONE_SECONDS = 600.0
+# A new instance is not in every answer at once (EC2's eventual consistency).
+AGAIN_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """One kind of EC2's objects: how those with our tag are listed, and how one is removed."""
+
+    title: str
+    listed: str
+    key: str
+    id: str
+    removed: str
+    only: tuple[tuple[str, str], ...] = ()
+
+
+KINDS = (
+    _Kind("volume", "describe_volumes", "Volumes", "VolumeId", "delete_volume"),
+    # The others belong to instances, and end with them.
+    _Kind(
+        "network interface",
+        "describe_network_interfaces",
+        "NetworkInterfaces",
+        "NetworkInterfaceId",
+        "delete_network_interface",
+        (("status", "available"),),
+    ),
+    _Kind("address", "describe_addresses", "Addresses", "AllocationId", "release_address"),
+    _Kind(
+        "launch template", "describe_launch_templates", "LaunchTemplates", "LaunchTemplateId", "delete_launch_template"
+    ),
+    _Kind("security group", "describe_security_groups", "SecurityGroups", "GroupId", "delete_security_group"),
+    _Kind("key pair", "describe_key_pairs", "KeyPairs", "KeyName", "delete_key_pair"),
+)
+
+
+def steps(location: Location) -> list[Step]:
+    """Return the steps after which nothing is left. The head goes first, which would launch others; asks AWS."""
+    found = [_instances(location, "head", heads=True), _instances(location, "worker", heads=False)]
+    found += [_tagged(location, kind) for kind in KINDS]
+    return found if location.section.instance_profile else [*found, _role(location)]
+
+
+def _instances(location: Location, kind: str, *, heads: bool) -> Step:
+    def listed() -> list[str]:
+        ours = snapshot.instances(location.aws, {naming.CLUSTER: location.name})
+        return [each.id for each in ours if each.is_head is heads and each.state != "terminated"]
+
+    def listed_twice() -> list[str]:
+        if ids := listed():
+            return ids
+        time.sleep(AGAIN_SECONDS)
+        return listed()
+
+    def terminate(ids: Sequence[str]) -> None:
+        location.aws.call("ec2", "terminate_instances", InstanceIds=ids)
+
+    return _removal(kind, listed_twice, terminate, disruptive=True)
+
+
+def _tagged(location: Location, kind: _Kind) -> Step:
+    chosen = {f"tag:{naming.CLUSTER}": location.name, **dict(kind.only)}
+    filters = [{"Name": name, "Values": [value]} for name, value in chosen.items()]
+
+    def listed() -> list[str]:
+        return [each[kind.id] for each in location.aws.pages("ec2", kind.listed, kind.key, Filters=filters)]
+
+    def remove(ids: Sequence[str]) -> None:
+        for each in ids:
+            # Somebody, or the end of its instance, may have been quicker.
+            location.aws.find("ec2", kind.removed, **{kind.id: each})
+
+    return _removal(kind.title, listed, remove)
+
+
+def _role(location: Location) -> Step:
+    name, aws = naming.resource(location.name), location.aws
+
+    def listed() -> list[str]:
+        role = objects.role(aws, name)
+        tags = naming.read(role.get("Tags")) if role else {}
+        is_left = tags.get(naming.CLUSTER) == location.name or objects.profile_roles(aws, name) is not None
+        return [name] if is_left else []
+
+    def remove(_: Sequence[str]) -> None:
+        aws.find("iam", "remove_role_from_instance_profile", InstanceProfileName=name, RoleName=name)
+        aws.find("iam", "delete_instance_profile", InstanceProfileName=name)
+        aws.find("iam", "delete_role_policy", RoleName=name, PolicyName=name)
+        aws.find("iam", "delete_role", RoleName=name)
+
+    return _removal("role", listed, remove)
+
+
+def _removal(
+    kind: str, listed: Callable[[], list[str]], remove: Callable[[Sequence[str]], None], *, disruptive: bool = False
+) -> Step:
+    def none() -> Answer:
+        left = listed()
+        return no(f"still there: {named(left)}") if left else YES
+
+    present = listed()
+    title = f"Remove {counted(len(present), kind)}: {named(present)}" if present else f"Leave no {kind}"
+    return Step(title, none, lambda: remove(listed()), deadline=GONE_SECONDS, every=1.0, disruptive=disruptive)

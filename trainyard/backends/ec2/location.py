@@ -1,0 +1,112 @@
+"""In which account and region a cluster is, whose it is, and what is kept about it here."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainyard.backends.contract import Tools
+from trainyard.backends.ec2 import naming
+from trainyard.backends.record import read_cluster, write_cluster, write_private
+from trainyard.errors import RequestError
+from trainyard.seams.aws import Aws
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.ec2 import Ec2Section
+
+
+@dataclass(frozen=True)
+class Location:
+    """A cluster's place in AWS. `state` is the directory of what is kept here; `owner` is who we are to others."""
+
+    name: str
+    aws: Aws
+    state: Path
+    owner: str
+    section: Ec2Section
+    environ: Mapping[str, str]
+
+    @property
+    def key_file(self) -> Path:
+        """Return the private key of the instances: the file's, or ours."""
+        if self.section.key_name:
+            return Path(self.section.key_file or f"~/.ssh/{self.section.key_name}.pem").expanduser()
+        return self.state / "key"
+
+    @property
+    def mounted(self) -> Path:
+        """Return the directory that every node gets: token and variables."""
+        return self.state / "mounted"
+
+    @property
+    def token_file(self) -> Path:
+        return self.mounted / "token"
+
+    @property
+    def token(self) -> str | None:
+        return self.token_file.read_text().strip() if self.token_file.exists() else None
+
+    @property
+    def log(self) -> Path:
+        """Return what the newest `ray up` printed."""
+        return self.state / "ray-up.log"
+
+    def known_hosts(self, instance: str) -> Path:
+        """Return the file that holds an instance's host key: the next one may have its address."""
+        return self.state / "hosts" / instance
+
+
+def find(spec: ClusterSpec, tools: Tools) -> Location:
+    """Return where the cluster was made, or is to be made; nothing is asked yet."""
+    record = read_cluster(tools.state, tools.backend) or {}
+    region, profile = (record.get(key) or getattr(spec.ec2, key) for key in ("region", "profile"))
+    # Our host, and where we keep clusters there; as it was on `up`.
+    owner = record.get("owner") or f"{socket.gethostname()}:{tools.state.parent.absolute()}"
+    return Location(
+        spec.name, Aws(tools.environ, region=region, profile=profile), tools.state, owner, spec.ec2, tools.environ
+    )
+
+
+def write(location: Location, tools: Tools) -> None:
+    """Write down where the cluster is, so that it is found although its file, or the environment, changed."""
+    aws = location.aws
+    record = {"name": location.name, "region": aws.region, "profile": aws.profile, "owner": location.owner}
+    write_cluster(tools.state, tools.backend, record)
+
+
+def write_mounted(location: Location, environment: str) -> None:
+    """Write what every node gets; a token is made once."""
+    location.mounted.mkdir(parents=True, exist_ok=True, mode=0o700)
+    location.mounted.chmod(0o700)
+    if location.token is None:
+        write_private(location.token_file, secrets.token_hex(32))
+    write_private(location.mounted / "environment", environment)
+
+
+def refuse_elsewhere(spec: ClusterSpec, tools: Tools) -> None:
+    """Raise RequestError if the cluster is in another region than its file now asks for."""
+    record = read_cluster(tools.state, tools.backend)
+    if record and spec.ec2.region not in (None, record["region"]):
+        raise RequestError(
+            f"cluster {spec.name} is in the region {record['region']}; now {spec.ec2.region} is asked for",
+            where=str(tools.source) if tools.source else None,
+            hint="Remove it there first: invoke cluster.down",
+        )
+
+
+def refuse_foreign(location: Location, tags: Mapping[str, str]) -> None:
+    """Raise RequestError for an instance that is of no cluster of ours, or was made elsewhere."""
+    name, maker = location.name, tags.get(naming.OWNER)
+    if tags.get(naming.CLUSTER) != name:
+        raise RequestError(
+            f"a cluster {name} that Trainyard did not make is in this account and region",
+            hint="Give yours another name (`name:` in its file).",
+        )
+    if maker != location.owner:
+        raise RequestError(
+            f"cluster {name} was made by {maker}, where its key and its token are",
+            where=f"you are {location.owner}",
+            hint="Use it there, or give yours another name (`name:` in its file). To remove it: invoke cluster.down",
+        )

@@ -1,0 +1,43 @@
+"""How everything of a cluster is called and tagged in AWS: that is how it is found again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+CLUSTER = "trainyard-cluster"
+# Where it was made: only who made it there has its key and its token.
+OWNER = "trainyard-owner"
+# On the head, once Ray runs there: fingerprints of what it was made from, and of that part which needs a new head.
+MADE_FROM = "trainyard-made-from"
+HEAD_FROM = "trainyard-head-from"
+# What the instances run, by digest.
+IMAGE = "trainyard-image"
+
+# Ray's own tags (ray/autoscaler/tags.py), and what it writes into them.
+RAY_CLUSTER = "ray-cluster-name"
+RAY_KIND = "ray-node-type"
+RAY_GROUP = "ray-user-node-type"
+RAY_STATUS = "ray-node-status"
+UP_TO_DATE = "up-to-date"
+UPDATE_FAILED = "update-failed"
+HEAD = "head"
+
+
+def resource(name: str) -> str:
+    """Return what the cluster's key pair, security group, role and instance profile are called."""
+    return f"trainyard-{name}"
+
+
+def node(group: str, instance: str) -> str:
+    """Return the Ray node's name of an instance; ray_autoscaler/cluster.yaml.j2 makes the same name."""
+    return HEAD if group == HEAD else f"{group}-{instance[-8:]}"
+
+
+def pairs(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return tags as AWS writes them."""
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def read(tags: Iterable[Mapping[str, Any]] | None) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in tags or ()}

@@ -1,0 +1,158 @@
+"""The nodes of a cluster: instances as AWS has them, together with what Ray says about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime, timezone
+
+from trainyard.backends import ray_nodes
+from trainyard.backends.contract import NodeState, NodeStatus
+from trainyard.backends.ec2 import diagnosis, naming, snapshot
+from trainyard.backends.ec2.location import Location
+from trainyard.backends.ec2.snapshot import Instance
+from trainyard.endpoint import ExpectedNode
+from trainyard.errors import OutsideError, TrainyardError
+from trainyard.results.formats import duration
+from trainyard.seams.forwarding import last_error
+from trainyard.seams.ray_api import FileMissingError, RayApi
+from trainyard.seams.ssh import forward
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.steps import YES, Answer, Step, no, nothing
+from trainyard.wording import all_answer
+
+DASHBOARD_PORT = 8265
+# Of the head, besides Ray's usual ones: what launches workers and sets them up.
+AUTOSCALER_FILES = ("monitor.out", "monitor.log", "monitor.err")
+TAIL_LINES = 400
+
+
+def address(location: Location, head: Instance) -> str:
+    """Return where the dashboard answers for us, as long as this process lives. Raises HostError."""
+    return f"http://127.0.0.1:{forward.local_port(snapshot.reach(location, head), DASHBOARD_PORT)}"
+
+
+def alive(location: Location, head: Instance | None) -> tuple[frozenset[str], str]:
+    """Return the names of the nodes that Ray itself calls alive, and why there are none."""
+    if head is None or head.state != "running":
+        return frozenset(), "the head does not run" if head else ""
+    port = None
+    try:
+        where = address(location, head)
+        port = int(where.rpartition(":")[2])
+        return ray_nodes.alive(where, location.token, started={}), ""
+    except TrainyardError as error:
+        return frozenset(), (last_error(port) if port else "") or error.what
+
+
+def statuses(spec: ClusterSpec, found: Sequence[Instance], names: frozenset[str]) -> tuple[NodeStatus, ...]:
+    """Return every node that the file names or that has an instance; `names` are those that Ray calls alive."""
+    return tuple(_statuses(spec, [instance for instance in found if instance.exists], names))
+
+
+def expected(spec: ClusterSpec, found: Sequence[Instance]) -> tuple[ExpectedNode, ...]:
+    """Return what a run is promised: the instances, and those that Ray may add or take away."""
+    promised = []
+    sizes = {node.group: node for node in spec.nodes()} | {group.name: group for group in spec.workers}
+    for group, size in sizes.items():
+        members = [each.name for each in found if each.runs and each.group == group]
+        least, most = _bounds(spec, group)
+        names = members + [f"{group}-?{index + 1}" for index in range(len(members), most)]
+        for index, name in enumerate(names):
+            optional = index >= least if len(members) <= least else most > least
+            promised.append(ExpectedNode(name, group, size.cpus, size.gpus, size.memory, optional))
+    return tuple(promised)
+
+
+def step(spec: ClusterSpec, location: Location, before: frozenset[str], *, seconds: float, after: str) -> Step:
+    """Return the step after which all nodes answer; it raises why one cannot.
+
+    `before` are instances of earlier tries, which say nothing about this one.
+    """
+
+    def done() -> Answer:
+        found = snapshot.of_cluster(location)
+        head = snapshot.head(found)
+        names, detail = alive(location, head)
+        silent = list(_silent(spec, statuses(spec, found, names)))
+        if head is None or not silent:
+            return no("the head is gone") if head is None else YES
+        failed = [each for each in found if each.status == naming.UPDATE_FAILED and each.id not in before]
+        refuse_broken(location, head, failed, reached="head" in names)
+        return no(detail or f"waiting for {', '.join(silent)}")
+
+    return Step(all_answer(len(spec.nodes())), done, nothing, deadline=seconds, every=2.0, after=after)
+
+
+def refuse_broken(location: Location, head: Instance, failed: Sequence[Instance], *, reached: bool) -> None:
+    """Raise the cause if a worker cannot be set up, or launched, as far as the head's autoscaler says one."""
+    lines = autoscaler_lines(location, head) if reached else []
+    launches = [line for line in lines if "NodeLaunchException" in line or "Failed to launch" in line]
+    name = failed[0].name if failed else "a worker"
+    found = diagnosis.cause(lines if failed else launches, name=name, user=location.section.user)
+    if failed:
+        found = found or diagnosis.failed_command(lines, name=name)
+    if found:
+        raise found.to_error(where=f"the autoscaler on the head: {found.raw}" if found.raw else "see the head's logs")
+
+
+def autoscaler_lines(location: Location, head: Instance) -> list[str]:
+    """Return the last lines that the head's autoscaler wrote; [] where the dashboard does not give them."""
+    lines: list[str] = []
+    with suppress(OutsideError), RayApi(address(location, head), location.token) as ray:
+        heads = [node.node_id for node in ray.nodes() if node.is_head and node.alive]
+        for node, name in ((node, name) for node in heads for name in AUTOSCALER_FILES):
+            with suppress(FileMissingError), ray.file(node, name, last_lines=TAIL_LINES) as chunks:
+                lines += b"".join(chunks).decode(errors="replace").splitlines()
+    return lines
+
+
+def _silent(spec: ClusterSpec, every: Sequence[NodeStatus]) -> Iterator[str]:
+    """Yield the nodes that are waited for; of a group that has its fewest nodes, none is."""
+    groups = dict.fromkeys(node.group for node in every)
+    for group in groups:
+        members = [node for node in every if node.group == group]
+        if sum(node.state == "up" for node in members) < _bounds(spec, group)[0]:
+            waited = [node for node in members if node.state != "up"]
+            yield from (f"{node.name} ({node.detail})" if node.detail else node.name for node in waited)
+
+
+def _statuses(spec: ClusterSpec, existing: Sequence[Instance], names: frozenset[str]) -> Iterator[NodeStatus]:
+    groups = {node.group: node for node in spec.nodes()} | {group.name: group for group in spec.workers}
+    for group in dict.fromkeys([naming.HEAD, *groups, *(each.group for each in existing)]):
+        size = groups.get(group)
+        cpus, gpus = (size.cpus, size.gpus) if size else (None, 0)
+        members = [each for each in existing if each.group == group]
+        least, most = _bounds(spec, group)
+        for index, instance in enumerate(members):
+            state, detail = _state(instance, is_alive=instance.name in names)
+            state = "surplus" if index >= most else state
+            yield NodeStatus(instance.name, group, describe(instance), state, cpus, gpus, detail)
+        for index in range(len(members), least):
+            name = naming.HEAD if group == naming.HEAD else f"{group}-?{index + 1}"
+            yield NodeStatus(name, group, "", "absent", cpus, gpus, "no instance")
+
+
+def _bounds(spec: ClusterSpec, group: str) -> tuple[int, int]:
+    if group == naming.HEAD:
+        return 1, 1
+    return next(((each.least, each.most) for each in spec.workers if each.name == group), (0, 0))
+
+
+def _state(instance: Instance, *, is_alive: bool) -> tuple[NodeState, str]:
+    if not instance.runs:
+        return "broken", f"the instance is {instance.state}"
+    if is_alive:
+        return "up", ""
+    if instance.status == naming.UPDATE_FAILED:
+        return "broken", "its set-up failed"
+    return "starting", "boots" if instance.state == "pending" else instance.status or "boots"
+
+
+def describe(instance: Instance) -> str:
+    """Return what a status says of an instance: where it is, what it is, and how old."""
+    seconds = (datetime.now(timezone.utc) - instance.launched).total_seconds() if instance.launched else None
+    age = "" if seconds is None else duration(seconds)
+    address = instance.public_ip or instance.private_ip or ""
+    facts = (instance.id, instance.type, instance.zone, "spot" if instance.is_spot else "on demand", address, age)
+    return " ".join(filter(None, facts))

@@ -1,0 +1,160 @@
+"""What a cluster has in the account besides instances: a key pair, a security group, a role; made here, and tagged.
+
+Ray would make its own, and leave them: a role with every right over EC2 and S3, a security group that lets SSH in from
+everywhere, and a key in the user's ~/.ssh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainyard.backends.ec2 import desired, naming
+from trainyard.backends.ec2.location import Location
+from trainyard.backends.record import write_private
+from trainyard.errors import PrerequisiteError
+from trainyard.seams.aws import Aws
+from trainyard.seams.ssh import keys
+from trainyard.spec.ec2 import Ec2Section
+from trainyard.steps import YES, Answer, Step, no
+
+MAKE_GROUP = "Make a security group"
+_TRUST = (
+    '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, '
+    '"Action": "sts:AssumeRole"}]}'
+)
+
+
+def steps(location: Location, sources: list[str]) -> list[Step]:
+    """Return the steps after which there is all that the file does not name; `sources` are who may use SSH."""
+    made, section = _Objects(location), location.section
+    found = []
+    if not section.key_name:
+        found.append(Step("Make a key pair", made.has_key, made.make_key))
+    if not section.security_group:
+        title = f"Let SSH in from {', '.join(sources)} alone"
+        found.append(Step(MAKE_GROUP, made.has_group, made.make_group))
+        found.append(Step(title, lambda: made.has_rules(sources), lambda: made.set_rules(sources), after=MAKE_GROUP))
+    if not section.instance_profile:
+        found.append(Step("Make a role for the nodes", made.has_role, made.make_role))
+    return found
+
+
+def security_groups(aws: Aws, name: str) -> list[dict[str, Any]]:
+    """Return our groups."""
+    tagged = [{"Name": f"tag:{naming.CLUSTER}", "Values": [name]}]
+    return aws.pages("ec2", "describe_security_groups", "SecurityGroups", Filters=tagged)
+
+
+def security_group(location: Location) -> str | None:
+    """Return the id of the group that the file names, or of ours, if it is made."""
+    ours = (group["GroupId"] for group in security_groups(location.aws, location.name))
+    return location.section.security_group or next(ours, None)
+
+
+def vpc(aws: Aws, section: Ec2Section) -> dict[str, Any]:
+    """Return the VPC of the subnet that the file names, else the default one. Raises PrerequisiteError without any."""
+    chosen: dict[str, Any] = {"Filters": [{"Name": "is-default", "Values": ["true"]}]}
+    if section.subnet:
+        chosen = {"VpcIds": [aws.call("ec2", "describe_subnets", SubnetIds=[section.subnet])["Subnets"][0]["VpcId"]]}
+    found: list[dict[str, Any]] = aws.call("ec2", "describe_vpcs", **chosen)["Vpcs"]
+    if not found:
+        raise PrerequisiteError(
+            f"region {aws.region} has no default VPC", hint="Name a subnet of one: `ec2: {subnet: subnet-...}`."
+        )
+    return found[0]
+
+
+def role(aws: Aws, name: str) -> Mapping[str, Any] | None:
+    """Return a role, None if there is none of that name."""
+    return aws.find("iam", "get_role", RoleName=name).get("Role")
+
+
+def profile_roles(aws: Aws, name: str) -> list[str] | None:
+    """Return the roles of an instance profile, None if there is none of that name."""
+    profile = aws.find("iam", "get_instance_profile", InstanceProfileName=name).get("InstanceProfile")
+    return None if profile is None else [role["RoleName"] for role in profile["Roles"]]
+
+
+class _Objects:
+    """The objects of one cluster: whether each is there, and what makes it."""
+
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        self.aws = location.aws
+        self.own_name = naming.resource(location.name)
+        self.tags = {**location.section.tags, naming.CLUSTER: location.name, naming.OWNER: location.owner}
+
+    def has_key(self) -> Answer:
+        public = keys.public_key(self.location.key_file)
+        if public is None:
+            return no("there is no private key here")
+        found = self.aws.find("ec2", "describe_key_pairs", KeyNames=[self.own_name], IncludePublicKey=True)
+        known = [pair.get("PublicKey", "").split()[:2] for pair in found.get("KeyPairs", ())]
+        return YES if public.split() in known else no("AWS does not have it")
+
+    def make_key(self) -> None:
+        file = self.location.key_file
+        if keys.public_key(file) is None:
+            write_private(file, keys.new())
+        # One whose private part is lost.
+        self.aws.call("ec2", "delete_key_pair", KeyName=self.own_name)
+        public = str(keys.public_key(file)).encode()
+        tags = self._specifications("key-pair")
+        self.aws.call("ec2", "import_key_pair", KeyName=self.own_name, PublicKeyMaterial=public, TagSpecifications=tags)
+
+    def has_group(self) -> Answer:
+        return YES if security_groups(self.aws, self.location.name) else no("it is not there")
+
+    def make_group(self) -> None:
+        self.aws.call(
+            "ec2",
+            "create_security_group",
+            GroupName=self.own_name,
+            Description=f"Nodes of the Trainyard cluster {self.location.name}",
+            VpcId=vpc(self.aws, self.location.section)["VpcId"],
+            TagSpecifications=self._specifications("security-group"),
+        )
+
+    def has_rules(self, sources: list[str]) -> Answer:
+        group = security_groups(self.aws, self.location.name)[0]
+        within, outside = False, []
+        for rule in group["IpPermissions"]:
+            within |= any(pair["GroupId"] == group["GroupId"] for pair in rule.get("UserIdGroupPairs", ()))
+            outside += [span["CidrIp"] for span in rule.get("IpRanges", ())]
+        if within and sorted(outside) == sorted(sources):
+            return YES
+        return no(f"it lets in {', '.join(outside)}" if outside else "it lets nobody in")
+
+    def set_rules(self, sources: list[str]) -> None:
+        group = security_groups(self.aws, self.location.name)[0]
+        name, rules = group["GroupId"], group["IpPermissions"]
+        if rules:
+            self.aws.call("ec2", "revoke_security_group_ingress", GroupId=name, IpPermissions=rules)
+        ssh = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": each} for each in sources]}
+        rules = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": name}]}, ssh]
+        self.aws.call("ec2", "authorize_security_group_ingress", GroupId=name, IpPermissions=rules)
+
+    def has_role(self) -> Answer:
+        roles = profile_roles(self.aws, self.own_name)
+        if role(self.aws, self.own_name) is None or roles is None:
+            return no("it is not there")
+        policies = self.aws.call("iam", "list_role_policies", RoleName=self.own_name)["PolicyNames"]
+        return YES if self.own_name in policies and self.own_name in roles else no("it is not complete")
+
+    def make_role(self) -> None:
+        """Make the role, what it may do, and the instance profile by which instances have it."""
+        name, tags = self.own_name, naming.pairs(self.tags)
+        made = role(self.aws, name)
+        if made is None:
+            created = self.aws.call("iam", "create_role", RoleName=name, AssumeRolePolicyDocument=_TRUST, Tags=tags)
+            made = created["Role"]
+        document = desired.policy(self.location.name, made["Arn"])
+        self.aws.call("iam", "put_role_policy", RoleName=name, PolicyName=name, PolicyDocument=document)
+        if profile_roles(self.aws, name) is None:
+            self.aws.call("iam", "create_instance_profile", InstanceProfileName=name, Tags=tags)
+        if name not in (profile_roles(self.aws, name) or ()):
+            self.aws.call("iam", "add_role_to_instance_profile", InstanceProfileName=name, RoleName=name)
+
+    def _specifications(self, kind: str) -> list[dict[str, Any]]:
+        return [{"ResourceType": kind, "Tags": naming.pairs(self.tags)}]

@@ -1,0 +1,183 @@
+"""`ray up`, as steps: how far it came is read from what it prints, and what came of it is asked of AWS and of Ray."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import yaml
+
+from trainyard.backends import replace_head
+from trainyard.backends.contract import Tools
+from trainyard.backends.ec2 import desired, diagnosis, naming, nodes, snapshot
+from trainyard.backends.ec2 import location as locations
+from trainyard.backends.ec2.desired import Site
+from trainyard.backends.ec2.location import Location
+from trainyard.backends.ec2.snapshot import Instance
+from trainyard.backends.record import write_private
+from trainyard.errors import OutsideError, RequestError, TrainyardError
+from trainyard.seams.ray_autoscaler import RayUp
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.steps import YES, Answer, Step, no, nothing
+from trainyard.wording import counted
+
+# Ray ends what takes too long by itself, but for the pull of an image.
+RAY_UP_SECONDS = 7200.0
+# An instance boots in a minute or two, and pulls its image.
+NODES_SECONDS = 3600.0
+ENDED_SECONDS = 300.0
+_WARNING = re.compile(r"\bWARN(?:ING)?\b|Attempt failed")
+# (What it does; the number of Ray's own stage before which that ends.) ray/autoscaler/_private/updater.py
+STAGES = (
+    ("Launch the head", 1),
+    ("Reach the head by SSH", 2),
+    ("Copy what the head needs", 4),
+    ("Make its host ready", 6),
+    ("Set the head up", 7),
+)
+AGAIN = "Run `ray up` again"
+
+
+@dataclass
+class Launch:
+    """One way from what there is to a head that is as the file says. `run` is the `ray up` that is under way."""
+
+    location: Location
+    document: dict[str, Any]
+    environment: str
+    head: Instance | None
+    run: RayUp | None = None
+    made_from: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.made_from = desired.fingerprints(self.document, self.environment)
+
+    @property
+    def is_current(self) -> bool:
+        return self.head is not None and is_made_from(self.head, self.made_from)
+
+    def steps(self) -> list[Step]:
+        """Return the steps: Ray's stages, and last of all what says that it came to its end."""
+        first, *others = STAGES
+        titles = [first[0] if self.head is None else AGAIN, *(title for title, _ in others)]
+        made = [Step(titles[0], lambda: self._has_passed(first[1]), self._start, deadline=RAY_UP_SECONDS)]
+        for (title, stage), before in zip(others, titles, strict=False):
+            made.append(self._waiting(title, stage, after=before))
+        made.append(self._waiting("Start Ray on the head", None, after=titles[-1]))
+        last = Step("Write down what it was made from", self._is_written, self._write, after=made[-1].title)
+        return [*made, last]
+
+    def _waiting(self, title: str, stage: int | None, *, after: str) -> Step:
+        return Step(title, lambda: self._has_passed(stage), nothing, deadline=RAY_UP_SECONDS, after=after)
+
+    def _start(self) -> None:
+        locations.write_mounted(self.location, self.environment)
+        file = self.location.state / "ray-cluster.yaml"
+        write_private(file, yaml.safe_dump(self.document, sort_keys=False, width=120))
+        environ = dict(self.location.environ)
+        if self.location.aws.profile:
+            environ["AWS_PROFILE"] = self.location.aws.profile
+        # Without --no-restart Ray starts what `ray up` was killed before; a head that runs is left alone either way.
+        is_new = self.head is None or naming.MADE_FROM not in self.head.tags
+        self.run = RayUp(file, self.location.log, environ, restart=is_new)
+
+    def _has_passed(self, stage: int | None) -> Answer:
+        """Say whether `ray up` came to a stage, to its end if that is None. Raises what ended it before."""
+        if self.is_current:
+            return YES
+        if self.run is None:
+            return no("it is not there" if self.head is None else "it is not as the file says")
+        lines, code = self.run.tail, self.run.code
+        if code not in (None, 0):
+            raise self._error(lines)
+        if code == 0 or (stage is not None and self.run.stage >= stage):
+            return Answer(True, "; ".join(dict.fromkeys(filter(_WARNING.search, map(diagnosis.clean, lines)))))
+        return no(diagnosis.last(lines))
+
+    def _error(self, lines: Sequence[str]) -> TrainyardError:
+        words = {"name": "the head", "user": self.location.section.user}
+        types = self.document["available_node_types"]["head"]["node_config"]
+        found = diagnosis.cause(lines, type_=types["InstanceType"], **words) or diagnosis.failed_command(
+            lines, name="the head"
+        )
+        error = found.to_error()
+        # Each zone's refusal, not the last one's.
+        refused = list(dict.fromkeys(clean for clean in map(diagnosis.clean, lines) if "Attempt failed" in clean))
+        what = "\n".join([error.what, *(f"    {line}" for line in refused)])
+        return type(error)(what, where=f"all that `ray up` printed: {self.location.log}", hint=error.hint)
+
+    def _is_written(self) -> Answer:
+        head = snapshot.head(snapshot.of_cluster(self.location))
+        if head is None:
+            return no("there is no head")
+        return YES if is_made_from(head, self.made_from) else no("the head is not as the file says")
+
+    def _write(self) -> None:
+        head = snapshot.head(snapshot.of_cluster(self.location))
+        if head is None or head.status != naming.UP_TO_DATE:
+            status = head.status if head else "no head is there"
+            raise OutsideError(
+                f"`ray up` has ended well, and the head is not set up ({status})",
+                where=f"all that it printed: {self.location.log}",
+                hint="Repeat the same command: it continues from here.",
+            )
+        self.location.aws.call("ec2", "create_tags", Resources=[head.id], Tags=naming.pairs(self.made_from))
+
+
+def steps(spec: ClusterSpec, tools: Tools, location: Location, site: Site) -> list[Step]:
+    """Return the steps from the instances that there are to nodes that answer; asks AWS for those."""
+    found = snapshot.of_cluster(location)
+    head = snapshot.head(found)
+    launch = Launch(location, desired.document(spec, site), desired.environment(spec), head)
+    surplus = _surplus(found, recreate=tools.recreate)
+    before = frozenset(instance.id for instance in found)
+    made: list[Step] = []
+    if head and head.runs and not surplus and _needs_another(head, launch.made_from):
+        error = RequestError(
+            "the head in the cluster file is not the head that runs; to replace it ends everything on the cluster",
+            where="instances, image, set-up, variables or token are others now",
+            hint="If that is meant: invoke cluster.up --recreate",
+        )
+        made.append(replace_head.step(error, title="Replace the head that runs"))
+    if surplus:
+        made.append(_termination(location, surplus))
+        launch.head = None if head in surplus else head
+    after = made[-1].title if made else None
+    first, *others = launch.steps()
+    ray_steps = [replace(first, after=after), *others]
+    return [*made, *ray_steps, nodes.step(spec, location, before, seconds=NODES_SECONDS, after=ray_steps[-1].title)]
+
+
+def is_made_from(head: Instance, made_from: Mapping[str, str]) -> bool:
+    return head.runs and all(head.tags.get(key) == value for key, value in made_from.items())
+
+
+def _needs_another(head: Instance, made_from: Mapping[str, str]) -> bool:
+    """Say whether a head that once ran is another one than the file asks for; one that never did is not missed."""
+    written = head.tags.get(naming.HEAD_FROM)
+    return written is not None and written != made_from[naming.HEAD_FROM]
+
+
+def _surplus(found: Sequence[Instance], *, recreate: bool) -> list[Instance]:
+    """Return what has to go first: all of it without a head, and what was stopped, which Ray would not find again."""
+    existing = [instance for instance in found if instance.exists]
+    has_head = any(instance.is_head and instance.runs for instance in existing)
+    return [instance for instance in existing if recreate or not has_head or not instance.runs]
+
+
+def _termination(location: Location, surplus: Sequence[Instance]) -> Step:
+    ids = [instance.id for instance in surplus]
+
+    def are_gone() -> Answer:
+        now = snapshot.of_cluster(location)
+        left = [instance.name for instance in now if instance.id in ids and instance.state != "terminated"]
+        return no(f"still there: {', '.join(left)}") if left else YES
+
+    def terminate() -> None:
+        location.aws.call("ec2", "terminate_instances", InstanceIds=ids)
+
+    title = f"Terminate {counted(len(ids), 'instance')}"
+    disruptive = any(instance.state == "running" for instance in surplus)
+    return Step(title, are_gone, terminate, deadline=ENDED_SECONDS, every=1.0, disruptive=disruptive)

@@ -1,0 +1,94 @@
+"""The instances of a cluster as AWS has them, and the way to each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from trainyard.backends.ec2 import naming
+from trainyard.backends.ec2.location import Location
+from trainyard.seams.aws import Aws
+from trainyard.seams.ssh.config import Address, Identity
+from trainyard.seams.ssh.connection import Connection, connect
+
+# Those that cost nothing any more.
+ENDED = ("shutting-down", "terminated")
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One instance. `group` is its worker group, or "head"; `status` is what Ray last wrote about its set-up."""
+
+    id: str
+    group: str
+    is_head: bool
+    state: str
+    status: str
+    type: str
+    zone: str
+    is_spot: bool
+    launched: datetime | None
+    private_ip: str | None
+    public_ip: str | None
+    reason: str
+    tags: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        return naming.node(naming.HEAD if self.is_head else self.group, self.id)
+
+    @property
+    def runs(self) -> bool:
+        """Say whether it is there, or on its way: a stopped one is not."""
+        return self.state in ("pending", "running")
+
+    @property
+    def exists(self) -> bool:
+        return self.state not in ENDED
+
+
+def of_cluster(location: Location) -> list[Instance]:
+    """Return the instances of Ray's cluster of that name, whoever made it, in every state, the head first."""
+    return instances(location.aws, {naming.RAY_CLUSTER: location.name})
+
+
+def instances(aws: Aws, tags: Mapping[str, str]) -> list[Instance]:
+    found = [_instance(described) for described in aws.instances(tags)]
+    return sorted(found, key=lambda instance: (not instance.is_head, instance.group, str(instance.launched)))
+
+
+def head(found: list[Instance]) -> Instance | None:
+    return next((instance for instance in found if instance.is_head and instance.exists), None)
+
+
+def login(location: Location, instance: Instance) -> tuple[Address, Identity]:
+    """Return the address of an instance as this machine reaches it, and what it is reached with."""
+    section = location.section
+    ip = instance.private_ip if section.use_internal_ips else instance.public_ip or instance.private_ip
+    return Address(str(ip), section.user), Identity(location.key_file, location.known_hosts(instance.id))
+
+
+def reach(location: Location, instance: Instance) -> Connection:
+    address, identity = login(location, instance)
+    return connect(str(address), location.environ, identity)
+
+
+def _instance(described: Mapping[str, Any]) -> Instance:
+    tags = naming.read(described.get("Tags"))
+    return Instance(
+        id=described["InstanceId"],
+        group=tags.get(naming.RAY_GROUP, ""),
+        is_head=tags.get(naming.RAY_KIND) == naming.HEAD,
+        state=described["State"]["Name"],
+        status=tags.get(naming.RAY_STATUS, ""),
+        type=described.get("InstanceType", ""),
+        zone=described.get("Placement", {}).get("AvailabilityZone", ""),
+        is_spot=described.get("InstanceLifecycle") == "spot",
+        launched=described.get("LaunchTime"),
+        private_ip=described.get("PrivateIpAddress"),
+        public_ip=described.get("PublicIpAddress"),
+        reason=(described.get("StateReason") or {}).get("Message", ""),
+        tags=tags,
+    )

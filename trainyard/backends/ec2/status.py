@@ -1,0 +1,96 @@
+"""How a cluster on EC2 is, the endpoint that runs use, and what its nodes say."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import suppress
+
+from trainyard import versions
+from trainyard.backends import contract, logs
+from trainyard.backends.contract import ClusterStatus, LogLine
+from trainyard.backends.ec2 import naming, nodes, snapshot
+from trainyard.backends.ec2.location import Location
+from trainyard.backends.ec2.snapshot import Instance
+from trainyard.backends.logs import LogFile
+from trainyard.backends.ray_nodes import cluster_state
+from trainyard.endpoint import Endpoint
+from trainyard.errors import OutsideError
+from trainyard.spec.cluster import ClusterSpec
+
+
+def status(spec: ClusterSpec, location: Location, backend: str) -> ClusterStatus:
+    """Ask AWS about every instance of the cluster, and Ray about its nodes."""
+    found = snapshot.of_cluster(location)
+    head = snapshot.head(found)
+    names, detail = nodes.alive(location, head)
+    every = nodes.statuses(spec, found, names)
+    return ClusterStatus(
+        name=spec.name,
+        backend=backend,
+        state=cluster_state(node.state for node in every),
+        nodes=every,
+        address=nodes.address(location, head) if head and names else None,
+        token_file=location.token_file if location.token else None,
+        detail="; ".join(filter(None, (detail, *(f"{node.name}: {node.detail}" for node in every if node.detail)))),
+        tunnel=tunnel(head) if head and names else None,
+        token=location.token,
+    )
+
+
+def connect(spec: ClusterSpec, location: Location) -> Endpoint:
+    """Return the endpoint, a port that ends at the head's dashboard. Raises NotReadyError if no head runs."""
+    found = snapshot.of_cluster(location)
+    head = snapshot.head(found)
+    if head is None or head.state != "running":
+        raise contract.not_up(spec.name)
+    broken = ((each.name, each.state) for each in found if each.exists and not each.runs)
+    return Endpoint(
+        cluster=spec.name,
+        address=nodes.address(location, head),
+        token=location.token,
+        expected=nodes.expected(spec, found),
+        ray_version=versions.RAY,
+        image=head.tags.get(naming.IMAGE),
+        tunnel=tunnel(head),
+        down=tuple(broken),
+        names_change=True,
+    )
+
+
+def tunnel(head: Instance) -> str:
+    return f"{head.id} by SSH"
+
+
+def log_lines(spec: ClusterSpec, location: Location, *, follow: bool, node: str) -> Iterator[LogLine]:
+    """Return the last lines of the nodes' files, of the head's autoscaler, and of `ray up`, which set the head up."""
+    found = {each.name: each for each in snapshot.of_cluster(location) if each.exists}
+    if node or not found:
+        contract.pick(found, node, cluster=spec.name)
+    head = found.get(naming.HEAD)
+
+    def files() -> Iterator[LogFile]:
+        if node in ("", naming.HEAD) and location.log.exists():
+            lines = location.log.read_text(errors="replace").splitlines()[-logs.TAIL_LINES :]
+            yield LogFile("ray up", naming.HEAD, location.log.name, lines)
+        if head is not None and head.state == "running":
+            # Who sets workers up is the autoscaler, on the head.
+            yield LogFile("autoscaler", naming.HEAD, "monitor", nodes.autoscaler_lines(location, head))
+            with suppress(OutsideError):
+                yield from logs.ray_files(nodes.address(location, head), location.token, node)
+
+    return logs.followed(files, lambda: follow)
+
+
+def shell(spec: ClusterSpec, location: Location, *, node: str, command: str, terminal: bool) -> list[str]:
+    """Return the `ssh` to a node's instance; where nodes are containers, what goes into the container there."""
+    found = {each.name: each for each in snapshot.of_cluster(location) if each.exists}
+    instance = contract.pick(found, node, cluster=spec.name)
+    address, identity = snapshot.login(location, instance)
+    if command:
+        # As in a shell that is interactive: ~/.bashrc reads it.
+        command = f". ~/.trainyard/environment; {command}"
+    if naming.IMAGE in instance.tags:
+        words = ["docker", "exec", "-it" if terminal else "-i", naming.resource(spec.name)]
+        command = shlex.join([*words, *contract.shell_words(command)])
+    return address.shell(command, terminal=terminal, identity=identity)

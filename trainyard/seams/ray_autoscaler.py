@@ -1,0 +1,105 @@
+"""`ray up`: a program of its own, whose every word goes into a file, and which says how far it came."""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from trainyard.errors import PrerequisiteError, Problem
+from trainyard.wording import ESCAPES
+
+# `[4/7] Running initialization commands`, or `[2-6/7] Configuration already up to date` (ray/autoscaler, updater.py).
+_STAGE = re.compile(r"\[(?P<first>\d)(?:-(?P<last>\d))?/7\] ")
+GRACE_SECONDS = 10.0
+INSTALL = "Install the extra: pip install 'trainyard[ec2]'"
+
+
+def refused(document: Mapping[str, Any]) -> tuple[Problem, ...]:
+    """Return what Ray's own schema says about a cluster file, in short: its own words are hundreds of lines.
+
+    Raises PrerequisiteError where Ray is not installed.
+    """
+    from jsonschema import Draft7Validator
+
+    schema = json.loads((_ray() / "autoscaler" / "ray-schema.json").read_text())
+    found = Draft7Validator(schema).iter_errors(document)
+    return tuple(Problem(".".join(map(str, error.absolute_path)), error.message) for error in found)
+
+
+class RayUp:
+    """One run of `ray up`; it ends with us. `stage` is the number of Ray's that it is in, 0 before the first.
+
+    `code` is its exit code, None while it runs. `tail` are its last lines, which are all in the file `log`.
+    """
+
+    def __init__(self, file: Path, log: Path, environ: Mapping[str, str], *, restart: bool) -> None:
+        self.stage = 0
+        self.code: int | None = None
+        self.tail: list[str] = []
+        self.log = log
+        _ray()
+        # Its cache of configurations is keyed by nothing that an account has: never another's, nor an older one.
+        self._directory = tempfile.TemporaryDirectory(prefix="trainyard-ray-")
+        command = [sys.executable, "-m", "ray.scripts.scripts", "up", str(file), "--yes", "--no-config-cache"]
+        command += ["--log-style=record", "--log-color=false", *([] if restart else ["--no-restart"])]
+        self._process = subprocess.Popen(
+            command,
+            env=_environment(environ, self._directory.name),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        atexit.register(self.end)
+        threading.Thread(target=self._read, name="ray up", daemon=True).start()
+
+    def end(self) -> None:
+        """Interrupt it, and kill what does not end; what it has made stays."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(GRACE_SECONDS)
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._directory.cleanup()
+
+    def _read(self) -> None:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("w") as log:
+            for raw in self._process.stdout or ():
+                line = ESCAPES.sub("", raw.decode(errors="replace")).rstrip()
+                log.write(f"{line}\n")
+                log.flush()
+                if line:
+                    self.tail = [*self.tail[-200:], line]
+                if found := _STAGE.search(line):
+                    self.stage = int(found["last"] or found["first"])
+        self.code = self._process.wait()
+
+
+def _ray() -> Path:
+    """Return where Ray is installed here, without importing it."""
+    found = importlib.util.find_spec("ray")
+    if found is None or found.origin is None:
+        raise PrerequisiteError("Ray, whose `ray up` makes clusters on EC2, is not installed", hint=INSTALL)
+    return Path(found.origin).parent
+
+
+def _environment(environ: Mapping[str, str], directory: str) -> dict[str, str]:
+    """Return what `ray up` gets: nothing that means a cluster which runs already."""
+    kept = {key: value for key, value in environ.items() if not key.startswith(("RAY_ADDRESS", "RAY_AUTH_"))}
+    own = {"TMPDIR": directory, "PYTHONUNBUFFERED": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+    # The default since Ray 2.50; said, so that another Ray is no other autoscaler.
+    return {**kept, **own, "RAY_UP_enable_autoscaler_v2": "1"}
