@@ -9,7 +9,7 @@ DEMO_CLUSTER := --file clusters/demo.yaml
 
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench lock schemas test-tools bed bed-down clean
+.PHONY: help setup demo test check bench lock schemas test-tools bed bed-down bed-ec2 clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed 's/\$$\$$/$$/g' | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -64,6 +64,9 @@ bed: $(READY)  ## a Kubernetes cluster of HOSTS=3 hosts to play with (root): eva
 
 bed-down: $(READY)  ## remove that cluster
 	@$(SUDO) $(BIN)/python -m tests.bed kubernetes down
+
+bed-ec2: $(READY)  ## a shell with a region of AWS to play with (root): moto, and containers as instances
+	@$(SUDO) $(BIN)/python -m tests.bed ec2
 
 lock: $(READY)  ## resolve the dependencies of pyproject.toml anew
 	@$(BIN)/uv pip compile -q pyproject.toml --all-extras --universal --python-version 3.10 \

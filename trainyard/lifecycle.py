@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trainyard import backends, lock, paths, steps
+from trainyard.backends import leash
 from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine, Tools
 from trainyard.backends.record import made_from, recorded_backend, write_made_from
 from trainyard.endpoint import Endpoint
@@ -110,6 +111,7 @@ def up(
     with _alone(cluster, progress):
         _refuse_other_file(cluster)
         _refuse_other_backend(cluster)
+        _refuse_leash(cluster)
         try:
             up_steps = cluster.backend.up_steps(cluster.spec, tools)
             return steps.run(up_steps, progress, before_disruption=before_disruption)
@@ -125,6 +127,7 @@ def up(
 def plan_up(cluster: Cluster, progress: Progress | None = None, *, recreate: bool = False) -> list[PlannedStep]:
     _refuse_other_file(cluster)
     _refuse_other_backend(cluster)
+    _refuse_leash(cluster)
     return steps.plan(cluster.backend.up_steps(cluster.spec, replace(cluster.tools, recreate=recreate)), progress)
 
 
@@ -156,8 +159,10 @@ def plan_down(cluster: Cluster, progress: Progress | None = None, *, purge: bool
 
 
 def status(cluster: Cluster) -> ClusterStatus:
+    """Ask how the cluster is; of one that is gone and had a leash, say so."""
     _refuse_other_file(cluster)
-    return cluster.backend.status(cluster.spec, cluster.tools)
+    now = cluster.backend.status(cluster.spec, cluster.tools)
+    return replace(now, remark="; ".join(filter(None, (now.remark, leash.ended(now, cluster.tools.state)))))
 
 
 def diagnose(cluster: Cluster) -> list[Finding]:
@@ -183,8 +188,14 @@ def mend(cluster: Cluster, findings: Sequence[Finding], progress: Progress) -> l
 
 
 def connect(cluster: Cluster) -> Endpoint:
+    """Return where the cluster answers. Raises NotReadyError when there is none; of one that had a leash, saying so."""
     _refuse_other_file(cluster)
-    return cluster.backend.connect(cluster.spec, cluster.tools)
+    try:
+        return cluster.backend.connect(cluster.spec, cluster.tools)
+    except NotReadyError as error:
+        if leash.is_recorded(cluster.tools.state) and (remark := status(cluster).remark):
+            raise NotReadyError(f"{error.what}: {remark}", where=error.where, hint=error.hint) from error
+        raise
 
 
 def connect_as_made(cluster: Cluster) -> Endpoint:
@@ -250,6 +261,15 @@ def _refuse_other_file(cluster: Cluster) -> None:
         where=str(source),
         hint=f"Give yours another name (`name:` in the file). For that cluster: invoke cluster.status -f {before}",
     )
+
+
+def _refuse_leash(cluster: Cluster) -> None:
+    if cluster.spec.leash and not cluster.backend.TRAITS.has_leash:
+        raise RequestError(
+            f"a cluster of the backend {cluster.spec.backend!r} cannot end itself",
+            where=str(cluster.loaded.source),
+            hint="Leave out `leash`.",
+        )
 
 
 def _refuse_other_backend(cluster: Cluster) -> None:

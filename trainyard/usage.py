@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from trainyard_runner import names
+from trainyard_runner import leash, names
 
 from trainyard.backends.contract import ClusterStatus
 from trainyard.backends.ray_nodes import ANSWER_SECONDS
@@ -34,10 +34,14 @@ class RunNow:
 
 @dataclass(frozen=True)
 class Usage:
-    """What is in use and what is free, by the name of each node, and who uses it; `runs` is None where nobody says."""
+    """What is in use and what is free, by the name of each node, and who uses it; `runs` is None where nobody says.
+
+    `last_end` is when the last job ended, in Unix seconds.
+    """
 
     nodes: Mapping[str, tuple[Amounts, Amounts]] = field(default_factory=dict)
     runs: tuple[RunNow, ...] | None = None
+    last_end: float = 0.0
 
 
 def ask(now: ClusterStatus) -> Usage:
@@ -47,10 +51,21 @@ def ask(now: ClusterStatus) -> Usage:
     try:
         with RayApi(now.address, now.token, answer_seconds=ANSWER_SECONDS) as ray, ThreadPoolExecutor(8) as threads:
             nodes = threads.submit(ray.usage)
-            jobs = [job for job in ray.jobs() if not job.ended][:_MOST_RUNS]
-            return Usage(nodes.result(), tuple(threads.map(lambda job: _run(ray, job), jobs)))
+            every = ray.jobs()
+            jobs = [job for job in every if not job.ended][:_MOST_RUNS]
+            last_end = max((job.end or 0.0 for job in every), default=0.0)
+            return Usage(nodes.result(), tuple(threads.map(lambda job: _run(ray, job), jobs)), last_end)
     except OutsideError:
         return Usage()
+
+
+def ends_at(now: ClusterStatus, usage: Usage) -> float | None:
+    """Return when the cluster's leash ends it as things are now, in Unix seconds."""
+    held = now.leash
+    if held is None or held.problem:
+        return None
+    is_idle = usage.runs == () and held.since is not None
+    return leash.ends_at(held.deadline, held.idle, max(held.since or 0.0, usage.last_end) if is_idle else None)
 
 
 def total(amounts: Iterable[Amounts]) -> Amounts:

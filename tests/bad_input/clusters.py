@@ -17,7 +17,7 @@ NODES = (
         "lab.yaml:2: backend: must be one of: local, compose, kuberay, microk8s, ec2, existing, "
         "got \"loca\"; did you mean 'local'?",
         "lab.yaml:3: workrs: is not a known key; did you mean 'workers'?",
-        "lab.yaml:4: zzz: is not a known key; known: name, backend, image, head, workers, env, registry, "
+        "lab.yaml:4: zzz: is not a known key; known: name, backend, image, head, workers, env, leash, registry, "
         "build, local, compose, kuberay, microk8s, ec2, existing, auth",
         "lab.yaml:7: workers.0.gpu: is not a known key; did you mean 'gpus'?",
     ),

@@ -58,6 +58,11 @@ class Cloud:
         return f"10.{200 + self.number}.0.1"
 
     @property
+    def network(self) -> str:
+        """Return the default VPC's addresses; the last three quarters of them are in no subnet yet."""
+        return f"10.{200 + self.number}.0.0/16"
+
+    @property
     def url(self) -> str:
         """Return the URL of the AWS API, for this machine; instances have it at 169.254.169.254."""
         return f"http://{self.address}:{self.port}"
@@ -106,8 +111,15 @@ class Cloud:
         return done
 
     def client(self, service: str, region: str = REGION) -> Any:
-        """Return a client of boto3, with an administrator's rights."""
-        keys = {"aws_access_key_id": "bed", "aws_secret_access_key": "bed"}
+        """Return a client of boto3 that no fault meets."""
+        return self._client(service, region, aws_api.OWNER)
+
+    def user_client(self, service: str, region: str = REGION) -> Any:
+        """Return a client of boto3 for the same user as `run`."""
+        return self._client(service, region, "bed")
+
+    def _client(self, service: str, region: str, key: str) -> Any:
+        keys = {"aws_access_key_id": key, "aws_secret_access_key": "bed"}
         return boto3.client(service, region_name=region, endpoint_url=self.url, **keys)  # type: ignore[call-overload]
 
     @property
@@ -250,8 +262,7 @@ def _played(made: Cloud) -> Iterator[Cloud]:
         made.engine,
         made.ec2,
         name=made.name,
-        api=f"{made.address}:{made.port}",
-        registry=made.registry,
+        settings={"API": f"{made.address}:{made.port}", "NETWORK": made.network, "REGISTRY": made.registry},
         home=made.home / "instances",
     )
     made.player.start()
@@ -289,9 +300,7 @@ def _taken(lock: IO[str]) -> bool:
 def _api(made: Cloud) -> Iterator[None]:
     """Run the API in a process of its own, which ends with this one."""
     made._control()
-    settings = aws_api.Settings(
-        made.address, made.port, f"10.{200 + made.number}.0.0/16", f"198.18.{made.number}", str(made.files), AMIS
-    )
+    settings = aws_api.Settings(made.address, made.port, made.network, f"198.18.{made.number}", str(made.files), AMIS)
     (made.files / "settings.json").write_text(json.dumps(asdict(settings)))
     log = made.files / "server.log"
     with log.open("w") as output:

@@ -85,7 +85,8 @@ def ensure_ec2(engine: BedEngine) -> None:
     """Build the training image for EC2, and on it the one that plays an instance: 60 s, once."""
     with locked("images"):
         _ensure(engine, RAY_AWS, {}, arguments={"BOTO3": metadata.version("boto3")}, made_of=[_content(engine, RAY)])
-        _ensure(engine, EC2_INSTANCE, {}, made_of=[_content(engine, RAY_AWS)])
+        gpus = HERE / "dockerfiles/ray-gpu/nvidia-smi"
+        _ensure(engine, EC2_INSTANCE, {gpus.name: gpus}, made_of=[_content(engine, RAY_AWS), gpus.read_text()])
 
 
 def _ensure_base(engine: BedEngine) -> None:

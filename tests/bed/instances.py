@@ -62,6 +62,9 @@ class Instance:
     def shell(self, script: str, *, check: bool = True) -> Done:
         return self.run("sh", "-euc", script, check=check)
 
+    def booted(self) -> bool:
+        return self.run("test", "-e", "/run/cloud-init-done", check=False).returncode == 0
+
 
 class Player:
     """A thread that asks which instances there are, and makes containers follow.
@@ -69,13 +72,13 @@ class Player:
     One that cannot be played is terminated, as EC2 does where it cannot launch, and `errors` says why.
     """
 
-    def __init__(self, engine: BedEngine, ec2: EC2Client, *, name: str, api: str, registry: str, home: Path) -> None:
+    def __init__(self, engine: BedEngine, ec2: EC2Client, *, name: str, settings: dict[str, str], home: Path) -> None:
         self.planned: list[Planned] = []
         self.errors: list[str] = []
         self._engine = engine
         self._ec2 = ec2
         self._name = name
-        self._settings = {"API": api, "REGISTRY": registry}
+        self._settings = settings
         self._home = home
         self._up: dict[str, bool] = {}
         self._end = threading.Event()
@@ -135,22 +138,25 @@ class Player:
         name, dns = instance["InstanceId"], instance["PrivateDnsName"]
         files = self._home / name
         files.mkdir(parents=True)
-        self._write(instance, files)
+        kind = self._ec2.describe_instance_types(InstanceTypes=[instance["InstanceType"]])["InstanceTypes"][0]
+        self._write(instance, files, gpus=sum(gpu["Count"] for gpu in kind.get("GpuInfo", {}).get("Gpus", [])))
         self._engine.docker(
             *("create", "--name", self.container(name), "--hostname", dns, "--network", self._name),
-            *("--ip", instance["PrivateIpAddress"], "--network-alias", dns),
-            *("--tmpfs", "/run:exec,mode=755", "--shm-size", "2g", "--memory", f"{self._memory(instance)}m"),
+            *("--ip", instance["PrivateIpAddress"]),
+            *("--tmpfs", "/run:exec,mode=755", "--shm-size", "2g", "--memory", f"{kind['MemoryInfo']['SizeInMiB']}m"),
             *("--volume", f"{files}:/etc/bed:ro", *RIGHTS, images.EC2_INSTANCE),
         )
         if "PublicIpAddress" in instance:
             address = ("--ip", instance["PublicIpAddress"])
             self._engine.docker("network", "connect", *address, f"{self._name}-public", self.container(name))
 
-    def _write(self, instance: InstanceTypeDef, files: Path) -> None:
+    def _write(self, instance: InstanceTypeDef, files: Path, *, gpus: int) -> None:
         """Write what the instance's boot reads."""
         name = instance["InstanceId"]
         image = self._ec2.describe_images(ImageIds=[instance["ImageId"]])["Images"][0]
-        settings = {**self._settings, "DOCKER": "yes" if "Docker" in image["Description"] else "no"}
+        has = image["Description"]
+        settings = {**self._settings, "DOCKER": "yes" if "Docker" in has else "no"}
+        settings["GPUS"] = str(gpus if "Driver" in has else 0)
         lines = [f"{key}={shlex.quote(value)}" for key, value in settings.items()]
         (files / "environ").write_text("\n".join(lines) + "\n")
         (files / "script").write_text(self._script(instance))
@@ -171,10 +177,6 @@ class Player:
                 planned.times -= 1
                 return planned.script + "\n"
         return "\n"
-
-    def _memory(self, instance: InstanceTypeDef) -> int:
-        found = self._ec2.describe_instance_types(InstanceTypes=[instance["InstanceType"]])["InstanceTypes"]
-        return found[0]["MemoryInfo"]["SizeInMiB"]
 
     def _stop(self, name: str) -> None:
         self._engine.docker("stop", "--time", "2", self.container(name))

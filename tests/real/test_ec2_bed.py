@@ -5,13 +5,14 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from botocore.exceptions import ClientError
 
 from tests.bed import instances
-from tests.bed.aws_account import AMI, DOCKER_AMI, QUOTAS, ROLE, USER
+from tests.bed.aws_account import AMI, GPU_AMI, QUOTAS, ROLE, USER
 from tests.bed.aws_api import REGION, Fault
 from tests.bed.ec2 import Cloud
 from tests.bed.images import BASE
@@ -55,8 +56,11 @@ def test_the_head_launches_a_worker_by_its_profile_and_the_worker_joins(cloud: C
     wait(joined, "the worker is up to date", seconds=180, logs=cloud.logs)
     launches = cloud.requests("ec2:RunInstances")
     assert [request["caller"] for request in launches] == [cloud.address, head.ip]
-    nodes = "import ray; ray.init(logging_level=40); print([n['Alive'] for n in ray.nodes()])"
-    assert head.run("python", "-c", nodes).stdout.strip() == "[True, True]"
+    nodes = (
+        "import ray; ray.init(logging_level=40); print(*(n['NodeManagerAddress'] for n in ray.nodes() if n['Alive']))"
+    )
+    addresses = {instance["PrivateIpAddress"] for instance in cloud.instances()}
+    assert set(head.run("su", "-", USER, "-c", f'python -c "{nodes}"').stdout.split()) == addresses
 
 
 def test_an_instance_learns_about_itself_and_nobody_else_does(cloud: Cloud, head: Instance) -> None:
@@ -72,26 +76,29 @@ def test_an_instance_has_two_addresses_of_the_bed_and_no_way_out(cloud: Cloud, h
     for address in (head.ip, found["PublicIpAddress"]):
         with socket.create_connection((address, 22), timeout=5) as connection:
             assert connection.recv(8) == b"SSH-2.0-"
-    for outside in ("54.214.0.1", "172.30.1.1"):
-        assert "unreachable" in head.run("ip", "route", "get", outside, check=False).stderr
+    for outside in ("54.214.0.1", cloud.engine.bridge_ip):
+        script = f"import socket; socket.create_connection(('{outside}', 443), timeout=5)"
+        assert "Connection refused" in head.run("python", "-c", script, check=False).stderr
+    assert head.run("getent", "hosts", "ec2.us-west-2.amazonaws.com", check=False).returncode == 2
+    (worker,) = {one["PrivateDnsName"] for one in cloud.instances()} - {found["PrivateDnsName"]}
+    assert worker in head.run("getent", "hosts", worker).stdout
 
 
-@pytest.fixture
-def machine(cloud: Cloud, request: pytest.FixtureRequest) -> Iterator[Instance]:
-    """Give an instance with a Docker engine, nothing of Ray's, and the name of its test."""
-    tags = [{"Key": "Name", "Value": request.node.name}]
-    launched = cloud.ec2.run_instances(
-        ImageId=DOCKER_AMI,
-        InstanceType="m5.large",
-        MinCount=1,
-        MaxCount=1,
-        TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
-    )["Instances"]
-    machine = cloud.container(launched[0])
-    wait(lambda: machine.run("true", check=False).returncode == 0, "the instance runs", seconds=30)
+@contextmanager
+def _machine(cloud: Cloud) -> Iterator[Instance]:
+    """Give an instance with a Docker engine and a GPU, that runs nothing of Ray."""
+    launched = cloud.ec2.run_instances(ImageId=GPU_AMI, InstanceType="g5.xlarge", MinCount=1, MaxCount=1)
+    machine = cloud.container(launched["Instances"][0])
+    wait(machine.booted, "the instance has booted", seconds=60, logs=cloud.logs)
     yield machine
     cloud.ec2.terminate_instances(InstanceIds=[machine.id])
     wait(lambda: machine.run("true", check=False).returncode != 0, "the instance is gone", seconds=30)
+
+
+@pytest.fixture(scope="module")
+def machine(cloud: Cloud) -> Iterator[Instance]:
+    with _machine(cloud) as machine:
+        yield machine
 
 
 def test_its_docker_engine_pulls_from_the_registry_of_the_cloud(cloud: Cloud, machine: Instance) -> None:
@@ -102,6 +109,10 @@ def test_its_docker_engine_pulls_from_the_registry_of_the_cloud(cloud: Cloud, ma
     assert done.stdout == machine.id
 
 
+def test_a_gpu_type_with_a_driver_shows_its_gpus(machine: Instance) -> None:
+    assert machine.run("nvidia-smi", "-L").stdout == "GPU 0: NVIDIA Trainyard Bed (UUID: GPU-bed-0)\n"
+
+
 def test_a_shutdown_from_inside_stops_it_and_it_starts_again_with_its_disk(cloud: Cloud, machine: Instance) -> None:
     def in_state(state: str) -> bool:
         return [machine.id] == [one["InstanceId"] for one in cloud.instances(state) if one["InstanceId"] == machine.id]
@@ -109,36 +120,28 @@ def test_a_shutdown_from_inside_stops_it_and_it_starts_again_with_its_disk(cloud
     machine.shell("echo kept > /home/ubuntu/file; poweroff")
     wait(lambda: in_state("stopped"), "it is stopped", seconds=30)
     cloud.ec2.start_instances(InstanceIds=[machine.id])
-    wait(lambda: machine.run("cloud-init", "status", check=False).stdout == "status: done\n", "it runs", seconds=30)
+    wait(machine.booted, "it has booted again", seconds=30)
     assert machine.run("cat", "/home/ubuntu/file").stdout == "kept\n"
 
 
-@pytest.fixture
-def broken(cloud: Cloud, request: pytest.FixtureRequest) -> Instance:
+def test_an_instance_without_sshd_runs_and_refuses_connections(cloud: Cloud) -> None:
     cloud.break_next(instances.NO_SSHD)
-    machine: Instance = request.getfixturevalue("machine")
-    return machine
-
-
-def test_an_instance_without_sshd_runs_and_refuses_connections(broken: Instance) -> None:
-    wait(lambda: broken.run("cloud-init", "status").stdout == "status: done\n", "it has booted", seconds=30)
-    with pytest.raises(ConnectionRefusedError):
+    with _machine(cloud) as broken, pytest.raises(ConnectionRefusedError):
         socket.create_connection((broken.ip, 22), timeout=5)
 
 
 def test_requests_fail_as_they_are_told_to_and_as_often(cloud: Cloud) -> None:
     here, there = list(cloud.subnets().items())[:2]
-    full = "Insufficient capacity."
-    cloud.fail(Fault("ec2:Run*", "InsufficientInstanceCapacity", full, 500, parameters={"SubnetId": here[1]}))
+    cloud.fail(Fault("ec2:Run*", "UnauthorizedOperation", "not here", 403, parameters={"SubnetId": here[1]}))
     cloud.fail(Fault("iam:*", "AccessDenied", "not you", 403, times=1))
     launch = {"ImageId": AMI, "InstanceType": "m5.large", "MinCount": 1, "MaxCount": 1, "DryRun": True}
-    for subnet, code in ((here, "InsufficientInstanceCapacity"), (there, "DryRunOperation")):
+    for subnet, code in ((here, "UnauthorizedOperation"), (there, "DryRunOperation")):
         with pytest.raises(ClientError) as refused:
-            cloud.ec2.run_instances(**launch, SubnetId=subnet[1])
+            cloud.user_client("ec2").run_instances(**launch, SubnetId=subnet[1])
         assert refused.value.response["Error"]["Code"] == code
     with pytest.raises(ClientError, match="AccessDenied"):
-        cloud.client("iam").get_role(RoleName=ROLE)
-    assert cloud.client("iam").get_role(RoleName=ROLE)["Role"]["RoleName"] == ROLE
+        cloud.user_client("iam").get_role(RoleName=ROLE)
+    assert cloud.user_client("iam").get_role(RoleName=ROLE)["Role"]["RoleName"] == ROLE
     cloud.heal()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,18 @@ from trainyard.errors import PrerequisiteError
 from trainyard.images import resolve
 from trainyard.images.resolve import PinnedImage
 from trainyard.seams.kube.errors import ApiUnreachableError, InvalidError
-from trainyard.seams.kube.types import CRD, DEPLOYMENT, NAMESPACE, POD, RAY_CLUSTER, Object
+from trainyard.seams.kube.types import (
+    CRD,
+    DEPLOYMENT,
+    NAMESPACE,
+    POD,
+    RAY_CLUSTER,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE_ACCOUNT,
+    Object,
+)
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Stage, Step
 
@@ -192,3 +204,34 @@ def test_what_is_printed_hides_variables_that_are_called_like_secrets(yard: Yard
     variables = found[-1]["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]["env"]
     assert {"name": "HF_TOKEN", "value": "(hidden)"} in variables
     assert {"name": "MODE", "value": "fast"} in variables
+
+
+def test_a_leash_belongs_to_the_ray_cluster_and_secrets_outlive_the_one_that_is_replaced(yard: Yard) -> None:
+    leashed = spec(leash={"idle": 7200.0})
+    yard.step("Make the cluster's token", leashed).do()
+    live = yard.made(leashed)
+    live["metadata"]["creationTimestamp"] = "2026-11-23T08:00:00Z"
+    yard.state.mkdir()
+    assert titles(yard.steps(leashed))[-3:] == ["Set the leash: idle 2h", "All 2 nodes answer", "The leash holds"]
+    run(yard.step("Set the leash", leashed))
+    uid = live["metadata"]["uid"]
+    kinds = (SERVICE_ACCOUNT, ROLE, ROLE_BINDING, DEPLOYMENT)
+    made = {kind.name: yard.kube.objects[(kind.plural, "team", "lab-leash")] for kind in kinds}
+    secret = yard.kube.objects[(SECRET.plural, "team", "lab")]
+    assert {owner["uid"] for each in (*made.values(), secret) for owner in each["metadata"]["ownerReferences"]} == {uid}
+    rule = {"apiGroups": ["ray.io"], "resources": ["rayclusters"], "resourceNames": ["lab"], "verbs": ["delete"]}
+    assert made["Role"]["rules"] == [rule]
+    given = json.loads(made["Deployment"]["spec"]["template"]["spec"]["containers"][0]["command"][-1])
+    assert (given["dashboard"], given["kubernetes"]["uid"]) == ("http://lab-head-svc:8265", uid)
+    run(yard.step("Remove the former cluster", leashed, recreate=True))
+    assert yard.kube.names(SECRET) == {"lab"}
+    assert not any("lab-leash" in yard.kube.names(kind) for kind in kinds)
+
+
+def test_a_leash_that_the_file_no_longer_has_is_taken_off(yard: Yard) -> None:
+    leashed = spec(leash={"idle": 7200.0})
+    yard.made(leashed)["metadata"]["creationTimestamp"] = "2026-11-23T08:00:00Z"
+    yard.state.mkdir()
+    run(yard.step("Set the leash", leashed))
+    run(yard.step("Take the leash off"))
+    assert "lab-leash" not in yard.kube.names(DEPLOYMENT)

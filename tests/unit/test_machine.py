@@ -12,6 +12,7 @@ import pytest
 from trainyard import steps
 from trainyard.backends import machine, ray_nodes, record
 from trainyard.backends.contract import Tools
+from trainyard.backends.leash import Leash
 from trainyard.backends.logs import LogFile
 from trainyard.backends.machine import Machine, ObservedNode
 from trainyard.backends.ray_nodes import NodePlan, Room
@@ -37,11 +38,11 @@ def plans_of(spec: ClusterSpec, *gpu_ids: str, simulated: bool = False) -> tuple
 class FakeMachine(Machine):
     """A machine that has what a file once asked for; nobody answers there."""
 
-    made: dict[str, ObservedNode]
+    existing: dict[str, ObservedNode]
     host = "127.0.0.1"
 
     def nodes(self) -> dict[str, ObservedNode]:
-        return self.made
+        return self.existing
 
     @property
     def plans(self) -> tuple[NodePlan, ...]:
@@ -58,6 +59,10 @@ class FakeMachine(Machine):
 
     def remove(self, names: Iterable[str]) -> None:
         raise NotImplementedError
+
+    @property
+    def leash(self) -> Leash:
+        return Leash(lambda: None, lambda: None, lambda leash: None, lambda: None)
 
     def end_reason(self, name: str) -> TrainyardError:
         raise NotImplementedError
@@ -76,7 +81,7 @@ def nodes_of(*, running: Sequence[str] = ALL, has_run: bool = True, **fields: An
 
 def fake(made: dict[str, ObservedNode], *, recreate: bool = False, **fields: Any) -> FakeMachine:
     lab = FakeMachine(spec_of(**{"workers": [CPU], **fields}), Tools(Path("/none"), {}, "local", recreate=recreate))
-    object.__setattr__(lab, "made", made)
+    object.__setattr__(lab, "existing", made)
     return lab
 
 

@@ -30,7 +30,8 @@ class Traits:
     `makes_nodes`: somebody else runs the cluster where it does not. `names_change`: a node gets its name as it is made,
     GROUP-..., and another one when it is made anew. `pushed_image`: the command that comes after `image.push`, "" where
     nodes run no images. `leaves`: what `cluster.down` without --purge leaves for other clusters. `joins_hosts`: its
-    file names hosts that join, and those that it no longer names leave when asked to.
+    file names hosts that join, and those that it no longer names leave when asked to. `has_leash`: its clusters can end
+    themselves.
     """
 
     makes_nodes: bool = True
@@ -38,6 +39,7 @@ class Traits:
     pushed_image: str = ""
     leaves: str = ""
     joins_hosts: bool = False
+    has_leash: bool = True
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,19 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class LeashStatus:
+    """What ends a cluster by itself: after `idle` seconds without a job, at its `deadline` (Unix seconds), or both.
+
+    Idle time counts from `since`, in Unix seconds, or from the end of the last job. `problem`: why it does not hold.
+    """
+
+    idle: float | None
+    deadline: float | None
+    since: float | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
 class ClusterStatus:
     """A cluster, as it is now. `tunnel` is as in Endpoint; `remark` is worth a line however it is.
 
@@ -130,6 +145,7 @@ class ClusterStatus:
     differences: tuple[str, ...] = ()
     hosts: Callable[[], tuple[HostStatus, ...]] = tuple
     token: str | None = field(default=None, repr=False)
+    leash: LeashStatus | None = None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ from typing import Any
 
 from trainyard import versions
 from trainyard.backends import contract, ray_nodes, replace_head
+from trainyard.backends import leash as leashes
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeState, NodeStatus, Tools
+from trainyard.backends.leash import Leash
 from trainyard.backends.logs import LogFile, followed
 from trainyard.backends.ray_nodes import NodePlan
 from trainyard.backends.record import write_private
@@ -33,8 +35,8 @@ READY_SECONDS = 300.0
 class ObservedNode:
     """A node that was made, and from which plan. `identity` is what no successor of the same name has.
 
-    `runs`: its machine keeps it running. `has_run`: Ray may have run on it. `started` is in Unix seconds of its
-    machine; `detail` is what its machine says, if it does not simply run.
+    `runs`: its machine keeps it running. `has_run`: Ray may have run on it. `started` and `made`, which a restart does
+    not change, are in Unix seconds of its machine; `detail` is what its machine says, if it does not simply run.
     """
 
     plan: Plan
@@ -43,6 +45,7 @@ class ObservedNode:
     has_run: bool
     started: float | None = None
     detail: str = ""
+    made: float | None = None
 
     @property
     def is_simulated(self) -> bool:
@@ -110,9 +113,18 @@ class Machine(ABC):
     def remove(self, names: Iterable[str]) -> None:
         """End these nodes, and forget them."""
 
+    @property
+    @abstractmethod
+    def leash(self) -> Leash:
+        """Return how the cluster's leash is asked for, set and taken off."""
+
     @abstractmethod
     def end_reason(self, name: str) -> TrainyardError:
         """Return why a node ended by itself, by what it printed last."""
+
+    def made(self) -> float | None:
+        head = self.nodes().get("head")
+        return head.made if head else None
 
     def desired(self) -> dict[str, Plan]:
         return {plan.name: plan.recorded() for plan in self.plans}
@@ -158,6 +170,7 @@ class Machine(ABC):
             self._status(name, declared.get(name), nodes.get(name), answers=name in alive)
             for name in {**declared, **nodes}
         )
+        leash = self.leash.observe() if nodes else None
         details = [detail, *(f"{status.name}: {status.detail}" for status in statuses if status.detail)]
         return ClusterStatus(
             name=self.spec.name,
@@ -169,8 +182,9 @@ class Machine(ABC):
             simulated_gpus=any(node.is_simulated for node in nodes.values()),
             detail="; ".join(filter(None, details)),
             tunnel=self.tunnel,
-            differences=tuple(self._differences(nodes)),
+            differences=(*self._differences(nodes), *leashes.differences(self.spec, self.made(), leash)),
             token=self.token,
+            leash=leash,
         )
 
     def endpoint(self) -> Endpoint:
@@ -234,6 +248,12 @@ def node_steps(machine: Machine, preparations: Sequence[Step] = ()) -> list[Step
         left = [name for name, node in surplus.items() if name in now and now[name].identity == node.identity]
         return no(f"still there: {', '.join(left)}") if left else YES
 
+    def remove() -> None:
+        if "head" in surplus:
+            # It would end the next one.
+            machine.leash.take_off()
+        machine.remove(surplus)
+
     def are_started() -> Answer:
         missing = machine.difference().missing
         return no(f"not there: {', '.join(missing)}") if missing else YES
@@ -247,9 +267,11 @@ def node_steps(machine: Machine, preparations: Sequence[Step] = ()) -> list[Step
     return [
         *_refusal(machine),
         *preparations,
-        *([Step(away, are_gone, lambda: machine.remove(surplus), disruptive=disruptive)] if away else []),
+        *([Step(away, are_gone, remove, disruptive=disruptive)] if away else []),
         Step(start, are_started, lambda: machine.start(machine.difference().missing), after=away),
+        *leashes.steps(machine.spec, machine.tools, machine.leash, after=start),
         Step(all_answer(count), lambda: _all_answer(machine), nothing, deadline=READY_SECONDS, after=start),
+        *leashes.proof(machine.spec, machine.leash, after=start),
     ]
 
 

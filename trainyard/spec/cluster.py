@@ -112,6 +112,18 @@ class WorkerGroup(Section):
 Groups = Annotated[Listed[WorkerGroup], rule(lambda groups: same_names([group.name for group in groups], "workers"))]
 
 
+class LeashSection(Section):
+    """When a cluster ends itself, although nobody is there to remove it."""
+
+    idle: Duration | None = setting(None, "It ends after so long without a job that runs or waits.")
+    deadline: Duration | None = setting(None, "It ends so long after `cluster.up` made it, whatever runs.")
+
+    def complaints(self) -> Iterator[Complaint]:
+        """Complain about a leash that never ends anything."""
+        if self.idle is None and self.deadline is None:
+            yield Complaint((), "needs idle, deadline or both, such as {idle: 2h, deadline: 12h}")
+
+
 class LocalSection(Section):
     """Head and workers as Ray processes of this machine."""
 
@@ -195,6 +207,7 @@ class ClusterSpec(Section):
     head: Head = setting(Head(), "The head node.")
     workers: Groups = setting((), "Groups of worker nodes.")
     env: OwnVariables = setting({}, "Environment variables of every Ray node.")
+    leash: LeashSection | None = setting(None, "When the cluster ends itself; left out: never.")
     registry: Registry | None = setting(None, "Where images are kept.")
     build: BuildSection = setting(BuildSection(), "How images are built here.")
     local: LocalSection = setting(LocalSection(), "What only the `local` backend knows.")

@@ -220,13 +220,18 @@ def planned(
 
 def _made(call: Call, cluster: Cluster, command: str, *, end_runs: bool, recreate: bool = False) -> Report:
     """Make it; say what was done, and where the cluster answers."""
+    from trainyard.backends import leash
+
     check = _begin(call, cluster, command, end_runs=end_runs)
     results = lazy.lifecycle.up(cluster, call.progress, recreate=recreate, before_disruption=check)
     endpoint = lazy.lifecycle.connect(cluster)
     return Report(
         {"name": cluster.spec.name, "state": "up", "address": endpoint.address, "steps": step_documents(results)},
         [f"cluster {cluster.spec.name} is up: {shown_address(endpoint.address, endpoint.tunnel)}"],
-        notes=[f"warning: {step.detail}" for step in results if step.detail and step.title.startswith("Check ")],
+        notes=[
+            *(f"warning: {step.detail}" for step in results if step.detail and step.title.startswith("Check ")),
+            *(f"note: the cluster {step.detail}" for step in results if step.title.startswith(leash.TITLE)),
+        ],
         next="invoke smoke.run",
     )
 

@@ -7,14 +7,14 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from trainyard.errors import DoctorError
-from trainyard.results.formats import duration, size
+from trainyard.results.formats import duration, size, utc
 from trainyard.tasks import lazy
 from trainyard.tasks.command_hints import complete
 from trainyard.tasks.report import Report, Table, as_document
 from trainyard.wording import counted
 
 if TYPE_CHECKING:
-    from trainyard.backends.contract import ClusterStatus, Finding, HostStatus
+    from trainyard.backends.contract import ClusterStatus, Finding, HostStatus, LeashStatus
     from trainyard.usage import Usage
 
 
@@ -31,6 +31,8 @@ def status_report(now: ClusterStatus, usage: Usage, hosts: Sequence[HostStatus] 
         body.append(Table(columns, rows, may_shorten=("job", "user")))
     if hosts:
         body += [hosts_table(hosts), *(f"{host.name}: {host.detail}" for host in hosts if host.detail)]
+    if now.leash:
+        body.append(_leash(now.leash, lazy.usage.ends_at(now, usage)))
     if now.detail:
         body.append(now.detail)
     if now.differences:
@@ -96,6 +98,15 @@ def hosts_table(hosts: Sequence[HostStatus]) -> Table:
     return Table(columns, rows)
 
 
+def _leash(leash: LeashStatus, moment: float | None) -> str:
+    from trainyard.backends.leash import words
+
+    if leash.problem:
+        return f"leash: does not hold: {leash.problem}"
+    early = "" if moment in (None, leash.deadline) else f"; as things are, at {utc(moment or 0.0, readable=True)}"
+    return f"leash: {words(leash)}{early}"
+
+
 def _status_document(now: ClusterStatus, usage: Usage) -> dict[str, Any]:
     """Return what `--json` prints; fields are added, never renamed."""
     return {
@@ -111,6 +122,7 @@ def _status_document(now: ClusterStatus, usage: Usage) -> dict[str, Any]:
         "tunnel": now.tunnel,
         "remark": now.remark,
         "differences": list(now.differences),
+        "leash": now.leash and {**asdict(now.leash), "ends_at": lazy.usage.ends_at(now, usage)},
         **_amounts(usage, [node.name for node in now.nodes]),
         "runs": usage.runs and [asdict(run) for run in usage.runs],
     }

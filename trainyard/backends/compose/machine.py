@@ -6,13 +6,12 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import cached_property, partial
 
-from pydantic import TypeAdapter
-
 from trainyard.backends import ray_nodes
-from trainyard.backends.compose import desired, diagnosis, location, naming
+from trainyard.backends.compose import desired, diagnosis, leash, location, naming
+from trainyard.backends.contract import LeashStatus
+from trainyard.backends.leash import Leash
 from trainyard.backends.logs import TAIL_LINES, LogFile, ray_files
 from trainyard.backends.machine import Machine, ObservedNode
 from trainyard.backends.ray_nodes import NodePlan, Room, fingerprint
@@ -28,8 +27,6 @@ from trainyard.seams.ssh import connection, forward
 LOOPBACK = "127.0.0.1"
 # The name under which a container's own output is shown, beside the names of Ray's files.
 CONTAINER = "container"
-# The engine's times may have nine digits of a second.
-_TIME = TypeAdapter(datetime)
 
 
 @dataclass(frozen=True)
@@ -120,6 +117,17 @@ class DockerHost(Machine):
         for name in names:
             docker_containers.remove(self.engine, naming.container(self.spec.name, name))
 
+    @property
+    def leash(self) -> Leash:
+        """Return the leash, which is a container beside the nodes."""
+        engine, name = self.engine, self.spec.name
+
+        def start(wish: LeashStatus) -> None:
+            owner, token = location.owner(self.tools), self.token if self.spec.auth == "token" else None
+            leash.start(engine, name, wish, image=self.containers()["head"].image, owner=owner, token=token)
+
+        return Leash(lambda: leash.observe(engine, name), self.made, start, lambda: leash.remove(engine, name))
+
     def end_reason(self, name: str) -> TrainyardError:
         return diagnosis.end_reason(self.engine, name, self.containers()[name])
 
@@ -130,6 +138,7 @@ def _observed(container: Container) -> ObservedNode:
         identity=container.id,
         runs=diagnosis.runs(container),
         has_run=container.state == "running" and container.health != "starting",
-        started=_TIME.validate_python(container.started).timestamp() if container.started else None,
+        started=leash.moment(container.started),
+        made=leash.moment(container.created),
         detail=diagnosis.describe(container),
     )

@@ -7,6 +7,8 @@ OWNER = "io.trainyard.owner"
 NODE = "io.trainyard.node"
 # What a node was made from, as JSON.
 PLAN = "io.trainyard.made-from"
+# On the container that ends the cluster: when, as JSON.
+LEASH = "io.trainyard.leash"
 
 
 def of_cluster(name: str) -> str:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from trainyard.backends import leash as leashes
 from trainyard.backends import replace_head
 from trainyard.backends.contract import ClusterStatus, Finding, LogLine, Tools, Traits, Verified, pick
-from trainyard.backends.kuberay import doctor, down, location, objects, operator, ray_cluster, wait
+from trainyard.backends.kuberay import doctor, down, leash, location, objects, operator, ray_cluster, wait
 from trainyard.backends.kuberay import status as statuses
 from trainyard.backends.kuberay.dashboard import Dashboard
 from trainyard.backends.kuberay.desired import Desired, read
@@ -105,7 +106,7 @@ def _steps(desired: Desired) -> list[Step]:
         # What follows is shown as it would be with --recreate, which nothing that never ran needs.
         desired, changes = replace(desired, tools=replace(desired.tools, recreate=True)), ()
     refused = None if desired.never_started else refused
-    where, documents = desired.location, desired.documents
+    where, documents, held = desired.location, desired.documents, leash.of(desired.location)
     former = ray_cluster.replace_step(desired)
     make = ray_cluster.step(desired, changes, after=former.title if former else None)
     return [
@@ -119,7 +120,9 @@ def _steps(desired: Desired) -> list[Step]:
         *([objects.claim_step(where, documents.claim)] if documents.claim else []),
         *([former] if former else []),
         make,
+        *leashes.steps(desired.spec, desired.tools, held, after=make.title),
         wait.step(where, len(desired.spec.nodes()), after=make.title),
+        *leashes.proof(desired.spec, held, after=make.title),
     ]
 
 

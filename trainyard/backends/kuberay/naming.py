@@ -13,6 +13,9 @@ US = "trainyard"
 IMAGE = "io.trainyard/image"
 SIMULATED = "io.trainyard/simulated-gpus"
 
+# On what ends the cluster: when, as JSON.
+LEASH = "io.trainyard/leash"
+
 # KubeRay's own labels (ray-operator/controllers/ray/utils/constant.go).
 RAY_CLUSTER = "ray.io/cluster"
 RAY_NODE_TYPE = "ray.io/node-type"

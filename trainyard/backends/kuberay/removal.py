@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from trainyard import wording
-from trainyard.backends.kuberay import pods, snapshot
+from trainyard.backends.kuberay import leash, pods, snapshot
 from trainyard.backends.kuberay.diagnosis.host import explain_host
 from trainyard.backends.kuberay.location import Location, is_ours, kubectl, owners
 from trainyard.errors import LeftoverError
@@ -42,6 +42,8 @@ def ray_cluster_step(location: Location, title: str, uids: frozenset[str], *, di
         return [*((POD, pod) for pod in own), *([(RAY_CLUSTER, live)] if live and pods.uid(live) in uids else [])]
 
     def remove() -> None:
+        # The next cluster needs them, or the next step removes them and waits for it.
+        leash.release_secrets(location)
         for uid in uids:
             kube.delete(RAY_CLUSTER, name, namespace=namespace, uid=uid, with_owned=True)
 

@@ -9,9 +9,10 @@ from contextlib import suppress
 from functools import partial
 
 from trainyard import versions
+from trainyard.backends import leash as leashes
 from trainyard.backends import record
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools, pick
-from trainyard.backends.kuberay import groups, location, naming, nodes, objects, pods
+from trainyard.backends.kuberay import groups, leash, location, naming, nodes, objects, pods
 from trainyard.backends.kuberay import snapshot as snapshots
 from trainyard.backends.kuberay.dashboard import Dashboard
 from trainyard.backends.kuberay.diagnosis.operator import explain_operator
@@ -40,6 +41,7 @@ def status(spec: ClusterSpec, tools: Tools, dashboard: Dashboard) -> ClusterStat
     snapshot = snapshots.read(where)
     # Not everybody who may look at pods may read Secrets.
     token = if_allowed(objects.token, where)
+    held = leash.observe(where) if snapshot.owner else None
     alive, problem = _ask_ray(dashboard, token, snapshot)
     every = nodes.statuses(groups.of_file(spec, snapshot.owner).values(), snapshot, alive)
     # Of a head that ends again and again, the container runs for a moment.
@@ -54,8 +56,12 @@ def status(spec: ClusterSpec, tools: Tools, dashboard: Dashboard) -> ClusterStat
         simulated_gpus=_annotation(snapshot, naming.SIMULATED) == "true",
         tunnel=_tunnel(where) if runs else None,
         detail="; ".join(filter(None, (_progress(snapshot, every), problem))) if snapshot.owner else "",
-        differences=tuple(groups.differences(spec, snapshot.owner)),
+        differences=(
+            *groups.differences(spec, snapshot.owner),
+            *leashes.differences(spec, leash.made(snapshot.owner), held),
+        ),
         token=token,
+        leash=held,
     )
 
 

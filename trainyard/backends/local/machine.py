@@ -13,7 +13,9 @@ import psutil
 
 from trainyard import versions
 from trainyard.backends import ray_nodes
-from trainyard.backends.local import node_processes
+from trainyard.backends.contract import LeashStatus
+from trainyard.backends.leash import Leash
+from trainyard.backends.local import leash, node_processes
 from trainyard.backends.local.naming import ClusterFiles
 from trainyard.backends.local.node_processes import LOOPBACK, Ports
 from trainyard.backends.logs import HEAD_FILES, TAIL_LINES, LogFile
@@ -66,7 +68,8 @@ class ThisMachine(Machine):
                 identity=record.process,
                 runs=runs,
                 has_run=True,
-                started=processes.started_at(record.process),
+                started=(started := processes.started_at(record.process)),
+                made=started,
                 detail="" if runs else "its processes have ended",
             )
         return nodes
@@ -100,6 +103,13 @@ class ThisMachine(Machine):
 
     def remove(self, names: Iterable[str]) -> None:
         node_processes.end(self.files, names)
+
+    @property
+    def leash(self) -> Leash:
+        def start(wish: LeashStatus) -> None:
+            leash.start(self.files, wish, str(self.address()), environ=self.tools.environ)
+
+        return Leash(lambda: leash.observe(self.files), self.made, start, lambda: leash.end(self.files))
 
     def end_reason(self, name: str) -> TrainyardError:
         """Return why a node ended by itself: NotReadyError when the machine was only too busy, else OutsideError."""

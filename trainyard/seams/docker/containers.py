@@ -9,6 +9,7 @@ import io
 import math
 import secrets
 import tarfile
+import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ class Container:
 
     `state` is the engine's word: created, running, restarting, exited, paused, removing or dead. `health` is the health
     check's: starting, healthy or unhealthy, None without a check. `image` is the reference it was made with; `started`
-    is when its program was last started, in the engine's time.
+    is when its program was last started, in the engine's time, as is `created`.
     """
 
     id: str
@@ -54,6 +55,7 @@ class Container:
     restarts: int = 0
     ports: tuple[Port, ...] = ()
     started: str = ""
+    created: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ def container(engine: Engine, name: str) -> Container | None:
                 for outside in all_outside or ()
             ),
             started=state.get("StartedAt") or "",
+            created=described.get("Created") or "",
         )
     return None
 
@@ -114,21 +117,32 @@ def create(
     image: str,
     command: Sequence[str],
     labels: Mapping[str, str],
-    ports: Mapping[int | str, tuple[str, int]],
+    ports: Mapping[int | str, tuple[str, int]] = types.MappingProxyType({}),
     volumes: Mapping[str, str],
+    entrypoint: Sequence[str] | None = None,
+    network: str | None = None,
+    user: str | None = None,
 ) -> str:
     """Make a container that restarts with Docker, without starting it; return its id. The engine must have the image.
 
-    `ports` maps a port inside to the host's (address, port); `volumes` names to paths.
+    `ports` maps a port inside to the host's (address, port); `volumes` names, or paths of the host, to paths.
     """
     with refusals(f"make the container {name}"):
         host = engine.api.create_host_config(
             port_bindings=dict(ports),
             binds=[f"{volume}:{path}" for volume, path in volumes.items()],
             restart_policy={"Name": "unless-stopped"},
+            network_mode=network,
         )
         made = engine.api.create_container(
-            image, list(command), name=name, labels=dict(labels), ports=list(ports), host_config=host
+            image,
+            list(command),
+            name=name,
+            labels=dict(labels),
+            ports=list(ports),
+            host_config=host,
+            entrypoint=None if entrypoint is None else list(entrypoint),
+            user=user,
         )
     return str(made["Id"])
 

@@ -4,9 +4,17 @@ set -u
 trap 'exit 0' TERM
 . /etc/bed/environ
 
-# The link-local address of the metadata service; the AWS API answers at it too.
-ip route replace 169.254.169.254/32 via "${API%:*}"
-iptables -t nat -A OUTPUT -d 169.254.169.254/32 -p tcp --dport 80 -j DNAT --to-destination "$API"
+# A default route, by which programs find out which address is theirs; what takes it is refused here, and dropped by Docker.
+private=$(ip -o route get "${API%:*}" | sed 's/.* dev \([^ ]*\).*/\1/')
+ip route replace default via "${API%:*}" dev "$private"
+iptables -A OUTPUT -o "$private" ! -d "$NETWORK" -j REJECT
+# The public address is one of EC2's, not of the instance.
+cp /etc/hosts /tmp/hosts && grep -v '^198\.18\.' /tmp/hosts > /etc/hosts
+
+# AWS's link-local addresses: of the metadata service, at which the API answers too, and of the resolver.
+iptables -t nat -A OUTPUT -d 169.254.169.254 -p tcp --dport 80 -j DNAT --to-destination "$API"
+iptables -t nat -A OUTPUT -d 169.254.169.253 -p udp --dport 53 -j DNAT --to-destination "$API"
+printf 'search us-west-2.compute.internal\nnameserver 169.254.169.253\n' > /etc/resolv.conf
 
 mkdir -p /run/sshd /home/ubuntu/.ssh
 rm -f /run/cloud-init-done
@@ -29,6 +37,13 @@ if [ "$DOCKER" = yes ]; then
   rm -f /var/run/docker.pid
   # Its bridge is not one of the bed's; training containers use the instance's own network.
   dockerd --bip 172.30.250.1/24 --insecure-registry "$REGISTRY" > /var/log/dockerd.log 2>&1 &
+fi
+
+# As with NVIDIA's driver: nvidia-smi, and as many GPUs as the instance's type has.
+if [ "$GPUS" != 0 ]; then
+  visible=$(seq -s, -f GPU-bed-%g 0 $((GPUS - 1)))
+  printf '#!/bin/sh\nNVIDIA_VISIBLE_DEVICES=%s exec /opt/bed/nvidia-smi "$@"\n' "$visible" > /usr/local/bin/nvidia-smi
+  chmod +x /usr/local/bin/nvidia-smi
 fi
 
 # $SSHD=no leaves it out, as a broken AMI does; a script may also wait.

@@ -47,9 +47,9 @@ def documents(inputs: Inputs) -> Documents:
             "size": pod.quantity(storage.size),
         }
     return Documents(
-        namespace=_rendered("namespace", {"namespace": section.namespace, "labels": {naming.MADE_BY: naming.US}}),
-        claim=_rendered("claim", claim) if claim else None,
-        ray_cluster=_rendered("raycluster", _ray_cluster(inputs)),
+        namespace=rendered("namespace", {"namespace": section.namespace, "labels": {naming.MADE_BY: naming.US}}),
+        claim=rendered("claim", claim) if claim else None,
+        ray_cluster=rendered("raycluster", _ray_cluster(inputs)),
     )
 
 
@@ -57,7 +57,8 @@ def groups(ray_cluster: Object) -> dict[str, dict[str, Any]]:
     return {str(group["groupName"]): group for group in ray_cluster["spec"].get("workerGroupSpecs") or ()}
 
 
-def _rendered(name: str, values: Mapping[str, Any]) -> Object:
+def rendered(name: str, values: Mapping[str, Any]) -> Object:
+    """Return what a template of kuberay/ is with these values; what is null in it is left out."""
     template = (paths.shipped("kuberay") / f"{name}.yaml.j2").read_text(encoding="utf-8")
     found: Object = _without_nulls(yaml.safe_load(render.render(template, values)))
     return found
@@ -116,7 +117,7 @@ def _group(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool = False) -> 
         # Ray's own label of a node's group would be `headgroup` on the head; the autoscaler reads these too.
         "labels": {"ray.io/node-group": node.group},
         "ray_start": _ray_start(node),
-        "pod": _rendered("pod", pod.values(inputs, node, with_autoscaler=with_autoscaler)),
+        "pod": rendered("pod", pod.values(inputs, node, with_autoscaler=with_autoscaler)),
     }
 
 

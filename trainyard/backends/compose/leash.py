@@ -1,0 +1,78 @@
+"""The leash of a cluster of containers: one more container, which may tell the engine to remove them and itself."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+from pydantic import TypeAdapter
+from trainyard_runner.leash import HOLDS
+
+from trainyard.backends.compose import diagnosis, naming
+from trainyard.backends.compose.desired import DASHBOARD_PORT
+from trainyard.backends.contract import LeashStatus
+from trainyard.backends.leash import settings, source
+from trainyard.seams.docker import containers as docker_containers
+from trainyard.seams.docker.engine import Engine
+
+SOCKET = "/var/run/docker.sock"
+TOKEN_FILE = "/run/trainyard-token"  # noqa: S105 (its path, not its value)
+# The engine's times may have nine digits of a second.
+_TIME = TypeAdapter(datetime)
+
+
+def observe(engine: Engine, cluster: str) -> LeashStatus | None:
+    """Return what the container was made for, and why it does not run, if it does not."""
+    container = docker_containers.container(engine, naming.container(cluster, "leash"))
+    if container is None or naming.LEASH not in container.labels:
+        return None
+    written = json.loads(container.labels[naming.LEASH])
+    log = docker_containers.tail(engine, container.id)
+    holds = container.state == "running" and any(line.endswith(HOLDS) for line in log)
+    last = [line for line in log if line.strip()][-1:]
+    state = diagnosis.describe(container) or "starting"
+    problem = "" if holds else ": ".join([f"container {container.name}: {state}", *last])
+    return LeashStatus(written["idle"], written["deadline"], moment(container.started), problem)
+
+
+def start(engine: Engine, cluster: str, leash: LeashStatus, *, image: str, owner: str, token: str | None) -> None:
+    """Start the container, in the place of one that is there.
+
+    Its root may use the engine's socket, and so the whole host: nothing of the cluster runs in it, and it listens
+    nowhere.
+    """
+    name, labels = naming.container(cluster, "leash"), naming.common(cluster, owner)
+    remove(engine, cluster)
+    target = {
+        "socket": SOCKET,
+        "labels": [f"{key}={value}" for key, value in labels.items()],
+        "network": naming.project(cluster),
+        "me": name,
+    }
+    given = settings(
+        leash, dashboard=f"http://head:{DASHBOARD_PORT}", token_file=TOKEN_FILE if token else None, docker=target
+    )
+    docker_containers.create(
+        engine,
+        name,
+        image=image,
+        entrypoint=source(),
+        command=[given],
+        labels={**labels, naming.LEASH: settings(leash)},
+        # On another host its engine is asked where `docker` has its socket unless told otherwise.
+        volumes={engine.address.removeprefix("unix://") if engine.is_here else SOCKET: SOCKET},
+        network=naming.project(cluster),
+        user="0:0",
+    )
+    if token:
+        docker_containers.put_files(engine, name, {TOKEN_FILE: token.encode()})
+    docker_containers.start(engine, name)
+
+
+def remove(engine: Engine, cluster: str) -> None:
+    docker_containers.remove(engine, naming.container(cluster, "leash"))
+
+
+def moment(written: str) -> float | None:
+    """Return a time of the engine's in Unix seconds."""
+    return _TIME.validate_python(written).timestamp() if written else None

@@ -1,0 +1,127 @@
+"""The leash of a cluster on Kubernetes: a pod of its own, which may delete this one RayCluster and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from trainyard.backends.contract import LeashStatus
+from trainyard.backends.kuberay import location, naming, pods
+from trainyard.backends.kuberay.location import Location, is_ours, kubectl
+from trainyard.backends.kuberay.manifest import rendered
+from trainyard.backends.kuberay.snapshot import if_allowed
+from trainyard.backends.leash import Leash, settings, source
+from trainyard.backends.record import TOKEN_KEY
+from trainyard.seams.kube.types import DEPLOYMENT, RAY_CLUSTER, ROLE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT, Object
+
+KINDS = (SERVICE_ACCOUNT, ROLE, ROLE_BINDING, DEPLOYMENT)
+READY = "/tmp/trainyard-leash"  # noqa: S108 (in its own container)
+# A label of its pods alone.
+_PART = "io.trainyard/part"
+
+
+def of(where: Location) -> Leash:
+    """Return the leash of the cluster at this location; it counts from when its RayCluster was made."""
+    return Leash(
+        lambda: observe(where),
+        lambda: made(location.ray_cluster(where)),
+        lambda wish: put(where, wish),
+        lambda: take_off(where),
+    )
+
+
+def made(ray_cluster: Object | None) -> float | None:
+    return None if ray_cluster is None else pods.seconds(ray_cluster["metadata"]["creationTimestamp"])
+
+
+def _name(where: Location) -> str:
+    return f"{where.name}-leash"
+
+
+def observe(where: Location) -> LeashStatus | None:
+    """Return what its Deployment was made for, and why it is not there, if it is not."""
+    deployment = if_allowed(where.kube.get, DEPLOYMENT, _name(where), namespace=where.namespace)
+    written = ((deployment or {"metadata": {}})["metadata"].get("annotations") or {}).get(naming.LEASH)
+    if deployment is None or written is None:
+        return None
+    found = json.loads(written)
+    available = pods.condition(deployment, "Available")
+    is_current = (deployment.get("status") or {}).get("observedGeneration") == deployment["metadata"].get("generation")
+    holds = available.get("status") == "True" and is_current
+    since = pods.seconds(available["lastTransitionTime"]) if holds else None
+    problem = f"its pod is not ready: {kubectl(where)} -n {where.namespace} logs deployment/{_name(where)}"
+    return LeashStatus(found["idle"], found["deadline"], since, "" if holds else problem)
+
+
+def put(where: Location, leash: LeashStatus) -> None:
+    """Make the pod and its account, owned by the RayCluster, as are the Secrets from now on."""
+    live = location.ray_cluster(where)
+    if live is None:
+        return
+    owner = {"apiVersion": RAY_CLUSTER.api, "kind": RAY_CLUSTER.name, "name": where.name, "uid": pods.uid(live)}
+    for document in documents(where, leash, live, owner):
+        kind = next(kind for kind in KINDS if kind.name == document["kind"])
+        where.kube.apply(kind, document, namespace=where.namespace)
+    for secret in _secrets(where):
+        _own(where, secret, [owner])
+
+
+def documents(where: Location, leash: LeashStatus, live: Object, owner: Object) -> Sequence[Object]:
+    """Return the objects: on hosts, with logins and as the user as the head, whose image it runs."""
+    head = live["spec"]["headGroupSpec"]["template"]["spec"]
+    container, labels = head["containers"][0], {**naming.labels(where.name), _PART: "leash"}
+    metadata = {
+        "name": _name(where),
+        "namespace": where.namespace,
+        "labels": naming.labels(where.name),
+        "ownerReferences": [owner],
+    }
+    given = settings(
+        leash,
+        dashboard=f"http://{where.name}-head-svc:{naming.DASHBOARD_PORT}",
+        token_file=f"/run/trainyard/{TOKEN_KEY}",
+        ready=READY,
+        kubernetes={"namespace": where.namespace, "name": where.name, "uid": owner["uid"]},
+    )
+    of_head = ("imagePullSecrets", "nodeSelector", "tolerations", "priorityClassName", "securityContext")
+    values = {
+        "metadata": metadata,
+        "deployment_metadata": {**metadata, "annotations": {naming.LEASH: settings(leash)}},
+        "cluster": where.name,
+        "selector": labels,
+        "labels": labels,
+        "head": {key: head.get(key) for key in of_head},
+        "image": container["image"],
+        "container_security": container.get("securityContext"),
+        "command": [*source(), given],
+        "ready": READY,
+        "secret": naming.token_secret(where.name),
+    }
+    items: Sequence[Object] = rendered("leash", values)["items"]
+    return items
+
+
+def take_off(where: Location) -> None:
+    """Remove the pod and its account; the Secrets stay with the RayCluster."""
+    for kind in KINDS:
+        where.kube.delete(kind, _name(where), namespace=where.namespace)
+
+
+def release_secrets(where: Location) -> None:
+    """Let the Secrets outlive the RayCluster again: another one takes its place."""
+    for secret in _secrets(where):
+        if secret["metadata"].get("ownerReferences"):
+            _own(where, secret, None)
+
+
+def _secrets(where: Location) -> list[Object]:
+    return [
+        secret
+        for name in (naming.token_secret(where.name), naming.pull_secret(where.name))
+        if (secret := where.kube.get(SECRET, name, namespace=where.namespace)) and is_ours(secret, where.name)
+    ]
+
+
+def _own(where: Location, secret: Object, owners: Sequence[Object] | None) -> None:
+    change = {"metadata": {"ownerReferences": owners}}
+    where.kube.patch(SECRET, secret["metadata"]["name"], change, namespace=where.namespace)

@@ -1,0 +1,153 @@
+"""The leash of a cluster: the step that sets it, what is written down about it, and how people read it.
+
+What ends the cluster runs there (runner/trainyard_runner/leash.py); each backend says how it gets there.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from trainyard_runner import leash as program
+
+from trainyard.backends.contract import ClusterStatus, LeashStatus, Tools
+from trainyard.backends.record import read_json, write_private
+from trainyard.errors import RequestError
+from trainyard.results.formats import utc
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.units import format_duration
+from trainyard.steps import YES, Answer, Step, no
+
+TITLE = "Set the leash"
+# Its container, or pod, has to start: the image is there.
+HOLDS_SECONDS = 120.0
+# Some systems work out when something was made from a clock that is set meanwhile.
+CLOCK_SECONDS = 5.0
+_RECORD = "leash.json"
+
+
+@dataclass(frozen=True)
+class Leash:
+    """A leash as the backend of a cluster knows it.
+
+    `observe` returns the one that the cluster has; `made` when the cluster was made, in Unix seconds, None where there
+    is none; `set` puts one in the place of what is there, `take_off` removes it.
+    """
+
+    observe: Callable[[], LeashStatus | None]
+    made: Callable[[], float | None]
+    set: Callable[[LeashStatus], None]
+    take_off: Callable[[], None]
+
+
+def steps(spec: ClusterSpec, tools: Tools, leash: Leash, *, after: str) -> list[Step]:
+    """Return the step after which the cluster is given the leash of its file, or none; runs go on meanwhile."""
+    if spec.leash is None:
+        return [_take_off(tools, leash)] if leash.observe() else []
+
+    def done() -> Answer:
+        observed, wish = leash.observe(), desired(spec, leash.made())
+        if observed is None or wish is None or not _is_same(observed, wish):
+            return no("the cluster has none" if observed is None else f"now: {words(observed)}")
+        return Answer(True, words(observed))
+
+    def do() -> None:
+        wish = desired(spec, leash.made())
+        if wish is None:
+            return
+        if wish.deadline is not None and wish.deadline <= time.time():
+            raise RequestError(
+                f"the leash's deadline is over: it {words(wish)}",
+                where=f"it counts from when cluster {spec.name} was made",
+                hint="Give it a later one; or make the cluster anew: invoke cluster.up --recreate",
+            )
+        leash.set(wish)
+        write_private(tools.state / _RECORD, json.dumps({"idle": wish.idle, "deadline": wish.deadline}))
+
+    settings = {"idle": spec.leash.idle, "deadline": spec.leash.deadline}
+    title = ", ".join(f"{key} {format_duration(value)}" for key, value in settings.items() if value is not None)
+    return [Step(f"{TITLE}: {title}", done, do, after=after)]
+
+
+def proof(spec: ClusterSpec, leash: Leash, *, after: str) -> list[Step]:
+    """Return the step after which the leash has proven that it can end the cluster; one that has ended is set anew."""
+
+    def done() -> Answer:
+        observed = leash.observe()
+        problem = observed.problem if observed else "the cluster has none"
+        return no(problem) if problem else YES
+
+    def do() -> None:
+        wish = desired(spec, leash.made())
+        if wish and not done().holds:
+            leash.set(wish)
+
+    return [Step("The leash holds", done, do, deadline=HOLDS_SECONDS, every=0.5, after=after)] if spec.leash else []
+
+
+def desired(spec: ClusterSpec, made: float | None) -> LeashStatus | None:
+    """Return the leash of the file for a cluster that was made then; None without a leash, or without a cluster."""
+    if spec.leash is None or made is None:
+        return None
+    return LeashStatus(spec.leash.idle, None if spec.leash.deadline is None else made + spec.leash.deadline)
+
+
+def differences(spec: ClusterSpec, made: float | None, observed: LeashStatus | None) -> Iterator[str]:
+    """Yield in what the leash of a cluster that was made then is not as its file says."""
+    wish = desired(spec, made)
+    if (wish or observed) and not (wish and observed and _is_same(observed, wish)):
+        yield f"leash: {words(observed) if observed else 'none'} now, {words(wish) if wish else 'none'} desired"
+    elif observed and observed.problem:
+        yield f"leash: {observed.problem}"
+
+
+def words(leash: LeashStatus) -> str:
+    """Return when a cluster ends: `ends at 2026-11-23 20:00:00 UTC, or after 2h without a job`."""
+    deadline = f"at {utc(leash.deadline, readable=True)}" if leash.deadline is not None else ""
+    idle = f"after {format_duration(leash.idle)} without a job" if leash.idle is not None else ""
+    return f"ends {', or '.join(filter(None, (deadline, idle)))}"
+
+
+def settings(leash: LeashStatus, **more: Any) -> str:
+    """Return what the program on the cluster gets."""
+    return json.dumps({"idle": leash.idle, "deadline": leash.deadline, **more}, sort_keys=True)
+
+
+def source() -> list[str]:
+    """Return the command that is the program, without its settings: nothing has to be in the image but Python."""
+    return ["python3", "-c", Path(program.__file__).read_text(encoding="utf-8")]
+
+
+def ended(now: ClusterStatus, state: Path) -> str:
+    """Return what is to be said of a cluster that does not run any more, and had a leash; else ""."""
+    found = read_json(state / _RECORD)
+    if not found or now.state not in ("absent", "broken") or (now.leash and not now.leash.problem):
+        return ""
+    leash = words(LeashStatus(found["idle"], found["deadline"]))
+    return f"it had a leash ({leash}); outputs of runs that nobody had fetched by then are lost"
+
+
+def is_recorded(state: Path) -> bool:
+    return (state / _RECORD).exists()
+
+
+def _take_off(tools: Tools, leash: Leash) -> Step:
+    def done() -> Answer:
+        observed = leash.observe()
+        return no(f"now: {words(observed)}") if observed else YES
+
+    def do() -> None:
+        leash.take_off()
+        (tools.state / _RECORD).unlink(missing_ok=True)
+
+    return Step("Take the leash off", done, do)
+
+
+def _is_same(observed: LeashStatus, wish: LeashStatus) -> bool:
+    if observed.deadline is None or wish.deadline is None:
+        return observed == replace(wish, since=observed.since, problem=observed.problem)
+    return observed.idle == wish.idle and abs(observed.deadline - wish.deadline) < CLOCK_SECONDS

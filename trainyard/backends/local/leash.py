@@ -1,0 +1,62 @@
+"""The leash of a local cluster: a process beside its keepers, which is found and ended as they are."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from trainyard_runner.leash import HOLDS
+
+from trainyard.backends.contract import LeashStatus
+from trainyard.backends.leash import settings
+from trainyard.backends.local.naming import ClusterFiles
+from trainyard.backends.record import read_json, write_private
+from trainyard.errors import LeftoverError
+from trainyard.seams import processes
+from trainyard.seams.processes import ProcessId
+
+# A program of its own, run by its path.
+PROGRAM = Path(processes.__file__).with_name("local_leash.py")
+_MARK = "leash"
+
+
+def _record(files: ClusterFiles) -> Path:
+    return files.state / "leash-process.json"
+
+
+def observe(files: ClusterFiles) -> LeashStatus | None:
+    """Return what is written down, and why the process does not run, if it does not."""
+    record = read_json(_record(files))
+    if not record:
+        return None
+    process, log = ProcessId(**record["process"]), files.node_log(_MARK)
+    holds = log.exists() and HOLDS in log.read_text(errors="replace")
+    state = "starting" if processes.alive(process) else "ended"
+    problem = "" if holds and state == "starting" else f"its process is {state}; see {log}"
+    return LeashStatus(record["idle"], record["deadline"], processes.started_at(process), problem)
+
+
+def start(files: ClusterFiles, leash: LeashStatus, address: str, *, environ: Mapping[str, str]) -> None:
+    """Start the process, in the place of one that is there, and write it down."""
+    end(files)
+    files.node_log(_MARK).unlink(missing_ok=True)
+    token = str(files.token) if files.token.exists() else None
+    own = [str(path) for path in (files.temp, files.nodes, files.token, _record(files))]
+    target = {"marker": files.marker(), "files": own}
+    given = settings(leash, dashboard=address, token_file=token, local=target)
+    command = [sys.executable, str(PROGRAM), given]
+    environment = {**environ, processes.MARKER: files.marker(_MARK)}
+    process = processes.start(command, env=environment, log=files.node_log(_MARK), directory=Path("/"))
+    record = {"idle": leash.idle, "deadline": leash.deadline, "process": asdict(process)}
+    write_private(_record(files), json.dumps(record))
+
+
+def end(files: ClusterFiles) -> None:
+    """End the process, also one that nobody has written down. Raises LeftoverError."""
+    marker = files.marker(_MARK)
+    if left := processes.end(lambda: processes.members([], marker=marker), grace=2.0, deadline=5.0):
+        raise LeftoverError(f"the leash does not end: {sorted(process.pid for process in left)}")
+    _record(files).unlink(missing_ok=True)

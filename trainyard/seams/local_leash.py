@@ -1,0 +1,42 @@
+"""The leash of a local cluster: a process that ends all others of it, and itself, and removes their files.
+
+Usage: local_leash.py SETTINGS, as trainyard_runner.leash has them; `local` names the `marker` that the cluster's
+processes carry in their environment, and the `files` and directories to remove.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+# Run by its path, this directory comes first on sys.path instead of the package's parent.
+sys.path.pop(0)
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from trainyard_runner import leash, tree
+
+from trainyard.seams import processes
+
+
+def main(settings: leash.Settings) -> None:
+    """Wait, and end what is left then."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    leash.hold(settings, lambda: end(settings["local"]))
+
+
+def end(target: leash.Settings) -> None:
+    """End every process of the cluster but this one, which has not much left to do. Raises OSError for what stays."""
+    # A keeper needs 3 s for its node.
+    if left := processes.end(lambda: processes.members([], marker=target["marker"]), grace=5.0, deadline=5.0):
+        raise OSError(f"processes that do not end: {sorted(process.pid for process in left)}")
+    for path in target["files"]:
+        if Path(path).is_dir():
+            tree.remove(path)
+        else:
+            Path(path).unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
