@@ -7,6 +7,7 @@ from typing import Any
 import boto3
 import pytest
 from botocore import exceptions
+from botocore.parsers import ResponseParserError
 
 from trainyard.errors import PrerequisiteError, TrainyardError
 from trainyard.seams.aws import Aws, AwsError
@@ -77,6 +78,7 @@ def test_what_the_user_lacks_is_a_prerequisite(monkeypatch: pytest.MonkeyPatch, 
             exceptions.EndpointConnectionError(endpoint_url="http://127.0.0.1:1"),
             "AWS does not answer in region us-west-2",
         ),
+        (ResponseParserError("invalid XML received"), "what answers to ec2:RunInstances is not AWS"),
     ],
 )
 def test_what_may_pass_is_aws_own_trouble(monkeypatch: pytest.MonkeyPatch, error: Exception, what: str) -> None:
