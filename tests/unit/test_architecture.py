@@ -48,7 +48,7 @@ BUDGETS = {
     "seams": (5_070, 48),
     "spec": (2_109, 16),
     "tasks": (1_962, 14),
-    "../tests": (27_043, 233),
+    "../tests": (28_000, 240),
     "../runner": (4_917, 36),
 }
 LONGEST_FUNCTION = 40

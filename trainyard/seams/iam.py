@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
-from trainyard.seams.aws import Aws, AwsError
+from trainyard.seams.aws import Aws
 
 FOR_EC2 = {
     "ContextKeyName": "iam:PassedToService",
     "ContextKeyType": "string",
     "ContextKeyValues": ["ec2.amazonaws.com"],
 }
-
-
-def existing(aws: Aws, operation: str, key: str, **name: str) -> dict[str, Any] | None:
-    """Return what there is of a name: existing(aws, "get_role", "Role", RoleName="lab"); None if there is nothing."""
-    try:
-        found: dict[str, Any] = aws.call("iam", operation, **name)[key]
-    except AwsError as error:
-        if error.code != "NoSuchEntity":
-            raise
-        return None
-    return found
 
 
 def principal(aws: Aws, caller: str) -> str:

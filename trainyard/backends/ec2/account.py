@@ -22,11 +22,10 @@ from trainyard.steps import Stage, Step, before_each, nothing
 
 def steps(spec: ClusterSpec, tools: Tools, location: Location) -> list[Step | Stage]:
     """Return the steps that make what instances are launched with; asks AWS whether all that is named exists."""
-    existing = [instance for instance in snapshot.of_cluster(location) if instance.exists]
-    for instance in existing:
-        locations.refuse_foreign(location, instance.tags)
-    # Where instances run, they could be launched.
-    checked = [] if existing else preflight.steps(spec, tools, location.aws)
+    checked = preflight.steps(spec, tools, location)
+    for instance in snapshot.of_cluster(location):
+        if instance.exists:
+            locations.refuse_foreign(location, instance.tags)
     refuse_unknown_to_ray(desired.document(spec, site(spec, tools, location)))
     made = objects.steps(location, sources(location))
     return [*checked, *before_each(made, question=nothing, change=lambda: locations.write(location, tools))]

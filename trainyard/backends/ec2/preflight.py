@@ -8,11 +8,11 @@ from functools import partial
 
 from trainyard.backends.contract import Tools
 from trainyard.backends.ec2 import preflight_network as network
-from trainyard.backends.ec2.preflight_facts import PROGRAMS, Facts, Found, Group, Object, groups, is_enabled, key_file
+from trainyard.backends.ec2.location import Location
+from trainyard.backends.ec2.preflight_facts import PROGRAMS, Facts, Found, Group, Object, groups, is_enabled
 from trainyard.backends.ec2.preflight_questions import ask
 from trainyard.errors import PrerequisiteError, Problem
 from trainyard.images import resolve
-from trainyard.seams.aws import Aws
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Step, nothing
 from trainyard.wording import counted, did_you_mean, named
@@ -28,10 +28,10 @@ PLAIN = re.compile(r"ubuntu/images/|al20\d\d-ami|amzn2?-ami|debian-\d|RHEL-|suse
 Rule = Callable[[ClusterSpec, Facts], Iterator[Found]]
 
 
-def steps(spec: ClusterSpec, tools: Tools, aws: Aws) -> list[Step]:
+def steps(spec: ClusterSpec, tools: Tools, location: Location) -> list[Step]:
     """Return a step for each thing that could not be checked. Raises PrerequisiteError with all that is wrong."""
     image = partial(resolve.pulled_bytes, spec, tools.environ, directory=tools.directory) if spec.image else int
-    facts = ask(spec, aws, tools.environ, image=image)
+    facts = ask(spec, location, image=image)
     refuse(spec, facts)
     return [Step(f"Not checked: {remark}", done=lambda: YES, do=nothing) for remark in remarks(spec, facts)]
 
@@ -93,8 +93,8 @@ def _types(spec: ClusterSpec, facts: Facts) -> Iterator[Found]:
         if (described := (facts.types or {}).get(name)) is None:
             yield subject, f"{name} is no instance type of {facts.region}"
             continue
-        offered = (facts.offers or {}).get(name, ())
-        if facts.offers and zones and not zones & {*offered}:
+        offered = {offer["Location"] for offer in facts.offers if offer["InstanceType"] == name}
+        if facts.offers and zones and not zones & offered:
             yield subject, f"{name} is not offered in {named(sorted(zones))}, only in {named(sorted(offered), most=9)}"
         if group.gpus > (gpus := _gpus(described)):
             yield subject, f"{name} has {counted(gpus, 'NVIDIA GPU')}, and `gpus` is {group.gpus}"
@@ -165,12 +165,13 @@ def _key(spec: ClusterSpec, facts: Facts) -> Iterator[Found]:
     if not spec.ec2.key_name:
         return
     subject, pair = f"key pair {spec.ec2.key_name}", (facts.key_pairs or {}).get(spec.ec2.key_name)
+    file = spec.ec2.key_file or f"~/.ssh/{spec.ec2.key_name}.pem"
     if facts.key_pairs is not None and not pair:
         yield subject, f"does not exist in {facts.region}: leave `key_name` out, and one is made"
     if facts.public_key == "":
-        yield subject, f"its private key is not in {key_file(spec)}: write where it is, `key_file`"
+        yield subject, f"its private key is not on this machine, in {file}: write where it is, `key_file`"
     elif pair and facts.public_key and pair.get("PublicKey", "").split()[:2] != facts.public_key.split()[:2]:
-        yield subject, f"is another key than {key_file(spec)}: instances would not let us in"
+        yield subject, f"is another key than {file}: instances would not let us in"
 
 
 def _profile(spec: ClusterSpec, facts: Facts) -> Iterator[Found]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from trainyard.errors import TrainyardError
@@ -53,10 +52,10 @@ class Group:
 class Facts:
     """What was answered, by name or id; None, or nothing, where it is not known, or was not asked.
 
-    `public_key` is that of the key file: "" where there is none, None where it takes a passphrase. `offers` are the
-    zones that have a type. `used` are the vCPUs of others by quota, `running` the cluster's own instances, `elsewhere`
-    those of its name in other regions. `denied` is what we may not do. A pull takes
-    `image` bytes. `errors` are refused questions without which no cluster is made, `unknown` are the others.
+    `public_key` is that of the key file: "" where there is none, None where it takes a passphrase. `used` are vCPUs by
+    quota; `elsewhere` counts instances of the name by region. `denied` is what we may not do, `denied_to_nodes` what
+    the role of the instance profile may not. A pull takes `image` bytes. `errors` are refused questions without which
+    no cluster is made, `unknown` are the others.
     """
 
     region: str
@@ -65,10 +64,9 @@ class Facts:
     regions: Mapping[str, Object] | None = None
     zones: Mapping[str, Object] | None = None
     types: Mapping[str, Object] | None = None
-    offers: Mapping[str, Collection[str]] | None = None
+    offers: Sequence[Object] = ()
     quotas: Mapping[str, Object] = field(default_factory=dict)
     used: Mapping[str, int] = field(default_factory=dict)
-    running: int = 0
     amis: Mapping[str, Object] | None = None
     vpcs: Mapping[str, Object] | None = None
     subnets: Mapping[str, Object] | None = None
@@ -96,11 +94,6 @@ def groups(spec: ClusterSpec) -> list[Group]:
         disk, spot = kind.disk or 0, bool(kind.spot)
         found.append(Group(name, most, size.cpus or 0, size.gpus, kind.instance_type or "", kind.ami or "", disk, spot))
     return found
-
-
-def key_file(spec: ClusterSpec) -> Path | None:
-    key = spec.ec2.key_name
-    return Path(spec.ec2.key_file or f"~/.ssh/{key}.pem").expanduser() if key else None
 
 
 def ecr_address(spec: ClusterSpec) -> str:

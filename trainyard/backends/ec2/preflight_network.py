@@ -46,7 +46,7 @@ def subnet_problems(spec: ClusterSpec, facts: Facts) -> Iterator[Found]:
         yield subject, f"{gives} public addresses: {VPN}; else name a public subnet, `ec2.subnet`"
     else:
         yield from _ways_out(subject, usable, spec, facts)
-        free = sum(subnet["AvailableIpAddressCount"] for subnet in usable) + facts.running
+        free = sum(subnet["AvailableIpAddressCount"] for subnet in usable)
         if free < (nodes := sum(group.most for group in groups(spec))):
             yield subject, f"has {free} addresses left, and the cluster {nodes} nodes at its largest: name another one"
 

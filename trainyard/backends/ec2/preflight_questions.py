@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from cryptography.hazmat.primitives import serialization as keys
-
+from trainyard.backends.ec2 import naming, snapshot
+from trainyard.backends.ec2.location import Location
 from trainyard.backends.ec2.preflight_facts import (
     PROGRAMS,
     Facts,
@@ -16,18 +15,19 @@ from trainyard.backends.ec2.preflight_facts import (
     ecr_address,
     groups,
     is_enabled,
-    key_file,
     quota_of,
 )
 from trainyard.errors import TrainyardError
 from trainyard.seams import ecr, iam
 from trainyard.seams.aws import Aws
+from trainyard.seams.ssh import keys
 from trainyard.seams.ssh.many import gather
 from trainyard.spec.cluster import ClusterSpec
 
 Questions = dict[str, Callable[[], Any]]
 Only = Mapping[str, Iterable[str]]
-CLUSTER_TAG = "ray-cluster-name"
+OFFERS = ("ec2", "describe_instance_type_offerings", "InstanceTypeOfferings")
+QUOTA = ("service-quotas", "get_service_quota")
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"
 # What we do, and Ray's autoscaler on the head by the role of its instance profile; how a node logs in to ECR.
 LAUNCH = ("ec2:RunInstances", "ec2:CreateTags", "ec2:TerminateInstances")
@@ -47,32 +47,35 @@ OPTIONAL = {
 }
 
 
-def ask(spec: ClusterSpec, aws: Aws, environ: Mapping[str, str], *, image: Callable[[], int]) -> Facts:
-    """Ask this machine, then AWS; without valid credentials, or a region that can be used, nothing else.
+def ask(spec: ClusterSpec, location: Location, *, image: Callable[[], int]) -> Facts:
+    """Ask this machine, then AWS; without credentials or the region nothing else, nor where instances run already.
 
     `image` tells how many bytes a pull takes.
     """
+    aws, key = location.aws, location.key_file
     known: dict[str, Any] = {"programs": [program for program in PROGRAMS if shutil.which(program)]}
-    if path := key_file(spec):
-        known["public_key"] = _public_key(path)
+    known["public_key"] = keys.public_key(key) if key.exists() else ""
     answers, refused = _answers(_of_account(spec, aws))
     identity = answers.pop("identity", None)
     known |= answers
     if identity is None:
         refused = {"identity": refused["identity"]}
-    elif "regions" in refused or is_enabled(known["regions"].get(aws.region)):
+    elif ("regions" in refused or is_enabled(known["regions"].get(aws.region))) and not _runs(location):
         others = [name for name, region in known.get("regions", {}).items() if is_enabled(region)]
         questions = _of_region(spec, aws) | _of_rights(spec, aws, identity["Arn"], known.get("profile"))
         questions |= {"image": image, "elsewhere": lambda: _elsewhere(spec, aws, others)}
         if registry := ecr_address(spec):
-            questions["login"] = lambda: ecr.login(registry, environ)
+            questions["login"] = lambda: ecr.login(registry, location.environ)
         answers, errors = _answers(questions)
         answers.pop("login", None)
         known, refused = known | answers, refused | errors
-    known["running"], known["used"] = known.pop("instances", (0, {}))
     errors = {name: error for name, error in refused.items() if name not in OPTIONAL}
     unknown = (f"{what} ({refused[name].what})" for name, what in OPTIONAL.items() if name in refused)
     return Facts(aws.region, **known, errors=tuple(errors.values()), unknown=tuple(unknown))
+
+
+def _runs(location: Location) -> bool:
+    return any(instance.exists for instance in snapshot.of_cluster(location))
 
 
 def _answers(questions: Questions) -> tuple[dict[str, Any], dict[str, TrainyardError]]:
@@ -88,9 +91,8 @@ def _of_account(spec: ClusterSpec, aws: Aws) -> Questions:
         "regions": lambda: _listed(aws, "regions", "Regions", "RegionName", region=home, AllRegions=True),
     }
     if name := spec.ec2.instance_profile:
-        questions["profile"] = lambda: (
-            iam.existing(aws, "get_instance_profile", "InstanceProfile", InstanceProfileName=name) or {}
-        )
+        named = {"InstanceProfileName": name}
+        questions["profile"] = lambda: aws.find("iam", "get_instance_profile", **named).get("InstanceProfile", {})
     return questions
 
 
@@ -100,9 +102,9 @@ def _of_region(spec: ClusterSpec, aws: Aws) -> Questions:
     questions: Questions = {
         "zones": lambda: _listed(aws, "availability_zones", "AvailabilityZones", "ZoneName"),
         "types": lambda: _listed(aws, "instance_types", "InstanceTypes", "InstanceType", types),
-        "offers": lambda: _offers(aws, types),
-        "quotas": lambda: {code: _quota(aws, code) for code in codes},
-        "instances": lambda: _instances(aws, spec.name),
+        "offers": lambda: aws.pages(*OFFERS, LocationType="availability-zone", Filters=_filters(types)),
+        "quotas": lambda: {code: aws.call(*QUOTA, ServiceCode="ec2", QuotaCode=code)["Quota"] for code in codes},
+        "used": lambda: _used(aws),
         "amis": lambda: _amis(aws, {group.ami for group in groups(spec)}),
         "vpcs": lambda: _listed(aws, "vpcs", "Vpcs", "VpcId", {"is-default": ["true"]}),
         "subnets": lambda: _listed(aws, "subnets", "Subnets", "SubnetId"),
@@ -123,7 +125,7 @@ def _of_rights(spec: ClusterSpec, aws: Aws, caller: str, profile: Object | None)
     # Policies name resources, and few of them all.
     instances = f"arn:{partition}:ec2:{aws.region}:{account}:instance/*"
     named = [str(role["Arn"]) for role in (profile or {}).get("Roles", ())]
-    role = named[0] if named else f"arn:{partition}:iam::{account}:role/trainyard-{spec.name}"
+    role = named[0] if named else f"arn:{partition}:iam::{account}:role/{naming.resource(spec.name)}"
     rights: dict[str, Sequence[str]] = {instances: LAUNCH}
     if named or not spec.ec2.instance_profile:
         rights[role] = PASS if named else (*MAKE_ROLE, *PASS)
@@ -132,7 +134,7 @@ def _of_rights(spec: ClusterSpec, aws: Aws, caller: str, profile: Object | None)
         of_nodes = (*LAUNCH, *(LOGIN if ecr_address(spec) else ()))
         questions["denied_to_nodes"] = lambda: _denied(aws, role, {instances: of_nodes})
     if any(group.spot for group in groups(spec)):
-        questions["has_spot_role"] = lambda: bool(iam.existing(aws, "get_role", "Role", RoleName=SPOT_ROLE))
+        questions["has_spot_role"] = lambda: bool(aws.find("iam", "get_role", RoleName=SPOT_ROLE))
     return questions
 
 
@@ -149,32 +151,16 @@ def _filters(only: Only) -> list[dict[str, Any]]:
     return [{"Name": name, "Values": sorted(values)} for name, values in only.items()]
 
 
-def _offers(aws: Aws, types: Only) -> dict[str, set[str]]:
-    operation, key = "describe_instance_type_offerings", "InstanceTypeOfferings"
-    found: dict[str, set[str]] = {}
-    for offer in aws.pages("ec2", operation, key, LocationType="availability-zone", Filters=_filters(types)):
-        found.setdefault(offer["InstanceType"], set()).add(offer["Location"])
-    return found
-
-
-def _quota(aws: Aws, code: str) -> Object:
-    quota: Object = aws.call("service-quotas", "get_service_quota", ServiceCode="ec2", QuotaCode=code)["Quota"]
-    return quota
-
-
-def _instances(aws: Aws, name: str) -> tuple[int, dict[str, int]]:
-    """Return how many instances the cluster of this name has, and how many vCPUs of others count against each quota."""
+def _used(aws: Aws) -> dict[str, int]:
+    """Return how many vCPUs count against each quota."""
     only = _filters({"instance-state-name": ["pending", "running"]})
-    ours, used = 0, dict[str, int]()
+    used: dict[str, int] = {}
     for reservation in aws.pages("ec2", "describe_instances", "Reservations", Filters=only):
         for instance in reservation["Instances"]:
-            code = quota_of(instance["InstanceType"], spot=instance.get("InstanceLifecycle") == "spot")
             cpus = instance.get("CpuOptions", {})
-            if {"Key": CLUSTER_TAG, "Value": name} in instance.get("Tags", ()):
-                ours += 1
-            elif code:
+            if code := quota_of(instance["InstanceType"], spot=instance.get("InstanceLifecycle") == "spot"):
                 used[code] = used.get(code, 0) + cpus.get("CoreCount", 1) * cpus.get("ThreadsPerCore", 1)
-    return ours, used
+    return used
 
 
 def _amis(aws: Aws, names: Iterable[str]) -> dict[str, Object]:
@@ -190,22 +176,10 @@ def _amis(aws: Aws, names: Iterable[str]) -> dict[str, Object]:
 def _elsewhere(spec: ClusterSpec, aws: Aws, regions: Iterable[str]) -> dict[str, int]:
     """Return how many instances of the name other regions have. Raises the error of a region where none has any."""
     others = [region for region in regions if region != aws.region]
-    found, errors = gather(others, lambda region: aws.instances({CLUSTER_TAG: spec.name}, region=region))
+    found, errors = gather(others, lambda region: aws.instances({naming.RAY_CLUSTER: spec.name}, region=region))
     counts = {
         region: sum(each["State"]["Name"] != "terminated" for each in instances) for region, instances in found.items()
     }
     for error in () if any(counts.values()) else errors.values():
         raise error
     return {region: count for region, count in counts.items() if count}
-
-
-def _public_key(path: Path) -> str | None:
-    """Return what OpenSSH calls the public key: "" without a private key there, None where it takes a passphrase."""
-    try:
-        text = path.read_bytes()
-        read = keys.load_ssh_private_key if b"OPENSSH" in text else keys.load_pem_private_key
-        return read(text, None).public_key().public_bytes(keys.Encoding.OpenSSH, keys.PublicFormat.OpenSSH).decode()
-    except TypeError:
-        return None
-    except (OSError, ValueError):
-        return ""
