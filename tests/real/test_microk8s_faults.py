@@ -242,7 +242,6 @@ def test_up_that_was_killed_while_kuberay_s_part_ran_ends_in_a_good_cluster(lab:
     print(lab.yard.run("cluster.up", seconds=400).stderr)
     assert lab.nodes() == {"host-1", "host-2"}
     assert lab.yard.json("smoke.run")["ok"]
-    assert not any(step["changed"] for step in lab.yard.json("cluster.up")["steps"])
 
 
 def test_a_host_that_was_rebooted_after_up_works_again(lab: Lab) -> None:
