@@ -96,6 +96,15 @@ def test_an_image_runs_by_digest_with_gpus_where_they_are_and_a_login_that_is_ne
     assert f"docker image inspect {IMAGE.image}" in commands[-1]
 
 
+def test_token_and_variables_are_where_the_nodes_user_finds_them() -> None:
+    on_host, in_image = (desired.document(spec(), site) for site in (SITE, IMAGE))
+    assert on_host["file_mounts"] == {"~/.trainyard": "/m"}
+    assert in_image["file_mounts"] == {"/run/trainyard": "/m"}
+    for made, place in ((on_host, "~/.trainyard"), (in_image, "/run/trainyard")):
+        for start in (*made["head_start_ray_commands"], *made["worker_start_ray_commands"]):
+            assert start.startswith(f". {place}/environment; ")
+
+
 def test_what_the_file_adds_is_merged_and_lists_are_longer() -> None:
     added = {"setup_commands": ["echo mine"], "available_node_types": {"gpu": {"node_config": {"EbsOptimized": True}}}}
     plain, made = desired.document(spec(), SITE), desired.document(spec(ray=added), SITE)
@@ -117,7 +126,7 @@ def test_what_workers_are_needs_no_new_head() -> None:
 
 def test_variables_are_quoted_and_the_token_is_in_no_document() -> None:
     made = spec().model_copy(update={"env": {"NAME": "it's $HOME"}})
-    text = desired.environment(made)
+    text = desired.environment(made, "")
     assert "export NAME='it'\"'\"'s $HOME'" in text.splitlines()
     assert "export RAY_AUTH_MODE=token" in text
     assert "it's" not in json.dumps(desired.document(made, SITE))

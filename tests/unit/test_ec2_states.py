@@ -23,7 +23,7 @@ SPEC = ClusterSpec.model_validate(
     {"name": "lab", "backend": "ec2", "head": {"cpus": 1}, "workers": [{"name": "cpu", "count": 2, "cpus": 1}]}
 )
 SITE = Site("us-west-2", "me", "sg-1", "trainyard-lab", Path("/k"), "trainyard-lab", Path("/m"), {})
-MADE_FROM = desired.fingerprints(desired.document(SPEC, SITE), desired.environment(SPEC))
+MADE_FROM = desired.fingerprints(desired.document(SPEC, SITE), desired.environment(SPEC, ""))
 FAR = datetime(2100, 1, 1, tzinfo=timezone.utc)
 
 
@@ -169,8 +169,16 @@ def test_what_ray_prints_has_its_cause(line: str, what: str) -> None:
     assert found.message.startswith(what)
 
 
+def test_the_cause_stands_before_what_only_followed_from_it() -> None:
+    lines = ["Permission denied (publickey).", "Connection refused", "wait_ready timeout exceeded."]
+    found = diagnosis.cause(lines, name="the head", user="ubuntu")
+    assert found is not None
+    assert found.message == "the head lets nobody in as ubuntu"
+
+
 def test_what_no_rule_knows_is_shown_as_it_was_printed() -> None:
-    lines = ["2026-11-23 08:12:58,684\tINFO updater.py:490 -- (1/3) make it", "no rule to make it", "!!!"]
+    lines = ["2026-11-23 08:12:58,684\tINFO updater.py:490 -- (1/3) make it", "no rule to make it"]
+    lines += ["2026-11-23 08:42:39,544\tERR updater.py:177 -- New status: update-failed", "Traceback", "x = 1"]
     assert diagnosis.failed_command(lines, name="gpu-1").message == (
         "gpu-1 could not be set up; the last that was printed:\n    (1/3) make it\n    no rule to make it"
     )

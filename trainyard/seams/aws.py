@@ -149,7 +149,7 @@ class Aws:
             raise self._error(error, service, operation) from error
 
     def instances(self, tags: Mapping[str, str], *, region: str | None = None) -> list[dict[str, Any]]:
-        """Return the instances that carry all these tags, in every state."""
+        """Return the instances that carry all these tags, in every state; the value "*" stands for any."""
         filters = [{"Name": f"tag:{name}", "Values": [value]} for name, value in tags.items()]
         found = self.pages("ec2", "describe_instances", "Reservations", region=region, Filters=filters)
         return [instance for reservation in found for instance in reservation["Instances"]]

@@ -23,6 +23,7 @@ from trainyard.wording import ESCAPES
 # `[4/7] Running initialization commands`, or `[2-6/7] Configuration already up to date` (ray/autoscaler, updater.py).
 _STAGE = re.compile(r"\[(?P<first>\d)(?:-(?P<last>\d))?/7\] ")
 GRACE_SECONDS = 10.0
+TAIL_LINES = 200
 INSTALL = "Install the extra: pip install 'trainyard[ec2]'"
 
 
@@ -41,13 +42,15 @@ def refused(document: Mapping[str, Any]) -> tuple[Problem, ...]:
 class RayUp:
     """One run of `ray up`; it ends with us. `stage` is the number of Ray's that it is in, 0 before the first.
 
-    `code` is its exit code, None while it runs. `tail` are its last lines, which are all in the file `log`.
+    `code` is its exit code, None while it runs. `tail` are its last lines, which are all in the file `log`; `of_stage`
+    those since this stage began: what was said of earlier ones has been overcome.
     """
 
     def __init__(self, file: Path, log: Path, environ: Mapping[str, str], *, restart: bool) -> None:
         self.stage = 0
         self.code: int | None = None
         self.tail: list[str] = []
+        self.of_stage: list[str] = []
         self.log = log
         _ray()
         # Its cache of configurations is keyed by nothing that an account has: never another's, nor an older one.
@@ -82,10 +85,12 @@ class RayUp:
                 line = ESCAPES.sub("", raw.decode(errors="replace")).rstrip()
                 log.write(f"{line}\n")
                 log.flush()
-                if line:
-                    self.tail = [*self.tail[-200:], line]
                 if found := _STAGE.search(line):
                     self.stage = int(found["last"] or found["first"])
+                    self.of_stage = []
+                if line:
+                    self.tail = [*self.tail[-TAIL_LINES:], line]
+                    self.of_stage = [*self.of_stage[-TAIL_LINES:], line]
         self.code = self._process.wait()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from trainyard.backends import contract
 from trainyard.backends.contract import ClusterStatus, LogLine, Tools, Traits, Verified
-from trainyard.backends.ec2 import account, down, objects, ray_up
+from trainyard.backends.ec2 import account, down, listing, objects, ray_up
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2 import status as statuses
 from trainyard.backends.record import forget_step
@@ -18,7 +18,7 @@ from trainyard.steps import Stage, Step
 TRAITS = Traits(names_change=True, pushed_image="cluster.up", has_leash=False)
 documents = contract.nothing_to_show
 diagnose = contract.nothing_to_diagnose
-discover = contract.nothing_to_discover
+discover = listing.discover
 
 
 def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:

@@ -23,6 +23,12 @@ from trainyard.spec.ec2 import GIBIBYTE, Instances
 _PLACES = ("auth", "file_mounts")
 # What the autoscaler on a running head takes over from a new file.
 _OF_WORKERS = ("max_workers", "upscaling_speed", "idle_timeout_minutes")
+# Only this machine asks the dashboard, through SSH. Any port that is not named is free for Ray to choose.
+_HEAD_OPTIONS = (
+    " --include-dashboard=true --dashboard-host=127.0.0.1 --dashboard-port=8265"
+    " --autoscaling-config=~/ray_bootstrap_config.yaml"
+)
+_OPTIONS = " --min-worker-port=0 --max-worker-port=0 --disable-usage-stats"
 _APT = "sudo apt-get -q -o DPkg::Lock::Timeout=600"
 
 
@@ -60,10 +66,13 @@ def document(spec: ClusterSpec, site: Site) -> dict[str, Any]:
         "auth": {"ssh_user": section.user, "ssh_private_key": str(site.key_file)},
         "docker": [_docker(spec, site)] if site.image else [],
         "nodes": [_node(spec, site, spec.head), *(_node(spec, site, group) for group in spec.workers)],
-        "mounted": str(site.mounted),
+        "mounts": {files(site.image): str(site.mounted)},
         "initialization": _initialization(site),
-        "setup": [] if site.image else [_install_ray()],
+        "setup": [*_environment(files(site.image)), *([] if site.image else [_install_ray()])],
         "head_setup": [_install_boto3()],
+        "start": f". {files(site.image)}/environment; ulimit -n 65536 2>/dev/null;",
+        "options": _OPTIONS,
+        "head_options": _HEAD_OPTIONS + _OPTIONS,
     }
     template = (paths.shipped("ray_autoscaler") / "cluster.yaml.j2").read_text(encoding="utf-8")
     made: dict[str, Any] = yaml.safe_load(render.render(template, values))
@@ -76,11 +85,17 @@ def policy(name: str, role: str) -> str:
     return render.render(template, {"condition": {f"ec2:ResourceTag/{naming.CLUSTER}": name}, "role": role})
 
 
-def environment(spec: ClusterSpec) -> str:
+def files(image: str) -> str:
+    """Return where token and variables are on a node: of a container Ray guesses the home, and may be wrong."""
+    return "/run/trainyard" if image else "~/.trainyard"
+
+
+def environment(spec: ClusterSpec, image: str) -> str:
     """Return the file by which every shell on a node knows how Ray is set, and the variables of the cluster file."""
     variables = {"RAY_AUTH_MODE": "token", **ray_nodes.settings(), **spec.env}
     lines = [f"export {name}={shlex.quote(value)}" for name, value in sorted(variables.items())]
-    lines += ['export RAY_AUTH_TOKEN_PATH="$HOME/.trainyard/token"', 'export PATH="$HOME/.local/bin:$PATH"']
+    token = f"{files(image).replace('~', '$HOME')}/token"
+    lines += [f'export RAY_AUTH_TOKEN_PATH="{token}"', 'export PATH="$PATH:$HOME/.local/bin"']
     return "\n".join([*lines, ""])
 
 
@@ -155,7 +170,7 @@ def _launch(spec: ClusterSpec, site: Site, instances: Instances) -> dict[str, An
 
 def _docker(spec: ClusterSpec, site: Site) -> dict[str, Any]:
     # Some images' own entry points swallow the command.
-    options = ["--entrypoint=''", "--ulimit=nofile=65536:65536", "--init"]
+    options = ["--entrypoint=''", "--init"]
     if spec.ec2.shm_size:
         options.append(f"--shm-size={spec.ec2.shm_size}")
     docker: dict[str, Any] = {
@@ -187,6 +202,15 @@ def _initialization(site: Site) -> list[str]:
         f"docker image inspect {image} >/dev/null 2>&1 || {{ nohup docker pull -q {image} >~/.trainyard-pull 2>&1 & "
         f'pull=$!; while kill -0 $pull 2>/dev/null; do echo "pulling the image"; sleep 5; done; '
         "wait $pull || { cat ~/.trainyard-pull; false; }; }",
+    ]
+
+
+def _environment(place: str) -> list[str]:
+    """Return what lets whoever logs in use `ray`, and says why the image's user could not."""
+    unreadable = f"user $(id -un), id $(id -u), may not read {place}: the image's must be root, or the AMI's user's id"
+    return [
+        f'test -r {place}/token || {{ echo "{unreadable}"; false; }}',
+        f"grep -qsF {place}/environment ~/.bashrc || echo '. {place}/environment' >> ~/.bashrc",
     ]
 
 

@@ -11,7 +11,7 @@ from trainyard.errors import PrerequisiteError, RequestError
 # The lines by which causes are told from what is around them; `ray up` begins each with a time and a place.
 _BEGINNING = re.compile(r"^\d{4}-\d\d-\d\d [\d:,]+\s+\w+ \S+:\d+ (?:-- )?")
 _NOISE = re.compile(
-    r"^(?:!!!|Shared connection to|Warning: Permanently added|See above|Full |Creating AWS|NodeUpdater:|AWSNodeP|\s*$)"
+    r"^(?:!!!|(?:Shared c|C)onnection to|Warning: Perm|See above|Full |Creating AWS|NodeUpdater:|AWSNodeP|\s*$)"
 )
 TAIL_LINES = 12
 
@@ -79,14 +79,31 @@ RULES = (
         "AMI run sshd? What it printed as it booted: aws ec2 get-console-output",
     ),
     Rule(
-        r"node detected as terminated",
-        "the instance of {name} was terminated while it was set up",
-        "If nobody did: a spot instance that was taken away, or a full disk quota. Repeat: invoke cluster.up",
-    ),
-    Rule(
         r"(?:no basic auth credentials|pull access denied|denied: |unauthorized|manifest unknown)",
         "the image cannot be pulled on {name}",
         "Registries in ECR need `registry: {login: ecr}`; others must let the instances pull without a login.",
+    ),
+    Rule(
+        r"protocol version mismatch -- is your shell clean|exec: \"rsync\"|rsync: (?:command )?not found",
+        "the image has no rsync, with which Ray copies files into its containers",
+        "Put rsync, openssh-client and boto3 into the image.",
+        error=PrerequisiteError,
+    ),
+    Rule(
+        r"(?P<who>user \S+, id \d+), may not read (?P<file>\S+):",
+        "the image's {who}, may not read the cluster's token",
+        "It must be root, or have the id of the AMI's user (1000 on Ubuntu).",
+        error=PrerequisiteError,
+    ),
+    Rule(
+        r"Error response from daemon: (?P<why>.*)",
+        "Docker on {name} does not start the container: {why}",
+        "Are all of `ec2: {docker_options: [...]}` right, and does the image run there? invoke image.lint",
+    ),
+    Rule(
+        r"node detected as terminated",
+        "the instance of {name} was terminated while it was set up",
+        "If nobody did: a spot instance that was taken away, or a full disk quota. Repeat: invoke cluster.up",
     ),
     Rule(
         r"InvalidAuthToken",
@@ -106,15 +123,24 @@ def last(lines: Sequence[str]) -> str:
 
 
 def cause(lines: Sequence[str], *, name: str, type_: str = "", user: str = "") -> Diagnosis | None:
-    """Return the cause that a rule knows in what was printed, with the line that says it; None if no rule does."""
-    for line in reversed(lines):
-        if found := explain(clean(line), RULES, name=name, type=type_, user=user):
-            return found
+    """Return the cause that the first rule knows in what was printed, with the line that says it; None if none does."""
+    said = _before_the_end(lines)
+    for rule in RULES:
+        for line in reversed(said):
+            if found := explain(line, [rule], name=name, type=type_, user=user):
+                return found
     return None
 
 
 def failed_command(lines: Sequence[str], *, name: str) -> Diagnosis:
     """Return that a command of a node's set-up failed, with the last lines that it printed."""
-    said = [clean(line) for line in lines if not _NOISE.match(clean(line))][-TAIL_LINES:]
+    said = [line for line in _before_the_end(lines) if not _NOISE.match(line)][-TAIL_LINES:]
     shown = "\n".join(f"    {line}" for line in said or ["(it said nothing)"])
     return Diagnosis(f"{name} could not be set up; the last that was printed:\n{shown}")
+
+
+def _before_the_end(lines: Sequence[str]) -> list[str]:
+    """Return what was printed until Ray gave up: after that it shows where its own code was."""
+    said = [clean(line) for line in lines]
+    end = next((index for index, line in enumerate(said) if line == "New status: update-failed"), len(said))
+    return said[:end] + [line for line in said[end:] if line.startswith("Error message: ")]

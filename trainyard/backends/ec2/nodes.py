@@ -151,8 +151,19 @@ def _state(instance: Instance, *, is_alive: bool) -> tuple[NodeState, str]:
 
 def describe(instance: Instance) -> str:
     """Return what a status says of an instance: where it is, what it is, and how old."""
-    seconds = (datetime.now(timezone.utc) - instance.launched).total_seconds() if instance.launched else None
-    age = "" if seconds is None else duration(seconds)
     address = instance.public_ip or instance.private_ip or ""
-    facts = (instance.id, instance.type, instance.zone, "spot" if instance.is_spot else "on demand", address, age)
+    facts = (
+        instance.id,
+        instance.type,
+        instance.zone,
+        "spot" if instance.is_spot else "on demand",
+        address,
+        age(instance),
+    )
     return " ".join(filter(None, facts))
+
+
+def age(instance: Instance) -> str:
+    if instance.launched is None:
+        return ""
+    return duration((datetime.now(timezone.utc) - instance.launched).total_seconds())

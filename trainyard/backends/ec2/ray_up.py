@@ -91,7 +91,7 @@ class Launch:
             return no("it is not there" if self.head is None else "it is not as the file says")
         lines, code = self.run.tail, self.run.code
         if code not in (None, 0):
-            raise self._error(lines)
+            raise self._error(self.run.of_stage)
         if code == 0 or (stage is not None and self.run.stage >= stage):
             return Answer(True, "; ".join(dict.fromkeys(filter(_WARNING.search, map(diagnosis.clean, lines)))))
         return no(diagnosis.last(lines))
@@ -130,7 +130,7 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location, site: Site) -> li
     """Return the steps from the instances that there are to nodes that answer; asks AWS for those."""
     found = snapshot.of_cluster(location)
     head = snapshot.head(found)
-    launch = Launch(location, desired.document(spec, site), desired.environment(spec), head)
+    launch = Launch(location, desired.document(spec, site), desired.environment(spec, site.image), head)
     surplus = _surplus(found, recreate=tools.recreate)
     before = frozenset(instance.id for instance in found)
     made: list[Step] = []

@@ -55,6 +55,7 @@ def of_cluster(location: Location) -> list[Instance]:
 
 
 def instances(aws: Aws, tags: Mapping[str, str]) -> list[Instance]:
+    """Return the instances with these tags, in every state, the head first."""
     found = [_instance(described) for described in aws.instances(tags)]
     return sorted(found, key=lambda instance: (not instance.is_head, instance.group, str(instance.launched)))
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from trainyard import versions
 from trainyard.backends import contract, logs
 from trainyard.backends.contract import ClusterStatus, LogLine
-from trainyard.backends.ec2 import naming, nodes, snapshot
+from trainyard.backends.ec2 import desired, naming, nodes, snapshot
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.ec2.snapshot import Instance
 from trainyard.backends.logs import LogFile
@@ -89,7 +89,7 @@ def shell(spec: ClusterSpec, location: Location, *, node: str, command: str, ter
     address, identity = snapshot.login(location, instance)
     if command:
         # As in a shell that is interactive: ~/.bashrc reads it.
-        command = f". ~/.trainyard/environment; {command}"
+        command = f". {desired.files(instance.tags.get(naming.IMAGE, ''))}/environment; {command}"
     if naming.IMAGE in instance.tags:
         words = ["docker", "exec", "-it" if terminal else "-i", naming.resource(spec.name)]
         command = shlex.join([*words, *contract.shell_words(command)])
