@@ -56,26 +56,18 @@ def ask(spec: ClusterSpec, location: Location, *, image: Callable[[], int]) -> F
     known: dict[str, Any] = {"programs": [program for program in PROGRAMS if shutil.which(program)]}
     known["public_key"] = keys.public_key(key) if key.exists() else ""
     answers, refused = _answers(_of_account(spec, aws))
-    identity = answers.pop("identity", None)
     known |= answers
-    if identity is None:
-        refused = {"identity": refused["identity"]}
-    elif ("regions" in refused or is_enabled(known["regions"].get(aws.region))) and not _runs(location):
-        others = [name for name, region in known.get("regions", {}).items() if is_enabled(region)]
-        questions = _of_region(spec, aws) | _of_rights(spec, aws, identity["Arn"], known.get("profile"))
-        questions |= {"image": image, "elsewhere": lambda: _elsewhere(spec, aws, others)}
-        if registry := ecr_address(spec):
-            questions["login"] = lambda: ecr.login(registry, location.environ)
-        answers, errors = _answers(questions)
-        answers.pop("login", None)
-        known, refused = known | answers, refused | errors
+    if "regions" in refused or is_enabled(known["regions"].get(aws.region)):
+        found, failed = _answers({"identity": lambda: aws.call("sts", "get_caller_identity")})
+        # Without credentials nothing else was answered either.
+        refused = failed or refused
+        if found and not any(instance.exists for instance in snapshot.of_cluster(location)):
+            answers, errors = _answers(_of_cluster(spec, location, found["identity"]["Arn"], known, image))
+            answers.pop("login", None)
+            known, refused = known | answers, refused | errors
     errors = {name: error for name, error in refused.items() if name not in OPTIONAL}
     unknown = (f"{what} ({refused[name].what})" for name, what in OPTIONAL.items() if name in refused)
     return Facts(aws.region, **known, errors=tuple(errors.values()), unknown=tuple(unknown))
-
-
-def _runs(location: Location) -> bool:
-    return any(instance.exists for instance in snapshot.of_cluster(location))
 
 
 def _answers(questions: Questions) -> tuple[dict[str, Any], dict[str, TrainyardError]]:
@@ -83,16 +75,26 @@ def _answers(questions: Questions) -> tuple[dict[str, Any], dict[str, TrainyardE
 
 
 def _of_account(spec: ClusterSpec, aws: Aws) -> Questions:
-    """Return what is asked elsewhere than in the region: one that is not enabled takes no credentials for valid."""
+    """Return what is asked elsewhere than in the region: where that is not enabled, no credentials are valid."""
     homes = {"cn-": "cn-north-1", "us-gov-": "us-gov-west-1"}
     home = next((home for prefix, home in homes.items() if aws.region.startswith(prefix)), "us-east-1")
     questions: Questions = {
-        "identity": lambda: aws.call("sts", "get_caller_identity", region=home),
         "regions": lambda: _listed(aws, "regions", "Regions", "RegionName", region=home, AllRegions=True),
     }
     if name := spec.ec2.instance_profile:
         named = {"InstanceProfileName": name}
         questions["profile"] = lambda: aws.find("iam", "get_instance_profile", **named).get("InstanceProfile", {})
+    return questions
+
+
+def _of_cluster(
+    spec: ClusterSpec, location: Location, caller: str, known: Mapping[str, Any], image: Callable[[], int]
+) -> Questions:
+    regions = [name for name, region in known.get("regions", {}).items() if is_enabled(region)]
+    questions = _of_region(spec, location.aws) | _of_rights(spec, location.aws, caller, known.get("profile"))
+    questions |= {"image": image, "elsewhere": lambda: _elsewhere(spec, location.aws, regions)}
+    if registry := ecr_address(spec):
+        questions["login"] = lambda: ecr.login(registry, location.environ)
     return questions
 
 
@@ -169,7 +171,8 @@ def _amis(aws: Aws, names: Iterable[str]) -> dict[str, Object]:
     if parameters := sorted({*names} - {*ids}):
         answer = aws.call("ssm", "get_parameters", Names=parameters)
         ids |= {parameter["Name"]: parameter["Value"] for parameter in answer["Parameters"]}
-    described = _listed(aws, "images", "Images", "ImageId", {"image-id": ids.values()}) if ids else {}
+    only = {"image-id": ids.values()}
+    described = _listed(aws, "images", "Images", "ImageId", only, IncludeDeprecated=True) if ids else {}
     return {name: described[ami] for name, ami in ids.items() if ami in described}
 
 
