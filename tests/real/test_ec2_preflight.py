@@ -6,8 +6,11 @@ seed 003.
 
 from __future__ import annotations
 
+import json
 import re
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ from tests.real.yard import Yard
 pytestmark = pytest.mark.ec2
 LAST = "  -> Nothing was made. Mend them, and repeat the same command."
 VPN = "`use_internal_ips: true` if this machine reaches the VPC's private addresses, such as by a VPN"
+OCI = "application/vnd.oci.image.manifest.v1+json"
 SSO = """
 [profile sso]
 region = us-west-2
@@ -150,7 +154,7 @@ def test_credentials_have_not_expired(lab: Yard, account: Cloud) -> None:
         ),
         # AWS: "The architecture 'x86_64' of the specified instance type does not match ...", after five attempts.
         (f"{{ami: {ARM_AMI}}}", [f"group head: m5.large is x86_64, and AMI {ARM_AMI} is arm64"]),
-        # Seed 003, 3: "no space left on device" as the image is unpacked, "SSH command failed.", after 15 minutes.
+        # AWS: "Volume of size 10GB is smaller than snapshot 'snap-...', expect size>= 15GB".
         (
             f"{{ami: {AMI}, disk: 10GiB}}",
             ["group head: a disk of 10 GiB is too small: the AMI takes 15 GiB: disk: 15GiB"],
@@ -182,6 +186,38 @@ def test_credentials_have_not_expired(lab: Yard, account: Cloud) -> None:
 )
 def test_what_the_file_names_exists(lab: Yard, section: str, problems: list[str]) -> None:
     assert wrong(lab, section) == problems
+
+
+class LargeImage(BaseHTTPRequestHandler):
+    """A registry that has one image, which is as large as a real one with CUDA."""
+
+    def do_GET(self) -> None:
+        layer = {"mediaType": "application/vnd.oci.image.layer.v1.tar+gzip", "digest": f"sha256:{'1' * 64}"}
+        manifest = {"schemaVersion": 2, "mediaType": OCI, "config": {**layer, "size": 9}}
+        content = json.dumps({**manifest, "layers": [{**layer, "size": 10 * 2**30}]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", OCI)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_HEAD = do_GET
+
+
+def test_a_disk_holds_the_image_three_times_beside_the_ami(lab: Yard) -> None:
+    # Seed 003, 3: "no space left on device" as the image is unpacked, "SSH command failed.", after 15 minutes.
+    with ThreadingHTTPServer(("127.0.0.1", 0), LargeImage) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"127.0.0.1:{server.server_port}"
+        section = (
+            f"{{ami: {AMI}, disk: 40GiB}}\nimage: {address}/isaac:1\nregistry: {{address: '{address}', insecure: true}}"
+        )
+        problems = wrong(lab, section)
+        server.shutdown()
+    assert problems == [
+        "group head: a disk of 40 GiB is too small: the AMI takes 15 GiB, and 3 times the image's 10 GiB must fit "
+        "beside it: disk: 45GiB"
+    ]
 
 
 def test_groups_get_what_they_ask_for(lab: Yard, account: Cloud) -> None:
