@@ -312,7 +312,7 @@ def _api(made: Cloud) -> Iterator[None]:
             start_new_session=True,
         )
     try:
-        give_up = time.monotonic() + 60
+        give_up = time.monotonic() + 180
         while not _answers(f"{made.url}/moto-api/"):
             if process.poll() is not None or time.monotonic() > give_up:
                 raise RuntimeError(f"the AWS API did not start\n{log.read_text()}")

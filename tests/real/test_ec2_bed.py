@@ -105,7 +105,9 @@ def test_its_docker_engine_pulls_from_the_registry_of_the_cloud(cloud: Cloud, ma
     cloud.publish(BASE)
     wait(lambda: machine.run("docker", "version", check=False).returncode == 0, "Docker answers", seconds=30)
     image = f"{cloud.registry}/{BASE}"
-    done = machine.run("su", "-", USER, "-c", f"docker run --rm --net host {image} wget -qO- {METADATA}")
+    done = machine.run(
+        "su", "-", USER, "-c", f"docker run --rm --net host --ulimit nofile=65536:65536 {image} wget -qO- {METADATA}"
+    )
     assert done.stdout == machine.id
 
 
