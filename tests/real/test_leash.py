@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,6 +25,11 @@ from tests.real.yard import HEAD_AND_WORKER, Yard, wait_until
 from trainyard.backends.local import node_processes
 from trainyard.backends.local.naming import ClusterFiles
 
+KEEPS = """
+    command: [sh, -c, "echo kept > $TRAINYARD_OUTPUT/kept; sleep 600"]
+    resources: {cpus: 1}
+    outputs_every: 1h
+    """
 # From the time set until everything is gone.
 A_MINUTE = 60.0
 HELD = "leash: {{idle: 2h, deadline: 12h}}\n"
@@ -46,8 +52,8 @@ WAITS = """
     """
 
 
-def operator_leaves(yard: Yard, away: Path) -> None:
-    """Dispatch a run, kill what follows it, and take the state directory away."""
+def operator_leaves(yard: Yard, away: Path) -> str:
+    """Dispatch a run, kill what follows it, and take the state directory away; return the run's name."""
     write_job(yard, "waits", WAITS)
     following = yard.start("train.dispatch", "waits", "--skip-smoke", as_leader=True)
     wait_until(lambda: any(yard.results.glob("*/events.jsonl")), seconds=120, what="a run that is followed")
@@ -56,6 +62,7 @@ def operator_leaves(yard: Yard, away: Path) -> None:
             process.kill()
     following.communicate()
     shutil.move(yard.state, away)
+    return newest(yard).name
 
 
 def ended_in_time(yard: Yard, away: Path, left: Callable[[], list[str]], *, due: float) -> None:
@@ -73,9 +80,9 @@ def ended_in_time(yard: Yard, away: Path, left: Callable[[], list[str]], *, due:
     assert "it had a leash" in json.dumps(run)
 
 
-def shorten(yard: Yard, *, made: float) -> float:
+def shorten(yard: Yard, *, made: float, left: float = 25) -> float:
     """Have the cluster end soon, and return when."""
-    deadline = time.time() - made + 25
+    deadline = time.time() - made + left
     yard.run("cluster.up", "--set", f"leash.deadline={deadline:.0f}s")
     return made + round(deadline)
 
@@ -91,17 +98,23 @@ def test_processes_of_this_machine_end_themselves(fresh: Yard, tmp_path: Path) -
     nodes = [fresh.keeper("head"), fresh.keeper("cpu-0")]
     due = shorten(fresh, made=psutil.Process(nodes[0].pid).create_time())
     assert nodes == [fresh.keeper("head"), fresh.keeper("cpu-0")]
-    operator_leaves(fresh, tmp_path / "away")
+    run = operator_leaves(fresh, tmp_path / "away")
     files = ClusterFiles(fresh.state)
 
     def left() -> list[str]:
         return [*map(str, node_processes.of_cluster(files)), *(str(path) for path in (files.temp,) if path.exists())]
 
     ended_in_time(fresh, tmp_path / "away", left, due=due)
-    assert fresh.json("cluster.up")["state"] == "up"
-    fresh.run("cluster.up", "--set", "leash.idle=5s")
-    wait_until(lambda: not left(), seconds=A_MINUTE, what="an idle cluster ends")
+    assert f"stop {run}\n" in (fresh.state / "nodes" / "leash.log").read_text()
+    fresh.run("cluster.up")
+    shorten(fresh, made=psutil.Process(fresh.keeper("head").pid).create_time(), left=45)
+    write_job(fresh, "keeps", KEEPS)
+    # Whoever follows a run gets what it leaves.
+    fresh.run("train.dispatch", "keeps", "--skip-smoke", expect=1)
+    assert (newest(fresh) / "outputs" / "keeps" / "kept").read_text() == "kept\n"
+    wait_until(lambda: not left(), seconds=A_MINUTE, what="everything is gone")
     assert "it had a leash" in fresh.run("cluster.status").stderr
+    assert not fresh.state.joinpath("token").exists()
 
 
 def test_containers_end_themselves_and_the_outputs_volume_stays(engine: BedEngine, tmp_path: Path) -> None:
@@ -161,8 +174,11 @@ def test_pods_end_themselves_by_an_account_that_may_do_nothing_else(
         made = datetime.fromisoformat(cluster["metadata"]["creationTimestamp"].replace("Z", "+00:00")).timestamp()
         due = shorten(yard, made=made)
         assert kubernetes.uids(kube, "leashed", namespace=SPACE) == before
-        operator_leaves(yard, tmp_path / "away")
+        words = ["kubectl", "logs", "--follow", "deployment/leashed-leash", "-n", SPACE]
+        log = subprocess.Popen(words, env=kube.environ(), stdout=subprocess.PIPE, text=True)
+        run = operator_leaves(yard, tmp_path / "away")
         ended_in_time(yard, tmp_path / "away", left, due=due)
+        assert f"stop {run}\n" in log.communicate(timeout=30)[0]
     finally:
         yard.run("cluster.down", "--end-runs")
         kube.kubectl("delete", "namespace", SPACE, "--ignore-not-found")
