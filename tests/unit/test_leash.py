@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,17 @@ def test_one_that_does_not_hold_says_why(yard: Yard) -> None:
     assert proof.done().detail == "it has ended"
     proof.do()
     assert proof.done().holds
+
+
+def test_what_differs_from_the_file_is_said_of_a_cluster_that_runs() -> None:
+    def found(leash: dict[str, str] | None, made: float | None, held: LeashStatus | None) -> list[str]:
+        return list(leashes.differences(spec(leash), made, held))
+
+    held, at = LeashStatus(None, NOON + HOUR), "ends at 2027-01-15 09:00:00 UTC"
+    assert found({"deadline": "1h"}, NOON, held) == found(None, None, held) == found(None, NOON, None) == []
+    assert found(None, NOON, held) == [f"leash: {at} now, none desired"]
+    assert found({"deadline": "1h"}, NOON, None) == [f"leash: none now, {at} desired"]
+    assert found({"deadline": "1h"}, NOON, replace(held, problem="it ended")) == ["leash: it ended"]
 
 
 def test_a_deadline_that_is_over_is_refused(yard: Yard) -> None:

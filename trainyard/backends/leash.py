@@ -97,9 +97,9 @@ def desired(spec: ClusterSpec, made: float | None) -> LeashStatus | None:
 
 
 def differences(spec: ClusterSpec, made: float | None, observed: LeashStatus | None) -> Iterator[str]:
-    """Yield in what the leash of a cluster that was made then is not as its file says."""
+    """Yield in what the leash of a cluster that was made then is not as its file says; nothing where nobody knows."""
     wish = desired(spec, made)
-    if (wish or observed) and not (wish and observed and _is_same(observed, wish)):
+    if made is not None and (wish or observed) and not (wish and observed and _is_same(observed, wish)):
         yield f"leash: {words(observed) if observed else 'none'} now, {words(wish) if wish else 'none'} desired"
     elif observed and observed.problem:
         yield f"leash: {observed.problem}"
