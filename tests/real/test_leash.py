@@ -20,7 +20,7 @@ import pytest
 from tests.bed.engine import BedEngine
 from tests.bed.kubernetes import KubeBed
 from tests.real import kube as kubernetes
-from tests.real.jobs import newest, write_job
+from tests.real.jobs import end_of, newest, write_job
 from tests.real.yard import HEAD_AND_WORKER, Yard, wait_until
 from trainyard.backends.local import node_processes
 from trainyard.backends.local.naming import ClusterFiles
@@ -52,17 +52,34 @@ WAITS = """
     """
 
 
-def operator_leaves(yard: Yard, away: Path) -> str:
-    """Dispatch a run, kill what follows it, and take the state directory away; return the run's name."""
-    write_job(yard, "waits", WAITS)
-    following = yard.start("train.dispatch", "waits", "--skip-smoke", as_leader=True)
-    wait_until(lambda: any(yard.results.glob("*/events.jsonl")), seconds=120, what="a run that is followed")
+def followed(yard: Yard, name: str, job: str) -> subprocess.Popen[str]:
+    """Dispatch a run, and return what follows it once it runs."""
+    following = yard.start("train.dispatch", write_job(yard, name, job), "--skip-smoke", as_leader=True)
+    wait_until(
+        lambda: any("attempt-started" in path.read_text() for path in yard.results.glob(f"*{name}*/events.jsonl")),
+        seconds=120,
+        what="a run that is followed",
+    )
+    return following
+
+
+def shorten(yard: Yard, *, made: float) -> float:
+    """Have the cluster end soon, and return when."""
+    deadline = time.time() - made + 40
+    yard.run("cluster.up", "--set", f"leash.deadline={deadline:.0f}s")
+    return made + round(deadline)
+
+
+def operator_leaves(yard: Yard, away: Path, *, made: float) -> tuple[str, float]:
+    """Have the cluster end soon, kill what follows a run, take the state directory away; return run and time."""
+    following = followed(yard, "waits", WAITS)
+    due = shorten(yard, made=made)
     for process in [*psutil.Process(following.pid).children(recursive=True), psutil.Process(following.pid)]:
         with suppress(psutil.NoSuchProcess):
             process.kill()
     following.communicate()
     shutil.move(yard.state, away)
-    return newest(yard).name
+    return newest(yard).name, due
 
 
 def ended_in_time(yard: Yard, away: Path, left: Callable[[], list[str]], *, due: float) -> None:
@@ -80,13 +97,6 @@ def ended_in_time(yard: Yard, away: Path, left: Callable[[], list[str]], *, due:
     assert "it had a leash" in json.dumps(run)
 
 
-def shorten(yard: Yard, *, made: float, left: float = 25) -> float:
-    """Have the cluster end soon, and return when."""
-    deadline = time.time() - made + left
-    yard.run("cluster.up", "--set", f"leash.deadline={deadline:.0f}s")
-    return made + round(deadline)
-
-
 def test_processes_of_this_machine_end_themselves(fresh: Yard, tmp_path: Path) -> None:
     fresh.write_cluster(HEAD_AND_WORKER + HELD)
     made = fresh.run("cluster.up")
@@ -96,21 +106,22 @@ def test_processes_of_this_machine_end_themselves(fresh: Yard, tmp_path: Path) -
     assert status["leash"]["deadline"] > status["leash"]["ends_at"]
     assert {step["state"] for step in fresh.json("cluster.plan")["steps"]} == {"already"}
     nodes = [fresh.keeper("head"), fresh.keeper("cpu-0")]
-    due = shorten(fresh, made=psutil.Process(nodes[0].pid).create_time())
-    assert nodes == [fresh.keeper("head"), fresh.keeper("cpu-0")]
-    run = operator_leaves(fresh, tmp_path / "away")
+    made_at = psutil.Process(nodes[0].pid).create_time()
+    run, due = operator_leaves(fresh, tmp_path / "away", made=made_at)
     files = ClusterFiles(fresh.state)
 
     def left() -> list[str]:
         return [*map(str, node_processes.of_cluster(files)), *(str(path) for path in (files.temp,) if path.exists())]
 
     ended_in_time(fresh, tmp_path / "away", left, due=due)
+    # Ray went on while the leash was changed.
+    assert nodes == [fresh.keeper("head"), fresh.keeper("cpu-0")]
     assert f"stop {run}\n" in (fresh.state / "nodes" / "leash.log").read_text()
     fresh.run("cluster.up")
-    shorten(fresh, made=psutil.Process(fresh.keeper("head").pid).create_time(), left=45)
-    write_job(fresh, "keeps", KEEPS)
+    following = followed(fresh, "keeps", KEEPS)
+    shorten(fresh, made=psutil.Process(fresh.keeper("head").pid).create_time())
     # Whoever follows a run gets what it leaves.
-    fresh.run("train.dispatch", "keeps", "--skip-smoke", expect=1)
+    assert end_of(following)[0] == 1
     assert (newest(fresh) / "outputs" / "keeps" / "kept").read_text() == "kept\n"
     wait_until(lambda: not left(), seconds=A_MINUTE, what="everything is gone")
     assert "it had a leash" in fresh.run("cluster.status").stderr
@@ -137,9 +148,8 @@ def test_containers_end_themselves_and_the_outputs_volume_stays(engine: BedEngin
         assert yard.token() not in engine.docker("inspect", "trainyard-leashed-leash").stdout
         started = inspected("{{.State.StartedAt}}")
         made = datetime.fromisoformat(inspected("{{.Created}}")[:19] + "+00:00").timestamp()
-        due = shorten(yard, made=made)
+        _, due = operator_leaves(yard, tmp_path / "away", made=made)
         assert inspected("{{.State.StartedAt}}") == started
-        operator_leaves(yard, tmp_path / "away")
         ended_in_time(yard, tmp_path / "away", left, due=due)
         assert engine.docker("volume", "ls", "-q", *label).stdout.split() == ["trainyard-leashed-outputs"]
     finally:
@@ -172,11 +182,10 @@ def test_pods_end_themselves_by_an_account_that_may_do_nothing_else(
         before = kubernetes.uids(kube, "leashed", namespace=SPACE)
         cluster = kubernetes.one(kube, "raycluster", "leashed", namespace=SPACE) or {}
         made = datetime.fromisoformat(cluster["metadata"]["creationTimestamp"].replace("Z", "+00:00")).timestamp()
-        due = shorten(yard, made=made)
+        run, due = operator_leaves(yard, tmp_path / "away", made=made)
         assert kubernetes.uids(kube, "leashed", namespace=SPACE) == before
         words = ["kubectl", "logs", "--follow", "deployment/leashed-leash", "-n", SPACE]
         log = subprocess.Popen(words, env=kube.environ(), stdout=subprocess.PIPE, text=True)
-        run = operator_leaves(yard, tmp_path / "away")
         ended_in_time(yard, tmp_path / "away", left, due=due)
         assert f"stop {run}\n" in log.communicate(timeout=30)[0]
     finally:
