@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.bed.aws_account import AMI
+from tests.bed.aws_account import AMI, DOCKER_AMI
 from tests.bed.ec2 import Cloud
+from tests.bed.images import RAY_AWS
 from tests.real import jobs
 from tests.real.yard import Yard
 
@@ -89,7 +90,7 @@ def test_a_shell_is_on_the_node_that_was_named(cloud: Cloud, yard: Yard) -> None
 
 def test_the_logs_are_those_of_the_nodes_of_ray_up_and_of_the_autoscaler(yard: Yard) -> None:
     lines = yard.run("cluster.logs", "--no-follow").stdout
-    assert {"ray-up.log", "monitor", "raylet.out"} <= set(lines.replace(":", " ").split())
+    assert {"ray-up.log", "monitor.log", "raylet.out"} <= set(lines.replace(":", " ").split())
 
 
 def test_another_image_or_type_of_the_head_needs_to_be_asked_for(yard: Yard) -> None:
@@ -104,3 +105,30 @@ def test_down_leaves_nothing_in_the_account_or_here(cloud: Cloud, yard: Yard) ->
     assert cloud.left() == set()
     assert not os.path.exists(yard.state)
     assert yard.json("cluster.status")["state"] == "down"
+
+
+def test_in_an_image_nodes_are_containers_and_a_worker_that_fails_is_an_error(cloud: Cloud, yard: Yard) -> None:
+    cloud.publish(RAY_AWS)
+    registry = f'registry: {{{{address: "{cloud.registry}", insecure: true}}}}\n'
+    text = f"{CLUSTER}image: {cloud.registry}/{RAY_AWS}\n{registry}".replace(AMI, DOCKER_AMI).replace(
+        "count: 2", "count: 1"
+    )
+    yard.write_cluster(text, name="image")
+    # There `docker` says no; a worker's set-up fails, while `ray up` succeeds.
+    cloud.break_next(
+        "printf '#!/bin/sh\\necho no engine >&2; exit 1\\n' > /usr/local/bin/docker; chmod +x /usr/local/bin/docker",
+        ray_node_type="worker",
+    )
+    failed = yard.run("cluster.up", "-f", "image", expect=6, seconds=600).stderr
+    assert "could not be set up; the last that was printed" in failed
+    assert "no engine" in failed
+    broken = [node for node in yard.json("cluster.status", "-f", "image")["nodes"] if node["group"] == "cpu"]
+    cloud.ec2.terminate_instances(InstanceIds=[node["host"].split()[0] for node in broken if node["host"]])
+    print(yard.run("cluster.up", "-f", "image", seconds=600).stderr)
+    nodes = yard.json("cluster.status", "-f", "image")["nodes"]
+    assert {node["state"] for node in nodes} == {"up"}
+    assert yard.json("smoke.run", "-f", "image")["ok"]
+    shell = yard.run("cluster.shell", "head", "--command", "whoami; ray --version", "-f", "image").stdout
+    assert shell.startswith("ray\nray, version")
+    yard.run("cluster.down", "-f", "image", seconds=300)
+    assert cloud.left() == set()

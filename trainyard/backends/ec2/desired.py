@@ -94,8 +94,10 @@ def environment(spec: ClusterSpec, image: str) -> str:
     """Return the file by which every shell on a node knows how Ray is set, and the variables of the cluster file."""
     variables = {"RAY_AUTH_MODE": "token", **ray_nodes.settings(), **spec.env}
     lines = [f"export {name}={shlex.quote(value)}" for name, value in sorted(variables.items())]
+    # Ray runs commands in login shells, for which /etc/profile takes the image's own PATH away.
+    path = "$(tr '\\0' '\\n' </proc/1/environ | sed -n 's/^PATH=//p')" if image else "$PATH:$HOME/.local/bin"
     token = f"{files(image).replace('~', '$HOME')}/token"
-    lines += [f'export RAY_AUTH_TOKEN_PATH="{token}"', 'export PATH="$PATH:$HOME/.local/bin"']
+    lines += [f'export RAY_AUTH_TOKEN_PATH="{token}"', f'export PATH="{path}"']
     return "\n".join([*lines, ""])
 
 

@@ -140,7 +140,10 @@ def failed_command(lines: Sequence[str], *, name: str) -> Diagnosis:
 
 
 def _before_the_end(lines: Sequence[str]) -> list[str]:
-    """Return what was printed until Ray gave up: after that it shows where its own code was."""
+    """Return what was printed of the last try until Ray gave it up: after that it shows where its own code was."""
     said = [clean(line) for line in lines]
-    end = next((index for index, line in enumerate(said) if line == "New status: update-failed"), len(said))
-    return said[:end] + [line for line in said[end:] if line.startswith("Error message: ")]
+    ends = [index for index, line in enumerate(said) if line == "New status: update-failed"]
+    if not ends:
+        return said
+    began = max((index for index in ends[:-1]), default=-1)
+    return said[began + 1 : ends[-1]] + [line for line in said[ends[-1] :] if line.startswith("Error message: ")]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timezone
 
 from trainyard.backends import ray_nodes
@@ -25,6 +27,8 @@ DASHBOARD_PORT = 8265
 # Of the head, besides Ray's usual ones: what launches workers and sets them up.
 AUTOSCALER_FILES = ("monitor.out", "monitor.log", "monitor.err")
 TAIL_LINES = 400
+# What is printed of a launch that EC2 refused (ray/autoscaler, aws/node_provider.py, v2/instance_manager).
+_LAUNCH = re.compile(r"Attempt failed|NodeLaunchException|Node Launch Exception|Failed to launch")
 
 
 def address(location: Location, head: Instance) -> str:
@@ -85,25 +89,33 @@ def step(spec: ClusterSpec, location: Location, before: frozenset[str], *, secon
 
 
 def refuse_broken(location: Location, head: Instance, failed: Sequence[Instance], *, reached: bool) -> None:
-    """Raise the cause if a worker cannot be set up, or launched, as far as the head's autoscaler says one."""
-    lines = autoscaler_lines(location, head) if reached else []
-    launches = [line for line in lines if "NodeLaunchException" in line or "Failed to launch" in line]
-    name = failed[0].name if failed else "a worker"
-    found = diagnosis.cause(lines if failed else launches, name=name, user=location.section.user)
-    if failed:
-        found = found or diagnosis.failed_command(lines, name=name)
-    if found:
-        raise found.to_error(where=f"the autoscaler on the head: {found.raw}" if found.raw else "see the head's logs")
+    """Raise the cause if workers cannot be launched, or one cannot be set up, as the head's autoscaler says.
+
+    It sets each up three times (ray/autoscaler/v2, threaded_ray_installer.py): the first may fail by chance.
+    """
+    lines = autoscaler_lines(location, head) if reached else {}
+    log, printed = lines.get("monitor.log", []), lines.get("monitor.out", [])
+    for worker in failed:
+        tries = [line for line in log if f"Ray installation failed on instance {worker.id}" in line]
+        if len(tries) > 1:
+            words = {"name": worker.name, "user": location.section.user}
+            found = diagnosis.cause(printed, **words) or diagnosis.failed_command(printed, name=worker.name)
+            raise found.to_error(where="what the autoscaler printed: invoke cluster.logs head")
+    launches = [line for line in (*log, *printed) if _LAUNCH.search(line)]
+    if found_launch := diagnosis.cause(launches, name="the head"):
+        refused = "\n".join(f"    {line}" for line in dict.fromkeys(map(diagnosis.clean, launches)))
+        error = replace(found_launch, message=f"{found_launch.message}\n{refused}")
+        raise error.to_error(where="the autoscaler on the head, which goes on trying")
 
 
-def autoscaler_lines(location: Location, head: Instance) -> list[str]:
-    """Return the last lines that the head's autoscaler wrote; [] where the dashboard does not give them."""
-    lines: list[str] = []
+def autoscaler_lines(location: Location, head: Instance) -> dict[str, list[str]]:
+    """Return the last lines that the head's autoscaler wrote, by file; {} where the dashboard does not give them."""
+    lines: dict[str, list[str]] = {}
     with suppress(OutsideError), RayApi(address(location, head), location.token) as ray:
         heads = [node.node_id for node in ray.nodes() if node.is_head and node.alive]
         for node, name in ((node, name) for node in heads for name in AUTOSCALER_FILES):
             with suppress(FileMissingError), ray.file(node, name, last_lines=TAIL_LINES) as chunks:
-                lines += b"".join(chunks).decode(errors="replace").splitlines()
+                lines[name] = b"".join(chunks).decode(errors="replace").splitlines()
     return lines
 
 

@@ -75,7 +75,8 @@ def log_lines(spec: ClusterSpec, location: Location, *, follow: bool, node: str)
             yield LogFile("ray up", naming.HEAD, location.log.name, lines)
         if head is not None and head.state == "running":
             # Who sets workers up is the autoscaler, on the head.
-            yield LogFile("autoscaler", naming.HEAD, "monitor", nodes.autoscaler_lines(location, head))
+            for name, lines in nodes.autoscaler_lines(location, head).items():
+                yield LogFile(name, naming.HEAD, name, lines)
             with suppress(OutsideError):
                 yield from logs.ray_files(nodes.address(location, head), location.token, node)
 
