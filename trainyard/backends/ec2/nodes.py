@@ -21,7 +21,7 @@ from trainyard.seams.ray_api import FileMissingError, RayApi
 from trainyard.seams.ssh import forward
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no, nothing
-from trainyard.wording import all_answer
+from trainyard.wording import all_answer, clean
 
 DASHBOARD_PORT = 8265
 # Of the head, besides Ray's usual ones: what launches workers and sets them up.
@@ -115,7 +115,7 @@ def autoscaler_lines(location: Location, head: Instance) -> dict[str, list[str]]
         heads = [node.node_id for node in ray.nodes() if node.is_head and node.alive]
         for node, name in ((node, name) for node in heads for name in AUTOSCALER_FILES):
             with suppress(FileMissingError), ray.file(node, name, last_lines=TAIL_LINES) as chunks:
-                lines[name] = b"".join(chunks).decode(errors="replace").splitlines()
+                lines[name] = clean(b"".join(chunks).decode(errors="replace")).splitlines()
     return lines
 
 
