@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from trainyard import versions
@@ -16,7 +16,15 @@ from trainyard.backends.logs import LogFile
 from trainyard.backends.ray_nodes import cluster_state
 from trainyard.endpoint import Endpoint
 from trainyard.errors import OutsideError
+from trainyard.results.formats import duration
 from trainyard.spec.cluster import ClusterSpec
+
+ANSWER_SECONDS = 20.0
+# Whether it runs, when it last wrote, and what time it is there. The brackets: or it would find itself.
+_ASK = (
+    "grep -qsz '[a]utoscaler/v2/monitor.py' /proc/[0-9]*/cmdline && echo yes || echo no; "
+    "stat -c %Y /tmp/ray/session_latest/logs/monitor.log; date +%s"
+)
 
 
 def status(spec: ClusterSpec, location: Location, backend: str) -> ClusterStatus:
@@ -34,8 +42,31 @@ def status(spec: ClusterSpec, location: Location, backend: str) -> ClusterStatus
         token_file=location.token_file if location.token else None,
         detail="; ".join(filter(None, (detail, *(f"{node.name}: {node.detail}" for node in every if node.detail)))),
         tunnel=tunnel(head) if head and names else None,
+        remark=_autoscaler(location, head) if head and names else "",
         token=location.token,
     )
+
+
+def _autoscaler(location: Location, head: Instance) -> str:
+    """Say when the autoscaler on the head wrote its last line, or that it is dead, which nothing of Ray's says."""
+    ran = snapshot.reach(location, head).run(inside(head, ["bash", "-c", _ASK], terminal=False), seconds=ANSWER_SECONDS)
+    runs, last, now = [*ran.stdout.split(), "", "", ""][:3]
+    if not now:
+        return "whether the autoscaler on the head runs is not known"
+    if runs == "no":
+        return (
+            "the autoscaler on the head is dead: no node is launched, set up or ended any more. To make all of it "
+            "anew, which ends everything on the cluster: invoke cluster.up --recreate"
+        )
+    return f"the autoscaler on the head wrote its last line {duration(float(now) - float(last))} ago"
+
+
+def inside(instance: Instance, words: Sequence[str], *, terminal: bool) -> list[str]:
+    """Return what runs a command where Ray is: on the host, or in the container there."""
+    if naming.IMAGE not in instance.tags:
+        return list(words)
+    container = naming.resource(instance.tags[naming.CLUSTER])
+    return ["docker", "exec", "-it" if terminal else "-i", container, *words]
 
 
 def connect(spec: ClusterSpec, location: Location) -> Endpoint:
@@ -92,6 +123,5 @@ def shell(spec: ClusterSpec, location: Location, *, node: str, command: str, ter
         # As in a shell that is interactive: ~/.bashrc reads it.
         command = f". {desired.files(instance.tags.get(naming.IMAGE, ''))}/environment; {command}"
     if naming.IMAGE in instance.tags:
-        words = ["docker", "exec", "-it" if terminal else "-i", naming.resource(spec.name)]
-        command = shlex.join([*words, *contract.shell_words(command)])
+        command = shlex.join(inside(instance, contract.shell_words(command), terminal=terminal))
     return address.shell(command, terminal=terminal, identity=identity)
