@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fnmatch
 import io
-import itertools
 import json
 import logging
 import os
@@ -21,10 +20,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.bed import aws_dns
+from tests.bed import aws_dns, aws_moto
+from tests.bed.aws_moto import Backends
 
-REGION = "us-west-2"
-ACCOUNT = "123456789012"
 # Whose requests are the bed's own: no fault meets them, and they are not written down.
 OWNER = "bed-owner"
 Start = Callable[..., Any]
@@ -148,53 +146,8 @@ class Api:
             return _answer(start, 404, "")
         if path == "api/token":
             return _answer(start, 200, "bed-token")
-        found = _metadata(self._backends, instance).get(path.removeprefix("meta-data/"))
+        found = aws_moto.metadata(self._backends, instance).get(path.removeprefix("meta-data/"))
         return _answer(start, 200 if found is not None else 404, found or "")
-
-
-class Backends:
-    """What moto knows of the region whose instances are played."""
-
-    def __init__(self) -> None:
-        from moto.backends import get_backend
-
-        self.ec2: Any = get_backend("ec2")[ACCOUNT][REGION]
-
-    def instance(self, address: str) -> Any:
-        """Return the running instance with that private or public address."""
-        running = self.ec2.all_running_instances()
-        return next((found for found in running if address in (found.private_ip, found.public_ip)), None)
-
-    def role(self, instance: Any) -> str | None:
-        """Return the name of the role that an instance has by its profile."""
-        held = self.ec2.iam_instance_profile_associations.get(instance.id)
-        return held.iam_instance_profile.roles[0].name if held and held.iam_instance_profile.roles else None
-
-
-def _metadata(backends: Backends, instance: Any) -> dict[str, str]:
-    """Return what the service knows, by path: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-data-categories.html."""
-    role = backends.role(instance)
-    document = {"instanceId": instance.id, "region": REGION, "accountId": ACCOUNT, "privateIp": instance.private_ip}
-    known = {
-        "ami-id": instance.image_id,
-        "hostname": instance.private_dns_name,
-        "instance-id": instance.id,
-        "instance-life-cycle": instance.lifecycle or "on-demand",
-        "instance-type": instance.instance_type,
-        "local-hostname": instance.private_dns_name,
-        "local-ipv4": instance.private_ip,
-        "placement/availability-zone": instance.placement.zone,
-        "placement/region": REGION,
-        "dynamic/instance-identity/document": json.dumps(document),
-    }
-    if instance.public_ip:
-        known["public-ipv4"] = instance.public_ip
-    if role:
-        keys = {"AccessKeyId": f"ASIA{instance.id[2:].upper()}", "SecretAccessKey": "bed", "Token": "bed"}
-        until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 6 * 3600))
-        known["iam/security-credentials"] = role
-        known[f"iam/security-credentials/{role}"] = json.dumps({"Code": "Success", **keys, "Expiration": until})
-    return known
 
 
 FORM, JSON, XML = "application/x-www-form-urlencoded", "application/x-amz-json-1.1", "text/xml"
@@ -262,47 +215,16 @@ def _answer(start: Start, status: int, text: str, kind: str = "text/plain") -> I
     return [body]
 
 
-def _stay_inside(settings: Settings) -> None:
-    """Make moto's addresses the bed's: the default VPC of the region, and every public address.
-
-    An instance without a subnet is one of the default VPC, as in AWS; moto would give it an address of no network.
-    """
-    from moto.ec2.models import elastic_ip_addresses, elastic_network_interfaces
-    from moto.ec2.models.instances import InstanceBackend
-    from moto.ec2.models.vpcs import VPCBackend
-
-    numbers = itertools.cycle(range(10, 250))
-    create_vpc, run_instances = VPCBackend.create_vpc, InstanceBackend.run_instances
-
-    def create(self: Any, cidr_block: str, *rest: Any, **named: Any) -> Any:
-        ours = named.get("is_default") and self.region_name == REGION
-        return create_vpc(self, settings.network if ours else cidr_block, *rest, **named)
-
-    def launch(self: Any, *given: Any, **named: Any) -> Any:
-        if not named.get("subnet_id") and not named.get("nics"):
-            subnets = self.get_default_subnets()
-            named["subnet_id"] = subnets[named.get("placement") or min(subnets)].id
-        return run_instances(self, *given, **named)
-
-    def public_ip() -> str:
-        return f"{settings.public}.{next(numbers)}"
-
-    VPCBackend.create_vpc = create  # type: ignore[method-assign]
-    InstanceBackend.run_instances = launch  # type: ignore[method-assign]
-    for module, name in ((elastic_network_interfaces, "random_public_ip"), (elastic_ip_addresses, "random_ip")):
-        setattr(module, name, public_ip)
-
-
-def _register(backends: Backends, amis: list[dict[str, Any]]) -> None:
-    """Have the AMIs of a region, and no others: an AMI of another region does not exist."""
-    from moto.ec2.models.amis import Ami
-
-    for ami in amis:
-        backends.ec2.amis[ami["ami_id"]] = Ami(backends.ec2, region_name=f"{REGION}a", **ami)
+def _end_with(parent: int) -> None:
+    """End this process when a test run that was killed could not."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(0)
 
 
 def main(path: str) -> None:
     """Serve until the process is ended."""
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     # Read when moto is imported.
     for switch in ("EC2_ENABLE_INSTANCE_TYPE_VALIDATION", "ENABLE_AMI_VALIDATION", "IAM_LOAD_MANAGED_POLICIES"):
         os.environ[f"MOTO_{switch}"] = "true"
@@ -313,9 +235,9 @@ def main(path: str) -> None:
     # One line for each request: they are in requests.jsonl.
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
     settings = Settings(**json.loads(Path(path).read_text()))
-    _stay_inside(settings)
+    aws_moto.stay_inside(settings.network, settings.public)
     backends = Backends()
-    _register(backends, settings.amis)
+    aws_moto.register(backends, settings.amis)
     here = (settings.address, settings.port, settings.network.removesuffix("0.0/16"))
     threading.Thread(target=aws_dns.serve, args=here, daemon=True).start()
     api = Api(settings, DomainDispatcherApplication(create_backend_app), backends)

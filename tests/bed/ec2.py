@@ -6,32 +6,28 @@ a network of its own: no packet leaves it.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import subprocess
-import sys
 import time
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import boto3
 
-from tests.bed import aws_account, aws_api, hosts, images, publishing
+from tests.bed import aws_account, aws_api, aws_server, hosts, images, publishing
 from tests.bed.aws_account import AMIS, QUOTAS
-from tests.bed.aws_api import REGION, Fault
+from tests.bed.aws_api import Fault, Settings
+from tests.bed.aws_moto import REGION
 from tests.bed.engine import BedEngine, Done
 from tests.bed.instances import GONE, Instance, Planned, Player
-from tests.bed.places import CACHE, free_port, need
+from tests.bed.places import free_port, need
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
-
-AT_ONCE = 8
 
 
 @dataclass
@@ -214,7 +210,7 @@ def cloud(engine: BedEngine, home: Path) -> Iterator[Cloud]:
     """Give a cloud with nothing in it but a default VPC, AMIs, and Ray's role; what is made there goes with it."""
     need(("rsync", "ssh"))
     images.ensure_ec2(engine)
-    with _number() as number:
+    with aws_server.number() as number:
         made = Cloud(engine, home, number, free_port())
         _remove(made)
         for directory in (made.files, home / "tmp", home / "instances"):
@@ -274,60 +270,10 @@ def _played(made: Cloud) -> Iterator[Cloud]:
         raise RuntimeError("instances could not be played:\n" + "\n".join(made.player.errors))
 
 
-@contextmanager
-def _number() -> Iterator[int]:
-    """Give a number that nobody else has now."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    while True:
-        for number in range(1, AT_ONCE + 1):
-            with (CACHE / f"ec2-{number}").open("w") as lock:
-                if _taken(lock):
-                    continue
-                yield number
-                return
-        time.sleep(1)
-
-
-def _taken(lock: IO[str]) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    return False
-
-
-@contextmanager
-def _api(made: Cloud) -> Iterator[None]:
-    """Run the API in a process of its own, which ends with this one."""
+def _api(made: Cloud) -> AbstractContextManager[None]:
     made._control()
-    settings = aws_api.Settings(made.address, made.port, made.network, f"198.18.{made.number}", str(made.files), AMIS)
-    (made.files / "settings.json").write_text(json.dumps(asdict(settings)))
-    log = made.files / "server.log"
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.bed.aws_api", str(made.files / "settings.json")],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    try:
-        give_up = time.monotonic() + 180
-        while not _answers(f"{made.url}/moto-api/"):
-            if process.poll() is not None or time.monotonic() > give_up:
-                raise RuntimeError(f"the AWS API did not start\n{log.read_text()}")
-            time.sleep(0.2)
-        yield
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _answers(url: str) -> bool:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with suppress(OSError), opener.open(url, timeout=5):
-        return True
-    return False
+    public = f"198.18.{made.number}"
+    return aws_server.serve(Settings(made.address, made.port, made.network, public, str(made.files), AMIS))
 
 
 def _remove(made: Cloud) -> None:

@@ -130,9 +130,15 @@ class Player:
             self._engine.docker("start", self.container(name))
             self._up[name] = True
         except Exception as error:
-            self.errors.append(f"{name}: {error}")
-            self._ec2.terminate_instances(InstanceIds=[name])
+            # Its key may be gone because it is: terminated while it was launched.
+            if self._state(name) not in GONE:
+                self.errors.append(f"{name}: {error}")
+                self._ec2.terminate_instances(InstanceIds=[name])
             self._remove(name)
+
+    def _state(self, name: str) -> str:
+        found = self._ec2.describe_instances(InstanceIds=[name])["Reservations"]
+        return found[0]["Instances"][0]["State"]["Name"]
 
     def _create(self, instance: InstanceTypeDef) -> None:
         name, dns = instance["InstanceId"], instance["PrivateDnsName"]

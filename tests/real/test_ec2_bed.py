@@ -13,7 +13,8 @@ from botocore.exceptions import ClientError
 
 from tests.bed import instances
 from tests.bed.aws_account import AMI, GPU_AMI, QUOTAS, ROLE, USER
-from tests.bed.aws_api import REGION, Fault
+from tests.bed.aws_api import Fault
+from tests.bed.aws_moto import REGION
 from tests.bed.ec2 import Cloud
 from tests.bed.images import BASE
 from tests.bed.instances import Instance
