@@ -204,13 +204,11 @@ def _standin(module: str) -> Callable[[], list[str]]:
 
 
 def _gpus() -> list[str]:
-    """Return the device plugin, which the addon brings, where this machine has GPUs; else nothing that lasts."""
-    count = (BED / "gpus").read_text().strip() if (BED / "gpus").exists() else "0"
+    """Return the device plugin, which the addon brings, for as many GPUs as this machine has by then."""
+    asks = shlex.join(["/opt/bed/kubectl", f"--kubeconfig={CREDENTIALS}/kubelet.config"])
     script = f"""
-[ {count} = 0 ] && exec sleep infinity
-while ! {shlex.join(["/opt/bed/kubectl", f"--kubeconfig={CREDENTIALS}/kubelet.config"])} \
-  get namespace gpu-operator-resources > /dev/null 2>&1; do sleep 2; done
-exec gpu-plugin --count={count} --host={node_name()}"""
+until grep -qs '[1-9]' {BED}/gpus && {asks} get namespace gpu-operator-resources > /dev/null 2>&1; do sleep 2; done
+exec gpu-plugin --count=$(cat {BED}/gpus) --host={node_name()}"""
     return ["sh", "-c", script]
 
 
