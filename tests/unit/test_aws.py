@@ -85,3 +85,10 @@ def test_what_may_pass_is_aws_own_trouble(monkeypatch: pytest.MonkeyPatch, error
     passing = raised(monkeypatch, error)
     assert isinstance(passing, AwsError)
     assert passing.what == what
+
+
+def test_an_error_names_the_region_that_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = exceptions.EndpointConnectionError(endpoint_url="http://127.0.0.1:1")
+    monkeypatch.setattr(boto3.session, "Session", lambda **_: Refusing(error))
+    with pytest.raises(AwsError, match="does not answer in region eu-west-1"):
+        Aws({"AWS_REGION": "us-west-2"}).call("ec2", "run_instances", region="eu-west-1")

@@ -21,10 +21,13 @@ class FakeClient:
         return {"authorizationData": [{"authorizationToken": base64.b64encode(b"AWS:word").decode()}]}
 
 
-def test_the_region_is_the_addresss_else_the_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_region_is_the_addresss_else_the_callers_and_the_profile_is_his(monkeypatch: pytest.MonkeyPatch) -> None:
     regions: list[str | None] = []
 
     class Session:
+        def __init__(self, *, profile_name: str | None) -> None:
+            assert profile_name == "lab"
+
         def client(self, service: str, *, region_name: str | None) -> FakeClient:
             regions.append(region_name)
             return FakeClient()
@@ -32,5 +35,5 @@ def test_the_region_is_the_addresss_else_the_callers(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(boto3.session, "Session", Session)
     elsewhere = f"{ACCOUNT}.dkr.ecr.cn-north-1.amazonaws.com.cn", f"{ACCOUNT}.dkr-ecr.us-west-2.on.aws"
     for address in (ADDRESS, *elsewhere, f"{ACCOUNT}.dkr.ecr-fips.us-gov-west-1.amazonaws.com", "127.0.0.1:5000"):
-        assert ecr.login(address, {"AWS_REGION": "eu-west-1"}).password == "word"
+        assert ecr.login(address, {"AWS_REGION": "eu-west-1", "AWS_PROFILE": "lab"}).password == "word"
     assert regions == ["eu-central-1", "cn-north-1", "us-west-2", "us-gov-west-1", "eu-west-1"]

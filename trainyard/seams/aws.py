@@ -121,7 +121,7 @@ class Aws:
         try:
             answer = getattr(self._client(service, region), operation)(**arguments)
         except (BotoCoreError, ClientError, ResponseParserError) as error:
-            raise self._error(error, service, operation) from error
+            raise self._error(error, service, operation, region) from error
         return cast("dict[str, Any]", answer)
 
     def find(self, service: str, operation: str, *, region: str | None = None, **arguments: Any) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class Aws:
                 return list(getattr(client, operation)(**arguments)[key])
             return [entry for page in client.get_paginator(operation).paginate(**arguments) for entry in page[key]]
         except (BotoCoreError, ClientError, ResponseParserError) as error:
-            raise self._error(error, service, operation) from error
+            raise self._error(error, service, operation, region) from error
 
     def instances(self, tags: Mapping[str, str], *, region: str | None = None) -> list[dict[str, Any]]:
         """Return the instances that carry all these tags, in every state; the value "*" stands for any."""
@@ -172,16 +172,16 @@ class Aws:
                 if key not in self._clients:
                     self._clients[key] = self._session.client(service, region_name=key[1], config=_config(Config))
             except (BotoCoreError, ValueError) as error:
-                raise self._error(error, service, "") from error
+                raise self._error(error, service, "", region) from error
             return self._clients[key]
 
-    def _error(self, error: Exception, service: str, operation: str) -> TrainyardError:
+    def _error(self, error: Exception, service: str, operation: str, region: str | None) -> TrainyardError:
         detail = getattr(error, "response", {}).get("Error", {})
         code = str(detail.get("Code", ""))
         words = {
             "who": f"profile {self.profile}" if self.profile else "this user",
             "profile": f" --profile {self.profile}" if self.profile else "",
-            "region": self._region or "(none)",
+            "region": region or self._region or "(none)",
             "service": service,
             "action": f"{service}:{operation.title().replace('_', '')}",
         }

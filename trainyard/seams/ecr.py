@@ -54,7 +54,7 @@ def _registry(address: str) -> dict[str, Any]:
 
 @contextmanager
 def _client(address: str, environ: Mapping[str, str]) -> Iterator[ECRClient]:
-    """Give a client with the caller's own AWS configuration; what boto3 raises becomes one of our errors."""
+    """Give a client for the caller's region and AWS_PROFILE; what boto3 raises becomes one of our errors."""
     try:
         import boto3
         from botocore import exceptions as aws
@@ -67,7 +67,8 @@ def _client(address: str, environ: Mapping[str, str]) -> Iterator[ECRClient]:
         # The region of the address counts: a login of another region is refused. boto3 itself reads no AWS_REGION.
         named = _ADDRESS.fullmatch(address)
         region = named["region"] if named else environ.get("AWS_REGION")
-        yield boto3.session.Session().client("ecr", region_name=region)
+        session = boto3.session.Session(profile_name=environ.get("AWS_PROFILE") or None)
+        yield session.client("ecr", region_name=region)
     except (aws.NoCredentialsError, aws.PartialCredentialsError, aws.ProfileNotFound, aws.NoRegionError) as error:
         raise PrerequisiteError(
             f"no AWS credentials for registry {address}: {error}",

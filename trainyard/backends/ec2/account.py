@@ -37,7 +37,7 @@ def site(spec: ClusterSpec, tools: Tools, location: Location) -> Site:
     running = head.tags.get(naming.IMAGE) if head else None
     image = ""
     if spec.image:
-        image = resolve.pinned(spec, tools.environ, directory=tools.directory, running=running).reference
+        image = resolve.pinned(spec, location.environ, directory=tools.directory, running=running).reference
     registry = registry_of(image) if image else ""
     section = location.section
     return Site(

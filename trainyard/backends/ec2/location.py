@@ -19,7 +19,10 @@ from trainyard.spec.ec2 import Ec2Section
 
 @dataclass(frozen=True)
 class Location:
-    """A cluster's place in AWS. `state` is the directory of what is kept here; `owner` is who we are to others."""
+    """A cluster's place in AWS. `state` is the directory of what is kept here; `owner` is who we are to others.
+
+    `environ` names the profile that the cluster file names, also to boto3 elsewhere, and to `ray up`.
+    """
 
     name: str
     aws: Aws
@@ -64,9 +67,9 @@ def find(spec: ClusterSpec, tools: Tools) -> Location:
     region, profile = (record.get(key) or getattr(spec.ec2, key) for key in ("region", "profile"))
     # Our host, and where we keep clusters there; as it was on `up`.
     owner = record.get("owner") or f"{socket.gethostname()}:{tools.state.parent.absolute()}"
-    return Location(
-        spec.name, Aws(tools.environ, region=region, profile=profile), tools.state, owner, spec.ec2, tools.environ
-    )
+    aws = Aws(tools.environ, region=region, profile=profile)
+    environ = {**tools.environ, "AWS_PROFILE": aws.profile} if aws.profile else tools.environ
+    return Location(spec.name, aws, tools.state, owner, spec.ec2, environ)
 
 
 def write(location: Location, tools: Tools) -> None:

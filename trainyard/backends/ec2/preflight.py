@@ -30,7 +30,7 @@ Rule = Callable[[ClusterSpec, Facts], Iterator[Found]]
 
 def steps(spec: ClusterSpec, tools: Tools, location: Location) -> list[Step]:
     """Return a step for each thing that could not be checked. Raises PrerequisiteError with all that is wrong."""
-    image = partial(resolve.pulled_bytes, spec, tools.environ, directory=tools.directory) if spec.image else int
+    image = partial(resolve.pulled_bytes, spec, location.environ, directory=tools.directory) if spec.image else int
     facts = ask(spec, location, image=image)
     refuse(spec, facts)
     return [Step(f"Not checked: {remark}", done=lambda: YES, do=nothing) for remark in remarks(spec, facts)]

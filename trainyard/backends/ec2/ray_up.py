@@ -76,12 +76,9 @@ class Launch:
         locations.write_mounted(self.location, self.environment)
         file = self.location.state / "ray-cluster.yaml"
         write_private(file, yaml.safe_dump(self.document, sort_keys=False, width=120))
-        environ = dict(self.location.environ)
-        if self.location.aws.profile:
-            environ["AWS_PROFILE"] = self.location.aws.profile
         # Without --no-restart Ray starts what `ray up` was killed before; a head that runs is left alone either way.
         is_new = self.head is None or naming.MADE_FROM not in self.head.tags
-        self.run = RayUp(file, self.location.log, environ, restart=is_new)
+        self.run = RayUp(file, self.location.log, self.location.environ, restart=is_new)
 
     def _has_passed(self, stage: int | None) -> Answer:
         """Say whether `ray up` came to a stage, to its end if that is None. Raises what ended it before."""
