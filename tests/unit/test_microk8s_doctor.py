@@ -125,7 +125,9 @@ def test_what_up_would_do_is_found_and_what_ends_nodes_is_left_to_it() -> None:
         step("Trust", no("b"), after="Install"),
         step("Enable dns", YES),
     ]
-    assert [(each.subject, each.message, each.remedy, each.step) for each in findings.unmet(lambda: steps)] == [
+    found = findings.unmet(lambda: steps)
+    assert [step.title for step in found[0].then] == ["Trust"]
+    assert [(each.subject, each.message, each.remedy, each.step) for each in found] == [
         ("Install", "a: not held", findings.FIX, steps[0]),
         ("Upgrade a", "old", findings.UP, None),
         ("Check b", "left", findings.UP, None),

@@ -100,13 +100,15 @@ class HostStatus:
 class Finding:
     """Something that is wrong or will be: with what, what it breaks, what to do.
 
-    `step` makes it right; None where only a person, or another command, can.
+    `step` makes it right; None where only a person, or another command, can. `then` are steps of which it is known
+    after that alone whether they hold.
     """
 
     subject: str
     message: str
     remedy: str
     step: Step | None = None
+    then: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from trainyard.backends.contract import Finding
@@ -28,19 +29,30 @@ def full_disk(path: Path, usage: Callable[[Path], tuple[int, int, int]] = shutil
             yield Finding("this machine", message, "Make room there.")
 
 
-def unmet(steps: Callable[[], Sequence[Step | Stage]]) -> Iterator[Finding]:
-    """Yield the steps of `up` that would do something, and what keeps them from being known.
+def unmet(steps: Callable[[], Sequence[Step | Stage]]) -> list[Finding]:
+    """Return the steps of `up` that would do something, and what keeps them from being known.
 
     Those that end nodes are left to `cluster.up`, which knows about runs.
     """
+    found: list[Finding] = []
+    # By the title of a step, which finding it is of.
+    places: dict[str, int] = {}
     try:
         for step, planned in asked(steps()):
+            mends = step if isinstance(step, Step) and not step.disruptive else None
+            place = places.get(step.after or "")
+            if mends and planned.state == "after" and place is not None:
+                places[step.title] = place
+                found[place] = replace(found[place], then=(*found[place].then, mends))
             # A check holds, and may have a remark.
-            if planned.state == "would" or (planned.detail and step.title.startswith("Check ")):
-                mends = step if isinstance(step, Step) and planned.state == "would" and not step.disruptive else None
-                yield Finding(step.title, planned.detail, FIX if mends else UP, mends)
+            elif planned.state == "would" or (planned.detail and step.title.startswith("Check ")):
+                mends = mends if planned.state == "would" else None
+                if mends:
+                    places[step.title] = len(found)
+                found.append(Finding(step.title, planned.detail, FIX if mends else UP, mends))
     except TrainyardError as error:
         remedy = error.hint or UP
-        yield from [Finding(problem.where, problem.message, remedy) for problem in error.problems] or [
+        found += [Finding(problem.where, problem.message, remedy) for problem in error.problems] or [
             Finding(error.where or "hosts", error.what, remedy)
         ]
+    return found
