@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.bed.aws_account import AMI, DOCKER_AMI
+from tests.bed.aws_api import Fault
 from tests.bed.ec2 import Cloud
 from tests.bed.images import RAY_AWS
 from tests.real import jobs
@@ -105,6 +106,23 @@ def test_down_leaves_nothing_in_the_account_or_here(cloud: Cloud, yard: Yard) ->
     assert cloud.left() == set()
     assert not os.path.exists(yard.state)
     assert yard.json("cluster.status")["state"] == "down"
+
+
+def test_what_stops_the_head_is_one_error_with_its_cause(cloud: Cloud) -> None:
+    waits = {"AUTOSCALER_NODE_START_WAIT_S": "20"}
+    yard = Yard(cloud.home, cluster="stopped", environ={**cloud.environ(), **waits})
+    yard.write_cluster(CLUSTER.replace("count: 2", "count: 0"))
+    full = "We currently do not have sufficient m5.large capacity."
+    cloud.fail(Fault("ec2:RunInstances", "InsufficientInstanceCapacity", full, 500))
+    refused = yard.run("cluster.up", expect=6).stderr
+    cloud.heal()
+    assert "error: AWS has no m5.large left in the zones that were tried" in refused
+    assert full in refused
+    # `ray up` says: "wait_ready timeout exceeded."
+    unknown = yard.run("cluster.up", "--set", "ec2.user=root", expect=3).stderr
+    assert "error: the head lets nobody in as root" in unknown
+    yard.run("cluster.down")
+    assert cloud.left() == set()
 
 
 def test_in_an_image_nodes_are_containers_and_a_worker_that_fails_is_an_error(cloud: Cloud, yard: Yard) -> None:
