@@ -96,7 +96,7 @@ def test_the_logs_are_those_of_the_nodes_of_ray_up_and_of_the_autoscaler(yard: Y
 
 def test_another_image_or_type_of_the_head_needs_to_be_asked_for(yard: Yard) -> None:
     plan = yard.json("cluster.plan", "--set", "ec2.groups.head.disk=30GiB")["steps"]
-    assert "needs --recreate" in next(step for step in plan if step["title"] == "Replace the head that runs")["detail"]
+    assert "needs --recreate" in next(step for step in plan if step["title"] == "Replace the head that runs")["seen"]
     refused = yard.run("cluster.up", "--set", "ec2.groups.head.disk=30GiB", expect=2).stderr
     assert "to replace it ends everything on the cluster" in refused
 
