@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from trainyard.seams.aws import Aws
 
@@ -14,27 +13,23 @@ FOR_EC2 = {
 }
 
 
-def principal(aws: Aws, caller: str) -> str:
-    """Return whose policies count: those of a session are its role's, which has a path that the session hides."""
-    role = re.search(":assumed-role/([^/]+)/", caller)
-    return str(aws.call("iam", "get_role", RoleName=role[1])["Role"]["Arn"]) if role else caller
+def may_pass(aws: Aws, caller: str, role: str) -> bool:
+    """Say whether a user, or who has the session, may give a role to instances; all are ARNs.
 
-
-def denied(aws: Aws, who: str, actions: Sequence[str], resource: str) -> list[str]:
-    """Return which actions a user or role may not do, by its ARN; nothing of the root user.
-
-    What depends on circumstances of the request that are not known here (tags, times) is not among them.
+    What depends on circumstances of the request that are not known here (tags, times) counts as allowed.
     """
-    if who.endswith(":root"):
-        return []
+    if caller.endswith(":root"):
+        return True
+    # The policies of a session are its role's, which has a path that the session hides.
+    session = re.search(":assumed-role/([^/]+)/", caller)
+    who = aws.call("iam", "get_role", RoleName=session[1])["Role"]["Arn"] if session else caller
     results = aws.pages(
         "iam",
         "simulate_principal_policy",
         "EvaluationResults",
         PolicySourceArn=who,
-        ActionNames=actions,
-        ResourceArns=[resource],
+        ActionNames=["iam:PassRole"],
+        ResourceArns=[role],
         ContextEntries=[FOR_EC2],
     )
-    certain = (result for result in results if not result.get("MissingContextValues"))
-    return [result["EvalActionName"] for result in certain if result["EvalDecision"] != "allowed"]
+    return all(result["EvalDecision"] == "allowed" or result.get("MissingContextValues") for result in results)

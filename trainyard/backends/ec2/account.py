@@ -6,7 +6,7 @@ import ipaddress
 from typing import Any
 
 from trainyard.backends.contract import Tools
-from trainyard.backends.ec2 import desired, naming, objects, preflight, snapshot
+from trainyard.backends.ec2 import desired, naming, objects, preflight, preflight_questions, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.desired import Site
 from trainyard.backends.ec2.location import Location
@@ -48,7 +48,9 @@ def site(spec: ClusterSpec, tools: Tools, location: Location) -> Site:
         key_file=location.key_file,
         profile=section.instance_profile or naming.resource(location.name),
         mounted=location.mounted,
-        root_devices=_root_devices(spec, location),
+        root_devices={
+            name: ami["RootDeviceName"] for name, ami in preflight_questions.amis(spec, location.aws).items()
+        },
         image=image,
         ecr=registry if ".dkr.ecr" in registry else "",
     )
@@ -74,19 +76,3 @@ def refuse_unknown_to_ray(document: dict[str, Any]) -> None:
             problems=problems,
             hint="The keys: Ray's documentation, Cluster YAML Configuration Options.",
         )
-
-
-def _root_devices(spec: ClusterSpec, location: Location) -> dict[str, str]:
-    """Return the names of the root volumes of all AMIs that the file names."""
-    groups = (naming.HEAD, *(group.name for group in spec.workers))
-    amis = {str(spec.ec2.instances(group).ami) for group in groups}
-    return {ami: name for ami in amis if (name := root_device(location, ami))}
-
-
-def root_device(location: Location, ami: str) -> str | None:
-    """Return the name of an AMI's root volume; None if there is no such AMI, which is said where it is launched."""
-    aws = location.aws
-    if ami.startswith("/"):
-        ami = aws.find("ssm", "get_parameter", Name=ami).get("Parameter", {}).get("Value", "")
-    images = aws.find("ec2", "describe_images", ImageIds=[ami]).get("Images") if ami else None
-    return str(images[0]["RootDeviceName"]) if images else None

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from trainyard.backends.contract import Tools
-from trainyard.backends.ec2 import preflight_network as network
 from trainyard.backends.ec2.location import Location
-from trainyard.backends.ec2.preflight_facts import PROGRAMS, Facts, Found, Group, Object, groups, is_enabled
-from trainyard.backends.ec2.preflight_questions import ask
-from trainyard.errors import PrerequisiteError, Problem
-from trainyard.images import resolve
+from trainyard.backends.ec2.preflight_questions import OPTIONAL, PROGRAMS, Facts, Object, ask, groups
+from trainyard.errors import PrerequisiteError, Problem, TrainyardError
+from trainyard.seams.ssh.many import by_host
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Step, nothing
 from trainyard.wording import counted, did_you_mean, named
@@ -20,183 +17,192 @@ from trainyard.wording import counted, did_you_mean, named
 GIB = 2**30
 # So many times what is pulled of an image must fit beside what the AMI holds: sent, unpacked, and once more.
 IMAGES = 3
+# What their makers call AMIs that hold nothing but an operating system.
+PLAIN = re.compile(r"(?!.*gpu)(ubuntu/images/|al20\d\d-ami|amzn2?-ami|debian-\d|RHEL-|suse-|Rocky-)", re.IGNORECASE)
 # Commands of the file's own, by which instances may get a driver.
 PREPARES = {"initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands"}
-DRIVER = re.compile(r"nvidia|gpu|cuda|deep learning|dlami", re.IGNORECASE)
-# What their makers call AMIs that hold nothing but an operating system.
-PLAIN = re.compile(r"ubuntu/images/|al20\d\d-ami|amzn2?-ami|debian-\d|RHEL-|suse-|Rocky-", re.IGNORECASE)
-Rule = Callable[[ClusterSpec, Facts], Iterator[Found]]
+VPN = "`use_internal_ips: true` if this machine reaches the VPC's private addresses, such as by a VPN"
+NAME_ONE = "name one, `ec2.subnet`"
+Rule = Callable[[ClusterSpec, Facts], Iterator[Problem]]
 
 
 def steps(spec: ClusterSpec, tools: Tools, location: Location) -> list[Step]:
     """Return a step for each thing that could not be checked. Raises PrerequisiteError with all that is wrong."""
-    image = partial(resolve.pulled_bytes, spec, location.environ, directory=tools.directory) if spec.image else int
-    facts = ask(spec, location, image=image)
-    refuse(spec, facts)
-    return [Step(f"Not checked: {remark}", done=lambda: YES, do=nothing) for remark in remarks(spec, facts)]
+    facts, refused = ask(spec, tools, location)
+    refuse(spec, facts, {name: error for name, error in refused.items() if name not in OPTIONAL})
+    unknown = [f"{what} ({refused[name].what})" for name, what in OPTIONAL.items() if name in refused]
+    return [Step(f"Not checked: {what}", done=lambda: YES, do=nothing) for what in unknown]
 
 
-def refuse(spec: ClusterSpec, facts: Facts) -> None:
-    """Raise PrerequisiteError with everything that is wrong; what AWS refuses to answer, alone, in its own words."""
-    found = [Problem(*each) for each in problems(spec, facts)]
-    if not found and len(facts.errors) == 1:
-        raise facts.errors[0]
-    found += [Problem("AWS", f"{error.what}: {error.hint}") for error in facts.errors]
-    if found:
+def refuse(spec: ClusterSpec, facts: Facts, refused: Mapping[str, TrainyardError]) -> None:
+    """Raise PrerequisiteError with everything that is wrong, and with what AWS refuses to answer."""
+    if found := (*problems(spec, facts), *by_host(refused)):
         raise PrerequisiteError(
-            f"cluster {spec.name} cannot be made in {facts.region} as things are",
-            problems=tuple(found),
+            f"cluster {spec.name} cannot be made in {facts['region']} as things are",
+            problems=found,
             hint="Nothing was made. Mend them, and repeat the same command.",
         )
 
 
-def problems(spec: ClusterSpec, facts: Facts) -> Iterator[Found]:
-    """Yield what is wrong, causes before what depends on them; what is not known is no problem."""
-    for rule in RULES:
-        yield from rule(spec, facts)
+def problems(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
+    """Yield what is wrong, causes before what depends on them; a rule of which a fact is not known has none."""
+    for rule, needs in RULES.items():
+        if all(name in facts for name in needs):
+            yield from rule(spec, facts)
+    yield from (problem for name, problem in CLAIMS.items() if not facts.get(name, True))
 
 
-def remarks(spec: ClusterSpec, facts: Facts) -> list[str]:
-    """Return what could not be checked."""
-    silent = {group.ami for group in groups(spec) if _has_driver(group, spec, facts) is None}
-    return [*facts.unknown, *(f"whether AMI {ami} has NVIDIA's driver, which its name does not say" for ami in silent)]
-
-
-def _programs(spec: ClusterSpec, facts: Facts) -> Iterator[Found]:
+def _programs(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
     for program, package in PROGRAMS.items():
-        if program not in facts.programs:
-            yield "this machine", f"has no {program}, which `ray up` needs: sudo apt-get install {package}"
+        if program not in facts["programs"]:
+            yield Problem("this machine", f"has no {program}, which `ray up` needs: sudo apt-get install {package}")
 
 
-def _region(spec: ClusterSpec, facts: Facts) -> Iterator[Found]:
-    subject = f"region {facts.region}"
-    if facts.regions and facts.region not in facts.regions:
-        yield subject, f"is no region of AWS{did_you_mean(facts.region, facts.regions)}"
-    elif facts.regions and not is_enabled(facts.regions[facts.region]):
-        remedy = f"aws account enable-region --region-name {facts.region}"
-        yield subject, f"is not enabled for this account: {remedy}"
+def _region(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
+    region, enabled = facts["region"], facts["regions"]
+    if region not in enabled:
+        close = did_you_mean(region, enabled)
+        remedy = close or f": aws account enable-region --region-name {region}"
+        yield Problem(f"region {region}", f"is none that this account has enabled{remedy}")
 
 
-def _elsewhere(spec: ClusterSpec, facts: Facts) -> Iterator[Found]:
-    for region, count in facts.elsewhere.items():
-        remove = f"invoke cluster.down --set ec2.region={region}"
-        message = (
-            f"exists in {region} ({counted(count, 'instance')}): give this one another name, or remove that: {remove}"
-        )
-        yield f"cluster {spec.name}", message
+def _elsewhere(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
+    for region, count in facts["elsewhere"].items():
+        instances = f"exists in {region} ({counted(count, 'instance')})"
+        remedy = f"give this one another name, or remove that: invoke cluster.down --set ec2.region={region}"
+        yield Problem(f"cluster {spec.name}", f"{instances}: {remedy}")
 
 
-def _types(spec: ClusterSpec, facts: Facts) -> Iterator[Found]:
-    zones = network.zones(spec, facts)
-    for group in groups(spec) if facts.types is not None else ():
+def _subnets(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
+    """Yield what is wrong with zones, and with the subnets where nodes may be: no room, or not reached."""
+    subnets, subject = facts["subnets"], f"subnet {spec.ec2.subnet}" if spec.ec2.subnet else "default VPC"
+    if strange := [zone for zone in spec.ec2.zones if zone not in facts["zones"]]:
+        yield Problem("ec2.zones", f"{facts['region']} has no {named(strange)}, only {named(facts['zones'], most=9)}")
+        return
+    usable = [subnet for subnet in subnets if spec.ec2.use_internal_ips or subnet["MapPublicIpOnLaunch"]]
+    if not subnets:
+        missing = f"has no subnet in {named(spec.ec2.zones or [facts['region']], most=9)}: {NAME_ONE}"
+        yield Problem(subject, f"does not exist in {facts['region']}" if spec.ec2.subnet else missing)
+    elif not usable:
+        yield Problem(subject, f"gives nodes no public addresses: {VPN}; else name a public subnet, `ec2.subnet`")
+    else:
+        yield from (Problem(subject, message) for message in _unreached(usable, spec, facts))
+        free = sum(subnet["AvailableIpAddressCount"] for subnet in usable)
+        if free < (nodes := sum(group.most for group in groups(spec))):
+            message = f"has {free} addresses left, and the cluster {nodes} nodes at its largest: name another one"
+            yield Problem(subject, message)
+
+
+def _unreached(subnets: Sequence[Object], spec: ClusterSpec, facts: Facts) -> Iterator[str]:
+    """Yield why nodes would not get out, or nobody to them; of several subnets, that it would be a matter of chance."""
+    by_way: dict[str, list[str]] = {}
+    for subnet in subnets:
+        by_way.setdefault(_way_out(subnet, facts["routes"]), []).append(subnet["SubnetId"])
+    have_addresses = any(subnet["MapPublicIpOnLaunch"] for subnet in subnets)
+    if len(by_way) > 1:
+        ways = "; ".join(f"{way}: {named(sorted(names), most=9)}" for way, names in sorted(by_way.items()))
+        yield f"has subnets of different kinds, and chance would choose ({ways}): {NAME_ONE}"
+    elif "none" in by_way:
+        yield "has no route out of its VPC, and nodes must reach AWS: route it to a NAT gateway, or name another"
+    elif "private" in by_way and not spec.ec2.use_internal_ips:
+        yield f"has no route to an internet gateway, and nobody reaches its public addresses: {VPN}"
+    elif "public" in by_way and not have_addresses:
+        yield "is routed to an internet gateway, and nodes without public addresses get nowhere: name a private one"
+
+
+def _way_out(subnet: Object, tables: Sequence[Object]) -> str:
+    """Return how nodes get out: `public`, by addresses of their own, `private`, by somebody else's, or `none`."""
+    tables = [table for table in tables if table["VpcId"] == subnet["VpcId"]]
+    own = [each for each in tables if any(to.get("SubnetId") == subnet["SubnetId"] for to in each["Associations"])]
+    main = [each for each in tables if any(to.get("Main") for to in each["Associations"])]
+    routes = [route for table in own or main for route in table["Routes"] if route.get("State") == "active"]
+    gateways = [str(route.get("GatewayId", "")) for route in routes if route.get("GatewayId") != "local"]
+    return "public" if any(name.startswith("igw-") for name in gateways) else "private" if gateways else "none"
+
+
+def _security_group(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
+    subject, vpcs = f"security group {spec.ec2.security_group}", {each["VpcId"] for each in facts["subnets"]}
+    own = [each["VpcId"] for each in facts["security_groups"] if each["GroupId"] == spec.ec2.security_group]
+    if not own:
+        yield Problem(subject, f"does not exist in {facts['region']}")
+    elif vpcs and own[0] not in vpcs:
+        remedy = "name a subnet and a security group of one VPC"
+        yield Problem(subject, f"is in VPC {own[0]}, and nodes would be in {named(sorted(vpcs))}: {remedy}")
+
+
+def _types(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
+    zones = {subnet["AvailabilityZone"] for subnet in facts["subnets"]}
+    for group in groups(spec):
         subject, name = f"group {group.name}", group.instance_type
-        if (described := (facts.types or {}).get(name)) is None:
-            yield subject, f"{name} is no instance type of {facts.region}"
-            continue
-        offered = {offer["Location"] for offer in facts.offers if offer["InstanceType"] == name}
-        if facts.offers and zones and not zones & offered:
-            yield subject, f"{name} is not offered in {named(sorted(zones))}, only in {named(sorted(offered), most=9)}"
-        if group.gpus > (gpus := _gpus(described)):
-            yield subject, f"{name} has {counted(gpus, 'NVIDIA GPU')}, and `gpus` is {group.gpus}"
-        if group.cpus > (cpus := described["VCpuInfo"]["DefaultVCpus"]):
-            yield subject, f"{name} has {counted(cpus, 'vCPU')}, and `cpus` is {group.cpus}"
-        if group.spot and "spot" not in described["SupportedUsageClasses"]:
-            yield subject, f"{name} is not to be had as spot instances: spot: false"
+        offered = {offer["Location"] for offer in facts["offers"] if offer["InstanceType"] == name}
+        if name not in facts["types"]:
+            yield Problem(subject, f"{name} is no instance type of {facts['region']}")
+        elif zones and not zones & offered:
+            message = f"{name} is not offered in {named(sorted(zones))}, only in {named(sorted(offered), most=9)}"
+            yield Problem(subject, message)
+        elif group.gpus > (gpus := _gpus(facts["types"][name])):
+            yield Problem(subject, f"{name} has {counted(gpus, 'NVIDIA GPU')}, and `gpus` is {group.gpus}")
 
 
-def _quotas(spec: ClusterSpec, facts: Facts) -> Iterator[Found]:
-    types = facts.types or {}
-    for code, quota in facts.quotas.items():
+def _quotas(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
+    types = facts["types"]
+    for quota in facts["quotas"]:
+        code, most = quota["QuotaCode"], int(quota["Value"])
         ours = [group for group in groups(spec) if group.quota == code and group.instance_type in types]
         vcpus = {group.name: group.most * types[group.instance_type]["VCpuInfo"]["DefaultVCpus"] for group in ours}
-        used, most, needed = facts.used.get(code, 0), int(quota["Value"]), sum(vcpus.values())
-        if needed and used + needed > most:
+        if (needed := sum(vcpus.values())) > most:
             parts = named([f"{name} {count}" for name, count in vcpus.items()], most=9)
-            yield (
+            yield Problem(
                 f'quota "{quota["QuotaName"]}"',
-                f"is {most} vCPUs in {facts.region}; other instances have {used}, and the cluster at its largest has "
-                f"{needed} ({parts}): aws service-quotas request-service-quota-increase --service-code ec2 "
-                f"--quota-code {code} --desired-value {used + needed} --region {facts.region}",
+                f"is {most} vCPUs in {facts['region']}, and the cluster at its largest has {needed} ({parts}): aws "
+                f"service-quotas request-service-quota-increase --service-code ec2 --quota-code {code} "
+                f"--desired-value {needed} --region {facts['region']}",
             )
 
 
-def _amis(spec: ClusterSpec, facts: Facts) -> Iterator[Found]:
-    for name in dict.fromkeys(group.ami for group in groups(spec) if facts.amis is not None):
-        image = (facts.amis or {}).get(name)
-        if image is None:
-            yield f"AMI {name}", f"does not exist in {facts.region}, or not for this account"
-        elif image["State"] != "available":
-            yield f"AMI {name}", f"is {image['State']}, and not available"
-        elif image.get("RootDeviceType") != "ebs":
-            yield f"AMI {name}", "has no root volume whose size could be chosen"
-        else:
-            for group in groups(spec):
-                yield from _fits(group, image, spec, facts) if group.ami == name else ()
+def _amis(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
+    """Yield which AMIs there are not, or not for the instances of a group: architecture, driver."""
+    for name in dict.fromkeys(group.ami for group in groups(spec) if group.ami not in facts["amis"]):
+        yield Problem(f"AMI {name}", f"does not exist in {facts['region']}, or not for this account")
+    for group in groups(spec):
+        image, described = facts["amis"].get(group.ami), facts["types"].get(group.instance_type)
+        if image is None or described is None:
+            continue
+        runs = described["ProcessorInfo"]["SupportedArchitectures"]
+        if image["Architecture"] not in runs:
+            message = f"{group.instance_type} is {named(runs)}, and AMI {group.ami} is {image['Architecture']}"
+            yield Problem(f"group {group.name}", message)
+        elif _gpus(described) and PLAIN.match(image.get("Name", "")) and not PREPARES & {*spec.ec2.ray}:
+            remedy = "leave `ami` out, name one that has, or install it in ec2.ray.initialization_commands"
+            message = f"AMI {group.ami} ({image['Name']}) has no NVIDIA driver: {remedy}"
+            yield Problem(f"group {group.name}", message)
 
 
-def _fits(group: Group, image: Object, spec: ClusterSpec, facts: Facts) -> Iterator[Found]:
-    """Yield what is wrong with an AMI on the instances of a group: architecture, driver, the size of its disk."""
-    subject, described = f"group {group.name}", (facts.types or {}).get(group.instance_type)
-    runs = described["ProcessorInfo"]["SupportedArchitectures"] if described else [image["Architecture"]]
-    if image["Architecture"] not in runs:
-        yield subject, f"{group.instance_type} is {named(runs)}, and AMI {group.ami} is {image['Architecture']}"
-    elif _has_driver(group, spec, facts) is False:
-        remedy = "leave `ami` out, name one that has, or install it in ec2.ray.initialization_commands"
-        yield subject, f"AMI {group.ami} ({image['Name']}) has no NVIDIA driver: {remedy}"
-    own = _root_volume(image)
-    least = own + IMAGES * facts.image
-    if group.disk < least:
-        image_too = f", and {IMAGES} times the image's {_gib(facts.image)} must fit beside it" if facts.image else ""
-        message = f"a disk of {_gib(group.disk)} is too small: the AMI takes {_gib(own)}{image_too}"
-        yield subject, f"{message}: disk: {-(-least // GIB)}GiB"
+def _disks(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
+    image = IMAGES * facts.get("image", 0)
+    for group in (group for group in groups(spec) if group.ami in facts["amis"]):
+        ami = facts["amis"][group.ami]
+        volumes = {each.get("DeviceName"): each.get("Ebs", {}) for each in ami.get("BlockDeviceMappings", ())}
+        own = GIB * int(volumes.get(ami.get("RootDeviceName"), {}).get("VolumeSize", 0))
+        if group.disk < (least := own + image):
+            parts = f"{own / GIB:.0f} GiB, and {IMAGES} times the image is {image / GIB:.1f} GiB"
+            message = f"a disk of {group.disk / GIB:.0f} GiB is too small: the AMI takes {parts}"
+            yield Problem(f"group {group.name}", f"{message}: disk: {-(-least // GIB)}GiB")
 
 
-def _has_driver(group: Group, spec: ClusterSpec, facts: Facts) -> bool | None:
-    """Say whether an AMI, or what is done to it, brings the driver of a group's GPUs; None where that is not known."""
-    image, described = (facts.amis or {}).get(group.ami), (facts.types or {}).get(group.instance_type)
-    if PREPARES & {*spec.ec2.ray} or image is None or not (group.gpus or (described and _gpus(described))):
-        return True
-    if DRIVER.search(f"{image.get('Name')} {image.get('Description')}"):
-        return True
-    return False if PLAIN.match(image.get("Name", "")) else None
+def _key(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
+    name, subject = spec.ec2.key_name, f"key pair {spec.ec2.key_name}"
+    if name not in facts["key_pairs"]:
+        yield Problem(subject, f"does not exist in {facts['region']}: leave `key_name` out, and one is made")
+    if not facts["has_key"]:
+        file = spec.ec2.key_file or f"~/.ssh/{name}.pem"
+        yield Problem(subject, f"its private key is not on this machine, in {file}: write where it is, `key_file`")
 
 
-def _key(spec: ClusterSpec, facts: Facts) -> Iterator[Found]:
-    if not spec.ec2.key_name:
-        return
-    subject, pair = f"key pair {spec.ec2.key_name}", (facts.key_pairs or {}).get(spec.ec2.key_name)
-    file = spec.ec2.key_file or f"~/.ssh/{spec.ec2.key_name}.pem"
-    if facts.key_pairs is not None and not pair:
-        yield subject, f"does not exist in {facts.region}: leave `key_name` out, and one is made"
-    if facts.public_key == "":
-        yield subject, f"its private key is not on this machine, in {file}: write where it is, `key_file`"
-    elif pair and facts.public_key and pair.get("PublicKey", "").split()[:2] != facts.public_key.split()[:2]:
-        yield subject, f"is another key than {file}: instances would not let us in"
-
-
-def _profile(spec: ClusterSpec, facts: Facts) -> Iterator[Found]:
-    subject = f"instance profile {spec.ec2.instance_profile}"
-    if facts.profile == {}:
-        yield subject, "does not exist: leave `instance_profile` out, and one is made"
-    elif facts.profile and not facts.profile["Roles"]:
-        yield subject, "has no role: aws iam add-role-to-instance-profile"
-    if facts.denied_to_nodes:
-        yield subject, f"its role may not {named(facts.denied_to_nodes, most=9)}, and no worker would come: allow it"
-
-
-def _rights(spec: ClusterSpec, facts: Facts) -> Iterator[Found]:
-    launch = [action for action in facts.denied if not action.startswith("iam:")]
-    if launch:
-        yield "this user", f"may not {named(launch, most=9)}: whoever administers the account can allow it"
-    if role := [action for action in facts.denied if action not in launch]:
-        other = "" if spec.ec2.instance_profile else ", or name an instance profile that exists, `ec2.instance_profile`"
-        yield "this user", f"may not {named(role, most=9)}, by which instances get a role: have it allowed{other}"
-
-
-def _spot_role(spec: ClusterSpec, facts: Facts) -> Iterator[Found]:
-    if not facts.has_spot_role:
-        remedy = "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
-        yield "AWS account", f"has no role for spot instances yet: {remedy}"
+def _profile(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
+    if not facts["profile"]:
+        subject = f"instance profile {spec.ec2.instance_profile}"
+        yield Problem(subject, "does not exist: leave `instance_profile` out, and one is made")
 
 
 def _gpus(described: Object) -> int:
@@ -204,28 +210,27 @@ def _gpus(described: Object) -> int:
     return sum(gpu["Count"] for gpu in gpus if gpu["Manufacturer"].lower() == "nvidia")
 
 
-def _root_volume(image: Object) -> int:
-    """Return the bytes of an AMI's root volume, 0 if that is not described."""
-    volumes = {each.get("DeviceName"): each.get("Ebs", {}) for each in image.get("BlockDeviceMappings", ())}
-    return GIB * int(volumes.get(image.get("RootDeviceName"), {}).get("VolumeSize", 0))
-
-
-def _gib(size: int) -> str:
-    return f"{size / GIB:.1f}".removesuffix(".0") + " GiB"
-
-
-RULES: Sequence[Rule] = (
-    _programs,
-    _region,
-    _elsewhere,
-    network.zone_problems,
-    network.subnet_problems,
-    network.security_group_problems,
-    _types,
-    _quotas,
-    _amis,
-    _key,
-    _rights,
-    _profile,
-    _spot_role,
-)
+# Each with what it must know.
+RULES: Mapping[Rule, Sequence[str]] = {
+    _programs: ["programs"],
+    _region: ["regions"],
+    _elsewhere: ["elsewhere"],
+    _subnets: ["zones", "subnets", "routes"],
+    _security_group: ["security_groups", "subnets"],
+    _types: ["types", "offers", "subnets"],
+    _quotas: ["types", "quotas"],
+    _amis: ["amis", "types"],
+    _disks: ["amis"],
+    _key: ["key_pairs", "has_key"],
+    _profile: ["profile"],
+}
+# What is wrong where one of these is false.
+CLAIMS = {
+    "may_pass_role": Problem(
+        "this user", "may not give instances their role, iam:PassRole: who administers IAM can allow it"
+    ),
+    "has_spot_role": Problem(
+        "AWS account",
+        "has no role for spot instances yet: aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
+    ),
+}
