@@ -21,6 +21,11 @@ def named(names: Sequence[str], *, most: int = 3) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
+def without_name(name: str, message: str) -> str:
+    """Return what is said of something, for a place where its name stands before it."""
+    return message.removeprefix(f"{name}: ").removeprefix(f"{name} ")
+
+
 def all_answer(nodes: int) -> str:
     return f"All {nodes} nodes answer" if nodes > 1 else "The head answers"
 

@@ -147,6 +147,26 @@ def test_what_is_wrong_with_a_host_is_one_error_that_names_it_before_anything_is
     assert not any(lab.first.ip in line for line in lines)
 
 
+def test_each_host_that_is_wrong_keeps_its_own_remedy_and_a_typo_is_a_row_beside(lab: Lab) -> None:
+    known = lab.first.home / ".ssh" / "known_hosts"
+    before = known.read_text()
+    known.write_text("".join(line for line in before.splitlines(True) if not line.startswith(f"{lab.second.ip} ")))
+    lab.document["microk8s"]["hosts"].append({"address": "ops@nohost.invalid"})
+    (lab.yard.home / "clusters" / "lab.yaml").write_text(json.dumps(lab.document))
+    lines = error_of(lab.yard.run("cluster.up", expect=3))
+    known.write_text(before)
+    lab.name_hosts(1, 2)
+    assert len(lines) == 4
+    assert re.fullmatch(
+        rf"  - {lab.second.ip}: the host key of {lab.second.ip} is not known here: .* SHA256:\S+ "
+        rf"-> Look at it and accept it once: ssh ops@{lab.second.ip}",
+        lines[1],
+    )
+    assert lines[2].startswith("  - nohost.invalid: the name nohost.invalid cannot be looked up: ssh ops@nohost")
+    assert " -> Is it spelled right?" in lines[2]
+    assert lines[3] == AGAIN
+
+
 def test_a_disk_that_is_full_is_snapd_s_error_with_the_host_and_the_others_go_on(lab: Lab) -> None:
     lab.second.shell("mkdir /var/lib/snapd; mount -t tmpfs -o size=1m none /var/lib/snapd")
     lines = error_of(lab.yard.run("cluster.up", expect=6))
@@ -260,7 +280,8 @@ def test_a_host_that_is_added_joins_and_a_second_operator_is_told_who_is_at_it(l
     wait_until(lambda: lab.hosts[0].run("cat", "/run/trainyard.lock").stdout != before, seconds=60, what="locked")
     refused = lab.other.run("cluster.up", expect=4).stderr
     assert "error: another command is changing these hosts\n" in refused
-    assert re.search(rf"  at {lab.hosts[0].ip}: \S+@\S+ since .* \(process \d+\)\n", refused)
+    found = re.search(rf"  at {lab.hosts[0].ip}: \S+@\S+ since .* \(process (\d+)\)\n", refused)
+    assert found and f"sudo kill {found[1]}\n" in refused
     assert first.wait(300) == 0, first.stdout and first.stdout.read()
     assert lab.nodes() == {"host-1", "host-2", "host-3"}
     assert planned(lab.yard) == []

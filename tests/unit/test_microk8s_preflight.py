@@ -153,6 +153,11 @@ def test_a_host_that_answers_late_is_not_ahead_for_that(clock: int, skew: float)
     assert parse(fields_of(printed), now=1000.0, seconds=25.0).skew == skew
 
 
+def test_a_host_of_which_the_name_is_known_to_a_jump_host_alone_needs_its_address() -> None:
+    message = "a: its name is not known here (10.0.0.1): say by which the others reach it, `ip:`"
+    assert [str(problem) for problem in problems([replace(A, ip="")], {"a": GOOD}, Desired())] == [message]
+
+
 def test_everything_is_refused_at_once() -> None:
     with pytest.raises(PrerequisiteError, match="some hosts cannot become a Kubernetes as they are") as refused:
         facts = {"a": replace(GOOD, snapd=""), "b": replace(OTHER, snapd="", forward="DROP")}

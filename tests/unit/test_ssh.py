@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
-from paramiko import HostKeys
+from paramiko import ECDSAKey, HostKeys
+from paramiko.ssh_exception import BadHostKeyException
 
-from trainyard.errors import RequestError
-from trainyard.seams.ssh import config, login
+from trainyard.errors import OutsideError, RequestError
+from trainyard.seams.ssh import config, login, many
 from trainyard.seams.ssh.config import Address, Settings
+
+KEYS = (ECDSAKey.generate(), ECDSAKey.generate())
+KEY_TYPE = "ecdsa-sha2-nistp256"
 
 
 def settings(home: Path, address: str, text: str = "") -> Settings:
@@ -81,16 +86,44 @@ def test_strict_checking_agents_and_known_hosts_are_as_written(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("text", "what", "hint"),
+    ("reason", "what", "where", "hint"),
     [
-        ("BadHostKeyException: Host key ...", "the host key of lab has changed", "ssh-keygen -R '[192.0.2.1]:8022'"),
-        ("PasswordRequiredError: /k", "the key to log in to lab has a passphrase, and no agent holds it", "ssh-add /k"),
-        ("TimeoutError: timed out", "lab cannot be reached by SSH on port 8022", "ssh lab true"),
+        (
+            BadHostKeyException("lab", *KEYS),
+            "the host key of lab has changed",
+            f"it is {KEY_TYPE} {KEYS[0].fingerprint}, and {KEY_TYPE} {KEYS[1].fingerprint} is known",
+            "ssh-keygen -R '[192.0.2.1]:8022'",
+        ),
+        (
+            login.PasswordRequiredError("/k"),
+            "the key to log in to lab has a passphrase, and no agent holds it",
+            "/k",
+            "ssh-add /k",
+        ),
+        (TimeoutError("timed out"), "lab cannot be reached by SSH on port 8022", "timed out", "ssh lab true"),
+        (socket.gaierror("not known"), "the name lab cannot be looked up", "not known", "Is it spelled right?"),
     ],
 )
-def test_each_way_not_to_get_there_has_its_words_and_its_hint(text: str, what: str, hint: str, tmp_path: Path) -> None:
+def test_each_way_not_to_get_there_has_its_words_and_its_hint(
+    reason: Exception, what: str, where: str, hint: str, tmp_path: Path
+) -> None:
     read = settings(tmp_path, "lab", "Host lab\n HostName 192.0.2.1\n Port 8022\n User ops\n ProxyJump door\n")
-    error = login.unreachable(text, Address("lab"), read)
+    error = login.unreachable(reason, Address("lab"), read)
     assert error.what == what
     assert hint in str(error.hint)
-    assert error.where == f"ssh lab: {text.partition(': ')[2]}"
+    assert error.where == f"ssh lab: {where}"
+
+
+def test_each_of_several_hosts_keeps_what_helps_there_unless_it_is_the_same_for_all() -> None:
+    first, second = (OutsideError(f"{name} is off", where="ssh", hint=f"Switch {name} on.") for name in "ab")
+    with pytest.raises(OutsideError) as differ:
+        many.refuse({"a": first, "b": second})
+    assert differ.value.lines() == [
+        "2 hosts failed",
+        "  - a: is off: ssh -> Switch a on.",
+        "  - b: is off: ssh -> Switch b on.",
+        f"  -> {many.AGAIN}",
+    ]
+    with pytest.raises(OutsideError) as alike:
+        many.refuse({"a": first, "b": first})
+    assert alike.value.lines()[1:] == ["  - a: is off: ssh", "  - b: a is off: ssh", "  -> Switch a on."]

@@ -81,7 +81,8 @@ def _address(fact: Facts, ip: str) -> str | None:
     if ip in fact.addresses:
         return None
     has = named(sorted(address for address, name in fact.addresses.items() if name != "lo"))
-    return f"{ip} is no address of its interfaces ({has}): say by which the others reach it, `ip:`"
+    what = f"{ip} is no address of its interfaces" if ip else "its name is not known here"
+    return f"{what} ({has}): say by which the others reach it, `ip:`"
 
 
 def _driver(fact: Facts) -> str | None:

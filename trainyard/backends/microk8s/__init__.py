@@ -181,7 +181,7 @@ def _kubernetes(spec: ClusterSpec, tools: Tools) -> KuberaySection:
     if not _kubeconfig(tools).exists():
         raise not_up(spec.name)
     control_planes = _lab(spec, tools).control_planes
-    kubeconfig.choose_server(tools, _kubeconfig(tools), [host.server for host in control_planes])
+    kubeconfig.choose_server(tools, _kubeconfig(tools), [host.server for host in control_planes if host.ip])
     return spec.kuberay.model_copy(update={"kubeconfig": str(_kubeconfig(tools)), "context": None})
 
 

@@ -158,7 +158,7 @@ def each_step(
 
 
 def of_section(section: Microk8sSection, environ: Mapping[str, str]) -> Lab:
-    """Return the hosts of a cluster file; nothing is asked of them yet. Raises PrerequisiteError for unknown names."""
+    """Return the hosts of a cluster file; nothing is asked of them yet."""
     control_planes = section.control_planes
     desired = (*control_planes, *section.workers)
     found = ssh_hosts.of_addresses({host.ssh: host.ip for host in desired}, environ)

@@ -11,6 +11,7 @@ from trainyard.backends import host_checks
 from trainyard.backends.microk8s.facts import Facts
 from trainyard.backends.microk8s.lab import Host
 from trainyard.errors import PrerequisiteError, Problem
+from trainyard.seams.ssh.many import AGAIN
 from trainyard.wording import named
 
 GIB = 2**30
@@ -49,7 +50,7 @@ def refuse(hosts: Sequence[Host], facts: Mapping[str, Facts], desired: Desired, 
         raise PrerequisiteError(
             "some hosts cannot become a Kubernetes as they are",
             problems=(*silent, *found),
-            hint="Mend them, and repeat the same command; the others wait.",
+            hint=AGAIN,
         )
 
 

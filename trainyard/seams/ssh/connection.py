@@ -189,8 +189,7 @@ class Connection:
         try:
             return login.client(self._socket(settings), settings)
         except (SSHException, OSError, EOFError) as error:
-            text = f"{type(error).__name__}: {error}"
-            raise login.unreachable(text, self.address, settings) from error
+            raise login.unreachable(error, self.address, settings) from error
 
     def _socket(self, settings: config.Settings) -> socket.socket | Channel | ProxyCommand:
         """Return the way to the host's port: direct, through its jump hosts, or what a program of the user's makes."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
+from trainyard.errors import OutsideError, TrainyardError
 from trainyard.seams.programs import Ran
 from trainyard.seams.ssh import config
 from trainyard.seams.ssh.connection import Connection, connect
@@ -54,7 +54,8 @@ AnyHost = TypeVar("AnyHost", bound=Host)
 def of_addresses(ips: Mapping[str, str | None], environ: Mapping[str, str]) -> list[Host]:
     """Return hosts by their addresses [user@]host[:port], each with the IP address that is given, or that it has.
 
-    Nothing is asked of them yet. Raises PrerequisiteError for names that are not known here.
+    Nothing is asked of them yet. One whose name is not known here has "": who connects to it says so, unless a jump
+    host knows the name.
     """
     names = Counter(config.parse(address).host for address in ips)
 
@@ -106,9 +107,5 @@ def _ip(address: str, environ: Mapping[str, str]) -> str:
         pass
     try:
         return str(socket.getaddrinfo(name, None, socket.AF_INET)[0][4][0])
-    except OSError as error:
-        raise PrerequisiteError(
-            f"{address} has no address that is known here",
-            where=str(error),
-            hint="Say by which the other hosts reach it: `ip:` beside `address:`.",
-        ) from error
+    except OSError:
+        return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import re
 import socket
 
 from trainyard.errors import NotReadyError
@@ -21,9 +22,10 @@ def take(connection: Connection, path: str) -> Held:
     held = connection.hold(["sh", "-c", LOCK, "sh", path, f"{getpass.getuser()}@{socket.gethostname()}"])
     if held.line == "locked":
         return held
+    process = re.search(r"\(process (\d+)\)", held.line)
     raise NotReadyError(
         "another command is changing these hosts",
         where=f"{connection.address.host}: {held.line}",
         hint="Wait for it, and repeat this one. If the machine that it runs on is gone, end that process: "
-        f"ssh {connection.address} sudo kill PROCESS",
+        f"ssh {connection.address} sudo kill {process[1] if process else 'PROCESS'}",
     )

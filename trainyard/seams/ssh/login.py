@@ -18,7 +18,7 @@ from paramiko.auth_strategy import AuthSource, AuthStrategy, InMemoryPrivateKey
 from paramiko.client import MissingHostKeyPolicy
 from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 from paramiko.pkey import UnknownKeyType
-from paramiko.ssh_exception import AuthenticationException, SSHException
+from paramiko.ssh_exception import AuthenticationException, BadHostKeyException, SSHException
 
 from trainyard.diagnosis import Diagnosis, Rule, explain
 from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
@@ -28,6 +28,11 @@ LOGIN_SECONDS = 20.0
 _HASHED = re.compile(r"\|1\|([A-Za-z0-9+/]{27}=)\|([A-Za-z0-9+/]{27}=)\s")
 # Read against "EXCEPTION: its text", as paramiko and the system name them. {host} is what follows `ssh`.
 REACH = (
+    Rule(
+        "gaierror",
+        "the name {name} cannot be looked up",
+        "Is it spelled right? DNS, /etc/hosts or ~/.ssh/config must know it: ssh {host} true",
+    ),
     Rule(
         "BadHostKeyException",
         "the host key of {name} has changed",
@@ -94,7 +99,12 @@ def client(plain: socket.socket | Channel | ProxyCommand, settings: Settings) ->
     return made
 
 
-def unreachable(text: str, address: Address, settings: Settings) -> TrainyardError:
+def unreachable(error: Exception, address: Address, settings: Settings) -> TrainyardError:
+    """Return the error that says why a host does not let us in, and what helps."""
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, BadHostKeyException):
+        keys = [f"{key.get_name()} {key.fingerprint}" for key in (error.key, error.expected_key)]
+        text = f"{type(error).__name__}: it is {keys[0]}, and {keys[1]} is known"
     words = {"user": settings.user, "port": str(settings.port), "known": settings.known_as}
     # The last rule fits everything.
     cause = cast(Diagnosis, explain(text, REACH, name=address.host, host=str(address), **words))

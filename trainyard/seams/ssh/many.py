@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
 from trainyard.errors import Problem, TrainyardError, in_a_line
-from trainyard.wording import counted
+from trainyard.wording import counted, without_name
 
 Result = TypeVar("Result")
 AT_ONCE = 32
+AGAIN = "Mend them, and repeat the same command; the others wait."
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,19 @@ def refuse(errors: Mapping[str, TrainyardError]) -> None:
     for first in errors.values():
         if len(errors) == 1:
             raise first
-        raise type(first)(f"{counted(len(errors), 'host')} failed", problems=by_host(errors), hint=first.hint)
+        hint = first.hint if len({error.hint for error in errors.values()}) == 1 else None
+        problems = by_host(errors, hints=hint is None)
+        raise type(first)(f"{counted(len(errors), 'host')} failed", problems=problems, hint=hint or AGAIN)
 
 
-def by_host(errors: Mapping[str, TrainyardError]) -> tuple[Problem, ...]:
-    return tuple(Problem(host, in_a_line(error).removeprefix(f"{host}: ")) for host, error in errors.items())
+def by_host(errors: Mapping[str, TrainyardError], *, hints: bool = True) -> tuple[Problem, ...]:
+    """Return what is wrong with each host, by default with what helps there."""
+
+    def message(host: str, error: TrainyardError) -> str:
+        line = without_name(host, in_a_line(error))
+        return f"{line} -> {error.hint}" if hints and error.hint else line
+
+    return tuple(Problem(host, message(host, error)) for host, error in errors.items())
 
 
 def side_by_side(
