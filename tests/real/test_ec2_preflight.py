@@ -282,6 +282,6 @@ def test_a_cluster_of_that_name_in_another_region_is_not_forgotten(lab: Yard, ac
     problems = wrong(lab, f"{{ami: {AMI}}}")
     there.terminate_instances(InstanceIds=[instance["InstanceId"] for instance in launched["Instances"]])
     assert problems == [
-        "cluster lab: exists in eu-west-1 (2 instances): give this one another name, or remove that: trainyard "
+        "cluster lab: exists in eu-west-1: give this one another name, or remove that: trainyard "
         "cluster.down --set ec2.region=eu-west-1"
     ]

@@ -52,7 +52,7 @@ GOOD: Facts = {
     "region": "us-west-2",
     "programs": ["rsync", "ssh"],
     "regions": ["us-west-2", "eu-west-1"],
-    "elsewhere": {},
+    "elsewhere": [],
     "zones": [f"us-west-2{letter}" for letter in "abc"],
     "types": {
         "m5.large": instance_type(2),
@@ -122,8 +122,8 @@ def test_what_is_not_known_is_not_wrong() -> None:
             "enable-region --region-name ap-east-1",
         ),
         (
-            {"elsewhere": {"eu-west-1": 3}},
-            "cluster lab: exists in eu-west-1 (3 instances): give this one another name, or remove that: invoke "
+            {"elsewhere": ["eu-west-1"]},
+            "cluster lab: exists in eu-west-1: give this one another name, or remove that: invoke "
             "cluster.down --set ec2.region=eu-west-1",
         ),
         (

@@ -67,10 +67,9 @@ def _region(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
 
 
 def _elsewhere(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
-    for region, count in facts["elsewhere"].items():
-        instances = f"exists in {region} ({counted(count, 'instance')})"
+    for region in facts["elsewhere"]:
         remedy = f"give this one another name, or remove that: invoke cluster.down --set ec2.region={region}"
-        yield Problem(f"cluster {spec.name}", f"{instances}: {remedy}")
+        yield Problem(f"cluster {spec.name}", f"exists in {region}: {remedy}")
 
 
 def _subnets(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from trainyard.backends.contract import Tools
@@ -116,6 +117,7 @@ def _questions(
     types = {"instance-type": {group.instance_type for group in groups(spec)}}
     codes = {group.quota for group in groups(spec) if group.quota}
     registry = spec.registry.address if spec.image and spec.registry and spec.registry.login == "ecr" else ""
+    quota = partial(aws.call, "service-quotas", "get_service_quota", ServiceCode="ec2")
     zonal = {"LocationType": "availability-zone"}
     questions: dict[str, tuple[object, Callable[[], Any]]] = {
         "has_key": (True, location.key_file.exists),
@@ -125,7 +127,7 @@ def _questions(
             lambda: {each["InstanceType"]: each for each in _all(aws, "instance_types", "InstanceTypes", types)},
         ),
         "offers": (True, lambda: _all(aws, "instance_type_offerings", "InstanceTypeOfferings", types, **zonal)),
-        "quotas": (True, lambda: [_quota(aws, code) for code in codes]),
+        "quotas": (True, lambda: [quota(QuotaCode=code)["Quota"] for code in codes]),
         "amis": (True, lambda: amis(spec, aws)),
         "subnets": (True, lambda: _subnets(spec, aws)),
         "routes": (True, lambda: _all(aws, "route_tables", "RouteTables")),
@@ -147,11 +149,6 @@ def _questions(
 def _all(aws: Aws, what: str, key: str, only: Mapping[str, Iterable[str]] | None = None, **more: Any) -> list[Object]:
     filters = [{"Name": name, "Values": sorted(values)} for name, values in (only or {}).items()]
     return [*aws.pages("ec2", f"describe_{what}", key, Filters=filters, **more)]
-
-
-def _quota(aws: Aws, code: str) -> Object:
-    quota: Object = aws.call("service-quotas", "get_service_quota", ServiceCode="ec2", QuotaCode=code)["Quota"]
-    return quota
 
 
 def _subnets(spec: ClusterSpec, aws: Aws) -> list[Object]:
@@ -177,11 +174,8 @@ def _may_pass_role(spec: ClusterSpec, aws: Aws) -> bool:
     return all(iam.may_pass(aws, caller, role["Arn"]) for role in roles)
 
 
-def _elsewhere(spec: ClusterSpec, aws: Aws, regions: Iterable[str]) -> dict[str, int]:
-    """Return how many instances of the name other regions have; one that refuses this user has none of his."""
+def _elsewhere(spec: ClusterSpec, aws: Aws, regions: Iterable[str]) -> list[str]:
+    """Return which other regions have instances of the name; one that refuses this user has none of his."""
     others = [region for region in regions if region != aws.region]
-    found, _ = gather(others, lambda region: aws.instances({naming.RAY_CLUSTER: spec.name}, region=region))
-    counts = {
-        region: sum(each["State"]["Name"] != "terminated" for each in instances) for region, instances in found.items()
-    }
-    return {region: count for region, count in counts.items() if count}
+    instances, _ = gather(others, lambda region: aws.instances({naming.RAY_CLUSTER: spec.name}, region=region))
+    return [name for name, found in instances.items() if {*(each["State"]["Name"] for each in found)} - {"terminated"}]
