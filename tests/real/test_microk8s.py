@@ -107,6 +107,7 @@ def test_status_shows_every_host_and_what_is_on_it(lab: Lab) -> None:
             "nodes": on[host.name],
             "gpus": 0,
             "seen": "",
+            "host": host.name,
         }
         for host, (role, voter, days) in zip(lab.hosts, [("control plane", True, 365), worker, worker], strict=True)
     ]

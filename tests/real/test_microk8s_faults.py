@@ -294,6 +294,9 @@ def test_a_host_that_left_the_file_is_said_and_leaves_as_it_was_found_when_asked
     )
     assert f"warning: {left}" in lab.yard.run("cluster.up").stderr
     assert lab.nodes() == {"host-1", "host-2", "host-3"}
+    row = lab.yard.json("cluster.status")["hosts"][2]
+    assert (row["host"], row["address"], row["state"]) == ("host-3", lab.hosts[2].ip, "ready")
+    assert row["seen"] == "not in the file any more: invoke cluster.up --remove"
     step = f"Remove host-3 ({lab.hosts[2].ssh})"
     assert planned(lab.yard, "--remove") == [step]
     done = lab.yard.json("cluster.up", "--remove")["steps"]
@@ -318,6 +321,9 @@ def test_what_is_left_of_a_host_that_was_made_anew_goes_before_it_joins(lab: Lab
 
 def test_a_dead_host_is_a_row_beside_whole_ones(lab: Lab) -> None:
     first, second = lab.first, lab.second
+    second.run("snap", "stop", "microk8s")
+    stopped = lab.yard.json("cluster.status")["hosts"][1]
+    assert (stopped["host"], stopped["state"], stopped["seen"]) == ("host-2", "not ready", "its kubelet does not run")
     second.power_off()
     alive, dead = lab.yard.json("cluster.status")["hosts"]
     assert (alive["name"], alive["state"], alive["voter"], alive["certificate_days"]) == (first.ip, "ready", True, 365)

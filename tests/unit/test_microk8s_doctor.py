@@ -12,9 +12,9 @@ import pytest
 
 from tests.unit.test_microk8s_preflight import GOOD, INSTALLED
 from trainyard.backends import findings
-from trainyard.backends.contract import Finding, HostStatus, NodeStatus
+from trainyard.backends.contract import ClusterState, ClusterStatus, Finding, HostStatus, NodeStatus
 from trainyard.backends.kuberay import doctor as kuberay_doctor
-from trainyard.backends.microk8s import doctor, snapshot
+from trainyard.backends.microk8s import doctor, leaving, snapshot
 from trainyard.backends.microk8s.facts import Facts
 from trainyard.backends.microk8s.lab import Host, Lab
 from trainyard.backends.microk8s.snapshot import Snapshot
@@ -22,14 +22,23 @@ from trainyard.errors import OutsideError, PrerequisiteError, Problem
 from trainyard.seams.ssh.connection import connect
 from trainyard.steps import YES, Answer, Stage, Step, no, nothing
 from trainyard.tasks import cluster_status
+from trainyard.usage import Usage
 
-RUNS = replace(GOOD, snap=INSTALLED)
+RUNS = replace(GOOD, snap=INSTALLED, listening=frozenset({10250}))
+
+
+KNOWN = HostStatus(
+    *("10.0.0.1", "10.0.0.1", "control plane", "ready", "v1.34.2", True, "server.crt", 3, ("head", "w-1"), 2),
+    host="host-1",
+)
+DEAD = HostStatus("10.0.0.2", "10.0.0.2", "worker", "unreachable", None, None, None, None, (), None, "10.0.0.2 is off")
 
 
 def node(ip: str, *, ready: bool = True) -> dict[str, Any]:
     conditions = [{"type": "Ready", "status": "True" if ready else "Unknown"}]
     addresses = [{"type": "InternalIP", "address": ip}]
-    return {"metadata": {"name": f"node-{ip}"}, "status": {"conditions": conditions, "addresses": addresses}}
+    status = {"conditions": conditions, "addresses": addresses, "nodeInfo": {"kubeletVersion": "v1.34.2"}}
+    return {"metadata": {"name": f"node-{ip}", "annotations": {leaving.ADDRESS: f"ops@{ip}"}}, "status": status}
 
 
 def host(number: int, *, control_plane: bool = True) -> Host:
@@ -95,23 +104,46 @@ def test_what_will_break_on_hosts(now: Snapshot, hosts: int, found: tuple[str, s
         (at(nodes={}), "not ready", "no control plane answers"),
         (at(facts={"h1": GOOD}, nodes={}), "not joined", "MicroK8s is not installed"),
         (at(facts={"h1": replace(RUNS, locks=frozenset({"stopped.lock"}))}), "not ready", "MicroK8s is stopped"),
+        (at(facts={"h1": replace(RUNS, listening=frozenset({22}))}), "not ready", "its kubelet does not run"),
         (at(facts={}, errors={"h1": OutsideError("it is off", where="ssh h1")}), "unreachable", "it is off: ssh h1"),
     ],
 )
 def test_how_a_host_is(now: Snapshot, state: str, detail: str) -> None:
     found = snapshot.status(host(1), now, [NodeStatus("head", "head", "node-10.0.0.1", "up", 1, 0)])
     assert (found.state, found.detail) == (state, detail)
-    assert found.nodes == (("head",) if "10.0.0.1" in now.nodes else ())
+    assert (found.host, found.nodes) == (("node-10.0.0.1", ("head",)) if "10.0.0.1" in now.nodes else (None, ()))
+
+
+def test_a_host_that_left_the_file_is_a_row_as_long_as_kubernetes_has_it() -> None:
+    now = at(nodes={ip: node(ip, ready=False) for ip in ("10.0.0.1", "10.0.0.9")})
+    _, left = snapshot.of([host(1)], now, [NodeStatus("w-1", "w", "node-10.0.0.9", "up", 1, 0)])
+    assert left == HostStatus(
+        *("node-10.0.0.9", "10.0.0.9", "worker", "not ready", "v1.34.2", None, None, None, ("w-1",), None),
+        detail="not in the file any more: invoke cluster.up --remove",
+        host="node-10.0.0.9",
+    )
 
 
 def test_hosts_are_a_table_in_which_what_is_not_known_is_a_question_mark() -> None:
-    known = HostStatus("a", "10.0.0.1", "control plane", "ready", "v1.34.2", True, "server.crt", 3, ("head", "w-1"), 2)
-    dead = HostStatus("b", "10.0.0.2", "worker", "unreachable", None, None, None, None, (), None, "it is off")
-    table = cluster_status.hosts_table([known, dead])
+    table = cluster_status.hosts_table([KNOWN, DEAD])
     assert [list(map(str, row)) for row in table.rows] == [
-        ["a", "10.0.0.1", "control plane", "ready", "v1.34.2", "yes", "server.crt: 3 days", "head, w-1", "2"],
-        ["b", "10.0.0.2", "worker", "unreachable", "?", "", "?", "", "?"],
+        ["host-1 (10.0.0.1)", "control plane", "ready", "v1.34.2", "yes", "3 days", "head, w-1", "2"],
+        ["10.0.0.2", "worker", "unreachable", "?", "", "?", "", "?"],
     ]
+    # Where nothing is known of any host, there is no column.
+    assert [*cluster_status.hosts_table([DEAD]).columns][-1] == "certs end"
+
+
+@pytest.mark.parametrize(
+    ("state", "hosts", "following"),
+    [("up", [KNOWN], "smoke.run"), ("up", [KNOWN, DEAD], "cluster.doctor"), ("absent", [DEAD], "cluster.up")],
+)
+def test_the_next_command_is_about_what_is_wrong(state: ClusterState, hosts: list[HostStatus], following: str) -> None:
+    report = cluster_status.status_report(ClusterStatus("lab", "microk8s", state, ()), Usage(), hosts)
+    assert report.next == f"invoke {following}"
+    # Ray has no nodes: no table is empty. A name is not repeated.
+    details = [part for part in report.body if isinstance(part, str)][1:]
+    assert details == ["10.0.0.2: is off"] * (DEAD in hosts)
 
 
 def step(title: str, answer: Answer, **more: Any) -> Step:

@@ -18,6 +18,7 @@ Found = TypeVar("Found")
 # "absent": nothing of it exists; "broken": it exists, and nothing of it works.
 ClusterState = Literal["up", "partial", "absent", "broken"]
 NodeState = Literal["up", "starting", "absent", "broken", "surplus"]
+HostRole = Literal["control plane", "worker"]
 HostState = Literal["ready", "not ready", "not joined", "unreachable"]
 # The hint where a host pulls an image and cannot run it.
 LINT = "See what is wrong with it: invoke image.lint"
@@ -79,13 +80,13 @@ class NodeStatus:
 class HostStatus:
     """One host, as it is now; what is not known is None. `detail` says why, if it is not ready.
 
-    `nodes` are the names of those on it; `voter`: the database of the control planes counts on it. `certificate` is the
-    one that ends first, in `certificate_days`.
+    `name` is the file's, `host` Kubernetes', by which nodes name theirs; `nodes` are the names of those on it. `voter`:
+    the database of the control planes counts on it. `certificate` is the one that ends first, in `certificate_days`.
     """
 
     name: str
     address: str
-    role: Literal["control plane", "worker"]
+    role: HostRole
     state: HostState
     version: str | None
     voter: bool | None
@@ -94,6 +95,7 @@ class HostStatus:
     nodes: tuple[str, ...]
     gpus: int | None
     detail: str = ""
+    host: str | None = None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from trainyard.results.formats import duration, size, utc
 from trainyard.tasks import lazy
 from trainyard.tasks.command_hints import complete
 from trainyard.tasks.report import Report, Table, as_document
-from trainyard.wording import counted
+from trainyard.wording import counted, without_name
 
 if TYPE_CHECKING:
     from trainyard.backends.contract import ClusterStatus, Finding, HostStatus, LeashStatus
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 def status_report(now: ClusterStatus, usage: Usage, hosts: Sequence[HostStatus] = ()) -> Report:
     """Show the nodes, what is in use by which runs, and the hosts where the backend knows them."""
     answers = f": {shown_address(now.address, now.tunnel)}" if now.address else ""
-    body: list[str | Table] = [f"cluster {now.name} ({now.backend}) is {now.state}{answers}", _nodes(now, usage)]
+    body: list[str | Table] = [f"cluster {now.name} ({now.backend}) is {now.state}{answers}"]
+    if now.nodes:
+        body.append(_nodes(now, usage))
     if usage.runs:
         rows = [
             (run.run, run.job, run.user, _known(run.running), _known(run.waiting), duration(run.seconds))
@@ -30,7 +32,8 @@ def status_report(now: ClusterStatus, usage: Usage, hosts: Sequence[HostStatus] 
         columns = ("run", "job", "user", "running", "waiting", "age")
         body.append(Table(columns, rows, may_shorten=("job", "user")))
     if hosts:
-        body += [hosts_table(hosts), *(f"{host.name}: {host.detail}" for host in hosts if host.detail)]
+        details = {_shown(host): without_name(host.name, host.detail) for host in hosts if host.detail}
+        body += [hosts_table(hosts), *(f"{name}: {detail}" for name, detail in details.items())]
     if now.leash:
         body.append(_leash(now.leash, lazy.usage.ends_at(now, usage)))
     if now.detail:
@@ -41,8 +44,14 @@ def status_report(now: ClusterStatus, usage: Usage, hosts: Sequence[HostStatus] 
         {**_status_document(now, usage), "hosts": [as_document(host) for host in hosts]},
         body,
         notes=[f"note: {now.remark}"] if now.remark else (),
-        next="invoke smoke.run" if now.state == "up" else "invoke cluster.up",
+        next=_next(now, hosts),
     )
+
+
+def _next(now: ClusterStatus, hosts: Sequence[HostStatus]) -> str:
+    if now.state != "up":
+        return "invoke cluster.up"
+    return "invoke smoke.run" if all(host.state == "ready" for host in hosts) else "invoke cluster.doctor"
 
 
 def findings_report(name: str, found: Sequence[Finding]) -> Report:
@@ -83,19 +92,29 @@ def _nodes(now: ClusterStatus, usage: Usage) -> Table:
 
 def hosts_table(hosts: Sequence[HostStatus]) -> Table:
     """Show what is below the nodes; a question mark is what a host that does not answer would know."""
-    columns = ("host", "address", "role", "state", "version", "voter", "certificates", "nodes", "gpus")
+    columns = ["host", "role", "state", "version", "voter", "certs end"]
     voters = {True: "yes", False: "no", None: "?"}
-    rows = [
-        (
-            *(host.name, host.address, host.role, host.state, _known(host.version)),
+    rows: list[list[object]] = [
+        [
+            *(_shown(host), host.role, host.state, _known(host.version)),
             voters[host.voter] if host.role == "control plane" else "",
-            "?" if host.certificate_days is None else f"{host.certificate}: {counted(host.certificate_days, 'day')}",
-            ", ".join(host.nodes),
-            _known(host.gpus),
-        )
+            "?" if host.certificate_days is None else counted(host.certificate_days, "day"),
+        ]
         for host in hosts
     ]
-    return Table(columns, rows)
+    nodes, gpus = [", ".join(host.nodes) for host in hosts], [host.gpus for host in hosts]
+    for column, cells in (("nodes", nodes), ("gpus", gpus)):
+        if any(cells):
+            columns.append(column)
+            for row, cell in zip(rows, cells, strict=True):
+                row.append(_known(cell))
+    return Table(columns, rows, may_shorten=("role", "version", "nodes"))
+
+
+def _shown(host: HostStatus) -> str:
+    """Return Kubernetes' name of a host, or that of the file, and its address."""
+    name = host.host or host.name
+    return name if host.address in ("", name) else f"{name} ({host.address})"
 
 
 def _leash(leash: LeashStatus, moment: float | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trainyard.backends.contract import Tools
@@ -12,6 +12,7 @@ from trainyard.backends.microk8s.facts import Facts
 from trainyard.backends.microk8s.join import JOIN_SECONDS, is_part, refuse_dead_members
 from trainyard.backends.microk8s.lab import Host, Lab, each_step
 from trainyard.errors import OutsideError
+from trainyard.seams.kube.types import Object
 from trainyard.seams.ssh.connection import connect
 from trainyard.seams.ssh.login import HostError
 from trainyard.steps import YES, Answer, Step, no, nothing
@@ -27,13 +28,9 @@ BACKUP = "/var/snap/microk8s/common/trainyard-backup"
 
 def steps(lab: Lab, tools: Tools) -> list[Step]:
     """Return the steps that come before any host joins; with `tools.remove`, hosts that left the file go."""
-    nodes = lab.nodes()
-    names, ips = {fact.node for fact in lab.facts().values()}, {host.ip for host in lab.hosts}
-    # The dead first: while one is a member, no other may leave.
     left = [
         Host(name, internal_ip(node), _address(node), connect(_address(node), tools.environ), is_control_plane=False)
-        for name, node in sorted(nodes.items(), key=lambda item: is_ready(item[1]))
-        if _address(node) and name not in names and internal_ip(node) not in ips
+        for name, node in left_file(lab.hosts, lab.facts(), lab.nodes()).items()
     ]
     remains = [_remains_step(lab, host) for host in lab.hosts if _has_remains(lab, host)]
     if tools.remove or not left:
@@ -41,6 +38,15 @@ def steps(lab: Lab, tools: Tools) -> list[Step]:
     hosts = named([f"{host.name} ({host.ssh})" for host in left])
     found = Answer(True, f"{hosts}: still in the cluster, and no longer in the file: invoke cluster.up --remove")
     return [*remains, Step("Check which hosts left the file", lambda: found, nothing)]
+
+
+def left_file(hosts: Iterable[Host], known: Mapping[str, Facts], nodes: Mapping[str, Object]) -> dict[str, Object]:
+    """Return the nodes of hosts that the file named once; hosts that answered are `known` by their nodes too."""
+    names, ips = {fact.node for fact in known.values()}, {host.ip for host in hosts}
+    # The dead first: while one is a member, no other may leave.
+    ordered = sorted(nodes.items(), key=lambda item: is_ready(item[1]))
+    left = ((name, node) for name, node in ordered if _address(node) and name not in names)
+    return {name: node for name, node in left if internal_ip(node) not in ips}
 
 
 def address_step(lab: Lab, *, after: str) -> Step:

@@ -6,14 +6,17 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from trainyard.backends.contract import HostState, HostStatus, NodeStatus
+from trainyard.backends.contract import HostRole, HostState, HostStatus, NodeStatus
 from trainyard.backends.kuberay import pods
 from trainyard.backends.microk8s.facts import Facts
+from trainyard.backends.microk8s.install import KUBELET_PORT
 from trainyard.backends.microk8s.lab import Host, Lab
+from trainyard.backends.microk8s.leaving import left_file
 from trainyard.errors import TrainyardError, in_a_line
 from trainyard.seams.kube.types import Object
 
 DAY = 86400
+LEFT = "not in the file any more: invoke cluster.up --remove"
 
 
 @dataclass(frozen=True)
@@ -40,9 +43,14 @@ def read(lab: Lab) -> Snapshot:
 
 
 def statuses(lab: Lab, nodes: Sequence[NodeStatus]) -> tuple[HostStatus, ...]:
-    """Ask every host how it is; of these nodes, those that are on it are named."""
-    now = read(lab)
-    return tuple(status(host, now, nodes) for host in lab.hosts)
+    """Ask every host how it is, and Kubernetes about those that left the file; `nodes` are named by their hosts."""
+    return of(lab.hosts, read(lab), nodes)
+
+
+def of(hosts: Sequence[Host], now: Snapshot, nodes: Sequence[NodeStatus]) -> tuple[HostStatus, ...]:
+    left = left_file(hosts, now.facts, {pods.name(node): node for node in now.nodes.values()})
+    statuses = [status(host, now, nodes) for host in hosts]
+    return (*statuses, *(_status_of_left(name, node, now, nodes) for name, node in left.items()))
 
 
 def status(host: Host, now: Snapshot, nodes: Sequence[NodeStatus]) -> HostStatus:
@@ -59,10 +67,20 @@ def status(host: Host, now: Snapshot, nodes: Sequence[NodeStatus]) -> HostStatus
         voter=now.votes.get(host.ip),
         certificate=ends[0][1] if ends else None,
         certificate_days=days(ends[0][0]) if ends else None,
-        nodes=tuple(ray.name for ray in nodes if node and ray.host == node["metadata"]["name"]),
+        nodes=tuple(ray.name for ray in nodes if node and ray.host == pods.name(node)),
         gpus=fact.gpus if fact else None,
         detail=detail,
+        host=pods.name(node) if node else None,
     )
+
+
+def _status_of_left(name: str, node: Object, now: Snapshot, nodes: Sequence[NodeStatus]) -> HostStatus:
+    """Return how a host is that is no longer in the file, as far as Kubernetes knows."""
+    ip, on_it = pods.internal_ip(node), tuple(ray.name for ray in nodes if ray.host == name)
+    role: HostRole = "control plane" if ip in now.votes else "worker"
+    state: HostState = "ready" if pods.is_ready(node) else "not ready"
+    version, voter = node["status"]["nodeInfo"]["kubeletVersion"], now.votes.get(ip)
+    return HostStatus(name, ip, role, state, version, voter, None, None, on_it, None, LEFT, name)
 
 
 def days(end: float) -> int:
@@ -75,8 +93,11 @@ def _state(host: Host, now: Snapshot) -> tuple[HostState, str]:
     fact, node = now.facts[host.name], now.nodes.get(host.ip)
     if fact.snap is None:
         return "not joined", "MicroK8s is not installed"
-    if fact.is_stopped or not now.nodes:
-        return "not ready", "MicroK8s is stopped" if fact.is_stopped else "no control plane answers"
+    # Kubernetes notices a kubelet's end after 40 s or more.
+    if fact.is_stopped or KUBELET_PORT not in fact.listening:
+        return "not ready", "MicroK8s is stopped" if fact.is_stopped else "its kubelet does not run"
+    if not now.nodes:
+        return "not ready", "no control plane answers"
     if node is None:
         return "not joined", "it is no node of this Kubernetes"
     return ("ready", "") if pods.is_ready(node) else ("not ready", "Kubernetes hears nothing of its kubelet")
