@@ -18,7 +18,7 @@ from types import FrameType
 GROUPS = (
     "microk8s",
     "breaking",
-    "not docker",
+    "not docker and not ec2",
     "kubernetes and not breaking and not microk8s",
     "docker and not kubernetes and not ec2",
     "ec2",
