@@ -5,6 +5,7 @@ Each test needs the one before.
 
 from __future__ import annotations
 
+import json
 import shutil
 import urllib.request
 from collections.abc import Iterator
@@ -203,6 +204,18 @@ def test_microk8s_own_registry_is_on_every_host_where_it_is_asked_for(lab: Lab) 
         wait(lambda: _answers(f"http://{host.ip}:32000/v2/"), f"{host.name} has a registry", seconds=60)  # noqa: B023
 
 
+def test_purge_refuses_while_a_host_that_left_the_file_is_in_the_cluster(lab: Lab) -> None:
+    yard, file, last = lab.yard, lab.yard.home / "clusters" / "lab.yaml", lab.hosts[-1]
+    whole = file.read_text()
+    document = json.loads(whole)
+    document["microk8s"]["hosts"].pop()
+    file.write_text(json.dumps(document))
+    refused = yard.run("cluster.down", "--purge", expect=2).stderr
+    file.write_text(whole)
+    assert f"error: in the cluster, and not in the file: host-3 ({last.ssh})\n" in refused
+    assert set(yard.states().values()) == {"up"}
+
+
 def test_down_keeps_the_hosts_kubernetes_and_purge_nothing(lab: Lab) -> None:
     yard = lab.yard
     yard.run("cluster.down")
@@ -212,7 +225,8 @@ def test_down_keeps_the_hosts_kubernetes_and_purge_nothing(lab: Lab) -> None:
     for host in lab.hosts:
         assert "no matching snaps" in host.shell("snap list microk8s 2>&1 || true").stdout
         assert "trainyard" not in host.run("cat", "/etc/hosts").stdout
-        assert host.run("ls", "/etc/sysctl.d", "/var/snap/microk8s", check=False).stdout.count("trainyard") == 0
+        assert "trainyard" not in host.run("ls", "/etc/sysctl.d").stdout
+        assert host.shell("ls -d /var/snap/microk8s ~/.kube 2> /dev/null || true").stdout == ""
     assert _planned(yard)[:2] == ["Prepare 3 hosts", "Install MicroK8s 1.34/stable on 3 hosts"]
 
 

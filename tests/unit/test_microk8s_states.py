@@ -82,6 +82,9 @@ def test_hosts_that_left_the_file_are_those_with_our_address_and_the_dead_go_fir
     assert said.title == "Check which hosts left the file"
     assert said.done().holds
     assert said.done().detail.startswith("d (ops@d), c (ops@c:8022): still in the cluster, and no longer in the file")
+    with pytest.raises(RequestError, match=r"not in the file: d \(ops@d\), c \(ops@c:8022\)"):
+        leaving.refuse_left(lab(WORKER, nodes))
+    leaving.refuse_left(lab(WORKER, {"b": nodes["b"], "e": nodes["e"]}))
     steps = leaving.steps(lab(WORKER, nodes), replace(TOOLS, remove=True))
     assert [step.title for step in steps] == ["Remove d (ops@d)", "Remove c (ops@c:8022)"]
 

@@ -53,14 +53,13 @@ def documents(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
 
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
     """Return the steps that remove the cluster; with `purge`, MicroK8s from the hosts on which we installed it."""
-    found: list[Step | Stage] = []
     # What never was a Kubernetes, or is none any more, holds no cluster.
-    if _kubeconfig(tools).exists():
-        found.append(Stage("KubeRay", lambda: _cluster_removal(spec, tools, purge=purge)))
-    if purge:
-        hosts = len(_section(spec).hosts)
-        found.append(Stage(f"Look at {counted(hosts, 'host')}", lambda: _removal_steps(spec, tools)))
-    return found
+    removal = [Stage("KubeRay", lambda: _cluster_removal(spec, tools, purge=purge))] * _kubeconfig(tools).exists()
+    if not purge:
+        return removal
+    # Whatever the hosts refuse, they refuse before anything is removed.
+    hosts = len(_section(spec).hosts)
+    return [Stage(f"Look at {counted(hosts, 'host')}", lambda: [*removal, *_removal_steps(spec, tools)])]
 
 
 def _cluster_removal(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
@@ -165,6 +164,7 @@ def _host_steps(spec: ClusterSpec, tools: Tools, hosts: Lab) -> Sequence[Step | 
 
 def _removal_steps(spec: ClusterSpec, tools: Tools) -> list[Step | Stage]:
     hosts = _lab(spec, tools)
+    leaving.refuse_left(hosts)
     return before_each(remove.steps(hosts, _kubeconfig(tools)), question=hosts.look_again, change=hosts.lock)
 
 

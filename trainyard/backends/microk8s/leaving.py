@@ -11,7 +11,7 @@ from trainyard.backends.microk8s import facts, remove
 from trainyard.backends.microk8s.facts import Facts
 from trainyard.backends.microk8s.join import JOIN_SECONDS, is_part, refuse_dead_members
 from trainyard.backends.microk8s.lab import Host, Lab, each_step
-from trainyard.errors import OutsideError
+from trainyard.errors import OutsideError, RequestError
 from trainyard.seams.kube.types import Object
 from trainyard.seams.ssh.connection import connect
 from trainyard.seams.ssh.login import HostError
@@ -47,6 +47,15 @@ def left_file(hosts: Iterable[Host], known: Mapping[str, Facts], nodes: Mapping[
     ordered = sorted(nodes.items(), key=lambda item: is_ready(item[1]))
     left = ((name, node) for name, node in ordered if _address(node) and name not in names)
     return {name: node for name, node in left if internal_ip(node) not in ips}
+
+
+def refuse_left(lab: Lab) -> None:
+    """Raise RequestError where hosts that left the file are in the cluster: without it nothing would find them."""
+    if left := left_file(lab.hosts, lab.facts(), lab.nodes()):
+        raise RequestError(
+            f"in the cluster, and not in the file: {named([f'{name} ({_address(left[name])})' for name in left])}",
+            hint="Write it into the file again, or let it leave first: invoke cluster.up --remove",
+        )
 
 
 def address_step(lab: Lab, *, after: str) -> Step:
