@@ -13,7 +13,7 @@ import pytest
 from tests.unit.test_microk8s_preflight import GOOD
 from trainyard.backends.contract import Tools
 from trainyard.backends.microk8s import install, leaving, remove
-from trainyard.backends.microk8s.facts import Facts, Member, Snap
+from trainyard.backends.microk8s.facts import SYSCTLS, Facts, Member, Snap
 from trainyard.backends.microk8s.lab import Host, Lab
 from trainyard.errors import RequestError
 from trainyard.seams.ssh.connection import connect
@@ -110,6 +110,23 @@ def test_upgrades_go_minor_by_minor_over_all_hosts() -> None:
     strange = lab(replace(FRESH, snap=replace(old, channel="latest/stable")), {}, first=FIRST)
     with pytest.raises(RequestError, match="MicroK8s of latest/stable has no version that is known"):
         install.steps(strange, upgrade=True)
+
+
+def test_what_a_host_lacks_is_what_it_lacks_and_not_what_it_may_lack() -> None:
+    held = Snap("v1.34.2", "1.34/stable", is_held=True, is_disabled=False)
+    names = "# trainyard: begin\n10.0.0.1 a\n10.0.0.2 b\n{}# trainyard: end\n"
+    first = replace(FIRST, snap=held, sysctls=SYSCTLS, hosts_file=names.format("10.0.0.3 c\n"))
+    second = replace(FRESH, snap=replace(held, is_held=False), sysctls=SYSCTLS)
+    prepare, installed, *_ = install.steps(lab(second, {}, first=first), upgrade=False)
+    assert prepare.done().detail == "a: has names of hosts that are not in the file; b: lacks names of the others"
+    assert installed.done().detail == "b: not held: snapd refreshes it at any hour"
+    bare = replace(FRESH, sysctls=dict.fromkeys(SYSCTLS, 0))
+    prepare, installed, *_ = install.steps(lab(bare, {}, first=replace(first, hosts_file="")), upgrade=False)
+    details = [step.done().detail for step in (prepare, installed)]
+    assert details == [
+        "a: lacks names of the others; b: lacks kernel limits, at which MicroK8s stops",
+        "b: not installed",
+    ]
 
 
 def test_purge_takes_no_member_out_of_a_cluster_that_somebody_else_began() -> None:

@@ -73,16 +73,16 @@ def _trust_steps(spec: ClusterSpec, lab: Lab, environ: Mapping[str, str], after:
     directory = f"{CERTS_D}/{address}"
     files = containerd_files(spec.registry, environ, directory) if spec.registry else {}
 
-    def is_unknown(host: Host, fact: Facts) -> bool:
-        return fact.trust.get(address, "").encode() != files[f"{directory}/hosts.toml"]
+    def lacks(_: Host, fact: Facts) -> str:
+        is_known = fact.trust.get(address, "").encode() == files[f"{directory}/hosts.toml"]
+        return "" if is_known else "does not know the registry"
 
     def write(host: Host) -> None:
         host.root("mkdir", "-p", directory)
         for path, content in files.items():
             host.connection.put(path, content, sudo=True)
 
-    title, what = f"Every host pulls from {address}", "does not know the registry"
-    return [each_step(lab, title, is_unknown, what, write, after=after)] if files else []
+    return [each_step(lab, f"Every host knows the registry {address}", lacks, write, after=after)] if files else []
 
 
 def _kubeconfig_step(lab: Lab, path: Path, after: str) -> Step:

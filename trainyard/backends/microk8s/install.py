@@ -35,9 +35,14 @@ def _prepare_step(lab: Lab) -> Step:
     # Control planes look up the names of those that join (microk8s#2967, #3225). Sorted: who is the first may change.
     names = "".join(sorted(f"{host.ip} {facts[host.name].hostname}\n" for host in lab.hosts))
 
-    def is_unprepared(host: Host, fact: Facts) -> bool:
-        limits = any(fact.sysctls[name] < least for name, least in SYSCTLS.items())
-        return limits or hosts_file.lines_of(fact.hosts_file) != names or (fact.snap is None and not fact.is_ours)
+    def lacks(_: Host, fact: Facts) -> str:
+        if any(fact.sysctls[name] < least for name, least in SYSCTLS.items()):
+            return "lacks kernel limits, at which MicroK8s stops"
+        known = hosts_file.lines_of(fact.hosts_file)
+        if known != names:
+            is_lacking = {*names.splitlines()} - {*known.splitlines()}
+            return "lacks names of the others" if is_lacking else "has names of hosts that are not in the file"
+        return "lacks MicroK8s' launch file" if fact.snap is None and not fact.is_ours else ""
 
     def prepare(host: Host) -> None:
         fact = lab.fact(host)
@@ -49,8 +54,7 @@ def _prepare_step(lab: Lab) -> Step:
             # DNS from the start: kubelets learn of it as they join.
             _write_launch_file(host, ADDONS if host is lab.first else ())
 
-    what = "lacks kernel limits, at which MicroK8s stops, or names of the others"
-    return each_step(lab, f"Prepare {counted(len(lab.hosts), 'host')}", is_unprepared, what, prepare)
+    return each_step(lab, f"Prepare {counted(len(lab.hosts), 'host')}", lacks, prepare)
 
 
 def _write_launch_file(host: Host, addons: Sequence[str]) -> None:
@@ -60,6 +64,11 @@ def _write_launch_file(host: Host, addons: Sequence[str]) -> None:
 
 
 def _install_step(lab: Lab) -> Step:
+    def lacks(_: Host, fact: Facts) -> str:
+        if fact.snap is None:
+            return "not installed"
+        return "" if fact.snap.is_held else "not held: snapd refreshes it at any hour"
+
     def install(host: Host) -> None:
         # One that is there already says so, and exits 0.
         command = ("snap", "install", "microk8s", "--classic", f"--channel={lab.channel}")
@@ -67,9 +76,7 @@ def _install_step(lab: Lab) -> Step:
         # Refreshes in the night end clusters (microk8s#1022, #2491).
         host.root("snap", "refresh", "--hold", "microk8s")
 
-    title = f"Install MicroK8s {lab.channel} on {counted(len(lab.hosts), 'host')}"
-    what = "not installed, or not held: snapd refreshes it at any hour"
-    return each_step(lab, title, lambda _, fact: fact.snap is None or not fact.snap.is_held, what, install)
+    return each_step(lab, f"Install MicroK8s {lab.channel} on {counted(len(lab.hosts), 'host')}", lacks, install)
 
 
 def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
@@ -131,13 +138,12 @@ def _minor(channel: str) -> int:
 def _start_step(lab: Lab, after: str) -> Step:
     """Return the step after which the services of every host run; on workers `microk8s start` does nothing."""
 
-    def is_stopped(host: Host, fact: Facts) -> bool:
-        return fact.is_stopped or KUBELET_PORT not in fact.listening
+    def lacks(_: Host, fact: Facts) -> str:
+        return "its kubelet does not run" if fact.is_stopped or KUBELET_PORT not in fact.listening else ""
 
     def start(host: Host) -> None:
         host.root("snap", "enable", "microk8s", check=False)
         host.microk8s("start", seconds=START_SECONDS, check=False)
         host.root("snap", "start", "--enable", "microk8s")
 
-    title = "MicroK8s runs on every host"
-    return each_step(lab, title, is_stopped, "its kubelet does not run", start, deadline=START_SECONDS, after=after)
+    return each_step(lab, "MicroK8s runs on every host", lacks, start, deadline=START_SECONDS, after=after)

@@ -133,25 +133,25 @@ class Lab:
 def each_step(
     lab: Lab,
     title: str,
-    lacks: Callable[[Host, Facts], bool],
-    what: str,
+    lacks: Callable[[Host, Facts], str],
     mend: Callable[[Host], object],
     *,
     deadline: float = 0.0,
     after: str | None = None,
 ) -> Step:
-    """Return the step after which no host lacks something; `what` says it of those that do, which are mended."""
+    """Return the step after which no host lacks anything: `lacks` says what, "" where nothing; it is mended there."""
 
-    def lacking() -> list[Host]:
+    def lacking() -> list[tuple[str, Host]]:
         observed = lab.facts()
-        return [host for host in lab.hosts if lacks(host, observed[host.name])]
+        return [(what, host) for host in lab.hosts if (what := lacks(host, observed[host.name]))]
 
     def done() -> Answer:
         found = lacking()
-        return no(f"{named([host.name for host in found])}: {what}") if found else YES
+        by_what = {what: named([host.name for other, host in found if other == what]) for what, _ in found}
+        return no("; ".join(f"{hosts}: {what}" for what, hosts in by_what.items())) if found else YES
 
     def mend_all() -> None:
-        each(lacking(), mend)
+        each([host for _, host in lacking()], mend)
         lab.changed()
 
     return Step(title, done, mend_all, deadline=deadline, every=1.0, after=after)

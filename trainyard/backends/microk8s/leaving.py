@@ -61,16 +61,15 @@ def refuse_left(lab: Lab) -> None:
 def address_step(lab: Lab, *, after: str) -> Step:
     """Return the step after which each node of a host of the file carries its address."""
 
-    def lacks(host: Host, fact: Facts) -> bool:
+    def lacks(host: Host, fact: Facts) -> str:
         node = lab.nodes().get(fact.node)
-        return node is not None and _address(node) != host.ssh
+        return "its node does not say how the file reaches it" if node and _address(node) != host.ssh else ""
 
     def annotate(host: Host) -> None:
         annotation = f"{ADDRESS}={host.ssh}"
         lab.first.microk8s("kubectl", "annotate", "--overwrite", "node", lab.fact(host).node, annotation)
 
-    title, what = "Write each host's address on its node", "its node does not say how the file reaches it"
-    return each_step(lab, title, lacks, what, annotate, after=after)
+    return each_step(lab, "Write each host's address on its node", lacks, annotate, after=after)
 
 
 def back_up(control_plane: Host) -> None:

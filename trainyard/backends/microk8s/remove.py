@@ -37,8 +37,8 @@ def steps(lab: Lab, kubeconfig: Path) -> list[Step]:
             each([host for host in group if host in ours], _remove)
         lab.changed()
 
-    left, what = f"Leave {counted(len(lab.hosts), 'host')} as found", "what we wrote is still there"
-    cleaned = each_step(lab, left, lambda _, fact: _is_marked(fact), what, _clean, after=title if ours else None)
+    left = f"Leave {counted(len(lab.hosts), 'host')} as found"
+    cleaned = each_step(lab, left, _is_marked, _clean, after=title if ours else None)
     forget = Step("Remove its kubeconfig", lambda: no("it is there") if kubeconfig.exists() else YES, kubeconfig.unlink)
     return [Step(title, is_removed, remove, disruptive=bool(ours)), cleaned, forget]
 
@@ -54,8 +54,9 @@ def _remove(host: Host) -> None:
     host.root("snap", "remove", "microk8s", "--purge", seconds=REMOVE_SECONDS)
 
 
-def _is_marked(fact: Facts) -> bool:
-    return fact.has_our_limits or fact.is_ours or bool(hosts_file.lines_of(fact.hosts_file))
+def _is_marked(_: Host, fact: Facts) -> str:
+    is_marked = fact.has_our_limits or fact.is_ours or hosts_file.lines_of(fact.hosts_file)
+    return "what we wrote is still there" if is_marked else ""
 
 
 def _clean(host: Host) -> None:
