@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from trainyard.backends.microk8s.facts import Facts, Member, Snap
+from trainyard.backends.microk8s.facts import Facts, Member
 from trainyard.backends.microk8s.lab import Host
 from trainyard.backends.microk8s.preflight import Desired, problems, refuse
 from trainyard.errors import PrerequisiteError
 from trainyard.seams.ssh.connection import connect
 from trainyard.seams.ssh.facts import fields_of, parse
+from trainyard.seams.ssh.snaps import Snap
 
 GIB = 2**30
 GOOD = Facts(

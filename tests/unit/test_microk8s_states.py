@@ -13,11 +13,12 @@ import pytest
 from tests.unit.test_microk8s_preflight import GOOD
 from trainyard.backends.contract import Tools
 from trainyard.backends.microk8s import install, leaving, remove
-from trainyard.backends.microk8s.facts import SYSCTLS, Facts, Member, Snap
+from trainyard.backends.microk8s.facts import SYSCTLS, Facts, Member
 from trainyard.backends.microk8s.lab import Host, Lab
 from trainyard.errors import RequestError
 from trainyard.seams.ssh.connection import connect
 from trainyard.seams.ssh.facts import fields_of, parse
+from trainyard.seams.ssh.snaps import Snap
 
 TOOLS = Tools(Path(), {}, "microk8s")
 ALONE = (Member("127.0.0.1:19001", True),)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from statistics import median
 
 from trainyard.errors import Problem
@@ -15,6 +16,7 @@ ARCHITECTURES = ("x86_64", "aarch64")
 KERNEL = (4, 15)
 # Certificates and leases of hosts whose clocks are further apart are not valid for each other.
 SKEW_SECONDS = 30.0
+GIB = 2**30
 
 
 def alone(fact: Facts, ip: str, ports: Mapping[int, str], gpus: int) -> Iterator[str]:
@@ -23,6 +25,25 @@ def alone(fact: Facts, ip: str, ports: Mapping[int, str], gpus: int) -> Iterator
     for message in (*rules, _hostname(fact), _driver(fact) if gpus else None):
         if message:
             yield message
+
+
+def memory(fact: Facts, role: str, least: int) -> str | None:
+    """Return that it has less memory than its role needs, in bytes."""
+    if fact.memory >= least:
+        return None
+    return f"has {fact.memory / GIB:.1f} GiB of memory, and {role} needs {least // GIB} GiB"
+
+
+def overlap(fact: Facts, ranges: Iterable[str], skipped: re.Pattern[str], *, of: str) -> str | None:
+    """Return which of its networks overlaps with a range that somebody is to use; routes that are `skipped` do not."""
+    for line in fact.routes.splitlines():
+        target = line.partition(" ")[0]
+        if "/" not in target or skipped.search(line):
+            continue
+        for network in map(ipaddress.ip_network, ranges):
+            if ipaddress.ip_network(target, strict=False).overlaps(network):
+                return f"its network {target} overlaps with {of} {network}"
+    return None
 
 
 def together(facts: Mapping[str, Facts], gpus: int) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trainyard.errors import RequestError, TrainyardError
+from trainyard.errors import RequestError, TrainyardError, in_a_line
 from trainyard.images import build, catalog, content
 from trainyard.images.build import Building
 from trainyard.images.catalog import Image
@@ -25,6 +25,7 @@ from trainyard.seams.registry.errors import GoneError, LoginError, MissingError,
 from trainyard.seams.registry.login import docker_login, login, named_login
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.docker import Registry
+from trainyard.steps import YES, Answer, Step, no
 
 Connect = Callable[[Registry, Mapping[str, str], Login | None], RegistryApi]
 
@@ -43,6 +44,22 @@ class PinnedImage:
     login: Login | None = None
     remark: str = ""
     is_kept: bool = False
+
+
+def step(spec: ClusterSpec, environ: Mapping[str, str], *, directory: Path) -> Step:
+    """Return the step that asks for the image before anything is made for it; a plan goes on without it."""
+
+    def ask() -> None:
+        pinned(spec, environ, directory=directory)
+
+    def done() -> Answer:
+        try:
+            ask()
+        except TrainyardError as error:
+            return no(in_a_line(error))
+        return YES
+
+    return Step("Ask the registry for the image", done, ask)
 
 
 def pinned(

@@ -20,7 +20,7 @@ from trainyard.backends.microk8s import cluster, doctor, install, join, lab, lea
 from trainyard.backends.microk8s.lab import Host, Lab
 from trainyard.backends.record import forget_step
 from trainyard.endpoint import Endpoint
-from trainyard.errors import OutsideError, TrainyardError, in_a_line
+from trainyard.errors import OutsideError, in_a_line
 from trainyard.images import resolve
 from trainyard.seams.kube.errors import ApiUnreachableError
 from trainyard.seams.kube.types import NODE, Object
@@ -28,7 +28,7 @@ from trainyard.seams.ssh.many import by_host, refuse
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
 from trainyard.spec.microk8s import Microk8sSection
-from trainyard.steps import YES, Answer, Stage, Step, before_each, no
+from trainyard.steps import Stage, Step, before_each
 from trainyard.wording import counted
 
 TRAITS = Traits(names_change=True, pushed_image="cluster.up", leaves="MicroK8s stays on the hosts", joins_hosts=True)
@@ -159,24 +159,12 @@ def _host_steps(spec: ClusterSpec, tools: Tools, hosts: Lab) -> Sequence[Step | 
     former = Stage("Look at the nodes", lambda: leaving.steps(hosts, tools), after=ready.title)
     rest = cluster.steps(spec, hosts, tools.environ, _kubeconfig(tools), after=last)
     made: list[Step | Stage] = [*installed, ready, former, *joined, leaving.address_step(hosts, after=last), *rest]
-    image = [] if _kubeconfig(tools).exists() or _section(spec).registry else [_image_step(spec, tools)]
+    image = (
+        []
+        if _kubeconfig(tools).exists() or _section(spec).registry
+        else [resolve.step(spec, tools.environ, directory=tools.directory)]
+    )
     return [*image, *before_each(made, question=hosts.look_again, change=hosts.lock)]
-
-
-def _image_step(spec: ClusterSpec, tools: Tools) -> Step:
-    """Return the step that asks for the image before anything is installed; a plan goes on without it."""
-
-    def ask() -> None:
-        resolve.pinned(spec, tools.environ, directory=tools.directory)
-
-    def done() -> Answer:
-        try:
-            ask()
-        except TrainyardError as error:
-            return no(in_a_line(error))
-        return YES
-
-    return Step("Ask the registry for the image", done, ask)
 
 
 def _removal_steps(spec: ClusterSpec, tools: Tools) -> list[Step | Stage]:

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 import yaml
 
 from trainyard.seams.ssh import facts as host_facts
+from trainyard.seams.ssh import snaps
 from trainyard.seams.ssh.connection import Connection
 from trainyard.seams.ssh.facts import Fields, block, under
+from trainyard.seams.ssh.snaps import Snap
 
 DATA = "/var/snap/microk8s/current"
 LAUNCH_FILE = "/var/snap/microk8s/common/.microk8s.yaml"
@@ -46,16 +48,6 @@ for file in $data/args/certs.d/*/hosts.toml; do
 done
 cat $data/args/traefik/provider.yaml 2> /dev/null | text endpoints
 """
-
-
-@dataclass(frozen=True)
-class Snap:
-    """The snap as `snap list` shows it. `version` is as v1.34.2, `channel` as 1.34/stable."""
-
-    version: str
-    channel: str
-    is_held: bool
-    is_disabled: bool
 
 
 @dataclass(frozen=True)
@@ -123,7 +115,7 @@ def of(fields: Fields, facts: host_facts.Facts) -> Facts:
         disk=int(fields.get("disk") or 0),
         sysctls={name: int(value) for name, value in under(fields, "sysctl.").items()},
         snapd=fields.get("snapd", ""),
-        snap=_snap(block(fields, "snap")),
+        snap=snaps.first(block(fields, "snap")),
         locks=frozenset(under(fields, "lock.")),
         members=_members(block(fields, "members")),
         trust={registry: block(fields, f"trust.{registry}") for registry in trust},
@@ -133,16 +125,6 @@ def of(fields: Fields, facts: host_facts.Facts) -> Facts:
         is_ours="ours" in fields,
         has_our_limits="limits" in fields,
     )
-
-
-def _snap(listed: str) -> Snap | None:
-    """Read `snap list`: a header, and Name Version Rev Tracking Publisher Notes."""
-    lines = listed.splitlines()
-    if len(lines) < 2:
-        return None
-    words = lines[1].split()
-    notes = words[5].split(",")
-    return Snap(words[1], words[3], is_held="held" in notes, is_disabled="disabled" in notes)
 
 
 def _members(text: str) -> tuple[Member, ...]:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainyard.backends import host_checks
+from trainyard.backends.host_checks import GIB
 from trainyard.backends.microk8s.facts import Facts
 from trainyard.backends.microk8s.lab import Host
 from trainyard.errors import PrerequisiteError, Problem
 from trainyard.seams.ssh.many import AGAIN
 from trainyard.wording import named
 
-GIB = 2**30
-MEMORY = 1 * GIB
-CONTROL_PLANE_MEMORY = 2 * GIB
 DISK = 2 * GIB
 # So many times what is pulled of an image must fit on a new host.
 IMAGES = 3
-PODS = ipaddress.ip_network("10.1.0.0/16")
-SERVICES = ipaddress.ip_network("10.152.183.0/24")
+# Of pods and services.
+RANGES = ("10.1.0.0/16", "10.152.183.0/24")
 # What Kubernetes' own interfaces are called.
 _OWN_INTERFACES = re.compile(r"\bdev (?:cali|vxlan\.calico|cni|kube|lo\b)")
 PORTS = {
@@ -47,11 +44,8 @@ def refuse(hosts: Sequence[Host], facts: Mapping[str, Facts], desired: Desired, 
     """Raise PrerequisiteError with everything that is wrong, host by host; and with those that give no facts."""
     found = tuple(problems(hosts, facts, desired))
     if found:
-        raise PrerequisiteError(
-            "some hosts cannot become a Kubernetes as they are",
-            problems=(*silent, *found),
-            hint=AGAIN,
-        )
+        what = "some hosts cannot become a Kubernetes as they are"
+        raise PrerequisiteError(what, problems=(*silent, *found), hint=AGAIN)
 
 
 def problems(hosts: Sequence[Host], facts: Mapping[str, Facts], desired: Desired) -> Iterator[Problem]:
@@ -86,10 +80,7 @@ def _snapd(fact: Facts, host: Host) -> str | None:
 
 
 def _memory(fact: Facts, host: Host) -> str | None:
-    role, least = ("a control plane", CONTROL_PLANE_MEMORY) if host.is_control_plane else ("a worker", MEMORY)
-    if fact.memory >= least:
-        return None
-    return f"has {fact.memory / GIB:.1f} GiB of memory, and {role} needs {least // GIB} GiB"
+    return host_checks.memory(fact, *(("a control plane", 2 * GIB) if host.is_control_plane else ("a worker", GIB)))
 
 
 def _disk(fact: Facts, desired: Desired) -> str | None:
@@ -101,14 +92,7 @@ def _disk(fact: Facts, desired: Desired) -> str | None:
 
 
 def _ranges(fact: Facts, host: Host) -> str | None:
-    for line in fact.routes.splitlines():
-        target = line.partition(" ")[0]
-        if "/" not in target or _OWN_INTERFACES.search(line):
-            continue
-        for network in (PODS, SERVICES):
-            if fact.snap is None and ipaddress.ip_network(target, strict=False).overlaps(network):
-                return f"its network {target} overlaps with MicroK8s' {network}"
-    return None
+    return None if fact.snap else host_checks.overlap(fact, RANGES, _OWN_INTERFACES, of="MicroK8s'")
 
 
 def _registry_port(fact: Facts, desired: Desired) -> str | None:

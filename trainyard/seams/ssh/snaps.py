@@ -1,0 +1,25 @@
+"""The snaps of a host, as snapd lists them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Snap:
+    """The snap as `snap list` shows it. `version` is as v1.34.2, `channel` as 1.34/stable."""
+
+    version: str
+    channel: str
+    is_held: bool
+    is_disabled: bool
+
+
+def first(listed: str) -> Snap | None:
+    """Return the first snap of `snap list`: a header, and Name Version Rev Tracking Publisher Notes; None of none."""
+    lines = listed.splitlines()
+    if len(lines) < 2:
+        return None
+    words = lines[1].split()
+    notes = words[5].split(",")
+    return Snap(words[1], words[3], is_held="held" in notes, is_disabled="disabled" in notes)
