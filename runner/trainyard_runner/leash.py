@@ -69,7 +69,8 @@ def hold(settings: Settings, end: Callable[[], None]) -> None:
     while True:
         try:
             return end()
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except Exception as error:
+            # Whatever it is: what does not end goes on to cost.
             say(f"not ended yet: {error}")
             time.sleep(EVERY)
 
@@ -116,11 +117,12 @@ def docker(target: Settings, *, only_try: bool = False) -> None:
     if only_try:
         return
     for container in every:
-        if f"/{target['me']}" not in container["Names"]:
+        if f"/{target['me']}" not in (container["Names"] or ()):
             _engine(target, "DELETE", f"/containers/{container['Id']}?force=1&v=1")
     leave = {"Container": target["me"], "Force": True}
     _engine(target, "POST", f"/networks/{target['network']}/disconnect", leave)
-    _engine(target, "DELETE", f"/networks/{target['network']}")
+    # 403: somebody else's container is on it.
+    _engine(target, "DELETE", f"/networks/{target['network']}", fine=(403, 404))
     _engine(target, "DELETE", f"/containers/{target['me']}?force=1&v=1")
 
 
@@ -137,13 +139,15 @@ class _Socket(http.client.HTTPConnection):
         self.sock.connect(self.host)
 
 
-def _engine(target: Settings, method: str, path: str, body: Settings | None = None) -> bytes:
+def _engine(
+    target: Settings, method: str, path: str, body: Settings | None = None, *, fine: Sequence[int] = (404,)
+) -> bytes:
     """Ask the Docker engine; what is gone is no error."""
     connection = _Socket(target["socket"])
     # The path of a socket is no host's name.
     headers = {"Host": "docker", "Content-Type": "application/json"}
     connection.request(method, path, None if body is None else json.dumps(body), headers)
-    return _body(connection.getresponse(), f"{method} {path}", fine=(404,))
+    return _body(connection.getresponse(), f"{method} {path}", fine=fine)
 
 
 def kubernetes(target: Settings, *, only_try: bool = False) -> None:

@@ -18,7 +18,8 @@ from trainyard.spec.load import load_cluster
 SITE = Site(
     "us-west-2", "me:/x", "sg-1", "trainyard-lab", Path("/k"), "trainyard-lab", Path("/m"), {"ami-1": "/dev/xvda"}
 )
-IMAGE = replace(SITE, image="1.dkr.ecr.us-west-2.amazonaws.com/lab@sha256:aa", ecr="1.dkr.ecr.us-west-2.amazonaws.com")
+ECR = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
+IMAGE = replace(SITE, image=f"{ECR}/lab@sha256:aa", ecr=ECR)
 
 
 def spec(**section: Any) -> ClusterSpec:
@@ -76,7 +77,7 @@ def test_instances_are_on_demand_encumbered_by_nothing_of_rays_and_all_that_is_t
 
 def test_a_subnet_and_the_security_group_are_those_of_every_node() -> None:
     made = desired.document(spec(subnet="subnet-12345678", use_internal_ips=True), SITE)
-    interface = {"DeviceIndex": 0, "SubnetId": "subnet-12345678", "Groups": ["sg-1"]}
+    interface = {"DeviceIndex": 0, "SubnetId": "subnet-12345678", "Groups": ["sg-1"], "DeleteOnTermination": True}
     for group in ("head", "cpu", "gpu"):
         assert node(made, group)["NetworkInterfaces"] == [interface]
         assert "SecurityGroupIds" not in node(made, group)
@@ -92,7 +93,7 @@ def test_an_image_runs_by_digest_with_gpus_where_they_are_and_a_login_that_is_ne
     assert "docker" not in made["available_node_types"]["cpu"]
     commands = made["initialization_commands"]
     assert "cloud-init status --wait" in commands[0]
-    assert any("ecr get-login-password --region us-west-2 | docker login" in command for command in commands)
+    assert any("ecr get-login-password --region eu-west-1 | docker login" in command for command in commands)
     assert f"docker image inspect {IMAGE.image}" in commands[-1]
 
 

@@ -45,7 +45,8 @@ def table(way: str, *subnets: str) -> dict[str, Any]:
     default = [{"DestinationCidrBlock": "0.0.0.0/0", "State": "active", **gateway}] if gateway else []
     local = {"DestinationCidrBlock": "172.31.0.0/16", "State": "active", "GatewayId": "local"}
     belongs = [{"Main": False, "SubnetId": name} for name in subnets] or [{"Main": True}]
-    return {"VpcId": "vpc-1", "Associations": belongs, "Routes": [local, *default]}
+    peering = {"DestinationCidrBlock": "10.0.0.0/8", "State": "active", "VpcPeeringConnectionId": "pcx-1"}
+    return {"VpcId": "vpc-1", "Associations": belongs, "Routes": [local, peering, *default]}
 
 
 GOOD: Facts = {

@@ -37,6 +37,15 @@ def test_ids_are_looked_at(tmp_path: Path) -> None:
     ]
 
 
+def test_who_may_use_ssh_is_a_network_as_aws_keeps_it(tmp_path: Path) -> None:
+    section = {"ssh_from": ["203.0.113.5/24", "192.0.2.1/32"]}
+    spec = ClusterSpec.model_validate({"name": "lab", "backend": "ec2", "ec2": section})
+    assert spec.ec2.ssh_from == ("203.0.113.0/24", "192.0.2.1/32")
+    assert problems(tmp_path, "{ssh_from: [300.0.0.0/8]}") == [
+        'ec2.ssh_from.0: must be addresses such as 203.0.113.0/24, got "300.0.0.0/8"'
+    ]
+
+
 def test_groups_are_those_of_the_file(tmp_path: Path) -> None:
     assert problems(tmp_path, "{groups: {gpu: {}}}") == ["ec2.groups.gpu: is no group of this file (it has: head)"]
 

@@ -14,7 +14,7 @@ from trainyard.backends.ec2 import desired, diagnosis, down, naming, nodes, ray_
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.desired import Site
 from trainyard.backends.ec2.location import Location
-from trainyard.errors import RequestError
+from trainyard.errors import OutsideError, RequestError
 from trainyard.seams.aws import Aws
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import plan
@@ -158,6 +158,7 @@ def test_down_ends_the_head_first_and_then_what_carries_the_tag() -> None:
         ),
         ("Node Launch Exception (InvalidInstanceType.NotFound): ...", "there is no such instance type in the region"),
         ("ubuntu@10.0.0.4: Permission denied (publickey).", "the head lets nobody in as ubuntu"),
+        ("... iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name", "EC2 does not know the instance"),
         ("wait_ready timeout exceeded.", "the head is not reached by SSH"),
         ("failed to register layer: ... no space left on device", "the disk of the head is full"),
         ("botocore.exceptions.NoCredentialsError: Unable to locate", "there are no AWS credentials on the head"),
@@ -182,3 +183,46 @@ def test_what_no_rule_knows_is_shown_as_it_was_printed() -> None:
     assert diagnosis.failed_command(lines, name="gpu-1").message == (
         "gpu-1 could not be set up; the last that was printed:\n    (1/3) make it\n    no rule to make it"
     )
+
+
+ATTEMPT = "create_instances: Attempt failed with ... (InsufficientInstanceCapacity) ..., retrying."
+REFUSED = "Failed to launch 1 nodes of type cpu: Node Launch Exception (InsufficientInstanceCapacity): ..."
+LAUNCHED = "Launched 1 nodes of type cpu."
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, log: list[str], printed: list[str]) -> None:
+    aws = FakeAws([instance(1, "head")])
+    lines = {"monitor.log": log, "monitor.out": printed}
+    monkeypatch.setattr(nodes, "autoscaler_lines", lambda *_: lines)
+    nodes.refuse_broken(place(aws), snapshot.of_cluster(place(aws))[0], [], reached=True)
+
+
+def test_a_launch_that_was_refused_and_then_was_not_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse(monkeypatch, [], [ATTEMPT])
+    refuse(monkeypatch, [REFUSED, LAUNCHED], [ATTEMPT, LAUNCHED, ATTEMPT])
+    with pytest.raises(OutsideError, match=r"AWS has no m5\.large left in the zones"):
+        refuse(monkeypatch, [LAUNCHED, REFUSED], [ATTEMPT])
+
+
+def test_a_head_that_is_gone_is_an_error_and_of_a_worker_why_it_ended_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodes, "alive", lambda *_: (frozenset({"head"}), ""))
+    monkeypatch.setattr(nodes, "refuse_broken", lambda *_, **__: None)
+    gone = {"StateReason": {"Message": "Client.VolumeLimitExceeded: Volume limit exceeded"}}
+    stopped = {"StateReason": {"Message": "Client.UserInitiatedShutdown: User initiated shutdown"}}
+    aws = FakeAws(
+        [instance(1, "head"), instance(2, state="terminated") | gone, instance(3, state="terminated") | stopped]
+    )
+    step = nodes.step(SPEC, place(aws), frozenset(), seconds=1, after="Start Ray on the head")
+    ended = "cpu-00000002 ended: Client.VolumeLimitExceeded: Volume limit exceeded"
+    assert step.done().detail == f"waiting for cpu-?1 (no instance), cpu-?2 (no instance); {ended}"
+    aws.described[0] = instance(1, "head", "terminated") | stopped
+    with pytest.raises(OutsideError, match="the head is gone") as error:
+        step.done()
+    assert "Client.UserInitiatedShutdown" in str(error.value.where)
+
+
+def test_keys_of_the_environment_do_not_win_over_a_profile(tmp_path: Path) -> None:
+    environ = {"AWS_PROFILE": "lab", "AWS_ACCESS_KEY_ID": "other", "AWS_SESSION_TOKEN": "other"}
+    assert locations.find(SPEC, Tools(tmp_path, environ, "ec2")).environ == {"AWS_PROFILE": "lab"}
+    del environ["AWS_PROFILE"]
+    assert locations.find(SPEC, Tools(tmp_path, environ, "ec2")).environ == environ

@@ -78,6 +78,19 @@ def test_a_cluster_is_idle_since_its_last_job_ended(jobs: program.Jobs | None, s
     assert program.idle_since(jobs, NOON) == since
 
 
+def test_whatever_goes_wrong_as_it_ends_a_cluster_it_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcomes: list[Exception] = [KeyError("Names"), OSError("refused")]
+
+    def end() -> None:
+        if outcomes:
+            raise outcomes.pop()
+
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    monkeypatch.setattr(program, "dashboard", lambda *_: lambda *_: None)
+    program.hold({"dashboard": "", "token_file": None, "deadline": NOON - HOUR * 24 * 3650, "idle": None}, end)
+    assert not outcomes
+
+
 @pytest.mark.parametrize(
     ("deadline", "idle", "since", "moment"),
     [

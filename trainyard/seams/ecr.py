@@ -20,6 +20,12 @@ _ADDRESS = re.compile(
 )
 
 
+def region(address: str) -> str:
+    """Return the region of a registry of Amazon's, "" for any other registry."""
+    named = _ADDRESS.fullmatch(address)
+    return named["region"] if named else ""
+
+
 def login(address: str, environ: Mapping[str, str]) -> Login:
     """Return a fresh login: it is asked for at every push and pull, so it is never the one that expired.
 
@@ -65,10 +71,9 @@ def _client(address: str, environ: Mapping[str, str]) -> Iterator[ECRClient]:
         ) from error
     try:
         # The region of the address counts: a login of another region is refused. boto3 itself reads no AWS_REGION.
-        named = _ADDRESS.fullmatch(address)
-        region = named["region"] if named else environ.get("AWS_REGION")
+        name = region(address) or environ.get("AWS_REGION")
         session = boto3.session.Session(profile_name=environ.get("AWS_PROFILE") or None)
-        yield session.client("ecr", region_name=region)
+        yield session.client("ecr", region_name=name)
     except (aws.NoCredentialsError, aws.PartialCredentialsError, aws.ProfileNotFound, aws.NoRegionError) as error:
         raise PrerequisiteError(
             f"no AWS credentials for registry {address}: {error}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
@@ -31,7 +32,16 @@ Ami = Annotated[
     ),
 ]
 
-Cidr = Annotated[Filled, matching(r"\d{1,3}(?:\.\d{1,3}){3}/\d{1,2}", "must be addresses such as 203.0.113.0/24")]
+
+def _network(text: str) -> str:
+    """Return a network as AWS keeps it: 203.0.113.0/24 for 203.0.113.5/24. It raises ValueError."""
+    try:
+        return str(ipaddress.IPv4Network(text, strict=False))
+    except ValueError:
+        raise ValueError("must be addresses such as 203.0.113.0/24") from None
+
+
+Cidr = Annotated[Filled, AfterValidator(_network)]
 
 # What of Ray's file follows from the cluster file, KEY or KEY.KEY: from what there.
 MADE_FROM: Mapping[str, str] = {

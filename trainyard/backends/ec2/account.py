@@ -12,7 +12,7 @@ from trainyard.backends.ec2.desired import Site
 from trainyard.backends.ec2.location import Location
 from trainyard.errors import RequestError
 from trainyard.images import resolve
-from trainyard.seams import ray_autoscaler
+from trainyard.seams import ecr, ray_autoscaler
 from trainyard.seams.addresses import outgoing
 from trainyard.seams.aws import caller_address
 from trainyard.seams.docker.images import registry_of
@@ -52,7 +52,7 @@ def site(spec: ClusterSpec, tools: Tools, location: Location) -> Site:
             name: ami["RootDeviceName"] for name, ami in preflight_questions.amis(spec, location.aws).items()
         },
         image=image,
-        ecr=registry if ".dkr.ecr" in registry else "",
+        ecr=registry if ecr.region(registry) else "",
     )
 
 

@@ -16,6 +16,7 @@ import yaml
 from trainyard import paths, render, versions
 from trainyard.backends import ray_nodes
 from trainyard.backends.ec2 import naming
+from trainyard.seams import ecr
 from trainyard.spec.cluster import ClusterSpec, Head, WorkerGroup
 from trainyard.spec.ec2 import GIBIBYTE, Instances
 
@@ -160,6 +161,7 @@ def _launch(spec: ClusterSpec, site: Site, instances: Instances) -> dict[str, An
     if spec.ec2.subnet:
         # Otherwise Ray takes any subnet of the VPC for each node, public or private (aws/config.py, _configure_subnet).
         interface = {"DeviceIndex": 0, "SubnetId": spec.ec2.subnet, "Groups": [site.security_group]}
+        interface["DeleteOnTermination"] = True
         if not spec.ec2.use_internal_ips:
             interface["AssociatePublicIpAddress"] = True
         config["NetworkInterfaces"] = [interface]
@@ -190,7 +192,7 @@ def _initialization(site: Site) -> list[str]:
     if not site.image:
         return []
     image = shlex.quote(site.image)
-    login = f"aws ecr get-login-password --region {shlex.quote(site.region)}"
+    login = f"aws ecr get-login-password --region {ecr.region(site.ecr)}"
     logins = [
         f"command -v aws >/dev/null || {_APT} install -y awscli",
         f"{login} | docker login --username AWS --password-stdin {shlex.quote(site.ecr)}",

@@ -35,6 +35,11 @@ RULES = (
         error=RequestError,
     ),
     Rule(
+        "Invalid IAM Instance Profile",
+        "EC2 does not know the instance profile (yet): a new one takes some seconds",
+        "In a minute repeat the same command: it continues.",
+    ),
+    Rule(
         r"InvalidAMIID|InvalidParameter.*resolve:ssm|ParameterNotFound",
         "the AMI does not exist in the region",
         "An AMI has another id in each region. Correct `ec2: {ami: ...}`.",

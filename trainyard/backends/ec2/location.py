@@ -16,6 +16,9 @@ from trainyard.seams.aws import Aws
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.ec2 import Ec2Section
 
+# In the environment these win over a profile that is named there.
+_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+
 
 @dataclass(frozen=True)
 class Location:
@@ -68,7 +71,9 @@ def find(spec: ClusterSpec, tools: Tools) -> Location:
     # Our host, and where we keep clusters there; as it was on `up`.
     owner = record.get("owner") or f"{socket.gethostname()}:{tools.state.parent.absolute()}"
     aws = Aws(tools.environ, region=region, profile=profile)
-    environ = {**tools.environ, "AWS_PROFILE": aws.profile} if aws.profile else tools.environ
+    environ = tools.environ
+    if aws.profile:
+        environ = {key: value for key, value in environ.items() if key not in _KEYS} | {"AWS_PROFILE": aws.profile}
     return Location(spec.name, aws, tools.state, owner, spec.ec2, environ)
 
 

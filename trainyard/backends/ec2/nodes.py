@@ -29,6 +29,8 @@ AUTOSCALER_FILES = ("monitor.out", "monitor.log", "monitor.err")
 TAIL_LINES = 400
 # What is printed of a launch that EC2 refused (ray/autoscaler, aws/node_provider.py, v2/instance_manager).
 _LAUNCH = re.compile(r"Attempt failed|NodeLaunchException|Node Launch Exception|Failed to launch")
+_LAUNCHED = re.compile(r"Launched \d+ nodes")
+_OF_GROUP = re.compile(r"nodes of type ([\w-]+)")
 
 
 def address(location: Location, head: Instance) -> str:
@@ -78,12 +80,16 @@ def step(spec: ClusterSpec, location: Location, before: frozenset[str], *, secon
         found = snapshot.of_cluster(location)
         head = snapshot.head(found)
         names, detail = alive(location, head)
+        if head is None or not head.runs:
+            last = [f"{each.id} is {each.state}: {each.reason}" for each in found if each.is_head][-1:]
+            hint = "Repeat the same command: it makes another."
+            raise OutsideError("the head is gone", where="".join(last) or None, hint=hint)
         silent = list(_silent(spec, statuses(spec, found, names)))
-        if head is None or not silent:
-            return no("the head is gone") if head is None else YES
+        if not silent:
+            return YES
         failed = [each for each in found if each.status == naming.UPDATE_FAILED and each.id not in before]
         refuse_broken(location, head, failed, reached="head" in names)
-        return no(detail or f"waiting for {', '.join(silent)}")
+        return no("; ".join([detail or f"waiting for {', '.join(silent)}", *_ended(found, before)]))
 
     return Step(all_answer(len(spec.nodes())), done, nothing, deadline=seconds, every=2.0, after=after)
 
@@ -98,14 +104,30 @@ def refuse_broken(location: Location, head: Instance, failed: Sequence[Instance]
     for worker in failed:
         tries = [line for line in log if f"Ray installation failed on instance {worker.id}" in line]
         if len(tries) > 1:
-            words = {"name": worker.name, "user": location.section.user}
+            words = {"name": worker.name, "user": location.section.user, "type_": worker.type}
             found = diagnosis.cause(printed, **words) or diagnosis.failed_command(printed, name=worker.name)
             raise found.to_error(where="what the autoscaler printed: invoke cluster.logs head")
-    launches = [line for line in (*log, *printed) if _LAUNCH.search(line)]
-    if found_launch := diagnosis.cause(launches, name="the head"):
+    launches = [line for line in (*_after_launch(log), *_after_launch(printed)) if _LAUNCH.search(line)]
+    if all("Attempt failed" in line for line in launches):
+        return
+    groups = dict.fromkeys(group for line in launches for group in _OF_GROUP.findall(line))
+    types = dict.fromkeys(str(location.section.instances(group).instance_type) for group in groups)
+    if found_launch := diagnosis.cause(launches, name="the head", type_=" or ".join(types) or "such instance"):
         refused = "\n".join(f"    {line}" for line in dict.fromkeys(map(diagnosis.clean, launches)))
         error = replace(found_launch, message=f"{found_launch.message}\n{refused}")
         raise error.to_error(where="the autoscaler on the head, which goes on trying")
+
+
+def _after_launch(lines: Sequence[str]) -> Sequence[str]:
+    """Return what was written since nodes were last launched: what was refused before that was overcome."""
+    return lines[max((index + 1 for index, line in enumerate(lines) if _LAUNCHED.search(line)), default=0) :]
+
+
+def _ended(found: Sequence[Instance], before: frozenset[str]) -> list[str]:
+    """Return why the newest of the instances ended that nobody asked to, if there is one."""
+    ended = [each for each in found if not (each.exists or each.id in before or "UserInitiated" in each.reason)]
+    newest = sorted((each for each in ended if each.reason), key=lambda each: str(each.launched))[-1:]
+    return [f"{each.name} ended: {each.reason}" for each in newest]
 
 
 def autoscaler_lines(location: Location, head: Instance) -> dict[str, list[str]]:

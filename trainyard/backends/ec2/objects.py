@@ -29,14 +29,15 @@ def steps(location: Location, sources: list[str]) -> list[Step]:
     """Return the steps after which there is all that the file does not name; `sources` are who may use SSH."""
     made, section = _Objects(location), location.section
     found = []
+    if not section.instance_profile:
+        # First: EC2 learns of it only after some seconds.
+        found.append(Step("Make a role for the nodes", made.has_role, made.make_role))
     if not section.key_name:
         found.append(Step("Make a key pair", made.has_key, made.make_key))
     if not section.security_group:
         title = f"Let SSH in from {', '.join(sources)} alone"
         found.append(Step(MAKE_GROUP, made.has_group, made.make_group))
         found.append(Step(title, lambda: made.has_rules(sources), lambda: made.set_rules(sources), after=MAKE_GROUP))
-    if not section.instance_profile:
-        found.append(Step("Make a role for the nodes", made.has_role, made.make_role))
     return found
 
 
@@ -117,7 +118,9 @@ class _Objects:
         )
 
     def has_rules(self, sources: list[str]) -> Answer:
-        group = security_groups(self.aws, self.location.name)[0]
+        group = next(iter(security_groups(self.aws, self.location.name)), None)
+        if group is None:
+            return no("the security group is not seen yet")
         within, outside = False, []
         for rule in group["IpPermissions"]:
             within |= any(pair["GroupId"] == group["GroupId"] for pair in rule.get("UserIdGroupPairs", ()))
@@ -127,7 +130,9 @@ class _Objects:
         return no(f"it lets in {', '.join(outside)}" if outside else "it lets nobody in")
 
     def set_rules(self, sources: list[str]) -> None:
-        group = security_groups(self.aws, self.location.name)[0]
+        group = next(iter(security_groups(self.aws, self.location.name)), None)
+        if group is None:
+            return
         name, rules = group["GroupId"], group["IpPermissions"]
         if rules:
             self.aws.call("ec2", "revoke_security_group_ingress", GroupId=name, IpPermissions=rules)

@@ -115,7 +115,7 @@ def _way_out(subnet: Object, tables: Sequence[Object]) -> str:
     own = [each for each in tables if any(to.get("SubnetId") == subnet["SubnetId"] for to in each["Associations"])]
     main = [each for each in tables if any(to.get("Main") for to in each["Associations"])]
     routes = [route for table in own or main for route in table["Routes"] if route.get("State") == "active"]
-    gateways = [str(route.get("GatewayId", "")) for route in routes if route.get("GatewayId") != "local"]
+    gateways = [str(to.get("GatewayId", "")) for to in routes if to.get("DestinationCidrBlock") == "0.0.0.0/0"]
     return "public" if any(name.startswith("igw-") for name in gateways) else "private" if gateways else "none"
 
 
