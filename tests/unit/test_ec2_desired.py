@@ -12,6 +12,7 @@ from ray.autoscaler._private.util import prepare_config, validate_config
 
 from trainyard.backends.ec2 import desired, naming
 from trainyard.backends.ec2.desired import Site
+from trainyard.errors import RequestError
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.load import load_cluster
 
@@ -111,6 +112,11 @@ def test_what_the_file_adds_is_merged_and_lists_are_longer() -> None:
     plain, made = desired.document(spec(), SITE), desired.document(spec(ray=added), SITE)
     assert made["setup_commands"] == [*plain["setup_commands"], "echo mine"]
     assert node(made, "gpu") == node(plain, "gpu") | {"EbsOptimized": True}
+
+
+def test_a_node_type_without_a_group_is_refused() -> None:
+    with pytest.raises(RequestError, match="available_node_types has big, which the cluster file has no group for"):
+        desired.document(spec(ray={"available_node_types": {"big": {}}}), SITE)
 
 
 def test_what_workers_are_needs_no_new_head() -> None:

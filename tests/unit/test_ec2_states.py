@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, cast
@@ -14,8 +15,8 @@ from trainyard.backends.ec2 import desired, diagnosis, down, naming, nodes, ray_
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.desired import Site
 from trainyard.backends.ec2.location import Location
-from trainyard.errors import OutsideError, RequestError
-from trainyard.seams.aws import Aws
+from trainyard.errors import LeftoverError, OutsideError, RequestError
+from trainyard.seams.aws import Aws, AwsError
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import plan
 
@@ -24,6 +25,7 @@ SPEC = ClusterSpec.model_validate(
 )
 SITE = Site("us-west-2", "me", "sg-1", "trainyard-lab", Path("/k"), "trainyard-lab", Path("/m"), {})
 MADE_FROM = desired.fingerprints(desired.document(SPEC, SITE), desired.environment(SPEC, ""))
+TOOLS = Tools(Path("/state"), {}, "ec2")
 FAR = datetime(2100, 1, 1, tzinfo=timezone.utc)
 
 
@@ -36,6 +38,8 @@ class FakeAws:
         self.described = list(instances)
         self.listed = listed
         self.changes: list[str] = []
+        self.held = 0
+        self.caller = {"Account": "1"}
 
     def instances(self, tags: Mapping[str, str], *, region: str | None = None) -> list[dict[str, Any]]:
         return [each for each in self.described if tags.items() <= naming.read(each["Tags"]).items()]
@@ -46,6 +50,11 @@ class FakeAws:
     def find(self, service: str, operation: str, **arguments: Any) -> dict[str, Any]:
         if not operation.startswith(("get_", "describe_")):
             self.changes.append(operation)
+            if self.held:
+                self.held -= 1
+                error = AwsError("held")
+                error.code = "DependencyViolation"
+                raise error
         return {}
 
     def call(self, service: str, operation: str, **arguments: Any) -> dict[str, Any]:
@@ -134,16 +143,65 @@ def test_a_node_is_as_its_instance_and_ray_say() -> None:
     ]
 
 
+def test_down_ends_somebody_elses_cluster_only_if_it_is_named() -> None:
+    aws = FakeAws([instance(1, "head", **{naming.OWNER: "her"})])
+    with pytest.raises(RequestError, match="was made by her") as refused:
+        down.steps(place(aws), TOOLS)
+    assert str(refused.value.hint).endswith(
+        "To remove it: invoke cluster.down --set name=lab --backend ec2 --set ec2.region=us-west-2"
+    )
+    assert down.steps(place(aws), replace(TOOLS, overrides=("name=lab",)))[0].title.startswith("Remove 1 head")
+
+
+def test_where_a_cluster_is_is_written_down_first_and_another_account_is_refused(tmp_path: Path) -> None:
+    tools, aws = replace(TOOLS, state=tmp_path), FakeAws()
+    step = locations.record_step(place(aws), tools)
+    assert not step.done().holds
+    step.do()
+    assert step.done().holds
+    locations.refuse_other_account(place(aws), tools)
+    aws.caller = {"Account": "2"}
+    with pytest.raises(RequestError, match="is in the AWS account 1; these credentials are of 2"):
+        down.steps(place(aws), tools)
+
+
+def test_down_refuses_another_region_than_the_one_that_is_written_down(tmp_path: Path) -> None:
+    tools = replace(TOOLS, state=tmp_path, overrides=("name=lab", "ec2.region=eu-west-1"))
+    other = SPEC.model_copy(update={"ec2": SPEC.ec2.model_copy(update={"region": "eu-west-1"})})
+    locations.refuse_override(other, tools)
+    locations.record_step(place(FakeAws()), tools).do()
+    locations.refuse_override(other, replace(tools, overrides=()))
+    with pytest.raises(RequestError, match="of this machine is in the region us-west-2; eu-west-1 is asked for"):
+        locations.refuse_override(other, tools)
+
+
+def test_what_is_still_held_is_removed_once_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(down, "AGAIN_SECONDS", 0)
+    aws = FakeAws(describe_security_groups=[{"GroupId": "sg-1"}])
+    aws.held = 2
+    group = next(step for step in down.steps(place(aws), TOOLS) if "security group" in step.title)
+    group.do()
+    assert aws.changes == ["delete_security_group"] * 3
+    aws.held = 1
+    monkeypatch.setattr(down, "GONE_SECONDS", -1)
+    with pytest.raises(LeftoverError):
+        group.do()
+
+
+def test_a_role_has_its_region_and_no_more_characters_than_iam_allows() -> None:
+    assert naming.role("lab", "us-west-2") == "trainyard-lab-us-west-2"
+    assert naming.role("x" * 40, "ap-southeast-1").endswith("x-ap-southeast-1")
+    assert len(naming.role("x" * 40, "ap-southeast-1")) == 64
+
+
 def test_down_ends_the_head_first_and_then_what_carries_the_tag() -> None:
     listed = {"describe_security_groups": [{"GroupId": "sg-1"}], "describe_key_pairs": [{"KeyName": "trainyard-lab"}]}
     aws = FakeAws([instance(2), instance(1, "head"), instance(3, state="terminated")], **listed)
-    for step in down.steps(place(aws)):
+    for step in down.steps(place(aws), TOOLS):
         if not step.done().holds:
             step.do()
-    head, worker = "i-00000000000000001", "i-00000000000000002"
     assert aws.changes == [
-        f"terminate_instances ['{head}']",
-        f"terminate_instances ['{worker}']",
+        "terminate_instances ['i-00000000000000001', 'i-00000000000000002']",
         "delete_security_group",
         "delete_key_pair",
     ]

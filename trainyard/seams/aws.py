@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import threading
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import httpx
@@ -112,6 +113,11 @@ class Aws:
             self._client("ec2")
             self._region = str(self._session.region_name)
         return self._region
+
+    @cached_property
+    def caller(self) -> Mapping[str, Any]:
+        """Return whose credentials these are: Account, Arn; asked once."""
+        return self.call("sts", "get_caller_identity")
 
     def call(self, service: str, operation: str, *, region: str | None = None, **arguments: Any) -> dict[str, Any]:
         """Ask, or change: call("ec2", "describe_images", ImageIds=[...])."""

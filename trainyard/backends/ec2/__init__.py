@@ -37,8 +37,9 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
 
 
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
+    locations.refuse_override(spec, tools)
     location = locations.find(spec, tools)
-    return [Stage("Look at the AWS account", lambda: down.steps(location)), forget_step(tools.state)]
+    return [Stage("Look at the AWS account", lambda: down.steps(location, tools)), forget_step(tools.state)]
 
 
 def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:

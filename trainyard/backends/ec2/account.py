@@ -17,18 +17,19 @@ from trainyard.seams.addresses import outgoing
 from trainyard.seams.aws import caller_address
 from trainyard.seams.docker.images import registry_of
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.steps import Stage, Step, before_each, nothing
+from trainyard.steps import Stage, Step
 
 
 def steps(spec: ClusterSpec, tools: Tools, location: Location) -> list[Step | Stage]:
     """Return the steps that make what instances are launched with; asks AWS whether all that is named exists."""
+    locations.refuse_other_account(location, tools)
     checked = preflight.steps(spec, tools, location)
     for instance in snapshot.of_cluster(location):
         if instance.exists:
             locations.refuse_foreign(location, instance.tags)
     refuse_unknown_to_ray(desired.document(spec, site(spec, tools, location)))
     made = objects.steps(location, sources(location))
-    return [*checked, *before_each(made, question=nothing, change=lambda: locations.write(location, tools))]
+    return [locations.record_step(location, tools), *checked, *made]
 
 
 def site(spec: ClusterSpec, tools: Tools, location: Location) -> Site:
@@ -46,7 +47,7 @@ def site(spec: ClusterSpec, tools: Tools, location: Location) -> Site:
         security_group=objects.security_group(location) or "sg-00000000",
         key_name=section.key_name or naming.resource(location.name),
         key_file=location.key_file,
-        profile=section.instance_profile or naming.resource(location.name),
+        profile=section.instance_profile or naming.role(location.name, location.aws.region),
         mounted=location.mounted,
         root_devices={
             name: ami["RootDeviceName"] for name, ami in preflight_questions.amis(spec, location.aws).items()

@@ -16,9 +16,11 @@ import yaml
 from trainyard import paths, render, versions
 from trainyard.backends import ray_nodes
 from trainyard.backends.ec2 import naming
+from trainyard.errors import RequestError
 from trainyard.seams import ecr
 from trainyard.spec.cluster import ClusterSpec, Head, WorkerGroup
 from trainyard.spec.ec2 import GIBIBYTE, Instances
+from trainyard.wording import named
 
 # Who knows the cluster may also know where the files are; what they hold is in the fingerprint anyway.
 _PLACES = ("auth", "file_mounts")
@@ -54,7 +56,7 @@ class Site:
 
 
 def document(spec: ClusterSpec, site: Site) -> dict[str, Any]:
-    """Return what `ray up` gets: the template, and on top of it what the cluster file adds."""
+    """Return what `ray up` gets: the template, and what the cluster file adds. Raises RequestError."""
     section = spec.ec2
     provider: dict[str, Any] = {"type": "aws", "region": site.region, "cache_stopped_nodes": False}
     provider["use_internal_ips"] = section.use_internal_ips
@@ -77,7 +79,15 @@ def document(spec: ClusterSpec, site: Site) -> dict[str, Any]:
     }
     template = (paths.shipped("ray_autoscaler") / "cluster.yaml.j2").read_text(encoding="utf-8")
     made: dict[str, Any] = yaml.safe_load(render.render(template, values))
-    return _merged(made, section.ray)
+    result = _merged(made, section.ray)
+    own = {naming.HEAD, *(group.name for group in spec.workers)}
+    if unknown := sorted({*(result["available_node_types"] or ())} - own):
+        # Their instances would carry none of our tags, and stay.
+        raise RequestError(
+            f"ec2.ray.available_node_types has {named(unknown)}, which the cluster file has no group for",
+            hint="Name them under `workers:`; ec2.ray can then add to them.",
+        )
+    return result
 
 
 def policy(name: str, role: str) -> str:

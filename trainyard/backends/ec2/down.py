@@ -5,9 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from trainyard.backends.contract import Tools
+from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2 import naming, objects, snapshot
 from trainyard.backends.ec2.location import Location
+from trainyard.backends.ec2.snapshot import Instance
+from trainyard.errors import LeftoverError
+from trainyard.seams.aws import AwsError
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted, named
 
@@ -15,6 +21,8 @@ from trainyard.wording import counted, named
 GONE_SECONDS = 600.0
 # A new instance is not in every answer at once (EC2's eventual consistency).
 AGAIN_SECONDS = 1.0
+# What AWS says of something that another thing still uses.
+HELD = ("DependencyViolation", "VolumeInUse", "IncorrectState", "DeleteConflict", "InvalidNetworkInterface.InUse")
 
 
 @dataclass(frozen=True)
@@ -49,17 +57,28 @@ KINDS = (
 )
 
 
-def steps(location: Location) -> list[Step]:
-    """Return the steps after which nothing is left. The head goes first, which would launch others; asks AWS."""
+def steps(location: Location, tools: Tools) -> list[Step]:
+    """Return the steps after which nothing is left. The head goes first, which would launch others; asks AWS.
+
+    Raises RequestError for a cluster in another account, or of somebody else unless `--set` names it.
+    """
+    locations.refuse_other_account(location, tools)
+    for instance in _existing(location):
+        if "name" not in locations.overridden(tools):
+            locations.refuse_foreign(location, instance.tags)
     found = [_instances(location, "head", heads=True), _instances(location, "worker", heads=False)]
     found += [_tagged(location, kind) for kind in KINDS]
     return found if location.section.instance_profile else [*found, _role(location)]
 
 
+def _existing(location: Location) -> list[Instance]:
+    ours = snapshot.instances(location.aws, {naming.CLUSTER: location.name})
+    return [each for each in ours if each.state != "terminated"]
+
+
 def _instances(location: Location, kind: str, *, heads: bool) -> Step:
     def listed() -> list[str]:
-        ours = snapshot.instances(location.aws, {naming.CLUSTER: location.name})
-        return [each.id for each in ours if each.is_head is heads and each.state != "terminated"]
+        return [each.id for each in _existing(location) if each.is_head is heads]
 
     def listed_twice() -> list[str]:
         if ids := listed():
@@ -67,8 +86,9 @@ def _instances(location: Location, kind: str, *, heads: bool) -> Step:
         time.sleep(AGAIN_SECONDS)
         return listed()
 
-    def terminate(ids: Sequence[str]) -> None:
-        location.aws.call("ec2", "terminate_instances", InstanceIds=ids)
+    def terminate(_: Sequence[str]) -> None:
+        # Workers need not wait for the head's end; what it launches until then, the workers' own step finds.
+        location.aws.call("ec2", "terminate_instances", InstanceIds=[each.id for each in _existing(location)])
 
     return _removal(kind, listed_twice, terminate, disruptive=True)
 
@@ -83,27 +103,41 @@ def _tagged(location: Location, kind: _Kind) -> Step:
     def remove(ids: Sequence[str]) -> None:
         for each in ids:
             # Somebody, or the end of its instance, may have been quicker.
-            location.aws.find("ec2", kind.removed, **{kind.id: each})
+            _once_free(partial(location.aws.find, "ec2", kind.removed, **{kind.id: each}))
 
     return _removal(kind.title, listed, remove)
 
 
 def _role(location: Location) -> Step:
-    name, aws = naming.resource(location.name), location.aws
+    aws = location.aws
+    name = naming.role(location.name, aws.region)
 
     def listed() -> list[str]:
-        role = objects.role(aws, name)
-        tags = naming.read(role.get("Tags")) if role else {}
-        is_left = tags.get(naming.CLUSTER) == location.name or objects.profile_roles(aws, name) is not None
-        return [name] if is_left else []
+        found = (objects.role(aws, name) or {}, objects.profile(aws, name) or {})
+        return [name] if location.name in (naming.read(each.get("Tags")).get(naming.CLUSTER) for each in found) else []
 
     def remove(_: Sequence[str]) -> None:
         aws.find("iam", "remove_role_from_instance_profile", InstanceProfileName=name, RoleName=name)
-        aws.find("iam", "delete_instance_profile", InstanceProfileName=name)
+        _once_free(partial(aws.find, "iam", "delete_instance_profile", InstanceProfileName=name))
         aws.find("iam", "delete_role_policy", RoleName=name, PolicyName=name)
-        aws.find("iam", "delete_role", RoleName=name)
+        _once_free(partial(aws.find, "iam", "delete_role", RoleName=name))
 
     return _removal("role", listed, remove)
+
+
+def _once_free(remove: Callable[[], object]) -> None:
+    """Remove something as soon as what holds it has ended. Raises LeftoverError if it does not end."""
+    ends = time.monotonic() + GONE_SECONDS
+    while True:
+        try:
+            remove()
+            return
+        except AwsError as error:
+            if error.code not in HELD:
+                raise
+            if time.monotonic() > ends:
+                raise LeftoverError(error.what, where=error.where, hint=error.hint) from error
+        time.sleep(AGAIN_SECONDS)
 
 
 def _removal(

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from trainyard.backends.contract import Tools
 from trainyard.backends.ec2 import naming
@@ -15,6 +16,7 @@ from trainyard.errors import RequestError
 from trainyard.seams.aws import Aws
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.ec2 import Ec2Section
+from trainyard.steps import YES, Answer, Step, no
 
 # In the environment these win over a profile that is named there.
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
@@ -77,11 +79,19 @@ def find(spec: ClusterSpec, tools: Tools) -> Location:
     return Location(spec.name, aws, tools.state, owner, spec.ec2, environ)
 
 
-def write(location: Location, tools: Tools) -> None:
-    """Write down where the cluster is, so that it is found although its file, or the environment, changed."""
-    aws = location.aws
-    record = {"name": location.name, "region": aws.region, "profile": aws.profile, "owner": location.owner}
-    write_cluster(tools.state, tools.backend, record)
+def record_step(location: Location, tools: Tools) -> Step:
+    """Return the step that comes first: a cluster is found although its file, or the environment, changed."""
+
+    def facts() -> dict[str, Any]:
+        aws = location.aws
+        place = {"account": aws.caller["Account"], "region": aws.region, "profile": aws.profile}
+        return {"name": location.name, **place, "owner": location.owner}
+
+    def is_recorded() -> Answer:
+        recorded = read_cluster(tools.state, tools.backend) or {}
+        return YES if facts().items() <= recorded.items() else no("it is not written down")
+
+    return Step("Write down where it is", is_recorded, lambda: write_cluster(tools.state, tools.backend, facts()))
 
 
 def write_mounted(location: Location, environment: str) -> None:
@@ -104,9 +114,38 @@ def refuse_elsewhere(spec: ClusterSpec, tools: Tools) -> None:
         )
 
 
+def refuse_override(spec: ClusterSpec, tools: Tools) -> None:
+    """Raise RequestError if `--set` names another region or profile than the cluster that is written down has."""
+    record = read_cluster(tools.state, tools.backend) or {}
+    for key in ("region", "profile"):
+        asked, recorded = getattr(spec.ec2, key), record.get(key)
+        if recorded and asked != recorded and f"ec2.{key}" in overridden(tools):
+            raise RequestError(
+                f"the cluster {spec.name} of this machine is in the {key} {recorded}; {asked} is asked for",
+                where=f"--set ec2.{key}={asked}",
+                hint=f"Remove the one in {recorded} first (leave out this --set), then repeat this command.",
+            )
+
+
+def overridden(tools: Tools) -> set[str]:
+    """Return the keys that `--set` names."""
+    return {override.partition("=")[0].strip() for override in tools.overrides}
+
+
+def refuse_other_account(location: Location, tools: Tools) -> None:
+    """Raise RequestError if the cluster is in another account than these credentials are of; asks AWS."""
+    recorded = (read_cluster(tools.state, tools.backend) or {}).get("account")
+    if recorded and recorded != (account := location.aws.caller["Account"]):
+        raise RequestError(
+            f"cluster {location.name} is in the AWS account {recorded}; these credentials are of {account}",
+            where=f"profile {location.aws.profile}" if location.aws.profile else None,
+            hint="Use the profile, or the keys, that made it: AWS_PROFILE, AWS_ACCESS_KEY_ID.",
+        )
+
+
 def refuse_foreign(location: Location, tags: Mapping[str, str]) -> None:
     """Raise RequestError for an instance that is of no cluster of ours, or was made elsewhere."""
-    name, maker = location.name, tags.get(naming.OWNER)
+    name, maker, aws = location.name, tags.get(naming.OWNER), location.aws
     if tags.get(naming.CLUSTER) != name:
         raise RequestError(
             f"a cluster {name} that Trainyard did not make is in this account and region",
@@ -116,5 +155,7 @@ def refuse_foreign(location: Location, tags: Mapping[str, str]) -> None:
         raise RequestError(
             f"cluster {name} was made by {maker}, where its key and its token are",
             where=f"you are {location.owner}",
-            hint="Use it there, or give yours another name (`name:` in its file). To remove it: invoke cluster.down",
+            hint="Use it there, or give yours another name (`name:` in its file). To remove it: "
+            f"invoke cluster.down --set name={name} --backend ec2 --set ec2.region={aws.region}"
+            + (f" --set ec2.profile={aws.profile}" if aws.profile else ""),
         )

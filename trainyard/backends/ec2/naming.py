@@ -25,8 +25,13 @@ HEAD = "head"
 
 
 def resource(name: str) -> str:
-    """Return what the cluster's key pair, security group, role and instance profile are called."""
+    """Return what the cluster's key pair, security group and containers are called."""
     return f"trainyard-{name}"
+
+
+def role(name: str, region: str) -> str:
+    """Return what the cluster's role and instance profile are called: IAM knows no regions, and 64 characters."""
+    return f"{resource(name)[: 63 - len(region)]}-{region}"
 
 
 def node(group: str, instance: str) -> str:

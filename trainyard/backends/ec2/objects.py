@@ -71,10 +71,15 @@ def role(aws: Aws, name: str) -> Mapping[str, Any] | None:
     return aws.find("iam", "get_role", RoleName=name).get("Role")
 
 
+def profile(aws: Aws, name: str) -> Mapping[str, Any] | None:
+    """Return an instance profile, None if there is none of that name."""
+    return aws.find("iam", "get_instance_profile", InstanceProfileName=name).get("InstanceProfile")
+
+
 def profile_roles(aws: Aws, name: str) -> list[str] | None:
     """Return the roles of an instance profile, None if there is none of that name."""
-    profile = aws.find("iam", "get_instance_profile", InstanceProfileName=name).get("InstanceProfile")
-    return None if profile is None else [role["RoleName"] for role in profile["Roles"]]
+    found = profile(aws, name)
+    return None if found is None else [role["RoleName"] for role in found["Roles"]]
 
 
 class _Objects:
@@ -84,6 +89,7 @@ class _Objects:
         self.location = location
         self.aws = location.aws
         self.own_name = naming.resource(location.name)
+        self.role_name = naming.role(location.name, location.aws.region)
         self.tags = {**location.section.tags, naming.CLUSTER: location.name, naming.OWNER: location.owner}
 
     def has_key(self) -> Answer:
@@ -141,15 +147,15 @@ class _Objects:
         self.aws.call("ec2", "authorize_security_group_ingress", GroupId=name, IpPermissions=rules)
 
     def has_role(self) -> Answer:
-        roles = profile_roles(self.aws, self.own_name)
-        if role(self.aws, self.own_name) is None or roles is None:
+        roles = profile_roles(self.aws, self.role_name)
+        if role(self.aws, self.role_name) is None or roles is None:
             return no("it is not there")
-        policies = self.aws.call("iam", "list_role_policies", RoleName=self.own_name)["PolicyNames"]
-        return YES if self.own_name in policies and self.own_name in roles else no("it is not complete")
+        policies = self.aws.call("iam", "list_role_policies", RoleName=self.role_name)["PolicyNames"]
+        return YES if self.role_name in policies and self.role_name in roles else no("it is not complete")
 
     def make_role(self) -> None:
         """Make the role, what it may do, and the instance profile by which instances have it."""
-        name, tags = self.own_name, naming.pairs(self.tags)
+        name, tags = self.role_name, naming.pairs(self.tags)
         made = role(self.aws, name)
         if made is None:
             created = self.aws.call("iam", "create_role", RoleName=name, AssumeRolePolicyDocument=_TRUST, Tags=tags)

@@ -167,9 +167,9 @@ def _profile(spec: ClusterSpec, aws: Aws) -> Object:
 
 def _may_pass_role(spec: ClusterSpec, aws: Aws) -> bool:
     """Say whether this user may give instances the role of the file's profile, or the one that is to be made."""
-    caller = str(aws.call("sts", "get_caller_identity")["Arn"])
+    caller = str(aws.caller["Arn"])
     _, partition, _, _, account, _ = caller.split(":", 5)
-    own = {"Arn": f"arn:{partition}:iam::{account}:role/{naming.resource(spec.name)}"}
+    own = {"Arn": f"arn:{partition}:iam::{account}:role/{naming.role(spec.name, aws.region)}"}
     roles = _profile(spec, aws).get("Roles", ()) if spec.ec2.instance_profile else [own]
     return all(iam.may_pass(aws, caller, role["Arn"]) for role in roles)
 
