@@ -187,7 +187,7 @@ def test_one_hosts_failure_is_that_hosts(two: list[Host], home: Path) -> None:
     errors = [found[name].error for name in named[1:3]]
     assert [one.what for one in errors if isinstance(one, TrainyardError)] == [
         f"{two[0].ip} cannot be reached by SSH on port 1",
-        "no-such-host.invalid cannot be reached by SSH on port 22",
+        "the name no-such-host.invalid cannot be looked up",
     ]
 
 
