@@ -284,3 +284,14 @@ def test_keys_of_the_environment_do_not_win_over_a_profile(tmp_path: Path) -> No
     assert locations.find(SPEC, Tools(tmp_path, environ, "ec2")).environ == {"AWS_PROFILE": "lab"}
     del environ["AWS_PROFILE"]
     assert locations.find(SPEC, Tools(tmp_path, environ, "ec2")).environ == environ
+
+
+def test_workers_that_the_autoscaler_will_end_are_known_before_it_is_told() -> None:
+    def ends(*workers: dict[str, Any], **section: str) -> bool:
+        spec = SPEC.model_copy(update={"ec2": SPEC.ec2.model_copy(update=section)})
+        return ray_up.ends_workers(spec, snapshot.of_cluster(place(FakeAws([instance(1, "head"), *workers]))))
+
+    assert not ends(instance(2), instance(3), instance(4, state="terminated"))
+    assert ends(instance(2), instance(3), instance(4))
+    assert ends(instance(2), instance_type="m5.xlarge")
+    assert ends(instance(2, **{naming.RAY_GROUP: "gone"}))

@@ -48,6 +48,7 @@ class Launch:
     document: dict[str, Any]
     environment: str
     head: Instance | None
+    ends_workers: bool = False
     run: RayUp | None = None
     made_from: Mapping[str, str] = field(default_factory=dict)
 
@@ -62,7 +63,8 @@ class Launch:
         """Return the steps: Ray's stages, and last of all what says that it came to its end."""
         first, *others = STAGES
         titles = [first[0] if self.head is None else AGAIN, *(title for title, _ in others)]
-        made = [Step(titles[0], lambda: self._has_passed(first[1]), self._start, deadline=RAY_UP_SECONDS)]
+        start = Step(titles[0], lambda: self._has_passed(first[1]), self._start, deadline=RAY_UP_SECONDS)
+        made = [replace(start, disruptive=self.ends_workers)]
         for (title, stage), before in zip(others, titles, strict=False):
             made.append(self._waiting(title, stage, after=before))
         made.append(self._waiting("Start Ray on the head", None, after=titles[-1]))
@@ -127,7 +129,8 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location, site: Site) -> li
     """Return the steps from the instances that there are to nodes that answer; asks AWS for those."""
     found = snapshot.of_cluster(location)
     head = snapshot.head(found)
-    launch = Launch(location, desired.document(spec, site), desired.environment(spec, site.image), head)
+    document, environment = desired.document(spec, site), desired.environment(spec, site.image)
+    launch = Launch(location, document, environment, head, ends_workers(spec, found))
     surplus = _surplus(found, recreate=tools.recreate)
     before = frozenset(instance.id for instance in found)
     made: list[Step] = []
@@ -145,6 +148,19 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location, site: Site) -> li
     first, *others = launch.steps()
     ray_steps = [replace(first, after=after), *others]
     return [*made, *ray_steps, nodes.step(spec, location, before, seconds=NODES_SECONDS, after=ray_steps[-1].title)]
+
+
+def ends_workers(spec: ClusterSpec, found: Sequence[Instance]) -> bool:
+    """Say whether the autoscaler will end workers that run: those of another type, or more than the file allows."""
+    most = {group.name: group.most for group in spec.workers}
+    for instance in found:
+        if instance.is_head or not instance.runs:
+            continue
+        most[instance.group] = most.get(instance.group, 0) - 1
+        asked = spec.ec2.instances(instance.group)
+        if most[instance.group] < 0 or (asked.instance_type, asked.spot) != (instance.type, instance.is_spot):
+            return True
+    return False
 
 
 def is_made_from(head: Instance, made_from: Mapping[str, str]) -> bool:
