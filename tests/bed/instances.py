@@ -23,18 +23,6 @@ GONE = ("shutting-down", "terminated")
 STOPPED = ("stopping", "stopped")
 # Faults of an instance: what its boot script does before sshd starts.
 NO_SSHD = "SSHD=no"
-SETUP_FAILS = "printf '#!/bin/sh\\necho \"ray: cannot allocate memory\" >&2\\nexit 1\\n' > /usr/local/bin/ray"
-# Dropped, as a security group does.
-NO_HEAD = "iptables -A OUTPUT -p tcp --dport 6379 -j DROP"
-# As on Ubuntu, whose first boot updates its packages.
-APT_LOCKED = (
-    'python3 -c \'import fcntl, time; fcntl.lockf(open("/var/lib/dpkg/lock-frontend", "w"), 2); time.sleep(20)\' &'
-)
-
-
-def late(seconds: float) -> str:
-    """Return the fault of an instance that boots slowly."""
-    return f"sleep {seconds}"
 
 
 @dataclass

@@ -50,23 +50,23 @@ def steps(spec: ClusterSpec, tools: Tools, leash: Leash, *, after: str) -> list[
         return [_take_off(tools, leash)] if leash.observe() else []
 
     def done() -> Answer:
-        observed, wish = leash.observe(), desired(spec, leash.made())
-        if observed is None or wish is None or not _is_same(observed, wish):
+        observed, desired = leash.observe(), desired_leash(spec, leash.made())
+        if observed is None or desired is None or not _is_same(observed, desired):
             return no("the cluster has none" if observed is None else f"now: {words(observed)}")
         return Answer(True, words(observed))
 
     def do() -> None:
-        wish = desired(spec, leash.made())
-        if wish is None:
+        desired = desired_leash(spec, leash.made())
+        if desired is None:
             return
-        if wish.deadline is not None and wish.deadline <= time.time():
+        if desired.deadline is not None and desired.deadline <= time.time():
             raise RequestError(
-                f"the leash's deadline is over: it {words(wish)}",
+                f"the leash's deadline is over: it {words(desired)}",
                 where=f"it counts from when cluster {spec.name} was made",
                 hint="Give it a later one; or make the cluster anew: invoke cluster.up --recreate",
             )
-        leash.set(wish)
-        write_private(tools.state / _RECORD, json.dumps({"idle": wish.idle, "deadline": wish.deadline}))
+        leash.set(desired)
+        write_private(tools.state / _RECORD, json.dumps({"idle": desired.idle, "deadline": desired.deadline}))
 
     settings = {"idle": spec.leash.idle, "deadline": spec.leash.deadline}
     title = ", ".join(f"{key} {format_duration(value)}" for key, value in settings.items() if value is not None)
@@ -82,14 +82,14 @@ def proof(spec: ClusterSpec, leash: Leash, *, after: str) -> list[Step]:
         return no(problem) if problem else YES
 
     def do() -> None:
-        wish = desired(spec, leash.made())
-        if wish and not done().holds:
-            leash.set(wish)
+        desired = desired_leash(spec, leash.made())
+        if desired and not done().holds:
+            leash.set(desired)
 
     return [Step("The leash holds", done, do, deadline=HOLDS_SECONDS, every=0.5, after=after)] if spec.leash else []
 
 
-def desired(spec: ClusterSpec, made: float | None) -> LeashStatus | None:
+def desired_leash(spec: ClusterSpec, made: float | None) -> LeashStatus | None:
     """Return the leash of the file for a cluster that was made then; None without a leash, or without a cluster."""
     if spec.leash is None or made is None:
         return None
@@ -98,9 +98,9 @@ def desired(spec: ClusterSpec, made: float | None) -> LeashStatus | None:
 
 def differences(spec: ClusterSpec, made: float | None, observed: LeashStatus | None) -> Iterator[str]:
     """Yield in what the leash of a cluster that was made then is not as its file says; nothing where nobody knows."""
-    wish = desired(spec, made)
-    if made is not None and (wish or observed) and not (wish and observed and _is_same(observed, wish)):
-        yield f"leash: {words(observed) if observed else 'none'} now, {words(wish) if wish else 'none'} desired"
+    desired = desired_leash(spec, made)
+    if made is not None and (desired or observed) and not (desired and observed and _is_same(observed, desired)):
+        yield f"leash: {words(observed) if observed else 'none'} now, {words(desired) if desired else 'none'} desired"
     elif observed and observed.problem:
         yield f"leash: {observed.problem}"
 
@@ -147,7 +147,7 @@ def _take_off(tools: Tools, leash: Leash) -> Step:
     return Step("Take the leash off", done, do)
 
 
-def _is_same(observed: LeashStatus, wish: LeashStatus) -> bool:
-    if observed.deadline is None or wish.deadline is None:
-        return observed == replace(wish, since=observed.since, problem=observed.problem)
-    return observed.idle == wish.idle and abs(observed.deadline - wish.deadline) < CLOCK_SECONDS
+def _is_same(observed: LeashStatus, desired: LeashStatus) -> bool:
+    if observed.deadline is None or desired.deadline is None:
+        return observed == replace(desired, since=observed.since, problem=observed.problem)
+    return observed.idle == desired.idle and abs(observed.deadline - desired.deadline) < CLOCK_SECONDS

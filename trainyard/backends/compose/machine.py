@@ -122,9 +122,9 @@ class DockerHost(Machine):
         """Return the leash, which is a container beside the nodes."""
         engine, name = self.engine, self.spec.name
 
-        def start(wish: LeashStatus) -> None:
+        def start(status: LeashStatus) -> None:
             owner, token = location.owner(self.tools), self.token if self.spec.auth == "token" else None
-            leash.start(engine, name, wish, image=self.containers()["head"].image, owner=owner, token=token)
+            leash.start(engine, name, status, image=self.containers()["head"].image, owner=owner, token=token)
 
         return Leash(lambda: leash.observe(engine, name), self.made, start, lambda: leash.remove(engine, name))
 

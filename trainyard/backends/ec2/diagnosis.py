@@ -129,9 +129,9 @@ def last(lines: Sequence[str]) -> str:
 
 def cause(lines: Sequence[str], *, name: str, type_: str = "", user: str = "") -> Diagnosis | None:
     """Return the cause that the first rule knows in what was printed, with the line that says it; None if none does."""
-    said = _before_the_end(lines)
+    printed = _before_the_end(lines)
     for rule in RULES:
-        for line in reversed(said):
+        for line in reversed(printed):
             if found := explain(line, [rule], name=name, type=type_, user=user):
                 return found
     return None
@@ -139,16 +139,16 @@ def cause(lines: Sequence[str], *, name: str, type_: str = "", user: str = "") -
 
 def failed_command(lines: Sequence[str], *, name: str) -> Diagnosis:
     """Return that a command of a node's set-up failed, with the last lines that it printed."""
-    said = [line for line in _before_the_end(lines) if not _NOISE.match(line)][-TAIL_LINES:]
-    shown = "\n".join(f"    {line}" for line in said or ["(it said nothing)"])
+    printed = [line for line in _before_the_end(lines) if not _NOISE.match(line)][-TAIL_LINES:]
+    shown = "\n".join(f"    {line}" for line in printed or ["(it said nothing)"])
     return Diagnosis(f"{name} could not be set up; the last that was printed:\n{shown}")
 
 
 def _before_the_end(lines: Sequence[str]) -> list[str]:
     """Return what was printed of the last try until Ray gave it up: after that it shows where its own code was."""
-    said = [clean(line) for line in lines]
-    ends = [index for index, line in enumerate(said) if line == "New status: update-failed"]
+    printed = [clean(line) for line in lines]
+    ends = [index for index, line in enumerate(printed) if line == "New status: update-failed"]
     if not ends:
-        return said
-    began = max((index for index in ends[:-1]), default=-1)
-    return said[began + 1 : ends[-1]] + [line for line in said[ends[-1] :] if line.startswith("Error message: ")]
+        return printed
+    began = max(ends[:-1], default=-1)
+    return printed[began + 1 : ends[-1]] + [line for line in printed[ends[-1] :] if line.startswith("Error message: ")]

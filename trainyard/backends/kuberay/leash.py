@@ -25,7 +25,7 @@ def of(where: Location) -> Leash:
     return Leash(
         lambda: observe(where),
         lambda: made(location.ray_cluster(where)),
-        lambda wish: put(where, wish),
+        lambda status: put(where, status),
         lambda: take_off(where),
     )
 

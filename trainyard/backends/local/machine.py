@@ -106,8 +106,8 @@ class ThisMachine(Machine):
 
     @property
     def leash(self) -> Leash:
-        def start(wish: LeashStatus) -> None:
-            leash.start(self.files, wish, str(self.address()), environ=self.tools.environ)
+        def start(status: LeashStatus) -> None:
+            leash.start(self.files, status, str(self.address()), environ=self.tools.environ)
 
         return Leash(lambda: leash.observe(self.files), self.made, start, lambda: leash.end(self.files))
 
