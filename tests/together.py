@@ -25,6 +25,8 @@ GROUPS = (
 )
 # Three were seen to keep a machine with two CPUs too busy for Ray's own time limits.
 AT_ONCE = 2
+# Hundreds of tests of real clusters on a busy machine: one that fails is tried once more, and named (decision 0027).
+AGAIN = ("--reruns", "1", "-raR")
 # What pytest exits with where a group has no test: after a choice of tests, that is no failure.
 NOTHING_TO_RUN = 5
 
@@ -46,7 +48,7 @@ class Together:
         said = self._home / group.replace(" ", "-")
         with said.open("wb") as output:
             # In a process group of its own: Ctrl-C reaches it once, from here.
-            command = [sys.executable, "-m", "pytest", "tests/real", "-m", group, *self._arguments]
+            command = [sys.executable, "-m", "pytest", "tests/real", "-m", group, *AGAIN, *self._arguments]
             process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
             self._running.append(process)
             if self._ending:

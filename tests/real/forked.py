@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from multiprocessing import connection, get_context
@@ -17,6 +18,8 @@ from pathlib import Path
 
 FORKING = get_context("forkserver")
 FORKING.set_forkserver_preload(["tests.real.imported"])
+# Each start of a process asks all earlier ones for their exit codes, which can be read once: who comes second gets 255.
+EXIT_CODES = threading.Lock()
 
 
 def run(
@@ -26,14 +29,16 @@ def run(
     pipes = [FORKING.Pipe(duplex=False) for _ in range(2)]
     given = (list(command), str(directory), dict(environ), *(writing for _, writing in pipes))
     process = FORKING.Process(target=_become, args=given)
-    process.start()
+    with EXIT_CODES:
+        process.start()
     for _, writing in pipes:
         writing.close()
     said = {reading: b"" for reading, _ in pipes}
     try:
         if not _read(said, seconds):
             raise subprocess.TimeoutExpired(command, seconds)
-        process.join()
+        with EXIT_CODES:
+            process.join()
     finally:
         process.kill()
     return subprocess.CompletedProcess(command, process.exitcode or 0, *(text.decode() for text in said.values()))

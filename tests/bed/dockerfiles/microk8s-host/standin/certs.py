@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 import socket
 import ssl
 import subprocess
@@ -111,8 +112,10 @@ def _sign(name: str, subject: str, authority: str, names: str, days: int) -> Non
             *("-keyout", str(CERTS / f"{name}.key"), "-out", str(request), "-subj", subject),
         )
         signed_by = ("-CA", str(CERTS / f"{authority}.crt"), "-CAkey", str(CERTS / f"{authority}.key"))
+        # No file of serial numbers: a host that loses its power would keep an empty one, and sign nothing more.
         _openssl(
-            *("x509", "-req", "-in", str(request), *signed_by, "-CAcreateserial", "-days", str(days)),
+            *("x509", "-req", "-in", str(request), *signed_by, "-set_serial", f"0x{secrets.token_hex(16)}"),
+            *("-days", str(days)),
             *("-extfile", str(wish), "-out", str(CERTS / f"{name}.crt")),
         )
 
