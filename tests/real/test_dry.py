@@ -72,7 +72,7 @@ def world(yard: Yard, home: Path) -> World:
     with RayApi(yard.address(), yard.token()) as ray:
         jobs = frozenset((job.submission_id, job.status) for job in ray.jobs())
         nodes = frozenset((node.node_id, node.alive) for node in ray.nodes())
-    daemons = {one.pid for one in yard.processes() if one.name().startswith(DAEMONS)}
+    daemons = {one.pid for one in yard.processes() if one.info["name"].startswith(DAEMONS)}
     paths = [path for directory in (yard.home, home) for path in directory.rglob("*")]
     files = frozenset(_status(path) for path in paths if path.suffix != ".log")
     return World(frozenset(daemons | set(running("4005"))), files, jobs, nodes)

@@ -134,7 +134,7 @@ def test_recreate_makes_everything_anew_and_ends_what_a_killed_keeper_left(pair:
     assert pair.states()["cpu-0"] == "down"
     pair.run("cluster.up", "--recreate")
     assert pair.states() == {"head": "up", "cpu-0": "up"}
-    assert sum(process.name() == "raylet" for process in pair.processes()) == 2
+    assert sum(process.info["name"] == "raylet" for process in pair.processes()) == 2
     assert pair.keeper("head") != before
     assert not processes.alive(before)
 

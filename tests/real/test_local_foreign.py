@@ -45,7 +45,7 @@ def test_two_commands_at_once_make_one_cluster_beside_others_and_it_ends_alone(
     both = [fresh.start("cluster.up"), fresh.start("cluster.up")]
     printed = [command.communicate(timeout=200)[0] for command in both]
     assert [command.returncode for command in both] == [0, 0], printed
-    assert sum(process.name() == "raylet" for process in fresh.processes()) == 1
+    assert sum(process.info["name"] == "raylet" for process in fresh.processes()) == 1
     assert fresh.address() != yard.address()
     assert set(fresh.states()) == {"head"}
     # A job can be submitted the moment that up returns.

@@ -13,11 +13,11 @@ def _records(yard: Yard) -> int:
 
 
 def _head_listens(yard: Yard) -> bool:
-    return any(process.name() == "gcs_server" for process in yard.processes())
+    return any(process.info["name"] == "gcs_server" for process in yard.processes())
 
 
 def _raylets(yard: Yard) -> int:
-    return sum(process.name() == "raylet" for process in yard.processes())
+    return sum(process.info["name"] == "raylet" for process in yard.processes())
 
 
 MOMENTS: dict[str, Callable[[Yard], bool]] = {

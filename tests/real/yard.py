@@ -133,10 +133,12 @@ class Yard:
         return processes.ProcessId(**record["process"])
 
     def processes(self) -> list[psutil.Process]:
+        """Return those that run, with their names in `info`: one that has just ended has no other way to be asked."""
         from trainyard.backends.local import node_processes
         from trainyard.backends.local.naming import ClusterFiles
 
-        return [psutil.Process(one.pid) for one in node_processes.of_cluster(ClusterFiles(self.state))]
+        pids = {one.pid for one in node_processes.of_cluster(ClusterFiles(self.state))}
+        return [process for process in psutil.process_iter(["name"]) if process.pid in pids]
 
     def raylet(self, node: str) -> psutil.Process:
         keeper = psutil.Process(self.keeper(node).pid)
@@ -145,7 +147,7 @@ class Yard:
     def leftovers(self) -> list[str]:
         """Return what exists of the cluster: processes, directories."""
         paths = [str(path) for path in (self.state, self.temp) if path.exists()]
-        return [*paths, *(f"{one.pid} {one.name()}" for one in self.processes())]
+        return [*paths, *(f"{one.pid} {one.info['name']}" for one in self.processes())]
 
 
 def while_up(yard: Yard, came: Callable[[], bool], act: Callable[[subprocess.Popen[str]], None]) -> tuple[Done, bool]:

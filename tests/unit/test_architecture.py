@@ -49,7 +49,7 @@ BUDGETS = {
     "seams": (5_112, 49),
     "spec": (2_119, 16),
     "tasks": (1_981, 14),
-    "../tests": (27_700, 236),
+    "../tests": (27_702, 236),
     "../runner": (4_921, 36),
 }
 LONGEST_FUNCTION = 40
