@@ -96,6 +96,7 @@ def test_an_image_runs_by_digest_with_gpus_where_they_are_and_a_login_that_is_ne
     assert "cloud-init status --wait" in commands[0]
     assert any("ecr get-login-password --region eu-west-1 | docker login" in command for command in commands)
     assert f"docker image inspect {IMAGE.image}" in commands[-1]
+    assert any(command.endswith("|| sudo snap install aws-cli --classic") for command in commands)
 
 
 def test_token_and_variables_are_where_the_nodes_user_finds_them() -> None:
@@ -139,9 +140,15 @@ def test_variables_are_quoted_and_the_token_is_in_no_document() -> None:
     assert "it's" not in json.dumps(desired.document(made, SITE))
 
 
-def test_the_role_of_the_nodes_ends_no_instances_of_others() -> None:
+def test_the_role_of_the_nodes_launches_and_ends_no_instances_of_others() -> None:
     statements = json.loads(desired.policy("lab", "arn:aws:iam::1:role/trainyard-lab"))["Statement"]
     ending = next(each for each in statements if "ec2:TerminateInstances" in each["Action"])
     assert ending["Condition"] == {"StringEquals": {"ec2:ResourceTag/trainyard-cluster": "lab"}}
+    launching = [each for each in statements if each["Action"] == "ec2:RunInstances"]
+    assert [each.get("Condition") for each in launching] == [
+        None,
+        {"StringEquals": {"aws:RequestTag/trainyard-cluster": "lab"}},
+    ]
+    assert launching[0]["NotResource"] == launching[1]["Resource"] == "arn:*:ec2:*:*:instance/*"
     passing = next(each for each in statements if each["Action"] == "iam:PassRole")
     assert passing["Resource"] == "arn:aws:iam::1:role/trainyard-lab"

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from trainyard.backends.contract import Tools
-from trainyard.backends.ec2 import desired, diagnosis, down, naming, nodes, ray_up, snapshot
+from trainyard.backends.ec2 import desired, diagnosis, down, naming, nodes, objects, ray_up, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.desired import Site
 from trainyard.backends.ec2.location import Location
+from trainyard.backends.ec2.status import status
+from trainyard.backends.record import write_cluster
 from trainyard.errors import LeftoverError, OutsideError, RequestError
 from trainyard.seams.aws import Aws, AwsError
 from trainyard.spec.cluster import ClusterSpec
@@ -26,6 +29,7 @@ SPEC = ClusterSpec.model_validate(
 SITE = Site("us-west-2", "me", "sg-1", "trainyard-lab", Path("/k"), "trainyard-lab", Path("/m"), {})
 MADE_FROM = desired.fingerprints(desired.document(SPEC, SITE), desired.environment(SPEC, ""))
 TOOLS = Tools(Path("/state"), {}, "ec2")
+TAGS = naming.pairs({naming.CLUSTER: "lab", naming.OWNER: "me"})
 FAR = datetime(2100, 1, 1, tzinfo=timezone.utc)
 
 
@@ -151,6 +155,9 @@ def test_down_ends_somebody_elses_cluster_only_if_it_is_named() -> None:
         "To remove it: invoke cluster.down --set name=lab --backend ec2 --set ec2.region=us-west-2"
     )
     assert down.steps(place(aws), replace(TOOLS, overrides=("name=lab",)))[0].title.startswith("Remove 1 head")
+    theirs = naming.pairs({naming.CLUSTER: "lab", naming.OWNER: "her"})
+    with pytest.raises(RequestError, match="was made by her"):
+        down.steps(place(FakeAws(describe_security_groups=[{"GroupId": "sg-1", "Tags": theirs}])), TOOLS)
 
 
 def test_where_a_cluster_is_is_written_down_first_and_another_account_is_refused(tmp_path: Path) -> None:
@@ -159,25 +166,58 @@ def test_where_a_cluster_is_is_written_down_first_and_another_account_is_refused
     assert not step.done().holds
     step.do()
     assert step.done().holds
-    locations.refuse_other_account(place(aws), tools)
+    made = replace(place(aws), account=locations.find(SPEC, tools).account)
+    assert snapshot.of_cluster(made) == []
     aws.caller = {"Account": "2"}
-    with pytest.raises(RequestError, match="is in the AWS account 1; these credentials are of 2"):
-        down.steps(place(aws), tools)
+    for ask in (partial(down.steps, made, tools), partial(status, SPEC, made, "ec2")):
+        with pytest.raises(RequestError, match="is in the AWS account 1; these credentials are of 2"):
+            ask()
 
 
-def test_down_refuses_another_region_than_the_one_that_is_written_down(tmp_path: Path) -> None:
-    tools = replace(TOOLS, state=tmp_path, overrides=("name=lab", "ec2.region=eu-west-1"))
+def test_another_region_than_the_one_that_is_written_down_is_refused(tmp_path: Path) -> None:
+    tools = replace(TOOLS, state=tmp_path)
     other = SPEC.model_copy(update={"ec2": SPEC.ec2.model_copy(update={"region": "eu-west-1"})})
-    locations.refuse_override(other, tools)
+    locations.refuse_elsewhere(other, tools)
     locations.record_step(place(FakeAws()), tools).do()
-    locations.refuse_override(other, replace(tools, overrides=()))
-    with pytest.raises(RequestError, match="of this machine is in the region us-west-2; eu-west-1 is asked for"):
-        locations.refuse_override(other, tools)
+    locations.refuse_elsewhere(SPEC, tools)
+    with pytest.raises(RequestError, match="is in the region us-west-2; now eu-west-1 is asked for") as refused:
+        locations.refuse_elsewhere(other, tools)
+    assert str(refused.value.hint).endswith("invoke cluster.down --set ec2.region=us-west-2")
+
+
+def test_a_profile_that_is_named_wins_over_the_one_that_is_written_down(tmp_path: Path) -> None:
+    tools = replace(TOOLS, state=tmp_path)
+    write_cluster(tmp_path, "ec2", {"account": "1", "region": "us-west-2", "profile": "old"})
+    renamed = SPEC.model_copy(update={"ec2": SPEC.ec2.model_copy(update={"profile": "new"})})
+    assert [locations.find(spec, tools).aws.profile for spec in (SPEC, renamed)] == ["old", "new"]
+
+
+def test_rules_let_in_who_is_to_come_before_they_keep_others_out() -> None:
+    def rule(number: int, **who: Any) -> dict[str, Any]:
+        return {"SecurityGroupRuleId": f"sgr-{number}", "IsEgress": False, **who}
+
+    rules = [
+        rule(1, CidrIpv4="192.0.2.1/32"),
+        rule(2, ReferencedGroupInfo={"GroupId": "sg-1"}),
+        rule(3, IsEgress=True, CidrIpv4="0.0.0.0/0"),
+    ]
+    listed = {"describe_security_groups": [{"GroupId": "sg-1", "Tags": TAGS}], "describe_security_group_rules": rules}
+    aws = FakeAws(**listed)
+    (*_, step) = objects.steps(place(aws), ["192.0.2.7/32"])
+    assert step.done().detail == "it lets in 192.0.2.1/32, sg-1"
+    step.do()
+    assert [change.split()[0] for change in aws.changes] == [
+        "authorize_security_group_ingress",
+        "revoke_security_group_ingress",
+    ]
+    rules[0]["CidrIpv4"] = "192.0.2.7/32"
+    assert step.done().holds
+    assert objects.steps(place(aws), ["192.0.2.7/32", "192.0.2.8/32"])[-1].done().detail.startswith("it lets in")
 
 
 def test_what_is_still_held_is_removed_once_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(down, "AGAIN_SECONDS", 0)
-    aws = FakeAws(describe_security_groups=[{"GroupId": "sg-1"}])
+    aws = FakeAws(describe_security_groups=[{"GroupId": "sg-1", "Tags": TAGS}])
     aws.held = 2
     group = next(step for step in down.steps(place(aws), TOOLS) if "security group" in step.title)
     group.do()
@@ -195,7 +235,10 @@ def test_a_role_has_its_region_and_no_more_characters_than_iam_allows() -> None:
 
 
 def test_down_ends_the_head_first_and_then_what_carries_the_tag() -> None:
-    listed = {"describe_security_groups": [{"GroupId": "sg-1"}], "describe_key_pairs": [{"KeyName": "trainyard-lab"}]}
+    listed: dict[str, list[dict[str, Any]]] = {
+        "describe_security_groups": [{"GroupId": "sg-1", "Tags": TAGS}],
+        "describe_key_pairs": [{"KeyName": "trainyard-lab"}],
+    }
     aws = FakeAws([instance(2), instance(1, "head"), instance(3, state="terminated")], **listed)
     for step in down.steps(place(aws), TOOLS):
         if not step.done().holds:

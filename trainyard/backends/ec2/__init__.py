@@ -37,7 +37,7 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
 
 
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
-    locations.refuse_override(spec, tools)
+    locations.refuse_elsewhere(spec, tools)
     location = locations.find(spec, tools)
     return [Stage("Look at the AWS account", lambda: down.steps(location, tools)), forget_step(tools.state)]
 

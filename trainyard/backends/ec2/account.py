@@ -22,11 +22,9 @@ from trainyard.steps import Stage, Step
 
 def steps(spec: ClusterSpec, tools: Tools, location: Location) -> list[Step | Stage]:
     """Return the steps that make what instances are launched with; asks AWS whether all that is named exists."""
-    locations.refuse_other_account(location, tools)
+    locations.refuse_other_account(location)
     checked = preflight.steps(spec, tools, location)
-    for instance in snapshot.of_cluster(location):
-        if instance.exists:
-            locations.refuse_foreign(location, instance.tags)
+    objects.refuse_foreign(location)
     refuse_unknown_to_ray(desired.document(spec, site(spec, tools, location)))
     made = objects.steps(location, sources(location))
     return [locations.record_step(location, tools), *checked, *made]

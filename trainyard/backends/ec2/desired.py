@@ -93,7 +93,7 @@ def document(spec: ClusterSpec, site: Site) -> dict[str, Any]:
 def policy(name: str, role: str) -> str:
     """Return what the head may do in the account; `role` is the ARN of its own role."""
     template = (paths.shipped("ray_autoscaler") / "policy.json.j2").read_text(encoding="utf-8")
-    return render.render(template, {"condition": {f"ec2:ResourceTag/{naming.CLUSTER}": name}, "role": role})
+    return render.render(template, {"name": name, "role": role})
 
 
 def files(image: str) -> str:
@@ -204,7 +204,9 @@ def _initialization(site: Site) -> list[str]:
     image = shlex.quote(site.image)
     login = f"aws ecr get-login-password --region {ecr.region(site.ecr)}"
     logins = [
-        f"command -v aws >/dev/null || {_APT} install -y awscli",
+        # Ubuntu 24.04 has no package of it, and others no snap.
+        f"command -v aws >/dev/null || {{ {_APT} update && {_APT} install -y awscli; }} || "
+        "sudo snap install aws-cli --classic",
         f"{login} | docker login --username AWS --password-stdin {shlex.quote(site.ecr)}",
     ]
     return [

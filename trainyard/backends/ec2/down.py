@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -62,12 +62,13 @@ def steps(location: Location, tools: Tools) -> list[Step]:
 
     Raises RequestError for a cluster in another account, or of somebody else unless `--set` names it.
     """
-    locations.refuse_other_account(location, tools)
-    for instance in _existing(location):
-        if "name" not in locations.overridden(tools):
-            locations.refuse_foreign(location, instance.tags)
+    locations.refuse_other_account(location)
+    tags = {naming.CLUSTER: location.name}
+    if "name" not in locations.overridden(tools):
+        objects.refuse_foreign(location)
+        tags[naming.OWNER] = location.owner
     found = [_instances(location, "head", heads=True), _instances(location, "worker", heads=False)]
-    found += [_tagged(location, kind) for kind in KINDS]
+    found += [_tagged(location, kind, tags) for kind in KINDS]
     return found if location.section.instance_profile else [*found, _role(location)]
 
 
@@ -93,8 +94,8 @@ def _instances(location: Location, kind: str, *, heads: bool) -> Step:
     return _removal(kind, listed_twice, terminate, disruptive=True)
 
 
-def _tagged(location: Location, kind: _Kind) -> Step:
-    chosen = {f"tag:{naming.CLUSTER}": location.name, **dict(kind.only)}
+def _tagged(location: Location, kind: _Kind, tags: Mapping[str, str]) -> Step:
+    chosen = {**{f"tag:{name}": value for name, value in tags.items()}, **dict(kind.only)}
     filters = [{"Name": name, "Values": [value]} for name, value in chosen.items()]
 
     def listed() -> list[str]:

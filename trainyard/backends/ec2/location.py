@@ -26,6 +26,7 @@ _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 class Location:
     """A cluster's place in AWS. `state` is the directory of what is kept here; `owner` is who we are to others.
 
+    `account` is the AWS account that it was made in, None before.
     `environ` names the profile that the cluster file names, also to boto3 elsewhere, and to `ray up`.
     """
 
@@ -35,6 +36,7 @@ class Location:
     owner: str
     section: Ec2Section
     environ: Mapping[str, str]
+    account: str | None = None
 
     @property
     def key_file(self) -> Path:
@@ -69,14 +71,14 @@ class Location:
 def find(spec: ClusterSpec, tools: Tools) -> Location:
     """Return where the cluster was made, or is to be made; nothing is asked yet."""
     record = read_cluster(tools.state, tools.backend) or {}
-    region, profile = (record.get(key) or getattr(spec.ec2, key) for key in ("region", "profile"))
+    region, profile = record.get("region") or spec.ec2.region, spec.ec2.profile or record.get("profile")
     # Our host, and where we keep clusters there; as it was on `up`.
     owner = record.get("owner") or f"{socket.gethostname()}:{tools.state.parent.absolute()}"
     aws = Aws(tools.environ, region=region, profile=profile)
     environ = tools.environ
     if aws.profile:
         environ = {key: value for key, value in environ.items() if key not in _KEYS} | {"AWS_PROFILE": aws.profile}
-    return Location(spec.name, aws, tools.state, owner, spec.ec2, environ)
+    return Location(spec.name, aws, tools.state, owner, spec.ec2, environ, record.get("account"))
 
 
 def record_step(location: Location, tools: Tools) -> Step:
@@ -110,21 +112,8 @@ def refuse_elsewhere(spec: ClusterSpec, tools: Tools) -> None:
         raise RequestError(
             f"cluster {spec.name} is in the region {record['region']}; now {spec.ec2.region} is asked for",
             where=str(tools.source) if tools.source else None,
-            hint="Remove it there first: invoke cluster.down",
+            hint=f"Remove it there first: invoke cluster.down --set ec2.region={record['region']}",
         )
-
-
-def refuse_override(spec: ClusterSpec, tools: Tools) -> None:
-    """Raise RequestError if `--set` names another region or profile than the cluster that is written down has."""
-    record = read_cluster(tools.state, tools.backend) or {}
-    for key in ("region", "profile"):
-        asked, recorded = getattr(spec.ec2, key), record.get(key)
-        if recorded and asked != recorded and f"ec2.{key}" in overridden(tools):
-            raise RequestError(
-                f"the cluster {spec.name} of this machine is in the {key} {recorded}; {asked} is asked for",
-                where=f"--set ec2.{key}={asked}",
-                hint=f"Remove the one in {recorded} first (leave out this --set), then repeat this command.",
-            )
 
 
 def overridden(tools: Tools) -> set[str]:
@@ -132,19 +121,18 @@ def overridden(tools: Tools) -> set[str]:
     return {override.partition("=")[0].strip() for override in tools.overrides}
 
 
-def refuse_other_account(location: Location, tools: Tools) -> None:
+def refuse_other_account(location: Location) -> None:
     """Raise RequestError if the cluster is in another account than these credentials are of; asks AWS."""
-    recorded = (read_cluster(tools.state, tools.backend) or {}).get("account")
-    if recorded and recorded != (account := location.aws.caller["Account"]):
+    if location.account and location.account != (account := location.aws.caller["Account"]):
         raise RequestError(
-            f"cluster {location.name} is in the AWS account {recorded}; these credentials are of {account}",
+            f"cluster {location.name} is in the AWS account {location.account}; these credentials are of {account}",
             where=f"profile {location.aws.profile}" if location.aws.profile else None,
             hint="Use the profile, or the keys, that made it: AWS_PROFILE, AWS_ACCESS_KEY_ID.",
         )
 
 
 def refuse_foreign(location: Location, tags: Mapping[str, str]) -> None:
-    """Raise RequestError for an instance that is of no cluster of ours, or was made elsewhere."""
+    """Raise RequestError for something with these tags that is of no cluster of ours, or was made elsewhere."""
     name, maker, aws = location.name, tags.get(naming.OWNER), location.aws
     if tags.get(naming.CLUSTER) != name:
         raise RequestError(

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainyard.backends.ec2 import desired, naming
+from trainyard.backends.ec2 import desired, naming, snapshot
+from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.record import write_private
 from trainyard.errors import PrerequisiteError
@@ -17,6 +18,7 @@ from trainyard.seams.aws import Aws
 from trainyard.seams.ssh import keys
 from trainyard.spec.ec2 import Ec2Section
 from trainyard.steps import YES, Answer, Step, no
+from trainyard.wording import named
 
 MAKE_GROUP = "Make a security group"
 _TRUST = (
@@ -39,6 +41,18 @@ def steps(location: Location, sources: list[str]) -> list[Step]:
         found.append(Step(MAKE_GROUP, made.has_group, made.make_group))
         found.append(Step(title, lambda: made.has_rules(sources), lambda: made.set_rules(sources), after=MAKE_GROUP))
     return found
+
+
+def refuse_foreign(location: Location) -> None:
+    """Raise RequestError if an instance, or an object of the cluster's name, is none of ours; asks AWS."""
+    aws, name = location.aws, location.name
+    found = [instance.tags for instance in snapshot.of_cluster(location) if instance.exists]
+    described = [*security_groups(aws, name)]
+    described += aws.find("ec2", "describe_key_pairs", KeyNames=[naming.resource(name)]).get("KeyPairs", ())
+    if not location.section.instance_profile and (own := role(aws, naming.role(name, aws.region))):
+        described.append(own)
+    for tags in (*found, *(naming.read(each.get("Tags")) for each in described)):
+        locations.refuse_foreign(location, tags)
 
 
 def security_groups(aws: Aws, name: str) -> list[dict[str, Any]]:
@@ -66,7 +80,7 @@ def vpc(aws: Aws, section: Ec2Section) -> dict[str, Any]:
     return found[0]
 
 
-def role(aws: Aws, name: str) -> Mapping[str, Any] | None:
+def role(aws: Aws, name: str) -> dict[str, Any] | None:
     """Return a role, None if there is none of that name."""
     return aws.find("iam", "get_role", RoleName=name).get("Role")
 
@@ -124,27 +138,34 @@ class _Objects:
         )
 
     def has_rules(self, sources: list[str]) -> Answer:
-        group = next(iter(security_groups(self.aws, self.location.name)), None)
-        if group is None:
-            return no("the security group is not seen yet")
-        within, outside = False, []
-        for rule in group["IpPermissions"]:
-            within |= any(pair["GroupId"] == group["GroupId"] for pair in rule.get("UserIdGroupPairs", ()))
-            outside += [span["CidrIp"] for span in rule.get("IpRanges", ())]
-        if within and sorted(outside) == sorted(sources):
+        group, rules = self._rules()
+        if group and rules.keys() == {group, *sources}:
             return YES
-        return no(f"it lets in {', '.join(outside)}" if outside else "it lets nobody in")
+        return no(f"it lets in {named([*rules])}" if rules else "it lets nobody in")
 
     def set_rules(self, sources: list[str]) -> None:
-        group = next(iter(security_groups(self.aws, self.location.name)), None)
-        if group is None:
-            return
-        name, rules = group["GroupId"], group["IpPermissions"]
-        if rules:
-            self.aws.call("ec2", "revoke_security_group_ingress", GroupId=name, IpPermissions=rules)
-        ssh = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": each} for each in sources]}
-        rules = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": name}]}, ssh]
-        self.aws.call("ec2", "authorize_security_group_ingress", GroupId=name, IpPermissions=rules)
+        group, rules = self._rules()
+        ssh = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22}
+        desired = {source: ssh | {"IpRanges": [{"CidrIp": source}]} for source in sources}
+        desired[group] = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}
+        # Those who are to come in first: a failure in between locks nobody out.
+        if missing := [rule for who, rule in desired.items() if who not in rules]:
+            self.aws.call("ec2", "authorize_security_group_ingress", GroupId=group, IpPermissions=missing)
+        if stale := [rules[who] for who in rules.keys() - desired]:
+            self.aws.call("ec2", "revoke_security_group_ingress", GroupId=group, SecurityGroupRuleIds=stale)
+
+    def _rules(self) -> tuple[str, dict[str, str]]:
+        """Return our security group, "" if it is not seen yet, and the ids of its rules, by whom each lets in."""
+        group = next((str(each["GroupId"]) for each in security_groups(self.aws, self.location.name)), "")
+        chosen = [{"Name": "group-id", "Values": [group]}]
+        found = self.aws.pages("ec2", "describe_security_group_rules", "SecurityGroupRules", Filters=chosen)
+        ingress = [rule for rule in found if not rule["IsEgress"]]
+        return group, {
+            rule.get("CidrIpv4") or rule.get("ReferencedGroupInfo", {}).get("GroupId") or rule["SecurityGroupRuleId"]: (
+                rule["SecurityGroupRuleId"]
+            )
+            for rule in ingress
+        }
 
     def has_role(self) -> Answer:
         roles = profile_roles(self.aws, self.role_name)

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from trainyard.backends.ec2 import naming
-from trainyard.backends.ec2.location import Location
+from trainyard.backends.ec2.location import Location, refuse_other_account
 from trainyard.seams.aws import Aws
 from trainyard.seams.ssh.config import Address, Identity
 from trainyard.seams.ssh.connection import Connection, connect
@@ -50,8 +50,14 @@ class Instance:
 
 
 def of_cluster(location: Location) -> list[Instance]:
-    """Return the instances of Ray's cluster of that name, whoever made it, in every state, the head first."""
-    return instances(location.aws, {naming.RAY_CLUSTER: location.name})
+    """Return the instances of Ray's cluster of that name, whoever made it, in every state, the head first.
+
+    Raises RequestError where there are none because these credentials are another account's.
+    """
+    found = instances(location.aws, {naming.RAY_CLUSTER: location.name})
+    if not found:
+        refuse_other_account(location)
+    return found
 
 
 def instances(aws: Aws, tags: Mapping[str, str]) -> list[Instance]:
