@@ -101,6 +101,19 @@ def test_another_image_or_type_of_the_head_needs_to_be_asked_for(yard: Yard) -> 
     assert "to replace it ends everything on the cluster" in refused
 
 
+def test_workers_of_other_sizes_replace_those_that_run_and_the_head_stays(cloud: Cloud, yard: Yard) -> None:
+    head, before = cloud.head().id, {instance["InstanceId"] for instance in cloud.instances()}
+    # Of another subnet Ray alone would make another head.
+    vpc = cloud.ec2.describe_vpcs()["Vpcs"][0]["VpcId"]
+    subnet = cloud.ec2.create_subnet(VpcId=vpc, CidrBlock=cloud.network.replace(".0.0/16", ".240.0/24"))["Subnet"]
+    yard.write_cluster(CLUSTER.replace("count: 2, cpus: 1", "count: 1, cpus: 2"))
+    yard.run("cluster.up", seconds=300)
+    cloud.ec2.delete_subnet(SubnetId=subnet["SubnetId"])
+    assert {instance["InstanceId"] for instance in cloud.instances()} & before == {head}
+    assert [node["state"] for node in yard.json("cluster.status")["nodes"]] == ["up", "up"]
+    assert not any(step["changed"] for step in yard.json("cluster.up")["steps"])
+
+
 def test_down_leaves_nothing_in_the_account_or_here(cloud: Cloud, yard: Yard) -> None:
     print(yard.run("cluster.down", seconds=300).stderr)
     assert cloud.left() == set()

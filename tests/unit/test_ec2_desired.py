@@ -16,8 +16,18 @@ from trainyard.errors import RequestError
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.load import load_cluster
 
+PARAMETER = "/aws/service/some/ami-id"
+FOUND = {"ImageId": "ami-1", "RootDeviceName": "/dev/xvda"}
 SITE = Site(
-    "us-west-2", "me:/x", "sg-1", "trainyard-lab", Path("/k"), "trainyard-lab", Path("/m"), {"ami-1": "/dev/xvda"}
+    "us-west-2",
+    "me:/x",
+    "sg-1",
+    "trainyard-lab",
+    Path("/k"),
+    "trainyard-lab",
+    Path("/m"),
+    {PARAMETER: FOUND},
+    ["subnet-1"],
 )
 ECR = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
 IMAGE = replace(SITE, image=f"{ECR}/lab@sha256:aa", ecr=ECR)
@@ -73,6 +83,7 @@ def test_instances_are_on_demand_encumbered_by_nothing_of_rays_and_all_that_is_t
     assert node(made, "cpu")["IamInstanceProfile"] == {"Name": "trainyard-lab"}
     specifications = node(made, "cpu")["TagSpecifications"]
     assert [each["ResourceType"] for each in specifications] == ["instance", "volume", "network-interface"]
+    assert node(made, "cpu")["ImageId"] == naming.read(specifications[0]["Tags"])[naming.AMI] == "ami-0123456789"
     assert all(naming.read(each["Tags"])[naming.CLUSTER] == "lab" for each in specifications)
 
 
@@ -82,7 +93,15 @@ def test_a_subnet_and_the_security_group_are_those_of_every_node() -> None:
     for group in ("head", "cpu", "gpu"):
         assert node(made, group)["NetworkInterfaces"] == [interface]
         assert "SecurityGroupIds" not in node(made, group)
-    assert node(desired.document(spec(), SITE), "cpu")["SecurityGroupIds"] == ["sg-1"]
+
+
+def test_what_was_found_out_is_written_out_and_into_tags() -> None:
+    # Ray, and EC2 for each worker, would find it out anew: another head, workers of another AMI.
+    config = node(desired.document(spec(ami=PARAMETER), SITE), "cpu")
+    assert (config["SecurityGroupIds"], config["SubnetIds"], config["ImageId"]) == (["sg-1"], ["subnet-1"], "ami-1")
+    assert config["BlockDeviceMappings"][0]["DeviceName"] == "/dev/xvda"
+    tags = naming.read(config["TagSpecifications"][0]["Tags"])
+    assert (tags[naming.AMI], tags[naming.SUBNETS]) == (PARAMETER, "subnet-1")
 
 
 def test_an_image_runs_by_digest_with_gpus_where_they_are_and_a_login_that_is_never_old() -> None:
@@ -112,7 +131,8 @@ def test_what_the_file_adds_is_merged_and_lists_are_longer() -> None:
     added = {"setup_commands": ["echo mine"], "available_node_types": {"gpu": {"node_config": {"EbsOptimized": True}}}}
     plain, made = desired.document(spec(), SITE), desired.document(spec(ray=added), SITE)
     assert made["setup_commands"] == [*plain["setup_commands"], "echo mine"]
-    assert node(made, "gpu") == node(plain, "gpu") | {"EbsOptimized": True}
+    before = node(plain, "gpu") | {"TagSpecifications": [], "EbsOptimized": True}
+    assert node(made, "gpu") | {"TagSpecifications": []} == before
 
 
 def test_a_node_type_without_a_group_is_refused() -> None:
@@ -130,6 +150,29 @@ def test_what_workers_are_needs_no_new_head() -> None:
     assert desired.fingerprints(desired.document(spec(), SITE), "other") != first
     elsewhere = replace(SITE, key_file=Path("/other"), mounted=Path("/place"))
     assert desired.fingerprints(desired.document(spec(), elsewhere), "env") == first
+
+
+def changed(**group: Any) -> ClusterSpec:
+    return spec().model_copy(update={"workers": (spec().workers[0].model_copy(update=group),)})
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        *(changed(cpus=1), changed(memory=2**30), changed(gpus=1), changed(name="gone")),
+        *(spec(disk=2**40), spec(ami="ami-0123456789"), spec(instance_type="m5.xlarge"), spec(spot=True)),
+    ],
+    ids=["cpus", "memory", "gpus", "name", "disk", "ami", "instance_type", "spot"],
+)
+def test_a_group_of_other_sizes_has_other_instances(other: ClusterSpec) -> None:
+    before, after = (desired.node_from(desired.document(each, SITE), "cpu") for each in (spec(), other))
+    assert before != after
+
+
+def test_a_group_of_more_or_fewer_nodes_keeps_its_instances() -> None:
+    more = changed(count=5, idle_timeout=60)
+    before, after = (desired.node_from(desired.document(each, SITE), "cpu") for each in (spec(), more))
+    assert before == after != ""
 
 
 def test_variables_are_quoted_and_the_token_is_in_no_document() -> None:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from trainyard.backends.contract import Tools
-from trainyard.backends.ec2 import desired, diagnosis, down, naming, nodes, objects, ray_up, snapshot
+from trainyard.backends.ec2 import account, desired, diagnosis, down, naming, nodes, objects, ray_up, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.desired import Site
 from trainyard.backends.ec2.location import Location
@@ -21,13 +21,14 @@ from trainyard.backends.record import write_cluster
 from trainyard.errors import LeftoverError, OutsideError, RequestError
 from trainyard.seams.aws import Aws, AwsError
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.steps import plan
+from trainyard.steps import Step, plan
 
 SPEC = ClusterSpec.model_validate(
     {"name": "lab", "backend": "ec2", "head": {"cpus": 1}, "workers": [{"name": "cpu", "count": 2, "cpus": 1}]}
 )
 SITE = Site("us-west-2", "me", "sg-1", "trainyard-lab", Path("/k"), "trainyard-lab", Path("/m"), {})
-MADE_FROM = desired.fingerprints(desired.document(SPEC, SITE), desired.environment(SPEC, ""))
+DOCUMENT = desired.document(SPEC, SITE)
+MADE_FROM = desired.fingerprints(DOCUMENT, desired.environment(SPEC, ""))
 TOOLS = Tools(Path("/state"), {}, "ec2")
 TAGS = naming.pairs({naming.CLUSTER: "lab", naming.OWNER: "me"})
 FAR = datetime(2100, 1, 1, tzinfo=timezone.utc)
@@ -71,7 +72,8 @@ class FakeAws:
 
 def instance(number: int, kind: str = "worker", state: str = "running", **tags: str) -> dict[str, Any]:
     own = {naming.CLUSTER: "lab", naming.OWNER: "me", naming.RAY_CLUSTER: "lab", naming.RAY_KIND: kind}
-    own |= {naming.RAY_GROUP: "head" if kind == "head" else "cpu", **tags}
+    own |= {naming.RAY_GROUP: "head" if kind == "head" else "cpu", naming.NODE_FROM: desired.node_from(DOCUMENT, "cpu")}
+    own |= tags
     described = {"InstanceId": f"i-0000000000000000{number}", "State": {"Name": state}, "Tags": naming.pairs(own)}
     return described | {"InstanceType": "m5.large", "LaunchTime": FAR, "PrivateIpAddress": f"10.0.0.{number}"}
 
@@ -329,12 +331,55 @@ def test_keys_of_the_environment_do_not_win_over_a_profile(tmp_path: Path) -> No
     assert locations.find(SPEC, Tools(tmp_path, environ, "ec2")).environ == environ
 
 
-def test_workers_that_the_autoscaler_will_end_are_known_before_it_is_told() -> None:
-    def ends(*workers: dict[str, Any], **section: str) -> bool:
-        spec = SPEC.model_copy(update={"ec2": SPEC.ec2.model_copy(update=section)})
-        return ray_up.ends_workers(spec, snapshot.of_cluster(place(FakeAws([instance(1, "head"), *workers]))))
+def test_workers_that_are_not_as_the_file_says_end_and_runs_on_them_are_named_first() -> None:
+    head = instance(1, "head", **{**MADE_FROM, naming.RAY_STATUS: "up-to-date", naming.MADE_FROM: "before"})
 
-    assert not ends(instance(2), instance(3), instance(4, state="terminated"))
-    assert ends(instance(2), instance(3), instance(4))
-    assert ends(instance(2), instance_type="m5.xlarge")
-    assert ends(instance(2, **{naming.RAY_GROUP: "gone"}))
+    def ends(*workers: dict[str, Any]) -> list[str]:
+        steps = ray_up.steps(SPEC, TOOLS, place(FakeAws([head, *workers])), SITE)
+        return [step.title for step in steps if isinstance(step, Step) and step.disruptive]
+
+    assert ends(instance(2), instance(3), instance(4, state="terminated")) == []
+    # One too many, which the autoscaler itself will end.
+    assert ends(instance(2), instance(3), instance(4)) == ["Run `ray up` again"]
+    outdated = [instance(2, **{naming.NODE_FROM: "before"}), instance(3, **{naming.RAY_GROUP: "gone"})]
+    assert ends(*outdated) == ["Run `ray up` again", "End 2 workers that the file describes otherwise"]
+
+
+def test_up_waits_until_workers_that_are_too_many_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = frozenset({"head", *(f"cpu-0000000{number}" for number in (2, 3, 4))})
+    monkeypatch.setattr(nodes, "alive", lambda *_: (names, ""))
+    monkeypatch.setattr(nodes, "refuse_broken", lambda *_, **__: None)
+    aws = FakeAws([instance(1, "head"), instance(2), instance(3), instance(4)])
+    step = nodes.step(SPEC, place(aws), frozenset(), seconds=1, after="Start Ray on the head")
+    assert step.done().detail == "waiting for the end of cpu-00000004"
+    aws.described[-1]["State"]["Name"] = "shutting-down"
+    assert step.done().holds
+
+
+class FakeAccount(FakeAws):
+    """An account with default subnets, and a parameter that holds an AMI."""
+
+    subnets, ami = ["subnet-a"], "ami-1"
+
+    def pages(self, service: str, operation: str, key: str, **_: Any) -> list[dict[str, Any]]:
+        if operation == "describe_subnets":
+            return [{"SubnetId": name, "MapPublicIpOnLaunch": True} for name in self.subnets]
+        return [{"ImageId": name, "RootDeviceName": "/dev/sda1"} for name in ("ami-1", "ami-2")]
+
+    def call(self, service: str, operation: str, **arguments: Any) -> dict[str, Any]:
+        return {"Parameters": [{"Name": name, "Value": self.ami} for name in arguments["Names"]]}
+
+
+def test_subnets_and_an_ami_that_were_found_out_stay_while_the_head_runs() -> None:
+    section = SPEC.ec2.model_copy(update={"ami": "/aws/ami-id", "security_group": "sg-00000000"})
+    spec, aws = SPEC.model_copy(update={"ec2": section}), FakeAccount()
+    location = replace(place(aws), section=section)
+    first = account.site(spec, TOOLS, location)
+    tags = naming.read(
+        desired.document(spec, first)["available_node_types"]["head"]["node_config"]["TagSpecifications"][0]["Tags"]
+    )
+    aws.described = [instance(1, "head", **tags) | {"ImageId": "ami-1"}]
+    aws.subnets, aws.ami = ["subnet-a", "subnet-b"], "ami-2"
+    assert account.site(spec, TOOLS, location) == first
+    anew = account.site(spec, replace(TOOLS, recreate=True), location)
+    assert (anew.subnets, anew.amis["/aws/ami-id"]["ImageId"]) == (["subnet-a", "subnet-b"], "ami-2")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from dataclasses import replace
 from typing import Any
 
 from trainyard.backends.contract import Tools
@@ -25,31 +26,35 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location) -> list[Step | St
     locations.refuse_other_account(location)
     checked = preflight.steps(spec, tools, location)
     objects.refuse_foreign(location)
-    refuse_unknown_to_ray(desired.document(spec, site(spec, tools, location)))
+    refuse_unknown_to_ray(desired.document(spec, replace(desired.NOWHERE, image=spec.image or "")))
     made = objects.steps(location, sources(location))
     return [locations.record_step(location, tools), *checked, *made]
 
 
 def site(spec: ClusterSpec, tools: Tools, location: Location) -> Site:
-    """Return what the instances are launched with, as the account has it by now."""
-    head = snapshot.head(snapshot.of_cluster(location))
-    running = head.tags.get(naming.IMAGE) if head else None
+    """Return what the instances are launched with, as the account has it by now, and as those that stay have it."""
+    section, aws = location.section, location.aws
+    found = [] if tools.recreate else [each for each in snapshot.of_cluster(location) if each.runs]
+    tags = next((each.tags for each in found if each.is_head), {})
     image = ""
     if spec.image:
+        running = tags.get(naming.IMAGE)
         image = resolve.pinned(spec, location.environ, directory=tools.directory, running=running).reference
     registry = registry_of(image) if image else ""
-    section = location.section
+    subnets = tags.get(naming.SUBNETS, "").split()
+    if not (subnets or section.subnet):
+        usable = preflight_questions.usable(spec, preflight_questions.subnets(spec, aws))
+        subnets = sorted(subnet["SubnetId"] for subnet in usable)
     return Site(
-        region=location.aws.region,
+        region=aws.region,
         owner=location.owner,
-        security_group=objects.security_group(location) or "sg-00000000",
+        security_group=str(objects.security_group(location)),
         key_name=section.key_name or naming.resource(location.name),
         key_file=location.key_file,
-        profile=section.instance_profile or naming.role(location.name, location.aws.region),
+        profile=section.instance_profile or naming.role(location.name, aws.region),
         mounted=location.mounted,
-        root_devices={
-            name: ami["RootDeviceName"] for name, ami in preflight_questions.amis(spec, location.aws).items()
-        },
+        amis=preflight_questions.amis(spec, aws, {each.tags.get(naming.AMI, ""): each.ami for each in reversed(found)}),
+        subnets=subnets,
         image=image,
         ecr=registry if ecr.region(registry) else "",
     )

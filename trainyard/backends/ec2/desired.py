@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,8 @@ from trainyard.wording import named
 _PLACES = ("auth", "file_mounts")
 # What the autoscaler on a running head takes over from a new file.
 _OF_WORKERS = ("max_workers", "upscaling_speed", "idle_timeout_minutes")
+# What it takes over for nodes that run.
+_OF_GROUPS = ("min_workers", "max_workers", "idle_timeout_s")
 # Only this machine asks the dashboard, through SSH. Any port that is not named is free for Ray to choose.
 _HEAD_OPTIONS = (
     " --include-dashboard=true --dashboard-host=127.0.0.1 --dashboard-port=8265"
@@ -39,8 +41,9 @@ _APT = "sudo apt-get -q -o DPkg::Lock::Timeout=600"
 class Site:
     """What instances are launched with, as it is in the account, and what is here.
 
-    `root_devices` are the names of root volumes, by AMI. `image` is a reference by digest, "" where training runs on
-    the host; `ecr` is its registry, "" if it is none of Amazon's. `mounted` is the directory with token and variables.
+    `amis` are as EC2 describes them, by what the file calls them. `subnets` are where nodes may be if it names none.
+    `image` is a reference by digest, "" where training runs on the host; `ecr` is its registry, "" if it is none of
+    Amazon's. `mounted` is the directory with token and variables.
     """
 
     region: str
@@ -50,9 +53,14 @@ class Site:
     key_file: Path
     profile: str
     mounted: Path
-    root_devices: Mapping[str, str]
+    amis: Mapping[str, Mapping[str, Any]]
+    subnets: Sequence[str] = ()
     image: str = ""
     ecr: str = ""
+
+
+# Where nothing is asked yet.
+NOWHERE = Site("us-west-2", "", "sg-00000000", "", Path(), "", Path(), {})
 
 
 def document(spec: ClusterSpec, site: Site) -> dict[str, Any]:
@@ -87,7 +95,16 @@ def document(spec: ClusterSpec, site: Site) -> dict[str, Any]:
             f"ec2.ray.available_node_types has {named(unknown)}, which the cluster file has no group for",
             hint="Name them under `workers:`; ec2.ray can then add to them.",
         )
+    for kind in result["available_node_types"].values():
+        made_from = _fingerprint({key: value for key, value in kind.items() if key not in _OF_GROUPS})
+        _instance_tags(kind).extend(naming.pairs({naming.NODE_FROM: made_from}))
     return result
+
+
+def node_from(document: Mapping[str, Any], group: str) -> str:
+    """Return the tag of what the instances of a group are made from, "" if the document has no such group."""
+    kind = document["available_node_types"].get(group)
+    return naming.read(_instance_tags(kind))[naming.NODE_FROM] if kind else ""
 
 
 def policy(name: str, role: str) -> str:
@@ -123,13 +140,13 @@ def fingerprints(made: Mapping[str, Any], environment_text: str) -> dict[str, st
     }
 
 
-def image_id(ami: str) -> str:
-    """Return an AMI as EC2 reads it: an id, or the parameter of Systems Manager that holds one."""
-    return f"resolve:ssm:{ami}" if ami.startswith("/") else ami
-
-
 def _fingerprint(*parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _instance_tags(kind: Mapping[str, Any]) -> list[dict[str, str]]:
+    tags: list[dict[str, str]] = kind["node_config"]["TagSpecifications"][0]["Tags"]
+    return tags
 
 
 def _node(spec: ClusterSpec, site: Site, group: Head | WorkerGroup) -> dict[str, Any]:
@@ -151,25 +168,26 @@ def _node(spec: ClusterSpec, site: Site, group: Head | WorkerGroup) -> dict[str,
 
 def _launch(spec: ClusterSpec, site: Site, instances: Instances) -> dict[str, Any]:
     """Return the parameters of RunInstances (AWS API reference)."""
-    ami, disk = instances.ami or "", instances.disk or 0
+    name, disk = instances.ami or "", instances.disk or 0
+    ami = {"ImageId": name, "RootDeviceName": "/dev/sda1", **site.amis.get(name, {})}
     volume = {"VolumeSize": -(-disk // GIBIBYTE), "VolumeType": "gp3", "DeleteOnTermination": True}
     tags = {**spec.ec2.tags, naming.CLUSTER: spec.name, naming.OWNER: site.owner}
-    if site.image:
-        tags[naming.IMAGE] = site.image
+    own = {naming.AMI: name, naming.IMAGE: site.image, naming.SUBNETS: " ".join(site.subnets)}
+    own = {key: value for key, value in own.items() if value}
     config: dict[str, Any] = {
         "InstanceType": instances.instance_type,
-        "ImageId": image_id(ami),
+        "ImageId": ami["ImageId"],
         "KeyName": site.key_name,
         "IamInstanceProfile": {"Name": site.profile},
-        "BlockDeviceMappings": [{"DeviceName": site.root_devices.get(ami, "/dev/sda1"), "Ebs": volume}],
+        "BlockDeviceMappings": [{"DeviceName": ami["RootDeviceName"], "Ebs": volume}],
         # Containers are one hop further from the metadata service than their host.
         "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 2},
         "TagSpecifications": [
-            {"ResourceType": kind, "Tags": naming.pairs(tags)} for kind in ("instance", "volume", "network-interface")
+            {"ResourceType": "instance", "Tags": naming.pairs(tags | own)},
+            *({"ResourceType": kind, "Tags": naming.pairs(tags)} for kind in ("volume", "network-interface")),
         ],
     }
     if spec.ec2.subnet:
-        # Otherwise Ray takes any subnet of the VPC for each node, public or private (aws/config.py, _configure_subnet).
         interface = {"DeviceIndex": 0, "SubnetId": spec.ec2.subnet, "Groups": [site.security_group]}
         interface["DeleteOnTermination"] = True
         if not spec.ec2.use_internal_ips:
@@ -177,6 +195,8 @@ def _launch(spec: ClusterSpec, site: Site, instances: Instances) -> dict[str, An
         config["NetworkInterfaces"] = [interface]
     else:
         config["SecurityGroupIds"] = [site.security_group]
+        # Otherwise Ray takes all that there are (aws/config.py, _configure_subnet): of others it makes another head.
+        config["SubnetIds"] = [*site.subnets]
     if instances.spot:
         config["InstanceMarketOptions"] = {"MarketType": "spot"}
     return config

@@ -11,8 +11,12 @@ OWNER = "trainyard-owner"
 # On the head, once Ray runs there: fingerprints of what it was made from, and of that part which needs a new head.
 MADE_FROM = "trainyard-made-from"
 HEAD_FROM = "trainyard-head-from"
-# What the instances run, by digest.
+# On every instance: the fingerprint of what its group was then, and what runs on it, by digest.
+NODE_FROM = "trainyard-node-from"
 IMAGE = "trainyard-image"
+# What was asked for, of which the answer stays while the cluster runs: the AMI's name, and the subnets that were found.
+AMI = "trainyard-ami"
+SUBNETS = "trainyard-subnets"
 
 # Ray's own tags (ray/autoscaler/tags.py), and what it writes into them.
 RAY_CLUSTER = "ray-cluster-name"

@@ -142,13 +142,14 @@ def autoscaler_lines(location: Location, head: Instance) -> dict[str, list[str]]
 
 
 def _silent(spec: ClusterSpec, every: Sequence[NodeStatus]) -> Iterator[str]:
-    """Yield the nodes that are waited for; of a group that has its fewest nodes, none is."""
+    """Yield the nodes that are waited for; of a group that has its fewest nodes, those that are too many."""
     groups = dict.fromkeys(node.group for node in every)
     for group in groups:
         members = [node for node in every if node.group == group]
         if sum(node.state == "up" for node in members) < _bounds(spec, group)[0]:
             waited = [node for node in members if node.state != "up"]
             yield from (f"{node.name} ({node.detail})" if node.detail else node.name for node in waited)
+        yield from (f"the end of {node.name}" for node in members if node.state == "surplus")
 
 
 def _statuses(spec: ClusterSpec, existing: Sequence[Instance], names: frozenset[str]) -> Iterator[NodeStatus]:

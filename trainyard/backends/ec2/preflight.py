@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from trainyard.backends.contract import Tools
+from trainyard.backends.ec2 import preflight_questions
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.ec2.preflight_questions import OPTIONAL, PROGRAMS, Facts, Object, ask, groups
 from trainyard.errors import PrerequisiteError, Problem, TrainyardError
@@ -78,7 +79,7 @@ def _subnets(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
     if strange := [zone for zone in spec.ec2.zones if zone not in facts["zones"]]:
         yield Problem("ec2.zones", f"{facts['region']} has no {named(strange)}, only {named(facts['zones'], most=9)}")
         return
-    usable = [subnet for subnet in subnets if spec.ec2.use_internal_ips or subnet["MapPublicIpOnLaunch"]]
+    usable = preflight_questions.usable(spec, subnets)
     if not subnets:
         missing = f"has no subnet in {named(spec.ec2.zones or [facts['region']], most=9)}: {NAME_ONE}"
         yield Problem(subject, f"does not exist in {facts['region']}" if spec.ec2.subnet else missing)

@@ -94,10 +94,13 @@ def ask(spec: ClusterSpec, tools: Tools, location: Location) -> tuple[Facts, dic
     return facts, refused
 
 
-def amis(spec: ClusterSpec, aws: Aws) -> dict[str, Object]:
-    """Return the AMIs that exist, by what they are called in the file: an id, or a parameter that holds one."""
+def amis(spec: ClusterSpec, aws: Aws, running: Mapping[str, str]) -> dict[str, Object]:
+    """Return the AMIs that exist, by what they are called in the file: an id, or a parameter that holds one.
+
+    `running` are the ids of those that instances run, by the same names: a parameter may hold another one since.
+    """
     names = {group.ami for group in groups(spec)}
-    ids = {name: name for name in names if not name.startswith("/")}
+    ids = {name: running.get(name, name) for name in names if name in running or not name.startswith("/")}
     if parameters := sorted(names - {*ids}):
         answer = aws.call("ssm", "get_parameters", Names=parameters)
         ids |= {parameter["Name"]: parameter["Value"] for parameter in answer["Parameters"]}
@@ -128,8 +131,8 @@ def _questions(
         ),
         "offers": (True, lambda: _all(aws, "instance_type_offerings", "InstanceTypeOfferings", types, **zonal)),
         "quotas": (True, lambda: [quota(QuotaCode=code)["Quota"] for code in codes]),
-        "amis": (True, lambda: amis(spec, aws)),
-        "subnets": (True, lambda: _subnets(spec, aws)),
+        "amis": (True, lambda: amis(spec, aws, {})),
+        "subnets": (True, lambda: subnets(spec, aws)),
         "routes": (True, lambda: _all(aws, "route_tables", "RouteTables")),
         "security_groups": (section.security_group, lambda: _all(aws, "security_groups", "SecurityGroups")),
         "key_pairs": (section.key_name, lambda: [pair["KeyName"] for pair in _all(aws, "key_pairs", "KeyPairs")]),
@@ -151,13 +154,17 @@ def _all(aws: Aws, what: str, key: str, only: Mapping[str, Iterable[str]] | None
     return [*aws.pages("ec2", f"describe_{what}", key, Filters=filters, **more)]
 
 
-def _subnets(spec: ClusterSpec, aws: Aws) -> list[Object]:
-    """Return where nodes may be: in the subnet of the file, else in those of the default VPC in the file's zones."""
+def subnets(spec: ClusterSpec, aws: Aws) -> list[Object]:
+    """Return where nodes may be: in the subnet of the file, else in the default ones, one for each of its zones."""
     if spec.ec2.subnet:
         return _all(aws, "subnets", "Subnets", {"subnet-id": [spec.ec2.subnet]})
-    vpcs = {vpc["VpcId"] for vpc in _all(aws, "vpcs", "Vpcs", {"is-default": ["true"]})}
-    found = _all(aws, "subnets", "Subnets", {"vpc-id": vpcs}) if vpcs else []
+    found = _all(aws, "subnets", "Subnets", {"default-for-az": ["true"]})
     return [subnet for subnet in found if not spec.ec2.zones or subnet["AvailabilityZone"] in spec.ec2.zones]
+
+
+def usable(spec: ClusterSpec, found: Iterable[Object]) -> list[Object]:
+    """Return the subnets that give nodes addresses by which they are reached."""
+    return [subnet for subnet in found if spec.ec2.use_internal_ips or subnet["MapPublicIpOnLaunch"]]
 
 
 def _profile(spec: ClusterSpec, aws: Aws) -> Object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -130,7 +131,8 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location, site: Site) -> li
     found = snapshot.of_cluster(location)
     head = snapshot.head(found)
     document, environment = desired.document(spec, site), desired.environment(spec, site.image)
-    launch = Launch(location, document, environment, head, ends_workers(spec, found))
+    replaced = _outdated(found, document)
+    launch = Launch(location, document, environment, head, bool(replaced) or has_surplus(spec, found))
     surplus = _surplus(found, recreate=tools.recreate)
     before = frozenset(instance.id for instance in found)
     made: list[Step] = []
@@ -142,25 +144,29 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location, site: Site) -> li
         )
         made.append(replace_head.step(error, title="Replace the head that runs"))
     if surplus:
-        made.append(_termination(location, surplus))
+        made.append(_termination(location, surplus, title=f"Terminate {counted(len(surplus), 'instance')}"))
         launch.head = None if head in surplus else head
     after = made[-1].title if made else None
     first, *others = launch.steps()
     ray_steps = [replace(first, after=after), *others]
-    return [*made, *ray_steps, nodes.step(spec, location, before, seconds=NODES_SECONDS, after=ray_steps[-1].title)]
+    last = ray_steps[-1].title
+    if replaced := [each for each in replaced if each not in surplus]:
+        # The autoscaler launches others; it ends none by itself (v2/instance_manager, disable_launch_config_check).
+        title = f"End {counted(len(replaced), 'worker')} that the file describes otherwise"
+        ray_steps.append(_termination(location, replaced, title=title, after=last))
+    return [*made, *ray_steps, nodes.step(spec, location, before, seconds=NODES_SECONDS, after=last)]
 
 
-def ends_workers(spec: ClusterSpec, found: Sequence[Instance]) -> bool:
-    """Say whether the autoscaler will end workers that run: those of another type, or more than the file allows."""
-    most = {group.name: group.most for group in spec.workers}
-    for instance in found:
-        if instance.is_head or not instance.runs:
-            continue
-        most[instance.group] = most.get(instance.group, 0) - 1
-        asked = spec.ec2.instances(instance.group)
-        if most[instance.group] < 0 or (asked.instance_type, asked.spot) != (instance.type, instance.is_spot):
-            return True
-    return False
+def has_surplus(spec: ClusterSpec, found: Sequence[Instance]) -> bool:
+    """Say whether the autoscaler will end workers that run, since they are more than the file allows."""
+    running = Counter(each.group for each in found if each.runs and not each.is_head)
+    return any(running[group.name] > group.most for group in spec.workers)
+
+
+def _outdated(found: Sequence[Instance], document: Mapping[str, Any]) -> list[Instance]:
+    """Return the workers that are not as the document describes their group."""
+    workers = [each for each in found if each.exists and not each.is_head]
+    return [each for each in workers if each.tags.get(naming.NODE_FROM) != desired.node_from(document, each.group)]
 
 
 def is_made_from(head: Instance, made_from: Mapping[str, str]) -> bool:
@@ -180,7 +186,7 @@ def _surplus(found: Sequence[Instance], *, recreate: bool) -> list[Instance]:
     return [instance for instance in existing if recreate or not has_head or not instance.runs]
 
 
-def _termination(location: Location, surplus: Sequence[Instance]) -> Step:
+def _termination(location: Location, surplus: Sequence[Instance], *, title: str, after: str | None = None) -> Step:
     ids = [instance.id for instance in surplus]
 
     def are_gone() -> Answer:
@@ -191,6 +197,5 @@ def _termination(location: Location, surplus: Sequence[Instance]) -> Step:
     def terminate() -> None:
         location.aws.call("ec2", "terminate_instances", InstanceIds=ids)
 
-    title = f"Terminate {counted(len(ids), 'instance')}"
     disruptive = any(instance.state == "running" for instance in surplus)
-    return Step(title, are_gone, terminate, deadline=ENDED_SECONDS, every=1.0, disruptive=disruptive)
+    return Step(title, are_gone, terminate, deadline=ENDED_SECONDS, every=1.0, after=after, disruptive=disruptive)

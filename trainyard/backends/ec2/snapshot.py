@@ -27,6 +27,7 @@ class Instance:
     state: str
     status: str
     type: str
+    ami: str
     zone: str
     is_spot: bool
     launched: datetime | None
@@ -90,6 +91,7 @@ def _instance(described: Mapping[str, Any]) -> Instance:
         is_head=tags.get(naming.RAY_KIND) == naming.HEAD,
         state=described["State"]["Name"],
         status=tags.get(naming.RAY_STATUS, ""),
+        ami=described.get("ImageId", ""),
         type=described.get("InstanceType", ""),
         zone=described.get("Placement", {}).get("AvailabilityZone", ""),
         is_spot=described.get("InstanceLifecycle") == "spot",
