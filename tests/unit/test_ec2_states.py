@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -18,8 +19,9 @@ from trainyard.backends.ec2.desired import Site
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.ec2.status import status
 from trainyard.backends.record import write_cluster
-from trainyard.errors import LeftoverError, OutsideError, RequestError
+from trainyard.errors import LeftoverError, NotReadyError, OutsideError, RequestError
 from trainyard.seams.aws import Aws, AwsError
+from trainyard.seams.ray_autoscaler import RayUp
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Step, plan
 
@@ -383,3 +385,14 @@ def test_subnets_and_an_ami_that_were_found_out_stay_while_the_head_runs() -> No
     assert account.site(spec, TOOLS, location) == first
     anew = account.site(spec, replace(TOOLS, recreate=True), location)
     assert (anew.subnets, anew.amis["/aws/ami-id"]["ImageId"]) == (["subnet-a", "subnet-b"], "ami-2")
+
+
+def test_a_ray_up_that_nobody_waits_for_any_more_is_not_joined_by_another(tmp_path: Path) -> None:
+    log = tmp_path / "ray-up.log"
+    with log.open("w") as held:
+        held.write("process 4711\n")
+        held.flush()
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(NotReadyError, match="still goes on") as refused:
+            RayUp(tmp_path / "ray-cluster.yaml", log, {}, restart=True)
+    assert "kill 4711" in str(refused.value.hint)

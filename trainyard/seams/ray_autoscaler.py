@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import importlib.util
 import json
 import os
@@ -15,9 +16,9 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from trainyard.errors import PrerequisiteError, Problem
+from trainyard.errors import NotReadyError, PrerequisiteError, Problem
 from trainyard.wording import ESCAPES
 
 # `[4/7] Running initialization commands`, or `[2-6/7] Configuration already up to date` (ray/autoscaler, updater.py).
@@ -40,10 +41,11 @@ def refused(document: Mapping[str, Any]) -> tuple[Problem, ...]:
 
 
 class RayUp:
-    """One run of `ray up`; it ends with us. `stage` is the number of Ray's that it is in, 0 before the first.
+    """One run of `ray up`; it ends with us, unless we are killed.
 
-    `code` is its exit code, None while it runs. `tail` are its last lines, which are all in the file `log`; `of_stage`
-    those since this stage began: what was said of earlier ones has been overcome.
+    `stage` is the number of Ray's that it is in, 0 before the first. `code` is its exit code, None while it runs.
+    `tail` are its last lines, which are all in the file `log`; `of_stage` those since this stage began: what was said
+    of earlier ones has been overcome. Raises NotReadyError while another one with this log goes on.
     """
 
     def __init__(self, file: Path, log: Path, environ: Mapping[str, str], *, restart: bool) -> None:
@@ -51,7 +53,7 @@ class RayUp:
         self.code: int | None = None
         self.tail: list[str] = []
         self.of_stage: list[str] = []
-        self.log = log
+        self._log = _only(log)
         _ray()
         # Its cache of configurations is keyed by nothing that an account has: never another's, nor an older one.
         self._directory = tempfile.TemporaryDirectory(prefix="trainyard-ray-")
@@ -64,7 +66,10 @@ class RayUp:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            pass_fds=[self._log.fileno()],
         )
+        self._log.write(f"process {self._process.pid}\n")
+        self._log.flush()
         atexit.register(self.end)
         threading.Thread(target=self._read, name="ray up", daemon=True).start()
 
@@ -79,8 +84,7 @@ class RayUp:
         self._directory.cleanup()
 
     def _read(self) -> None:
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("w") as log:
+        with self._log as log:
             for raw in self._process.stdout or ():
                 line = ESCAPES.sub("", raw.decode(errors="replace")).rstrip()
                 log.write(f"{line}\n")
@@ -92,6 +96,24 @@ class RayUp:
                     self.tail = [*self.tail[-TAIL_LINES:], line]
                     self.of_stage = [*self.of_stage[-TAIL_LINES:], line]
         self.code = self._process.wait()
+
+
+def _only(path: Path) -> TextIO:
+    """Return a log, emptied, and locked until all who have it open have ended."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    log = path.open("a+")
+    try:
+        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        log.seek(0)
+        process = log.readline().strip()
+        raise NotReadyError(
+            "the `ray up` of an earlier command, which was killed, still goes on",
+            where=process,
+            hint=f"Wait until it ends, or end it: {process.replace('process', 'kill')}; then repeat the same command.",
+        ) from error
+    log.truncate(0)
+    return log
 
 
 def _ray() -> Path:
