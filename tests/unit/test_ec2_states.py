@@ -42,17 +42,17 @@ class FakeAws:
     region, profile = "us-west-2", None
 
     def __init__(self, instances: Iterable[dict[str, Any]] = (), **listed: list[dict[str, Any]]) -> None:
-        self.described = list(instances)
+        self.made = list(instances)
         self.listed = listed
         self.changes: list[str] = []
         self.held = 0
         self.caller = {"Account": "1"}
 
     def instances(self, tags: Mapping[str, str], *, region: str | None = None) -> list[dict[str, Any]]:
-        return [each for each in self.described if tags.items() <= naming.read(each["Tags"]).items()]
+        return [each for each in self.made if tags.items() <= naming.read(each["Tags"]).items()]
 
-    def pages(self, service: str, operation: str, key: str, **_: Any) -> list[dict[str, Any]]:
-        return self.listed.get(operation, [])
+    def described(self, what: str, *_: Any, **__: Any) -> list[dict[str, Any]]:
+        return self.listed.get(what, [])
 
     def find(self, service: str, operation: str, **arguments: Any) -> dict[str, Any]:
         if not operation.startswith(("get_", "describe_")):
@@ -66,7 +66,7 @@ class FakeAws:
 
     def call(self, service: str, operation: str, **arguments: Any) -> dict[str, Any]:
         self.changes.append(f"{operation} {arguments.get('InstanceIds', '')}")
-        for each in self.described:
+        for each in self.made:
             if each["InstanceId"] in arguments.get("InstanceIds", ()):
                 each["State"]["Name"] = "terminated"
         return {}
@@ -161,7 +161,7 @@ def test_down_ends_somebody_elses_cluster_only_if_it_is_named() -> None:
     assert down.steps(place(aws), replace(TOOLS, overrides=("name=lab",)))[0].title.startswith("Remove 1 head")
     theirs = naming.pairs({naming.CLUSTER: "lab", naming.OWNER: "her"})
     with pytest.raises(RequestError, match="was made by her"):
-        down.steps(place(FakeAws(describe_security_groups=[{"GroupId": "sg-1", "Tags": theirs}])), TOOLS)
+        down.steps(place(FakeAws(security_groups=[{"GroupId": "sg-1", "Tags": theirs}])), TOOLS)
 
 
 def test_where_a_cluster_is_is_written_down_first_and_another_account_is_refused(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_rules_let_in_who_is_to_come_before_they_keep_others_out() -> None:
         rule(2, ReferencedGroupInfo={"GroupId": "sg-1"}),
         rule(3, IsEgress=True, CidrIpv4="0.0.0.0/0"),
     ]
-    listed = {"describe_security_groups": [{"GroupId": "sg-1", "Tags": TAGS}], "describe_security_group_rules": rules}
+    listed = {"security_groups": [{"GroupId": "sg-1", "Tags": TAGS}], "security_group_rules": rules}
     aws = FakeAws(**listed)
     (*_, step) = objects.steps(place(aws), ["192.0.2.7/32"])
     assert step.done().detail == "it lets in 192.0.2.1/32, sg-1"
@@ -221,7 +221,7 @@ def test_rules_let_in_who_is_to_come_before_they_keep_others_out() -> None:
 
 def test_what_is_still_held_is_removed_once_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(down, "AGAIN_SECONDS", 0)
-    aws = FakeAws(describe_security_groups=[{"GroupId": "sg-1", "Tags": TAGS}])
+    aws = FakeAws(security_groups=[{"GroupId": "sg-1", "Tags": TAGS}])
     aws.held = 2
     group = next(step for step in down.steps(place(aws), TOOLS) if "security group" in step.title)
     group.do()
@@ -240,8 +240,8 @@ def test_a_role_has_its_region_and_no_more_characters_than_iam_allows() -> None:
 
 def test_down_ends_the_head_first_and_then_what_carries_the_tag() -> None:
     listed: dict[str, list[dict[str, Any]]] = {
-        "describe_security_groups": [{"GroupId": "sg-1", "Tags": TAGS}],
-        "describe_key_pairs": [{"KeyName": "trainyard-lab"}],
+        "security_groups": [{"GroupId": "sg-1", "Tags": TAGS}],
+        "key_pairs": [{"KeyName": "trainyard-lab"}],
     }
     aws = FakeAws([instance(2), instance(1, "head"), instance(3, state="terminated")], **listed)
     for step in down.steps(place(aws), TOOLS):
@@ -320,7 +320,7 @@ def test_a_head_that_is_gone_is_an_error_and_of_a_worker_why_it_ended_is_said(mo
     step = nodes.step(SPEC, place(aws), frozenset(), seconds=1, after="Start Ray on the head")
     ended = "cpu-00000002 ended: Client.VolumeLimitExceeded: Volume limit exceeded"
     assert step.done().detail == f"waiting for cpu-?1 (no instance), cpu-?2 (no instance); {ended}"
-    aws.described[0] = instance(1, "head", "terminated") | stopped
+    aws.made[0] = instance(1, "head", "terminated") | stopped
     with pytest.raises(OutsideError, match="the head is gone") as error:
         step.done()
     assert "Client.UserInitiatedShutdown" in str(error.value.where)
@@ -354,7 +354,7 @@ def test_up_waits_until_workers_that_are_too_many_have_ended(monkeypatch: pytest
     aws = FakeAws([instance(1, "head"), instance(2), instance(3), instance(4)])
     step = nodes.step(SPEC, place(aws), frozenset(), seconds=1, after="Start Ray on the head")
     assert step.done().detail == "waiting for the end of cpu-00000004"
-    aws.described[-1]["State"]["Name"] = "shutting-down"
+    aws.made[-1]["State"]["Name"] = "shutting-down"
     assert step.done().holds
 
 
@@ -363,8 +363,8 @@ class FakeAccount(FakeAws):
 
     subnets, ami = ["subnet-a"], "ami-1"
 
-    def pages(self, service: str, operation: str, key: str, **_: Any) -> list[dict[str, Any]]:
-        if operation == "describe_subnets":
+    def described(self, what: str, *_: Any, **__: Any) -> list[dict[str, Any]]:
+        if what == "subnets":
             return [{"SubnetId": name, "MapPublicIpOnLaunch": True} for name in self.subnets]
         return [{"ImageId": name, "RootDeviceName": "/dev/sda1"} for name in ("ami-1", "ami-2")]
 
@@ -380,7 +380,7 @@ def test_subnets_and_an_ami_that_were_found_out_stay_while_the_head_runs() -> No
     tags = naming.read(
         desired.document(spec, first)["available_node_types"]["head"]["node_config"]["TagSpecifications"][0]["Tags"]
     )
-    aws.described = [instance(1, "head", **tags) | {"ImageId": "ami-1"}]
+    aws.made = [instance(1, "head", **tags) | {"ImageId": "ami-1"}]
     aws.subnets, aws.ami = ["subnet-a", "subnet-b"], "ami-2"
     assert account.site(spec, TOOLS, location) == first
     anew = account.site(spec, replace(TOOLS, recreate=True), location)

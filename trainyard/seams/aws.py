@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -153,6 +153,13 @@ class Aws:
             return [entry for page in client.get_paginator(operation).paginate(**arguments) for entry in page[key]]
         except (BotoCoreError, ClientError, ResponseParserError) as error:
             raise self._error(error, service, operation, region) from error
+
+    def described(
+        self, what: str, only: Mapping[str, Iterable[str]] | None = None, *, region: str | None = None, **arguments: Any
+    ) -> list[dict[str, Any]]:
+        """Return EC2's objects of a kind, such as "key_pairs", that pass these filters."""
+        arguments["Filters"] = [{"Name": name, "Values": sorted(values)} for name, values in (only or {}).items()]
+        return self.pages("ec2", f"describe_{what}", what.title().replace("_", ""), region=region, **arguments)
 
     def instances(self, tags: Mapping[str, str], *, region: str | None = None) -> list[dict[str, Any]]:
         """Return the instances that carry all these tags, in every state; the value "*" stands for any."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from trainyard.backends.contract import Tools
@@ -25,35 +24,15 @@ AGAIN_SECONDS = 1.0
 HELD = ("DependencyViolation", "VolumeInUse", "IncorrectState", "DeleteConflict", "InvalidNetworkInterface.InUse")
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """One kind of EC2's objects: how those with our tag are listed, and how one is removed."""
-
-    title: str
-    listed: str
-    key: str
-    id: str
-    removed: str
-    only: tuple[tuple[str, str], ...] = ()
-
-
-KINDS = (
-    _Kind("volume", "describe_volumes", "Volumes", "VolumeId", "delete_volume"),
+# Kinds of EC2's objects that carry our tag: what describes them, what each is called by, what removes it, and which.
+KINDS: Sequence[tuple[str, str, str, Mapping[str, Sequence[str]]]] = (
+    ("volumes", "VolumeId", "delete_volume", {}),
     # The others belong to instances, and end with them.
-    _Kind(
-        "network interface",
-        "describe_network_interfaces",
-        "NetworkInterfaces",
-        "NetworkInterfaceId",
-        "delete_network_interface",
-        (("status", "available"),),
-    ),
-    _Kind("address", "describe_addresses", "Addresses", "AllocationId", "release_address"),
-    _Kind(
-        "launch template", "describe_launch_templates", "LaunchTemplates", "LaunchTemplateId", "delete_launch_template"
-    ),
-    _Kind("security group", "describe_security_groups", "SecurityGroups", "GroupId", "delete_security_group"),
-    _Kind("key pair", "describe_key_pairs", "KeyPairs", "KeyName", "delete_key_pair"),
+    ("network_interfaces", "NetworkInterfaceId", "delete_network_interface", {"status": ["available"]}),
+    ("addresses", "AllocationId", "release_address", {}),
+    ("launch_templates", "LaunchTemplateId", "delete_launch_template", {}),
+    ("security_groups", "GroupId", "delete_security_group", {}),
+    ("key_pairs", "KeyName", "delete_key_pair", {}),
 )
 
 
@@ -68,7 +47,7 @@ def steps(location: Location, tools: Tools) -> list[Step]:
         objects.refuse_foreign(location)
         tags[naming.OWNER] = location.owner
     found = [_instances(location, "head", heads=True), _instances(location, "worker", heads=False)]
-    found += [_tagged(location, kind, tags) for kind in KINDS]
+    found += [_tagged(location, tags, kind) for kind in KINDS]
     return found if location.section.instance_profile else [*found, _role(location)]
 
 
@@ -94,19 +73,21 @@ def _instances(location: Location, kind: str, *, heads: bool) -> Step:
     return _removal(kind, listed_twice, terminate, disruptive=True)
 
 
-def _tagged(location: Location, kind: _Kind, tags: Mapping[str, str]) -> Step:
-    chosen = {**{f"tag:{name}": value for name, value in tags.items()}, **dict(kind.only)}
-    filters = [{"Name": name, "Values": [value]} for name, value in chosen.items()]
+def _tagged(
+    location: Location, tags: Mapping[str, str], kind: tuple[str, str, str, Mapping[str, Sequence[str]]]
+) -> Step:
+    described, key, removal, only = kind
+    chosen = {**only, **{f"tag:{name}": [value] for name, value in tags.items()}}
 
     def listed() -> list[str]:
-        return [each[kind.id] for each in location.aws.pages("ec2", kind.listed, kind.key, Filters=filters)]
+        return [each[key] for each in location.aws.described(described, chosen)]
 
-    def remove(ids: Sequence[str]) -> None:
-        for each in ids:
+    def remove(names: Sequence[str]) -> None:
+        for each in names:
             # Somebody, or the end of its instance, may have been quicker.
-            _once_free(partial(location.aws.find, "ec2", kind.removed, **{kind.id: each}))
+            _once_free(partial(location.aws.find, "ec2", removal, **{key: each}))
 
-    return _removal(kind.title, listed, remove)
+    return _removal(removal.partition("_")[2].replace("_", " "), listed, remove)
 
 
 def _role(location: Location) -> Step:
@@ -114,7 +95,7 @@ def _role(location: Location) -> Step:
     name = naming.role(location.name, aws.region)
 
     def listed() -> list[str]:
-        found = (objects.role(aws, name) or {}, objects.profile(aws, name) or {})
+        found = (objects.role(aws, name), objects.profile(aws, name))
         return [name] if location.name in (naming.read(each.get("Tags")).get(naming.CLUSTER) for each in found) else []
 
     def remove(_: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from trainyard.results.formats import duration
 from trainyard.seams.forwarding import last_error
 from trainyard.seams.ray_api import FileMissingError, RayApi
 from trainyard.seams.ssh import forward
-from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.cluster import ClusterSpec, Head, WorkerGroup
 from trainyard.steps import YES, Answer, Step, no, nothing
 from trainyard.wording import all_answer, clean
 
@@ -53,16 +53,28 @@ def alive(location: Location, head: Instance | None) -> tuple[frozenset[str], st
 
 def statuses(spec: ClusterSpec, found: Sequence[Instance], names: frozenset[str]) -> tuple[NodeStatus, ...]:
     """Return every node that the file names or that has an instance; `names` are those that Ray calls alive."""
-    return tuple(_statuses(spec, [instance for instance in found if instance.exists], names))
+    existing = [instance for instance in found if instance.exists]
+    groups = _groups(spec)
+    made = []
+    for group in dict.fromkeys([*groups, *(each.group for each in existing)]):
+        size, least, most = groups.get(group, (None, 0, 0))
+        cpus, gpus = (size.cpus, size.gpus) if size else (None, 0)
+        members = [each for each in existing if each.group == group]
+        for index, instance in enumerate(members):
+            state, detail = _state(instance, is_alive=instance.name in names)
+            state = "surplus" if index >= most else state
+            made.append(NodeStatus(instance.name, group, describe(instance), state, cpus, gpus, detail))
+        for index in range(len(members), least):
+            name = naming.HEAD if group == naming.HEAD else f"{group}-?{index + 1}"
+            made.append(NodeStatus(name, group, "", "absent", cpus, gpus, "no instance"))
+    return tuple(made)
 
 
 def expected(spec: ClusterSpec, found: Sequence[Instance]) -> tuple[ExpectedNode, ...]:
     """Return what a run is promised: the instances, and those that Ray may add or take away."""
     promised = []
-    sizes = {node.group: node for node in spec.nodes()} | {group.name: group for group in spec.workers}
-    for group, size in sizes.items():
+    for group, (size, least, most) in _groups(spec).items():
         members = [each.name for each in found if each.runs and each.group == group]
-        least, most = _bounds(spec, group)
         names = members + [f"{group}-?{index + 1}" for index in range(len(members), most)]
         for index, name in enumerate(names):
             optional = index >= least if len(members) <= least else most > least
@@ -143,35 +155,18 @@ def autoscaler_lines(location: Location, head: Instance) -> dict[str, list[str]]
 
 def _silent(spec: ClusterSpec, every: Sequence[NodeStatus]) -> Iterator[str]:
     """Yield the nodes that are waited for; of a group that has its fewest nodes, those that are too many."""
-    groups = dict.fromkeys(node.group for node in every)
-    for group in groups:
+    for group, (_, least, _) in _groups(spec).items():
         members = [node for node in every if node.group == group]
-        if sum(node.state == "up" for node in members) < _bounds(spec, group)[0]:
+        if sum(node.state == "up" for node in members) < least:
             waited = [node for node in members if node.state != "up"]
             yield from (f"{node.name} ({node.detail})" if node.detail else node.name for node in waited)
         yield from (f"the end of {node.name}" for node in members if node.state == "surplus")
 
 
-def _statuses(spec: ClusterSpec, existing: Sequence[Instance], names: frozenset[str]) -> Iterator[NodeStatus]:
-    groups = {node.group: node for node in spec.nodes()} | {group.name: group for group in spec.workers}
-    for group in dict.fromkeys([naming.HEAD, *groups, *(each.group for each in existing)]):
-        size = groups.get(group)
-        cpus, gpus = (size.cpus, size.gpus) if size else (None, 0)
-        members = [each for each in existing if each.group == group]
-        least, most = _bounds(spec, group)
-        for index, instance in enumerate(members):
-            state, detail = _state(instance, is_alive=instance.name in names)
-            state = "surplus" if index >= most else state
-            yield NodeStatus(instance.name, group, describe(instance), state, cpus, gpus, detail)
-        for index in range(len(members), least):
-            name = naming.HEAD if group == naming.HEAD else f"{group}-?{index + 1}"
-            yield NodeStatus(name, group, "", "absent", cpus, gpus, "no instance")
-
-
-def _bounds(spec: ClusterSpec, group: str) -> tuple[int, int]:
-    if group == naming.HEAD:
-        return 1, 1
-    return next(((each.least, each.most) for each in spec.workers if each.name == group), (0, 0))
+def _groups(spec: ClusterSpec) -> dict[str, tuple[Head | WorkerGroup, int, int]]:
+    """Return every group's size, and its fewest and most nodes."""
+    workers = {group.name: (group, group.least, group.most) for group in spec.workers}
+    return {naming.HEAD: (spec.head, 1, 1), **workers}
 
 
 def _state(instance: Instance, *, is_alive: bool) -> tuple[NodeState, str]:

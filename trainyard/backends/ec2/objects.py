@@ -7,6 +7,7 @@ everywhere, and a key in the user's ~/.ssh.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from trainyard.backends.ec2 import desired, naming, snapshot
@@ -47,7 +48,7 @@ def refuse_foreign(location: Location) -> None:
     """Raise RequestError if an instance, or an object of the cluster's name, is none of ours; asks AWS."""
     aws, name = location.aws, location.name
     found = [instance.tags for instance in snapshot.of_cluster(location) if instance.exists]
-    described = [*security_groups(aws, name)]
+    described: list[Mapping[str, Any]] = [*security_groups(aws, name)]
     described += aws.find("ec2", "describe_key_pairs", KeyNames=[naming.resource(name)]).get("KeyPairs", ())
     if not location.section.instance_profile and (own := role(aws, naming.role(name, aws.region))):
         described.append(own)
@@ -57,8 +58,7 @@ def refuse_foreign(location: Location) -> None:
 
 def security_groups(aws: Aws, name: str) -> list[dict[str, Any]]:
     """Return our groups."""
-    tagged = [{"Name": f"tag:{naming.CLUSTER}", "Values": [name]}]
-    return aws.pages("ec2", "describe_security_groups", "SecurityGroups", Filters=tagged)
+    return aws.described("security_groups", {f"tag:{naming.CLUSTER}": [name]})
 
 
 def security_group(location: Location) -> str | None:
@@ -80,20 +80,18 @@ def vpc(aws: Aws, section: Ec2Section) -> dict[str, Any]:
     return found[0]
 
 
-def role(aws: Aws, name: str) -> dict[str, Any] | None:
-    """Return a role, None if there is none of that name."""
-    return aws.find("iam", "get_role", RoleName=name).get("Role")
+def role(aws: Aws, name: str) -> Mapping[str, Any]:
+    """Return a role, {} if there is none of that name."""
+    found: Mapping[str, Any] = aws.find("iam", "get_role", RoleName=name).get("Role", {})
+    return found
 
 
-def profile(aws: Aws, name: str) -> Mapping[str, Any] | None:
-    """Return an instance profile, None if there is none of that name."""
-    return aws.find("iam", "get_instance_profile", InstanceProfileName=name).get("InstanceProfile")
-
-
-def profile_roles(aws: Aws, name: str) -> list[str] | None:
-    """Return the roles of an instance profile, None if there is none of that name."""
-    found = profile(aws, name)
-    return None if found is None else [role["RoleName"] for role in found["Roles"]]
+def profile(aws: Aws, name: str) -> Mapping[str, Any]:
+    """Return an instance profile, {} if there is none of that name."""
+    found: Mapping[str, Any] = aws.find("iam", "get_instance_profile", InstanceProfileName=name).get(
+        "InstanceProfile", {}
+    )
+    return found
 
 
 class _Objects:
@@ -157,36 +155,32 @@ class _Objects:
     def _rules(self) -> tuple[str, dict[str, str]]:
         """Return our security group, "" if it is not seen yet, and the ids of its rules, by whom each lets in."""
         group = next((str(each["GroupId"]) for each in security_groups(self.aws, self.location.name)), "")
-        chosen = [{"Name": "group-id", "Values": [group]}]
-        found = self.aws.pages("ec2", "describe_security_group_rules", "SecurityGroupRules", Filters=chosen)
-        ingress = [rule for rule in found if not rule["IsEgress"]]
-        return group, {
-            rule.get("CidrIpv4") or rule.get("ReferencedGroupInfo", {}).get("GroupId") or rule["SecurityGroupRuleId"]: (
-                rule["SecurityGroupRuleId"]
-            )
-            for rule in ingress
-        }
+        rules = {}
+        for rule in self.aws.described("security_group_rules", {"group-id": [group]}):
+            name = rule["SecurityGroupRuleId"]
+            if not rule["IsEgress"]:
+                rules[rule.get("CidrIpv4") or rule.get("ReferencedGroupInfo", {}).get("GroupId") or name] = name
+        return group, rules
 
     def has_role(self) -> Answer:
-        roles = profile_roles(self.aws, self.role_name)
-        if role(self.aws, self.role_name) is None or roles is None:
+        name = self.role_name
+        if name not in (role["RoleName"] for role in profile(self.aws, name).get("Roles", ())):
             return no("it is not there")
-        policies = self.aws.call("iam", "list_role_policies", RoleName=self.role_name)["PolicyNames"]
-        return YES if self.role_name in policies and self.role_name in roles else no("it is not complete")
+        policies = self.aws.call("iam", "list_role_policies", RoleName=name)["PolicyNames"]
+        return YES if name in policies else no("it has no policy")
 
     def make_role(self) -> None:
         """Make the role, what it may do, and the instance profile by which instances have it."""
-        name, tags = self.role_name, naming.pairs(self.tags)
-        made = role(self.aws, name)
-        if made is None:
-            created = self.aws.call("iam", "create_role", RoleName=name, AssumeRolePolicyDocument=_TRUST, Tags=tags)
-            made = created["Role"]
-        document = desired.policy(self.location.name, made["Arn"])
-        self.aws.call("iam", "put_role_policy", RoleName=name, PolicyName=name, PolicyDocument=document)
-        if profile_roles(self.aws, name) is None:
-            self.aws.call("iam", "create_instance_profile", InstanceProfileName=name, Tags=tags)
-        if name not in (profile_roles(self.aws, name) or ()):
-            self.aws.call("iam", "add_role_to_instance_profile", InstanceProfileName=name, RoleName=name)
+        iam, name, tags = partial(self.aws.call, "iam"), self.role_name, naming.pairs(self.tags)
+        own = role(self.aws, name)
+        if not own:
+            own = iam("create_role", RoleName=name, AssumeRolePolicyDocument=_TRUST, Tags=tags)["Role"]
+        document = desired.policy(self.location.name, own["Arn"])
+        iam("put_role_policy", RoleName=name, PolicyName=name, PolicyDocument=document)
+        if not profile(self.aws, name):
+            iam("create_instance_profile", InstanceProfileName=name, Tags=tags)
+        if not profile(self.aws, name).get("Roles"):
+            iam("add_role_to_instance_profile", InstanceProfileName=name, RoleName=name)
 
     def _specifications(self, kind: str) -> list[dict[str, Any]]:
         return [{"ResourceType": kind, "Tags": naming.pairs(self.tags)}]

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from trainyard.backends.contract import Tools
-from trainyard.backends.ec2 import naming, snapshot
+from trainyard.backends.ec2 import naming, objects, snapshot
 from trainyard.backends.ec2.location import Location
 from trainyard.errors import TrainyardError
 from trainyard.images import resolve
@@ -85,7 +85,7 @@ def ask(spec: ClusterSpec, tools: Tools, location: Location) -> tuple[Facts, dic
     """
     aws = location.aws
     facts: dict[str, Any] = {"region": aws.region, "programs": [name for name in PROGRAMS if shutil.which(name)]}
-    answers, refused = _answers({"regions": lambda: _all(aws, "regions", "Regions", region=HOME)})
+    answers, refused = _answers({"regions": lambda: aws.described("regions", region=HOME)})
     regions = [region["RegionName"] for region in answers.get("regions", ())]
     facts |= {"regions": regions} if regions else {}
     if aws.region in (regions or [aws.region]) and not any(each.exists for each in snapshot.of_cluster(location)):
@@ -104,8 +104,7 @@ def amis(spec: ClusterSpec, aws: Aws, running: Mapping[str, str]) -> dict[str, O
     if parameters := sorted(names - {*ids}):
         answer = aws.call("ssm", "get_parameters", Names=parameters)
         ids |= {parameter["Name"]: parameter["Value"] for parameter in answer["Parameters"]}
-    only = {"image-id": ids.values()}
-    found = _all(aws, "images", "Images", only, IncludeDeprecated=True) if ids else []
+    found = aws.described("images", {"image-id": ids.values()}, IncludeDeprecated=True) if ids else []
     return {name: image for image in found for name, ami in ids.items() if ami == image["ImageId"]}
 
 
@@ -121,27 +120,23 @@ def _questions(
     codes = {group.quota for group in groups(spec) if group.quota}
     registry = spec.registry.address if spec.image and spec.registry and spec.registry.login == "ecr" else ""
     quota = partial(aws.call, "service-quotas", "get_service_quota", ServiceCode="ec2")
-    zonal = {"LocationType": "availability-zone"}
     questions: dict[str, tuple[object, Callable[[], Any]]] = {
         "has_key": (True, location.key_file.exists),
-        "zones": (True, lambda: [zone["ZoneName"] for zone in _all(aws, "availability_zones", "AvailabilityZones")]),
-        "types": (
+        "zones": (True, lambda: [zone["ZoneName"] for zone in aws.described("availability_zones")]),
+        "types": (True, lambda: {each["InstanceType"]: each for each in aws.described("instance_types", types)}),
+        "offers": (
             True,
-            lambda: {each["InstanceType"]: each for each in _all(aws, "instance_types", "InstanceTypes", types)},
+            lambda: aws.described("instance_type_offerings", types, LocationType="availability-zone"),
         ),
-        "offers": (True, lambda: _all(aws, "instance_type_offerings", "InstanceTypeOfferings", types, **zonal)),
         "quotas": (True, lambda: [quota(QuotaCode=code)["Quota"] for code in codes]),
         "amis": (True, lambda: amis(spec, aws, {})),
         "subnets": (True, lambda: subnets(spec, aws)),
-        "routes": (True, lambda: _all(aws, "route_tables", "RouteTables")),
-        "security_groups": (section.security_group, lambda: _all(aws, "security_groups", "SecurityGroups")),
-        "key_pairs": (section.key_name, lambda: [pair["KeyName"] for pair in _all(aws, "key_pairs", "KeyPairs")]),
-        "profile": (section.instance_profile, lambda: _profile(spec, aws)),
+        "routes": (True, lambda: aws.described("route_tables")),
+        "security_groups": (section.security_group, lambda: aws.described("security_groups")),
+        "key_pairs": (section.key_name, lambda: [pair["KeyName"] for pair in aws.described("key_pairs")]),
+        "profile": (section.instance_profile, lambda: objects.profile(aws, str(section.instance_profile))),
         "may_pass_role": (True, lambda: _may_pass_role(spec, aws)),
-        "has_spot_role": (
-            any(group.spot for group in groups(spec)),
-            lambda: bool(aws.find("iam", "get_role", RoleName=SPOT_ROLE)),
-        ),
+        "has_spot_role": (any(group.spot for group in groups(spec)), lambda: bool(objects.role(aws, SPOT_ROLE))),
         "image": (spec.image, lambda: resolve.pulled_bytes(spec, environ, directory=tools.directory)),
         "login": (registry, lambda: ecr.login(registry, environ)),
         "elsewhere": (True, lambda: _elsewhere(spec, aws, regions)),
@@ -149,16 +144,11 @@ def _questions(
     return {name: question for name, (concerns_us, question) in questions.items() if concerns_us}
 
 
-def _all(aws: Aws, what: str, key: str, only: Mapping[str, Iterable[str]] | None = None, **more: Any) -> list[Object]:
-    filters = [{"Name": name, "Values": sorted(values)} for name, values in (only or {}).items()]
-    return [*aws.pages("ec2", f"describe_{what}", key, Filters=filters, **more)]
-
-
 def subnets(spec: ClusterSpec, aws: Aws) -> list[Object]:
     """Return where nodes may be: in the subnet of the file, else in the default ones, one for each of its zones."""
     if spec.ec2.subnet:
-        return _all(aws, "subnets", "Subnets", {"subnet-id": [spec.ec2.subnet]})
-    found = _all(aws, "subnets", "Subnets", {"default-for-az": ["true"]})
+        return [*aws.described("subnets", {"subnet-id": [spec.ec2.subnet]})]
+    found = aws.described("subnets", {"default-for-az": ["true"]})
     return [subnet for subnet in found if not spec.ec2.zones or subnet["AvailabilityZone"] in spec.ec2.zones]
 
 
@@ -167,17 +157,12 @@ def usable(spec: ClusterSpec, found: Iterable[Object]) -> list[Object]:
     return [subnet for subnet in found if spec.ec2.use_internal_ips or subnet["MapPublicIpOnLaunch"]]
 
 
-def _profile(spec: ClusterSpec, aws: Aws) -> Object:
-    name = spec.ec2.instance_profile
-    return dict(aws.find("iam", "get_instance_profile", InstanceProfileName=name).get("InstanceProfile", {}))
-
-
 def _may_pass_role(spec: ClusterSpec, aws: Aws) -> bool:
     """Say whether this user may give instances the role of the file's profile, or the one that is to be made."""
     caller = str(aws.caller["Arn"])
     _, partition, _, _, account, _ = caller.split(":", 5)
     own = {"Arn": f"arn:{partition}:iam::{account}:role/{naming.role(spec.name, aws.region)}"}
-    roles = _profile(spec, aws).get("Roles", ()) if spec.ec2.instance_profile else [own]
+    roles = objects.profile(aws, spec.ec2.instance_profile).get("Roles", ()) if spec.ec2.instance_profile else [own]
     return all(iam.may_pass(aws, caller, role["Arn"]) for role in roles)
 
 
