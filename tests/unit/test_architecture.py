@@ -37,9 +37,9 @@ NAMES_ALLOWED = ("backends", "seams", "spec/cluster.py", "spec/existing.py", "sp
 
 # Lines and modules of Python. They only go down: lower them with what you took away. A new backend brings its own.
 BUDGETS = {
-    ".": (27_248, 217),
-    "backends": (10_324, 80),
-    "backends/ec2": (2_193, 15),
+    ".": (27_180, 217),
+    "backends": (10_256, 80),
+    "backends/ec2": (2_125, 15),
     "backends/kuberay": (3_640, 28),
     "backends/microk8s": (1_400, 15),
     "dispatch": (1_470, 9),

@@ -28,13 +28,6 @@ _PLACES = ("auth", "file_mounts")
 _OF_WORKERS = ("max_workers", "upscaling_speed", "idle_timeout_minutes")
 # What it takes over for nodes that run.
 _OF_GROUPS = ("min_workers", "max_workers", "idle_timeout_s")
-# Only this machine asks the dashboard, through SSH. Any port that is not named is free for Ray to choose.
-_HEAD_OPTIONS = (
-    " --include-dashboard=true --dashboard-host=127.0.0.1 --dashboard-port=8265"
-    " --autoscaling-config=~/ray_bootstrap_config.yaml"
-)
-_OPTIONS = " --min-worker-port=0 --max-worker-port=0 --disable-usage-stats"
-_APT = "sudo apt-get -q -o DPkg::Lock::Timeout=600"
 
 
 @dataclass(frozen=True)
@@ -70,20 +63,21 @@ def document(spec: ClusterSpec, site: Site) -> dict[str, Any]:
     provider["use_internal_ips"] = section.use_internal_ips
     if section.zones:
         provider["availability_zone"] = ",".join(section.zones)
+    shm_size = [f"--shm-size={section.shm_size}"] if section.shm_size else []
     values = {
         "name": spec.name,
         "max_workers": sum(group.most for group in spec.workers),
         "provider": provider,
         "auth": {"ssh_user": section.user, "ssh_private_key": str(site.key_file)},
-        "docker": [_docker(spec, site)] if site.image else [],
         "nodes": [_node(spec, site, spec.head), *(_node(spec, site, group) for group in spec.workers)],
-        "mounts": {files(site.image): str(site.mounted)},
-        "initialization": _initialization(site),
-        "setup": [*_environment(files(site.image)), *([] if site.image else [_install_ray()])],
-        "head_setup": [_install_boto3()],
-        "start": f". {files(site.image)}/environment; ulimit -n 65536 2>/dev/null;",
-        "options": _OPTIONS,
-        "head_options": _HEAD_OPTIONS + _OPTIONS,
+        "mounted": str(site.mounted),
+        "files": files(site.image),
+        "images": [site.image] if site.image else [],
+        "registries": [{"address": site.ecr, "region": ecr.region(site.ecr)}] if site.ecr else [],
+        "installed": [] if site.image else [versions.RAY],
+        "container": naming.resource(spec.name),
+        "docker_options": [*shm_size, *map(shlex.quote, section.docker_options)],
+        "head_options": ["--gpus=all"] if spec.head.gpus else [],
     }
     template = (paths.shipped("ray_autoscaler") / "cluster.yaml.j2").read_text(encoding="utf-8")
     made: dict[str, Any] = yaml.safe_load(render.render(template, values))
@@ -200,68 +194,6 @@ def _launch(spec: ClusterSpec, site: Site, instances: Instances) -> dict[str, An
     if instances.spot:
         config["InstanceMarketOptions"] = {"MarketType": "spot"}
     return config
-
-
-def _docker(spec: ClusterSpec, site: Site) -> dict[str, Any]:
-    # Some images' own entry points swallow the command.
-    options = ["--entrypoint=''", "--init"]
-    if spec.ec2.shm_size:
-        options.append(f"--shm-size={spec.ec2.shm_size}")
-    docker: dict[str, Any] = {
-        "image": site.image,
-        "container_name": naming.resource(spec.name),
-        # It is there by then: initialization pulls it so that a long pull is seen to go on.
-        "pull_before_run": False,
-        "run_options": [*options, *map(shlex.quote, spec.ec2.docker_options)],
-    }
-    return {**docker, "head_run_options": ["--gpus=all"]} if spec.head.gpus else docker
-
-
-def _initialization(site: Site) -> list[str]:
-    """Return what makes a host ready to run the image: Docker, a login that is never old, the image."""
-    if not site.image:
-        return []
-    image = shlex.quote(site.image)
-    login = f"aws ecr get-login-password --region {ecr.region(site.ecr)}"
-    logins = [
-        # Ubuntu 24.04 has no package of it, and others no snap.
-        f"command -v aws >/dev/null || {{ {_APT} update && {_APT} install -y awscli; }} || "
-        "sudo snap install aws-cli --classic",
-        f"{login} | docker login --username AWS --password-stdin {shlex.quote(site.ecr)}",
-    ]
-    return [
-        f"command -v docker >/dev/null || {{ {_APT} update && {_APT} install -y docker.io; }}",
-        # A session that is open does not learn of a new group.
-        'docker version >/dev/null 2>&1 || { sudo usermod -aG docker "$USER"; '
-        'sudo chgrp "$(id -gn)" /var/run/docker.sock; }',
-        *(logins if site.ecr else []),
-        f"docker image inspect {image} >/dev/null 2>&1 || {{ nohup docker pull -q {image} >~/.trainyard-pull 2>&1 & "
-        f'pull=$!; while kill -0 $pull 2>/dev/null; do echo "pulling the image"; sleep 5; done; '
-        "wait $pull || { cat ~/.trainyard-pull; false; }; }",
-    ]
-
-
-def _environment(place: str) -> list[str]:
-    """Return what lets whoever logs in use `ray`, and says why the image's user could not."""
-    unreadable = f"user $(id -un), id $(id -u), may not read {place}: the image's must be root, or the AMI's user's id"
-    return [
-        f'test -r {place}/token || {{ echo "{unreadable}"; false; }}',
-        f"grep -qsF {place}/environment ~/.bashrc || echo '. {place}/environment' >> ~/.bashrc",
-    ]
-
-
-def _install_ray() -> str:
-    packages = f'"ray[default]=={versions.RAY}" boto3'
-    return (
-        f"ray --version 2>/dev/null | grep -qF {versions.RAY} || {{ command -v pip3 >/dev/null || "
-        f"{{ {_APT} update && {_APT} install -y python3-pip; }}; "
-        f"PIP_BREAK_SYSTEM_PACKAGES=1 pip3 install --user -q {packages}; }}"
-    )
-
-
-def _install_boto3() -> str:
-    tried = " || ".join(f"{python} -c 'import boto3, ray' >/dev/null 2>&1" for python in ("python", "python3"))
-    return f"{tried} || PIP_BREAK_SYSTEM_PACKAGES=1 pip3 install -q boto3"
 
 
 def _merged(made: dict[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
