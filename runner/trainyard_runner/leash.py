@@ -1,10 +1,11 @@
 """The leash: ends a cluster at its deadline, or after a time without a job, although nobody is there to do it.
 
-A program of its own beside the head, which gets its source alone: standard library only. It asks Ray's dashboard which
-jobs go on; a dashboard that does not answer means that nothing is known to be idle, and the deadline still counts.
+A program of its own beside the head, which gets its source alone: standard library only, and boto3 on EC2. It asks
+Ray's dashboard which jobs go on; a dashboard that does not answer means that nothing is known to be idle, and the
+deadline still counts.
 
 Usage: leash.py SETTINGS, a JSON object: `deadline` (Unix seconds) and `idle` (seconds), null where they do not count;
-`dashboard`, `token_file`; and `docker` or `kubernetes`: what is to be removed, as `ENDINGS` describe it.
+`dashboard`, `token_file`; and `docker`, `kubernetes` or `ec2`: what is to be removed, as `ENDINGS` describe it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import signal
 import socket
 import ssl
 import sys
@@ -19,6 +21,7 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +96,7 @@ def dashboard(address: str, token_file: str | None) -> Ask:
 
     The token is read once: the directory that it comes from may be gone later.
     """
-    headers = {"Authorization": f"Bearer {Path(token_file).read_text().strip()}"} if token_file else {}
+    headers = {"Authorization": f"Bearer {Path(token_file).expanduser().read_text().strip()}"} if token_file else {}
     # Without the proxies of the environment, which would get the token.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -168,6 +171,49 @@ def kubernetes(target: Settings, *, only_try: bool = False) -> None:
     _body(connection.getresponse(), f"DELETE {path}", fine=(404, 409))
 
 
+def ec2(target: Settings, *, only_try: bool = False) -> None:
+    """Terminate the instances in `region` that carry all of `tags`; Ray's head, on which this runs, last of all.
+
+    By boto3, which Ray's autoscaler needs there.
+    """
+    import boto3
+    from botocore.exceptions import ClientError
+
+    api = boto3.client("ec2", region_name=target["region"])
+    chosen = {f"tag:{key}": [value] for key, value in target["tags"].items()}
+    chosen["instance-state-name"] = ["pending", "running", "stopping", "stopped"]
+
+    def instances() -> dict[str, bool]:
+        """Return the ids, and which of them is the head."""
+        pages = api.get_paginator("describe_instances").paginate(
+            Filters=[{"Name": name, "Values": values} for name, values in chosen.items()]
+        )
+        found = [each for page in pages for part in page["Reservations"] for each in part["Instances"]]
+        return {each["InstanceId"]: {"Key": "ray-node-type", "Value": "head"} in each["Tags"] for each in found}
+
+    if only_try:
+        try:
+            api.terminate_instances(InstanceIds=[*instances()], DryRun=True)
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "DryRunOperation":
+                raise
+        return
+    _kill_autoscaler()
+    while workers := [name for name, is_head in instances().items() if not is_head]:
+        api.terminate_instances(InstanceIds=workers)
+        time.sleep(1)
+    api.terminate_instances(InstanceIds=[*instances()])
+
+
+def _kill_autoscaler() -> None:
+    """Kill what would launch other workers, and wait for those that it asked for last."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if b"autoscaler/v2/monitor.py" in path.read_bytes():
+                os.kill(int(path.parent.name), signal.SIGKILL)
+    time.sleep(EVERY)
+
+
 def _body(answer: http.client.HTTPResponse, asked: str, *, fine: Sequence[int]) -> bytes:
     body = answer.read()
     if answer.status >= 400 and answer.status not in fine:
@@ -179,7 +225,7 @@ def say(text: str) -> None:
     print(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}", flush=True)
 
 
-ENDINGS: dict[str, Callable[..., None]] = {"docker": docker, "kubernetes": kubernetes}
+ENDINGS: dict[str, Callable[..., None]] = {"docker": docker, "kubernetes": kubernetes, "ec2": ec2}
 
 
 def main(settings: Settings) -> None:

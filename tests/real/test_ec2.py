@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.bed.aws_api import Fault
 from tests.bed.ec2 import Cloud
 from tests.bed.images import RAY_AWS
 from tests.real import jobs
+from tests.real.leashed import ended_in_time, operator_leaves
 from tests.real.yard import Yard
 
 pytestmark = [pytest.mark.ec2, pytest.mark.timeout(900)]
@@ -22,6 +24,7 @@ backend: ec2
 head: {{{{cpus: 1, memory: 1GiB}}}}
 workers: [{{{{name: cpu, count: 2, cpus: 1, memory: 1GiB}}}}]
 ec2: {{{{region: us-west-2, ami: {AMI}, instance_type: m5.large, disk: 20GiB, use_internal_ips: true}}}}
+leash: {{{{idle: 2h, deadline: 12h}}}}
 """
 
 
@@ -112,6 +115,18 @@ def test_workers_of_other_sizes_replace_those_that_run_and_the_head_stays(cloud:
     assert {instance["InstanceId"] for instance in cloud.instances()} & before == {head}
     assert [node["state"] for node in yard.json("cluster.status")["nodes"]] == ["up", "up"]
     assert not any(step["changed"] for step in yard.json("cluster.up")["steps"])
+
+
+def test_its_leash_ends_it_although_the_operator_is_gone(cloud: Cloud, yard: Yard, tmp_path: Path) -> None:
+    leash = yard.json("cluster.status")["leash"]
+    assert (leash["idle"], leash["problem"]) == (7200.0, "")
+    head = cloud.instances(ray_node_type="head")[0]
+    assert leash["deadline"] == head["LaunchTime"].timestamp() + 12 * 3600
+    _, due = operator_leaves(yard, tmp_path / "away", made=head["LaunchTime"].timestamp())
+    ended_in_time(yard, tmp_path / "away", lambda: [each["InstanceId"] for each in cloud.instances()], due=due)
+    # They cost nothing.
+    kinds = {each.split()[0] for each in cloud.left()}
+    assert kinds == {"key-pair", "security-group", "role", "instance-profile"}
 
 
 def test_down_leaves_nothing_in_the_account_or_here(cloud: Cloud, yard: Yard) -> None:

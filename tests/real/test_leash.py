@@ -5,12 +5,7 @@ Over SSH: test_compose_ssh.py.
 
 from __future__ import annotations
 
-import json
-import shutil
 import subprocess
-import time
-from collections.abc import Callable
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -20,7 +15,8 @@ import pytest
 from tests.bed.engine import BedEngine
 from tests.bed.kubernetes import KubeBed
 from tests.real import kube as kubernetes
-from tests.real.jobs import end_of, newest, write_job
+from tests.real.jobs import end_of, newest
+from tests.real.leashed import A_MINUTE, ended_in_time, followed, operator_leaves, shorten
 from tests.real.yard import HEAD_AND_WORKER, Yard, wait_until
 from trainyard.backends.local import node_processes
 from trainyard.backends.local.naming import ClusterFiles
@@ -30,8 +26,6 @@ KEEPS = """
     resources: {cpus: 1}
     outputs_every: 1h
     """
-# From the time set until everything is gone.
-A_MINUTE = 60.0
 HELD = "leash: {{idle: 2h, deadline: 12h}}\n"
 CONTAINERS = """
 name: {name}
@@ -46,55 +40,6 @@ PODS = {
     "leash": {"idle": "2h", "deadline": "12h"},
 }
 SPACE = "leashed"
-WAITS = """
-    command: [sleep, "600"]
-    resources: {cpus: 1}
-    """
-
-
-def followed(yard: Yard, name: str, job: str) -> subprocess.Popen[str]:
-    """Dispatch a run, and return what follows it once it runs."""
-    following = yard.start("train.dispatch", write_job(yard, name, job), "--skip-smoke", as_leader=True)
-    wait_until(
-        lambda: any("attempt-started" in path.read_text() for path in yard.results.glob(f"*{name}*/events.jsonl")),
-        seconds=120,
-        what="a run that is followed",
-    )
-    return following
-
-
-def shorten(yard: Yard, *, made: float) -> float:
-    """Have the cluster end soon, and return when."""
-    deadline = time.time() - made + 40
-    yard.run("cluster.up", "--set", f"leash.deadline={deadline:.0f}s")
-    return made + round(deadline)
-
-
-def operator_leaves(yard: Yard, away: Path, *, made: float) -> tuple[str, float]:
-    """Have the cluster end soon, kill what follows a run, take the state directory away; return run and time."""
-    following = followed(yard, "waits", WAITS)
-    due = shorten(yard, made=made)
-    for process in [*psutil.Process(following.pid).children(recursive=True), psutil.Process(following.pid)]:
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
-    following.communicate()
-    shutil.move(yard.state, away)
-    return newest(yard).name, due
-
-
-def ended_in_time(yard: Yard, away: Path, left: Callable[[], list[str]], *, due: float) -> None:
-    """Wait until nothing is left; then give the operator its directory again, and look at what is said."""
-    wait_until(lambda: not left(), seconds=due + A_MINUTE - time.time(), what="everything is gone")
-    assert time.time() >= due
-    shutil.rmtree(yard.state, ignore_errors=True)
-    shutil.move(away, yard.state)
-    status = yard.json("cluster.status")
-    # Records of processes that came back with the directory say that they have ended.
-    assert status["condition"] == ("broken" if status["backend"] == "local" else "absent")
-    assert "it had a leash (ends at " in status["remark"]
-    assert "outputs of runs that nobody had fetched by then are lost" in status["remark"]
-    run = yard.json("train.status", newest(yard).name)
-    assert "it had a leash" in json.dumps(run)
 
 
 def test_processes_of_this_machine_end_themselves(fresh: Yard, tmp_path: Path) -> None:

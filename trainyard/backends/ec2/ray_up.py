@@ -10,9 +10,10 @@ from typing import Any
 
 import yaml
 
+from trainyard.backends import leash as leashes
 from trainyard.backends import replace_head
 from trainyard.backends.contract import Tools
-from trainyard.backends.ec2 import desired, diagnosis, naming, nodes, snapshot
+from trainyard.backends.ec2 import desired, diagnosis, leash, naming, nodes, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.desired import Site
 from trainyard.backends.ec2.location import Location
@@ -154,7 +155,14 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location, site: Site) -> li
         # The autoscaler launches others; it ends none by itself (v2/instance_manager, disable_launch_config_check).
         title = f"End {counted(len(replaced), 'worker')} that the file describes otherwise"
         ray_steps.append(_termination(location, replaced, title=title, after=last))
-    return [*made, *ray_steps, nodes.step(spec, location, before, seconds=NODES_SECONDS, after=last)]
+    held = leash.of(location)
+    return [
+        *made,
+        *ray_steps,
+        *leashes.steps(spec, tools, held, after=last),
+        nodes.step(spec, location, before, seconds=NODES_SECONDS, after=last),
+        *leashes.proof(spec, held, after=last),
+    ]
 
 
 def has_surplus(spec: ClusterSpec, found: Sequence[Instance]) -> bool:

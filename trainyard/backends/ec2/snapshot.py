@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -81,6 +81,14 @@ def login(location: Location, instance: Instance) -> tuple[Address, Identity]:
 def reach(location: Location, instance: Instance) -> Connection:
     address, identity = login(location, instance)
     return connect(str(address), location.environ, identity)
+
+
+def inside(instance: Instance, words: Sequence[str], *, terminal: bool) -> list[str]:
+    """Return what runs a command where Ray is: on the host, or in the container there."""
+    if naming.IMAGE not in instance.tags:
+        return list(words)
+    container = naming.resource(instance.tags[naming.CLUSTER])
+    return ["docker", "exec", "-it" if terminal else "-i", container, *words]
 
 
 def _instance(described: Mapping[str, Any]) -> Instance:

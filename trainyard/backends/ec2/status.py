@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 
 from trainyard import versions
 from trainyard.backends import contract, logs
+from trainyard.backends import leash as leashes
 from trainyard.backends.contract import ClusterStatus, LogLine
-from trainyard.backends.ec2 import desired, naming, nodes, snapshot
+from trainyard.backends.ec2 import desired, leash, naming, nodes, snapshot
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.ec2.snapshot import Instance
 from trainyard.backends.logs import LogFile
@@ -33,6 +34,7 @@ def status(spec: ClusterSpec, location: Location, backend: str) -> ClusterStatus
     head = snapshot.head(found)
     names, detail = nodes.alive(location, head)
     every = nodes.statuses(spec, found, names)
+    held = leash.observe(location, head) if names else None
     return ClusterStatus(
         name=spec.name,
         backend=backend,
@@ -44,12 +46,16 @@ def status(spec: ClusterSpec, location: Location, backend: str) -> ClusterStatus
         tunnel=tunnel(head) if head and names else None,
         remark=_autoscaler(location, head) if head and names else "",
         token=location.token,
+        differences=tuple(leashes.differences(spec, leash.made(head), held)) if names else (),
+        leash=held,
     )
 
 
 def _autoscaler(location: Location, head: Instance) -> str:
     """Say when the autoscaler on the head wrote its last line, or that it is dead, which nothing of Ray's says."""
-    ran = snapshot.reach(location, head).run(inside(head, ["bash", "-c", _ASK], terminal=False), seconds=ANSWER_SECONDS)
+    ran = snapshot.reach(location, head).run(
+        snapshot.inside(head, ["bash", "-c", _ASK], terminal=False), seconds=ANSWER_SECONDS
+    )
     runs, last, now = [*ran.stdout.split(), "", "", ""][:3]
     if not now:
         return "whether the autoscaler on the head runs is not known"
@@ -59,14 +65,6 @@ def _autoscaler(location: Location, head: Instance) -> str:
             "anew, which ends everything on the cluster: invoke cluster.up --recreate"
         )
     return f"the autoscaler on the head wrote its last line {duration(float(now) - float(last))} ago"
-
-
-def inside(instance: Instance, words: Sequence[str], *, terminal: bool) -> list[str]:
-    """Return what runs a command where Ray is: on the host, or in the container there."""
-    if naming.IMAGE not in instance.tags:
-        return list(words)
-    container = naming.resource(instance.tags[naming.CLUSTER])
-    return ["docker", "exec", "-it" if terminal else "-i", container, *words]
 
 
 def connect(spec: ClusterSpec, location: Location) -> Endpoint:
@@ -123,5 +121,5 @@ def shell(spec: ClusterSpec, location: Location, *, node: str, command: str, ter
         # As in a shell that is interactive: ~/.bashrc reads it.
         command = f". {desired.files(instance.tags.get(naming.IMAGE, ''))}/environment; {command}"
     if naming.IMAGE in instance.tags:
-        command = shlex.join(inside(instance, contract.shell_words(command), terminal=terminal))
+        command = shlex.join(snapshot.inside(instance, contract.shell_words(command), terminal=terminal))
     return address.shell(command, terminal=terminal, identity=identity)

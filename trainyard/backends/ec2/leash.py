@@ -1,0 +1,84 @@
+"""The leash of a cluster on EC2: a process beside Ray on the head, which ends the workers, then itself."""
+
+from __future__ import annotations
+
+import json
+
+from trainyard_runner.leash import HOLDS
+
+from trainyard.backends.contract import LeashStatus
+from trainyard.backends.ec2 import desired, naming, nodes, snapshot
+from trainyard.backends.ec2.location import Location
+from trainyard.backends.ec2.snapshot import Instance
+from trainyard.backends.leash import Leash, settings, source
+from trainyard.errors import OutsideError
+from trainyard.seams.programs import Ran
+from trainyard.seams.ssh.login import HostError
+
+_DIRECTORY = "~/.trainyard-leash"
+# The process has its lock as long as it lives.
+_OBSERVE = f"""cd {_DIRECTORY} 2>/dev/null && cat settings 2>/dev/null || exit 0
+stat -c %Y settings; flock -n lock true && echo ended || echo running; grep -c '{HOLDS}$' log; tail -n 1 log"""
+_END = f"""mkdir -p -m 700 {_DIRECTORY} && cd {_DIRECTORY} && umask 077
+flock -n lock true || kill "$(cat pid)"
+flock -w 20 lock rm -f settings log || exit
+"""
+# Which Python has boto3 is as in head_setup_commands.
+_START = """for python in python python3; do "$python" -c "import boto3" 2>/dev/null && break; done
+printf '%s\\n' "${@: -1}" >settings
+(exec 9>lock; flock 9; echo $BASHPID >pid; exec setsid "$python" "$@") >log 2>&1 </dev/null &"""
+
+
+def of(location: Location) -> Leash:
+    """Return the leash of the cluster; it counts from when its head was launched."""
+
+    def head() -> Instance | None:
+        return snapshot.head(snapshot.of_cluster(location))
+
+    def start(status: LeashStatus) -> None:
+        if instance := head():
+            _start(location, instance, status)
+
+    def end() -> None:
+        if instance := head():
+            _run(location, instance, _END)
+
+    return Leash(lambda: observe(location, head()), lambda: made(head()), start, end)
+
+
+def made(head: Instance | None) -> float | None:
+    return head.launched.timestamp() if head and head.launched else None
+
+
+def observe(location: Location, head: Instance | None) -> LeashStatus | None:
+    """Return what the process was started with, and why it does not hold; None where the head does not say."""
+    if head is None or head.state != "running":
+        return None
+    try:
+        found = _run(location, head, _OBSERVE, check=False).stdout.splitlines()
+    except HostError:
+        return None
+    if len(found) < 4:
+        return None
+    written, since, state, holds, *last = found
+    given = json.loads(written)
+    is_held = state == "running" and holds != "0"
+    problem = "" if is_held else ": ".join([f"its process on the head: {state}", *filter(None, last)])
+    return LeashStatus(given["idle"], given["deadline"], float(since), problem)
+
+
+def _start(location: Location, head: Instance, leash: LeashStatus) -> None:
+    """Start the process, in the place of one that is there."""
+    files = desired.files(head.tags.get(naming.IMAGE, ""))
+    target = {"region": location.aws.region, "tags": {naming.CLUSTER: location.name}}
+    address = f"http://127.0.0.1:{nodes.DASHBOARD_PORT}"
+    given = settings(leash, dashboard=address, token_file=f"{files}/token", ec2=target)
+    _run(location, head, f". {files}/environment; {_END}{_START}", *source()[1:], given)
+
+
+def _run(location: Location, head: Instance, script: str, *arguments: str, check: bool = True) -> Ran:
+    words = snapshot.inside(head, ["bash", "-c", script, "leash", *arguments], terminal=False)
+    ran = snapshot.reach(location, head).run(words)
+    if check and ran.code != 0:
+        raise OutsideError("the head does not take its leash", where=ran.stderr.strip().rpartition("\n")[2] or None)
+    return ran
