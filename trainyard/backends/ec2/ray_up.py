@@ -156,10 +156,11 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location, site: Site) -> li
         title = f"End {counted(len(replaced), 'worker')} that the file describes otherwise"
         ray_steps.append(_termination(location, replaced, title=title, after=last))
     held = leash.of(location)
+    has_had = spec.leash or leashes.is_recorded(tools.state)
     return [
         *made,
         *ray_steps,
-        *leashes.steps(spec, tools, held, after=last),
+        *(leashes.steps(spec, tools, held, after=last) if has_had else ()),
         nodes.step(spec, location, before, seconds=NODES_SECONDS, after=last),
         *leashes.proof(spec, held, after=last),
     ]
