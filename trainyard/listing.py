@@ -28,10 +28,13 @@ class ListedCluster:
     place: str | None = None
 
 
-def list_clusters(environ: Mapping[str, str], *, directory: Path) -> tuple[list[ListedCluster], list[str]]:
+def list_clusters(
+    environ: Mapping[str, str], *, directory: Path, region: str | None = None
+) -> tuple[list[ListedCluster], list[str]]:
     """Return every cluster with a file here, every one that was made from a file elsewhere, and what backends find.
 
-    What could not be looked into is returned as remarks; an outside system that does not answer costs seconds.
+    `region` is one to look into although nothing here names it, or "all". What could not be looked into is returned as
+    remarks; an outside system that does not answer costs seconds.
     """
     files = [_file(name, environ, directory) for name in paths.listed_clusters(directory)]
     clusters = [file for file in files if isinstance(file, Cluster)]
@@ -42,7 +45,7 @@ def list_clusters(environ: Mapping[str, str], *, directory: Path) -> tuple[list[
     recorded = [record.parent for record in records if record.parent.name not in names]
     unreadable = {state: problem for state in recorded if (problem := _unreadable(state))}
     states = [state for state in recorded if state not in unreadable]
-    answers = _discover(clusters, states, environ)
+    answers = _discover(clusters, states, environ, region)
     listed = (file if isinstance(file, ListedCluster) else _listed(file, answers[file.spec.backend]) for file in files)
     found = {cluster.name: cluster for cluster in listed}
     others = [_other(backend, other, broken) for backend, answer in answers.items() for other in answer.others]
@@ -68,14 +71,17 @@ def _unreadable(state: Path) -> str | None:
     return None if backend in get_args(BackendName) else f"{state} is of a backend that is not known here: {backend}"
 
 
-def _discover(clusters: Sequence[Cluster], states: Sequence[Path], environ: Mapping[str, str]) -> dict[str, Discovered]:
-    """Ask the backends that a file or a record names."""
+def _discover(
+    clusters: Sequence[Cluster], states: Sequence[Path], environ: Mapping[str, str], region: str | None
+) -> dict[str, Discovered]:
+    """Ask the backends that a file or a record names, and with a region those that have some."""
     recorded = {state: recorded_backend(state) for state in states}
     answers = {}
-    for name in sorted({*(cluster.spec.backend for cluster in clusters), *filter(None, recorded.values())}):
+    regional = [name for name in get_args(BackendName) if region and backends.named(name).TRAITS.has_regions]
+    for name in sorted({*(cluster.spec.backend for cluster in clusters), *filter(None, recorded.values()), *regional}):
         ours = [(cluster.spec, cluster.tools) for cluster in clusters if cluster.spec.backend == name]
         without_file = [state for state, backend in recorded.items() if backend == name]
-        answers[name] = backends.named(name).discover(ours, without_file, environ)
+        answers[name] = backends.named(name).discover(ours, without_file, environ, region=region)
     return answers
 
 

@@ -97,6 +97,10 @@ class Api:
             self._write_down(request, "200")
             return _answer(start, 200, json.dumps(_quotas(request, self._control()["quotas"])), JSON)
 
+        if request.action == "pricing:GetProducts":
+            self._write_down(request, "200")
+            return _answer(start, 200, json.dumps({"PriceList": _prices(request)}), JSON)
+
         if request.action == "iam:SimulatePrincipalPolicy":
             self._write_down(request, "200")
             return _answer(start, 200, _simulated(request, self._control()["faults"]), XML)
@@ -193,6 +197,14 @@ def _quotas(request: Request, quotas: dict[str, dict[str, Any]]) -> dict[str, An
     if request.action.startswith("servicequotas:List"):
         return {"Quotas": listed}
     return {"Quota": next(quota for quota in listed if quota["QuotaCode"] == request.parameters["QuotaCode"])}
+
+
+def _prices(request: Request) -> list[str]:
+    """Answer as the price list does, of which moto has nothing: m5.large by the hour, gp3 by GB and month."""
+    asked = {part["Field"]: part["Value"] for part in json.loads(request.parameters["Filters"])}
+    price = {"m5.large": "0.0960", "gp3": "0.0800"}.get(asked.get("instanceType") or asked.get("volumeApiName", ""))
+    dimensions = {"1.1.1": {"unit": "Hrs", "pricePerUnit": {"USD": price}}}
+    return [json.dumps({"terms": {"OnDemand": {"1.1": {"priceDimensions": dimensions}}}})] if price else []
 
 
 def _simulated(request: Request, faults: list[dict[str, Any]]) -> str:

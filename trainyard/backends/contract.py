@@ -32,7 +32,7 @@ class Traits:
     GROUP-..., and another one when it is made anew. `pushed_image`: the command that comes after `image.push`, "" where
     nodes run no images. `leaves`: what `cluster.down` without --purge leaves for other clusters. `joins_hosts`: its
     file names hosts that join, and those that it no longer names leave when asked to. `has_leash`: its clusters can end
-    themselves.
+    themselves. `has_regions`: they may be in regions that no file and no record here names.
     """
 
     makes_nodes: bool = True
@@ -41,6 +41,7 @@ class Traits:
     leaves: str = ""
     joins_hosts: bool = False
     has_leash: bool = True
+    has_regions: bool = False
 
 
 @dataclass(frozen=True)
@@ -264,9 +265,17 @@ class Backend(Protocol):
         """
 
     def discover(
-        self, clusters: Sequence[tuple[ClusterSpec, Tools]], states: Sequence[Path], environ: Mapping[str, str]
+        self,
+        clusters: Sequence[tuple[ClusterSpec, Tools]],
+        states: Sequence[Path],
+        environ: Mapping[str, str],
+        *,
+        region: str | None = None,
     ) -> Discovered:
-        """Find clusters of ours where these are, for `cluster.list`; `states` are records without a file."""
+        """Find clusters of ours where these are, for `cluster.list`; `states` are records without a file.
+
+        A backend that has regions also looks into this one, or into "all".
+        """
 
 
 def not_up(name: str) -> NotReadyError:
@@ -309,7 +318,11 @@ def nothing_to_diagnose(spec: ClusterSpec, tools: Tools) -> list[Finding]:
 
 
 def nothing_to_discover(
-    clusters: Sequence[tuple[ClusterSpec, Tools]], states: Sequence[Path], environ: Mapping[str, str]
+    clusters: Sequence[tuple[ClusterSpec, Tools]],
+    states: Sequence[Path],
+    environ: Mapping[str, str],
+    *,
+    region: str | None = None,
 ) -> Discovered:
     """Find nothing: for backends to whose clusters only what is written down here leads."""
     return Discovered()

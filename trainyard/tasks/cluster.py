@@ -30,6 +30,7 @@ PURGE = "Also the KubeRay operator, its CRDs and the namespace, if Trainyard mad
 RECREATE = "Make every node anew, the head too; ends all that runs."
 REMOVE = "Drain hosts that the file no longer names, and let them leave the cluster as they were found."
 FORCE = "With --remove: also those that cannot be reached, and are gone for good."
+REGION = "Also look into this region of AWS, or into `all`, for clusters that nothing here is about."
 SIZES = "GROUP=N: so many nodes; of a group that grows and shrinks, at least so many. Several may be given."
 
 
@@ -117,10 +118,10 @@ def show(call: Call) -> Report:
     return Report(as_json(spec), [as_yaml(spec).rstrip()], next="invoke cluster.plan")
 
 
-@task(dry=True, name="list")
-def list_(call: Call) -> Report:
+@task(dry=True, name="list", help={"region": REGION})
+def list_(call: Call, region: str = "") -> Report:
     """List the clusters that have a file here, and those that were made from files elsewhere."""
-    clusters, remarks = lazy.listing.list_clusters(os.environ, directory=Path.cwd())
+    clusters, remarks = lazy.listing.list_clusters(os.environ, directory=Path.cwd(), region=region or None)
     rows = [
         (each.name, each.backend, each.state, each.address or each.place, each.file and paths.shown(Path(each.file)))
         for each in clusters

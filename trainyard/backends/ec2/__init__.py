@@ -15,7 +15,7 @@ from trainyard.errors import RequestError
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Stage, Step
 
-TRAITS = Traits(names_change=True, pushed_image="cluster.up")
+TRAITS = Traits(names_change=True, pushed_image="cluster.up", has_regions=True)
 documents = contract.nothing_to_show
 diagnose = contract.nothing_to_diagnose
 discover = listing.discover

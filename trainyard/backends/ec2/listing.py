@@ -1,10 +1,11 @@
-"""Clusters of ours on EC2, by their tag: in the accounts and regions that files and records of this machine name."""
+"""Clusters of ours on EC2, by their tag: in the accounts and regions that files and records here name, or in all."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from trainyard.backends.contract import Discovered, FoundCluster, Tools
 from trainyard.backends.ec2 import location as locations
@@ -12,17 +13,24 @@ from trainyard.backends.ec2 import naming, nodes, snapshot
 from trainyard.backends.ec2.snapshot import Instance
 from trainyard.backends.record import read_json
 from trainyard.errors import TrainyardError, in_a_line
+from trainyard.seams import aws_prices
 from trainyard.seams.aws import Aws
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.wording import counted
+from trainyard.wording import counted, named
 
+# A profile, and a region.
 Account = tuple[str | None, str]
+AT_ONCE = 16
 
 
 def discover(
-    clusters: Sequence[tuple[ClusterSpec, Tools]], states: Sequence[Path], environ: Mapping[str, str]
+    clusters: Sequence[tuple[ClusterSpec, Tools]],
+    states: Sequence[Path],
+    environ: Mapping[str, str],
+    *,
+    region: str | None = None,
 ) -> Discovered:
-    """Return where these clusters are, and the instances with our tag that are of none of them."""
+    """Return where these clusters are, and what carries our tag and is of none of them."""
     places: dict[str, Account] = {}
     problems: dict[str, str] = {}
     for spec, tools in clusters:
@@ -31,25 +39,68 @@ def discover(
             places[spec.name] = aws.profile, aws.region
         except TrainyardError as error:
             problems[spec.name] = in_a_line(error)
-    recorded: list[dict[str, Any]] = [read_json(state / "cluster.json") for state in states]
-    others, remarks = [], []
-    for account in dict.fromkeys([*places.values(), *((record["profile"], record["region"]) for record in recorded)]):
+    recorded = [
+        (record["profile"], record["region"]) for record in (read_json(state / "cluster.json") for state in states)
+    ]
+    accounts = dict.fromkeys([*places.values(), *recorded])
+    others, remarks, shown = [], [], {name: place for name, (_, place) in places.items()}
+    if region:
         try:
-            found = snapshot.instances(Aws(environ, region=account[1], profile=account[0]), {naming.CLUSTER: "*"})
+            accounts |= dict.fromkeys(_everywhere(environ, [profile for profile, _ in accounts], region))
         except TrainyardError as error:
-            remarks.append(f"EC2 in {account[1]}: {in_a_line(error)}")
-            problems |= {name: in_a_line(error) for name, place in places.items() if place == account}
+            remarks.append(f"EC2: {in_a_line(error)}")
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        answers = zip(accounts, pool.map(partial(_ask, environ), accounts), strict=True)
+    for account, answer in answers:
+        if isinstance(answer, TrainyardError):
+            remarks.append(f"EC2 in {account[1]}: {in_a_line(answer)}")
+            problems |= {name: in_a_line(answer) for name, place in places.items() if place == account}
             continue
-        names = dict.fromkeys(each.tags[naming.CLUSTER] for each in found if each.exists)
-        unknown = [name for name in names if places.get(name) != account]
-        others += [_found(name, account, [each for each in found if each.exists]) for name in unknown]
-    return Discovered({name: region for name, (_, region) in places.items()}, problems, tuple(others), tuple(remarks))
+        shown |= {found.name: found.location for found in answer if places.get(found.name) == account}
+        others += [found for found in answer if places.get(found.name) != account]
+    return Discovered(shown, problems, tuple(others), tuple(remarks))
 
 
-def _found(name: str, account: Account, found: Sequence[Instance]) -> FoundCluster:
+def _everywhere(environ: Mapping[str, str], profiles: Sequence[str | None], region: str) -> Iterator[Account]:
+    """Yield a region, or with "all" those that it may use, of each account that these profiles and ours are of."""
+    seen: set[str] = set()
+    for profile in dict.fromkeys([*profiles, environ.get("AWS_PROFILE")]):
+        aws = Aws(environ, region=None if region == "all" else region, profile=profile)
+        account = aws.caller["Account"]
+        if account in seen:
+            continue
+        seen.add(account)
+        regions = [region]
+        if region == "all":
+            regions = [each["RegionName"] for each in aws.call("ec2", "describe_regions")["Regions"]]
+        yield from ((aws.profile, each) for each in regions)
+
+
+def _ask(environ: Mapping[str, str], account: Account) -> list[FoundCluster] | TrainyardError:
     profile, region = account
-    ours = [each for each in found if each.tags[naming.CLUSTER] == name]
-    oldest = min(ours, key=lambda each: str(each.launched))
-    is_up = any(each.is_head and each.runs for each in ours)
-    flags = f"--set ec2.region={region}" + (f" --set ec2.profile={profile}" if profile else "")
-    return FoundCluster(name, f"{region}: {counted(len(ours), 'instance')}, {nodes.age(oldest)}", is_up, flags)
+    try:
+        return list(_clusters(Aws(environ, region=region, profile=profile)))
+    except TrainyardError as error:
+        return error
+
+
+def _clusters(aws: Aws) -> Iterator[FoundCluster]:
+    """Yield what carries our tag: instances, and what stays when a leash has ended them."""
+    tags = aws.pages("ec2", "describe_tags", "Tags", Filters=[{"Name": "key", "Values": [naming.CLUSTER]}])
+    found = [each for each in snapshot.instances(aws, {naming.CLUSTER: "*"}) if each.exists] if tags else []
+    flags = f"--set ec2.region={aws.region}" + (f" --set ec2.profile={aws.profile}" if aws.profile else "")
+    for name in dict.fromkeys(tag["Value"] for tag in tags):
+        ours = [each for each in found if each.tags[naming.CLUSTER] == name]
+        kinds = {tag["ResourceType"] for tag in tags if tag["Value"] == name} - {"instance"}
+        is_up = any(each.is_head and each.runs for each in ours)
+        text = _shown(aws, ours) if ours else f"no instance; left: {named(sorted(kinds))}"
+        if ours or kinds:
+            yield FoundCluster(name, f"{aws.region}: {text}", is_up, flags)
+
+
+def _shown(aws: Aws, instances: Sequence[Instance]) -> str:
+    oldest = min(instances, key=lambda each: str(each.launched))
+    price = aws_prices.hourly(aws, aws.region, [each.type for each in instances])
+    bound = "at most " if any(each.is_spot for each in instances) else ""
+    cost = [] if price is None else [f"{bound}{price:.2f} USD an hour"]
+    return ", ".join([counted(len(instances), "instance"), nodes.age(oldest), *cost])

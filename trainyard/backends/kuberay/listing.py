@@ -23,7 +23,11 @@ ANSWER_SECONDS = 3.0
 
 
 def discover(
-    clusters: Sequence[tuple[ClusterSpec, Tools]], states: Sequence[Path], environ: Mapping[str, str]
+    clusters: Sequence[tuple[ClusterSpec, Tools]],
+    states: Sequence[Path],
+    environ: Mapping[str, str],
+    *,
+    region: str | None = None,
 ) -> Discovered:
     """Return where these clusters are, and the RayClusters with our label that are none of them."""
     locations: dict[str, Location] = {}
