@@ -275,13 +275,18 @@ def test_who_may_not_ask_is_not_kept_from_making_a_cluster(lab: Yard, account: C
 def test_a_cluster_of_that_name_in_another_region_is_not_forgotten(lab: Yard, account: Cloud) -> None:
     there = account.client("ec2", "eu-west-1")
     image = there.register_image(Name="plain", RootDeviceName="/dev/sda1")["ImageId"]
-    tags = [{"ResourceType": "instance", "Tags": [{"Key": "ray-cluster-name", "Value": "lab"}]}]
-    launched = there.run_instances(
-        ImageId=image, InstanceType="m5.large", MinCount=2, MaxCount=2, TagSpecifications=tags
-    )
+    tags = [{"Key": key, "Value": "lab"} for key in ("ray-cluster-name", "trainyard-cluster")]
+    specifications = [{"ResourceType": "instance", "Tags": tags}]
+    launch = {"ImageId": image, "MinCount": 2, "MaxCount": 2, "TagSpecifications": specifications}
+    launched = there.run_instances(InstanceType="m5.large", **launch)["Instances"]
     problems = wrong(lab, f"{{ami: {AMI}}}")
-    there.terminate_instances(InstanceIds=[instance["InstanceId"] for instance in launched["Instances"]])
+    (first, *_) = [each for each in lab.json("cluster.list", "--region", "all")["clusters"] if not each["file"]]
+    there.terminate_instances(InstanceIds=[each["InstanceId"] for each in launched])
     assert problems == [
         "cluster lab: exists in eu-west-1: give this one another name, or remove that: trainyard "
         "cluster.down --set ec2.region=eu-west-1"
     ]
+    assert (first["name"], first["backend"]) == ("lab", "ec2")
+    assert re.fullmatch(r"eu-west-1: 2 instances, .* s, 0\.19 USD an hour", first["place"])
+    removal = "cluster.down --set name=lab --backend ec2 --set ec2.region=eu-west-1` removes it"
+    assert first["problem"].endswith(removal)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 from trainyard.backends.contract import Discovered, FoundCluster, Tools
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2 import naming, nodes, snapshot
+from trainyard.backends.ec2.preflight_questions import HOME
 from trainyard.backends.ec2.snapshot import Instance
 from trainyard.backends.record import read_json
 from trainyard.errors import TrainyardError, in_a_line
@@ -49,8 +49,10 @@ def discover(
             accounts |= dict.fromkeys(_everywhere(environ, [profile for profile, _ in accounts], region))
         except TrainyardError as error:
             remarks.append(f"EC2: {in_a_line(error)}")
+    profiles = {profile: Aws(environ, region=HOME, profile=profile) for profile, _ in accounts}
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        answers = zip(accounts, pool.map(partial(_ask, environ), accounts), strict=True)
+        found = pool.map(lambda account: _ask(profiles[account[0]], account[1]), accounts)
+        answers = list(zip(accounts, found, strict=True))
     for account, answer in answers:
         if isinstance(answer, TrainyardError):
             remarks.append(f"EC2 in {account[1]}: {in_a_line(answer)}")
@@ -65,7 +67,7 @@ def _everywhere(environ: Mapping[str, str], profiles: Sequence[str | None], regi
     """Yield a region, or with "all" those that it may use, of each account that these profiles and ours are of."""
     seen: set[str] = set()
     for profile in dict.fromkeys([*profiles, environ.get("AWS_PROFILE")]):
-        aws = Aws(environ, region=None if region == "all" else region, profile=profile)
+        aws = Aws(environ, region=HOME if region == "all" else region, profile=profile)
         account = aws.caller["Account"]
         if account in seen:
             continue
@@ -76,31 +78,31 @@ def _everywhere(environ: Mapping[str, str], profiles: Sequence[str | None], regi
         yield from ((aws.profile, each) for each in regions)
 
 
-def _ask(environ: Mapping[str, str], account: Account) -> list[FoundCluster] | TrainyardError:
-    profile, region = account
+def _ask(aws: Aws, region: str) -> list[FoundCluster] | TrainyardError:
     try:
-        return list(_clusters(Aws(environ, region=region, profile=profile)))
+        return list(_clusters(aws, region))
     except TrainyardError as error:
         return error
 
 
-def _clusters(aws: Aws) -> Iterator[FoundCluster]:
+def _clusters(aws: Aws, region: str) -> Iterator[FoundCluster]:
     """Yield what carries our tag: instances, and what stays when a leash has ended them."""
-    tags = aws.pages("ec2", "describe_tags", "Tags", Filters=[{"Name": "key", "Values": [naming.CLUSTER]}])
-    found = [each for each in snapshot.instances(aws, {naming.CLUSTER: "*"}) if each.exists] if tags else []
-    flags = f"--set ec2.region={aws.region}" + (f" --set ec2.profile={aws.profile}" if aws.profile else "")
+    ours = [{"Name": "key", "Values": [naming.CLUSTER]}]
+    tags = aws.pages("ec2", "describe_tags", "Tags", region=region, Filters=ours)
+    instances = snapshot.instances(aws, {naming.CLUSTER: "*"}, region=region) if tags else []
+    flags = f"--set ec2.region={region}" + (f" --set ec2.profile={aws.profile}" if aws.profile else "")
     for name in dict.fromkeys(tag["Value"] for tag in tags):
-        ours = [each for each in found if each.tags[naming.CLUSTER] == name]
+        found = [each for each in instances if each.exists and each.tags[naming.CLUSTER] == name]
         kinds = {tag["ResourceType"] for tag in tags if tag["Value"] == name} - {"instance"}
-        is_up = any(each.is_head and each.runs for each in ours)
-        text = _shown(aws, ours) if ours else f"no instance; left: {named(sorted(kinds))}"
-        if ours or kinds:
-            yield FoundCluster(name, f"{aws.region}: {text}", is_up, flags)
+        is_up = any(each.is_head and each.runs for each in found)
+        text = _shown(aws, region, found) if found else f"no instance; left: {named(sorted(kinds))}"
+        if found or kinds:
+            yield FoundCluster(name, f"{region}: {text}", is_up, flags)
 
 
-def _shown(aws: Aws, instances: Sequence[Instance]) -> str:
+def _shown(aws: Aws, region: str, instances: Sequence[Instance]) -> str:
     oldest = min(instances, key=lambda each: str(each.launched))
-    price = aws_prices.hourly(aws, aws.region, [each.type for each in instances])
+    price = aws_prices.hourly(aws, region, [each.type for each in instances])
     bound = "at most " if any(each.is_spot for each in instances) else ""
     cost = [] if price is None else [f"{bound}{price:.2f} USD an hour"]
     return ", ".join([counted(len(instances), "instance"), nodes.age(oldest), *cost])

@@ -61,9 +61,9 @@ def of_cluster(location: Location) -> list[Instance]:
     return found
 
 
-def instances(aws: Aws, tags: Mapping[str, str]) -> list[Instance]:
+def instances(aws: Aws, tags: Mapping[str, str], *, region: str | None = None) -> list[Instance]:
     """Return the instances with these tags, in every state, the head first."""
-    found = [_instance(described) for described in aws.instances(tags)]
+    found = [_instance(described) for described in aws.instances(tags, region=region)]
     return sorted(found, key=lambda instance: (not instance.is_head, instance.group, str(instance.launched)))
 
 
