@@ -40,7 +40,7 @@ RULES = (
         "In a minute repeat the same command: it continues.",
     ),
     Rule(
-        r"InvalidAMIID|InvalidParameter.*resolve:ssm|ParameterNotFound",
+        "InvalidAMIID",
         "the AMI does not exist in the region",
         "An AMI has another id in each region. Correct `ec2: {ami: ...}`.",
         error=RequestError,
@@ -59,12 +59,6 @@ RULES = (
         error=PrerequisiteError,
     ),
     Rule(
-        r"No module named '?boto3",
-        "Ray's autoscaler does not run on the head: boto3 is missing there",
-        "Put it into the image (or the AMI): pip install boto3",
-        error=PrerequisiteError,
-    ),
-    Rule(
         r"no space left on device",
         "the disk of {name} is full",
         "Give it a larger one (`ec2: {disk: 300GiB}`), of at least three times the image, and make it anew: "
@@ -76,6 +70,11 @@ RULES = (
         "{name} lets nobody in as {user}",
         "Is `ec2: {user: ...}` the one of the AMI (ubuntu, ec2-user, admin), and the key pair's private part here?",
         error=PrerequisiteError,
+    ),
+    Rule(
+        r"node detected as terminated",
+        "the instance of {name} was terminated while it was set up",
+        "If nobody did: a spot instance that was taken away, or a full disk quota. Repeat: invoke cluster.up",
     ),
     Rule(
         r"wait_ready timeout exceeded|Connection refused|Connection timed out|No route to host",
@@ -93,27 +92,6 @@ RULES = (
         "the image has no rsync, with which Ray copies files into its containers",
         "Put rsync, openssh-client and boto3 into the image.",
         error=PrerequisiteError,
-    ),
-    Rule(
-        r"(?P<who>user \S+, id \d+), may not read (?P<file>\S+):",
-        "the image's {who}, may not read the cluster's token",
-        "It must be root, or have the id of the AMI's user (1000 on Ubuntu).",
-        error=PrerequisiteError,
-    ),
-    Rule(
-        r"Error response from daemon: (?P<why>.*)",
-        "Docker on {name} does not start the container: {why}",
-        "Are all of `ec2: {docker_options: [...]}` right, and does the image run there? invoke image.lint",
-    ),
-    Rule(
-        r"node detected as terminated",
-        "the instance of {name} was terminated while it was set up",
-        "If nobody did: a spot instance that was taken away, or a full disk quota. Repeat: invoke cluster.up",
-    ),
-    Rule(
-        r"InvalidAuthToken",
-        "{name} has another token than the head",
-        "Make the cluster anew: invoke cluster.up --recreate",
     ),
 )
 

@@ -6,6 +6,7 @@ everywhere, and a key in the user's ~/.ssh.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -164,10 +165,11 @@ class _Objects:
 
     def has_role(self) -> Answer:
         name = self.role_name
-        if name not in (role["RoleName"] for role in profile(self.aws, name).get("Roles", ())):
+        arn = next((role["Arn"] for role in profile(self.aws, name).get("Roles", ())), None)
+        if arn is None:
             return no("it is not there")
-        policies = self.aws.call("iam", "list_role_policies", RoleName=name)["PolicyNames"]
-        return YES if name in policies else no("it has no policy")
+        allowed = self.aws.find("iam", "get_role_policy", RoleName=name, PolicyName=name).get("PolicyDocument")
+        return YES if allowed == json.loads(desired.policy(self.location.name, arn)) else no("it may do something else")
 
     def make_role(self) -> None:
         """Make the role, what it may do, and the instance profile by which instances have it."""
