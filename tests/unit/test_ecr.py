@@ -25,10 +25,10 @@ def test_the_region_is_the_addresss_else_the_callers_and_the_profile_is_his(monk
     regions: list[str | None] = []
 
     class Session:
-        def __init__(self, *, profile_name: str | None) -> None:
+        def __init__(self, *, profile_name: str | None, region_name: str | None) -> None:
             assert profile_name == "lab"
 
-        def client(self, service: str, *, region_name: str | None) -> FakeClient:
+        def client(self, service: str, *, region_name: str | None, config: object) -> FakeClient:
             regions.append(region_name)
             return FakeClient()
 

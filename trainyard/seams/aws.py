@@ -175,7 +175,7 @@ class Aws:
         except ImportError as error:
             raise PrerequisiteError(
                 "boto3, with which AWS is asked, is not installed",
-                hint="Install the extra: pip install 'trainyard[ec2]'",
+                hint="Install the extra: pip install 'trainyard[ec2]', or 'trainyard[aws]' for ECR alone",
             ) from error
         with self._lock:
             key = service, region or self._region
