@@ -49,7 +49,7 @@ BUDGETS = {
     "seams": (5_180, 50),
     "spec": (2_119, 16),
     "tasks": (1_982, 14),
-    "../tests": (27_911, 237),
+    "../tests": (27_912, 237),
     "../runner": (4_968, 36),
 }
 LONGEST_FUNCTION = 40

@@ -111,6 +111,7 @@ def test_another_head_has_to_be_asked_for_and_then_all_of_it_goes() -> None:
     aws = FakeAws([head, instance(2)])
     assert planned(aws)[0] == ("Replace the head that runs", "would")
     assert planned(aws, recreate=True)[0] == ("Terminate 2 instances", "would")
+    assert planned(FakeAws([head, instance(2, state="stopped")]))[0] == ("Replace the head that runs", "would")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from trainyard.diagnosis import Diagnosis, Rule, explain
 from trainyard.errors import PrerequisiteError, RequestError
@@ -120,6 +121,11 @@ def failed_command(lines: Sequence[str], *, name: str) -> Diagnosis:
     printed = [line for line in _before_the_end(lines) if not _NOISE.match(line)][-TAIL_LINES:]
     shown = "\n".join(f"    {line}" for line in printed or ["(it said nothing)"])
     return Diagnosis(f"{name} could not be set up; the last that was printed:\n{shown}")
+
+
+def with_lines(found: Diagnosis, lines: Sequence[str]) -> Diagnosis:
+    """Return a cause with all lines that say it, each once."""
+    return replace(found, message="\n    ".join([found.message, *dict.fromkeys(map(clean, lines))]))
 
 
 def _before_the_end(lines: Sequence[str]) -> list[str]:

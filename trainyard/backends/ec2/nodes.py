@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime, timezone
 
 from trainyard.backends import ray_nodes
@@ -125,9 +124,8 @@ def refuse_broken(location: Location, head: Instance, failed: Sequence[Instance]
     groups = dict.fromkeys(group for line in launches for group in _OF_GROUP.findall(line))
     types = dict.fromkeys(str(location.section.instances(group).instance_type) for group in groups)
     if found_launch := diagnosis.cause(launches, name="the head", type_=" or ".join(types) or "such instance"):
-        refused = "\n".join(f"    {line}" for line in dict.fromkeys(map(diagnosis.clean, launches)))
-        error = replace(found_launch, message=f"{found_launch.message}\n{refused}")
-        raise error.to_error(where="the autoscaler on the head, which goes on trying")
+        shown = diagnosis.with_lines(found_launch, launches)
+        raise shown.to_error(where="the autoscaler on the head, which goes on trying")
 
 
 def _after_launch(lines: Sequence[str]) -> Sequence[str]:
@@ -181,16 +179,8 @@ def _state(instance: Instance, *, is_alive: bool) -> tuple[NodeState, str]:
 
 def describe(instance: Instance) -> str:
     """Return what a status says of an instance: where it is, what it is, and how old."""
-    address = instance.public_ip or instance.private_ip or ""
-    facts = (
-        instance.id,
-        instance.type,
-        instance.zone,
-        "spot" if instance.is_spot else "on demand",
-        address,
-        age(instance),
-    )
-    return " ".join(filter(None, facts))
+    price, address = "spot" if instance.is_spot else "on demand", instance.public_ip or instance.private_ip
+    return " ".join(filter(None, (instance.id, instance.type, instance.zone, price, address, age(instance))))
 
 
 def age(instance: Instance) -> str:

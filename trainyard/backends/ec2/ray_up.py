@@ -100,14 +100,11 @@ class Launch:
     def _error(self, lines: Sequence[str]) -> TrainyardError:
         words = {"name": "the head", "user": self.location.section.user}
         types = self.document["available_node_types"]["head"]["node_config"]
-        found = diagnosis.cause(lines, type_=types["InstanceType"], **words) or diagnosis.failed_command(
-            lines, name="the head"
-        )
-        error = found.to_error()
+        found = diagnosis.cause(lines, type_=types["InstanceType"], **words)
+        found = found or diagnosis.failed_command(lines, name="the head")
         # Each zone's refusal, not the last one's.
-        refused = list(dict.fromkeys(clean for clean in map(diagnosis.clean, lines) if "Attempt failed" in clean))
-        what = "\n".join([error.what, *(f"    {line}" for line in refused)])
-        return type(error)(what, where=f"all that `ray up` printed: {self.location.log}", hint=error.hint)
+        shown = diagnosis.with_lines(found, [line for line in lines if "Attempt failed" in line])
+        return shown.to_error(where=f"all that `ray up` printed: {self.location.log}")
 
     def _is_written(self) -> Answer:
         head = snapshot.head(snapshot.of_cluster(self.location))
@@ -130,14 +127,14 @@ class Launch:
 def steps(spec: ClusterSpec, tools: Tools, location: Location, site: Site) -> list[Step]:
     """Return the steps from the instances that there are to nodes that answer; asks AWS for those."""
     found = snapshot.of_cluster(location)
-    head = snapshot.head(found)
-    document, environment = desired.document(spec, site), desired.environment(spec, site.image)
-    replaced = _outdated(found, document)
-    launch = Launch(location, document, environment, head, bool(replaced) or has_surplus(spec, found))
-    surplus = _surplus(found, recreate=tools.recreate)
     before = frozenset(instance.id for instance in found)
+    document, environment = desired.document(spec, site), desired.environment(spec, site.image)
+    surplus = _surplus(found, recreate=tools.recreate)
+    staying = [each for each in found if each.exists and each not in surplus]
+    outdated, head = _outdated(staying, document), snapshot.head(staying)
+    launch = Launch(location, document, environment, head, bool(outdated) or has_surplus(spec, staying))
     made: list[Step] = []
-    if head and head.runs and not surplus and _needs_another(head, launch.made_from):
+    if head and _needs_another(head, launch.made_from):
         error = RequestError(
             "the head in the cluster file is not the head that runs; to replace it ends everything on the cluster",
             where="instances, image, set-up, variables or token are others now",
@@ -146,15 +143,13 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location, site: Site) -> li
         made.append(replace_head.step(error, title="Replace the head that runs"))
     if surplus:
         made.append(_termination(location, surplus, title=f"Terminate {counted(len(surplus), 'instance')}"))
-        launch.head = None if head in surplus else head
-    after = made[-1].title if made else None
     first, *others = launch.steps()
-    ray_steps = [replace(first, after=after), *others]
+    ray_steps = [replace(first, after=made[-1].title if made else None), *others]
     last = ray_steps[-1].title
-    if replaced := [each for each in replaced if each not in surplus]:
+    if outdated:
         # The autoscaler launches others; it ends none by itself (v2/instance_manager, disable_launch_config_check).
-        title = f"End {counted(len(replaced), 'worker')} that the file describes otherwise"
-        ray_steps.append(_termination(location, replaced, title=title, after=last))
+        title = f"End {counted(len(outdated), 'worker')} that the file describes otherwise"
+        ray_steps.append(_termination(location, outdated, title=title, after=last))
     held = leash.of(location)
     has_had = spec.leash or leashes.is_recorded(tools.state)
     return [
