@@ -12,25 +12,21 @@ from ray.autoscaler._private.util import prepare_config, validate_config
 
 from trainyard.backends.ec2 import desired, naming
 from trainyard.backends.ec2.desired import Site
+from trainyard.backends.ec2.location import Location
 from trainyard.errors import RequestError
+from trainyard.seams.aws import Aws
 from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.ec2 import Ec2Section
 from trainyard.spec.load import load_cluster
 
 PARAMETER = "/aws/service/some/ami-id"
 FOUND = {"ImageId": "ami-1", "RootDeviceName": "/dev/xvda"}
-SITE = Site(
-    "us-west-2",
-    "me:/x",
-    "sg-1",
-    "trainyard-lab",
-    Path("/k"),
-    "trainyard-lab",
-    Path("/m"),
-    {PARAMETER: FOUND},
-    ["subnet-1"],
+LOCATION = Location(
+    "lab", Aws({}, region="us-west-2"), Path("/state"), "me:/x", Ec2Section(key_name="key", key_file="/k"), {}
 )
+SITE = Site(LOCATION, "sg-1", {PARAMETER: FOUND}, ["subnet-1"])
 ECR = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
-IMAGE = replace(SITE, image=f"{ECR}/lab@sha256:aa", ecr=ECR)
+IMAGE = replace(SITE, image=f"{ECR}/lab@sha256:aa")
 
 
 def spec(**section: Any) -> ClusterSpec:
@@ -80,7 +76,7 @@ def test_instances_are_on_demand_encumbered_by_nothing_of_rays_and_all_that_is_t
     assert "InstanceMarketOptions" not in node(made, "cpu")
     assert node(made, "gpu")["InstanceMarketOptions"] == {"MarketType": "spot"}
     assert node(made, "gpu")["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"] == 300
-    assert node(made, "cpu")["IamInstanceProfile"] == {"Name": "trainyard-lab"}
+    assert node(made, "cpu")["IamInstanceProfile"] == {"Name": "trainyard-lab-us-west-2"}
     specifications = node(made, "cpu")["TagSpecifications"]
     assert [each["ResourceType"] for each in specifications] == ["instance", "volume", "network-interface"]
     assert node(made, "cpu")["ImageId"] == naming.read(specifications[0]["Tags"])[naming.AMI] == "ami-0123456789"
@@ -120,8 +116,8 @@ def test_an_image_runs_by_digest_with_gpus_where_they_are_and_a_login_that_is_ne
 
 def test_token_and_variables_are_where_the_nodes_user_finds_them() -> None:
     on_host, in_image = (desired.document(spec(), site) for site in (SITE, IMAGE))
-    assert on_host["file_mounts"] == {"~/.trainyard": "/m"}
-    assert in_image["file_mounts"] == {"/run/trainyard": "/m"}
+    assert on_host["file_mounts"] == {"~/.trainyard": "/state/mounted"}
+    assert in_image["file_mounts"] == {"/run/trainyard": "/state/mounted"}
     for made, place in ((on_host, "~/.trainyard"), (in_image, "/run/trainyard")):
         for start in (*made["head_start_ray_commands"], *made["worker_start_ray_commands"]):
             assert start.startswith(f". {place}/environment; ")
@@ -148,7 +144,7 @@ def test_what_workers_are_needs_no_new_head() -> None:
     head = desired.document(spec(groups={"head": {"disk": 2**40}}), SITE)
     assert desired.fingerprints(head, "env")[naming.HEAD_FROM] != first[naming.HEAD_FROM]
     assert desired.fingerprints(desired.document(spec(), SITE), "other") != first
-    elsewhere = replace(SITE, key_file=Path("/other"), mounted=Path("/place"))
+    elsewhere = replace(SITE, location=replace(LOCATION, state=Path("/other")))
     assert desired.fingerprints(desired.document(spec(), elsewhere), "env") == first
 
 

@@ -17,7 +17,6 @@ from trainyard.backends.ec2 import account, desired, diagnosis, down, naming, no
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.desired import Site
 from trainyard.backends.ec2.location import Location
-from trainyard.backends.ec2.status import status
 from trainyard.backends.record import write_cluster
 from trainyard.errors import LeftoverError, NotReadyError, OutsideError, RequestError
 from trainyard.seams.aws import Aws, AwsError
@@ -28,7 +27,7 @@ from trainyard.steps import Step, plan
 SPEC = ClusterSpec.model_validate(
     {"name": "lab", "backend": "ec2", "head": {"cpus": 1}, "workers": [{"name": "cpu", "count": 2, "cpus": 1}]}
 )
-SITE = Site("us-west-2", "me", "sg-1", "trainyard-lab", Path("/k"), "trainyard-lab", Path("/m"), {})
+SITE = Site(Location("lab", Aws({}, region="us-west-2"), Path("/state"), "me", SPEC.ec2, {}), "sg-1", {})
 DOCUMENT = desired.document(SPEC, SITE)
 MADE_FROM = desired.fingerprints(DOCUMENT, desired.environment(SPEC, ""))
 TOOLS = Tools(Path("/state"), {}, "ec2")
@@ -174,7 +173,7 @@ def test_where_a_cluster_is_is_written_down_first_and_another_account_is_refused
     made = replace(place(aws), account=locations.find(SPEC, tools).account)
     assert snapshot.of_cluster(made) == []
     aws.caller = {"Account": "2"}
-    for ask in (partial(down.steps, made, tools), partial(status, SPEC, made, "ec2")):
+    for ask in (partial(down.steps, made, tools), partial(snapshot.of_cluster, made)):
         with pytest.raises(RequestError, match="is in the AWS account 1; these credentials are of 2"):
             ask()
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from trainyard.backends import contract
-from trainyard.backends.contract import ClusterStatus, LogLine, Tools, Traits, Verified
+from trainyard.backends.contract import Tools, Traits, Verified
 from trainyard.backends.ec2 import account, down, listing, objects, ray_up
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2 import status as statuses
 from trainyard.backends.record import forget_step
-from trainyard.endpoint import Endpoint
 from trainyard.errors import RequestError
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Stage, Step
@@ -19,6 +18,10 @@ TRAITS = Traits(names_change=True, pushed_image="cluster.up", has_regions=True)
 documents = contract.nothing_to_show
 diagnose = contract.nothing_to_diagnose
 discover = listing.discover
+status = statuses.status
+connect = statuses.connect
+logs = statuses.log_lines
+shell = statuses.shell
 
 
 def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
@@ -40,22 +43,6 @@ def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step
     locations.refuse_elsewhere(spec, tools)
     location = locations.find(spec, tools)
     return [Stage("Look at the AWS account", lambda: down.steps(location, tools)), forget_step(tools.state)]
-
-
-def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
-    return statuses.status(spec, locations.find(spec, tools), tools.backend)
-
-
-def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
-    return statuses.connect(spec, locations.find(spec, tools))
-
-
-def logs(spec: ClusterSpec, tools: Tools, *, follow: bool, node: str = "") -> Iterator[LogLine]:
-    return statuses.log_lines(spec, locations.find(spec, tools), follow=follow, node=node)
-
-
-def shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal: bool) -> list[str]:
-    return statuses.shell(spec, locations.find(spec, tools), node=node, command=command, terminal=terminal)
 
 
 def verify(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) -> Verified:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from trainyard.backends.contract import Tools
@@ -13,10 +13,9 @@ from trainyard.backends.ec2.desired import Site
 from trainyard.backends.ec2.location import Location
 from trainyard.errors import RequestError
 from trainyard.images import resolve
-from trainyard.seams import ecr, ray_autoscaler
+from trainyard.seams import ray_autoscaler
 from trainyard.seams.addresses import outgoing
 from trainyard.seams.aws import caller_address
-from trainyard.seams.docker.images import registry_of
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Stage, Step
 
@@ -26,7 +25,7 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location) -> list[Step | St
     locations.refuse_other_account(location)
     checked = preflight.steps(spec, tools, location)
     objects.refuse_foreign(location)
-    refuse_unknown_to_ray(desired.document(spec, replace(desired.NOWHERE, image=spec.image or "")))
+    refuse_unknown_to_ray(desired.document(spec, Site(location, "sg-00000000", {}, image=spec.image or "")))
     made = objects.steps(location, sources(location))
     return [locations.record_step(location, tools), *checked, *made]
 
@@ -38,26 +37,15 @@ def site(spec: ClusterSpec, tools: Tools, location: Location) -> Site:
     tags = next((each.tags for each in found if each.is_head), {})
     image = ""
     if spec.image:
-        running = tags.get(naming.IMAGE)
-        image = resolve.pinned(spec, location.environ, directory=tools.directory, running=running).reference
-    registry = registry_of(image) if image else ""
+        pinned = partial(resolve.pinned, spec, location.environ, directory=tools.directory)
+        image = pinned(running=tags.get(naming.IMAGE)).reference
     subnets = tags.get(naming.SUBNETS, "").split()
     if not (subnets or section.subnet):
         usable = preflight_questions.usable(spec, preflight_questions.subnets(spec, aws))
         subnets = sorted(subnet["SubnetId"] for subnet in usable)
-    return Site(
-        region=aws.region,
-        owner=location.owner,
-        security_group=str(objects.security_group(location)),
-        key_name=section.key_name or naming.resource(location.name),
-        key_file=location.key_file,
-        profile=section.instance_profile or naming.role(location.name, aws.region),
-        mounted=location.mounted,
-        amis=preflight_questions.amis(spec, aws, {each.tags.get(naming.AMI, ""): each.ami for each in reversed(found)}),
-        subnets=subnets,
-        image=image,
-        ecr=registry if ecr.region(registry) else "",
-    )
+    running = {each.tags.get(naming.AMI, ""): each.ami for each in reversed(found)}
+    amis = preflight_questions.amis(spec, aws, running)
+    return Site(location, str(objects.security_group(location)), amis, subnets, image)
 
 
 def sources(location: Location) -> list[str]:

@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -16,8 +15,10 @@ import yaml
 from trainyard import paths, render, versions
 from trainyard.backends import ray_nodes
 from trainyard.backends.ec2 import naming
+from trainyard.backends.ec2.location import Location
 from trainyard.errors import RequestError
 from trainyard.seams import ecr
+from trainyard.seams.docker.images import registry_of
 from trainyard.spec.cluster import ClusterSpec, Head, WorkerGroup
 from trainyard.spec.ec2 import GIBIBYTE, Instances
 from trainyard.wording import named
@@ -32,48 +33,38 @@ _OF_GROUPS = ("min_workers", "max_workers", "idle_timeout_s")
 
 @dataclass(frozen=True)
 class Site:
-    """What instances are launched with, as it is in the account, and what is here.
+    """What instances are launched with, as it is in the account.
 
     `amis` are as EC2 describes them, by what the file calls them. `subnets` are where nodes may be if it names none.
-    `image` is a reference by digest, "" where training runs on the host; `ecr` is its registry, "" if it is none of
-    Amazon's. `mounted` is the directory with token and variables.
+    `image` is a reference by digest, "" where training runs on the host.
     """
 
-    region: str
-    owner: str
+    location: Location
     security_group: str
-    key_name: str
-    key_file: Path
-    profile: str
-    mounted: Path
     amis: Mapping[str, Mapping[str, Any]]
     subnets: Sequence[str] = ()
     image: str = ""
-    ecr: str = ""
-
-
-# Where nothing is asked yet.
-NOWHERE = Site("us-west-2", "", "sg-00000000", "", Path(), "", Path(), {})
 
 
 def document(spec: ClusterSpec, site: Site) -> dict[str, Any]:
     """Return what `ray up` gets: the template, and what the cluster file adds. Raises RequestError."""
-    section = spec.ec2
-    provider: dict[str, Any] = {"type": "aws", "region": site.region, "cache_stopped_nodes": False}
+    section, location = spec.ec2, site.location
+    provider: dict[str, Any] = {"type": "aws", "region": location.aws.region, "cache_stopped_nodes": False}
     provider["use_internal_ips"] = section.use_internal_ips
     if section.zones:
         provider["availability_zone"] = ",".join(section.zones)
+    registry = registry_of(site.image) if site.image else ""
     shm_size = [f"--shm-size={section.shm_size}"] if section.shm_size else []
     values = {
         "name": spec.name,
         "max_workers": sum(group.most for group in spec.workers),
         "provider": provider,
-        "auth": {"ssh_user": section.user, "ssh_private_key": str(site.key_file)},
+        "auth": {"ssh_user": section.user, "ssh_private_key": str(location.key_file)},
         "nodes": [_node(spec, site, spec.head), *(_node(spec, site, group) for group in spec.workers)],
-        "mounted": str(site.mounted),
+        "mounted": str(location.mounted),
         "files": files(site.image),
         "images": [site.image] if site.image else [],
-        "registries": [{"address": site.ecr, "region": ecr.region(site.ecr)}] if site.ecr else [],
+        "registries": [{"address": registry, "region": ecr.region(registry)}] if ecr.region(registry) else [],
         "installed": [] if site.image else [versions.RAY],
         "container": naming.resource(spec.name),
         "docker_options": [*shm_size, *map(shlex.quote, section.docker_options)],
@@ -165,14 +156,14 @@ def _launch(spec: ClusterSpec, site: Site, instances: Instances) -> dict[str, An
     name, disk = instances.ami or "", instances.disk or 0
     ami = {"ImageId": name, "RootDeviceName": "/dev/sda1", **site.amis.get(name, {})}
     volume = {"VolumeSize": -(-disk // GIBIBYTE), "VolumeType": "gp3", "DeleteOnTermination": True}
-    tags = {**spec.ec2.tags, naming.CLUSTER: spec.name, naming.OWNER: site.owner}
+    tags = {**spec.ec2.tags, naming.CLUSTER: spec.name, naming.OWNER: site.location.owner}
     own = {naming.AMI: name, naming.IMAGE: site.image, naming.SUBNETS: " ".join(site.subnets)}
     own = {key: value for key, value in own.items() if value}
     config: dict[str, Any] = {
         "InstanceType": instances.instance_type,
         "ImageId": ami["ImageId"],
-        "KeyName": site.key_name,
-        "IamInstanceProfile": {"Name": site.profile},
+        "KeyName": site.location.key_name,
+        "IamInstanceProfile": {"Name": site.location.profile},
         "BlockDeviceMappings": [{"DeviceName": ami["RootDeviceName"], "Ebs": volume}],
         # Containers are one hop further from the metadata service than their host.
         "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 2},

@@ -39,6 +39,15 @@ class Location:
     account: str | None = None
 
     @property
+    def key_name(self) -> str:
+        return self.section.key_name or naming.resource(self.name)
+
+    @property
+    def profile(self) -> str:
+        """Return the instance profile of the nodes: the file's, or ours."""
+        return self.section.instance_profile or naming.role(self.name, self.aws.region)
+
+    @property
     def key_file(self) -> Path:
         """Return the private key of the instances: the file's, or ours."""
         if self.section.key_name:

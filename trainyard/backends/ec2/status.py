@@ -9,8 +9,9 @@ from contextlib import suppress
 from trainyard import versions
 from trainyard.backends import contract, logs
 from trainyard.backends import leash as leashes
-from trainyard.backends.contract import ClusterStatus, LogLine
+from trainyard.backends.contract import ClusterStatus, LogLine, Tools
 from trainyard.backends.ec2 import desired, leash, naming, nodes, snapshot
+from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.ec2.snapshot import Instance
 from trainyard.backends.logs import LogFile
@@ -28,8 +29,9 @@ _ASK = (
 )
 
 
-def status(spec: ClusterSpec, location: Location, backend: str) -> ClusterStatus:
+def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
     """Ask AWS about every instance of the cluster, and Ray about its nodes."""
+    location = locations.find(spec, tools)
     found = snapshot.of_cluster(location)
     head = snapshot.head(found)
     names, detail = nodes.alive(location, head)
@@ -37,7 +39,7 @@ def status(spec: ClusterSpec, location: Location, backend: str) -> ClusterStatus
     held = leash.observe(location, head) if names else None
     return ClusterStatus(
         name=spec.name,
-        backend=backend,
+        backend=tools.backend,
         state=cluster_state(node.state for node in every),
         nodes=every,
         address=nodes.address(location, head) if head and names else None,
@@ -67,8 +69,9 @@ def _autoscaler(location: Location, head: Instance) -> str:
     return f"the autoscaler on the head wrote its last line {duration(float(now) - float(last))} ago"
 
 
-def connect(spec: ClusterSpec, location: Location) -> Endpoint:
+def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
     """Return the endpoint, a port that ends at the head's dashboard. Raises NotReadyError if no head runs."""
+    location = locations.find(spec, tools)
     found = snapshot.of_cluster(location)
     head = snapshot.head(found)
     if head is None or head.state != "running":
@@ -91,8 +94,9 @@ def tunnel(head: Instance) -> str:
     return f"{head.id} by SSH"
 
 
-def log_lines(spec: ClusterSpec, location: Location, *, follow: bool, node: str) -> Iterator[LogLine]:
+def log_lines(spec: ClusterSpec, tools: Tools, *, follow: bool, node: str = "") -> Iterator[LogLine]:
     """Return the last lines of the nodes' files, of the head's autoscaler, and of `ray up`, which set the head up."""
+    location = locations.find(spec, tools)
     found = {each.name: each for each in snapshot.of_cluster(location) if each.exists}
     if node or not found:
         contract.pick(found, node, cluster=spec.name)
@@ -112,8 +116,9 @@ def log_lines(spec: ClusterSpec, location: Location, *, follow: bool, node: str)
     return logs.followed(files, lambda: follow)
 
 
-def shell(spec: ClusterSpec, location: Location, *, node: str, command: str, terminal: bool) -> list[str]:
+def shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal: bool) -> list[str]:
     """Return the `ssh` to a node's instance; where nodes are containers, what goes into the container there."""
+    location = locations.find(spec, tools)
     found = {each.name: each for each in snapshot.of_cluster(location) if each.exists}
     instance = contract.pick(found, node, cluster=spec.name)
     address, identity = snapshot.login(location, instance)
