@@ -88,6 +88,15 @@ def removing(cluster: Cluster, *, remove: bool, force: bool) -> Cluster:
     return replace(cluster, tools=replace(cluster.tools, remove=True, force=force))
 
 
+def asking(cluster: Cluster, *, adopt: bool = False, keep_disks: bool = False) -> Cluster:
+    """Return the cluster with what only some backends can be asked for. Raises RequestError."""
+    backend, tools = _as_made(cluster)
+    for flag, is_given in {"--adopt": adopt, "--keep-disks": keep_disks}.items():
+        if is_given and flag not in backend.TRAITS.flags:
+            raise RequestError(f"backend {tools.backend!r} has no {flag}", hint=f"Leave out {flag}.")
+    return replace(cluster, tools=replace(cluster.tools, adopt=adopt, keep_disks=keep_disks))
+
+
 def size_differences(file: ClusterSpec, now: ClusterSpec) -> list[str]:
     return [
         f"{then.name}: {then.least} in the file, {group.least} now"

@@ -127,6 +127,8 @@ def test_its_leash_ends_it_although_the_operator_is_gone(cloud: Cloud, yard: Yar
     # They cost nothing.
     kinds = {each.split()[0] for each in cloud.left()}
     assert kinds == {"key-pair", "security-group", "role", "instance-profile"}
+    (listed,) = yard.json("cluster.list")["clusters"]
+    assert listed["place"] == "us-west-2: no instance; left: key-pair, security-group"
 
 
 def test_down_leaves_nothing_in_the_account_or_here(cloud: Cloud, yard: Yard) -> None:
@@ -176,5 +178,12 @@ def test_in_an_image_nodes_are_containers_and_a_worker_that_fails_is_an_error(cl
     assert yard.json("smoke.run", "-f", "image")["ok"]
     shell = yard.run("cluster.shell", "head", "--command", "whoami; ray --version", "-f", "image").stdout
     assert shell.startswith("ray\nray, version")
-    yard.run("cluster.down", "-f", "image", seconds=300)
-    assert cloud.left() == set()
+    down = yard.run("cluster.down", "--keep-disks", "-f", "image", seconds=300)
+    kept = [each.split()[1] for each in cloud.left()]
+    assert [each[:4] for each in kept] == ["vol-"] * 2
+    assert "Keep 2 disks (40 GiB, 3.20 USD a month): vol-" in down.stderr
+    assert "is gone, nothing but its disks is left" in down.stdout
+    (remark,) = yard.json("cluster.list")["remarks"]
+    assert "us-west-2: kept 2 disks (40 GiB, 3.20 USD a month): vol-" in remark
+    for volume in kept:
+        cloud.ec2.delete_volume(VolumeId=volume)

@@ -19,6 +19,7 @@ from tests.bed.ec2 import Cloud
 from tests.bed.images import BASE
 from tests.bed.instances import Instance
 from tests.bed.kubernetes import wait
+from tests.real.yard import Yard
 
 RAY = str(Path(sys.executable).parent / "ray")
 METADATA = "http://169.254.169.254/latest/meta-data/instance-id"
@@ -156,3 +157,23 @@ def test_quotas_are_told(cloud: Cloud) -> None:
     assert (told["QuotaName"], told["Value"]) == ("Running On-Demand G and VT instances", 8.0)
     listed = quotas.get_paginator("list_service_quotas").paginate(ServiceCode="ec2")
     assert {one["QuotaCode"] for page in listed for one in page["Quotas"]} == set(QUOTAS)
+
+
+def test_trainyard_never_touches_a_cluster_of_plain_ray_up_unless_it_is_told_to(cloud: Cloud, head: Instance) -> None:
+    def plain() -> list[str]:
+        return sorted(each["InstanceId"] for each in cloud.instances(ray_cluster_name="plain"))
+
+    yard = Yard(cloud.home / "yard", cluster="plain", environ=cloud.environ())
+    section = f"{{{{ami: {AMI}, instance_type: m5.large, use_internal_ips: true}}}}"
+    yard.write_cluster(f"name: {{name}}\nbackend: ec2\nec2: {section}\n")
+    before = plain()
+    refused = yard.run("cluster.up", expect=2).stderr
+    assert "error: a cluster plain that Trainyard did not make is in this account and region" in refused
+    assert "cluster.down --adopt" in refused
+    yard.run("cluster.down")
+    assert head.id in before == plain()
+    taken = yard.run("cluster.up", "--adopt", expect=2).stderr
+    assert "to replace it ends everything on the cluster" in taken
+    assert before == plain()
+    yard.run("cluster.down", "--adopt", seconds=300)
+    assert plain() == []

@@ -33,6 +33,7 @@ class Traits:
     nodes run no images. `leaves`: what `cluster.down` without --purge leaves for other clusters. `joins_hosts`: its
     file names hosts that join, and those that it no longer names leave when asked to. `has_leash`: its clusters can end
     themselves. `has_regions`: they may be in regions that no file and no record here names.
+    `flags` of cluster.up and cluster.down mean something to it alone.
     """
 
     makes_nodes: bool = True
@@ -42,6 +43,7 @@ class Traits:
     joins_hosts: bool = False
     has_leash: bool = True
     has_regions: bool = False
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ class Tools:
     """What a backend needs besides the cluster file: where it may keep things, and what was asked for.
 
     `overrides` are the values of `--set`, as typed; `directory` is where the user's own images/ are looked for.
-    `remove`: hosts that the file no longer names leave; `force`: also those that cannot be reached.
+    `remove`: hosts that the file no longer names leave; `force`: also those that cannot be reached. `adopt`: what
+    somebody else made by this name is ours from now on; `keep_disks`: those of nodes outlive the cluster.
     `backend` is the name under which the cluster is recorded: one backend may make its clusters by another's functions.
     """
 
@@ -60,6 +63,8 @@ class Tools:
     recreate: bool = False
     remove: bool = False
     force: bool = False
+    adopt: bool = False
+    keep_disks: bool = False
     overrides: tuple[str, ...] = ()
     directory: Path = Path()
 

@@ -30,14 +30,27 @@ PURGE = "Also the KubeRay operator, its CRDs and the namespace, if Trainyard mad
 RECREATE = "Make every node anew, the head too; ends all that runs."
 REMOVE = "Drain hosts that the file no longer names, and let them leave the cluster as they were found."
 FORCE = "With --remove: also those that cannot be reached, and are gone for good."
+ADOPT = "Also what plain `ray up` made by this name, which is never touched otherwise (ec2)."
+KEEP_DISKS = "Keep the disks of the nodes: they cost on, and are named (ec2)."
 REGION = "Also look into this region of AWS, or into `all`, for clusters that nothing here is about."
 SIZES = "GROUP=N: so many nodes; of a group that grows and shrinks, at least so many. Several may be given."
 
 
-@task(*CLUSTER, dry=True, help={"recreate": RECREATE, "remove": REMOVE, "force": FORCE, "end_runs": END_RUNS})
-def up(call: Call, recreate: bool = False, remove: bool = False, force: bool = False, end_runs: bool = False) -> Report:
+@task(
+    *CLUSTER,
+    dry=True,
+    help={"recreate": RECREATE, "remove": REMOVE, "force": FORCE, "adopt": ADOPT, "end_runs": END_RUNS},
+)
+def up(
+    call: Call,
+    recreate: bool = False,
+    remove: bool = False,
+    force: bool = False,
+    adopt: bool = False,
+    end_runs: bool = False,
+) -> Report:
     """Make the cluster match its file."""
-    cluster, command = _meant(call, recreate=recreate, remove=remove, force=force)
+    cluster, command = _meant(call, recreate=recreate, remove=remove, force=force, adopt=adopt)
     if call.dry:
         return planned(cluster, lazy.lifecycle.plan_up(cluster, call.progress, recreate=recreate), command)
     return _made(call, cluster, command, recreate=recreate, end_runs=end_runs)
@@ -46,29 +59,34 @@ def up(call: Call, recreate: bool = False, remove: bool = False, force: bool = F
 @task(
     *CLUSTER,
     dry=True,
-    help={"recreate": "Plan as if cluster.up were called with --recreate.", "remove": REMOVE, "force": FORCE},
+    help={"recreate": "Plan as if cluster.up were called with --recreate.", "remove": REMOVE, "force": FORCE}
+    | {"adopt": ADOPT},
 )
-def plan(call: Call, recreate: bool = False, remove: bool = False, force: bool = False) -> Report:
+def plan(call: Call, recreate: bool = False, remove: bool = False, force: bool = False, adopt: bool = False) -> Report:
     """Say what cluster.up would change; change nothing."""
-    cluster, command = _meant(call, recreate=recreate, remove=remove, force=force)
+    cluster, command = _meant(call, recreate=recreate, remove=remove, force=force, adopt=adopt)
     steps = lazy.lifecycle.plan_up(cluster, call.progress, recreate=recreate)
     documents = lazy.lifecycle.documents(cluster, recreate=recreate) if call.json else ()
     return planned(cluster, steps, command, documents=documents)
 
 
-@task(*CLUSTER, dry=True, help={"purge": PURGE, "end_runs": END_RUNS})
-def down(call: Call, purge: bool = False, end_runs: bool = False) -> Report:
+@task(*CLUSTER, dry=True, help={"purge": PURGE, "keep_disks": KEEP_DISKS, "adopt": ADOPT, "end_runs": END_RUNS})
+def down(
+    call: Call, purge: bool = False, keep_disks: bool = False, adopt: bool = False, end_runs: bool = False
+) -> Report:
     """Remove the cluster, and prove that nothing is left."""
-    cluster, command = call.cluster(), "cluster.down --purge" if purge else "cluster.down"
+    cluster = lazy.lifecycle.asking(call.cluster(), adopt=adopt, keep_disks=keep_disks)
+    command = _flagged("cluster.down", {"--purge": purge, "--keep-disks": keep_disks, "--adopt": adopt})
     if call.dry:
         return planned(cluster, lazy.lifecycle.plan_down(cluster, call.progress, purge=purge), command)
     check = _begin(call, cluster, command, end_runs=end_runs)
     results = lazy.lifecycle.down(cluster, call.progress, purge=purge, before_disruption=check)
     name, traits = cluster.spec.name, cluster.backend.TRAITS
+    left = "nothing but its disks" if keep_disks else "nothing"
     stays = f"note: {traits.leaves}; those that Trainyard made go by invoke cluster.down --purge"
     return Report(
         {"name": name, "state": "down", "steps": step_documents(results)},
-        [f"cluster {name} is gone, nothing is left" if traits.makes_nodes else "nothing was removed"],
+        [f"cluster {name} is gone, {left} is left" if traits.makes_nodes else "nothing was removed"],
         notes=[stays] if traits.leaves and not purge else (),
         next="invoke cluster.up",
     )
@@ -187,13 +205,17 @@ def shell(call: Call, node: str = "head", command: str = "") -> Report:
     return Report({"command": words}, [shlex.join(words)])
 
 
-def _meant(call: Call, *, recreate: bool, remove: bool, force: bool) -> tuple[Cluster, str]:
+def _meant(call: Call, *, recreate: bool, remove: bool, force: bool, adopt: bool) -> tuple[Cluster, str]:
     """Return the cluster, and the command that makes it as these flags say. Raises RequestError."""
-    cluster = call.cluster()
+    cluster = lazy.lifecycle.asking(call.cluster(), adopt=adopt)
     if remove or force:
         cluster = lazy.lifecycle.removing(cluster, remove=remove, force=force)
-    flags = {"--recreate": recreate, "--remove": remove, "--force": force}
-    return cluster, " ".join(["cluster.up", *(flag for flag, is_given in flags.items() if is_given)])
+    flags = {"--recreate": recreate, "--remove": remove, "--force": force, "--adopt": adopt}
+    return cluster, _flagged("cluster.up", flags)
+
+
+def _flagged(command: str, flags: Mapping[str, bool]) -> str:
+    return " ".join([command, *(flag for flag, is_given in flags.items() if is_given)])
 
 
 def planned(

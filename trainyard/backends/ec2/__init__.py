@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from trainyard.backends import contract
 from trainyard.backends.contract import Tools, Traits, Verified
-from trainyard.backends.ec2 import account, down, listing, objects, ray_up
+from trainyard.backends.ec2 import account, adopt, down, listing, objects, ray_up
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2 import status as statuses
 from trainyard.backends.record import forget_step
@@ -14,7 +14,7 @@ from trainyard.errors import RequestError
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Stage, Step
 
-TRAITS = Traits(names_change=True, pushed_image="cluster.up", has_regions=True)
+TRAITS = Traits(names_change=True, pushed_image="cluster.up", has_regions=True, flags=("--adopt", "--keep-disks"))
 documents = contract.nothing_to_show
 diagnose = contract.nothing_to_diagnose
 discover = listing.discover
@@ -42,7 +42,8 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
     locations.refuse_elsewhere(spec, tools)
     location = locations.find(spec, tools)
-    return [Stage("Look at the AWS account", lambda: down.steps(location, tools)), forget_step(tools.state)]
+    taken = [Stage("Look for what `ray up` made", lambda: adopt.steps(location))] if tools.adopt else []
+    return [*taken, Stage("Look at the AWS account", lambda: down.steps(location, tools)), forget_step(tools.state)]
 
 
 def verify(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) -> Verified:

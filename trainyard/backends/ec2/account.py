@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from trainyard.backends.contract import Tools
-from trainyard.backends.ec2 import desired, naming, objects, preflight, preflight_questions, snapshot
+from trainyard.backends.ec2 import adopt, desired, naming, objects, preflight, preflight_questions, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.desired import Site
 from trainyard.backends.ec2.location import Location
@@ -24,10 +24,11 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location) -> list[Step | St
     """Return the steps that make what instances are launched with; asks AWS whether all that is named exists."""
     locations.refuse_other_account(location)
     checked = preflight.steps(spec, tools, location)
-    objects.refuse_foreign(location)
+    objects.refuse_foreign(location, adopt=tools.adopt)
+    taken = adopt.steps(location) if tools.adopt else []
     refuse_unknown_to_ray(desired.document(spec, Site(location, "sg-00000000", {}, image=spec.image or "")))
     made = objects.steps(location, sources(location))
-    return [locations.record_step(location, tools), *checked, *made]
+    return [locations.record_step(location, tools), *checked, *taken, *made]
 
 
 def site(spec: ClusterSpec, tools: Tools, location: Location) -> Site:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from trainyard.backends.contract import Tools
+from trainyard.backends.ec2 import disks, naming, objects, snapshot
 from trainyard.backends.ec2 import location as locations
-from trainyard.backends.ec2 import naming, objects, snapshot
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.ec2.snapshot import Instance
 from trainyard.errors import LeftoverError
@@ -44,9 +44,10 @@ def steps(location: Location, tools: Tools) -> list[Step]:
     locations.refuse_other_account(location)
     tags = {naming.CLUSTER: location.name}
     if "name" not in locations.overridden(tools):
-        objects.refuse_foreign(location)
+        objects.refuse_foreign(location, adopt=tools.adopt)
         tags[naming.OWNER] = location.owner
-    found = [_instances(location, "head", heads=True), _instances(location, "worker", heads=False)]
+    kept = [disks.step(location)] if tools.keep_disks else []
+    found = [*kept, _instances(location, "head", heads=True), _instances(location, "worker", heads=False)]
     found += [_tagged(location, tags, kind) for kind in KINDS]
     return found if location.section.instance_profile else [*found, _role(location)]
 

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from trainyard.backends.contract import Discovered, FoundCluster, Tools
+from trainyard.backends.ec2 import disks, naming, nodes, snapshot
 from trainyard.backends.ec2 import location as locations
-from trainyard.backends.ec2 import naming, nodes, snapshot
 from trainyard.backends.ec2.preflight_questions import HOME
 from trainyard.backends.ec2.snapshot import Instance
 from trainyard.backends.record import read_json
@@ -51,15 +51,17 @@ def discover(
             remarks.append(f"EC2: {in_a_line(error)}")
     profiles = {profile: Aws(environ, region=HOME, profile=profile) for profile, _ in accounts}
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = pool.map(lambda account: _ask(profiles[account[0]], account[1]), accounts)
-        answers = list(zip(accounts, found, strict=True))
+        asked = pool.map(lambda account: _ask(profiles[account[0]], account[1]), accounts)
+        answers = list(zip(accounts, asked, strict=True))
     for account, answer in answers:
         if isinstance(answer, TrainyardError):
             remarks.append(f"EC2 in {account[1]}: {in_a_line(answer)}")
             problems |= {name: in_a_line(answer) for name, place in places.items() if place == account}
             continue
-        shown |= {found.name: found.location for found in answer if places.get(found.name) == account}
-        others += [found for found in answer if places.get(found.name) != account]
+        found, kept = answer
+        shown |= {each.name: each.location for each in found if places.get(each.name) == account}
+        others += [each for each in found if places.get(each.name) != account]
+        remarks += [kept] if kept else []
     return Discovered(shown, problems, tuple(others), tuple(remarks))
 
 
@@ -78,9 +80,13 @@ def _everywhere(environ: Mapping[str, str], profiles: Sequence[str | None], regi
         yield from ((aws.profile, each) for each in regions)
 
 
-def _ask(aws: Aws, region: str) -> list[FoundCluster] | TrainyardError:
+def _ask(aws: Aws, region: str) -> tuple[list[FoundCluster], str] | TrainyardError:
+    """Return the clusters, and what is to be said of disks that were kept."""
     try:
-        return list(_clusters(aws, region))
+        kept = disks.tagged(aws, naming.KEPT, "*", region=region)
+        remove = f"aws ec2 delete-volume --region {region} --volume-id ID"
+        words = f"{region}: kept {disks.describe(aws, kept, region)}; to remove one: {remove}" if kept else ""
+        return list(_clusters(aws, region)), words
     except TrainyardError as error:
         return error
 

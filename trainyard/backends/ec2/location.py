@@ -146,7 +146,8 @@ def refuse_foreign(location: Location, tags: Mapping[str, str]) -> None:
     if tags.get(naming.CLUSTER) != name:
         raise RequestError(
             f"a cluster {name} that Trainyard did not make is in this account and region",
-            hint="Give yours another name (`name:` in its file).",
+            hint="Give yours another name (`name:` in its file). To take that one over, and remove it: "
+            "invoke cluster.down --adopt",
         )
     if maker != location.owner:
         raise RequestError(

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 CLUSTER = "trainyard-cluster"
+# On disks that are to outlive the cluster of that name, in place of the first.
+KEPT = "trainyard-kept"
 # Where it was made: only who made it there has its key and its token.
 OWNER = "trainyard-owner"
 # On the head, once Ray runs there: fingerprints of what it was made from, and of that part which needs a new head.

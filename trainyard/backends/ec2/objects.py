@@ -45,10 +45,14 @@ def steps(location: Location, sources: list[str]) -> list[Step]:
     return found
 
 
-def refuse_foreign(location: Location) -> None:
-    """Raise RequestError if an instance, or an object of the cluster's name, is none of ours; asks AWS."""
+def refuse_foreign(location: Location, *, adopt: bool = False) -> None:
+    """Raise RequestError if an instance, or an object of the cluster's name, is none of ours; asks AWS.
+
+    With `adopt` instances may be of nobody.
+    """
     aws, name = location.aws, location.name
-    found = [instance.tags for instance in snapshot.of_cluster(location) if instance.exists]
+    existing = [instance.tags for instance in snapshot.of_cluster(location) if instance.exists]
+    found = [tags for tags in existing if naming.CLUSTER in tags or not adopt]
     described: list[Mapping[str, Any]] = [*security_groups(aws, name)]
     described += aws.find("ec2", "describe_key_pairs", KeyNames=[naming.resource(name)]).get("KeyPairs", ())
     if not location.section.instance_profile and (own := role(aws, naming.role(name, aws.region))):

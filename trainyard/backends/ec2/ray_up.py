@@ -180,7 +180,7 @@ def is_made_from(head: Instance, made_from: Mapping[str, str]) -> bool:
 def _needs_another(head: Instance, made_from: Mapping[str, str]) -> bool:
     """Say whether a head that once ran is another one than the file asks for; one that never did is not missed."""
     written = head.tags.get(naming.HEAD_FROM)
-    return written is not None and written != made_from[naming.HEAD_FROM]
+    return naming.CLUSTER not in head.tags or written not in (None, made_from[naming.HEAD_FROM])
 
 
 def _surplus(found: Sequence[Instance], *, recreate: bool) -> list[Instance]:
