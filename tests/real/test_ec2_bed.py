@@ -167,10 +167,10 @@ def test_trainyard_never_touches_a_cluster_of_plain_ray_up_unless_it_is_told_to(
     section = f"{{{{ami: {AMI}, instance_type: m5.large, use_internal_ips: true}}}}"
     yard.write_cluster(f"name: {{name}}\nbackend: ec2\nec2: {section}\n")
     before = plain()
-    refused = yard.run("cluster.up", expect=2).stderr
-    assert "error: a cluster plain that Trainyard did not make is in this account and region" in refused
-    assert "cluster.down --adopt" in refused
-    yard.run("cluster.down")
+    for command in ("cluster.up", "cluster.down"):
+        refused = yard.run(command, expect=2).stderr
+        assert "error: a cluster plain that Trainyard did not make is in this account and region" in refused
+        assert "cluster.down --adopt" in refused
     assert head.id in before == plain()
     taken = yard.run("cluster.up", "--adopt", expect=2).stderr
     assert "to replace it ends everything on the cluster" in taken
