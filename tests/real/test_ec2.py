@@ -132,6 +132,12 @@ def test_its_leash_ends_it_although_the_operator_is_gone(cloud: Cloud, yard: Yar
 
 
 def test_down_leaves_nothing_in_the_account_or_here(cloud: Cloud, yard: Yard) -> None:
+    cloud.fail(Fault("ec2:DeleteSecurityGroup", "UnauthorizedOperation", "not you", 403))
+    refused = yard.run("cluster.down", expect=7, seconds=300).stderr
+    cloud.heal()
+    assert "error: AWS does not allow this user to ec2:DeleteSecurityGroup" in refused
+    assert "aws ec2 delete-security-group --region us-west-2 --group-id sg-" in refused
+    assert "aws ec2 delete-key-pair --region us-west-2 --key-name trainyard-lab" in refused
     print(yard.run("cluster.down", seconds=300).stderr)
     assert cloud.left() == set()
     assert not os.path.exists(yard.state)

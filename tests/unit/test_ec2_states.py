@@ -228,8 +228,11 @@ def test_what_is_still_held_is_removed_once_it_is_free(monkeypatch: pytest.Monke
     assert aws.changes == ["delete_security_group"] * 3
     aws.held = 1
     monkeypatch.setattr(down, "GONE_SECONDS", -1)
-    with pytest.raises(LeftoverError):
+    with pytest.raises(LeftoverError) as error:
         group.do()
+    (left,) = error.value.problems
+    command = "aws ec2 delete-security-group --region us-west-2 --group-id sg-1"
+    assert str(left) == f"security group sg-1: {command}"
 
 
 def test_a_role_has_its_region_and_no_more_characters_than_iam_allows() -> None:

@@ -37,8 +37,7 @@ def step(location: Location) -> Step:
 
 def tagged(aws: Aws, key: str, value: str, *, region: str) -> list[dict[str, Any]]:
     """Return the volumes with a tag; the value "*" stands for any."""
-    filters = [{"Name": f"tag:{key}", "Values": [value]}]
-    return aws.pages("ec2", "describe_volumes", "Volumes", region=region, Filters=filters)
+    return aws.described("volumes", {f"tag:{key}": [value]}, region=region)
 
 
 def describe(aws: Aws, volumes: Sequence[dict[str, Any]], region: str) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from trainyard.backends.contract import Tools
@@ -11,7 +13,7 @@ from trainyard.backends.ec2 import disks, naming, objects, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.ec2.snapshot import Instance
-from trainyard.errors import LeftoverError
+from trainyard.errors import LeftoverError, Problem, TrainyardError
 from trainyard.seams.aws import AwsError
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted, named
@@ -24,8 +26,9 @@ AGAIN_SECONDS = 1.0
 HELD = ("DependencyViolation", "VolumeInUse", "IncorrectState", "DeleteConflict", "InvalidNetworkInterface.InUse")
 
 
+Kind = tuple[str, str, str, Mapping[str, Sequence[str]]]
 # Kinds of EC2's objects that carry our tag: what describes them, what each is called by, what removes it, and which.
-KINDS: Sequence[tuple[str, str, str, Mapping[str, Sequence[str]]]] = (
+KINDS: Sequence[Kind] = (
     ("volumes", "VolumeId", "delete_volume", {}),
     # The others belong to instances, and end with them.
     ("network_interfaces", "NetworkInterfaceId", "delete_network_interface", {"status": ["available"]}),
@@ -49,7 +52,33 @@ def steps(location: Location, tools: Tools) -> list[Step]:
     kept = [disks.step(location)] if tools.keep_disks else []
     found = [*kept, _instances(location, "head", heads=True), _instances(location, "worker", heads=False)]
     found += [_tagged(location, tags, kind) for kind in KINDS]
-    return found if location.section.instance_profile else [*found, _role(location)]
+    found += [] if location.section.instance_profile else [_role(location)]
+    return [replace(step, do=partial(_naming_what_is_left, step.do, location, tags)) for step in found]
+
+
+def _naming_what_is_left(do: Callable[[], None], location: Location, tags: Mapping[str, str]) -> None:
+    """Remove; raise LeftoverError with all that is left, and the commands for it, if that fails."""
+    try:
+        do()
+    except TrainyardError as error:
+        problems = tuple(_left(location, tags))
+        hint = "Repeat the same command: it continues from here. Or remove each by its command, in this order."
+        raise LeftoverError(error.what, where=error.where, hint=hint, problems=problems) from error
+
+
+def _left(location: Location, tags: Mapping[str, str]) -> Iterator[Problem]:
+    at = f"--region {location.aws.region}"
+    for instance in _existing(location):
+        yield Problem(f"instance {instance.id}", f"aws ec2 terminate-instances {at} --instance-ids {instance.id}")
+    for kind in KINDS:
+        _, key, removal, _ = kind
+        option = re.sub("(?<=.)(?=[A-Z])", "-", key).lower()
+        for name in _described(location, tags, kind):
+            yield Problem(f"{_noun(removal)} {name}", f"aws ec2 {removal.replace('_', '-')} {at} --{option} {name}")
+    for name in _roles(location):
+        yield Problem(
+            f"role {name}", f"its policy and its instance profile first, then aws iam delete-role --role-name {name}"
+        )
 
 
 def _existing(location: Location) -> list[Instance]:
@@ -74,30 +103,29 @@ def _instances(location: Location, kind: str, *, heads: bool) -> Step:
     return _removal(kind, listed_twice, terminate, disruptive=True)
 
 
-def _tagged(
-    location: Location, tags: Mapping[str, str], kind: tuple[str, str, str, Mapping[str, Sequence[str]]]
-) -> Step:
-    described, key, removal, only = kind
-    chosen = {**only, **{f"tag:{name}": [value] for name, value in tags.items()}}
-
-    def listed() -> list[str]:
-        return [each[key] for each in location.aws.described(described, chosen)]
+def _tagged(location: Location, tags: Mapping[str, str], kind: Kind) -> Step:
+    _, key, removal, _ = kind
 
     def remove(names: Sequence[str]) -> None:
         for each in names:
             # Somebody, or the end of its instance, may have been quicker.
             _once_free(partial(location.aws.find, "ec2", removal, **{key: each}))
 
-    return _removal(removal.partition("_")[2].replace("_", " "), listed, remove)
+    return _removal(_noun(removal), lambda: _described(location, tags, kind), remove)
+
+
+def _described(location: Location, tags: Mapping[str, str], kind: Kind) -> list[str]:
+    described, key, _, only = kind
+    chosen = {**only, **{f"tag:{name}": [value] for name, value in tags.items()}}
+    return [each[key] for each in location.aws.described(described, chosen)]
+
+
+def _noun(removal: str) -> str:
+    return removal.partition("_")[2].replace("_", " ")
 
 
 def _role(location: Location) -> Step:
-    aws = location.aws
-    name = naming.role(location.name, aws.region)
-
-    def listed() -> list[str]:
-        found = (objects.role(aws, name), objects.profile(aws, name))
-        return [name] if location.name in (naming.read(each.get("Tags")).get(naming.CLUSTER) for each in found) else []
+    aws, name = location.aws, naming.role(location.name, location.aws.region)
 
     def remove(_: Sequence[str]) -> None:
         aws.find("iam", "remove_role_from_instance_profile", InstanceProfileName=name, RoleName=name)
@@ -105,21 +133,25 @@ def _role(location: Location) -> Step:
         aws.find("iam", "delete_role_policy", RoleName=name, PolicyName=name)
         _once_free(partial(aws.find, "iam", "delete_role", RoleName=name))
 
-    return _removal("role", listed, remove)
+    return _removal("role", lambda: _roles(location), remove)
+
+
+def _roles(location: Location) -> list[str]:
+    name = naming.role(location.name, location.aws.region)
+    found = (objects.role(location.aws, name), objects.profile(location.aws, name))
+    return [name] if location.name in (naming.read(each.get("Tags")).get(naming.CLUSTER) for each in found) else []
 
 
 def _once_free(remove: Callable[[], object]) -> None:
-    """Remove something as soon as what holds it has ended. Raises LeftoverError if it does not end."""
+    """Remove something as soon as what holds it has ended."""
     ends = time.monotonic() + GONE_SECONDS
     while True:
         try:
             remove()
             return
         except AwsError as error:
-            if error.code not in HELD:
+            if error.code not in HELD or time.monotonic() > ends:
                 raise
-            if time.monotonic() > ends:
-                raise LeftoverError(error.what, where=error.where, hint=error.hint) from error
         time.sleep(AGAIN_SECONDS)
 
 

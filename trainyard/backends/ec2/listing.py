@@ -21,6 +21,8 @@ from trainyard.wording import counted, named
 # A profile, and a region.
 Account = tuple[str | None, str]
 AT_ONCE = 16
+# They end with it, their tags some time later.
+_OF_INSTANCES = {"instance", "volume", "network-interface"}
 
 
 def discover(
@@ -93,13 +95,12 @@ def _ask(aws: Aws, region: str) -> tuple[list[FoundCluster], str] | TrainyardErr
 
 def _clusters(aws: Aws, region: str) -> Iterator[FoundCluster]:
     """Yield what carries our tag: instances, and what stays when a leash has ended them."""
-    ours = [{"Name": "key", "Values": [naming.CLUSTER]}]
-    tags = aws.pages("ec2", "describe_tags", "Tags", region=region, Filters=ours)
+    tags = aws.described("tags", {"key": [naming.CLUSTER]}, region=region)
     instances = snapshot.instances(aws, {naming.CLUSTER: "*"}, region=region) if tags else []
     flags = f"--set ec2.region={region}" + (f" --set ec2.profile={aws.profile}" if aws.profile else "")
     for name in dict.fromkeys(tag["Value"] for tag in tags):
         found = [each for each in instances if each.exists and each.tags[naming.CLUSTER] == name]
-        kinds = {tag["ResourceType"] for tag in tags if tag["Value"] == name} - {"instance"}
+        kinds = {tag["ResourceType"] for tag in tags if tag["Value"] == name} - _OF_INSTANCES
         is_up = any(each.is_head and each.runs for each in found)
         text = _shown(aws, region, found) if found else f"no instance; left: {named(sorted(kinds))}"
         if found or kinds:
