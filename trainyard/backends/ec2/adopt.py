@@ -9,7 +9,7 @@ from trainyard.wording import counted, named
 
 
 def steps(location: Location) -> list[Step]:
-    """Return the step that gives our tags to the instances that have none, if there are any; asks AWS."""
+    """Return the step that gives our tags to instances without them, and to their disks, if there are any; asks AWS."""
 
     def foreign() -> list[str]:
         found = snapshot.of_cluster(location)
@@ -23,7 +23,10 @@ def steps(location: Location) -> list[Step]:
         return no(f"not ours: {named(left)}") if left else YES
 
     def do() -> None:
-        location.aws.call("ec2", "create_tags", Resources=foreign(), Tags=naming.pairs(tags))
+        names = foreign()
+        disks = location.aws.described("volumes", {"attachment.instance-id": names})
+        resources = [*names, *(disk["VolumeId"] for disk in disks)]
+        location.aws.call("ec2", "create_tags", Resources=resources, Tags=naming.pairs(tags))
 
     present = foreign()
     title = f"Take over {counted(len(present), 'instance')} that Trainyard did not make: {named(present)}"
