@@ -11,9 +11,8 @@ from trainyard.backends.ec2 import desired, naming, nodes, snapshot
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.ec2.snapshot import Instance
 from trainyard.backends.leash import Leash, settings, source
-from trainyard.errors import OutsideError
+from trainyard.errors import OutsideError, TrainyardError
 from trainyard.seams.programs import Ran
-from trainyard.seams.ssh.login import HostError
 
 _DIRECTORY = "~/.trainyard-leash"
 # The process has its lock as long as it lives.
@@ -56,7 +55,7 @@ def observe(location: Location, head: Instance | None) -> LeashStatus | None:
         return None
     try:
         found = _run(location, head, _OBSERVE, check=False).stdout.splitlines()
-    except HostError:
+    except TrainyardError:
         return None
     if len(found) < 4:
         return None

@@ -41,16 +41,15 @@ def discover(
             places[spec.name] = aws.profile, aws.region
         except TrainyardError as error:
             problems[spec.name] = in_a_line(error)
-    recorded = [
-        (record["profile"], record["region"]) for record in (read_json(state / "cluster.json") for state in states)
-    ]
+    default = environ.get("AWS_PROFILE")
+    records = [read_json(state / "cluster.json") for state in states]
+    recorded = [(record["profile"] or default, record["region"]) for record in records]
     accounts = dict.fromkeys([*places.values(), *recorded])
-    others, remarks, shown = [], [], {name: place for name, (_, place) in places.items()}
+    remarks: list[str] = []
+    others, shown = [], {name: place for name, (_, place) in places.items()}
     if region:
-        try:
-            accounts |= dict.fromkeys(_everywhere(environ, [profile for profile, _ in accounts], region))
-        except TrainyardError as error:
-            remarks.append(f"EC2: {in_a_line(error)}")
+        everywhere = _everywhere(environ, [*(profile for profile, _ in accounts), default], region, remarks)
+        accounts |= dict.fromkeys(everywhere)
     profiles = {profile: Aws(environ, region=HOME, profile=profile) for profile, _ in accounts}
     with ThreadPoolExecutor(AT_ONCE) as pool:
         asked = pool.map(lambda account: _ask(profiles[account[0]], account[1]), accounts)
@@ -67,19 +66,22 @@ def discover(
     return Discovered(shown, problems, tuple(others), tuple(remarks))
 
 
-def _everywhere(environ: Mapping[str, str], profiles: Sequence[str | None], region: str) -> Iterator[Account]:
-    """Yield a region, or with "all" those that it may use, of each account that these profiles and ours are of."""
+def _everywhere(
+    environ: Mapping[str, str], profiles: Sequence[str | None], region: str, remarks: list[str]
+) -> Iterator[Account]:
+    """Yield a region, or with "all" those that it may use, of each account that these profiles are of."""
     seen: set[str] = set()
-    for profile in dict.fromkeys([*profiles, environ.get("AWS_PROFILE")]):
+    for profile in dict.fromkeys(profiles):
         aws = Aws(environ, region=HOME if region == "all" else region, profile=profile)
-        account = aws.caller["Account"]
-        if account in seen:
+        try:
+            account = aws.caller["Account"]
+            regions = [each["RegionName"] for each in aws.described("regions")] if region == "all" else [region]
+        except TrainyardError as error:
+            remarks.append(f"EC2: {in_a_line(error)}")
             continue
+        if account not in seen:
+            yield from ((profile, each) for each in regions)
         seen.add(account)
-        regions = [region]
-        if region == "all":
-            regions = [each["RegionName"] for each in aws.call("ec2", "describe_regions")["Regions"]]
-        yield from ((aws.profile, each) for each in regions)
 
 
 def _ask(aws: Aws, region: str) -> tuple[list[FoundCluster], str] | TrainyardError:
