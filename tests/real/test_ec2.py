@@ -110,7 +110,7 @@ def test_workers_of_other_sizes_replace_those_that_run_and_the_head_stays(cloud:
     vpc = cloud.ec2.describe_vpcs()["Vpcs"][0]["VpcId"]
     subnet = cloud.ec2.create_subnet(VpcId=vpc, CidrBlock=cloud.network.replace(".0.0/16", ".240.0/24"))["Subnet"]
     yard.write_cluster(CLUSTER.replace("count: 2, cpus: 1", "count: 1, cpus: 2"))
-    yard.run("cluster.up", seconds=300)
+    yard.run("cluster.up", seconds=600)
     cloud.ec2.delete_subnet(SubnetId=subnet["SubnetId"])
     assert {instance["InstanceId"] for instance in cloud.instances()} & before == {head}
     assert [node["state"] for node in yard.json("cluster.status")["nodes"]] == ["up", "up"]

@@ -74,15 +74,13 @@ def security_group(location: Location) -> str | None:
 
 def vpc(aws: Aws, section: Ec2Section) -> dict[str, Any]:
     """Return the VPC of the subnet that the file names, else the default one. Raises PrerequisiteError without any."""
-    chosen: dict[str, Any] = {"Filters": [{"Name": "is-default", "Values": ["true"]}]}
+    only = {"is-default": ["true"]}
     if section.subnet:
-        chosen = {"VpcIds": [aws.call("ec2", "describe_subnets", SubnetIds=[section.subnet])["Subnets"][0]["VpcId"]]}
-    found: list[dict[str, Any]] = aws.call("ec2", "describe_vpcs", **chosen)["Vpcs"]
-    if not found:
-        raise PrerequisiteError(
-            f"region {aws.region} has no default VPC", hint="Name a subnet of one: `ec2: {subnet: subnet-...}`."
-        )
-    return found[0]
+        only = {"vpc-id": [each["VpcId"] for each in aws.described("subnets", {"subnet-id": [section.subnet]})]}
+    for found in aws.described("vpcs", only):
+        return found
+    hint = "Name a subnet of one: `ec2: {subnet: subnet-...}`."
+    raise PrerequisiteError(f"region {aws.region} has no default VPC", hint=hint)
 
 
 def role(aws: Aws, name: str) -> Mapping[str, Any]:
@@ -106,7 +104,7 @@ class _Objects:
         self.location = location
         self.aws = location.aws
         self.own_name = naming.resource(location.name)
-        self.role_name = naming.role(location.name, location.aws.region)
+        self.role_name = location.profile
         self.tags = {**location.section.tags, naming.CLUSTER: location.name, naming.OWNER: location.owner}
 
     def has_key(self) -> Answer:
@@ -160,8 +158,8 @@ class _Objects:
     def _rules(self) -> tuple[str, dict[str, str]]:
         """Return our security group, "" if it is not seen yet, and the ids of its rules, by whom each lets in."""
         group = next((str(each["GroupId"]) for each in security_groups(self.aws, self.location.name)), "")
-        rules = {}
-        for rule in self.aws.described("security_group_rules", {"group-id": [group]}):
+        rules: dict[str, str] = {}
+        for rule in self.aws.described("security_group_rules", {"group-id": [group]}) if group else ():
             name = rule["SecurityGroupRuleId"]
             if not rule["IsEgress"]:
                 rules[rule.get("CidrIpv4") or rule.get("ReferencedGroupInfo", {}).get("GroupId") or name] = name
