@@ -106,7 +106,7 @@ def test_a_new_project_trains_as_its_ci_workflow_says(installed: dict[str, str],
     # Each command names the next one as it is typed here.
     following = [text.splitlines()[-1].removeprefix("next: ") for text in printed]
     assert following == [*steps[2:4], "trainyard train.list", "trainyard cluster.up"]
-    assert "cluster my-robots is gone, nothing is left" in printed[-1]
+    assert "cluster my-robots is gone, nothing of it is left" in printed[-1]
     assert len(list(project.glob("results/spirals-*/outputs/*/result.json"))) == 3
 
 

@@ -100,7 +100,7 @@ def test_down_leaves_nothing_and_a_changed_file_is_followed(fresh: Yard) -> None
     fresh.run("--dry", "cluster.down")
     assert fresh.states()["head"] == "up"
     done = fresh.run("cluster.down")
-    assert "nothing is left" in done.stdout
+    assert "nothing of it is left" in done.stdout
     assert fresh.leftovers() == []
     assert fresh.run("cluster.down").returncode == 0
 

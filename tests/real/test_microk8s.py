@@ -214,8 +214,11 @@ def test_purge_refuses_while_a_host_that_left_the_file_is_in_the_cluster(lab: La
     document["microk8s"]["hosts"].pop()
     file.write_text(json.dumps(document))
     refused = yard.run("cluster.down", "--purge", expect=2).stderr
+    planned = {step["title"]: step["detail"] for step in yard.json("cluster.plan", "--remove")["steps"]}
     file.write_text(whole)
     assert f"error: in the cluster, and not in the file: host-3 ({last.ssh})\n" in refused
+    ends = planned[f"Remove host-3 ({last.ssh})"]
+    assert ends.startswith("no longer in the file; Ray's pods there, which end: lab-")
     assert set(yard.states().values()) == {"up"}
 
 

@@ -82,7 +82,7 @@ def down(
     check = _begin(call, cluster, command, end_runs=end_runs)
     results = lazy.lifecycle.down(cluster, call.progress, purge=purge, before_disruption=check)
     name, traits = cluster.spec.name, cluster.backend.TRAITS
-    left = "nothing but its disks" if keep_disks else "nothing"
+    left = "nothing but its disks" if keep_disks else "nothing of it"
     stays = f"note: {traits.leaves}; those that Trainyard made go by invoke cluster.down --purge"
     return Report(
         {"name": name, "state": "down", "steps": step_documents(results)},

@@ -159,11 +159,8 @@ def _host_steps(spec: ClusterSpec, tools: Tools, hosts: Lab) -> Sequence[Step | 
     former = Stage("Look at the nodes", lambda: leaving.steps(hosts, tools), after=ready.title)
     rest = cluster.steps(spec, hosts, tools.environ, _kubeconfig(tools), after=last)
     made: list[Step | Stage] = [*installed, ready, former, *joined, leaving.address_step(hosts, after=last), *rest]
-    image = (
-        []
-        if _kubeconfig(tools).exists() or _section(spec).registry
-        else [resolve.step(spec, tools.environ, directory=tools.directory)]
-    )
+    is_asked_later = _kubeconfig(tools).exists() or _section(spec).registry
+    image = [] if is_asked_later else [resolve.step(spec, tools.environ, directory=tools.directory)]
     return [*image, *before_each(made, question=hosts.look_again, change=hosts.lock)]
 
 

@@ -123,9 +123,8 @@ def _upgrade_step(lab: Lab, host: Host, channel: str, after: str) -> Step:
         host.root("snap", "refresh", "--hold", "microk8s")
         lab.changed()
 
-    return Step(
-        f"Upgrade {host.name} to {channel}", done, refresh, deadline=START_SECONDS, after=after, disruptive=True
-    )
+    title = f"Upgrade {host.name} to {channel}"
+    return Step(title, done, refresh, deadline=START_SECONDS, after=after, disruptive=True)
 
 
 def _minor(channel: str) -> int:

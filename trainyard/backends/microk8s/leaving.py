@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trainyard.backends.contract import Tools
+from trainyard.backends.kuberay import naming
 from trainyard.backends.kuberay.pods import internal_ip, is_ready
 from trainyard.backends.microk8s import facts, remove
 from trainyard.backends.microk8s.facts import Facts
@@ -122,7 +123,7 @@ def _removal_step(lab: Lab, host: Host, *, forced: bool) -> Step:
 
     def done() -> Answer:
         is_left = host.name in lab.nodes() or host.ip in lab.members()
-        return no("in the cluster, and no longer in the file") if is_left else YES
+        return no(f"no longer in the file; Ray's pods there, which end: {_ray_pods(lab, host)}") if is_left else YES
 
     def take_out() -> None:
         try:
@@ -143,6 +144,12 @@ def _removal_step(lab: Lab, host: Host, *, forced: bool) -> Step:
 
     title = f"Remove {host.name} ({host.ssh})"
     return Step(title, done, take_out, deadline=SETTLE_SECONDS, every=1.0, disruptive=True)
+
+
+def _ray_pods(lab: Lab, host: Host) -> str:
+    asked = ("get", "pods", "--all-namespaces", f"--selector={naming.RAY_NODE_TYPE}", "--output=name")
+    ran = lab.first.microk8s("kubectl", *asked, f"--field-selector=spec.nodeName={host.name}", check=False)
+    return named(ran.stdout.replace("pod/", "").split()) or "none"
 
 
 def _give_back(lab: Lab, host: Host) -> None:
