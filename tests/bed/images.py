@@ -21,6 +21,7 @@ HOST = "trainyard-bed/host:1"
 KUBE_HOST = "trainyard-bed/kube-host:2"
 MICROK8S_HOST = "trainyard-bed/microk8s-host:2"
 RAY_GPU = "trainyard-bed/ray-gpu:1"
+RAY_ROOT = "trainyard-bed/ray-root:1"
 RAY_AWS = "trainyard-bed/ray-aws:1"
 EC2_INSTANCE = "trainyard-bed/ec2-instance:1"
 # IMAGE: its one program. Hosts have them (layers.py): nothing of a cluster's own has to be pulled.
@@ -73,6 +74,12 @@ def _ensure_microk8s_host(engine: BedEngine) -> None:
             {"manifests/dns.yaml": dns},
             made_of=[_content(engine, KUBE_HOST), dns.read_text()],
         )
+
+
+def ensure_ray_root(engine: BedEngine) -> None:
+    """Tag Ray's image as one that can be built on."""
+    with locked("images"):
+        _ensure(engine, RAY_ROOT, {}, made_of=[_content(engine, RAY)])
 
 
 def ensure_ray_gpu(engine: BedEngine) -> None:

@@ -41,6 +41,7 @@ class Lab:
 @pytest.fixture(scope="module")
 def lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     need(programs.missing())
+    images.ensure_ray_root(engine)
     registry = f"{engine.bridge_ip}:{free_port()}"
     with microk8s.bare_hosts(engine, tmp_path_factory.mktemp("hosts"), count=3) as made:
         yard = _place_to_work(tmp_path_factory.mktemp("lab"), engine, made, registry)
@@ -59,7 +60,7 @@ def _place_to_work(home: Path, engine: BedEngine, made: list[Host], registry: st
     document |= {
         "name": "lab",
         "registry": {"address": registry, "image": images.REGISTRY, **login},
-        "build": {"base": images.BASE, "network": "host"},
+        "build": {"base": images.RAY_ROOT, "network": "host"},
         "microk8s": {"hosts": [{"address": host.ssh} for host in made]},
         "kuberay": labs.kuberay(home, spread="required"),
     }
@@ -214,7 +215,7 @@ def test_purge_refuses_while_a_host_that_left_the_file_is_in_the_cluster(lab: La
     document["microk8s"]["hosts"].pop()
     file.write_text(json.dumps(document))
     refused = yard.run("cluster.down", "--purge", expect=2).stderr
-    planned = {step["title"]: step["detail"] for step in yard.json("cluster.plan", "--remove")["steps"]}
+    planned = {step["title"]: step["seen"] for step in yard.json("cluster.plan", "--remove")["steps"]}
     file.write_text(whole)
     assert f"error: in the cluster, and not in the file: host-3 ({last.ssh})\n" in refused
     ends = planned[f"Remove host-3 ({last.ssh})"]

@@ -15,6 +15,8 @@ AGENT_PORT = 25000
 DQLITE_PORT = 19001
 JOIN_SECONDS = 300.0
 READY_SECONDS = 180.0
+# Who cuts a command off does not end the join that it began: the next one waits for its end.
+ALONE = ("flock", "--close", "/var/snap/microk8s")
 # As long as the joins of a whole batch may take.
 TOKEN_SECONDS = 1200
 # So many control planes vote from the third on, and others stand by (go-dqlite, roles).
@@ -106,7 +108,7 @@ def _join_one(host: Host, first: Host, token: str, role: str) -> None:
                 where=f"{first.ip}:{port}",
                 hint=f"Let it through the firewalls between them; or name the one that works: `ip:` of {first.name}.",
             )
-    script = f'read -r token; {MICROK8S} join {first.ip}:{AGENT_PORT}/"$token" {role}'
+    script = f'read -r token; exec {" ".join(ALONE)} {MICROK8S} join {first.ip}:{AGENT_PORT}/"$token" {role}'
     ran = host.root("sh", "-euc", script, stdin=f"{token}\n".encode(), seconds=JOIN_SECONDS, check=False)
     # What it printed last is the reason, a traceback's too; a code of 0 is proven by the node.
     if ran.code != 0:

@@ -10,8 +10,8 @@ from trainyard.backends.kuberay import naming
 from trainyard.backends.kuberay.pods import internal_ip, is_ready
 from trainyard.backends.microk8s import facts, remove
 from trainyard.backends.microk8s.facts import Facts
-from trainyard.backends.microk8s.join import JOIN_SECONDS, is_part, refuse_dead_members
-from trainyard.backends.microk8s.lab import Host, Lab, each_step
+from trainyard.backends.microk8s.join import ALONE, JOIN_SECONDS, is_part, refuse_dead_members
+from trainyard.backends.microk8s.lab import MICROK8S, Host, Lab, each_step
 from trainyard.errors import OutsideError, RequestError
 from trainyard.seams.kube.types import Object
 from trainyard.seams.ssh.connection import connect
@@ -103,7 +103,7 @@ def _remains_step(lab: Lab, host: Host) -> Step:
         if host.ip in lab.members():
             _before_a_member_leaves(lab, host)
         if fact.has_joined:
-            host.microk8s("leave", seconds=JOIN_SECONDS, check=False)
+            host.root(*ALONE, MICROK8S, "leave", seconds=JOIN_SECONDS, check=False)
         for name in (host.ip, fact.node):
             # It exits 1 where Kubernetes has no such node, although it removed the member.
             lab.first.microk8s("remove-node", name, "--force", check=False)

@@ -69,8 +69,10 @@ def _join(body: dict[str, Any], remote: str, contacted: str) -> dict[str, Any]:
         raise Refused(400, message)
     if any(member["Address"].startswith(f"{remote}:") for member in store.members()):
         raise Refused(504, f"the joining node ({remote}) is already known to dqlite")
-    if store.own_address().startswith("127."):
+    is_alone = store.own_address().startswith("127.")
+    if is_alone:
         store.leave_loopback(f"{contacted}:{STORE_PORT}")
+    if (not body["worker"] and store.steady()) or is_alone:
         services.restart("dqlite")
         services.wait_for_api()
         store.write_files()

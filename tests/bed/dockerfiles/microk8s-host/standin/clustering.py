@@ -83,6 +83,7 @@ def join(words: Sequence[str]) -> None:
     lock("join-in-progress")
     print(f"Contacting cluster at {address}", flush=True)
     answer = _ask(address, token, check if not given.skip_verify else "", worker=given.worker)
+    unlock(services.WAITS)
     if given.worker:
         _become_worker(answer, address)
     else:
@@ -227,10 +228,10 @@ def leave(words: Sequence[str]) -> None:
             store.remove(own[0], elsewhere=True)
         services.stop()
     print("Generating new cluster certificates.", flush=True)
+    lock(services.WAITS)
     start_afresh()
     unlock("no-cert-reissue")
     print("Waiting for node to start. ", flush=True)
-    services.wait_for_api()
 
 
 def start_afresh() -> None:

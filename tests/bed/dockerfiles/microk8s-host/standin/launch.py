@@ -49,6 +49,11 @@ def begin() -> None:
             subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
 
+def asks_nothing(document: dict[str, Any]) -> bool:
+    """Say whether there is nothing to do once the services run."""
+    return not document.get("join") and not document.get("addons")
+
+
 def before_start(document: dict[str, Any]) -> None:
     """Do what is done before any service runs, and note the rest."""
     TODO.parent.mkdir(parents=True, exist_ok=True)
@@ -74,8 +79,10 @@ def after_start(document: dict[str, Any]) -> None:
         wish = document["join"]
         clustering.join([wish["url"], *(["--worker"] if wish.get("worker") else [])])
         return
+    if asks_nothing(document):
+        return
     services.wait_for_api()
-    for addon in document.get("addons") or []:
+    for addon in document["addons"]:
         (addons.disable if addon.get("disable") else addons.enable)([addon["name"]])
 
 

@@ -26,6 +26,8 @@ from standin.places import (
     unlock,
 )
 
+# What somebody asks of a control plane that is to be used.
+USES = ("add-node", "dbctl", "enable", "reset", "status")
 BACKUP = DATA / "certs-backup"
 CERTIFICATES = {"ca.crt": "CA", "server.crt": "server", "front-proxy-client.crt": "front proxy client"}
 
@@ -187,6 +189,8 @@ COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
 def main(words: Sequence[str]) -> None:
     if not words or words[0] not in COMMANDS:
         stop(f"{words[0] if words else ''} not a valid command.\nAvailable subcommands are: {' '.join(COMMANDS)}", 1)
+    if words[0] in USES:
+        services.need_control()
     COMMANDS[words[0]](words[1:])
 
 

@@ -30,12 +30,16 @@ from standin.places import (
     wait_until,
 )
 
+# A lock of the bed's: see `WAITING`.
+WAITS = "standin-waits"
 UNIT = "/opt/bed/unit"
 PREFIX = "microk8s."
 # What a snap's service is here; MicroK8s runs Kubernetes' own in one process.
 KUBELITE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
 CONTROL = ("dqlite", "kine", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-agent")
 NODE = ("containerd", "network", "kubelet", "kube-proxy", "hostpath", "nvidia")
+# What runs where a host has nothing to do but to join another one. The real one starts all, to stop it again then.
+WAITING = ("containerd", "kubelet")
 OF_SERVICE = {
     "daemon-containerd": ("containerd",),
     "daemon-kubelite": KUBELITE,
@@ -47,7 +51,17 @@ OF_SERVICE = {
 
 def expected() -> tuple[str, ...]:
     """Return the daemons that this node runs, in the order in which they start."""
-    return ("apiserver-proxy", *NODE) if is_worker() else (*CONTROL, *NODE)
+    if is_worker():
+        return ("apiserver-proxy", *NODE)
+    return WAITING if locked(WAITS) else (*CONTROL, *NODE)
+
+
+def need_control() -> None:
+    """Start the control plane where it waits for its first use."""
+    if locked(WAITS) and not is_stopped():
+        unlock(WAITS)
+        start()
+        wait_for_api()
 
 
 def start(*names: str) -> None:
@@ -150,6 +164,9 @@ def _environ(name: str) -> dict[str, str]:
     """Return what a daemon's environment has besides: the version that a node of this channel tells."""
     found = installed()
     environ = {"BED_VERSION": found.version} if found and name == "kubelet" else {}
+    if name == "kube-apiserver":
+        # A third less CPU for its start.
+        environ["GOGC"] = "400"
     if name == "containerd":
         pairs = (line.partition("=") for line in _lines("containerd-env") if "=" in line)
         environ.update((key, value) for key, _, value in pairs)

@@ -83,6 +83,8 @@ def install(words: Sequence[str]) -> None:
     certs.produce()
     store.new()
     lock("ha-cluster")
+    if launch.asks_nothing(document):
+        lock(services.WAITS)
     new.write()
     PROGRAM.parent.mkdir(parents=True, exist_ok=True)
     PROGRAM.write_text(WRAPPER)

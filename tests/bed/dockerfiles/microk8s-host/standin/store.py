@@ -18,6 +18,7 @@ from standin.places import BACKEND, STORE_CLIENTS, STORE_PORT, addresses, instal
 
 LOCAL = f"http://127.0.0.1:{STORE_CLIENTS}"
 VOTERS = 3
+STEADY = "steady"
 Member = dict[str, Any]
 
 
@@ -102,7 +103,11 @@ def new(address: str = f"127.0.0.1:{STORE_PORT}") -> None:
     """Begin a store of this node's own."""
     shutil.rmtree(BACKEND, ignore_errors=True)
     BACKEND.mkdir(parents=True)
-    (BACKEND / "info.yaml").write_text(yaml.safe_dump({"Address": address, "ID": 0, "Role": 0}))
+    member = {"Address": address, "ID": 0, "Role": 0}
+    _write("info.yaml", member)
+    if address.startswith("127."):
+        # An API server whose first write finds nobody who votes ends after a minute, and starts anew.
+        _write("cluster.yaml", [member])
 
 
 def refuse_to_start() -> None:
@@ -119,16 +124,28 @@ def command() -> list[str]:
     address = own_address()
     joins = BACKEND / "joins"
     initial = joins.read_text() if joins.exists() else f"{address}=http://{address}"
-    host = address.rpartition(":")[0]
+    host, beat = address.rpartition(":")[0], 500 if _is_steady() else 100
     clients = ",".join(dict.fromkeys((LOCAL, f"http://{host}:{STORE_CLIENTS}")))
     return [
         *("etcd", "--name", address, "--data-dir", str(BACKEND / "data"), "--unsafe-no-fsync"),
         *("--listen-peer-urls", f"http://{address}", "--initial-advertise-peer-urls", f"http://{address}"),
         *("--listen-client-urls", clients, "--advertise-client-urls", f"http://{host}:{STORE_CLIENTS}"),
         *("--initial-cluster", initial, "--initial-cluster-state", "existing" if joins.exists() else "new"),
-        # A voter that is slow since this machine plays many others is no reason for an election.
-        *("--heartbeat-interval", "500", "--election-timeout", "5000", "--pre-vote"),
+        # A voter that is slow since this machine plays many others is no reason for an election; and one that is alone
+        # waits as long as this until it votes for itself.
+        *("--heartbeat-interval", str(beat), "--election-timeout", str(10 * beat), "--pre-vote"),
     ]
+
+
+def _is_steady() -> bool:
+    return (BACKEND / "joins").exists() or (BACKEND / STEADY).exists()
+
+
+def steady() -> bool:
+    """Let an election take its time from the next start on, since others will vote; say whether that is new."""
+    is_new = not _is_steady()
+    (BACKEND / STEADY).touch()
+    return is_new
 
 
 def leave_loopback(address: str) -> None:
