@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import yaml
@@ -31,13 +32,14 @@ RAY_UP_SECONDS = 7200.0
 NODES_SECONDS = 3600.0
 ENDED_SECONDS = 300.0
 _WARNING = re.compile(r"\bWARN(?:ING)?\b|Attempt failed")
-# (What it does; the number of Ray's own stage before which that ends.) ray/autoscaler/_private/updater.py
-STAGES = (
+# (What it does; the stage of Ray's before which that ends, None: its end.) ray/autoscaler/_private/updater.py
+STAGES: Sequence[tuple[str, int | None]] = (
     ("Launch the head", 1),
     ("Reach the head by SSH", 2),
     ("Copy what the head needs", 4),
     ("Make its host ready", 6),
     ("Set the head up", 7),
+    ("Start Ray on the head", None),
 )
 AGAIN = "Run `ray up` again"
 
@@ -52,29 +54,21 @@ class Launch:
     head: Instance | None
     ends_workers: bool = False
     run: RayUp | None = None
-    made_from: Mapping[str, str] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.made_from = desired.fingerprints(self.document, self.environment)
-
-    @property
-    def is_current(self) -> bool:
-        return self.head is not None and is_made_from(self.head, self.made_from)
+    @cached_property
+    def made_from(self) -> Mapping[str, str]:
+        return desired.fingerprints(self.document, self.environment)
 
     def steps(self) -> list[Step]:
         """Return the steps: Ray's stages, and last of all what says that it came to its end."""
-        first, *others = STAGES
-        titles = [first[0] if self.head is None else AGAIN, *(title for title, _ in others)]
-        start = Step(titles[0], lambda: self._has_passed(first[1]), self._start, deadline=RAY_UP_SECONDS)
-        made = [replace(start, disruptive=self.ends_workers)]
+        (title, stage), *others = STAGES
+        titles = [title if self.head is None else AGAIN, *(title for title, _ in others)]
+        waiting = partial(Step, deadline=RAY_UP_SECONDS)
+        made = [waiting(titles[0], partial(self._has_passed, stage), self._start, disruptive=self.ends_workers)]
         for (title, stage), before in zip(others, titles, strict=False):
-            made.append(self._waiting(title, stage, after=before))
-        made.append(self._waiting("Start Ray on the head", None, after=titles[-1]))
-        last = Step("Write down what it was made from", self._is_written, self._write, after=made[-1].title)
+            made.append(waiting(title, partial(self._has_passed, stage), nothing, after=before))
+        last = Step("Write down what it was made from", self._is_written, self._write, after=titles[-1])
         return [*made, last]
-
-    def _waiting(self, title: str, stage: int | None, *, after: str) -> Step:
-        return Step(title, lambda: self._has_passed(stage), nothing, deadline=RAY_UP_SECONDS, after=after)
 
     def _start(self) -> None:
         locations.write_mounted(self.location, self.environment)
@@ -86,7 +80,7 @@ class Launch:
 
     def _has_passed(self, stage: int | None) -> Answer:
         """Say whether `ray up` came to a stage, to its end if that is None. Raises what ended it before."""
-        if self.is_current:
+        if self.head is not None and is_made_from(self.head, self.made_from):
             return YES
         if self.run is None:
             return no("it is not there" if self.head is None else "it is not as the file says")
