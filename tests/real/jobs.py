@@ -83,6 +83,6 @@ def running(mark: str) -> list[int]:
     """Return the processes whose command line contains a mark."""
     found = []
     for process in psutil.process_iter(["pid", "cmdline", "status"]):
-        if process.info["status"] != psutil.STATUS_ZOMBIE and mark in process.info["cmdline"]:
+        if process.info["status"] != psutil.STATUS_ZOMBIE and mark in (process.info["cmdline"] or ()):
             found.append(process.info["pid"])
     return found

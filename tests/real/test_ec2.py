@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -60,28 +61,37 @@ def test_the_token_is_nowhere_but_in_files_of_the_nodes_that_nobody_else_reads(c
     token = (yard.state / "mounted" / "token").read_text()
     said = [str(cloud.instances()), str(cloud.requests()), (yard.state / "ray-cluster.yaml").read_text()]
     said.append((yard.state / "ray-up.log").read_text())
+    readable = "find / -xdev -type f -perm /o+r -newer /etc/hostname -exec grep -ls TOKEN {} + 2>/dev/null || true"
     for instance in cloud.instances("running"):
         node = cloud.container(instance)
         said.append(node.shell("cat /proc/*/cmdline 2>/dev/null || true").stdout)
-        readable = "find / -xdev -type f -perm /o+r -newer /etc/hostname -exec grep -ls TOKEN {} + 2>/dev/null || true"
         assert node.shell(readable.replace("TOKEN", token)).stdout == ""
-        joins = f"RAY_AUTH_MODE=token RAY_AUTH_TOKEN={'0' * 64} ray start --address={cloud.head().ip}:6379"
-        refused = node.shell(f"su - ubuntu -c '{joins}' 2>&1 || true").stdout
-        assert "InvalidAuthToken" in refused
-        break
     assert not any(token in text for text in said)
 
 
-def test_smoke_and_a_run_with_a_task_on_every_node(yard: Yard) -> None:
+def test_neither_a_node_nor_a_client_without_the_token_is_let_in(cloud: Cloud, yard: Yard) -> None:
+    worker = cloud.container(cloud.instances("running", ray_node_type="worker")[0])
+    settings = f"RAY_AUTH_MODE=token RAY_AUTH_TOKEN={'0' * 64}"
+    joins = f"{settings} ray start --address={cloud.head().ip}:6379"
+    assert "InvalidAuthToken" in worker.shell(f"su - ubuntu -c '{joins}' 2>&1 || true").stdout
+    # What wget exits with where it is not let in (401): 6.
+    asks = "wget -qO /dev/null http://127.0.0.1:8265/api/version"
+    assert cloud.head().shell(f"{asks} || echo $?").stdout.strip() == "6"
+    cloud.head().shell(f'{asks} --header="Authorization: Bearer $(cat ~ubuntu/.trainyard/token)"')
+
+
+def test_smoke_and_cartpole_with_a_task_on_every_node_whose_outputs_come_back(yard: Yard) -> None:
     assert yard.json("smoke.run")["ok"]
-    job = jobs.write_job(
-        yard,
-        "each",
-        "command: [python, -c, 'import socket; print({n}, socket.gethostname())']\n"
-        "matrix: {n: [0, 1, 2]}\nresources: {cpus: 1}\ntogether: true\n",
+    smaller = (
+        "matrix.seed=[0, 1, 2]",
+        "together=true",
+        'command=[python, train.py, --seed, "{seed}", --iterations, "20"]',
     )
-    report = yard.json("train.dispatch", job, seconds=300)
+    sets = [word for one in smaller for word in ("--set", one)]
+    report = yard.json("train.dispatch", "jobs/cartpole", *sets, seconds=300)
     assert len({task["attempts"][0]["node"] for task in report["tasks"]}) == 3
+    results = [json.loads(path.read_text()) for path in jobs.newest(yard).glob("outputs/*/result.json")]
+    assert sorted(result["seed"] for result in results) == [0, 1, 2]
 
 
 def test_a_shell_is_on_the_node_that_was_named(cloud: Cloud, yard: Yard) -> None:
@@ -142,23 +152,6 @@ def test_down_leaves_nothing_in_the_account_or_here(cloud: Cloud, yard: Yard) ->
     assert cloud.left() == set()
     assert not os.path.exists(yard.state)
     assert yard.json("cluster.status")["state"] == "down"
-
-
-def test_what_stops_the_head_is_one_error_with_its_cause(cloud: Cloud) -> None:
-    waits = {"AUTOSCALER_NODE_START_WAIT_S": "20"}
-    yard = Yard(cloud.home, cluster="stopped", environ={**cloud.environ(), **waits})
-    yard.write_cluster(CLUSTER.replace("count: 2", "count: 0"))
-    full = "We currently do not have sufficient m5.large capacity."
-    cloud.fail(Fault("ec2:RunInstances", "InsufficientInstanceCapacity", full, 500))
-    refused = yard.run("cluster.up", expect=6).stderr
-    cloud.heal()
-    assert "error: AWS has no m5.large left in the zones that were tried" in refused
-    assert full in refused
-    # `ray up` says: "wait_ready timeout exceeded."
-    unknown = yard.run("cluster.up", "--set", "ec2.user=root", expect=3).stderr
-    assert "error: the head lets nobody in as root" in unknown
-    yard.run("cluster.down")
-    assert cloud.left() == set()
 
 
 def test_in_an_image_nodes_are_containers_and_a_worker_that_fails_is_an_error(cloud: Cloud, yard: Yard) -> None:

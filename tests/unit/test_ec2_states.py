@@ -268,6 +268,10 @@ def test_down_ends_the_head_first_and_then_what_carries_the_tag() -> None:
         ("ubuntu@10.0.0.4: Permission denied (publickey).", "the head lets nobody in as ubuntu"),
         ("... iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name", "EC2 does not know the instance"),
         ("wait_ready timeout exceeded.", "the head is not reached by SSH"),
+        (
+            "[W 98 98] rpc_client.h:153: Failed to connect to GCS at address 10.0.0.4:6379 within 5 seconds.",
+            "the head does not reach the head, 10.0.0.4",
+        ),
         ("failed to register layer: ... no space left on device", "the disk of the head is full"),
         ("botocore.exceptions.NoCredentialsError: Unable to locate", "there are no AWS credentials on the head"),
     ],

@@ -78,6 +78,11 @@ RULES = (
         "If nobody did: a spot instance that was taken away, or a full disk quota. Repeat: invoke cluster.up",
     ),
     Rule(
+        r"Failed to connect to GCS at address (?P<head>[\d.]+)",
+        "{name} does not reach the head, {head}",
+        "Do the security group and the subnets let nodes reach each other on every port?",
+    ),
+    Rule(
         r"wait_ready timeout exceeded|Connection refused|Connection timed out|No route to host",
         "{name} is not reached by SSH",
         "Does the subnet lead here, does the security group let port 22 in from this machine's address, and does the "

@@ -1,0 +1,97 @@
+"""A cluster on EC2, as the tests' bed plays it (root, Debian or Ubuntu): made by us, and by `ray up` alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.bare_ray import RAY
+from benchmarks.measure import INVOKE, Measured, in_turns, output_of, seconds_of
+from tests.bed import bed, ec2
+from tests.bed.aws_account import AMI
+from tests.bed.ec2 import Cloud
+
+CLUSTER = f"""\
+name: bench
+backend: ec2
+head: {{cpus: 1, memory: 1GiB}}
+workers: [{{name: cpu, count: 2, cpus: 1, memory: 1GiB}}]
+ec2: {{region: us-west-2, ami: {AMI}, instance_type: m5.large, disk: 20GiB, use_internal_ips: true}}
+"""
+NODES = 3
+ON_EACH = f"command: ['true']\nmatrix: {{node: {list(range(NODES))}}}\nresources: {{cpus: 1}}\ntogether: true\n"
+
+
+class Bench:
+    """A directory with a cluster file and a job, and a region of the bed."""
+
+    def __init__(self, directory: Path, cloud: Cloud) -> None:
+        self.directory = directory
+        self.cloud = cloud
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "AWS_"))}
+        self.env = {**kept, **cloud.environ(), "XDG_STATE_HOME": str(directory / "state")}
+        (directory / "cluster.yaml").write_text(CLUSTER)
+        (directory / "jobs" / "each").mkdir(parents=True)
+        (directory / "jobs" / "each" / "job.yaml").write_text(ON_EACH)
+        (directory / "tasks.py").write_text("from trainyard.tasks import namespace\n")
+        (directory / "invoke.yaml").write_text("tasks: {executor_class: trainyard.tasks.executor.TrainyardExecutor}\n")
+
+    def invoke(self, *words: str) -> float:
+        """Run one of our commands on the cluster file; seconds."""
+        return seconds_of([*INVOKE, *words, "-f", "cluster.yaml"], env=self.env, cwd=self.directory)
+
+    def up(self) -> tuple[float, float]:
+        """Make the cluster from nothing; seconds until all nodes answer, and until a task has run on each."""
+        up = self.invoke("cluster.up")
+        return up, up + self.invoke("train.dispatch", "jobs/each", "--skip-smoke")
+
+    def bare(self) -> float:
+        """Run `ray up` on the file that `cluster.up` rendered, with its key, group and role there; seconds.
+
+        Counted until Ray calls the last worker set up.
+        """
+        self.end_instances()
+        (file,) = self.directory.rglob("ray-cluster.yaml")
+        environ = {**self.env, "TMPDIR": str(self.directory / "bare")}
+        (self.directory / "bare").mkdir(exist_ok=True)
+        began = time.perf_counter()
+        output_of([RAY, "up", "-y", "--no-config-cache", str(file)], env=environ, cwd=self.directory)
+        while len(self.cloud.instances("running", ray_node_status="up-to-date")) < NODES:
+            time.sleep(0.5)
+        return time.perf_counter() - began
+
+    def end_instances(self) -> None:
+        """Leave what instances are launched with, and no instance."""
+        self.cloud.ec2.terminate_instances(InstanceIds=[each["InstanceId"] for each in self.cloud.instances()])
+        while self.cloud.engine.docker("ps", "-q", "--filter", f"name=^{self.cloud.name}-i-").stdout:
+            time.sleep(0.5)
+
+
+def measure(directory: Path) -> Iterator[Measured]:
+    """Yield one line per measurement; a machine that cannot have the bed yields none."""
+    if sys.platform != "linux" or os.geteuid() != 0 or shutil.which("dockerd") is None:
+        print("(EC2 is left out: it needs root and a Docker engine; make test-tools)")
+        return
+    with bed.shared_engine() as engine, ec2.cloud(engine, directory / "bed") as cloud:
+        bench = Bench(directory, cloud)
+        again, tasks = [], []
+
+        def ours() -> float:
+            up, first_tasks = bench.up()
+            tasks.append(first_tasks)
+            again.append(min(bench.invoke("cluster.up") for _ in range(3)))
+            return up
+
+        def theirs() -> float:
+            took = bench.bare()
+            bench.invoke("cluster.down")
+            return took
+
+        up, bare = in_turns(ours, theirs)
+    yield Measured("cluster.up, head + 2 instances / ray up, its workers", up, bare, bar="<= 1.0x")
+    yield Measured("... with a task on each / ray up, its workers", sorted(tasks)[1], bare)
+    yield Measured("cluster.up on EC2 again", min(again), bar="<= 5 s")
