@@ -23,7 +23,9 @@ workers: [{{name: cpu, count: 2, cpus: 1, memory: 1GiB}}]
 ec2: {{region: us-west-2, ami: {AMI}, instance_type: m5.large, disk: 20GiB, use_internal_ips: true}}
 """
 NODES = 3
-ON_EACH = f"command: ['true']\nmatrix: {{node: {list(range(NODES))}}}\nresources: {{cpus: 1}}\ntogether: true\n"
+ON_EACH = (
+    f"command: ['true', '{{node}}']\nmatrix: {{node: {list(range(NODES))}}}\nresources: {{cpus: 1}}\ntogether: true\n"
+)
 
 
 class Bench:

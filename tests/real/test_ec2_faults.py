@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import time
@@ -18,7 +17,7 @@ from tests.bed.aws_account import AMI
 from tests.bed.aws_api import Fault
 from tests.bed.ec2 import Cloud
 from tests.real.jobs import end_of, events, newest, running, write_job
-from tests.real.yard import Yard, wait_until, while_up
+from tests.real.yard import Yard, assert_one_error, wait_until, while_up
 
 pytestmark = [pytest.mark.ec2, pytest.mark.timeout(900)]
 # One node for every task: the head has none, and the second worker is launched when it is needed.
@@ -71,14 +70,6 @@ def kill(yard: Yard, command: subprocess.Popen[str]) -> None:
     for pid in running(str(yard.state / "ray-cluster.yaml")):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-
-
-def assert_one_error(stderr: str, *parts: str) -> None:
-    """Assert that there is one error, in our words, with these parts."""
-    assert len(re.findall("^error: ", stderr, re.MULTILINE)) == 1, stderr
-    assert "Traceback" not in stderr, stderr
-    for part in parts:
-        assert part in stderr, stderr
 
 
 def test_what_is_killed_before_there_is_a_head_leaves_no_instance(cloud: Cloud, yard: Yard) -> None:

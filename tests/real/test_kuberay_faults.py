@@ -21,7 +21,7 @@ from tests.real import kube as kubernetes
 from tests.real.jobs import COUNTING, assert_whole, end_of, events, newest, running, runs, started, write_job
 from tests.real.kube import RAY_IMAGE
 from tests.real.proxy import Proxy
-from tests.real.yard import Yard, wait_until
+from tests.real.yard import Yard, assert_one_error, wait_until
 
 pytestmark = pytest.mark.breaking
 SPACE = "faults"
@@ -181,14 +181,6 @@ def test_an_api_server_that_is_gone_for_a_while_costs_no_line_and_is_one_clear_e
     wait_until(lambda: len(kube.ready()) == len(kube.hosts), seconds=60, what="every host is ready")
     faulty.run("cluster.up")
     assert_good(faulty)
-
-
-def assert_one_error(stderr: str, *parts: str) -> None:
-    """Assert that there is one error, in our words, with these parts."""
-    assert len(re.findall("^error: ", stderr, re.MULTILINE)) == 1, stderr
-    assert "Traceback" not in stderr, stderr
-    for part in parts:
-        assert part in stderr, stderr
 
 
 def test_a_killed_head_ends_the_run_clearly_and_up_repairs_the_cluster_with_its_workers(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -164,6 +165,14 @@ def while_up(yard: Yard, came: Callable[[], bool], act: Callable[[subprocess.Pop
         act(up)
     output, _ = up.communicate(timeout=300)
     return Done(up.args, up.returncode, output), has_come
+
+
+def assert_one_error(stderr: str, *parts: str) -> None:
+    """Assert that there is one error, in our words, with these parts."""
+    assert len(re.findall("^error: ", stderr, re.MULTILINE)) == 1, stderr
+    assert "Traceback" not in stderr, stderr
+    for part in parts:
+        assert part in stderr, stderr
 
 
 def wait_until(holds: Callable[[], bool], *, seconds: float, what: str) -> None:

@@ -37,9 +37,9 @@ NAMES_ALLOWED = ("backends", "seams", "spec/cluster.py", "spec/existing.py", "sp
 
 # Lines and modules of Python. They only go down: lower them with what you took away. A new backend brings its own.
 BUDGETS = {
-    ".": (27_491, 221),
-    "backends": (10_521, 83),
-    "backends/ec2": (2_367, 18),
+    ".": (27_485, 221),
+    "backends": (10_515, 83),
+    "backends/ec2": (2_361, 18),
     "backends/kuberay": (3_644, 28),
     "backends/microk8s": (1_400, 15),
     "dispatch": (1_470, 9),
@@ -49,7 +49,7 @@ BUDGETS = {
     "seams": (5_149, 50),
     "spec": (2_119, 16),
     "tasks": (2_004, 14),
-    "../tests": (28_201, 238),
+    "../tests": (28_193, 238),
     "../runner": (4_968, 36),
 }
 LONGEST_FUNCTION = 40
