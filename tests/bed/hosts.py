@@ -66,6 +66,8 @@ class Host:
     def power_off(self) -> None:
         """Cut the power: what is in memory is lost, and nobody reaches it any more."""
         self.run("/opt/bed/power", "off")
+        # Who asks where it is gets no answer for 3 s; who knows would wait for one from there for as long as it likes.
+        run(["ip", "neigh", "flush", "to", self.ip])
 
     def power_on(self) -> None:
         """Boot it after its power was cut, with the address that it had; its services start as on any machine."""

@@ -76,7 +76,9 @@ def start(*names: str) -> None:
 
 def stop(*names: str) -> None:
     for name in names or (*reversed(CONTROL), *reversed(NODE), "apiserver-proxy"):
-        subprocess.run([UNIT, "stop", PREFIX + name], check=True)
+        # An API server waits for those who watch it until it is killed, 10 s later.
+        action = "kill" if name == "kube-apiserver" else "stop"
+        subprocess.run([UNIT, action, PREFIX + name], check=True)
 
 
 def restart(*names: str) -> None:
