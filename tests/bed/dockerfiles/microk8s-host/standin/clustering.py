@@ -35,6 +35,7 @@ from standin.places import (
     need_root,
     stop,
     unlock,
+    wait_until,
 )
 
 LEAST = 32
@@ -226,6 +227,8 @@ def leave(words: Sequence[str]) -> None:
         if len(found) > 1:
             # Of another member, while this one still votes: one that goes does not live to answer.
             store.remove(own[0], elsewhere=True)
+            # dqlite hands its leadership over; etcd's others elect one.
+            wait_until(store.rest_takes_writes, 60)
         services.stop()
     print("Generating new cluster certificates.", flush=True)
     lock(services.WAITS)

@@ -186,6 +186,17 @@ def remove(address: str, *, elsewhere: bool = False) -> None:
     ask_cluster("member/remove", {"ID": str(member["ID"])}, elsewhere=elsewhere)
 
 
+def rest_takes_writes() -> bool:
+    """Say whether one of the other members takes a write: without a leader none does."""
+    for address in _known():
+        try:
+            ask("kv/put", {"key": "bGVmdA==", "value": ""}, at=f"http://{address}:{STORE_CLIENTS}")
+        except StoreError:
+            continue
+        return True
+    return False
+
+
 def others() -> list[str]:
     """Return the addresses of the members that are not on this host."""
     own = {f"{address}:{STORE_PORT}" for address in (*addresses(), "127.0.0.1")}
