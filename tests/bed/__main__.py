@@ -73,4 +73,7 @@ def _print(environ: dict[str, str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except RuntimeError as error:
+        sys.exit(f"error: {error}")

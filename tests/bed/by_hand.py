@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.bed import bed, ec2, hosts, kubernetes
 from tests.bed.aws_account import AMI, DOCKER_AMI, ROLE, USER
+from tests.bed.aws_moto import REGION
 from tests.bed.bed import BY_HAND
 from tests.bed.kubernetes import KubeBed
 
@@ -37,7 +38,8 @@ def ec2_shell() -> None:
     """Open a shell whose AWS is the bed's; what is made there goes with it."""
     with tempfile.TemporaryDirectory() as home, bed.shared_engine() as engine, ec2.cloud(engine, Path(home)) as cloud:
         print(f"AWS at {cloud.url}; AMIs {AMI} and {DOCKER_AMI} (with Docker), user {USER}, instance profile {ROLE}")
-        print("exit removes all that is there")
+        print(f"in a cluster file: ec2: {{region: {REGION}, ami: {AMI}, disk: 20GiB, use_internal_ips: true}}")
+        print("HOME is another, with the state of clusters in it; exit removes all that is there")
         subprocess.run([os.environ.get("SHELL", "bash")], env={**os.environ, **cloud.environ()})
 
 

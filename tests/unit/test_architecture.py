@@ -49,7 +49,7 @@ BUDGETS = {
     "seams": (5_149, 50),
     "spec": (2_119, 16),
     "tasks": (2_004, 14),
-    "../tests": (28_220, 238),
+    "../tests": (28_225, 238),
     "../runner": (4_968, 36),
 }
 LONGEST_FUNCTION = 40
