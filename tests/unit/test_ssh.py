@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import cast
 
 import pytest
-from paramiko import ECDSAKey, HostKeys
+from paramiko import Channel, ECDSAKey, HostKeys
 from paramiko.ssh_exception import BadHostKeyException
 
 from trainyard.errors import OutsideError, RequestError
-from trainyard.seams.ssh import config, login, many
+from trainyard.seams.ssh import config, forward, login, many
 from trainyard.seams.ssh.config import Address, Settings
 
 KEYS = (ECDSAKey.generate(), ECDSAKey.generate())
@@ -127,3 +128,21 @@ def test_each_of_several_hosts_keeps_what_helps_there_unless_it_is_the_same_for_
     with pytest.raises(OutsideError) as alike:
         many.refuse({"a": first, "b": first})
     assert alike.value.lines()[1:] == ["  - a: is off: ssh", "  - b: a is off: ssh", "  -> Switch a on."]
+
+
+class ClosedChannel:
+    """A channel whose connection was closed, as paramiko raises it."""
+
+    def sendall(self, *_: bytes) -> None:
+        raise EOFError
+
+    shutdown_write = sendall
+
+
+class FakeSocket:
+    def recv(self, size: int) -> bytes:
+        return b"x"
+
+
+def test_what_is_sent_through_a_connection_that_is_closed_is_no_error() -> None:
+    forward._send(cast(socket.socket, FakeSocket()), cast(Channel, ClosedChannel()))

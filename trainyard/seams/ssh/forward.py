@@ -17,9 +17,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from paramiko import Channel
+from paramiko.ssh_exception import SSHException
 
 from trainyard.seams.forwarding import LOOPBACK, WAITING, Forward, loopback, shared
 from trainyard.seams.ssh.connection import PART, Connection
+
+# What sending raises once the connection is closed, as it is at exit (paramiko's packet.py, write_all: EOFError).
+_BROKEN = (OSError, EOFError, SSHException)
 
 
 def local_port(connection: Connection, port: int, *, host: str = LOOPBACK) -> int:
@@ -66,11 +70,11 @@ def _relay(local: socket.socket, channel: Channel) -> str:
 
 def _send(local: socket.socket, channel: Channel) -> None:
     _copy(local.recv, channel.sendall)
-    with suppress(OSError):
+    with suppress(*_BROKEN):
         channel.shutdown_write()
 
 
 def _copy(receive: Callable[[int], bytes], send: Callable[[bytes], object]) -> None:
-    with suppress(OSError):
+    with suppress(*_BROKEN):
         while part := receive(PART):
             send(part)
