@@ -68,6 +68,7 @@ def test_a_run_without_its_flag_gets_it(given: str, meant: str) -> None:
         ),
         ("train.dispatch -f lab", "train.dispatch needs JOB_DIR\n  -> invoke --help train.dispatch"),
         ("--json cluster.up", "--json stands before the task\n  -> Put it behind: invoke TASK --json"),
+        ("cluster.list -f lab", "cluster.list has no flag -f\n  -> invoke --help cluster.list"),
         ("train.stop --run", "--run needs a value\n  -> invoke --help train.stop"),
         ("train.stop --run=", "--run is empty: a variable that is not set?\n  -> invoke --help train.stop"),
     ],

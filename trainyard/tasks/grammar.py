@@ -174,7 +174,8 @@ class CommandLine:
     def _find(self, name: str) -> Argument:
         for context in (self.task, self._core):
             name = context.inverse_flags.get(name, name)
-            if name in context.flags:
+            # Behind a task -f is the cluster file, or nothing: never Invoke's own configuration file.
+            if name in context.flags and not (context is self._core and name in ("-f", "--config")):
                 # Not .get(): it does not know the short names, which are aliases.
                 return context.flags[name]  # type: ignore[no-any-return]
         if not self.task.name:
