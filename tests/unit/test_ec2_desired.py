@@ -84,11 +84,12 @@ def test_instances_are_on_demand_encumbered_by_nothing_of_rays_and_all_that_is_t
 
 
 def test_a_subnet_and_the_security_group_are_those_of_every_node() -> None:
-    made = desired.document(spec(subnet="subnet-12345678", use_internal_ips=True), SITE)
     interface = {"DeviceIndex": 0, "SubnetId": "subnet-12345678", "Groups": ["sg-1"], "DeleteOnTermination": True}
-    for group in ("head", "cpu", "gpu"):
-        assert node(made, group)["NetworkInterfaces"] == [interface]
-        assert "SecurityGroupIds" not in node(made, group)
+    for internal in (True, False):
+        made = desired.document(spec(subnet="subnet-12345678", use_internal_ips=internal), SITE)
+        for group in ("head", "cpu", "gpu"):
+            assert node(made, group)["NetworkInterfaces"] == [interface | {"AssociatePublicIpAddress": not internal}]
+            assert "SecurityGroupIds" not in node(made, group)
 
 
 def test_what_was_found_out_is_written_out_and_into_tags() -> None:

@@ -250,11 +250,15 @@ INTERNAL = {"subnet": SUBNET, "use_internal_ips": True}
             "has no route to an internet gateway, and nobody reaches its public addresses: `use_internal_ips: true` if "
             "this machine reaches the VPC's private addresses, such as by a VPN",
         ),
-        (
-            INTERNAL,
-            False,
-            "internet",
-            "is routed to an internet gateway, and nodes without public addresses get nowhere: name a private one",
+        # Whatever the subnet would give them.
+        *(
+            (
+                INTERNAL,
+                public,
+                "internet",
+                "is routed to an internet gateway, and nodes without public addresses get nowhere: name a private one",
+            )
+            for public in (False, True)
         ),
         (
             INTERNAL,
@@ -263,7 +267,7 @@ INTERNAL = {"subnet": SUBNET, "use_internal_ips": True}
             "has no route out of its VPC, and nodes must reach AWS: route it to a NAT gateway, or name another",
         ),
         (INTERNAL, False, "nat", None),
-        (INTERNAL, True, "internet", None),
+        ({"use_internal_ips": True}, True, "internet", None),
     ],
 )
 def test_a_subnet_lets_nodes_out_and_us_in(

@@ -123,7 +123,9 @@ class Ec2Section(Instances):
     instance_profile: Filled | None = setting(
         None, "The instance profile of all nodes; left out: one is made that may do what Ray's autoscaler needs."
     )
-    use_internal_ips: bool = setting(False, "true: no public addresses; this machine reaches the private ones.")
+    use_internal_ips: bool = setting(
+        False, "true: this machine reaches the private addresses; in a `subnet` nodes then have no public ones."
+    )
     user: Filled = setting("ubuntu", "Who logs in to the AMI by SSH, and may use sudo.")
     shm_size: Size | None = setting(
         None, "The shared memory of each container, which holds Ray's object store; left out: Ray works it out."

@@ -175,8 +175,7 @@ def _launch(spec: ClusterSpec, site: Site, instances: Instances) -> dict[str, An
     if spec.ec2.subnet:
         interface = {"DeviceIndex": 0, "SubnetId": spec.ec2.subnet, "Groups": [site.security_group]}
         interface["DeleteOnTermination"] = True
-        if not spec.ec2.use_internal_ips:
-            interface["AssociatePublicIpAddress"] = True
+        interface["AssociatePublicIpAddress"] = not spec.ec2.use_internal_ips
         config["NetworkInterfaces"] = [interface]
     else:
         config["SecurityGroupIds"] = [site.security_group]

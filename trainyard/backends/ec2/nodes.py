@@ -19,6 +19,7 @@ from trainyard.seams.forwarding import last_error
 from trainyard.seams.ray_api import FileMissingError, RayApi
 from trainyard.seams.ssh import forward
 from trainyard.spec.cluster import ClusterSpec, Head, WorkerGroup
+from trainyard.spec.ec2 import Ec2Section
 from trainyard.steps import YES, Answer, Step, no, nothing
 from trainyard.wording import all_answer, clean
 
@@ -62,7 +63,7 @@ def statuses(spec: ClusterSpec, found: Sequence[Instance], names: frozenset[str]
         for index, instance in enumerate(members):
             state, detail = _state(instance, is_alive=instance.name in names)
             state = "surplus" if index >= most else state
-            made.append(NodeStatus(instance.name, group, describe(instance), state, cpus, gpus, detail))
+            made.append(NodeStatus(instance.name, group, describe(instance, spec.ec2), state, cpus, gpus, detail))
         for index in range(len(members), least):
             name = naming.HEAD if group == naming.HEAD else f"{group}-?{index + 1}"
             made.append(NodeStatus(name, group, "", "absent", cpus, gpus, "no instance"))
@@ -177,9 +178,9 @@ def _state(instance: Instance, *, is_alive: bool) -> tuple[NodeState, str]:
     return "starting", "boots" if instance.state == "pending" else instance.status or "boots"
 
 
-def describe(instance: Instance) -> str:
+def describe(instance: Instance, section: Ec2Section) -> str:
     """Return what a status says of an instance: where it is, what it is, and how old."""
-    price, address = "spot" if instance.is_spot else "on demand", instance.public_ip or instance.private_ip
+    price, address = "spot" if instance.is_spot else "on demand", snapshot.ip(section, instance)
     return " ".join(filter(None, (instance.id, instance.type, instance.zone, price, address, age(instance))))
 
 

@@ -98,7 +98,8 @@ def _unreached(subnets: Sequence[Object], spec: ClusterSpec, facts: Facts) -> It
     by_way: dict[str, list[str]] = {}
     for subnet in subnets:
         by_way.setdefault(_way_out(subnet, facts["routes"]), []).append(subnet["SubnetId"])
-    have_addresses = any(subnet["MapPublicIpOnLaunch"] for subnet in subnets)
+    have_none = spec.ec2.use_internal_ips and spec.ec2.subnet
+    have_addresses = not have_none and any(subnet["MapPublicIpOnLaunch"] for subnet in subnets)
     if len(by_way) > 1:
         ways = "; ".join(f"{way}: {named(sorted(names), most=9)}" for way, names in sorted(by_way.items()))
         yield f"has subnets of different kinds, and chance would choose ({ways}): {NAME_ONE}"

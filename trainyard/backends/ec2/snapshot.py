@@ -12,6 +12,7 @@ from trainyard.backends.ec2.location import Location, refuse_other_account
 from trainyard.seams.aws import Aws
 from trainyard.seams.ssh.config import Address, Identity
 from trainyard.seams.ssh.connection import Connection, connect
+from trainyard.spec.ec2 import Ec2Section
 
 # Those that cost nothing any more.
 ENDED = ("shutting-down", "terminated")
@@ -71,11 +72,15 @@ def head(found: list[Instance]) -> Instance | None:
     return next((instance for instance in found if instance.is_head and instance.exists), None)
 
 
+def ip(section: Ec2Section, instance: Instance) -> str | None:
+    """Return the address at which this machine reaches an instance."""
+    return instance.private_ip if section.use_internal_ips else instance.public_ip or instance.private_ip
+
+
 def login(location: Location, instance: Instance) -> tuple[Address, Identity]:
     """Return the address of an instance as this machine reaches it, and what it is reached with."""
-    section = location.section
-    ip = instance.private_ip if section.use_internal_ips else instance.public_ip or instance.private_ip
-    return Address(str(ip), section.user), Identity(location.key_file, location.known_hosts(instance.id))
+    address = Address(str(ip(location.section, instance)), location.section.user)
+    return address, Identity(location.key_file, location.known_hosts(instance.id))
 
 
 def reach(location: Location, instance: Instance) -> Connection:
