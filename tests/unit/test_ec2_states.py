@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import pytest
 
-from trainyard.backends.contract import Tools
-from trainyard.backends.ec2 import account, desired, diagnosis, down, naming, nodes, objects, ray_up, snapshot
+from trainyard.backends.contract import STAYS, Tools
+from trainyard.backends.ec2 import account, adopt, desired, diagnosis, down, naming, nodes, objects, ray_up, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.desired import Site
 from trainyard.backends.ec2.location import Location
@@ -255,6 +255,62 @@ def test_down_ends_the_head_first_and_then_what_carries_the_tag() -> None:
         "delete_security_group",
         "delete_key_pair",
     ]
+
+
+class FakeDisks(FakeAws):
+    """An account in which only volumes are, each with its tags."""
+
+    def __init__(self, instances: Iterable[dict[str, Any]], **volumes: dict[str, str]) -> None:
+        super().__init__(instances)
+        self.volumes = volumes
+
+    def described(self, what: str, chosen: Mapping[str, list[str]] | None = None, **__: Any) -> list[dict[str, Any]]:
+        chosen = chosen or {}
+        named = {key.removeprefix("tag:"): values for key, values in chosen.items() if key.startswith("tag:")}
+        kind = {"Size": 20, "VolumeType": "gp3", "Attachments": []}
+        return [
+            {"VolumeId": name, "Tags": naming.pairs(tags), **kind}
+            for name, tags in self.volumes.items()
+            if what == "volumes" and all(tags.get(key) in values for key, values in named.items())
+        ]
+
+    def call(self, service: str, operation: str, **arguments: Any) -> dict[str, Any]:
+        if operation == "get_products":
+            return {}
+        for name in arguments.get("Resources", ()):
+            for tag in arguments["Tags"]:
+                self.volumes[name].pop(tag["Key"], None)
+                self.volumes[name] |= {tag["Key"]: tag["Value"]} if operation == "create_tags" else {}
+        return super().call(service, operation, **arguments)
+
+
+def test_disks_are_kept_after_the_check_for_runs_and_are_the_clusters_until_its_instances_end() -> None:
+    aws = FakeDisks([instance(1, "head")], disk={naming.CLUSTER: "lab", naming.OWNER: "me"})
+    keeping = down.steps(place(aws), replace(TOOLS, keep_disks=True))
+    assert next(step for step in keeping if not step.done().holds).disruptive
+    keeping[0].do()
+    assert "Remove 1 volume: disk" in [step.title for step in down.steps(place(aws), TOOLS)]
+    for step in keeping[1:]:
+        if not step.done().holds:
+            step.do()
+    assert aws.volumes == {"disk": {naming.KEPT: "lab", naming.OWNER: "me"}}
+
+
+def test_down_says_what_is_left_on_purpose() -> None:
+    ours = instance(1, "head", **{naming.HEAD_FROM: adopt.HEAD_FROM})
+    steps = down.steps(place(FakeDisks([ours], disk={naming.KEPT: "lab"})), TOOLS)
+    assert [step.done().detail for step in steps if step.title == STAYS] == [
+        "key pair, security group and role that `ray up` made stay: they may be those of other clusters",
+        "kept 1 disk (20 GiB): disk; to remove one: aws ec2 delete-volume --region us-west-2 --volume-id ID",
+    ]
+    assert STAYS not in [step.title for step in down.steps(place(FakeDisks([instance(1)])), TOOLS)]
+
+
+def test_a_status_shows_the_address_by_which_a_node_is_reached() -> None:
+    (found,) = snapshot.of_cluster(place(FakeAws([instance(1, "head") | {"PublicIpAddress": "203.0.113.1"}])))
+    inside = SPEC.ec2.model_copy(update={"use_internal_ips": True})
+    shown = [nodes.describe(found, section) for section in (SPEC.ec2, inside)]
+    assert ["203.0.113.1" in shown[0], "10.0.0.1" in shown[1]] == [True, True]
 
 
 @pytest.mark.parametrize(

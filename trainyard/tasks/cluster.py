@@ -21,7 +21,7 @@ from trainyard.tasks.report import Report, Table, note, step_documents
 
 if TYPE_CHECKING:
     from trainyard.lifecycle import Cluster
-    from trainyard.steps import PlannedStep
+    from trainyard.steps import PlannedStep, StepResult
 
 NODE = "The name of a node, as cluster.status shows it, or of a host of the cluster file."
 FOLLOW = "Stay, and print what is added (default)."
@@ -81,15 +81,7 @@ def down(
         return planned(cluster, lazy.lifecycle.plan_down(cluster, call.progress, purge=purge), command)
     check = _begin(call, cluster, command, end_runs=end_runs)
     results = lazy.lifecycle.down(cluster, call.progress, purge=purge, before_disruption=check)
-    name, traits = cluster.spec.name, cluster.backend.TRAITS
-    left = "nothing but its disks" if keep_disks else "nothing of it"
-    stays = f"note: {traits.leaves}; those that Trainyard made go by invoke cluster.down --purge"
-    return Report(
-        {"name": name, "state": "down", "steps": step_documents(results)},
-        [f"cluster {name} is gone, {left} is left" if traits.makes_nodes else "nothing was removed"],
-        notes=[stays] if traits.leaves and not purge else (),
-        next="invoke cluster.up",
-    )
+    return _removed(cluster, results, purge=purge, keep_disks=keep_disks)
 
 
 @task(*CLUSTER, dry=True)
@@ -256,6 +248,24 @@ def _made(call: Call, cluster: Cluster, command: str, *, end_runs: bool, recreat
             *(f"note: the cluster {step.detail}" for step in results if step.title.startswith(leash.TITLE)),
         ],
         next="invoke smoke.run",
+    )
+
+
+def _removed(cluster: Cluster, results: Sequence[StepResult], *, purge: bool, keep_disks: bool) -> Report:
+    """Say that it is gone, and what stays."""
+    from trainyard.backends import contract
+
+    name, traits = cluster.spec.name, cluster.backend.TRAITS
+    stays = [f"note: {step.detail}" for step in results if step.title == contract.STAYS]
+    left = " and ".join([*(["its disks"] if keep_disks else []), *(["what follows"] if stays else [])])
+    gone = f"cluster {name} is gone, nothing {f'but {left}' if left else 'of it'} is left"
+    if traits.leaves and not purge:
+        stays.append(f"note: {traits.leaves}; those that Trainyard made go by invoke cluster.down --purge")
+    return Report(
+        {"name": name, "state": "down", "steps": step_documents(results)},
+        [gone if traits.makes_nodes else "nothing was removed"],
+        notes=stays,
+        next="invoke cluster.up",
     )
 
 

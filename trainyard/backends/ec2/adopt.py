@@ -7,6 +7,9 @@ from trainyard.backends.ec2.location import Location
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted, named
 
+# Of no file of ours: `up` replaces the head, if that is asked for.
+HEAD_FROM = "ray up"
+
 
 def steps(location: Location) -> list[Step]:
     """Return the step that gives our tags to instances without them, and to their disks, if there are any; asks AWS."""
@@ -15,8 +18,7 @@ def steps(location: Location) -> list[Step]:
         found = snapshot.of_cluster(location)
         return [each.id for each in found if each.exists and naming.CLUSTER not in each.tags]
 
-    # Of no file of ours: `up` replaces the head, if that is asked for.
-    tags = {naming.CLUSTER: location.name, naming.OWNER: location.owner, naming.HEAD_FROM: "ray up"}
+    tags = {naming.CLUSTER: location.name, naming.OWNER: location.owner, naming.HEAD_FROM: HEAD_FROM}
 
     def done() -> Answer:
         left = foreign()

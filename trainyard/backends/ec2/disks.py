@@ -13,26 +13,55 @@ from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted
 
 
-def step(location: Location) -> Step:
-    """Return the step after which the cluster's disks are none of it any more, and do not end with their instances."""
+def steps(location: Location) -> tuple[Step, Step]:
+    """Return the step after which the cluster's disks do not end with their instances, and the one after the instances.
+
+    In between the disks carry both tags: a `down` that is not to keep them still finds and removes them.
+    """
     aws = location.aws
 
-    def done() -> Answer:
-        left = tagged(aws, naming.CLUSTER, location.name, region=aws.region)
+    def of_cluster() -> list[dict[str, Any]]:
+        return tagged(aws, naming.CLUSTER, location.name, region=aws.region)
+
+    def are_kept() -> Answer:
+        left = [each for each in of_cluster() if naming.KEPT not in naming.read(each["Tags"])]
         return no(f"they go with the cluster: {ids(left)}") if left else YES
 
-    def do() -> None:
-        volumes = tagged(aws, naming.CLUSTER, location.name, region=aws.region)
+    def keep() -> None:
+        volumes = of_cluster()
         for attached in (attached for each in volumes for attached in each["Attachments"]):
             device = {"DeviceName": attached["Device"], "Ebs": {"DeleteOnTermination": False}}
             instance = {"InstanceId": attached["InstanceId"], "BlockDeviceMappings": [device]}
             aws.call("ec2", "modify_instance_attribute", **instance)
         names = [each["VolumeId"] for each in volumes]
         aws.call("ec2", "create_tags", Resources=names, Tags=naming.pairs({naming.KEPT: location.name}))
+
+    def are_released() -> Answer:
+        left = of_cluster()
+        return no(f"still the cluster's: {ids(left)}") if left else YES
+
+    def release() -> None:
+        names = [each["VolumeId"] for each in of_cluster()]
+        # Also of an instance that was launched meanwhile.
+        aws.call("ec2", "create_tags", Resources=names, Tags=naming.pairs({naming.KEPT: location.name}))
         aws.call("ec2", "delete_tags", Resources=names, Tags=[{"Key": naming.CLUSTER}])
 
-    kept = [tagged(aws, key, location.name, region=aws.region) for key in (naming.CLUSTER, naming.KEPT)]
-    return Step(f"Keep {describe(aws, [*kept[0], *kept[1]], aws.region)}", done, do)
+    every = [*of_cluster(), *kept(location)]
+    # Disruptive, although it ends no node: where runs go on, nothing at all is changed.
+    keeping = Step(f"Keep {describe(aws, every, aws.region)}", are_kept, keep, disruptive=True)
+    return keeping, Step("Take the disks out of the cluster", are_released, release)
+
+
+def kept(location: Location) -> list[dict[str, Any]]:
+    """Return the disks that an earlier `down` has kept."""
+    found = tagged(location.aws, naming.KEPT, location.name, region=location.aws.region)
+    return [each for each in found if naming.CLUSTER not in naming.read(each["Tags"])]
+
+
+def remark(aws: Aws, volumes: Sequence[dict[str, Any]], region: str) -> str:
+    """Return what is said of disks that were kept."""
+    remove = f"aws ec2 delete-volume --region {region} --volume-id ID"
+    return f"kept {describe(aws, volumes, region)}; to remove one: {remove}"
 
 
 def tagged(aws: Aws, key: str, value: str, *, region: str) -> list[dict[str, Any]]:

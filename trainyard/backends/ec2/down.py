@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from trainyard.backends.contract import Tools
-from trainyard.backends.ec2 import disks, naming, objects, snapshot
+from trainyard.backends.contract import STAYS, Tools
+from trainyard.backends.ec2 import adopt, disks, naming, objects, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.ec2.snapshot import Instance
 from trainyard.errors import LeftoverError, Problem, TrainyardError
 from trainyard.seams.aws import AwsError
-from trainyard.steps import YES, Answer, Step, no
+from trainyard.steps import YES, Answer, Step, no, nothing
 from trainyard.wording import counted, named
 
 # An instance shuts down, and the network lets go of it, within a minute or two.
@@ -49,28 +49,42 @@ def steps(location: Location, tools: Tools) -> list[Step]:
     if "name" not in locations.overridden(tools):
         objects.refuse_foreign(location, adopt=tools.adopt)
         tags[naming.OWNER] = location.owner
-    kept = [disks.step(location)] if tools.keep_disks else []
-    found = [*kept, _instances(location, "head", heads=True), _instances(location, "worker", heads=False)]
-    found += [_tagged(location, tags, kind) for kind in KINDS]
+    found = [_instances(location, "head", heads=True), _instances(location, "worker", heads=False)]
+    kinds = KINDS
+    if tools.keep_disks:
+        keep, release = disks.steps(location)
+        found, kinds = [keep, *found, release], [kind for kind in KINDS if kind[0] != "volumes"]
+    found += [_tagged(location, tags, kind) for kind in kinds]
     found += [] if location.section.instance_profile else [_role(location)]
-    return [replace(step, do=partial(_naming_what_is_left, step.do, location, tags)) for step in found]
+    removed = [replace(step, do=partial(_naming_what_is_left, step.do, location, tags, kinds)) for step in found]
+    return [*removed, *(Step(STAYS, partial(Answer, True, text), nothing) for text in _stays(location, tools))]
 
 
-def _naming_what_is_left(do: Callable[[], None], location: Location, tags: Mapping[str, str]) -> None:
+def _stays(location: Location, tools: Tools) -> Iterator[str]:
+    """Yield what is left on purpose, besides the disks that are kept now."""
+    if any(each.tags.get(naming.HEAD_FROM) == adopt.HEAD_FROM for each in _existing(location)):
+        yield "key pair, security group and role that `ray up` made stay: they may be those of other clusters"
+    if not tools.keep_disks and (kept := disks.kept(location)):
+        yield disks.remark(location.aws, kept, location.aws.region)
+
+
+def _naming_what_is_left(
+    do: Callable[[], None], location: Location, tags: Mapping[str, str], kinds: Sequence[Kind]
+) -> None:
     """Remove; raise LeftoverError with all that is left, and the commands for it, if that fails."""
     try:
         do()
     except TrainyardError as error:
-        problems = tuple(_left(location, tags))
+        problems = tuple(_left(location, tags, kinds))
         hint = "Repeat the same command: it continues from here. Or remove each by its command, in this order."
         raise LeftoverError(error.what, where=error.where, hint=hint, problems=problems) from error
 
 
-def _left(location: Location, tags: Mapping[str, str]) -> Iterator[Problem]:
+def _left(location: Location, tags: Mapping[str, str], kinds: Sequence[Kind]) -> Iterator[Problem]:
     at = f"--region {location.aws.region}"
     for instance in _existing(location):
         yield Problem(f"instance {instance.id}", f"aws ec2 terminate-instances {at} --instance-ids {instance.id}")
-    for kind in KINDS:
+    for kind in kinds:
         _, key, removal, _ = kind
         option = re.sub("(?<=.)(?=[A-Z])", "-", key).lower()
         for name in _described(location, tags, kind):

@@ -88,8 +88,7 @@ def _ask(aws: Aws, region: str) -> tuple[list[FoundCluster], str] | TrainyardErr
     """Return the clusters, and what is to be said of disks that were kept."""
     try:
         kept = disks.tagged(aws, naming.KEPT, "*", region=region)
-        remove = f"aws ec2 delete-volume --region {region} --volume-id ID"
-        words = f"{region}: kept {disks.describe(aws, kept, region)}; to remove one: {remove}" if kept else ""
+        words = f"{region}: {disks.remark(aws, kept, region)}" if kept else ""
         return list(_clusters(aws, region)), words
     except TrainyardError as error:
         return error
