@@ -9,13 +9,13 @@ from pathlib import Path
 from trainyard import lifecycle
 from trainyard.dispatch import runs
 from trainyard.dispatch.follow import STOP_WITHIN
-from trainyard.errors import NotReadyError, OutsideError, Problem, RequestError, TrainyardError
+from trainyard.errors import LockedOutError, NotReadyError, OutsideError, Problem, RequestError, TrainyardError
 from trainyard.lifecycle import Cluster
 from trainyard.lock import WAIT_SECONDS
 from trainyard.results import state
 from trainyard.results.formats import duration
 from trainyard.results.store import RunDirectory
-from trainyard.seams.ray_api import RayApi
+from trainyard.seams.ray_api import RayApi, RefusedError
 from trainyard.seams.ray_types import Job
 from trainyard.smoke import JOB as SMOKE
 from trainyard.steps import YES, Answer, PlannedStep, Progress, Step, no
@@ -35,21 +35,21 @@ def check(
     """Raise RequestError while runs go on, or end them if that was asked for; then fetch what runs left.
 
     To be called before nodes end, by `command` as it is typed. A cluster that does not answer has nothing that could
-    be named or fetched.
+    be named or fetched; one that runs, and answers others alone, is not ended unasked.
     """
+    insisting = f"invoke {command} --end-runs"
     try:
         endpoint = lifecycle.connect_as_made(cluster)
     except NotReadyError:
         return
     except TrainyardError as error:
-        note(f"whether runs go on is unknown: {error.what}")
+        _unknown(error, note, "" if end_runs else insisting)
         return
-    insisting = f"invoke {command} --end-runs"
     with runs.ray_of(endpoint) as ray:
         try:
             jobs = ray.jobs()
         except TrainyardError as error:
-            note(f"whether runs go on is unknown: {error.what}")
+            _unknown(error, note, "" if end_runs else insisting)
             return
         # Ray calls a run's job running for a moment after the last that it told.
         going = [job for job in jobs if not job.ended and not _told_its_end(results, job.submission_id)]
@@ -80,6 +80,15 @@ def would_end(cluster: Cluster, plan: Sequence[PlannedStep]) -> list[Problem]:
             return [_described(job) for job in ray.jobs() if not job.ended]
     except TrainyardError:
         return []
+
+
+def _unknown(error: TrainyardError, note: Callable[[str], None], insisting: str) -> None:
+    """Say that nobody knows which runs go on; an error where only we are refused, which names `insisting` on it."""
+    what = f"whether runs go on is unknown: {error.what}"
+    if insisting and isinstance(error, (LockedOutError, RefusedError)):
+        hint = f"Who made the cluster can ask it. To end it all the same, and lose what its runs left: {insisting}"
+        raise RequestError(what, where=error.where, hint=hint) from error
+    note(what)
 
 
 def _described(job: Job) -> Problem:

@@ -56,6 +56,10 @@ class PrerequisiteError(TrainyardError, exit_code=3):
     """This machine or account lacks something."""
 
 
+class LockedOutError(PrerequisiteError):
+    """The head of a cluster runs, and does not let this machine in."""
+
+
 class NotReadyError(TrainyardError, exit_code=4):
     """Something did not become ready in time; says what was last seen."""
 

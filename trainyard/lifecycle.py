@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from trainyard.backends import leash
 from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine, Tools
 from trainyard.backends.record import made_from, recorded_backend, write_made_from
 from trainyard.endpoint import Endpoint
-from trainyard.errors import InterruptedRunError, LeftoverError, NotReadyError, Problem, RequestError
+from trainyard.errors import InterruptedRunError, LeftoverError, NotReadyError, Problem, RequestError, TrainyardError
 from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 from trainyard.spec.load import load_cluster
 from trainyard.steps import PlannedStep, Progress, Stage, Step, StepResult
@@ -126,7 +126,12 @@ def up(
             return steps.run(up_steps, progress, before_disruption=before_disruption)
         except KeyboardInterrupt:
             hint = "What was made stays. To go on: invoke cluster.up; to remove it: invoke cluster.down"
-            raise InterruptedRunError("interrupted", hint=hint) from None
+            raise InterruptedRunError("interrupted", hint=hint, problems=_billed(cluster)) from None
+        except RequestError:
+            raise
+        except TrainyardError as error:
+            error.problems += _billed(cluster)
+            raise
         finally:
             # Once there is something of it, it is known which file it is made from.
             if tools.source and tools.state.exists():
@@ -159,6 +164,9 @@ def down(
     with _alone(cluster, progress):
         try:
             return steps.run(_down_steps(cluster, purge=purge), progress, before_disruption=before_disruption)
+        except KeyboardInterrupt:
+            hint = "What is not removed yet stays. To go on, repeat the same command."
+            raise InterruptedRunError("interrupted", hint=hint, problems=_billed(cluster)) from None
         except NotReadyError as error:
             raise LeftoverError(error.what, where=error.where, hint=error.hint) from error
 
@@ -256,6 +264,15 @@ def _as_made(cluster: Cluster) -> tuple[Backend, Tools]:
     """Return the backend that made the cluster, which need not be the one its file names by now, and its tools."""
     name = recorded_backend(cluster.tools.state) or cluster.spec.backend
     return backends.named(name), replace(cluster.tools, backend=name)
+
+
+def _billed(cluster: Cluster) -> tuple[Problem, ...]:
+    """Return what costs on as long as nobody removes it; nothing where nobody says."""
+    backend, tools = _as_made(cluster)
+    with suppress(TrainyardError):
+        if names := backend.billed(cluster.spec, tools):
+            return (Problem("runs, and costs", f"{', '.join(names)}; to end it: invoke cluster.down"),)
+    return ()
 
 
 def _refuse_other_file(cluster: Cluster) -> None:

@@ -12,16 +12,18 @@ from typing import Any, cast
 
 import pytest
 
+from trainyard.backends import ec2
 from trainyard.backends.contract import STAYS, Tools
 from trainyard.backends.ec2 import account, adopt, desired, diagnosis, down, naming, nodes, objects, ray_up, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.desired import Site
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.record import write_cluster
-from trainyard.errors import LeftoverError, NotReadyError, OutsideError, RequestError
+from trainyard.errors import LeftoverError, LockedOutError, NotReadyError, OutsideError, RequestError
 from trainyard.seams.aws import Aws, AwsError
 from trainyard.seams.ray_autoscaler import RayUp
-from trainyard.spec.cluster import ClusterSpec
+from trainyard.seams.ssh.login import HostError
+from trainyard.spec.cluster import ClusterSpec, LeashSection
 from trainyard.steps import Step, plan
 
 SPEC = ClusterSpec.model_validate(
@@ -156,7 +158,8 @@ def test_down_ends_somebody_elses_cluster_only_if_it_is_named() -> None:
     with pytest.raises(RequestError, match="was made by her") as refused:
         down.steps(place(aws), TOOLS)
     assert str(refused.value.hint).endswith(
-        "To remove it: invoke cluster.down --set name=lab --backend ec2 --set ec2.region=us-west-2"
+        "Runs there end, and their outputs are lost, if you remove it: "
+        "invoke cluster.down --set name=lab --backend ec2 --set ec2.region=us-west-2"
     )
     assert down.steps(place(aws), replace(TOOLS, overrides=("name=lab",)))[0].title.startswith("Remove 1 head")
     theirs = naming.pairs({naming.CLUSTER: "lab", naming.OWNER: "her"})
@@ -387,6 +390,43 @@ def test_a_head_that_is_gone_is_an_error_and_of_a_worker_why_it_ended_is_said(mo
     with pytest.raises(OutsideError, match="the head is gone") as error:
         step.done()
     assert "Client.UserInitiatedShutdown" in str(error.value.where)
+
+
+def test_a_head_is_connected_to_once_ray_ran_there_and_where_it_lets_us_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> str:
+        raise HostError("10.0.0.1 refuses every key of user ubuntu")
+
+    head = instance(1, "head")
+    monkeypatch.setattr(locations, "find", lambda *_: place(FakeAws([head])))
+    monkeypatch.setattr(nodes, "address", refuse)
+    with pytest.raises(NotReadyError, match="cluster lab is not up"):
+        ec2.connect(SPEC, TOOLS)
+    head |= instance(1, "head", **MADE_FROM)
+    with pytest.raises(LockedOutError, match="refuses every key"):
+        ec2.connect(SPEC, TOOLS)
+
+
+def test_instances_that_no_leash_ends_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = SPEC.model_copy(update={"leash": LeashSection(deadline=3600.0)})
+    monkeypatch.setattr(nodes, "alive", lambda *_: (frozenset(), ""))
+
+    def remark(*made: dict[str, Any]) -> str:
+        monkeypatch.setattr(locations, "find", lambda *_: place(FakeAws(made)))
+        return ec2.status(spec, TOOLS).remark
+
+    assert remark() == remark(instance(1, "head", **MADE_FROM)) == remark(instance(2, state="terminated")) == ""
+    for made in (instance(1, "head"), instance(2)):
+        assert remark(made) == "the leash of the file is not set: invoke cluster.up"
+
+
+def test_what_is_paid_for_is_what_runs_and_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = [instance(1, "head"), instance(2, state="pending"), instance(3, state="stopped"), instance(4)]
+    made[-1]["Tags"] = naming.pairs({naming.RAY_CLUSTER: "lab"})
+    monkeypatch.setattr(locations, "find", lambda *_: place(FakeAws(made)))
+    assert ec2.billed(SPEC, TOOLS) == [
+        "head i-00000000000000001 m5.large",
+        "cpu-00000002 i-00000000000000002 m5.large",
+    ]
 
 
 def test_keys_of_the_environment_do_not_win_over_a_profile(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -162,7 +163,7 @@ def test_what_differs_from_the_file_is_said_of_a_cluster_that_runs() -> None:
 def test_a_deadline_that_is_over_is_refused(yard: Yard) -> None:
     yard.made = NOON - 365 * 24 * HOUR
     with pytest.raises(RequestError, match="the leash's deadline is over: it ends at 2026-01-15 09:00:00 UTC"):
-        yard.steps({"deadline": "1h"})[0].do()
+        yard.steps({"deadline": "1h"})[0].done()
 
 
 def test_of_a_cluster_that_is_gone_the_leash_is_said(yard: Yard) -> None:
@@ -171,9 +172,16 @@ def test_of_a_cluster_that_is_gone_the_leash_is_said(yard: Yard) -> None:
     assert leashes.ended(yard.status("broken"), yard.tools.state) == ""
     yard.held = None
     assert leashes.ended(yard.status("up"), yard.tools.state) == ""
+    # Hours before its time somebody else was it.
+    said = leashes.ended(yard.status("absent"), yard.tools.state)
+    assert said.startswith("it is gone, and not by its leash (ends at ")
+    record = yard.tools.state / "leash.json"
+    os.utime(record, (yard.made - 2 * HOUR, yard.made - 2 * HOUR))
     said = leashes.ended(yard.status("absent"), yard.tools.state)
     assert said.startswith("it had a leash (ends at ")
     assert said.endswith("; outputs of runs that nobody had fetched by then are lost")
+    record.write_text(json.dumps({"idle": None, "deadline": yard.made}))
+    assert leashes.ended(yard.status("broken"), yard.tools.state).startswith("it had a leash (ends at ")
 
 
 def test_a_backend_without_one_refuses_it(tmp_path: Path) -> None:

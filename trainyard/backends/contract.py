@@ -264,6 +264,9 @@ class Backend(Protocol):
     def connect(self, spec: ClusterSpec, tools: Tools) -> Endpoint:
         """Return where the cluster answers."""
 
+    def billed(self, spec: ClusterSpec, tools: Tools) -> list[str]:
+        """Return what of the cluster runs and costs money as long as it does, each in a few words."""
+
     def logs(self, spec: ClusterSpec, tools: Tools, *, follow: bool, node: str = "") -> Iterator[LogLine]:
         """Return what the nodes' own log files say, from their ends on; of one node, or host, if that is named."""
 
@@ -323,6 +326,11 @@ def nothing_to_show(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
 
 def nothing_to_diagnose(spec: ClusterSpec, tools: Tools) -> list[Finding]:
     """Find nothing: for backends that know nothing below their nodes."""
+    return []
+
+
+def nothing_billed(spec: ClusterSpec, tools: Tools) -> list[str]:
+    """Return nothing: for backends whose machines are there anyway."""
     return []
 
 

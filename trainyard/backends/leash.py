@@ -52,6 +52,7 @@ def steps(spec: ClusterSpec, tools: Tools, leash: Leash, *, after: str) -> list[
     def done() -> Answer:
         observed, desired = leash.observe(), desired_leash(spec, leash.made())
         if observed is None or desired is None or not _is_same(observed, desired):
+            _refuse_over(spec, desired)
             return no("the cluster has none" if observed is None else f"now: {words(observed)}")
         return Answer(True, words(observed))
 
@@ -59,12 +60,6 @@ def steps(spec: ClusterSpec, tools: Tools, leash: Leash, *, after: str) -> list[
         desired = desired_leash(spec, leash.made())
         if desired is None:
             return
-        if desired.deadline is not None and desired.deadline <= time.time():
-            raise RequestError(
-                f"the leash's deadline is over: it {words(desired)}",
-                where=f"it counts from when cluster {spec.name} was made",
-                hint="Give it a later one; or make the cluster anew: invoke cluster.up --recreate",
-            )
         leash.set(desired)
         write_private(tools.state / _RECORD, json.dumps({"idle": desired.idle, "deadline": desired.deadline}))
 
@@ -127,12 +122,24 @@ def ended(now: ClusterStatus, state: Path) -> str:
     found = read_json(state / _RECORD)
     if not found or now.state not in ("absent", "broken") or (now.leash and not now.leash.problem):
         return ""
-    leash = words(LeashStatus(found["idle"], found["deadline"]))
-    return f"it had a leash ({leash}); outputs of runs that nobody had fetched by then are lost"
+    leash = LeashStatus(found["idle"], found["deadline"], since=(state / _RECORD).stat().st_mtime)
+    first = program.ends_at(leash.deadline, leash.idle, leash.since)
+    if first and first > time.time() + CLOCK_SECONDS:
+        return f"it is {'gone' if now.state == 'absent' else 'broken'}, and not by its leash ({words(leash)})"
+    return f"it had a leash ({words(leash)}); outputs of runs that nobody had fetched by then are lost"
 
 
 def is_recorded(state: Path) -> bool:
     return (state / _RECORD).exists()
+
+
+def _refuse_over(spec: ClusterSpec, desired: LeashStatus | None) -> None:
+    if desired and desired.deadline is not None and desired.deadline <= time.time():
+        raise RequestError(
+            f"the leash's deadline is over: it {words(desired)}",
+            where=f"it counts from when cluster {spec.name} was made",
+            hint="Give it a later one; or make the cluster anew: invoke cluster.up --recreate",
+        )
 
 
 def _take_off(tools: Tools, leash: Leash) -> Step:

@@ -22,12 +22,25 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Stage, Step, no
 from trainyard.wording import counted, named
 
-__all__ = ["TRAITS", "connect", "discover", "documents", "down_steps", "logs", "shell", "status", "up_steps", "verify"]
+__all__ = [
+    "TRAITS",
+    "billed",
+    "connect",
+    "discover",
+    "documents",
+    "down_steps",
+    "logs",
+    "shell",
+    "status",
+    "up_steps",
+    "verify",
+]
 
 TRAITS = Traits(pushed_image="image.verify")
 # What Docker Compose gets is made for each command, and nobody else needs it.
 documents = contract.nothing_to_show
 discover = contract.nothing_to_discover
+billed = contract.nothing_billed
 # The engine answers before a container's last file is closed; on a busy disk that takes seconds.
 GONE_SECONDS = 30.0
 

@@ -18,6 +18,7 @@ TRAITS = Traits(names_change=True, pushed_image="cluster.up", has_regions=True, 
 documents = contract.nothing_to_show
 diagnose = contract.nothing_to_diagnose
 discover = listing.discover
+billed = statuses.billed
 status = statuses.status
 connect = statuses.connect
 logs = statuses.log_lines

@@ -15,6 +15,10 @@ _NOISE = re.compile(
     r"^(?:!!!|(?:Shared c|C)onnection to|Warning: Perm|See above|Full |Creating AWS|NodeUpdater:|AWSNodeP|\s*$)"
 )
 TAIL_LINES = 12
+_SET_UP = (
+    "Correct what fails: a command of `ec2: {ray: {setup_commands: [...]}}`, the image or the AMI. Then repeat the "
+    "same command: it continues from here."
+)
 
 # {name} is the node; what the system said stands below the message.
 RULES = (
@@ -125,7 +129,7 @@ def failed_command(lines: Sequence[str], *, name: str) -> Diagnosis:
     """Return that a command of a node's set-up failed, with the last lines that it printed."""
     printed = [line for line in _before_the_end(lines) if not _NOISE.match(line)][-TAIL_LINES:]
     shown = "\n".join(f"    {line}" for line in printed or ["(it said nothing)"])
-    return Diagnosis(f"{name} could not be set up; the last that was printed:\n{shown}")
+    return Diagnosis(f"{name} could not be set up; the last that was printed:\n{shown}", _SET_UP)
 
 
 def with_lines(found: Diagnosis, lines: Sequence[str]) -> Diagnosis:

@@ -153,7 +153,8 @@ def refuse_foreign(location: Location, tags: Mapping[str, str]) -> None:
         raise RequestError(
             f"cluster {name} was made by {maker}, where its key and its token are",
             where=f"you are {location.owner}",
-            hint="Use it there, or give yours another name (`name:` in its file). To remove it: "
+            hint="Use it there, or give yours another name (`name:` in its file). Runs there end, and their outputs "
+            "are lost, if you remove it: "
             f"invoke cluster.down --set name={name} --backend ec2 --set ec2.region={aws.region}"
             + (f" --set ec2.profile={aws.profile}" if aws.profile else ""),
         )

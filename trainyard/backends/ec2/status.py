@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from trainyard import versions
@@ -17,8 +17,9 @@ from trainyard.backends.ec2.snapshot import Instance
 from trainyard.backends.logs import LogFile
 from trainyard.backends.ray_nodes import cluster_state
 from trainyard.endpoint import Endpoint
-from trainyard.errors import OutsideError
+from trainyard.errors import LockedOutError, OutsideError
 from trainyard.results.formats import duration
+from trainyard.seams.ssh.login import HostError
 from trainyard.spec.cluster import ClusterSpec
 
 ANSWER_SECONDS = 20.0
@@ -46,11 +47,18 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
         token_file=location.token_file if location.token else None,
         detail="; ".join(filter(None, (detail, *(f"{node.name}: {node.detail}" for node in every if node.detail)))),
         tunnel=tunnel(head) if head and names else None,
-        remark=_autoscaler(location, head) if head and names else "",
+        remark=_autoscaler(location, head) if head and names else _no_leash(spec, found),
         token=location.token,
         differences=tuple(leashes.differences(spec, leash.made(head), held)) if names else (),
         leash=held,
     )
+
+
+def _no_leash(spec: ClusterSpec, found: Sequence[Instance]) -> str:
+    """Say that instances run which no leash ends: it is set once Ray runs on the head."""
+    is_set_up = any(each.is_head and each.runs and naming.HEAD_FROM in each.tags for each in found)
+    runs = any(each.runs for each in found)
+    return "the leash of the file is not set: invoke cluster.up" if spec.leash and runs and not is_set_up else ""
 
 
 def _autoscaler(location: Location, head: Instance) -> str:
@@ -69,17 +77,26 @@ def _autoscaler(location: Location, head: Instance) -> str:
     return f"the autoscaler on the head wrote its last line {duration(float(now) - float(last))} ago"
 
 
+def billed(spec: ClusterSpec, tools: Tools) -> list[str]:
+    found = snapshot.of_cluster(locations.find(spec, tools))
+    return [f"{each.name} {each.id} {each.type}" for each in found if each.runs and naming.CLUSTER in each.tags]
+
+
 def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
     """Return the endpoint, a port that ends at the head's dashboard. Raises NotReadyError if no head runs."""
     location = locations.find(spec, tools)
     found = snapshot.of_cluster(location)
     head = snapshot.head(found)
-    if head is None or head.state != "running":
+    if head is None or head.state != "running" or naming.HEAD_FROM not in head.tags:
         raise contract.not_up(spec.name)
+    try:
+        address = nodes.address(location, head)
+    except HostError as error:
+        raise LockedOutError(error.what, where=error.where, hint=error.hint) from error
     broken = ((each.name, each.state) for each in found if each.exists and not each.runs)
     return Endpoint(
         cluster=spec.name,
-        address=nodes.address(location, head),
+        address=address,
         token=location.token,
         expected=nodes.expected(spec, found),
         ray_version=versions.RAY,

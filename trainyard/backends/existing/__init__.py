@@ -24,6 +24,7 @@ from trainyard.wording import counted
 # The cluster may be starting; whoever runs it knows how long that takes.
 DEADLINE_SECONDS = 15.0
 TRAITS = Traits(makes_nodes=False, has_leash=False)
+billed = contract.nothing_billed
 documents = contract.nothing_to_show
 diagnose = contract.nothing_to_diagnose
 discover = contract.nothing_to_discover

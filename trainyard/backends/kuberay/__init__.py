@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from trainyard.backends import leash as leashes
 from trainyard.backends import replace_head
-from trainyard.backends.contract import ClusterStatus, Finding, LogLine, Tools, Traits, Verified, pick
+from trainyard.backends.contract import ClusterStatus, Finding, LogLine, Tools, Traits, Verified, nothing_billed, pick
 from trainyard.backends.kuberay import doctor, down, leash, location, objects, operator, ray_cluster, wait
 from trainyard.backends.kuberay import status as statuses
 from trainyard.backends.kuberay.dashboard import Dashboard
@@ -26,6 +26,7 @@ from trainyard.spec.kubernetes import KuberaySection
 from trainyard.steps import Answer, Stage, Step
 
 __all__ = [
+    "billed",
     "connect",
     "diagnose",
     "discover",
@@ -40,6 +41,7 @@ __all__ = [
 # To verify an image needs the namespace that `cluster.up` makes.
 TRAITS = Traits(names_change=True, pushed_image="cluster.up", leaves="namespace and KubeRay operator stay")
 Section = KuberaySection | None
+billed = nothing_billed
 
 
 def up_steps(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[Stage]:

@@ -17,6 +17,7 @@ from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted
 
 TRAITS = Traits()
+billed = contract.nothing_billed
 documents = contract.nothing_to_show
 discover = contract.nothing_to_discover
 verify = contract.no_images

@@ -33,6 +33,7 @@ from trainyard.wording import counted
 
 TRAITS = Traits(names_change=True, pushed_image="cluster.up", leaves="MicroK8s stays on the hosts", joins_hosts=True)
 discover = kuberay.discover
+billed = kuberay.billed
 # Of all services of a host together.
 FIRST_LINES = 100
 

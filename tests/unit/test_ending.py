@@ -1,0 +1,124 @@
+"""What is done about runs before nodes end, and what is said of nodes that nobody ended."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from trainyard import backends, ending, lifecycle
+from trainyard.backends.contract import Tools
+from trainyard.endpoint import Endpoint
+from trainyard.errors import (
+    InterruptedRunError,
+    LockedOutError,
+    NotReadyError,
+    OutsideError,
+    RequestError,
+    TrainyardError,
+)
+from trainyard.lifecycle import Cluster
+from trainyard.progress import PlainProgress
+from trainyard.seams.ray_api import RayApi, RefusedError
+from trainyard.spec.cluster import ClusterSpec, LoadedCluster
+from trainyard.steps import Step, no
+
+PROGRESS = PlainProgress(StringIO(), now=lambda: 0.0)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    loaded = LoadedCluster(ClusterSpec(name="lab", backend="local"), tmp_path / "lab.yaml")
+    return Cluster(loaded, Tools(tmp_path / "state", {}, "local"))
+
+
+def check(cluster: Cluster, *, end_runs: bool = False) -> list[str]:
+    """Return what is noted, and not refused."""
+    notes: list[str] = []
+    ending.check(cluster, "cluster.down", PROGRESS, results=cluster.tools.state, end_runs=end_runs, note=notes.append)
+    return notes
+
+
+@pytest.mark.parametrize("asked", [False, True], ids=["by the head", "by Ray"])
+def test_a_cluster_that_runs_and_lets_only_others_in_is_not_ended_unasked(
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, asked: bool
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise RefusedError("no", where="there") if asked else LockedOutError("no", where="there")
+
+    connect = (lambda _: Endpoint("lab", "http://127.0.0.1:1")) if asked else refuse
+    monkeypatch.setattr(lifecycle, "connect_as_made", connect)
+    monkeypatch.setattr(RayApi, "jobs", refuse)
+    with pytest.raises(RequestError) as refused:
+        check(cluster)
+    assert refused.value.lines() == [
+        "whether runs go on is unknown: no",
+        "  at there",
+        "  -> Who made the cluster can ask it. To end it all the same, and lose what its runs left: "
+        "invoke cluster.down --end-runs",
+    ]
+    assert check(cluster, end_runs=True) == ["whether runs go on is unknown: no"]
+
+
+@pytest.mark.parametrize(
+    ("error", "notes"), [(NotReadyError("no"), []), (OutsideError("no"), ["whether runs go on is unknown: no"])]
+)
+def test_one_that_is_broken_can_be_ended(
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, error: TrainyardError, notes: list[str]
+) -> None:
+    def fail(_: Cluster) -> Endpoint:
+        raise error
+
+    monkeypatch.setattr(lifecycle, "connect_as_made", fail)
+    assert check(cluster) == notes
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """Have every backend be one on which a step of `up` and `down` raises this, and two machines cost money."""
+
+    def do() -> None:
+        raise error
+
+    step = Step("Launch", lambda: no("nothing"), do)
+    backend = SimpleNamespace(
+        TRAITS=SimpleNamespace(has_leash=True),
+        up_steps=lambda *_: [step],
+        down_steps=lambda *_, **__: [step],
+        billed=lambda *_: ["head i-1 m5.large", "cpu-1 i-2 g5.xlarge"],
+    )
+    monkeypatch.setattr(backends, "named", lambda _: backend)
+
+
+BILLED = "  - runs, and costs: head i-1 m5.large, cpu-1 i-2 g5.xlarge; to end it: invoke cluster.down"
+
+
+@pytest.mark.parametrize(
+    ("error", "raised", "billed"),
+    [
+        (OutsideError("no"), OutsideError, [BILLED]),
+        (KeyboardInterrupt(), InterruptedRunError, [BILLED]),
+        (RequestError("no"), RequestError, []),
+    ],
+)
+def test_what_runs_and_costs_after_an_up_that_ended_early_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+    cluster: Cluster,
+    error: BaseException,
+    raised: type[TrainyardError],
+    billed: list[str],
+) -> None:
+    failing(monkeypatch, error)
+    with pytest.raises(raised) as caught:
+        lifecycle.up(cluster, PROGRESS)
+    assert caught.value.lines()[1:2] == billed
+
+
+def test_a_down_that_is_interrupted_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
+    failing(monkeypatch, KeyboardInterrupt())
+    with pytest.raises(InterruptedRunError) as caught:
+        lifecycle.down(cluster, PROGRESS)
+    hint = "  -> What is not removed yet stays. To go on, repeat the same command."
+    assert caught.value.lines() == ["interrupted", BILLED, hint]
