@@ -20,6 +20,16 @@ for number in range(int(sys.argv[1])):
     if number % 10 == 9:
         time.sleep(float(sys.argv[2]))
 """
+# Begins once: from its checkpoint it prints that, and ends.
+RESUMING = """
+import os, pathlib, time
+checkpoint = pathlib.Path(os.environ["TRAINYARD_CHECKPOINT"], "began")
+if checkpoint.exists():
+    print("resumed", flush=True)
+    raise SystemExit(0)
+checkpoint.touch()
+print("began", flush=True)
+"""
 
 
 def write_job(yard: Yard, name: str, job: str, **programs: str) -> str:

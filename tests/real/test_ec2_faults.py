@@ -16,7 +16,7 @@ from tests.bed import instances
 from tests.bed.aws_account import AMI
 from tests.bed.aws_api import Fault
 from tests.bed.ec2 import Cloud
-from tests.real.jobs import end_of, events, newest, running, write_job
+from tests.real.jobs import RESUMING, end_of, events, newest, running, write_job
 from tests.real.yard import Yard, assert_one_error, wait_until, while_up
 
 pytestmark = [pytest.mark.ec2, pytest.mark.timeout(900)]
@@ -31,17 +31,7 @@ ec2: {{{{region: us-west-2, ami: {AMI}, instance_type: m5.large, disk: 20GiB, us
 THROTTLED = ("RequestLimitExceeded", "Request limit exceeded.", 503)
 JOB = "command: [python3, wait.py, '{task}']\nmatrix: {task: [0, 1]}\nresources: {cpus: 1}\n"
 # Waits on its node for a file, and for nothing once it goes on from a checkpoint.
-WAITING = """
-    import os, pathlib, time
-    checkpoint = pathlib.Path(os.environ["TRAINYARD_CHECKPOINT"], "began")
-    if checkpoint.exists():
-        print("resumed", flush=True)
-        raise SystemExit(0)
-    checkpoint.touch()
-    print("began", flush=True)
-    while not pathlib.Path("/tmp/go").exists():
-        time.sleep(0.2)
-    """
+WAITING = RESUMING + 'while not pathlib.Path("/tmp/go").exists():\n    time.sleep(0.2)\n'
 
 
 # As a security group would that does not let its members reach each other; Ray would try for minutes each time.

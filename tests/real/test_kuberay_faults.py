@@ -18,7 +18,7 @@ import pytest
 
 from tests.bed.kubernetes import KubeBed
 from tests.real import kube as kubernetes
-from tests.real.jobs import COUNTING, assert_whole, end_of, events, newest, running, runs, started, write_job
+from tests.real.jobs import COUNTING, RESUMING, assert_whole, end_of, events, newest, running, runs, started, write_job
 from tests.real.kube import RAY_IMAGE
 from tests.real.proxy import Proxy
 from tests.real.yard import Yard, assert_one_error, wait_until
@@ -35,17 +35,7 @@ def lab(count: int) -> dict[str, Any]:
 
 
 # Runs for a minute at first, and not at all from a checkpoint.
-A_MINUTE = """
-    import os, pathlib, time
-    checkpoint = pathlib.Path(os.environ["TRAINYARD_CHECKPOINT"], "began")
-    if checkpoint.exists():
-        print("resumed", flush=True)
-        raise SystemExit(0)
-    checkpoint.touch()
-    print("began", flush=True)
-    for _ in range(1200):
-        time.sleep(0.05)
-    """
+A_MINUTE = RESUMING + "for _ in range(1200):\n    time.sleep(0.05)\n"
 
 
 @pytest.fixture(scope="module")

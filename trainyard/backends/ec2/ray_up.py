@@ -126,7 +126,7 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location, site: Site) -> li
     surplus = _surplus(found, recreate=tools.recreate)
     staying = [each for each in found if each.exists and each not in surplus]
     outdated, head = _outdated(staying, document), snapshot.head(staying)
-    launch = Launch(location, document, environment, head, bool(outdated) or has_surplus(spec, staying))
+    launch = Launch(location, document, environment, head, bool(outdated) or _has_surplus(spec, staying))
     made: list[Step] = []
     if head and _needs_another(head, launch.made_from):
         error = RequestError(
@@ -155,7 +155,7 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location, site: Site) -> li
     ]
 
 
-def has_surplus(spec: ClusterSpec, found: Sequence[Instance]) -> bool:
+def _has_surplus(spec: ClusterSpec, found: Sequence[Instance]) -> bool:
     """Say whether the autoscaler will end workers that run, since they are more than the file allows."""
     running = Counter(each.group for each in found if each.runs and not each.is_head)
     return any(running[group.name] > group.most for group in spec.workers)
@@ -163,7 +163,7 @@ def has_surplus(spec: ClusterSpec, found: Sequence[Instance]) -> bool:
 
 def _outdated(found: Sequence[Instance], document: Mapping[str, Any]) -> list[Instance]:
     """Return the workers that are not as the document describes their group."""
-    workers = [each for each in found if each.exists and not each.is_head]
+    workers = [each for each in found if not each.is_head]
     return [each for each in workers if each.tags.get(naming.NODE_FROM) != desired.node_from(document, each.group)]
 
 
