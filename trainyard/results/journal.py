@@ -24,11 +24,12 @@ _TYPES: dict[str, tuple[type, ...]] = {
     for types, names in (
         ((str,), "event task text state outcome file sha256 name detail"),
         ((str, _NONE), "node node_id error reason hint group cpu system driver python ray"),
-        ((int,), "seq attempt at exit bytes files number"),
+        ((int,), "seq attempt at exit bytes files number trial"),
         ((int, float, _NONE), "time seconds exit_code cpu_seconds max_rss cores memory"),
         ((bool,), "ok skipped whole each_attempt"),
         ((list,), "gpus tail needs holders removed left_out lost_outputs"),
-        ((dict, _NONE), "output packages"),
+        ((int, list), "tasks"),
+        ((dict, _NONE), "output packages params sweep"),
     )
     for name in names.split()
 }
@@ -46,6 +47,10 @@ _REQUIRED = {
     "gate": ("ok", "seconds"),
     "note": ("text",),
     "waiting": ("text",),
+    "metric": ("task", "attempt", "values"),
+    "trial-started": ("trial", "params", "tasks"),
+    "trial-ended": ("trial", "outcome"),
+    "study": ("at", "text"),
     "run-ended": ("state", "exit", "seconds"),
 }
 

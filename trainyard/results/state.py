@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from trainyard.results.journal import recorded
 from trainyard.results.store import RunDirectory
+from trainyard.results.sweep import Sweep
 
 State = Literal["waiting", "running", "succeeded", "failed", "stopped"]
 ENDED: tuple[State, ...] = ("succeeded", "failed", "stopped")
@@ -105,6 +106,7 @@ class RunState:
         self.notes: list[str] = []
         self.nodes: dict[str, Mapping[str, Any]] = {}
         self.counts: Counter[State] = Counter({"waiting": len(self.tasks)})
+        self.sweep: Sweep | None = None  # once it has a trial
         self._waiting: Mapping[str, Any] | None = None
 
     @property
@@ -143,6 +145,9 @@ class RunState:
                 self._checkpoint(self.task(event["task"]), event)
             case "outputs":
                 self.task(event["task"]).add_archive(event)
+            case "trial-started" | "trial-ended":
+                self.sweep = self.sweep or Sweep()
+                self.sweep.apply(event)
             case "run-ended":
                 self._ended(event)
 
@@ -223,6 +228,8 @@ class RunState:
         self.state, self.seconds = event["state"], event["seconds"]
         self.exit = 0 if self.state == "succeeded" and not event["exit"] else event["exit"] or 1
         self.error, self.hint = event.get("error"), event.get("hint")
+        if self.sweep:
+            self.sweep.apply(event)
         end = (self.started or event["time"]) + event["seconds"]
         # Nobody stopped the tasks of a run whose runner is gone: they are lost with it, or never began.
         lost = event["state"] == "failed" and event.get("by") == "operator"

@@ -1,0 +1,107 @@
+"""How a sweep stands: the events of its trials, folded; in the shape that `tune.status --json` prints."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+TrialState = Literal["running", "complete", "pruned", "failed", "stopped"]
+Mode = Literal["max", "min"]
+# Of a trial, in a document.
+_SHOWN = ("params", "state", "value", "values", "tasks", "reason")
+
+
+@dataclass
+class Trial:
+    """One configuration: Optuna's number of it, its parameters, and the tasks that try it, one a repeat."""
+
+    number: int
+    params: Mapping[str, Any]
+    tasks: tuple[str, ...]
+    started: float | None = None
+    ended: float | None = None
+    state: TrialState = "running"
+    value: float | None = None  # the mean over its repeats
+    values: tuple[float | None, ...] = ()  # of each repeat
+    reason: str | None = None
+
+    @property
+    def spread(self) -> float | None:
+        """Return the standard deviation over its repeats, if several have a value."""
+        known = [value for value in self.values if value is not None]
+        return statistics.stdev(known) if len(known) > 1 else None
+
+    @property
+    def seconds(self) -> float | None:
+        return None if self.started is None or self.ended is None else max(0.0, self.ended - self.started)
+
+
+@dataclass
+class Sweep:
+    """The trials of a run by their number, and how the sweep ended: {reason, samples, best}."""
+
+    trials: dict[int, Trial] = field(default_factory=dict)
+    end: Mapping[str, Any] | None = None
+
+    def apply(self, event: Mapping[str, Any]) -> None:
+        """Take in one event of a trial, or the end of the run."""
+        match event["event"]:
+            case "trial-started":
+                number, tasks = event["trial"], tuple(event["tasks"])
+                self.trials[number] = Trial(number, event["params"], tasks, started=event["time"])
+            case "trial-ended":
+                trial = self.trials.setdefault(event["trial"], Trial(event["trial"], {}, ()))
+                trial.state, trial.ended, trial.reason = event["outcome"], event["time"], event.get("reason")
+                trial.value = _number(event.get("value"))
+                trial.values = tuple(_number(value) for value in event.get("values") or ())
+            case "run-ended":
+                self.end = event.get("sweep")
+                for trial in self.trials.values():
+                    if trial.state == "running":
+                        trial.state, trial.ended = "stopped", event["time"]
+
+    def ranked(self, mode: Mode) -> list[Trial]:
+        """Return the complete trials, the best first; of equal ones the earlier is better."""
+        known = [(trial.value, trial) for trial in self.trials.values() if trial.state == "complete"]
+        sign = -1 if mode == "max" else 1
+        ranks = [(sign * value, trial.number, trial) for value, trial in known if value is not None]
+        return [trial for _, _, trial in sorted(ranks, key=lambda rank: rank[:2])]
+
+    def counts(self) -> dict[str, int]:
+        found = Counter(trial.state for trial in self.trials.values())
+        states: Iterable[TrialState] = ("complete", "pruned", "failed", "running", "stopped")
+        return {state: found[state] for state in states}
+
+    def document(self, *, metric: str, mode: Mode) -> dict[str, Any]:
+        """Return what `tune.status --json` prints of it, besides the run and its state."""
+        best = next(iter(self.ranked(mode)), None)
+        return {
+            "metric": metric,
+            "mode": mode,
+            "best": best and {"trial": best.number, "value": best.value, "params": dict(best.params)},
+            "counts": self.counts(),
+            "trials": [_document(trial) for trial in self.trials.values()],
+            "end": self.end,
+        }
+
+
+def _document(trial: Trial) -> dict[str, Any]:
+    return {"trial": trial.number, **{key: getattr(trial, key) for key in _SHOWN}, "seconds": trial.seconds}
+
+
+def _number(value: object) -> float | None:
+    """Return a value that a metric can have; JSON of Python may also hold NaN and infinity."""
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+
+def points(event: Mapping[str, Any]) -> Iterator[tuple[float, float, float]]:
+    """Yield what an event `metric` brings: (step, value, seconds since 1970); NaN and infinity cannot be drawn."""
+    for point in event["values"]:
+        match point:
+            case [int() | float() as step, int() | float() as value, int() | float() as time]:
+                if all(map(math.isfinite, (step, value, time))):
+                    yield float(step), float(value), float(time)
