@@ -36,7 +36,7 @@ def followed(yard: Yard, name: str, job: str) -> subprocess.Popen[str]:
 
 def shorten(yard: Yard, *, made: float) -> float:
     """Have the cluster end soon, and return when."""
-    deadline = time.time() - made + 40
+    deadline = time.time() - made + 20
     yard.run("cluster.up", "--set", f"leash.deadline={deadline:.0f}s")
     return made + round(deadline)
 
