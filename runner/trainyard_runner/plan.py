@@ -23,6 +23,7 @@ class Task:
     retries: int = 0
     timeout: float | None = None
     outputs: tuple[str, ...] = ()
+    watch: dict[str, Any] | None = None  # trainyard/spec/watch.py
 
     @property
     def shape(self) -> tuple[Any, ...]:

@@ -67,10 +67,12 @@ class Records:
         self._numbers: Counter[str] = Counter()
         # By task: what its last attempt left and could not be brought back.
         self.lost_outputs: dict[str, list[str]] = {}
+        self.on_metric: Callable[[AttemptRecord, list[list[float]]], None] = lambda record, values: None
         self._handlers: dict[str, Callable[[AttemptRecord, Any], None]] = {
             "ready": self._ready,
             "started": self._started,
             "output": self._output,
+            "metric": self._metric,
             "note": lambda record, text: self._stream.write("note", text=f"{record.task}: {text}"),
             "checkpoint-part": lambda record, part: self._part(record, self._checkpoint(record), part),
             "checkpoint-dropped": lambda record, _: self._drop(record, self._checkpoint(record)),
@@ -134,6 +136,11 @@ class Records:
         self._stream.write("output", task=record.task, attempt=record.attempt, at=record.printed, text=text)
         record.printed += len(chunk)
         record.tail = (record.tail + chunk.decode("utf-8", "replace"))[-4096:]
+
+    def _metric(self, record: AttemptRecord, values: list[list[float]]) -> None:
+        """Keep values of the watched metric: [step, value, seconds since 1970] each, all finite."""
+        self._stream.write("metric", task=record.task, attempt=record.attempt, values=values)
+        self.on_metric(record, values)
 
     def _ended(self, record: AttemptRecord, said: dict[str, Any]) -> None:
         record.ended = said

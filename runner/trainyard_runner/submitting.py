@@ -107,6 +107,7 @@ class Submitter:
             "gpus": task.gpus,
             "timeout": task.timeout,
             "outputs": list(task.outputs),
+            "watch": task.watch,
             "grace": self._plan.stop_grace,
             "master": master,
             "together": len(unit.tasks) > 1,

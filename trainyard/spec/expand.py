@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from trainyard.errors import RequestError
 from trainyard.spec.job import JobSpec, Resources, TaskEntry, fill, scalar_text
@@ -25,19 +26,26 @@ class TaskSpec:
     retries: int
     timeout: float | None
     outputs: tuple[str, ...]
+    watch: Mapping[str, Any] | None = None  # as the file has it, with its defaults
 
 
 def expand(job: JobSpec) -> tuple[TaskSpec, ...]:
     """Return the job's tasks in order: the last key of the matrix changes fastest."""
     if job.tasks is not None:
-        return tuple(_task(job, entry, {}) for entry in job.tasks)
-    tasks = tuple(_combinations(job))
+        return _watched(job, [_task(job, entry, {}) for entry in job.tasks])
+    tasks = _watched(job, list(_combinations(job)))
     if len({task.name for task in tasks}) < len(tasks):
         raise RequestError(
             f"two tasks of the job {job.name} would have the same name",
             hint="A value stands in the matrix twice, or contains ',' and '=': then list these tasks under `tasks`.",
         )
     return tasks
+
+
+def _watched(job: JobSpec, tasks: list[TaskSpec]) -> tuple[TaskSpec, ...]:
+    """Give tasks their watch; of tasks that run together the first writes the metric of all."""
+    watch = job.watch.model_dump() if job.watch else None
+    return tuple(replace(task, watch=watch) if not (job.together and n) else task for n, task in enumerate(tasks))
 
 
 def _combinations(job: JobSpec) -> Iterator[TaskSpec]:

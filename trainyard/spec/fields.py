@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Annotated, Any, TypeVar
 
 from pydantic import (
@@ -94,6 +95,14 @@ def matching(expression: str, message: str) -> AfterValidator:
 def setting(default: Any, description: str, **limits: Any) -> Any:
     """Return the field of a key that may be left out."""
     return Field(default=default, description=description, **limits)
+
+
+def check_relative(path: str) -> str:
+    """Return a path inside the task's directory in its shortest form. Raises ValueError for every way out of it."""
+    parts = PurePosixPath(path).parts
+    if not parts or ".." in parts or path.startswith(("/", "~")) or re.search(r"^[A-Za-z]:|\\", path):
+        raise ValueError("must be a path inside the task's directory, without '..' and '\\'")
+    return str(PurePosixPath(path))
 
 
 class Section(BaseModel):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import PurePosixPath
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
@@ -19,11 +18,13 @@ from trainyard.spec.fields import (
     OwnVariables,
     Section,
     Size,
+    check_relative,
     matching,
     rule,
     same_names,
     setting,
 )
+from trainyard.spec.watch import Watch
 from trainyard.wording import did_you_mean
 
 MOST_TASKS = 100_000
@@ -90,14 +91,6 @@ def _whole_or_share(gpus: float) -> float:
     return gpus
 
 
-def _check_output(path: str) -> str:
-    """Return an output's path inside the task's directory, in its shortest form. Raises for every way out of it."""
-    parts = PurePosixPath(path).parts
-    if not parts or ".." in parts or path.startswith(("/", "~")) or re.search(r"^[A-Za-z]:|\\", path):
-        raise ValueError("must be a path inside the task's directory, without '..' and '\\'")
-    return str(PurePosixPath(path))
-
-
 MatrixValue = Annotated[Scalar, BeforeValidator(_checked_scalar)]
 MatrixKey = Annotated[str, matching(KEY_PATTERN[1:-1], "must be letters, digits, '_' and '-', and start with a letter")]
 Matrix = Annotated[
@@ -125,7 +118,7 @@ TaskName = Annotated[
     ),
     WithJsonSchema({"type": "string", "pattern": TASK_PATTERN}),
 ]
-Outputs = Listed[Annotated[Filled, AfterValidator(_check_output)]]
+Outputs = Listed[Annotated[Filled, AfterValidator(check_relative)]]
 Gpus = Annotated[float, AfterValidator(_whole_or_share)]
 
 
@@ -220,6 +213,7 @@ class JobSpec(Section):
         20 * 1024**3, "How much may come back of one task; what does not fit is left out.", ge=1
     )
     outputs_every: Duration = setting(30.0, "How often what has changed comes back while a task runs.")
+    watch: Watch | None = setting(None, "A metric that has to move: a task whose metric does not is tried again.")
     smoke: SmokeNeeds = setting(SmokeNeeds(), "What must hold before this job may start.")
 
     def complaints(self) -> Iterator[Complaint]:
