@@ -52,7 +52,8 @@ bench: $(READY)  ## ratios measured side by side in one run
 	@$(BIN)/python -m benchmarks.run
 
 # The tests' Docker engine is a second one, of our own, with data of its own: one that runs here already is left alone.
-TOOLS := chromium:chromium dockerd:docker.io unpigz:pigz docker-registry:docker-registry mmdebstrap:mmdebstrap,debian-archive-keyring ip:iproute2 rsync:rsync ssh:openssh-client
+TOOLS := chromium:chromium dockerd:docker.io unpigz:pigz docker-registry:docker-registry mmdebstrap:mmdebstrap,debian-archive-keyring ip:iproute2 rsync:rsync ssh:openssh-client \
+  vulkaninfo:vulkan-tools,mesa-vulkan-drivers
 test-tools: $(READY)  ## what the tests use beyond Python: Chromium, a Docker engine and its images (Debian, Ubuntu; root)
 	@missing=; for tool in $(TOOLS); do command -v $${tool%%:*} >/dev/null || missing="$$missing $$(echo $${tool##*:} | tr , ' ')"; done; \
 	  [ -z "$$missing" ] || { $(SUDO) apt-get update -q && $(SUDO) apt-get install -y -q --no-install-recommends $$missing; }

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -33,13 +34,28 @@ for gpu in range(torch.cuda.device_count()):
         wrong.append(gpu)
 print(json.dumps({"version": torch.__version__, "count": torch.cuda.device_count(), "wrong": wrong}))
 """
+# Prints [{"name", "cpu": whether it is one}]. By vulkan_core.h: sType 1 is VkInstanceCreateInfo's, type 4 is a CPU.
+_VULKAN = """
+import ctypes, json
+vulkan = ctypes.CDLL("libvulkan.so.1")
+instance, count, found = ctypes.c_void_p(), ctypes.c_uint32(), []
+if vulkan.vkCreateInstance((ctypes.c_uint32 * 16)(1), None, ctypes.byref(instance)) == 0:
+    vulkan.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), None)
+    devices = (ctypes.c_void_p * count.value)()
+    vulkan.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), devices)
+    for device in devices:
+        properties = ctypes.create_string_buffer(4096)
+        vulkan.vkGetPhysicalDeviceProperties(ctypes.c_void_p(device), properties)
+        found.append({"name": properties.raw[20:276].split(bytes(1))[0].decode(), "cpu": properties.raw[16] == 4})
+print(json.dumps(found))
+"""
 
 
 def gather(question: dict[str, Any]) -> dict[str, Any]:
     """Answer what the gate asks.
 
     `question`: "gpus" (ask the node's own tools for real GPUs), "torch" (try it), "isolated" (Ray gave this task one
-    GPU), "timeout" in seconds for each program.
+    GPU), "graphics" (which devices Vulkan finds), "timeout" in seconds for each program.
     """
     worker = ray._private.worker.global_worker
     gpus = [str(gpu) for gpu in ray.get_gpu_ids()]
@@ -54,6 +70,8 @@ def gather(question: dict[str, Any]) -> dict[str, Any]:
     }
     if question["gpus"]:
         found["nvidia_smi"] = _nvidia_smi(question["timeout"])
+    if question["graphics"]:
+        found["graphics"] = vulkan(question["timeout"], os.environ)
     if question["torch"]:
         found["torch"] = _torch(question["timeout"], visible=_visible_on_node())
         if question["isolated"] and found["torch"].get("count") is not None:
@@ -124,21 +142,33 @@ def _torch(timeout: float, *, visible: str | None) -> dict[str, Any]:
     environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     if visible is not None:
         environment["CUDA_VISIBLE_DEVICES"] = visible
+    result: dict[str, Any] = _printed("torch", _TORCH, timeout, environment)
+    return result
+
+
+def vulkan(timeout: float, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the "devices" that Vulkan finds, or an "error"; and what NVIDIA's container runtime was asked to mount."""
+    found = _printed("Vulkan", _VULKAN, timeout, environ)
+    found = {"devices": found} if isinstance(found, list) else found
+    return {**found, "capabilities": environ.get("NVIDIA_DRIVER_CAPABILITIES")}
+
+
+def _printed(what: str, program: str, timeout: float, environ: Mapping[str, str]) -> Any:
+    """Return what a Python program prints as JSON, or {"error": ...}."""
     try:
         answer = subprocess.run(
-            [sys.executable, "-c", _TORCH],
-            env=environment,
+            [sys.executable, "-c", program],
+            env=environ,
             capture_output=True,
             text=True,
             timeout=timeout,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return {"error": f"torch did not answer within {timeout:.0f} s"}
+        return {"error": f"{what} did not answer within {timeout:.0f} s"}
     if answer.returncode != 0:
         return {"error": (answer.stderr.strip().splitlines() or ["no output"])[-1][:300]}
-    result: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
-    return result
+    return json.loads(answer.stdout.splitlines()[-1])
 
 
 def _machine() -> dict[str, Any]:

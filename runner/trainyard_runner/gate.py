@@ -65,6 +65,7 @@ class SmokeGate:
         self._record(gpu_rungs.gpus(answers, self._gate))
         self._record(gpu_rungs.torch(answers, self._gate))
         self._record(gpu_rungs.isolation(answers, self._gate))
+        self._record(gpu_rungs.graphics(answers, self._gate))
         if self._gate.needs.get("transfer", True) and rungs.first_failed(self._checks) is None:
             self._transfer(alive, blobs)
         self._record(rungs.space(answers, self._gate))
@@ -149,6 +150,7 @@ class SmokeGate:
             "gpus": real,
             "torch": real or bool(self._gate.needs.get("torch")),
             "isolated": isolated and real,
+            "graphics": node.gpus > 0 and bool(self._gate.needs.get("graphics")),
             "timeout": 60.0,
             # Large enough to leave the control path; small where very many pairs are tried.
             "bytes": (8 if count <= _MANY else 1) * 1024 * 1024,

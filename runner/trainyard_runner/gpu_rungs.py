@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,12 +10,19 @@ from trainyard_runner import members
 from trainyard_runner.plan import Gate
 from trainyard_runner.rungs import Answer, Check, with_facts
 
+# NVIDIA's GPUs for computing alone.
+_COMPUTE_ONLY = re.compile(r"\b(?:[PVAH]100|A30|[AH]800|H20|G?H200|G?B[123]00)\b")
+_RT_CORES = "Use nodes with RT cores (L4, L40S, A10, RTX), or train without Kit and `graphics`: images/isaac-lab."
+_LOADER = "That is Vulkan's loader: put it into the image (Debian, Ubuntu: libvulkan1)."
+_CAPABILITIES = "Set NVIDIA_DRIVER_CAPABILITIES to `all` under `env:` of the cluster file, and make the nodes anew."
+_DRIVER = "The driver's graphics libraries must be there; in containers NVIDIA_DRIVER_CAPABILITIES=all mounts them."
+
 
 def gpus(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
     """Declared, Ray's and the driver's number of GPUs agree."""
     if not any(answer.node.gpus or members.gpus(gate, answer.node) for answer in answers):
-        needed = bool(gate.needs.get("gpus"))
-        hint = "Dispatch to a cluster with GPUs, or remove `smoke: {gpus: true}` from the job file."
+        needed = bool(gate.needs.get("gpus") or gate.needs.get("graphics"))
+        hint = "Dispatch to a cluster with GPUs, or remove `gpus` and `graphics` from `smoke:` in the job file."
         detail = "the job needs GPUs, and no node has any" if needed else "no GPUs declared"
         yield Check("gpus", None, not needed, detail, skipped=not needed, hint=hint if needed else None)
         return
@@ -81,6 +89,35 @@ def isolation(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
                 gpus = ", ".join(sorted(str(one["visible"]) for one in answer.each))
                 seen = f"{len(answer.each)} 1-GPU tasks at once see GPU {gpus}, each its own only"
             yield Check("isolation", name, True, f"{seen}{suffix}")
+
+
+def graphics(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
+    """Where the job needs it, Vulkan finds a GPU that renders: a green nvidia-smi does not say so (IsaacSim#357)."""
+    for answer, facts in with_facts(answers) if gate.needs.get("graphics") else ():
+        name = answer.node.name
+        if "graphics" not in facts:
+            yield Check("graphics", name, True, "no GPUs on this node", skipped=True)
+        elif wrong := _no_graphics(facts, simulated=gate.simulated_gpus):
+            yield Check("graphics", name, False, wrong[0], hint=wrong[1])
+        else:
+            yield Check("graphics", name, True, ", ".join(device["name"] for device in facts["graphics"]["devices"]))
+
+
+def _no_graphics(facts: dict[str, Any], *, simulated: bool) -> tuple[str, str] | None:
+    """Return why nothing renders on a node, and what helps. Where GPUs are simulated, a CPU that renders is enough."""
+    found = facts["graphics"]
+    devices, capabilities = found.get("devices", ()), found["capabilities"]
+    for model in facts.get("nvidia_smi", {}).get("models", ()):
+        if _COMPUTE_ONLY.search(model):
+            return f"{model} has no RT cores: Isaac Sim's Kit does not run on it", _RT_CORES
+    if "error" in found:
+        return f"Vulkan: {found['error']}", _LOADER if "libvulkan.so.1" in found["error"] else _DRIVER
+    if any(simulated or not device["cpu"] for device in devices):
+        return None
+    finds = f"Vulkan finds only a CPU ({devices[0]['name']})" if devices else "Vulkan finds no device"
+    if capabilities is None or {"graphics", "all"} & set(capabilities.split(",")):
+        return finds, _DRIVER
+    return f"{finds}: NVIDIA_DRIVER_CAPABILITIES={capabilities} lacks graphics", _CAPABILITIES
 
 
 def _not_its_own(each: Sequence[dict[str, Any]]) -> str | None:

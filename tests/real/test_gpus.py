@@ -1,4 +1,4 @@
-"""GPUs that nvidia-smi lists, here by a stand-in that prints what the real one does."""
+"""GPUs that nvidia-smi lists, here by a stand-in that prints what the real one does, `[N/A]` too."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ index=0
 while [ $index -lt $count ]; do
   case "$1" in
     -L) echo "GPU $index: NVIDIA L4 (UUID: GPU-000$index)" ;;
-    *)  echo "$index, GPU-000$index" ;;
+    *)  echo "$index, [N/A]" ;;
   esac
   index=$((index + 1))
 done

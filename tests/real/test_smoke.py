@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
+import pytest
+from trainyard_runner import facts
+
+from tests.bed.places import need
+from tests.real.jobs import events, newest, write_job
 from tests.real.yard import Yard
 
 
@@ -18,3 +25,24 @@ def test_a_good_cluster_passes_every_rung_that_it_claims(yard: Yard) -> None:
     assert checks["isolation", "gpu-1"]["detail"].endswith("only (simulated)")
     assert checks["torch", "head"]["skipped"]
     assert checks["dashboard", None]["detail"].endswith("refuses without the token")
+
+
+@pytest.fixture
+def vulkan() -> None:
+    """Have Vulkan's real loader, and Mesa's driver that renders on the CPU."""
+    need(["vulkaninfo"])
+
+
+@pytest.mark.usefixtures("vulkan")
+def test_vulkan_answers_on_every_gpu_node_for_a_job_that_renders(yard: Yard) -> None:
+    write_job(yard, "renders", "command: ['true']\nsmoke: {graphics: true, transfer: false}\n")
+    yard.run("train.dispatch", "renders")
+    checks = [event for event in events(newest(yard)) if event["event"] == "check" and event["name"] == "graphics"]
+    assert {check["node"]: check["skipped"] for check in checks} == {"head": True, "gpu-0": False, "gpu-1": False}
+    assert all(check["detail"].startswith("llvmpipe") for check in checks if not check["skipped"])
+
+
+@pytest.mark.usefixtures("vulkan")
+def test_a_loader_without_drivers_finds_no_device() -> None:
+    environ = {**os.environ, "VK_ICD_FILENAMES": "/nowhere.json", "NVIDIA_DRIVER_CAPABILITIES": "utility"}
+    assert facts.vulkan(60, environ) == {"devices": [], "capabilities": "utility"}

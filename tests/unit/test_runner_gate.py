@@ -121,6 +121,64 @@ def test_torch_must_see_the_gpus_and_multiply(torch: dict[str, Any], ok: bool, d
         assert not only(gpu_rungs.torch([answered(GPU_0, torch=torch)], Gate(needs={"torch": True}))).ok
 
 
+LLVMPIPE = {"name": "llvmpipe", "cpu": True}
+L4 = {"name": "NVIDIA L4", "cpu": False}
+
+
+@pytest.mark.parametrize(
+    ("devices", "capabilities", "model", "detail"),
+    [
+        ([L4, LLVMPIPE], "all", "NVIDIA L4", None),
+        ([L4], "all", "NVIDIA GB10", None),
+        ([], "all", "NVIDIA L4", "Vulkan finds no device"),
+        ([], None, "NVIDIA L4", "Vulkan finds no device"),
+        (
+            [],
+            "compute,utility",
+            "NVIDIA L4",
+            "Vulkan finds no device: NVIDIA_DRIVER_CAPABILITIES=compute,utility lacks graphics",
+        ),
+        ([LLVMPIPE], "compute,graphics", "NVIDIA L4", "Vulkan finds only a CPU (llvmpipe)"),
+        (
+            [{"name": "NVIDIA H100 NVL", "cpu": False}],
+            "all",
+            "NVIDIA H100 NVL",
+            "NVIDIA H100 NVL has no RT cores: Isaac Sim's Kit does not run on it",
+        ),
+    ],
+)
+def test_where_a_job_renders_vulkan_must_find_a_gpu_that_does(
+    devices: list[dict[str, Any]], capabilities: str | None, model: str, detail: str | None
+) -> None:
+    found = {"devices": devices, "capabilities": capabilities}
+    node = answered(GPU_0, graphics=found, nvidia_smi={"count": 2, "models": [model] * 2})
+    check = only(gpu_rungs.graphics([node], Gate(needs={"graphics": True})))
+    assert (check.ok, check.detail) == (detail is None, detail or ", ".join(device["name"] for device in devices))
+
+
+def test_a_missing_loader_of_vulkan_is_named_with_its_package() -> None:
+    found = {"error": "OSError: libvulkan.so.1: cannot open shared object file", "capabilities": "all"}
+    check = only(gpu_rungs.graphics([answered(GPU_0, graphics=found)], Gate(needs={"graphics": True})))
+    assert check.detail == "Vulkan: OSError: libvulkan.so.1: cannot open shared object file"
+    assert check.hint == "That is Vulkan's loader: put it into the image (Debian, Ubuntu: libvulkan1)."
+
+
+@pytest.mark.parametrize("model", ["Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-80GB", "NVIDIA H200", "NVIDIA GB200"])
+def test_gpus_that_only_compute_are_named(model: str) -> None:
+    found = {"devices": [], "capabilities": "compute,utility"}
+    node = answered(GPU_0, graphics=found, nvidia_smi={"count": 2, "models": [model] * 2})
+    assert "no RT cores" in only(gpu_rungs.graphics([node], Gate(needs={"graphics": True}))).detail
+
+
+def test_a_cpu_renders_where_gpus_are_simulated_and_nodes_without_gpus_are_not_asked() -> None:
+    gate = Gate(simulated_gpus=True, needs={"graphics": True})
+    node = answered(GPU_0, graphics={"devices": [LLVMPIPE], "capabilities": None})
+    head, gpu = gpu_rungs.graphics([answered(HEAD), node], gate)
+    assert (head.skipped, gpu.ok, gpu.detail) == (True, True, "llvmpipe")
+    assert list(gpu_rungs.graphics([node], Gate())) == []
+    assert not only(gpu_rungs.gpus([answered(HEAD)], gate)).ok
+
+
 @pytest.mark.parametrize(
     ("facts", "ok"),
     [
@@ -186,6 +244,10 @@ GPU 10: NVIDIA L4 (UUID: GPU-3333)
 )
 def test_only_the_gpus_of_the_node_are_counted(visible: str | None, count: int) -> None:
     assert gpu_models(LISTING, visible=visible) == ["NVIDIA L4"] * count
+
+
+def test_gpus_with_unified_memory_are_counted_too() -> None:
+    assert gpu_models("GPU 0: Orin (nvgpu) (UUID: [N/A])\n", visible=None) == ["Orin (nvgpu)"]
 
 
 def asks(**more: Any) -> Task:

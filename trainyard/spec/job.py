@@ -164,6 +164,7 @@ class SmokeNeeds(Section):
     torch: bool = setting(
         False, "true: torch is importable on the GPU nodes (without any: on all) and sees their GPUs."
     )
+    graphics: bool = setting(False, "true: Vulkan finds a GPU that renders on every GPU node; Isaac Sim needs one.")
     transfer: bool = setting(True, "false: leave out the transfer of objects between each pair of nodes.")
     min_nodes: int | None = setting(None, "At least so many nodes are alive, the head included.", ge=1, le=10_000)
     min_disk: Size | None = setting(None, "Free disk that every node must have.")
