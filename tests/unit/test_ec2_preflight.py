@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from trainyard.backends.ec2.desired import groups
 from trainyard.backends.ec2.preflight import problems, refuse
-from trainyard.backends.ec2.preflight_questions import Facts, groups
+from trainyard.backends.ec2.preflight_questions import Facts, quota
 from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.spec.cluster import ClusterSpec
 
@@ -20,6 +21,7 @@ def instance_type(vcpus: int, gpus: int = 0, architecture: str = "x86_64") -> di
     has = {"GpuInfo": {"Gpus": [{"Manufacturer": "NVIDIA", "Count": gpus}]}} if gpus else {}
     return {
         "VCpuInfo": {"DefaultVCpus": vcpus},
+        "MemoryInfo": {"SizeInMiB": 4096 * vcpus},
         "ProcessorInfo": {"SupportedArchitectures": [architecture]},
         **has,
     }
@@ -183,8 +185,13 @@ def test_what_the_file_names_exists() -> None:
     ]
 
 
-def test_an_instance_has_the_gpus_that_its_node_is_given() -> None:
+def test_an_instance_has_what_its_node_is_given() -> None:
     assert found(spec(gpu={"gpus": 2})) == ["group gpu: g5.xlarge has 1 NVIDIA GPU, and `gpus` is 2"]
+    assert found(spec(head={"cpus": 2, "memory": 8 * GIB})) == []
+    assert found(spec(head={"cpus": 8, "memory": "32GiB"})) == [
+        "group head: m5.large has 2 vCPUs, and `cpus` is 8",
+        "group head: m5.large has 8GiB of memory, and `memory` is 32GiB",
+    ]
 
 
 def test_a_type_is_offered_where_the_subnet_is() -> None:
@@ -214,8 +221,8 @@ def test_a_quota_is_for_all_groups_at_their_largest() -> None:
     ],
 )
 def test_families_count_against_quotas(name: str, spot: bool, code: str | None) -> None:
-    (head,) = groups(spec({"instance_type": name, "spot": spot}))
-    assert head.quota == code
+    head = groups(spec({"instance_type": name, "spot": spot}))["head"]
+    assert quota(head) == code
 
 
 def test_an_image_fits_three_times_beside_what_the_ami_holds() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from trainyard.backends import ec2
 from trainyard.backends.contract import STAYS, Tools
-from trainyard.backends.ec2 import account, adopt, desired, diagnosis, down, naming, nodes, objects, ray_up, snapshot
+from trainyard.backends.ec2 import account, desired, diagnosis, down, naming, nodes, objects, ray_up, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.desired import Site
 from trainyard.backends.ec2.location import Location
@@ -300,7 +300,7 @@ def test_disks_are_kept_after_the_check_for_runs_and_are_the_clusters_until_its_
 
 
 def test_down_says_what_is_left_on_purpose() -> None:
-    ours = instance(1, "head", **{naming.HEAD_FROM: adopt.HEAD_FROM})
+    ours = instance(1, "head", **{naming.HEAD_FROM: naming.RAY_UP})
     steps = down.steps(place(FakeDisks([ours], disk={naming.KEPT: "lab"})), TOOLS)
     assert [step.done().detail for step in steps if step.title == STAYS] == [
         "key pair, security group and role that `ray up` made stay: they may be those of other clusters",

@@ -159,12 +159,12 @@ class Aws:
     ) -> list[dict[str, Any]]:
         """Return EC2's objects of a kind, such as "key_pairs", that pass these filters."""
         arguments["Filters"] = [{"Name": name, "Values": sorted(values)} for name, values in (only or {}).items()]
-        return self.pages("ec2", f"describe_{what}", what.title().replace("_", ""), region=region, **arguments)
+        key = "Reservations" if what == "instances" else what.title().replace("_", "")
+        return self.pages("ec2", f"describe_{what}", key, region=region, **arguments)
 
     def instances(self, tags: Mapping[str, str], *, region: str | None = None) -> list[dict[str, Any]]:
         """Return the instances that carry all these tags, in every state; the value "*" stands for any."""
-        filters = [{"Name": f"tag:{name}", "Values": [value]} for name, value in tags.items()]
-        found = self.pages("ec2", "describe_instances", "Reservations", region=region, Filters=filters)
+        found = self.described("instances", {f"tag:{name}": [value] for name, value in tags.items()}, region=region)
         return [instance for reservation in found for instance in reservation["Instances"]]
 
     def _client(self, service: str, region: str | None = None) -> Any:

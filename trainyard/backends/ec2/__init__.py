@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from trainyard.backends import contract
 from trainyard.backends.contract import Tools, Traits, Verified
-from trainyard.backends.ec2 import account, adopt, down, listing, objects, ray_up
+from trainyard.backends.ec2 import account, down, listing, objects, ray_up
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2 import status as statuses
 from trainyard.backends.record import forget_step
@@ -43,7 +43,7 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
     locations.refuse_elsewhere(spec, tools)
     location = locations.find(spec, tools)
-    taken = [Stage("Look for what `ray up` made", lambda: adopt.steps(location))] if tools.adopt else []
+    taken = [Stage("Look for what `ray up` made", lambda: account.adopt(location))] if tools.adopt else []
     return [*taken, Stage("Look at the AWS account", lambda: down.steps(location, tools)), forget_step(tools.state)]
 
 

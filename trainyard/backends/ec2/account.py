@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from trainyard.backends.contract import Tools
-from trainyard.backends.ec2 import adopt, desired, naming, objects, preflight, preflight_questions, snapshot
+from trainyard.backends.ec2 import desired, naming, objects, preflight, preflight_questions, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.desired import Site
 from trainyard.backends.ec2.location import Location
@@ -17,7 +17,8 @@ from trainyard.seams import ray_autoscaler
 from trainyard.seams.addresses import outgoing
 from trainyard.seams.aws import caller_address
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.steps import Stage, Step
+from trainyard.steps import YES, Answer, Stage, Step, no
+from trainyard.wording import counted, named
 
 
 def steps(spec: ClusterSpec, tools: Tools, location: Location) -> list[Step | Stage]:
@@ -25,10 +26,35 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location) -> list[Step | St
     locations.refuse_other_account(location)
     checked = preflight.steps(spec, tools, location)
     objects.refuse_foreign(location, adopt=tools.adopt)
-    taken = adopt.steps(location) if tools.adopt else []
+    taken = adopt(location) if tools.adopt else []
     refuse_unknown_to_ray(desired.document(spec, Site(location, "sg-00000000", {}, image=spec.image or "")))
     made = objects.steps(location, sources(location))
     return [locations.record_step(location, tools), *checked, *taken, *made]
+
+
+def adopt(location: Location) -> list[Step]:
+    """Return the step that gives our tags to what plain `ray up` made by the name of a cluster of ours; asks AWS."""
+
+    def foreign() -> list[str]:
+        found = snapshot.of_cluster(location)
+        return [each.id for each in found if each.exists and naming.CLUSTER not in each.tags]
+
+    tags = {naming.CLUSTER: location.name, naming.OWNER: location.owner, naming.HEAD_FROM: naming.RAY_UP}
+
+    def done() -> Answer:
+        left = foreign()
+        return no(f"not ours: {named(left)}") if left else YES
+
+    def do() -> None:
+        names = foreign()
+        disks = location.aws.described("volumes", {"attachment.instance-id": names})
+        resources = [*names, *(disk["VolumeId"] for disk in disks)]
+        location.aws.call("ec2", "create_tags", Resources=resources, Tags=naming.pairs(tags))
+
+    present = foreign()
+    title = f"Take over {counted(len(present), 'instance')} that Trainyard did not make: {named(present)}"
+    # Disruptive, although it ends no node: where runs go on, nothing at all is changed.
+    return [Step(title, done, do, disruptive=True)] if present else []
 
 
 def site(spec: ClusterSpec, tools: Tools, location: Location) -> Site:

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -20,7 +20,7 @@ from trainyard.errors import RequestError
 from trainyard.seams import ecr
 from trainyard.seams.docker.images import registry_of
 from trainyard.spec.cluster import ClusterSpec, Head, WorkerGroup
-from trainyard.spec.ec2 import GIBIBYTE, Instances
+from trainyard.spec.ec2 import GIBIBYTE
 from trainyard.wording import named
 
 # Who knows the cluster may also know where the files are; what they hold is in the fingerprint anyway.
@@ -29,6 +29,19 @@ _PLACES = ("auth", "file_mounts")
 _OF_WORKERS = ("max_workers", "upscaling_speed", "idle_timeout_minutes")
 # What it takes over for nodes that run.
 _OF_GROUPS = ("min_workers", "max_workers", "idle_timeout_s")
+
+
+class Group(NamedTuple):
+    """Nodes that are alike, or the head: how few and many, and of what. `ami`: an id or a parameter of SSM; bytes."""
+
+    name: str
+    least: int
+    most: int
+    size: Head | WorkerGroup
+    instance_type: str
+    ami: str
+    disk: int
+    spot: bool
 
 
 @dataclass(frozen=True)
@@ -46,6 +59,18 @@ class Site:
     image: str = ""
 
 
+def groups(spec: ClusterSpec) -> dict[str, Group]:
+    """Return the head, and the groups of workers, by name."""
+    sizes: dict[str, Head | WorkerGroup] = {naming.HEAD: spec.head, **{group.name: group for group in spec.workers}}
+    found = {}
+    for name, size in sizes.items():
+        least, most = (size.least, size.most) if isinstance(size, WorkerGroup) else (1, 1)
+        kind = spec.ec2.instances(name)
+        own = kind.instance_type or "", kind.ami or "", kind.disk or 0, bool(kind.spot)
+        found[name] = Group(name, least, most, size, *own)
+    return found
+
+
 def document(spec: ClusterSpec, site: Site) -> dict[str, Any]:
     """Return what `ray up` gets: the template, and what the cluster file adds. Raises RequestError."""
     section, location = spec.ec2, site.location
@@ -60,7 +85,7 @@ def document(spec: ClusterSpec, site: Site) -> dict[str, Any]:
         "max_workers": sum(group.most for group in spec.workers),
         "provider": provider,
         "auth": {"ssh_user": section.user, "ssh_private_key": str(location.key_file)},
-        "nodes": [_node(spec, site, spec.head), *(_node(spec, site, group) for group in spec.workers)],
+        "nodes": [_node(spec, site, group) for group in groups(spec).values()],
         "mounted": str(location.mounted),
         "files": files(site.image),
         "images": [site.image] if site.image else [],
@@ -73,8 +98,7 @@ def document(spec: ClusterSpec, site: Site) -> dict[str, Any]:
     template = (paths.shipped("ray_autoscaler") / "cluster.yaml.j2").read_text(encoding="utf-8")
     made: dict[str, Any] = yaml.safe_load(render.render(template, values))
     result = _merged(made, section.ray)
-    own = {naming.HEAD, *(group.name for group in spec.workers)}
-    if unknown := sorted({*(result["available_node_types"] or ())} - own):
+    if unknown := sorted({*result["available_node_types"]} - {*groups(spec)}):
         # Their instances would carry none of our tags, and stay.
         raise RequestError(
             f"ec2.ray.available_node_types has {named(unknown)}, which the cluster file has no group for",
@@ -134,33 +158,32 @@ def _instance_tags(kind: Mapping[str, Any]) -> list[dict[str, str]]:
     return tags
 
 
-def _node(spec: ClusterSpec, site: Site, group: Head | WorkerGroup) -> dict[str, Any]:
-    name = group.name if isinstance(group, WorkerGroup) else naming.HEAD
-    idle = group.idle_timeout if isinstance(group, WorkerGroup) else None
-    resources = {"CPU": group.cpus, "memory": group.memory, "GPU": group.gpus}
+def _node(spec: ClusterSpec, site: Site, group: Group) -> dict[str, Any]:
+    size, is_head = group.size, group.name == naming.HEAD
+    idle = size.idle_timeout if isinstance(size, WorkerGroup) else None
+    resources = {"CPU": size.cpus, "memory": size.memory, "GPU": size.gpus}
     return {
-        "name": name,
-        "group": name,
-        "min": group.least if isinstance(group, WorkerGroup) else 0,
-        "max": group.most if isinstance(group, WorkerGroup) else 0,
+        "name": group.name,
+        # Of workers: Ray counts no head.
+        "min": 0 if is_head else group.least,
+        "max": 0 if is_head else group.most,
         # What is left out Ray takes from the instance type.
         "resources": {key: value for key, value in resources.items() if value is not None},
         "idle": [] if idle is None else [idle],
-        "docker": [["--gpus=all"]] if site.image and group.gpus and name != naming.HEAD else [],
-        "config": _launch(spec, site, spec.ec2.instances(name)),
+        "docker": [["--gpus=all"]] if site.image and size.gpus and not is_head else [],
+        "config": _launch(spec, site, group),
     }
 
 
-def _launch(spec: ClusterSpec, site: Site, instances: Instances) -> dict[str, Any]:
+def _launch(spec: ClusterSpec, site: Site, group: Group) -> dict[str, Any]:
     """Return the parameters of RunInstances (AWS API reference)."""
-    name, disk = instances.ami or "", instances.disk or 0
-    ami = {"ImageId": name, "RootDeviceName": "/dev/sda1", **site.amis.get(name, {})}
-    volume = {"VolumeSize": -(-disk // GIBIBYTE), "VolumeType": "gp3", "DeleteOnTermination": True}
+    ami = {"ImageId": group.ami, "RootDeviceName": "/dev/sda1", **site.amis.get(group.ami, {})}
+    volume = {"VolumeSize": -(-group.disk // GIBIBYTE), "VolumeType": "gp3", "DeleteOnTermination": True}
     tags = {**spec.ec2.tags, naming.CLUSTER: spec.name, naming.OWNER: site.location.owner}
-    own = {naming.AMI: name, naming.IMAGE: site.image, naming.SUBNETS: " ".join(site.subnets)}
+    own = {naming.AMI: group.ami, naming.IMAGE: site.image, naming.SUBNETS: " ".join(site.subnets)}
     own = {key: value for key, value in own.items() if value}
     config: dict[str, Any] = {
-        "InstanceType": instances.instance_type,
+        "InstanceType": group.instance_type,
         "ImageId": ami["ImageId"],
         "KeyName": site.location.key_name,
         "IamInstanceProfile": {"Name": site.location.profile},
@@ -181,20 +204,22 @@ def _launch(spec: ClusterSpec, site: Site, instances: Instances) -> dict[str, An
         config["SecurityGroupIds"] = [site.security_group]
         # Otherwise Ray takes all that there are (aws/config.py, _configure_subnet): of others it makes another head.
         config["SubnetIds"] = [*site.subnets]
-    if instances.spot:
+    if group.spot:
         config["InstanceMarketOptions"] = {"MarketType": "spot"}
     return config
 
 
-def _merged(made: dict[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document with what is added to it: keys merged, lists put at the end."""
+def _merged(made: dict[str, Any], added: Mapping[str, Any], at: str = "ec2.ray") -> dict[str, Any]:
+    """Return a document with what is added to it: keys merged, lists put at the end. Raises RequestError."""
     result = deepcopy(made)
     for key, value in added.items():
         before = result.get(key)
         if isinstance(before, dict) and isinstance(value, dict):
-            result[key] = _merged(before, value)
+            result[key] = _merged(before, value, f"{at}.{key}")
         elif isinstance(before, list) and isinstance(value, list):
             result[key] = [*before, *value]
+        elif isinstance(before, dict | list):
+            raise RequestError(f"{at}.{key} must be {'keys' if isinstance(before, dict) else 'a list'}, not {value!r}")
         else:
             result[key] = value
     return result

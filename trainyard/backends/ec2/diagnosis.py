@@ -128,7 +128,7 @@ def cause(lines: Sequence[str], *, name: str, type_: str = "", user: str = "") -
 def failed_command(lines: Sequence[str], *, name: str) -> Diagnosis:
     """Return that a command of a node's set-up failed, with the last lines that it printed."""
     printed = [line for line in _before_the_end(lines) if not _NOISE.match(line)][-TAIL_LINES:]
-    shown = "\n".join(f"    {line}" for line in printed or ["(it said nothing)"])
+    shown = "\n".join(f"    {line}" for line in printed or ["(no output)"])
     return Diagnosis(f"{name} could not be set up; the last that was printed:\n{shown}", _SET_UP)
 
 

@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from trainyard.backends.contract import STAYS, Tools
-from trainyard.backends.ec2 import adopt, disks, naming, objects, snapshot
+from trainyard.backends.ec2 import disks, naming, objects, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.ec2.snapshot import Instance
@@ -26,17 +27,26 @@ AGAIN_SECONDS = 1.0
 HELD = ("DependencyViolation", "VolumeInUse", "IncorrectState", "DeleteConflict", "InvalidNetworkInterface.InUse")
 
 
-Kind = tuple[str, str, str, Mapping[str, Sequence[str]]]
-# Kinds of EC2's objects that carry our tag: what describes them, what each is called by, what removes it, and which.
-KINDS: Sequence[Kind] = (
-    ("volumes", "VolumeId", "delete_volume", {}),
+class Kind(NamedTuple):
+    """What of a cluster may be in the account: how it is listed and removed, by ids, and the command for one."""
+
+    noun: str
+    listed: Callable[[], list[str]]
+    remove: Callable[[list[str]], object]
+    command: str
+    ends_nodes: bool = False
+
+
+# What else carries our tag: what describes it, what each is called by, and which are meant.
+TAGGED: Mapping[str, tuple[str, Mapping[str, Sequence[str]]]] = {
+    "volume": ("VolumeId", {}),
     # The others belong to instances, and end with them.
-    ("network_interfaces", "NetworkInterfaceId", "delete_network_interface", {"status": ["available"]}),
-    ("addresses", "AllocationId", "release_address", {}),
-    ("launch_templates", "LaunchTemplateId", "delete_launch_template", {}),
-    ("security_groups", "GroupId", "delete_security_group", {}),
-    ("key_pairs", "KeyName", "delete_key_pair", {}),
-)
+    "network_interface": ("NetworkInterfaceId", {"status": ["available"]}),
+    "address": ("AllocationId", {}),
+    "launch_template": ("LaunchTemplateId", {}),
+    "security_group": ("GroupId", {}),
+    "key_pair": ("KeyName", {}),
+}
 
 
 def steps(location: Location, tools: Tools) -> list[Step]:
@@ -49,50 +59,33 @@ def steps(location: Location, tools: Tools) -> list[Step]:
     if "name" not in locations.overridden(tools):
         objects.refuse_foreign(location, adopt=tools.adopt)
         tags[naming.OWNER] = location.owner
-    found = [_instances(location, "head", heads=True), _instances(location, "worker", heads=False)]
-    kinds = KINDS
+    objects_of = [_tagged(location, tags, each) for each in TAGGED if not (tools.keep_disks and each == "volume")]
+    roles = [] if location.section.instance_profile else [_role(location)]
+    kinds = [_instances(location, "head"), _instances(location, "worker"), *objects_of, *roles]
+    found = [_removal(kind) for kind in kinds]
     if tools.keep_disks:
         keep, release = disks.steps(location)
-        found, kinds = [keep, *found, release], [kind for kind in KINDS if kind[0] != "volumes"]
-    found += [_tagged(location, tags, kind) for kind in kinds]
-    found += [] if location.section.instance_profile else [_role(location)]
-    removed = [replace(step, do=partial(_naming_what_is_left, step.do, location, tags, kinds)) for step in found]
+        found = [keep, *found[:2], release, *found[2:]]
+    removed = [replace(step, do=partial(_naming_what_is_left, step.do, kinds)) for step in found]
     return [*removed, *(Step(STAYS, partial(Answer, True, text), nothing) for text in _stays(location, tools))]
 
 
 def _stays(location: Location, tools: Tools) -> Iterator[str]:
     """Yield what is left on purpose, besides the disks that are kept now."""
-    if any(each.tags.get(naming.HEAD_FROM) == adopt.HEAD_FROM for each in _existing(location)):
+    if any(each.tags.get(naming.HEAD_FROM) == naming.RAY_UP for each in _existing(location)):
         yield "key pair, security group and role that `ray up` made stay: they may be those of other clusters"
     if not tools.keep_disks and (kept := disks.kept(location)):
         yield disks.remark(location.aws, kept, location.aws.region)
 
 
-def _naming_what_is_left(
-    do: Callable[[], None], location: Location, tags: Mapping[str, str], kinds: Sequence[Kind]
-) -> None:
+def _naming_what_is_left(do: Callable[[], None], kinds: Sequence[Kind]) -> None:
     """Remove; raise LeftoverError with all that is left, and the commands for it, if that fails."""
     try:
         do()
     except TrainyardError as error:
-        problems = tuple(_left(location, tags, kinds))
+        left = [Problem(f"{kind.noun} {name}", f"{kind.command} {name}") for kind in kinds for name in kind.listed()]
         hint = "Repeat the same command: it continues from here. Or remove each by its command, in this order."
-        raise LeftoverError(error.what, where=error.where, hint=hint, problems=problems) from error
-
-
-def _left(location: Location, tags: Mapping[str, str], kinds: Sequence[Kind]) -> Iterator[Problem]:
-    at = f"--region {location.aws.region}"
-    for instance in _existing(location):
-        yield Problem(f"instance {instance.id}", f"aws ec2 terminate-instances {at} --instance-ids {instance.id}")
-    for kind in kinds:
-        _, key, removal, _ = kind
-        option = re.sub("(?<=.)(?=[A-Z])", "-", key).lower()
-        for name in _described(location, tags, kind):
-            yield Problem(f"{_noun(removal)} {name}", f"aws ec2 {removal.replace('_', '-')} {at} --{option} {name}")
-    for name in _roles(location):
-        yield Problem(
-            f"role {name}", f"its policy and its instance profile first, then aws iam delete-role --role-name {name}"
-        )
+        raise LeftoverError(error.what, where=error.where, hint=hint, problems=tuple(left)) from error
 
 
 def _existing(location: Location) -> list[Instance]:
@@ -100,9 +93,9 @@ def _existing(location: Location) -> list[Instance]:
     return [each for each in ours if each.state != "terminated"]
 
 
-def _instances(location: Location, kind: str, *, heads: bool) -> Step:
+def _instances(location: Location, noun: str) -> Kind:
     def listed() -> list[str]:
-        return [each.id for each in _existing(location) if each.is_head is heads]
+        return [each.id for each in _existing(location) if each.is_head == (noun == "head")]
 
     def listed_twice() -> list[str]:
         if ids := listed():
@@ -110,50 +103,48 @@ def _instances(location: Location, kind: str, *, heads: bool) -> Step:
         time.sleep(AGAIN_SECONDS)
         return listed()
 
-    def terminate(_: Sequence[str]) -> None:
+    def terminate(_: list[str]) -> None:
         # Workers need not wait for the head's end; what it launches until then, the workers' own step finds.
         location.aws.call("ec2", "terminate_instances", InstanceIds=[each.id for each in _existing(location)])
 
-    return _removal(kind, listed_twice, terminate, disruptive=True)
+    command = f"aws ec2 terminate-instances --region {location.aws.region} --instance-ids"
+    return Kind(noun, listed_twice, terminate, command, ends_nodes=True)
 
 
-def _tagged(location: Location, tags: Mapping[str, str], kind: Kind) -> Step:
-    _, key, removal, _ = kind
+def _tagged(location: Location, tags: Mapping[str, str], kind: str) -> Kind:
+    key, only = TAGGED[kind]
+    chosen = {**only, **{f"tag:{name}": [value] for name, value in tags.items()}}
+    verb, plural = ("release", "addresses") if kind == "address" else ("delete", f"{kind}s")
 
-    def remove(names: Sequence[str]) -> None:
+    def listed() -> list[str]:
+        return [each[key] for each in location.aws.described(plural, chosen)]
+
+    def remove(names: list[str]) -> None:
         for each in names:
             # Somebody, or the end of its instance, may have been quicker.
-            _once_free(partial(location.aws.find, "ec2", removal, **{key: each}))
+            _once_free(partial(location.aws.find, "ec2", f"{verb}_{kind}", **{key: each}))
 
-    return _removal(_noun(removal), lambda: _described(location, tags, kind), remove)
-
-
-def _described(location: Location, tags: Mapping[str, str], kind: Kind) -> list[str]:
-    described, key, _, only = kind
-    chosen = {**only, **{f"tag:{name}": [value] for name, value in tags.items()}}
-    return [each[key] for each in location.aws.described(described, chosen)]
+    option = re.sub("(?<=.)(?=[A-Z])", "-", key).lower()
+    command = f"aws ec2 {verb}-{kind.replace('_', '-')} --region {location.aws.region} --{option}"
+    return Kind(kind.replace("_", " "), listed, remove, command)
 
 
-def _noun(removal: str) -> str:
-    return removal.partition("_")[2].replace("_", " ")
-
-
-def _role(location: Location) -> Step:
+def _role(location: Location) -> Kind:
     aws, name = location.aws, naming.role(location.name, location.aws.region)
 
-    def remove(_: Sequence[str]) -> None:
+    def listed() -> list[str]:
+        found = (objects.role(aws, name), objects.profile(aws, name))
+        return [name] if location.name in (naming.read(each.get("Tags")).get(naming.CLUSTER) for each in found) else []
+
+    def remove(_: list[str]) -> None:
         aws.find("iam", "remove_role_from_instance_profile", InstanceProfileName=name, RoleName=name)
         _once_free(partial(aws.find, "iam", "delete_instance_profile", InstanceProfileName=name))
         aws.find("iam", "delete_role_policy", RoleName=name, PolicyName=name)
         _once_free(partial(aws.find, "iam", "delete_role", RoleName=name))
 
-    return _removal("role", lambda: _roles(location), remove)
-
-
-def _roles(location: Location) -> list[str]:
-    name = naming.role(location.name, location.aws.region)
-    found = (objects.role(location.aws, name), objects.profile(location.aws, name))
-    return [name] if location.name in (naming.read(each.get("Tags")).get(naming.CLUSTER) for each in found) else []
+    return Kind(
+        "role", listed, remove, "its policy and its instance profile first, then aws iam delete-role --role-name"
+    )
 
 
 def _once_free(remove: Callable[[], object]) -> None:
@@ -169,13 +160,14 @@ def _once_free(remove: Callable[[], object]) -> None:
         time.sleep(AGAIN_SECONDS)
 
 
-def _removal(
-    kind: str, listed: Callable[[], list[str]], remove: Callable[[Sequence[str]], None], *, disruptive: bool = False
-) -> Step:
+def _removal(kind: Kind) -> Step:
     def none() -> Answer:
-        left = listed()
+        left = kind.listed()
         return no(f"still there: {named(left)}") if left else YES
 
-    present = listed()
-    title = f"Remove {counted(len(present), kind)}: {named(present)}" if present else f"Leave no {kind}"
-    return Step(title, none, lambda: remove(listed()), deadline=GONE_SECONDS, every=1.0, disruptive=disruptive)
+    def remove() -> None:
+        kind.remove(kind.listed())
+
+    present = kind.listed()
+    title = f"Remove {counted(len(present), kind.noun)}: {named(present)}" if present else f"Leave no {kind.noun}"
+    return Step(title, none, remove, deadline=GONE_SECONDS, every=1.0, disruptive=kind.ends_nodes)

@@ -13,6 +13,8 @@ OWNER = "trainyard-owner"
 # On the head, once Ray runs there: fingerprints of what it was made from, and of that part which needs a new head.
 MADE_FROM = "trainyard-made-from"
 HEAD_FROM = "trainyard-head-from"
+# Instead of that, where plain `ray up` made it: of no file of ours.
+RAY_UP = "ray up"
 # On every instance: the fingerprint of what its group was then, and what runs on it, by digest.
 NODE_FROM = "trainyard-node-from"
 IMAGE = "trainyard-image"

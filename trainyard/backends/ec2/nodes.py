@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 
 from trainyard.backends import ray_nodes
 from trainyard.backends.contract import NodeState, NodeStatus
-from trainyard.backends.ec2 import diagnosis, naming, snapshot
+from trainyard.backends.ec2 import desired, diagnosis, naming, snapshot
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.ec2.snapshot import Instance
 from trainyard.endpoint import ExpectedNode
@@ -18,7 +18,7 @@ from trainyard.results.formats import duration
 from trainyard.seams.forwarding import last_error
 from trainyard.seams.ray_api import FileMissingError, RayApi
 from trainyard.seams.ssh import forward
-from trainyard.spec.cluster import ClusterSpec, Head, WorkerGroup
+from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.ec2 import Ec2Section
 from trainyard.steps import YES, Answer, Step, no, nothing
 from trainyard.wording import all_answer, clean
@@ -54,11 +54,11 @@ def alive(location: Location, head: Instance | None) -> tuple[frozenset[str], st
 def statuses(spec: ClusterSpec, found: Sequence[Instance], names: frozenset[str]) -> tuple[NodeStatus, ...]:
     """Return every node that the file names or that has an instance; `names` are those that Ray calls alive."""
     existing = [instance for instance in found if instance.exists]
-    groups = _groups(spec)
+    groups = desired.groups(spec)
     made = []
     for group in dict.fromkeys([*groups, *(each.group for each in existing)]):
-        size, least, most = groups.get(group, (None, 0, 0))
-        cpus, gpus = (size.cpus, size.gpus) if size else (None, 0)
+        own = groups.get(group)
+        least, most, cpus, gpus = (own.least, own.most, own.size.cpus, own.size.gpus) if own else (0, 0, None, 0)
         members = [each for each in existing if each.group == group]
         for index, instance in enumerate(members):
             state, detail = _state(instance, is_alive=instance.name in names)
@@ -73,7 +73,7 @@ def statuses(spec: ClusterSpec, found: Sequence[Instance], names: frozenset[str]
 def expected(spec: ClusterSpec, found: Sequence[Instance]) -> tuple[ExpectedNode, ...]:
     """Return what a run is promised: the instances, and those that Ray may add or take away."""
     promised = []
-    for group, (size, least, most) in _groups(spec).items():
+    for group, least, most, size, *_ in desired.groups(spec).values():
         members = [each.name for each in found if each.runs and each.group == group]
         names = members + [f"{group}-?{index + 1}" for index in range(len(members), most)]
         for index, name in enumerate(names):
@@ -154,18 +154,12 @@ def autoscaler_lines(location: Location, head: Instance) -> dict[str, list[str]]
 
 def _silent(spec: ClusterSpec, every: Sequence[NodeStatus]) -> Iterator[str]:
     """Yield the nodes that are waited for; of a group that has its fewest nodes, those that are too many."""
-    for group, (_, least, _) in _groups(spec).items():
-        members = [node for node in every if node.group == group]
-        if sum(node.state == "up" for node in members) < least:
+    for group in desired.groups(spec).values():
+        members = [node for node in every if node.group == group.name]
+        if sum(node.state == "up" for node in members) < group.least:
             waited = [node for node in members if node.state != "up"]
             yield from (f"{node.name} ({node.detail})" if node.detail else node.name for node in waited)
         yield from (f"the end of {node.name}" for node in members if node.state == "surplus")
-
-
-def _groups(spec: ClusterSpec) -> dict[str, tuple[Head | WorkerGroup, int, int]]:
-    """Return every group's size, and its fewest and most nodes."""
-    workers = {group.name: (group, group.least, group.most) for group in spec.workers}
-    return {naming.HEAD: (spec.head, 1, 1), **workers}
 
 
 def _state(instance: Instance, *, is_alive: bool) -> tuple[NodeState, str]:

@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from trainyard.backends.contract import Tools
-from trainyard.backends.ec2 import preflight_questions
+from trainyard.backends.ec2.desired import groups
 from trainyard.backends.ec2.location import Location
-from trainyard.backends.ec2.preflight_questions import OPTIONAL, PROGRAMS, Facts, Object, ask, groups
+from trainyard.backends.ec2.preflight_questions import OPTIONAL, PROGRAMS, Facts, Object, ask, quota, usable
 from trainyard.errors import PrerequisiteError, Problem, TrainyardError
 from trainyard.seams.ssh.many import by_host
-from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.cluster import ClusterSpec, Head, WorkerGroup
+from trainyard.spec.units import format_size
 from trainyard.steps import YES, Step, nothing
 from trainyard.wording import counted, did_you_mean, named
 
@@ -79,16 +80,16 @@ def _subnets(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
     if strange := [zone for zone in spec.ec2.zones if zone not in facts["zones"]]:
         yield Problem("ec2.zones", f"{facts['region']} has no {named(strange)}, only {named(facts['zones'], most=9)}")
         return
-    usable = preflight_questions.usable(spec, subnets)
+    reachable = usable(spec, subnets)
     if not subnets:
         missing = f"has no subnet in {named(spec.ec2.zones or [facts['region']], most=9)}: {NAME_ONE}"
         yield Problem(subject, f"does not exist in {facts['region']}" if spec.ec2.subnet else missing)
-    elif not usable:
+    elif not reachable:
         yield Problem(subject, f"gives nodes no public addresses: {VPN}; else name a public subnet, `ec2.subnet`")
     else:
-        yield from (Problem(subject, message) for message in _unreached(usable, spec, facts))
-        free = sum(subnet["AvailableIpAddressCount"] for subnet in usable)
-        if free < (nodes := sum(group.most for group in groups(spec))):
+        yield from (Problem(subject, message) for message in _unreached(reachable, spec, facts))
+        free = sum(subnet["AvailableIpAddressCount"] for subnet in reachable)
+        if free < (nodes := sum(group.most for group in groups(spec).values())):
             message = f"has {free} addresses left, and the cluster {nodes} nodes at its largest: name another one"
             yield Problem(subject, message)
 
@@ -133,7 +134,7 @@ def _security_group(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
 
 def _types(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
     zones = {subnet["AvailabilityZone"] for subnet in facts["subnets"]}
-    for group in groups(spec):
+    for group in groups(spec).values():
         subject, name = f"group {group.name}", group.instance_type
         offered = {offer["Location"] for offer in facts["offers"] if offer["InstanceType"] == name}
         if name not in facts["types"]:
@@ -141,20 +142,31 @@ def _types(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
         elif zones and not zones & offered:
             message = f"{name} is not offered in {named(sorted(zones))}, only in {named(sorted(offered), most=9)}"
             yield Problem(subject, message)
-        elif group.gpus > (gpus := _gpus(facts["types"][name])):
-            yield Problem(subject, f"{name} has {counted(gpus, 'NVIDIA GPU')}, and `gpus` is {group.gpus}")
+        else:
+            yield from (Problem(subject, f"{name} has {each}") for each in _lacking(group.size, facts["types"][name]))
+
+
+def _lacking(size: Head | WorkerGroup, described: Object) -> Iterator[str]:
+    """Yield of what an instance has less than its node is to have."""
+    vcpus, memory = described["VCpuInfo"]["DefaultVCpus"], described["MemoryInfo"]["SizeInMiB"] * 2**20
+    if (size.cpus or 0) > vcpus:
+        yield f"{counted(vcpus, 'vCPU')}, and `cpus` is {size.cpus}"
+    if (size.memory or 0) > memory:
+        yield f"{format_size(memory)} of memory, and `memory` is {format_size(size.memory or 0)}"
+    if size.gpus > (gpus := _gpus(described)):
+        yield f"{counted(gpus, 'NVIDIA GPU')}, and `gpus` is {size.gpus}"
 
 
 def _quotas(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
     types = facts["types"]
-    for quota in facts["quotas"]:
-        code, most = quota["QuotaCode"], int(quota["Value"])
-        ours = [group for group in groups(spec) if group.quota == code and group.instance_type in types]
+    for bound in facts["quotas"]:
+        code, most = bound["QuotaCode"], int(bound["Value"])
+        ours = [group for group in groups(spec).values() if quota(group) == code and group.instance_type in types]
         vcpus = {group.name: group.most * types[group.instance_type]["VCpuInfo"]["DefaultVCpus"] for group in ours}
         if (needed := sum(vcpus.values())) > most:
             parts = named([f"{name} {count}" for name, count in vcpus.items()], most=9)
             yield Problem(
-                f'quota "{quota["QuotaName"]}"',
+                f'quota "{bound["QuotaName"]}"',
                 f"is {most} vCPUs in {facts['region']}, and the cluster at its largest has {needed} ({parts}): aws "
                 f"service-quotas request-service-quota-increase --service-code ec2 --quota-code {code} "
                 f"--desired-value {needed} --region {facts['region']}",
@@ -163,9 +175,9 @@ def _quotas(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
 
 def _amis(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
     """Yield which AMIs there are not, or not for the instances of a group: architecture, driver."""
-    for name in dict.fromkeys(group.ami for group in groups(spec) if group.ami not in facts["amis"]):
+    for name in dict.fromkeys(group.ami for group in groups(spec).values() if group.ami not in facts["amis"]):
         yield Problem(f"AMI {name}", f"does not exist in {facts['region']}, or not for this account")
-    for group in groups(spec):
+    for group in groups(spec).values():
         image, described = facts["amis"].get(group.ami), facts["types"].get(group.instance_type)
         if image is None or described is None:
             continue
@@ -181,7 +193,7 @@ def _amis(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
 
 def _disks(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
     image = IMAGES * facts.get("image", 0)
-    for group in (group for group in groups(spec) if group.ami in facts["amis"]):
+    for group in (group for group in groups(spec).values() if group.ami in facts["amis"]):
         ami = facts["amis"][group.ami]
         volumes = {each.get("DeviceName"): each.get("Ebs", {}) for each in ami.get("BlockDeviceMappings", ())}
         own = GIB * int(volumes.get(ami.get("RootDeviceName"), {}).get("VolumeSize", 0))

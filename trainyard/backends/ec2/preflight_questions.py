@@ -6,10 +6,11 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from trainyard.backends.contract import Tools
 from trainyard.backends.ec2 import naming, objects, snapshot
+from trainyard.backends.ec2.desired import Group, groups
 from trainyard.backends.ec2.location import Location
 from trainyard.errors import TrainyardError
 from trainyard.images import resolve
@@ -49,33 +50,11 @@ QUOTAS = {
 }
 
 
-class Group(NamedTuple):
-    """The instances of one group, as many as there may be. `ami` is an id or a parameter of SSM; `disk` is bytes."""
-
-    name: str
-    most: int
-    gpus: int
-    instance_type: str
-    ami: str
-    disk: int
-    spot: bool
-
-    @property
-    def quota(self) -> str | None:
-        """Return the code of the quota that the group counts against."""
-        family = re.match("[a-z]+", self.instance_type)
-        codes = QUOTAS.get(family[0]) if family else None
-        return codes[self.spot] if codes else None
-
-
-def groups(spec: ClusterSpec) -> list[Group]:
-    """Return the head, and the groups of workers."""
-    found = []
-    workers = ((group.name, group.most, group.gpus) for group in spec.workers)
-    for name, most, gpus in ((naming.HEAD, 1, spec.head.gpus), *workers):
-        kind = spec.ec2.instances(name)
-        found.append(Group(name, most, gpus, kind.instance_type or "", kind.ami or "", kind.disk or 0, bool(kind.spot)))
-    return found
+def quota(group: Group) -> str | None:
+    """Return the code of the quota that a group counts against."""
+    family = re.match("[a-z]+", group.instance_type)
+    codes = QUOTAS.get(family[0]) if family else None
+    return codes[group.spot] if codes else None
 
 
 def ask(spec: ClusterSpec, tools: Tools, location: Location) -> tuple[Facts, dict[str, TrainyardError]]:
@@ -99,7 +78,7 @@ def amis(spec: ClusterSpec, aws: Aws, running: Mapping[str, str]) -> dict[str, O
 
     `running` are the ids of those that instances run, by the same names: a parameter may hold another one since.
     """
-    names = {group.ami for group in groups(spec)}
+    names = {group.ami for group in groups(spec).values()}
     ids = {name: running.get(name, name) for name in names if name in running or not name.startswith("/")}
     if parameters := sorted(names - {*ids}):
         answer = aws.call("ssm", "get_parameters", Names=parameters)
@@ -116,10 +95,11 @@ def _questions(
     spec: ClusterSpec, tools: Tools, location: Location, regions: Iterable[str]
 ) -> dict[str, Callable[[], Any]]:
     aws, section, environ = location.aws, spec.ec2, location.environ
-    types = {"instance-type": {group.instance_type for group in groups(spec)}}
-    codes = {group.quota for group in groups(spec) if group.quota}
+    every = groups(spec).values()
+    types = {"instance-type": {group.instance_type for group in every}}
+    codes = {code for group in every if (code := quota(group))}
     registry = spec.registry.address if spec.image and spec.registry and spec.registry.login == "ecr" else ""
-    quota = partial(aws.call, "service-quotas", "get_service_quota", ServiceCode="ec2")
+    ask_quota = partial(aws.call, "service-quotas", "get_service_quota", ServiceCode="ec2")
     questions: dict[str, tuple[object, Callable[[], Any]]] = {
         "has_key": (True, location.key_file.exists),
         "zones": (True, lambda: [zone["ZoneName"] for zone in aws.described("availability_zones")]),
@@ -128,7 +108,7 @@ def _questions(
             True,
             lambda: aws.described("instance_type_offerings", types, LocationType="availability-zone"),
         ),
-        "quotas": (True, lambda: [quota(QuotaCode=code)["Quota"] for code in codes]),
+        "quotas": (True, lambda: [ask_quota(QuotaCode=code)["Quota"] for code in codes]),
         "amis": (True, lambda: amis(spec, aws, {})),
         "subnets": (True, lambda: subnets(spec, aws)),
         "routes": (True, lambda: aws.described("route_tables")),
@@ -136,7 +116,7 @@ def _questions(
         "key_pairs": (section.key_name, lambda: [pair["KeyName"] for pair in aws.described("key_pairs")]),
         "profile": (section.instance_profile, lambda: objects.profile(aws, str(section.instance_profile))),
         "may_pass_role": (True, lambda: _may_pass_role(spec, aws)),
-        "has_spot_role": (any(group.spot for group in groups(spec)), lambda: bool(objects.role(aws, SPOT_ROLE))),
+        "has_spot_role": (any(group.spot for group in every), lambda: bool(objects.role(aws, SPOT_ROLE))),
         "image": (spec.image, lambda: resolve.pulled_bytes(spec, environ, directory=tools.directory)),
         "login": (registry, lambda: ecr.login(registry, environ)),
         "elsewhere": (True, lambda: _elsewhere(spec, aws, regions)),
