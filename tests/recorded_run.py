@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -158,3 +159,88 @@ def smooth(home: Path, *, tasks: int = 4) -> RecordedRun:
         run.event(8.0 + 6.5 * (seed // 12), "task-ended", task=name, state="succeeded", attempts=1)
     ended(run, 9.0 + 6.5 * (tasks // 12))
     return run
+
+
+SWEEP = """name: cartpole
+command: [python, train.py, --lr, "{lr}", --optimizer, "{optimizer}", --seed, "{repeat}"]
+tune:
+  metric: reward
+  mode: max
+  samples: 40
+  repeats: 2
+  space:
+    lr: {loguniform: [1e-5, 1e-1]}
+    optimizer: {choice: [adam, sgd]}
+    momentum: {uniform: [0, 1], when: {optimizer: [sgd]}}
+    layers: {randint: [1, 4]}
+"""
+
+
+def sweep(home: Path, *, trials: int = 40, repeats: int = 2, kept: bool = False, **names: str) -> RecordedRun:
+    """Build a sweep: every seventh trial was pruned, every eleventh failed, the last one runs.
+
+    With `kept`, Optuna's journal of it came too. `names` are other values for a choice: adam, sgd.
+    """
+    run = RecordedRun(home, run="cartpole-20260921-141320-5eeb")
+    text = SWEEP.replace("[adam, sgd]", json.dumps([names.get(name, name) for name in ("adam", "sgd")]))
+    run.directory.job_file.write_text(text, encoding="utf-8")
+    study = _study(run.path / "study.journal") if kept else None
+    started(run)
+    chance = random.Random(trials)
+    for number in range(trials):
+        params: dict[str, Any] = {"lr": 10 ** chance.uniform(-5, -1), "optimizer": chance.choice(("adam", "sgd"))}
+        params |= {"momentum": chance.random()} if params["optimizer"] == "sgd" else {}
+        params["layers"] = chance.randint(1, 4)
+        goal = 300 - 40 * (math.log10(params["lr"]) + 3) ** 2 + 12 * params["layers"] + chance.gauss(0, 8)
+        params["optimizer"] = names.get(params["optimizer"], params["optimizer"])
+        outcome = _trial(run, number, params, goal, repeats=repeats, is_last=number == trials - 1)
+        if study is not None and outcome == "complete":
+            _tell(study, params, goal)
+    return run
+
+
+def _trial(run: RecordedRun, number: int, params: Any, goal: float, *, repeats: int, is_last: bool) -> str | None:
+    began, tasks = 1.0 + 5 * number, [f"trial-{number:04}-{repeat}" for repeat in range(repeats)]
+    run.event(began, "trial-started", trial=number, params=params, tasks=tasks)
+    outcome = "failed" if number % 11 == 10 else "pruned" if number % 7 == 6 else "complete"
+    state = "failed" if outcome == "failed" else "succeeded"
+    steps = 8 if outcome == "pruned" else 20
+    ends = [goal * (1 - math.exp(-steps / 5)) + 6 * repeat for repeat in range(repeats)]
+    for repeat, task in enumerate(tasks):
+        values = [goal * (1 - math.exp(-(step + 1) / 5)) + 6 * repeat for step in range(steps)]
+        points = [[step, value, BEGAN + began + step / 5] for step, value in enumerate(values)]
+        run.event(began + 3.9, "metric", task=task, attempt=1, values=points)
+        if is_last:
+            run.event(began, "attempt-started", task=task, attempt=1, node="cpu-0", node_id="ab12", gpus=[])
+            continue
+        run.attempt(task, ("cpu-0", "cpu-1")[repeat % 2], began, 4.0, outcome=state)
+        run.event(began + 4.0, "task-ended", task=task, state=state, attempts=1)
+    if is_last:
+        return None
+    known: dict[str, Any] = {"value": sum(ends) / repeats, "values": ends, "reason": None}
+    known |= {"pruned": {"reason": "below the median at step 7"}}.get(outcome, {})
+    known |= {"failed": {"value": None, "values": [None] * repeats, "reason": "exit code 1"}}.get(outcome, {})
+    run.event(began + 4.1, "trial-ended", trial=number, outcome=outcome, **known)
+    return outcome
+
+
+def _study(journal: Path) -> Any:
+    import optuna
+    from optuna.storages.journal import JournalFileBackend
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    storage = optuna.storages.JournalStorage(JournalFileBackend(str(journal)))
+    return optuna.create_study(study_name="cartpole", storage=storage, direction="maximize")
+
+
+def _tell(study: Any, params: Mapping[str, Any], value: float) -> None:
+    import optuna
+
+    space = {
+        "lr": optuna.distributions.FloatDistribution(1e-5, 1e-1, log=True),
+        "optimizer": optuna.distributions.CategoricalDistribution(["adam", "sgd"]),
+        "momentum": optuna.distributions.FloatDistribution(0, 1),
+        "layers": optuna.distributions.IntDistribution(1, 4),
+    }
+    known = {name: space[name] for name in params}
+    study.add_trial(optuna.trial.create_trial(params=dict(params), distributions=known, value=value))

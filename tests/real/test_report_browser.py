@@ -10,7 +10,7 @@ import pytest
 
 from tests.real import chromium
 from tests.real.chromium import Page
-from tests.recorded_run import RecordedRun, eventful, smooth
+from tests.recorded_run import RecordedRun, eventful, smooth, sweep
 from trainyard.results.report import write_report
 
 
@@ -196,6 +196,36 @@ def test_a_hundred_curves_and_a_run_without_any_are_good_pages(page: Page, tmp_p
     none = write_report(RecordedRun(tmp_path / "none", "a").write())
     page.open(none, width=390)
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
+    assert page.errors == []
+
+
+def test_trials_of_a_sweep_are_found_under_the_pointer_and_kept_by_a_range_on_an_axis(
+    page: Page, tmp_path: Path
+) -> None:
+    run = sweep(tmp_path, trials=1000)
+    report = write_report(run.write(), watched=True)
+    page.open(report, width=390)
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
+    page.open(report)
+    assert page.run("document.querySelectorAll('#parallel .trial').length") == 1000
+    assert page.run("document.querySelectorAll('#legend button[aria-pressed=true]').length") == 10
+    page.run("document.querySelector('#parallel').scrollIntoView({block: 'center'})")
+    axis = "(number => document.querySelectorAll('#parallel .axis-line')[number].getBoundingClientRect())"
+    x, top = page.run(f"(({{x, top}}) => [x, top])({axis}(4))")
+    page.move(x - 30, top + 20)
+    assert page.run("document.querySelector('#trial-line').innerText").startswith("Trial ")
+    assert page.run("document.querySelectorAll('#parallel .trial.near').length") == 1
+    for kind, y in (("mousePressed", top - 2), ("mouseMoved", top + 60), ("mouseReleased", top + 60)):
+        page.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1, clickCount=1)
+    left = "[...document.querySelectorAll('#trial-table tbody')].filter(body => !body.hidden)"
+    values = page.run(f"{left}.map(body => Number(body.rows[0].cells[2].dataset.value))")
+    assert 0 < len(values) < 1000
+    assert min(values) > 250
+    with page.loads():
+        page.run("location.reload()")
+    assert page.run(f"{left}.length") == len(values)
+    page.run("document.querySelector('#clear').click()")
+    assert page.run(f"{left}.length") == 1000
     assert page.errors == []
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.recorded_run import BEGAN, RecordedRun, ended, eventful, started
+from tests.recorded_run import BEGAN, RecordedRun, ended, eventful, started, sweep
 from trainyard.errors import RequestError
 from trainyard.results.report import write_report
 
@@ -196,7 +196,7 @@ def test_a_run_of_which_nothing_is_known_yet_has_a_page(tmp_path: Path) -> None:
     words = Page(write_report(run.path)).words
     assert "smoke test waiting" in words
     for said in (
-        "No TensorBoard event files came back.",
+        "No TensorBoard event files and no values of a metric came back.",
         "No task was started.",
         "No attempt has begun.",
         "No smoke test was run.",
@@ -271,3 +271,48 @@ def test_ten_thousand_tasks_make_a_small_page_in_little_memory(tmp_path: Path) -
     assert "cpu-3 300 attempts" in page.words
     assert "8,800 later attempts are not shown." in page.words
     assert "Tasks 10,000" in page.words
+
+
+def test_a_sweep_has_its_best_configuration_with_its_command_all_trials_and_the_curves_of_the_best(
+    tmp_path: Path,
+) -> None:
+    page = report(sweep(tmp_path, kept=True))
+    assert "Sweep 31 complete, 5 pruned, 3 failed, 1 running best reward (max) 347.3 trial 19, ± 4.243" in page.words
+    assert "python train.py --lr 0.0010584785269147755 --optimizer adam --seed 0" in page.words
+    assert "Which parameter matters momentum" in page.words
+    assert "PED-ANOVA of 31 complete trials" in page.words
+    assert "6 pruned 199 4.243 0.0323 sgd 0.7309 3 4.1 s below the median at step 7" in page.words
+    drawn = page.data("sweep-drawing")
+    assert [(axis["name"], axis.get("log"), axis.get("labels")) for axis in drawn["axes"]] == [
+        ("lr", True, None),
+        ("optimizer", None, ["adam", "sgd"]),
+        ("momentum", False, None),
+        ("layers", False, None),
+    ]
+    number, state, value, places = drawn["trials"][10]
+    assert (number, state, value, places[1:]) == (10, "failed", None, [1, pytest.approx(0.1123, abs=1e-4), 2])
+    assert drawn["trials"][19][3][2] is None  # adam has no momentum
+    curves = page.drawing
+    assert (curves["keys"], curves["averaged"], curves["seen_first"]) == (["trial", "repeat"], ["repeat"], 10)
+    assert curves["tags"] == ["reward"]
+    # The best one first, both repeats.
+    assert [series["values"] for series in curves["series"][:2]] == [["19", "0"], ["19", "1"]]
+
+
+@pytest.mark.parametrize("count", [1, 12])
+def test_a_sweep_that_begins_and_one_without_its_study_are_good_pages(tmp_path: Path, count: int) -> None:
+    page = report(sweep(tmp_path, trials=count, kept=count == 12))
+    assert ("No trial is complete yet." in page.words) == (count == 1)
+    missing = "It is worked out from study.journal, which did not come back from the cluster."
+    assert (missing if count == 1 else "It takes 10 complete trials; so far there are 9.") in page.words
+
+
+def test_values_of_a_choice_can_be_any_text_and_a_parameter_no_number(tmp_path: Path) -> None:
+    run = sweep(tmp_path, adam=HOSTILE)
+    run.event(300.0, "trial-started", trial=90, params={"lr": float("nan"), "x</script>": [1]}, tasks=[])
+    (run.path / "study.journal").write_text("no journal\n")
+    page = report(run)
+    assert page.data("sweep-drawing")["axes"][1]["labels"] == [HOSTILE, "sgd"]
+    assert not any("onerror" in attributes or "onmouseover" in attributes for _, attributes in page.elements)
+    assert len([tag for tag, _ in page.elements if tag == "script"]) == 4
+    assert "Optuna cannot read study.journal" in page.words

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from trainyard.results.curves import collect
+from trainyard.results.scalars import Curve
 from trainyard.results.state import RunState
-from trainyard.results.sweep import Sweep, points
+from trainyard.results.sweep import Sweep
 
 
 def folded(*events: tuple[str, dict[str, Any]]) -> Sweep:
@@ -63,6 +65,8 @@ def test_trials_that_run_when_the_run_ends_were_stopped_and_nan_is_no_value() ->
     assert (sweep.ranked("max"), sweep.end) == ([], end)
 
 
-def test_points_of_a_metric_are_those_that_can_be_drawn() -> None:
+def test_values_of_a_metric_that_cannot_be_drawn_are_no_points_of_its_curve() -> None:
     values = [[0, 1.5, 100.0], [1, float("nan"), 101.0], [2, float("inf"), 102.0], ["3", 1.0, 103.0], [4, 2, 104]]
-    assert list(points({"values": values})) == [(0.0, 1.5, 100.0), (4.0, 2.0, 104.0)]
+    metrics: dict[str, Curve] = {}
+    collect({"event": "metric", "task": "a", "attempt": 1, "values": values}, metrics)
+    assert metrics["a"].points() == [(0.0, 1.5, 100.0), (4.0, 2.0, 104.0)]

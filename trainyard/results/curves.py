@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 
 from trainyard.results.scalars import Curve, read_directory
 from trainyard.results.store import RunDirectory
+from trainyard.results.sweep import Mode
 from trainyard.spec.job import scalar_text
 from trainyard.spec.yaml_source import UnreadableError, compose
 from trainyard.wording import clean
@@ -19,6 +21,8 @@ _MOST_SERIES = 150
 _MOST_TAGS = 40
 _POINTS_OF_ONE = 400
 _POINTS_OF_ALL = 200_000
+
+_NO_METRICS: Mapping[str, Curve] = {}
 
 # What a reader most likely wants to see first, the best first.
 _PREFERRED = [
@@ -40,6 +44,26 @@ class JobFile:
     content: Mapping[str, Any]
     keys: tuple[str, ...]
     parameters: Mapping[str, Mapping[str, str]]
+
+    @property
+    def metric(self) -> str | None:
+        """Return the scalar that the job is tuned or watched by."""
+        metric = self._section.get("metric")
+        return metric if isinstance(metric, str) else None
+
+    @property
+    def mode(self) -> Mode:
+        return "min" if self._section.get("mode") == "min" else "max"
+
+    @property
+    def space(self) -> Mapping[str, Any]:
+        space = self._section.get("space")
+        return space if isinstance(space, dict) else {}
+
+    @property
+    def _section(self) -> Mapping[str, Any]:
+        section = self.content.get("tune") or self.content.get("watch")
+        return section if isinstance(section, dict) else {}
 
 
 @dataclass(frozen=True)
@@ -128,12 +152,15 @@ def job_file(run: RunDirectory, tasks: Sequence[str]) -> JobFile:
     return JobFile(content, tuple(matrix), {task: {"run": run.name, **values} for task, values in chosen})
 
 
-def read(run: RunDirectory, job: JobFile, *, most: int = _MOST_SERIES) -> tuple[list[Series], int]:
+def read(
+    run: RunDirectory, job: JobFile, *, most: int = _MOST_SERIES, metrics: Mapping[str, Curve] = _NO_METRICS
+) -> tuple[list[Series], int]:
     """Read the event files among the outputs of a run's tasks, in the order of tasks; return how many are left out.
 
     Of many tasks those are read that are evenly spread: the first ones would have one value of the matrix's first key.
+    `metrics` are curves of the job's metric that came with the run's events, by task.
     """
-    known = [task for task in job.parameters if run.outputs(task).is_dir()]
+    known = [task for task in job.parameters if task in metrics or run.outputs(task).is_dir()]
     count = min(len(known), most)
     by_attempt = job.content.get("outputs_each_attempt") is True
     series: list[Series] = []
@@ -142,16 +169,28 @@ def read(run: RunDirectory, job: JobFile, *, most: int = _MOST_SERIES) -> tuple[
             return series, len(known) - index
         task = known[index * len(known) // count]
         found = read_directory(run.outputs(task), points=_POINTS_OF_ONE, tags=2 * _MOST_TAGS, by_attempt=by_attempt)
+        if task in metrics and not any(job.metric in curves for curves in found.values()):
+            found.setdefault("", {})[job.metric or "metric"] = metrics[task]
         series += [Series(task, directory, job.parameters[task], curves) for directory, curves in found.items()]
     return series, len(known) - count
 
 
-def chosen(series: Sequence[Series], left_out: int) -> Curves:
-    """Return the series with the scalars that most of them have, up to a bound."""
+def collect(event: Mapping[str, Any], metrics: dict[str, Curve]) -> None:
+    """Add what an event says of the metric of a task to its curve: (step, value, seconds since 1970), if finite."""
+    for point in event["values"] if event["event"] == "metric" else ():
+        match point:
+            case [int() | float() as step, int() | float() as value, int() | float() as time]:
+                if all(map(math.isfinite, point)):
+                    metrics.setdefault(event["task"], Curve(_POINTS_OF_ONE)).add(step, value, time)
+
+
+def chosen(series: Sequence[Series], left_out: int, *, first: str | None = None) -> Curves:
+    """Return the series with the scalars that most of them have, up to a bound; one may be shown `first`."""
     known = Counter(tag for one in series for tag in one.curves)
     common = sorted(tag for tag, _ in known.most_common(_MOST_TAGS))
     ranks = {tag: [*(bool(pattern.search(tag)) for pattern in _PREFERRED), True].index(True) for tag in common}
-    return Curves(series, common, sorted(common, key=lambda tag: ranks[tag]), left_out, len(known) - len(common))
+    telling = sorted(common, key=lambda tag: (tag != first, ranks[tag]))
+    return Curves(series, common, telling, left_out, len(known) - len(common))
 
 
 def _columns(curve: Curve, most: int, began: float) -> list[tuple[float, ...]]:

@@ -13,14 +13,16 @@ import jinja2
 from markupsafe import Markup
 
 from trainyard.errors import RequestError
-from trainyard.results import curves, formats, tables
+from trainyard.results import curves, formats, tables, trials
 from trainyard.results import state as states
+from trainyard.results.journal import recorded
+from trainyard.results.scalars import Curve
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
 from trainyard.wording import clean
 
 _PAGE = Path(__file__).with_name("page")
-_SCRIPTS = ("page.js", "chart.js", "curves.js", "logs.js", "live.js")
+_SCRIPTS = ("page.js", "chart.js", "curves.js", "sweep.js", "logs.js", "live.js")
 # Files as resolved are shown whole; one of 10,000 tasks would make the page unusable.
 _LONGEST_FILE = 200_000
 
@@ -33,8 +35,12 @@ def write_report(run_dir: Path, *, watched: bool = False) -> Path:
     run = RunDirectory(run_dir)
     if not (run_dir / "run.json").exists():
         raise RequestError(f"there is no run in {run_dir}", hint="See `invoke train.list`.")
-    state = states.load(run)
-    write_page(run.report, "report.html.j2", _values(run, state) | {"watched": watched})
+    state = states.fresh(run)
+    metrics: dict[str, Curve] = {}
+    for event in recorded(run):
+        state.apply(event)
+        curves.collect(event, metrics)
+    write_page(run.report, "report.html.j2", _values(run, state, metrics) | {"watched": watched})
     return run.report
 
 
@@ -56,11 +62,17 @@ def write_page(path: Path, template: str, values: Mapping[str, Any]) -> None:
     part.replace(path)
 
 
-def _values(run: RunDirectory, state: RunState) -> dict[str, Any]:
-    """Return all that the page shows."""
+def _values(run: RunDirectory, state: RunState, metrics: Mapping[str, Curve]) -> dict[str, Any]:
+    """Return all that the page shows; `metrics` are the curves that came with the run's events, by task."""
     record = run.record()
     job = curves.job_file(run, list(state.tasks))
-    gathered = curves.chosen(*curves.read(run, job))
+    if state.sweep:
+        job = trials.job_file(job, state.sweep)
+    drawn = trials.drawn(job) if state.sweep else job
+    series, left_out = curves.read(run, drawn, metrics=metrics)
+    gathered = curves.chosen(series, left_out + len(job.parameters) - len(drawn.parameters), first=job.metric)
+    averaged, seen_first = (("repeat",), trials.SEEN_FIRST) if state.sweep else ((), None)
+    last = {task: curve.last for task, curve in metrics.items()} if gathered.shown_first == job.metric else {}
     return {
         "state": state,
         "version": (record.get("versions") or {}).get("trainyard", ""),
@@ -72,10 +84,11 @@ def _values(run: RunDirectory, state: RunState) -> dict[str, Any]:
         "failed": tables.failures(run, state, final=True),
         "retried": tables.failures(run, state, final=False),
         "curves": gathered,
-        "drawing": gathered.drawing(job.keys),
+        "drawing": gathered.drawing(job.keys, averaged=averaged) | {"seen_first": seen_first},
+        "sweep": trials.values(run, state.sweep, job) if state.sweep else None,
         # A job without a matrix has only the name of each task.
         "keys": () if job.keys == ("task",) else job.keys,
-        "rows": tables.tasks(run, state, job, gathered.finals()),
+        "rows": tables.tasks(run, state, job, {**gathered.finals(), **last}),
         "timeline": tables.timeline(state),
         "gallery": tables.media(run, state.tasks),
         "logs": tables.logs(run, state),

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 TrialState = Literal["running", "complete", "pruned", "failed", "stopped"]
 Mode = Literal["max", "min"]
 # Of a trial, in a document.
-_SHOWN = ("params", "state", "value", "values", "tasks", "reason")
+_SHOWN = ("params", "state", "value", "values", "tasks", "reason", "seconds")
 
 
 @dataclass
@@ -72,9 +72,8 @@ class Sweep:
         return [trial for _, _, trial in sorted(ranks, key=lambda rank: rank[:2])]
 
     def counts(self) -> dict[str, int]:
-        found = Counter(trial.state for trial in self.trials.values())
-        states: Iterable[TrialState] = ("complete", "pruned", "failed", "running", "stopped")
-        return {state: found[state] for state in states}
+        found = Counter[str](trial.state for trial in self.trials.values())
+        return {state: found[state] for state in ("complete", "pruned", "failed", "running", "stopped")}
 
     def document(self, *, metric: str, mode: Mode) -> dict[str, Any]:
         """Return what `tune.status --json` prints of it, besides the run and its state."""
@@ -84,24 +83,14 @@ class Sweep:
             "mode": mode,
             "best": best and {"trial": best.number, "value": best.value, "params": dict(best.params)},
             "counts": self.counts(),
-            "trials": [_document(trial) for trial in self.trials.values()],
+            "trials": [
+                {"trial": trial.number, **{key: getattr(trial, key) for key in _SHOWN}}
+                for trial in self.trials.values()
+            ],
             "end": self.end,
         }
-
-
-def _document(trial: Trial) -> dict[str, Any]:
-    return {"trial": trial.number, **{key: getattr(trial, key) for key in _SHOWN}, "seconds": trial.seconds}
 
 
 def _number(value: object) -> float | None:
     """Return a value that a metric can have; JSON of Python may also hold NaN and infinity."""
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
-
-
-def points(event: Mapping[str, Any]) -> Iterator[tuple[float, float, float]]:
-    """Yield what an event `metric` brings: (step, value, seconds since 1970); NaN and infinity cannot be drawn."""
-    for point in event["values"]:
-        match point:
-            case [int() | float() as step, int() | float() as value, int() | float() as time]:
-                if all(map(math.isfinite, (step, value, time))):
-                    yield float(step), float(value), float(time)

@@ -32,6 +32,10 @@
       found.get(key).members.push(series);
     });
     groups = [...found.values()];
+    if (drawing.seen_first) {  // the best trials of a sweep
+      hidden.clear();
+      for (const {name} of groups.slice(drawing.seen_first)) hidden.add(name);
+    }
     plot.classList.toggle("many", groups.length > 12);
     charts.classList.toggle("many", groups.length > 12);
     legend.replaceChildren(...groups.map(legendButton));
@@ -42,7 +46,7 @@
     const count = group.members.length, button = html("button", "", swatch(group.index), count > 1 ? `${group.name} (${count})` : group.name);
     button.type = "button";
     button.dataset.name = group.name;
-    button.addEventListener("click", () => { hidden.has(group.name) ? hidden.delete(group.name) : hidden.add(group.name); update(); });
+    button.addEventListener("click", () => { legend.dataset.chosen = "yes"; hidden.has(group.name) ? hidden.delete(group.name) : hidden.add(group.name); update(); });
     button.addEventListener("dblclick", () => { for (const {name} of groups) hidden.add(name); hidden.delete(group.name); update(); });
     return button;
   }

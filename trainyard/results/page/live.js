@@ -12,7 +12,7 @@
     const kept = {
       fields: fields().map((field) => [field.id, field.type === "checkbox" ? field.checked : field.value]),
       open: [...document.querySelectorAll("details[id]")].map((element) => [element.id, element.open]),
-      hidden: hiddenNames(), sorted, all: document.getElementById("more")?.ariaPressed === "false",
+      hidden: document.getElementById("legend")?.dataset.chosen ? hiddenNames() : null, sorted, all: document.getElementById("more")?.ariaPressed === "false",
       scrolled: scrolled().map((element) => [element.id, element.scrollLeft, element.scrollTop]),
       focus: document.activeElement?.id, at: scrollY,
     };
@@ -30,7 +30,7 @@
       field.dispatchEvent(new Event("change"));
     }
     for (const [id, open] of kept.open) if (by(id)) by(id).open = open;
-    for (const button of document.querySelectorAll("#legend button")) if (kept.hidden.includes(button.dataset.name)) button.click();
+    for (const button of document.querySelectorAll("#legend button")) if (kept.hidden && kept.hidden.includes(button.dataset.name) !== (button.ariaPressed === "false")) button.click();
     for (const [id, column, order] of kept.sorted) {
       const button = by(id)?.tHead.rows[0].cells[column]?.querySelector("button");
       for (let clicks = order === "descending" ? 2 : 1; clicks > 0; clicks--) button?.click();

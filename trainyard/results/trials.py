@@ -1,0 +1,124 @@
+"""What the report shows of a sweep: its best configuration, all trials, and the axes on which they are drawn."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import shlex
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from trainyard.results import formats
+from trainyard.results.curves import JobFile
+from trainyard.results.importance import importances
+from trainyard.results.store import RunDirectory
+from trainyard.results.sweep import Sweep, Trial
+from trainyard.spec.job import fill, scalar_text
+from trainyard.wording import clean
+
+_MOST_TRIALS = 2000
+# Tasks whose learning curves are in the page, those of the best trials first; and of how many trials they are seen.
+_MOST_CURVES = 120
+SEEN_FIRST = 10
+
+Row = dict[str, Any]
+
+
+def job_file(job: JobFile, sweep: Sweep) -> JobFile:
+    """Return a sweep's job file with what each task got: trial and repeat; the best trials first, then running ones."""
+    ranked = sweep.ranked(job.mode)
+    running = [trial for trial in sweep.trials.values() if trial.state == "running"]
+    known = {trial.number: trial for trial in (*ranked[:SEEN_FIRST], *running, *ranked, *sweep.trials.values())}
+    parameters = {
+        task: {"trial": str(trial.number), "repeat": str(repeat)}
+        for trial in known.values()
+        for repeat, task in enumerate(trial.tasks)
+    }
+    return dataclasses.replace(job, keys=("trial", "repeat"), parameters=parameters)
+
+
+def drawn(job: JobFile) -> JobFile:
+    """Return it with the tasks whose curves are drawn."""
+    return dataclasses.replace(job, parameters=dict(itertools.islice(job.parameters.items(), _MOST_CURVES)))
+
+
+def values(run: RunDirectory, sweep: Sweep, job: JobFile) -> Row:
+    """Return all that the page shows of a sweep besides its learning curves."""
+    ranked = sweep.ranked(job.mode)
+    best = {trial.number for trial in ranked}
+    others = [trial for trial in sweep.trials.values() if trial.number not in best]
+    shown = sorted((ranked + others[::-1])[:_MOST_TRIALS], key=lambda trial: trial.number)
+    names = list(dict.fromkeys([*job.space, *(name for trial in shown for name in trial.params)]))
+    axes = [_axis(name, job.space.get(name), shown) for name in names]
+    shares, remark = importances(run.path / "study.journal")
+    return {
+        "metric": job.metric or "value",
+        "mode": job.mode,
+        "counts": ", ".join(f"{count:,} {state}" for state, count in sweep.counts().items() if count),
+        "reason": (sweep.end or {}).get("reason"),
+        "best": _best(ranked[0], job) if ranked else None,
+        "rows": [_row(trial, names) for trial in shown],
+        "left_out": len(sweep.trials) - len(shown),
+        "importances": shares,
+        "remark": remark,
+        "drawing": {
+            "metric": clean(job.metric or "value"),
+            "mode": job.mode,
+            "axes": axes,
+            "trials": [
+                [trial.number, trial.state, trial.value, [_place(trial.params.get(axis["key"]), axis) for axis in axes]]
+                for trial in shown
+            ],
+        },
+    }
+
+
+def _axis(name: str, distribution: object, trials: Sequence[Trial]) -> Row:
+    """Return a parameter's axis: logarithmic where it was searched so, and a list of values where it was a choice."""
+    given = [trial.params[name] for trial in trials if trial.params.get(name) is not None]
+    kind, values = next(iter(distribution.items())) if isinstance(distribution, dict) else ("", None)
+    if kind in ("choice", "grid") and isinstance(values, list):
+        given = values + given
+    elif all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in given):
+        ends = [end for end in values or () if isinstance(end, (int, float))] if isinstance(values, list) else []
+        is_log = kind == "loguniform" and all(value > 0 for value in given + ends)
+        return {"key": name, "name": clean(name), "ends": ends, "log": is_log}
+    return {
+        "key": name,
+        "name": clean(name),
+        "labels": [clean(text) for text in dict.fromkeys(map(scalar_text, given))],
+    }
+
+
+def _place(value: Any, axis: Row) -> object:
+    """Return where on its axis a value is: itself, or its number in the list; None if it is not set, or no number."""
+    if value is None or "labels" in axis:
+        return None if value is None else axis["labels"].index(clean(scalar_text(value)))
+    return value if math.isfinite(value) else None
+
+
+def _best(trial: Trial, job: JobFile) -> Row:
+    command = job.content.get("command")
+    given = defaultdict(str, {name: scalar_text(value) for name, value in trial.params.items()}, repeat="0")
+    return {
+        **vars(trial),
+        "spread": trial.spread,
+        "params": [(name, scalar_text(value), _short(value)) for name, value in trial.params.items()],
+        "command": shlex.join(fill(str(word), given) for word in command) if isinstance(command, list) else None,
+    }
+
+
+def _row(trial: Trial, names: Sequence[str]) -> Row:
+    cells = [trial.params.get(name) for name in names]
+    return {
+        **vars(trial),
+        "spread": trial.spread,
+        "seconds": trial.seconds,
+        "cells": [("" if value is None else value, "–" if value is None else _short(value)) for value in cells],
+    }
+
+
+def _short(value: Any) -> str:
+    return formats.number(value) if isinstance(value, float) else scalar_text(value)
