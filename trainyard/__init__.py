@@ -1,3 +1,20 @@
-"""Trainyard: the control plane, everything that runs on the operator's machine."""
+"""Trainyard: the control plane, everything that runs on the operator's machine; `Cluster` and `Job` for Python."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trainyard.api.cluster import Cluster as Cluster
+    from trainyard.api.job import Job as Job
+    from trainyard.api.run import Run as Run
+else:
+    # Imported when they are first asked for: every command imports this module.
+    def __getattr__(name: str) -> type:
+        if name not in ("Cluster", "Job", "Run"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"trainyard.api.{name.lower()}"), name)
+
 
 __version__ = "0.1.0"

@@ -49,10 +49,13 @@ def find(
 ) -> Cluster:
     """Return the cluster that `-f`, `--set` and `--backend` mean. Raises RequestError."""
     source = paths.cluster_file(asked, environ, directory=directory)
-    loaded = load_cluster(source, overrides=overrides, backend=backend)
-    state = paths.cluster_state(loaded.spec.name, environ)
-    tools = Tools(state, environ, loaded.spec.backend, source=source, overrides=tuple(overrides), directory=directory)
-    return Cluster(loaded, tools)
+    return of(load_cluster(source, overrides=overrides, backend=backend), environ, directory, overrides=overrides)
+
+
+def of(loaded: LoadedCluster, environ: Mapping[str, str], directory: Path, *, overrides: Sequence[str] = ()) -> Cluster:
+    """Return the cluster that was described, made or not."""
+    state, name, source = paths.cluster_state(loaded.spec.name, environ), loaded.spec.backend, loaded.source
+    return Cluster(loaded, Tools(state, environ, name, source=source, overrides=tuple(overrides), directory=directory))
 
 
 def scaled(cluster: Cluster, sizes: Sequence[str]) -> Cluster:
@@ -111,10 +114,11 @@ def up(
     *,
     recreate: bool = False,
     before_disruption: Callable[[], None] | None = None,
+    timeout: float | None = None,
 ) -> list[StepResult]:
     """Make the cluster match its file; safe to repeat, also after it was interrupted.
 
-    `before_disruption` is called before nodes end on which tasks may run.
+    `before_disruption` is called before nodes end on which tasks may run. Raises NotReadyError after `timeout` seconds.
     """
     tools = replace(cluster.tools, recreate=recreate)
     with _alone(cluster, progress):
@@ -122,7 +126,7 @@ def up(
         _refuse_other_backend(cluster)
         _refuse_leash(cluster)
         try:
-            up_steps = cluster.backend.up_steps(cluster.spec, tools)
+            up_steps = steps.within(timeout, cluster.backend.up_steps(cluster.spec, tools))
             return steps.run(up_steps, progress, before_disruption=before_disruption)
         except KeyboardInterrupt:
             hint = "What was made stays. To go on: invoke cluster.up; to remove it: invoke cluster.down"

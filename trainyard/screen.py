@@ -36,13 +36,14 @@ _REDRAWN = re.compile(r"[^\n]*\r(?=[^\n\r])")
 class PrintedScreen(Screen):
     """Lines of tasks and notes: on a terminal with a bar and colours, plain in a pipe or CI, and the same facts.
 
-    `only` shows the output of one task and no other's.
+    `only` shows the output of one task and no other's. There is no `bar` where others print between its lines.
     """
 
-    def __init__(self, stream: TextIO, *, only: str | None = None) -> None:
+    def __init__(self, stream: TextIO, *, only: str | None = None, bar: bool = True) -> None:
         super().__init__()
         self._stream = stream
-        self._bar = Bar(stream) if stream.isatty() else None
+        self._colour = stream.isatty()
+        self._bar = Bar(stream) if bar and self._colour else None
         self._only = only
         # The unfinished line of every task is kept back, so that lines of different tasks do not mix.
         self._unfinished: dict[str, bytes] = {}
@@ -78,15 +79,14 @@ class PrintedScreen(Screen):
 
     def note(self, text: str) -> None:
         line = f"-- {visible(complete(text))}"
-        self._print(f"\x1b[2m{line}\x1b[0m\n" if self._bar else f"{line}\n")
+        self._print(f"\x1b[2m{line}\x1b[0m\n" if self._colour else f"{line}\n")
 
     def close(self) -> None:
         if self._bar:
             self._bar.erase()
 
     def _lines(self, task: str, text: bytes) -> None:
-        colour = self._bar is not None
-        self._print(prefixed(task, plain(text, colours=colour), colour=colour))
+        self._print(prefixed(task, plain(text, colours=self._colour), colour=self._colour))
 
     def _print(self, text: str) -> None:
         if text:

@@ -91,6 +91,19 @@ def before_each(
     return [wrapped(step) for step in steps]
 
 
+def within(seconds: float | None, steps: Sequence[Step | Stage]) -> Sequence[Step | Stage]:
+    """Return the steps, which all have to hold within so many seconds from now; None: each has its own deadline."""
+    if seconds is None:
+        return steps
+    give_up = time.monotonic() + seconds
+
+    def check() -> None:
+        if time.monotonic() > give_up:
+            raise NotReadyError(f"not all was done within {seconds:g} s", hint="Allow more time.")
+
+    return before_each(steps, question=check, change=nothing)
+
+
 @dataclass(frozen=True)
 class StepResult:
     """What became of a step, or of a stage, which changes nothing itself."""

@@ -7,6 +7,7 @@ runner, and any answer at all to notice a dead cluster.
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -236,7 +237,9 @@ class Interrupts:
         self._held = True
 
     def __enter__(self) -> Interrupts:
-        self._before = {number: signal.signal(number, self._came) for number in _SIGNALS}
+        # Python handles signals in the main thread alone.
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._came) for number in _SIGNALS}
         return self
 
     def __exit__(self, *_: object) -> None:

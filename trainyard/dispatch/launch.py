@@ -25,6 +25,7 @@ from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, OutsideError
 from trainyard.results import formats, store
 from trainyard.results import state as states
+from trainyard.results.store import RunDirectory
 from trainyard.seams.ray_api import RayApi, UnreachableError
 from trainyard.spec.show import as_yaml
 from trainyard.steps import YES, Answer, Progress, Step, no
@@ -52,34 +53,56 @@ def dispatch(
     The first interruption stops the run and waits for its end; the second one leaves at once.
     """
     with ray_of(endpoint) as ray, Interrupts() as interrupts:
-        name, document, record = _sent(ray, prepared, endpoint, command, skip_smoke, progress)
-        interrupts.hold()
-        run = store.create(results, record, cluster=as_yaml(prepared.cluster.spec), job=as_yaml(prepared.job))
-        try:
-            begin(ray, name, document, job=prepared.job.name, progress=progress)
-        except UnreachableError:
-            # The run may have begun: `train.logs` will tell.
-            raise
-        except Exception:
-            tree.remove(str(run.path))
-            raise
+        run = start(
+            *(ray, prepared, endpoint, interrupts),
+            results=results,
+            command=command,
+            skip_smoke=skip_smoke,
+            progress=progress,
+        )
         if not wait:
             return RunStatus(run, states.load(run))
-        see = f"See: invoke train.status {name}"
+        see = f"See: invoke train.status {run.name}"
         try:
             ended = follow(ray, run, endpoint, screen=screen, interrupted=interrupts.asked, stop=True)
         except KeyboardInterrupt:
             # The first interruption may not have come as far as Ray.
             with suppress(OutsideError):
-                ray.stop(name)
+                ray.stop(run.name)
             told = "left at once; the run was told to stop and may still be ending"
             raise InterruptedRunError(told, hint=see) from None
     if not interrupts.asked():
         return ended
     if ended.state.ended:
-        return replace(ended, error=InterruptedRunError(f"interrupted; run {name} was stopped"))
+        return replace(ended, error=InterruptedRunError(f"interrupted; run {run.name} was stopped"))
     told = "interrupted; the run was told to stop and has not said that it ended"
     return replace(ended, error=InterruptedRunError(told, hint=see))
+
+
+def start(
+    ray: RayApi,
+    prepared: Prepared,
+    endpoint: Endpoint,
+    interrupts: Interrupts,
+    *,
+    results: Path,
+    command: Sequence[str],
+    skip_smoke: bool,
+    progress: Progress,
+) -> RunDirectory:
+    """Send a job, record the run and begin it; from then on an interruption is for whoever follows the run."""
+    name, document, record = _sent(ray, prepared, endpoint, command, skip_smoke, progress)
+    interrupts.hold()
+    run = store.create(results, record, cluster=as_yaml(prepared.cluster.spec), job=as_yaml(prepared.job))
+    try:
+        begin(ray, name, document, job=prepared.job.name, progress=progress)
+    except UnreachableError:
+        # The run may have begun: `train.logs` will tell.
+        raise
+    except Exception:
+        tree.remove(str(run.path))
+        raise
+    return run
 
 
 def _sent(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -45,25 +46,47 @@ def load_cluster(path: Path, *, overrides: Sequence[str] = (), backend: str | No
     return LoadedCluster(_validated(ClusterSpec, source, CLUSTER_FILE), path)
 
 
+def cluster_of(keys: Mapping[str, Any], *, directory: Path, overrides: Sequence[str] = ()) -> LoadedCluster:
+    """Return the cluster that the keys of a cluster file describe; names of files are relative to a directory.
+
+    Raises RequestError with every problem at once.
+    """
+    spec = _validated(ClusterSpec, _overridden(_keys("Cluster", keys), overrides), "cluster")
+    return LoadedCluster(spec, directory / f"Cluster({spec.name})")
+
+
+def job_of(keys: Mapping[str, Any], *, overrides: Sequence[str] = ()) -> JobSpec:
+    """Return the job that the keys of a job file describe, and `name`. Raises RequestError with every problem."""
+    return _validated(JobSpec, _named(_overridden(_keys("Job", keys), overrides), str(keys["name"]), "Job"), "job")
+
+
 def load_job(directory: Path, *, overrides: Sequence[str] = ()) -> JobSpec:
     """Return the job of a directory that holds a job.yaml. Raises RequestError with every problem at once."""
     source = _source(directory / JOB_FILE_NAME, JOB_FILE, overrides)
-    name = directory.resolve().name
-    problems = list(source.problems)
-    if not _JOB_NAME.fullmatch(name):
-        rule = "letters, digits, '.', '_' and '-', start with a letter or digit, at most 80 characters"
-        message = f"must have a name of {rule}: it is the job's name, got {value_text(name)}"
-        problems.append(Problem(shown(directory), message))
     if "name" in source.value:
         message = "must not be given: a job's name is its directory's name"
-        problems.append(Problem(where(("name",), source), message))
-    source = replace(source, value={**source.value, "name": name}, problems=tuple(problems))
-    return _validated(JobSpec, source, JOB_FILE)
+        source = replace(source, problems=(*source.problems, Problem(where(("name",), source), message)))
+    return _validated(JobSpec, _named(source, directory.resolve().name, shown(directory)), JOB_FILE)
 
 
 def load_image(directory: Path, *, overrides: Sequence[str] = ()) -> ImageFile:
     """Return what a directory's image.yaml says. Raises RequestError with every problem at once."""
     return _validated(ImageFile, _source(directory / IMAGE_FILE_NAME, IMAGE_FILE, overrides), IMAGE_FILE)
+
+
+def _keys(function: str, keys: Mapping[str, Any]) -> Source:
+    """Return keys that Python gave as a file would have them: lists for tuples, text for paths."""
+    return Source(json.loads(json.dumps(keys, default=str)), {(): function})
+
+
+def _named(source: Source, name: str, where: str) -> Source:
+    """Return the source of a job with its name."""
+    problems = source.problems
+    if not _JOB_NAME.fullmatch(name):
+        rule = "letters, digits, '.', '_' and '-', start with a letter or digit, at most 80 characters"
+        message = f"must have a name of {rule}: it is the job's name, got {value_text(name)}"
+        problems = (*problems, Problem(where, message))
+    return replace(source, value={**source.value, "name": name}, problems=problems)
 
 
 def _source(path: Path, kind: str, overrides: Sequence[str]) -> Source:

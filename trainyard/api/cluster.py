@@ -1,0 +1,219 @@
+"""A cluster for Python: a block that is entered once the cluster is proven, and that leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+from trainyard import ending, lifecycle, progress, smoke, training
+from trainyard.api.job import Job, Overrides, as_overrides
+from trainyard.api.run import Run
+from trainyard.backends.contract import ClusterStatus
+from trainyard.backends.record import recorded_backend
+from trainyard.dispatch import launch
+from trainyard.dispatch.follow import Interrupts, Screen
+from trainyard.dispatch.plan import described, prepare
+from trainyard.dispatch.runs import ray_of
+from trainyard.errors import InterruptedRunError
+from trainyard.screen import PrintedScreen
+from trainyard.smoke import Smoked
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.load import cluster_of
+from trainyard.tasks.report import note
+from trainyard.wording import counted
+
+Teardown = Literal["made", "always", "never"]
+
+
+class Cluster:
+    """A cluster that a file describes, or keywords which are the keys of a cluster file.
+
+    `with` makes it and proves it by the smoke test: the block is entered only then, within `timeout` seconds if that
+    is given. However the block is left, its runs end first (of a good end they are waited for), and then what entering
+    it made is removed: a cluster that existed before stays. `teardown="always"` removes that too, `"never"` nothing.
+    Steps are shown on stderr, and with `forward_logs` on stdout what tasks print.
+
+    >>> Cluster(name="lab", backend="local", workers=[{"name": "cpu", "count": 2, "cpu": 1}])
+    Traceback (most recent call last):
+    trainyard.errors.RequestError: the cluster is wrong: 1 problem
+      - Cluster: workers.0.cpu: is not a known key; did you mean 'cpus'?
+    """
+
+    def __init__(
+        self,
+        *,
+        set: Overrides = (),
+        teardown: Teardown = "made",
+        forward_logs: bool = True,
+        timeout: float | None = None,
+        **keys: Any,
+    ) -> None:
+        overrides, here = as_overrides(set), Path.cwd()
+        loaded = cluster_of(keys, directory=here, overrides=overrides)
+        self._begin(lifecycle.of(loaded, os.environ, here, overrides=overrides), teardown, forward_logs, timeout)
+
+    @classmethod
+    def from_file(
+        cls,
+        file: str | Path | None = None,
+        *,
+        set: Overrides = (),
+        backend: str | None = None,
+        teardown: Teardown = "made",
+        forward_logs: bool = True,
+        timeout: float | None = None,
+    ) -> Cluster:
+        """Return the cluster that `-f`, `--set` and `--backend` mean to the commands. Raises RequestError.
+
+        >>> Cluster.from_file("demo", set={"workers.0.count": 1}).spec.workers[0].count
+        1
+        """
+        cluster = cls.__new__(cls)
+        found = lifecycle.find(
+            *(str(file) if file else None, os.environ),
+            directory=Path.cwd(),
+            overrides=as_overrides(set),
+            backend=backend,
+        )
+        cluster._begin(found, teardown, forward_logs, timeout)
+        return cluster
+
+    def _begin(self, cluster: lifecycle.Cluster, teardown: Teardown, forward_logs: bool, timeout: float | None) -> None:
+        self._cluster = cluster
+        self._teardown = teardown
+        self._forward_logs = forward_logs
+        self._timeout = timeout
+        self._runs: list[Run] = []
+        # Of each block that is open: whether it made the cluster, and what SIGTERM did before.
+        self._blocks: list[tuple[bool, Any]] = []
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def spec(self) -> ClusterSpec:
+        """Return its file as resolved."""
+        return self._cluster.spec
+
+    @property
+    def makes_nodes(self) -> bool:
+        """Say whether it is ours to make, and not run by somebody else."""
+        return self._cluster.backend.TRAITS.makes_nodes
+
+    def status(self) -> ClusterStatus:
+        """Ask how it is."""
+        return lifecycle.status(self._cluster)
+
+    def up(self, *, timeout: float | None = None) -> None:
+        """Make it match its file, as `cluster.up` does; safe to repeat. Raises RequestError rather than end runs."""
+        check = self._check("cluster.up", end_runs=False)
+        lifecycle.up(self._cluster, progress.for_stream(), before_disruption=check, timeout=timeout)
+
+    def smoke(self) -> Smoked:
+        """Prove that it can train. Raises SmokeError."""
+        smoked = smoke.smoke(lifecycle.connect(self._cluster), progress.for_stream())
+        if smoked.error:
+            raise smoked.error
+        note(f"smoke: {counted(len(smoked.checks), 'check')} ok, {smoked.seconds:.1f} s")
+        return smoked
+
+    def down(self, *, end_runs: bool = False) -> None:
+        """Remove it, and prove that nothing is left. Raises RequestError while runs go on, unless they are to end."""
+        check = self._check("cluster.down", end_runs=end_runs)
+        lifecycle.down(self._cluster, progress.for_stream(), before_disruption=check)
+
+    def dispatch(self, job: Job | str | Path, *, skip_smoke: bool = False) -> Run:
+        """Begin a run of a job, or of the job of a directory; return as soon as it has begun.
+
+        Ctrl-C stops it, as long as somebody waits for it.
+        """
+        job = job if isinstance(job, Job) else Job.from_directory(job)
+        prepared = prepare(self._cluster.loaded, job.spec, job.directory)
+        note("\n".join(described(prepared)))
+        endpoint = lifecycle.connect(self._cluster)
+        if not skip_smoke:
+            smoke.refuse_broken(endpoint)
+        with ray_of(endpoint) as ray, Interrupts() as interrupts:
+            directory = launch.start(
+                *(ray, prepared, endpoint, interrupts),
+                results=training.results(),
+                command=sys.argv,
+                skip_smoke=skip_smoke,
+                progress=progress.for_stream(),
+            )
+            run = Run(directory, endpoint, PrintedScreen(sys.stdout, bar=False) if self._forward_logs else Screen())
+            self._runs.append(run)
+        if interrupts.asked():
+            run.cancel()
+            run.wait(check=False)
+            raise KeyboardInterrupt
+        return run
+
+    def __enter__(self) -> Cluster:
+        existed = self._exists()
+        self._blocks.append((not existed, _raise_on_sigterm()))
+        try:
+            self.up(timeout=self._timeout)
+            self.smoke()
+        except BaseException as error:
+            self._leave()
+            if isinstance(error, InterruptedRunError):
+                raise KeyboardInterrupt from error
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Wait for runs that nobody waited for, and raise as they do; after an exception, stop them instead."""
+        runs, self._runs = self._runs, []
+        try:
+            if kind:
+                for run in runs:
+                    run.cancel()
+            for run in runs:
+                if kind or not run.is_awaited:
+                    run.wait(check=not kind)
+        finally:
+            self._leave()
+
+    def __repr__(self) -> str:
+        return f"<cluster {self.name} ({self.spec.backend})>"
+
+    def _exists(self) -> bool:
+        """Say whether there is something of it already; what another backend made by its name counts too."""
+        recorded = recorded_backend(self._cluster.tools.state)
+        return recorded not in (None, self.spec.backend) or self.status().state != "absent"
+
+    def _check(self, command: str, *, end_runs: bool) -> Callable[[], None]:
+        return lambda: ending.check(
+            *(self._cluster, command, progress.for_stream()),
+            results=training.results(),
+            end_runs=end_runs,
+            note=lambda text: note(f"note: {text}"),
+        )
+
+    def _leave(self) -> None:
+        """Leave a block: remove what is to be removed."""
+        was_made, on_sigterm = self._blocks.pop()
+        try:
+            if self._teardown == "always" or (self._teardown == "made" and was_made):
+                self.down(end_runs=True)
+        finally:
+            if on_sigterm is not None:
+                signal.signal(signal.SIGTERM, on_sigterm)
+
+
+def _raise_on_sigterm() -> Any:
+    """Let SIGTERM be as Ctrl-C, unless the program handles it; return what it did before, None if that stays."""
+    before = signal.getsignal(signal.SIGTERM)
+    if before is not signal.SIG_DFL or threading.current_thread() is not threading.main_thread():
+        return None
+    return signal.signal(signal.SIGTERM, signal.default_int_handler)

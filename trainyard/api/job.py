@@ -1,0 +1,80 @@
+"""A job for Python: of a directory that holds a job.yaml, or of keywords."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trainyard import paths
+from trainyard.spec.job import JobSpec
+from trainyard.spec.load import job_of, load_job
+
+Overrides = Mapping[str, object] | Sequence[str]
+
+
+def as_overrides(set: Overrides) -> list[str]:
+    """Return values as `--set` takes them.
+
+    >>> as_overrides({"workers.0.count": 2, "head.memory": "2GiB"})
+    ['workers.0.count=2', 'head.memory="2GiB"']
+    """
+    if isinstance(set, Mapping):
+        return [f"{path}={json.dumps(value, default=str)}" for path, value in set.items()]
+    return list(set)
+
+
+class Job:
+    """What to run: `spec` is its job file as resolved, and what lies in `directory` is sent along.
+
+    The keywords are the keys of a job file (docs/jobs.md). Without a directory nothing is sent but what `runtime_env`
+    names in `files` and `wheels`, relative to the current directory. Raises RequestError with every problem at once.
+
+    >>> job = Job(command=["python", "-c", "print({seed})"], matrix={"seed": [0, 1, 2]}, retries=2, timeout="10m")
+    >>> job.spec.name, job.spec.timeout
+    ('job', 600.0)
+    >>> Job(command=["true"], retry=2)
+    Traceback (most recent call last):
+    trainyard.errors.RequestError: the job is wrong: 1 problem
+      - Job: retry: is not a known key; did you mean 'retries'?
+    """
+
+    spec: JobSpec
+    directory: Path
+
+    def __init__(self, *, name: str = "job", directory: str | Path | None = None, **keys: Any) -> None:
+        if directory is None:
+            self.directory = Path(tempfile.mkdtemp(prefix="trainyard-job-"))
+            weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
+            keys = _from_here(keys)
+        else:
+            self.directory = Path(directory).resolve()
+        self.spec = job_of({**keys, "name": name})
+
+    @classmethod
+    def from_directory(cls, directory: str | Path, *, set: Overrides = ()) -> Job:
+        """Return the job of a directory that holds a job.yaml, or of a bare name of jobs/; `set` is as `--set`.
+
+        >>> Job.from_directory("cartpole", set={"matrix.seed": [7]}).spec.matrix["seed"]
+        (7,)
+        """
+        job = cls.__new__(cls)
+        job.directory = paths.job_directory(str(directory), directory=Path.cwd())
+        job.spec = load_job(job.directory, overrides=as_overrides(set))
+        return job
+
+    def __repr__(self) -> str:
+        return f"<job {self.spec.name} of {self.directory}>"
+
+
+def _from_here(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a job with the files that it names found from here, and not from an empty directory."""
+    runtime_env = keys.get("runtime_env")
+    if not isinstance(runtime_env, Mapping):
+        return dict(keys)
+    named = {key: [str(Path(file).resolve()) for file in runtime_env.get(key) or ()] for key in ("files", "wheels")}
+    return {**keys, "runtime_env": {**runtime_env, **{key: files for key, files in named.items() if files}}}

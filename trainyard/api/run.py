@@ -1,0 +1,148 @@
+"""A run that was dispatched from Python: followed in a thread of its own, so that the program goes on meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from trainyard.dispatch.follow import Screen
+from trainyard.dispatch.runs import RunStatus, follow, ray_of
+from trainyard.endpoint import Endpoint
+from trainyard.errors import NotReadyError
+from trainyard.results.journal import Event
+from trainyard.results.state import RunState, Task
+from trainyard.results.store import RunDirectory
+from trainyard.seams import threads
+
+
+class Run:
+    """One dispatch of a job, from its beginning on: to wait for, to cancel, to iterate over its tasks as they end.
+
+    Its outputs come home while it goes on. Where this process ends before it, the run does not: `train.logs` follows
+    it on.
+    """
+
+    def __init__(self, directory: RunDirectory, endpoint: Endpoint, screen: Screen) -> None:
+        self.name = directory.name
+        self.is_awaited = False
+        self._directory = directory
+        self._endpoint = endpoint
+        self._cancelled = threading.Event()
+        self._heard = _Listener(screen)
+        self._status = threads.begin(self._follow)
+        self._status.add_done_callback(lambda _: self._heard.wake())
+
+    @property
+    def state(self) -> str:
+        """Return how it stands: waiting, running, succeeded, failed or stopped."""
+        return self._heard.state.state if self._heard.state else "waiting"
+
+    @property
+    def results(self) -> Path:
+        """Return the directory of all that is known of it here: logs, outputs, both files, its report."""
+        return self._directory.path
+
+    @property
+    def report(self) -> Path:
+        """Return the page about it, which is written as it ends."""
+        return self._directory.report
+
+    def outputs(self, task: str) -> Path:
+        """Return the directory of what a task left; all of it is there once the run was waited for."""
+        return self._directory.outputs(task)
+
+    def wait(self, *, check: bool = True) -> RunState:
+        """Wait until it has ended and everything is home; return how it ended, with its tasks.
+
+        With `check`, raises the error that `train.dispatch` ends with: JobFailedError, SmokeError, OutsideError. Ctrl-C
+        stops the run, and is raised once it has ended; once more leaves at once.
+        """
+        self.is_awaited = True
+        self._until(self._status.done)
+        status = self._status.result()
+        if check and status.error:
+            raise status.error
+        return status.state
+
+    def cancel(self) -> None:
+        """Have it stopped, with its tasks' processes; `wait(check=False)` returns once that is done."""
+        self._cancelled.set()
+
+    def __iter__(self) -> Iterator[Task]:
+        """Yield each task as it ends, the first to end first; afterwards the run has ended."""
+        count = 0
+        while task := self._ended(count):
+            yield task
+            count += 1
+        self._status.result()
+
+    def __repr__(self) -> str:
+        return f"<run {self.name}: {self.state}>"
+
+    def _ended(self, number: int) -> Task | None:
+        """Wait until so many tasks and one more have ended, and return that; None if the run ended before."""
+        ended = self._heard.ended
+        self._until(lambda: len(ended) > number or self._status.done())
+        return ended[number] if len(ended) > number else None
+
+    def _follow(self) -> RunStatus:
+        with ray_of(self._endpoint) as ray:
+            status = follow(
+                *(ray, self._directory, self._endpoint),
+                screen=self._heard,
+                interrupted=self._cancelled.is_set,
+                stop=True,
+            )
+        self._heard.conclude(status.state)
+        if status.state.ended or status.error:
+            return status
+        raise NotReadyError(
+            f"run {self.name} was told to stop and has not said that it ended",
+            where=f"cluster {status.state.cluster}",
+            hint=f"See: invoke train.status {self.name}",
+        )
+
+    def _until(self, holds: Callable[[], bool]) -> None:
+        """Wait until something holds; an interruption stops the run first."""
+        try:
+            self._heard.wait(holds)
+        except KeyboardInterrupt:
+            self.cancel()
+            self._heard.wait(self._status.done)
+            raise
+
+
+class _Listener(Screen):
+    """Shows what happens, and wakes up who waits for it."""
+
+    def __init__(self, shown: Screen) -> None:
+        super().__init__(note=shown.note)
+        self.state: RunState | None = None
+        self.ended: list[Task] = []
+        self._shown = shown
+        self._changed = threading.Condition()
+
+    def output(self, task: str, text: bytes) -> None:
+        self._shown.output(task, text)
+
+    def event(self, event: Event, state: RunState) -> None:
+        self.state = state
+        self._shown.event(event, state)
+        if event["event"] == "task-ended":
+            self.ended.append(state.task(event["task"]))
+            self.wake()
+
+    def conclude(self, state: RunState) -> None:
+        """Take in how the run ended, with the tasks that its end alone has ended."""
+        self.state = state
+        known = {task.name for task in self.ended}
+        self.ended += [task for task in state.tasks.values() if task.name not in known]
+
+    def wait(self, holds: Callable[[], bool]) -> None:
+        with self._changed:
+            self._changed.wait_for(holds)
+
+    def wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()

@@ -1,0 +1,154 @@
+"""Sematic's words for a Ray cluster, one to one: programs that use them change their imports.
+
+CPUs are rounded up to whole ones, as KubeRay does for Ray. The work of a block is dispatched as a job, not run through
+Ray Client: `with RayCluster(...) as cluster: cluster.dispatch(job)`.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainyard.api.cluster import Cluster, Teardown
+from trainyard.api.job import Overrides, as_overrides
+from trainyard.errors import RequestError
+
+LEAST_MEMORY = 2.0
+LEAST_AUTOSCALER_CPU, LEAST_AUTOSCALER_MEMORY = 0.5, 1.0
+
+
+@dataclass(frozen=True)
+class RayNodeConfig:
+    """What one node has; `memory_gb` is in gibibytes.
+
+    >>> RayNodeConfig(cpu=1, memory_gb=1)
+    Traceback (most recent call last):
+    trainyard.errors.RequestError: Ray workers/head must have at least 2GiB of memory
+      at RayNodeConfig(memory_gb=1)
+    """
+
+    cpu: float
+    memory_gb: float
+    gpu_count: int = 0
+
+    def __post_init__(self) -> None:
+        if self.memory_gb < LEAST_MEMORY:
+            where = f"RayNodeConfig(memory_gb={self.memory_gb})"
+            raise RequestError("Ray workers/head must have at least 2GiB of memory", where=where)
+
+    def keys(self) -> dict[str, Any]:
+        """Return the keys of a node in a cluster file."""
+        return {"cpus": math.ceil(self.cpu), "memory": f"{round(self.memory_gb * 1024)}MiB", "gpus": self.gpu_count}
+
+
+@dataclass(frozen=True)
+class ScalingGroup:
+    """Workers that are alike: at least `min_workers`, and at most `max_workers`, which may be the same."""
+
+    worker_nodes: RayNodeConfig
+    min_workers: int
+    max_workers: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_workers <= self.max_workers:
+            raise RequestError(
+                "min_workers must be non-negative, and max_workers equal to or greater than min_workers",
+                where=f"ScalingGroup(min_workers={self.min_workers}, max_workers={self.max_workers})",
+            )
+
+    def keys(self, index: int) -> dict[str, Any]:
+        """Return the keys of a worker group in a cluster file."""
+        grows = self.max_workers > self.min_workers
+        size = {"min": self.min_workers, "max": self.max_workers} if grows else {"count": self.min_workers}
+        return {"name": f"worker-group-{index}", **size, **self.worker_nodes.keys()}
+
+
+@dataclass(frozen=True)
+class AutoscalerConfig:
+    """Says that the cluster may grow. Its size is checked, and otherwise Trainyard's: 0.5 CPUs and 512 MiB."""
+
+    cpu: float
+    memory_gb: float
+
+    def __post_init__(self) -> None:
+        if self.cpu < LEAST_AUTOSCALER_CPU or self.memory_gb < LEAST_AUTOSCALER_MEMORY:
+            where = f"AutoscalerConfig(cpu={self.cpu}, memory_gb={self.memory_gb})"
+            raise RequestError("the autoscaler must have at least 0.5 CPUs and 1GiB of memory", where=where)
+
+
+@dataclass(frozen=True)
+class RayClusterConfig:
+    """A head, and groups of workers."""
+
+    head_node: RayNodeConfig
+    scaling_groups: Sequence[ScalingGroup] = ()
+    autoscaler_config: AutoscalerConfig | None = None
+
+    def __post_init__(self) -> None:
+        grows = any(group.max_workers > group.min_workers for group in self.scaling_groups)
+        if grows and self.autoscaler_config is None:
+            raise RequestError(
+                "Your RayClusterConfig would require autoscaling, but no AutoscalerConfig is provided",
+                hint="Give autoscaler_config, or as many nodes at most as at least.",
+            )
+
+    def keys(self) -> dict[str, Any]:
+        """Return what a cluster file would say.
+
+        >>> SimpleRayCluster(3, RayNodeConfig(cpu=1.5, memory_gb=2.5)).keys()["workers"]
+        [{'name': 'worker-group-0', 'count': 2, 'cpus': 2, 'memory': '2560MiB', 'gpus': 0}]
+        """
+        workers = [group.keys(index) for index, group in enumerate(self.scaling_groups) if group.max_workers]
+        return {"head": self.head_node.keys(), "workers": workers}
+
+
+def SimpleRayCluster(
+    n_nodes: int,
+    node_config: RayNodeConfig,
+    max_nodes: int | None = None,
+    autoscaler_config: AutoscalerConfig | None = None,
+) -> RayClusterConfig:
+    """Return a cluster of nodes that are alike, the head among them; with `max_nodes` it may grow."""
+    most = n_nodes if max_nodes is None else max_nodes
+    if not 1 <= n_nodes <= most:
+        where = f"SimpleRayCluster(n_nodes={n_nodes}, max_nodes={max_nodes})"
+        raise RequestError("n_nodes must be at least 1, and max_nodes equal to or greater than n_nodes", where=where)
+    group = ScalingGroup(node_config, min_workers=n_nodes - 1, max_workers=most - 1)
+    return RayClusterConfig(node_config, (group,), autoscaler_config)
+
+
+def RayCluster(
+    config: RayClusterConfig,
+    forward_logs: bool = True,
+    activation_timeout_seconds: float = 900.0,
+    *,
+    name: str | None = None,
+    file: str | Path | None = None,
+    backend: str | None = None,
+    set: Overrides = (),
+    teardown: Teardown = "made",
+) -> Cluster:
+    """Return a cluster of this shape, by default under a name of its own, to enter by `with`.
+
+    Everything but its nodes is as a cluster file says (default: $TRAINYARD_CLUSTER, else local): the image, the
+    registry, where it is. `file`, `backend` and `set` are as for Cluster.from_file.
+    """
+    shape = {"name": name or f"ray-{secrets.token_hex(4)}", **config.keys()}
+    cluster = Cluster.from_file(
+        file,
+        set=[*as_overrides(shape), *as_overrides(set)],
+        backend=backend,
+        teardown=teardown,
+        forward_logs=forward_logs,
+        timeout=activation_timeout_seconds,
+    )
+    if not cluster.makes_nodes:
+        raise RequestError(
+            f"cluster {cluster.name} is run by somebody else: it has the shape that it has",
+            hint="Give another `file` or `backend`, or use it as it is: Cluster.from_file.",
+        )
+    return cluster
