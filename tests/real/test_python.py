@@ -1,0 +1,151 @@
+"""One Python program on every backend; and however the block of a cluster is left, what it made goes, and only that."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.bed.engine import BedEngine
+from tests.bed.kubernetes import KubeBed
+from tests.real import kube as kubernetes
+from tests.real.test_compose import left_of
+from tests.real.test_gpus import STAND_IN
+from tests.real.yard import HEAD_AND_WORKER, Yard, wait_until
+
+DOCS = Path(__file__).parents[2] / "docs"
+CONTAINERS = """
+name: {name}
+backend: compose
+image: trainyard-bed/ray:1
+head: {{cpus: 1, memory: 1GiB}}
+"""
+PODS = {"head": {"cpus": 1, "memory": "1GiB"}}
+SPACE = "python"
+# A cell of a notebook: an event loop runs, and its streams are no files.
+CELL = """
+import asyncio, io, sys
+from trainyard import Cluster, Job
+
+async def cell():
+    with Cluster.from_file() as cluster:
+        cluster.dispatch(Job(command=["sleep", "600"]))
+        raise ValueError("mine")
+
+sys.stdout = sys.stderr = shown = io.StringIO()
+try:
+    asyncio.run(cell())
+except ValueError as error:
+    print(error)
+sys.__stdout__.write(shown.getvalue())
+"""
+NEVER_ENTERED = """
+from trainyard.errors import TrainyardError
+from trainyard.sematic import RayCluster, RayNodeConfig, SimpleRayCluster
+
+config = SimpleRayCluster(n_nodes=1, node_config=RayNodeConfig(cpu=1, memory_gb=2, gpu_count=1))
+for seconds in (0, 900):
+    try:
+        with RayCluster(config=config, activation_timeout_seconds=seconds, name="yard"):
+            print("entered")
+    except TrainyardError as error:
+        print(type(error).__name__, error.what)
+"""
+# A GPU that is there for whoever asks outside of Ray.
+BROKEN_GPU = STAND_IN.replace("#!/bin/sh\n", '#!/bin/sh\n[ -z "$RAY_JOB_ID" ] || exit 9\n')
+
+
+def run(yard: Yard, *arguments: str) -> str:
+    """Run Python there, to a good end; return what it printed."""
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, cwd=yard.home, env=yard.env(), capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def interrupted(yard: Yard, moment: str, number: signal.Signals = signal.SIGINT) -> str:
+    """Run the program, and end it as a terminal does once it has printed something; return what it printed."""
+    output = yard.home / "output"
+    with output.open("w") as stream:
+        program = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("program.py")), yard.cluster],
+            cwd=yard.home,
+            env=yard.env(),
+            stdout=stream,
+            stderr=stream,
+            start_new_session=True,
+        )
+    try:
+        wait_until(
+            lambda: moment in output.read_text() or program.poll() is not None, seconds=240, what=f"it says {moment!r}"
+        )
+        os.killpg(program.pid, number)
+        program.wait(240)
+    finally:
+        program.kill()
+    assert program.returncode == -signal.SIGINT, output.read_text()
+    return output.read_text()
+
+
+def assert_trained_and_stopped(yard: Yard, output: str) -> None:
+    assert "ended: [('i=1', 'succeeded'), ('i=2', 'succeeded')] ['1', '2']\n" in output, output
+    assert "KeyboardInterrupt" in output
+    assert yard.json("train.status")["state"] == "stopped"
+
+
+def test_processes_of_this_machine_end_with_the_program(fresh: Yard) -> None:
+    fresh.write_cluster(HEAD_AND_WORKER)
+    interrupted(fresh, "ok  Start the head and 1 worker", signal.SIGTERM)
+    assert fresh.leftovers() == []
+    assert_trained_and_stopped(fresh, interrupted(fresh, "[long] waiting"))
+    assert fresh.leftovers() == []
+
+
+def test_containers_end_with_the_program(fresh: Yard, engine: BedEngine) -> None:
+    fresh.environ.update(engine.environ())
+    fresh.write_cluster(CONTAINERS)
+    assert_trained_and_stopped(fresh, interrupted(fresh, "[long] waiting"))
+    assert left_of(engine, fresh.cluster) == []
+    assert not fresh.state.exists()
+
+
+@pytest.mark.breaking
+def test_pods_end_with_the_program(kube: KubeBed, operator: None, tmp_path: Path) -> None:
+    lab = kubernetes.yard(kube, tmp_path, "python")
+    kubernetes.write(kube, lab, PODS, namespace=SPACE)
+    try:
+        assert_trained_and_stopped(lab, interrupted(lab, "[long] waiting"))
+        assert kubernetes.belongings(kube, "python") == []
+        assert not lab.state.exists()
+    finally:
+        lab.run("cluster.down", "--end-runs")
+
+
+def test_a_cluster_that_was_there_before_stays_and_its_run_ends_with_the_block(yard: Yard) -> None:
+    shown = run(yard, "-c", CELL)
+    assert "(already" in shown and "ok  Start run job-" in shown and "checks ok, " in shown
+    assert shown.endswith("mine\n")
+    assert yard.json("train.status")["state"] == "stopped"
+    assert set(yard.states().values()) == {"up"}
+
+
+def test_a_block_is_not_entered_without_smoke_or_in_time_and_nothing_stays(fresh: Yard) -> None:
+    programs = fresh.home / "programs"
+    programs.mkdir()
+    (programs / "nvidia-smi").write_text(BROKEN_GPU)
+    (programs / "nvidia-smi").chmod(0o755)
+    (programs / "count").write_text("1")
+    fresh.environ["PATH"] = f"{programs}:{os.environ['PATH']}"
+    fresh.write_cluster(HEAD_AND_WORKER)
+    late, broken = run(fresh, "-c", NEVER_ENTERED).splitlines()
+    assert late == "NotReadyError not all was done within 0 s"
+    assert broken.startswith("SmokeError smoke test failed: gpus: ")
+    assert fresh.leftovers() == []
+
+
+def test_what_the_documentation_shows_is_so(fresh: Yard) -> None:
+    run(fresh, "-m", "doctest", "-o", "ELLIPSIS", str(DOCS / "python.md"))
