@@ -14,7 +14,7 @@ from typing import Any
 import ray
 from ray.experimental.internal_kv import _internal_kv_get
 
-from trainyard_runner import names, nodes, plan, shipped
+from trainyard_runner import leash, names, nodes, plan, shipped
 from trainyard_runner.gate import SmokeGate, StopAskedError
 from trainyard_runner.records import Records
 from trainyard_runner.rungs import Check
@@ -84,7 +84,7 @@ def _run(
     try:
         failed = _pass_gate(the_plan, stream, stopping, runner)
     except StopAskedError:
-        return {"state": "stopped", "exit": 1, "counts": _all("stopped", the_plan), "error": "stopped"}
+        return {"state": "stopped", "exit": 1, "counts": _all("stopped", the_plan), "error": _why_stopped()}
     if failed is not None:
         where = f" on {failed.node}" if failed.node else ""
         error = f"smoke test failed: {failed.name}{where}: {failed.detail}"
@@ -93,7 +93,7 @@ def _run(
     scheduler.run(stopping.left)
     counts = scheduler.counts
     if stopping.asked() and counts["stopped"]:
-        return {"state": "stopped", "exit": 1, "counts": counts, "error": "stopped"}
+        return {"state": "stopped", "exit": 1, "counts": counts, "error": _why_stopped()}
     if counts["failed"] or counts["stopped"]:
         error = f"{counts['failed']} of {len(the_plan.tasks)} tasks failed"
         return {"state": "failed", "exit": 1, "counts": counts, "error": error}
@@ -103,6 +103,10 @@ def _run(
         error = f"outputs of {tasks} could not be brought back: {task}: {line}"
         return {"state": "failed", "exit": 1, "counts": counts, "error": error}
     return {"state": "succeeded", "exit": 0, "counts": counts}
+
+
+def _why_stopped() -> str:
+    return "stopped by the leash of the cluster" if _internal_kv_get(f"gcs://{leash.MARK}".encode()) else "stopped"
 
 
 def _pass_gate(the_plan: plan.Plan, stream: EventStream, stopping: Stopping, runner: shipped.Package) -> Check | None:

@@ -38,9 +38,10 @@ def yard(cloud: Cloud) -> Iterator[Yard]:
 
 
 def test_ray_up_makes_a_cluster_whose_nodes_all_answer(cloud: Cloud, yard: Yard) -> None:
-    planned = {step["title"]: step["state"] for step in yard.json("cluster.plan")["steps"]}
-    assert planned["Make a security group"] == "would"
-    assert planned["Look at the cluster"] == "after"
+    planned = {step["title"]: (step["state"], step["seen"]) for step in yard.json("cluster.plan")["steps"]}
+    assert planned["Make a security group"][0] == "would"
+    assert planned["Launch the head"] == ("would", "1 head m5.large, 2 cpu m5.large; 0.29 USD an hour")
+    assert planned["Set the leash: idle 2h, deadline 12h"][0] == "after"
     print(yard.run("cluster.up", seconds=600).stderr)
     now = yard.json("cluster.status")
     assert (now["state"], [node["state"] for node in now["nodes"]]) == ("up", ["up"] * 3)
@@ -96,8 +97,8 @@ def test_smoke_and_cartpole_with_a_task_on_every_node_whose_outputs_come_back(ya
 
 def test_a_shell_is_on_the_node_that_was_named(cloud: Cloud, yard: Yard) -> None:
     worker = next(node for node in yard.json("cluster.status")["nodes"] if node["group"] == "cpu")
-    done = yard.run("cluster.shell", worker["name"], "--command", "hostname -I; whoami")
-    instance = next(each for each in cloud.instances() if each["InstanceId"] == worker["host"].split()[0])
+    done = yard.run("cluster.shell", worker["instance"]["id"], "--command", "hostname -I; whoami")
+    instance = next(each for each in cloud.instances() if each["InstanceId"] == worker["instance"]["id"])
     assert instance["PrivateIpAddress"] in done.stdout
     assert done.stdout.split()[-1] == "ubuntu"
 
@@ -109,7 +110,8 @@ def test_the_logs_are_those_of_the_nodes_of_ray_up_and_of_the_autoscaler(yard: Y
 
 def test_another_image_or_type_of_the_head_needs_to_be_asked_for(yard: Yard) -> None:
     plan = yard.json("cluster.plan", "--set", "ec2.groups.head.disk=30GiB")["steps"]
-    assert "needs --recreate" in next(step for step in plan if step["title"] == "Replace the head that runs")["seen"]
+    seen = next(step for step in plan if step["title"] == "Replace the head that runs")["seen"]
+    assert seen == "needs --recreate, which ends everything on the cluster: disk: 20 now, 30 desired"
     refused = yard.run("cluster.up", "--set", "ec2.groups.head.disk=30GiB", expect=2).stderr
     assert "to replace it ends everything on the cluster" in refused
 

@@ -172,9 +172,13 @@ def test_trainyard_never_touches_a_cluster_of_plain_ray_up_unless_it_is_told_to(
         assert "error: a cluster plain that Trainyard did not make is in this account and region" in refused
         assert "cluster.down --adopt" in refused
     assert head.id in before == plain()
-    taken = yard.run("cluster.up", "--adopt", expect=2).stderr
+    # Its head has another key: nobody here can ask what runs, and nothing is changed unasked.
+    for command in ("cluster.up", "cluster.down"):
+        assert "error: whether runs go on is unknown" in yard.run(command, "--adopt", expect=2).stderr
+        assert "is in this account and region" in yard.run(command, expect=2).stderr
+    assert "that Trainyard did not make" in yard.json("cluster.status")["remark"]
+    taken = yard.run("cluster.up", "--adopt", "--end-runs", expect=2).stderr
     assert "to replace it ends everything on the cluster" in taken
     assert before == plain()
-    # Its head has another key: nobody here can ask what runs.
     yard.run("cluster.down", "--adopt", "--end-runs", seconds=300)
     assert plain() == []

@@ -66,7 +66,8 @@ def test_processes_of_this_machine_end_themselves(fresh: Yard, tmp_path: Path) -
     following = followed(fresh, "keeps", KEEPS)
     shorten(fresh, made=psutil.Process(fresh.keeper("head").pid).create_time())
     # Whoever follows a run gets what it leaves.
-    assert end_of(following)[0] == 1
+    code, output = end_of(following)
+    assert (code, "stopped by the leash of the cluster, 1 of 1 tasks stopped" in output) == (1, True), output
     assert (newest(fresh) / "outputs" / "keeps" / "kept").read_text() == "kept\n"
     wait_until(lambda: not left(), seconds=A_MINUTE, what="everything is gone")
     assert "it had a leash" in fresh.run("cluster.status").stderr

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.real.jobs import events, newest, write_job
-from tests.real.yard import Done, Yard
+from tests.real.yard import Done, Yard, wait_until
 
 JOB = """
     command: [python3, train.py, "{seed}"]
@@ -134,6 +134,23 @@ def test_a_watched_run_prints_where_its_page_is_and_leaves_it_whole(yard: Yard) 
     page = (run / "report.html").read_text()
     assert "The run goes on" not in page
     assert 'id="refresh"' not in page
+
+
+def test_of_a_run_that_nobody_has_followed_all_is_shown_although_its_status_was_asked(
+    yard: Yard, tmp_path: Path
+) -> None:
+    text = f"print('first', flush=True)\nimport pathlib, time\nwhile not pathlib.Path('{tmp_path}/go').exists():\n"
+    job = write_job(yard, "unseen", "command: [python3, train.py]\n", train=f"{text}    time.sleep(0.1)\n")
+    yard.run("train.dispatch", job, "--no-wait", "--skip-smoke")
+    log = newest(yard) / "logs" / "unseen.1.log"
+
+    def recorded() -> bool:
+        yard.run("train.status", newest(yard).name)
+        return log.exists() and log.read_text() == "first\n"
+
+    wait_until(recorded, seconds=60, what="a status records what the run printed")
+    (tmp_path / "go").touch()
+    assert yard.run("train.logs", newest(yard).name).stdout.count("first") == 1
 
 
 def test_runs_are_compared_in_a_table_and_on_a_page(yard: Yard, green: Dispatched, again: Dispatched) -> None:

@@ -137,6 +137,19 @@ def test_a_node_type_without_a_group_is_refused() -> None:
         desired.document(spec(ray={"available_node_types": {"big": {}}}), SITE)
 
 
+@pytest.mark.parametrize(
+    ("added", "message"),
+    [
+        ({"available_node_types": None}, "ec2.ray.available_node_types must be keys, not None"),
+        ({"available_node_types": {"cpu": 1}}, "ec2.ray.available_node_types.cpu must be keys, not 1"),
+        ({"setup_commands": "ls"}, "ec2.ray.setup_commands must be a list, not 'ls'"),
+    ],
+)
+def test_what_the_file_adds_is_of_the_kind_that_is_there(added: dict[str, Any], message: str) -> None:
+    with pytest.raises(RequestError, match=message):
+        desired.document(spec(ray=added), SITE)
+
+
 def test_what_workers_are_needs_no_new_head() -> None:
     first = desired.fingerprints(desired.document(spec(), SITE), "env")
     more = desired.document(spec(groups={"gpu": {"spot": True}}), SITE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import yaml
 
 from trainyard.backends import ec2
 from trainyard.backends.contract import STAYS, Tools
@@ -23,7 +25,7 @@ from trainyard.errors import LeftoverError, LockedOutError, NotReadyError, Outsi
 from trainyard.seams.aws import Aws, AwsError
 from trainyard.seams.ray_autoscaler import RayUp
 from trainyard.seams.ssh.login import HostError
-from trainyard.spec.cluster import ClusterSpec, LeashSection
+from trainyard.spec.cluster import ClusterSpec, Head, LeashSection
 from trainyard.steps import Step, plan
 
 SPEC = ClusterSpec.model_validate(
@@ -48,6 +50,7 @@ class FakeAws:
         self.changes: list[str] = []
         self.held = 0
         self.caller = {"Account": "1"}
+        self.prices: dict[str, list[str]] = {}
 
     def instances(self, tags: Mapping[str, str], *, region: str | None = None) -> list[dict[str, Any]]:
         return [each for each in self.made if tags.items() <= naming.read(each["Tags"]).items()]
@@ -66,6 +69,8 @@ class FakeAws:
         return {}
 
     def call(self, service: str, operation: str, **arguments: Any) -> dict[str, Any]:
+        if operation == "get_products":
+            return self.prices
         self.changes.append(f"{operation} {arguments.get('InstanceIds', '')}")
         for each in self.made:
             if each["InstanceId"] in arguments.get("InstanceIds", ()):
@@ -98,9 +103,38 @@ def test_where_nothing_is_the_head_is_launched() -> None:
     assert {state for _, state in titles[1:]} == {"after"}
 
 
+def test_what_a_new_cluster_is_and_costs_is_planned() -> None:
+    term = {"OnDemand": {"t": {"priceDimensions": {"d": {"pricePerUnit": {"USD": "0.096"}}}}}}
+
+    def first(spec: ClusterSpec, **prices: list[str]) -> str:
+        aws = FakeAws()
+        aws.prices = prices
+        return plan(ray_up.steps(spec, TOOLS, place(aws), SITE)[:1])[0].detail
+
+    assert first(SPEC) == "1 head m5.large, 2 cpu m5.large; no leash ends it"
+    group = SPEC.workers[0].model_copy(update={"count": None, "min": 0, "max": 4})
+    grows = SPEC.model_copy(update={"workers": (group,), "leash": LeashSection(deadline=3600.0)})
+    shown = "1 head m5.large, 0 to 4 cpu m5.large; at most 0.48 USD an hour"
+    assert first(grows, PriceList=[json.dumps({"terms": term})]) == shown
+
+
+def test_in_what_a_head_differs_is_named_where_it_is_known(tmp_path: Path) -> None:
+    aws = FakeAws([instance(1, "head", **MADE_FROM)])
+    spec = SPEC.model_copy(update={"head": Head(cpus=2), "env": {"NAME": "x"}})
+    location = place(aws, tmp_path)
+
+    def reason() -> str:
+        return plan(ray_up.steps(spec, TOOLS, location, SITE)[:1])[0].detail.partition(": ")[2]
+
+    assert reason() == "what it was made from is not known here"
+    locations.write_mounted(location, desired.environment(SPEC, ""))
+    (tmp_path / "ray-cluster.yaml").write_text(yaml.safe_dump(DOCUMENT))
+    assert reason() == "cpus: 1 now, 2 desired; env.NAME differs"
+
+
 def test_a_head_that_is_as_the_file_says_is_left_alone() -> None:
     head = instance(1, "head", **{**MADE_FROM, naming.RAY_STATUS: "up-to-date"})
-    assert {state for _, state in planned(FakeAws([head]))} == {"already"}
+    assert planned(FakeAws([head])) == [("The head is as the file says", "already")]
 
 
 def test_a_head_that_never_came_up_is_gone_on_with() -> None:
@@ -127,6 +161,17 @@ def test_what_is_not_ours_is_refused() -> None:
         locations.refuse_foreign(place(FakeAws()), {naming.RAY_CLUSTER: "lab"})
     with pytest.raises(RequestError, match="was made by her, where its key and its token are"):
         locations.refuse_foreign(place(FakeAws()), {naming.CLUSTER: "lab", naming.OWNER: "her"})
+
+
+def test_what_is_taken_over_is_touched_after_the_check_for_runs_which_asks_its_head(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    head = instance(1, "head") | {"Tags": naming.pairs({naming.RAY_CLUSTER: "lab", naming.RAY_KIND: "head"})}
+    monkeypatch.setattr(locations, "find", lambda *_: place(FakeAws([head])))
+    (step,) = account.adopt(place(FakeAws([head])))
+    assert (step.disruptive, step.done().holds) == (True, False)
+    monkeypatch.setattr(nodes, "address", lambda *_: "http://127.0.0.1:1")
+    assert ec2.connect(SPEC, TOOLS).address == "http://127.0.0.1:1"
 
 
 def test_a_node_is_as_its_instance_and_ray_say() -> None:
@@ -278,8 +323,6 @@ class FakeDisks(FakeAws):
         ]
 
     def call(self, service: str, operation: str, **arguments: Any) -> dict[str, Any]:
-        if operation == "get_products":
-            return {}
         for name in arguments.get("Resources", ()):
             for tag in arguments["Tags"]:
                 self.volumes[name].pop(tag["Key"], None)
@@ -312,8 +355,8 @@ def test_down_says_what_is_left_on_purpose() -> None:
 def test_a_status_shows_the_address_by_which_a_node_is_reached() -> None:
     (found,) = snapshot.of_cluster(place(FakeAws([instance(1, "head") | {"PublicIpAddress": "203.0.113.1"}])))
     inside = SPEC.ec2.model_copy(update={"use_internal_ips": True})
-    shown = [nodes.describe(found, section) for section in (SPEC.ec2, inside)]
-    assert ["203.0.113.1" in shown[0], "10.0.0.1" in shown[1]] == [True, True]
+    shown = [nodes.describe(found, section)["address"] for section in (SPEC.ec2, inside)]
+    assert shown == ["203.0.113.1", "10.0.0.1"]
 
 
 @pytest.mark.parametrize(
@@ -417,6 +460,20 @@ def test_instances_that_no_leash_ends_are_told(monkeypatch: pytest.MonkeyPatch) 
     assert remark() == remark(instance(1, "head", **MADE_FROM)) == remark(instance(2, state="terminated")) == ""
     for made in (instance(1, "head"), instance(2)):
         assert remark(made) == "the leash of the file is not set: invoke cluster.up"
+
+
+def test_a_status_says_whose_the_cluster_is_and_a_shell_takes_the_id_of_an_instance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = [instance(1, "head", **{naming.OWNER: "her"}), instance(2)]
+    monkeypatch.setattr(locations, "find", lambda *_: place(FakeAws(made)))
+    monkeypatch.setattr(nodes, "alive", lambda *_: (frozenset(), ""))
+    now = ec2.status(SPEC, TOOLS)
+    assert now.remark == "cluster lab was made by her, where its key and its token are"
+    known = {"id": made[1]["InstanceId"], "type": "m5.large", "price_class": "on demand", "address": "10.0.0.2"}
+    assert now.nodes[1].instance == known
+    shells = [ec2.shell(SPEC, TOOLS, node=name, command="", terminal=False) for name in ("cpu-00000002", known["id"])]
+    assert shells[0] == shells[1]
 
 
 def test_what_is_paid_for_is_what_runs_and_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:

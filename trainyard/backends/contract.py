@@ -75,7 +75,7 @@ class Tools:
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """One node, as it is now. `detail` says why, if it is not up."""
+    """One node, as it is now. `detail` says why, if it is not up; `instance` is what the cloud says of its machine."""
 
     name: str
     group: str
@@ -84,6 +84,7 @@ class NodeStatus:
     cpus: int | None
     gpus: int
     detail: str = ""
+    instance: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)

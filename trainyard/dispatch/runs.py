@@ -67,6 +67,8 @@ def follow(
     journal = Journal(run)
     state = states.load(run)
     fetcher = Fetcher(ray, run, note=screen.note)
+    if journal.recording:
+        run.shown.touch()
     if not journal.recording and not store.read_only.get():
         screen.note("another command records this run; this one only shows it")
     reach = endpoint.is_in_reach
@@ -102,7 +104,7 @@ def logs(run: RunDirectory, connect: Connect, *, screen: Screen, everything: boo
         return concluded(RunStatus(run, state)) if store.read_only.get() else fetch_so_far(run, connect, screen=screen)
     with Interrupts(held=True) as interrupts:
         # From the first line on: Ctrl-C may come before the cluster has answered.
-        if everything:
+        if everything or not run.shown.exists():
             replay(run, screen)
         elif state.started:
             screen.note("going on where this machine stopped looking; `--all` shows everything")
@@ -252,7 +254,8 @@ def concluded(status: RunStatus, *, unfetched: Sequence[OutsideError] = ()) -> R
 
 
 def _error(run: RunDirectory, state: RunState) -> TrainyardError:
-    what = f"run {run.name} {state.state}" if state.error in (None, "stopped") else str(state.error)
+    what = state.error or state.state
+    what = f"run {run.name} {what}" if not state.error or what.startswith("stopped") else what
     if state.exit == SmokeError.exit_code:
         return SmokeError(what, where=f"cluster {state.cluster}", hint=state.hint or "Nothing was dispatched.")
     if state.exit == JobFailedError.exit_code:

@@ -26,6 +26,7 @@ class RunDirectory:
         self.path = path
         self.name = path.name
         self.events = path / "events.jsonl"  # all events except output, one JSON object a line
+        self.shown = path / ".shown"  # is there once somebody has followed the run here
         self.cluster_file = path / "cluster.yaml"
         self.job_file = path / "job.yaml"
         self.report = path / "report.html"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from trainyard.backends import contract
 from trainyard.backends.contract import Tools, Traits, Verified
-from trainyard.backends.ec2 import account, down, listing, objects, ray_up
+from trainyard.backends.ec2 import account, down, listing, ray_up
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2 import status as statuses
 from trainyard.backends.record import forget_step
@@ -29,14 +29,9 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
     """Return the steps: look at the account, make what instances need, `ray up`, and prove that all nodes answer."""
     locations.refuse_elsewhere(spec, tools)
     location = locations.find(spec, tools)
-    after = None if spec.ec2.security_group else objects.MAKE_GROUP
     return [
         Stage("Look at the AWS account", lambda: account.steps(spec, tools, location)),
-        Stage(
-            "Look at the cluster",
-            lambda: ray_up.steps(spec, tools, location, account.site(spec, tools, location)),
-            after,
-        ),
+        Stage("Look at the cluster", lambda: ray_up.steps(spec, tools, location, account.site(spec, tools, location))),
     ]
 
 

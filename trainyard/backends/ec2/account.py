@@ -20,6 +20,9 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Stage, Step, no
 from trainyard.wording import counted, named
 
+# In place of the security group, in what a plan shows before there is one.
+UNMADE = "sg-00000000"
+
 
 def steps(spec: ClusterSpec, tools: Tools, location: Location) -> list[Step | Stage]:
     """Return the steps that make what instances are launched with; asks AWS whether all that is named exists."""
@@ -27,7 +30,7 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location) -> list[Step | St
     checked = preflight.steps(spec, tools, location)
     objects.refuse_foreign(location, adopt=tools.adopt)
     taken = adopt(location) if tools.adopt else []
-    refuse_unknown_to_ray(desired.document(spec, Site(location, "sg-00000000", {}, image=spec.image or "")))
+    refuse_unknown_to_ray(desired.document(spec, Site(location, UNMADE, {}, image=spec.image or "")))
     made = objects.steps(location, sources(location))
     return [locations.record_step(location, tools), *checked, *taken, *made]
 
@@ -72,7 +75,7 @@ def site(spec: ClusterSpec, tools: Tools, location: Location) -> Site:
         subnets = sorted(subnet["SubnetId"] for subnet in usable)
     running = {each.tags.get(naming.AMI, ""): each.ami for each in reversed(found)}
     amis = preflight_questions.amis(spec, aws, running)
-    return Site(location, str(objects.security_group(location)), amis, subnets, image)
+    return Site(location, objects.security_group(location) or UNMADE, amis, subnets, image)
 
 
 def sources(location: Location) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -27,6 +27,9 @@ from trainyard.wording import named
 _PLACES = ("auth", "file_mounts")
 # What the autoscaler on a running head takes over from a new file.
 _OF_WORKERS = ("max_workers", "upscaling_speed", "idle_timeout_minutes")
+# Parameters of EC2 and of Ray, as the cluster file calls them.
+_WORDS = {"InstanceType": "instance_type", "ImageId": "ami", "VolumeSize": "disk", "InstanceMarketOptions": "spot"}
+_WORDS |= {"SubnetId": "subnet", "SubnetIds": "subnet", "KeyName": "key_name", "CPU": "cpus", "GPU": "gpus"}
 # What it takes over for nodes that run.
 _OF_GROUPS = ("min_workers", "max_workers", "idle_timeout_s")
 
@@ -141,12 +144,30 @@ def environment(spec: ClusterSpec, image: str) -> str:
 def fingerprints(made: Mapping[str, Any], environment_text: str) -> dict[str, str]:
     """Return the tags of a head that was made from a document: of all of it, and of what needs a new head."""
     whole = {key: value for key, value in made.items() if key not in _PLACES}
-    head = {key: value for key, value in whole.items() if key not in _OF_WORKERS}
-    head["available_node_types"] = made["available_node_types"]["head"]
     return {
         naming.MADE_FROM: _fingerprint(whole, environment_text),
-        naming.HEAD_FROM: _fingerprint(head, environment_text),
+        naming.HEAD_FROM: _fingerprint(of_head(made), environment_text),
     }
+
+
+def of_head(made: Mapping[str, Any]) -> dict[str, Any]:
+    """Return that part of a document that needs a new head if it changes."""
+    head = {key: value for key, value in made.items() if key not in (*_PLACES, *_OF_WORKERS)}
+    return head | {"available_node_types": made["available_node_types"]["head"]}
+
+
+def differences(before: Any, after: Any, at: Sequence[str] = ()) -> Iterator[str]:
+    """Yield where two documents of a head differ, by the words of the cluster file where it has one."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in {**before, **after}:
+            yield from differences(before.get(key), after.get(key), (*at, key))
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for old, new in zip(before, after, strict=True):
+            yield from differences(old, new, at)
+    elif before != after and "TagSpecifications" not in at:
+        name = _WORDS.get(at[-1], ".".join(at))
+        values = f"{before} now, {after} desired"
+        yield f"{name}: {values}" if len(values) < 300 else f"{name} differs"
 
 
 def _fingerprint(*parts: object) -> str:

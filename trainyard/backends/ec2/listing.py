@@ -13,7 +13,6 @@ from trainyard.backends.ec2.preflight_questions import HOME
 from trainyard.backends.ec2.snapshot import Instance
 from trainyard.backends.record import read_json
 from trainyard.errors import TrainyardError, in_a_line
-from trainyard.seams import aws_prices
 from trainyard.seams.aws import Aws
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.wording import counted, named
@@ -110,7 +109,6 @@ def _clusters(aws: Aws, region: str) -> Iterator[FoundCluster]:
 
 def _shown(aws: Aws, region: str, instances: Sequence[Instance]) -> str:
     oldest = min(instances, key=lambda each: str(each.launched))
-    price = aws_prices.hourly(aws, region, [each.type for each in instances])
-    bound = "at most " if any(each.is_spot for each in instances) else ""
-    cost = [] if price is None else [f"{bound}{price:.2f} USD an hour"]
-    return ", ".join([counted(len(instances), "instance"), nodes.age(oldest), *cost])
+    types, is_spot = [each.type for each in instances], any(each.is_spot for each in instances)
+    cost = nodes.cost(aws, region, types, at_most=is_spot)
+    return ", ".join(filter(None, (counted(len(instances), "instance"), nodes.age(oldest), cost)))

@@ -15,6 +15,8 @@ from trainyard.backends.ec2.snapshot import Instance
 from trainyard.endpoint import ExpectedNode
 from trainyard.errors import OutsideError, TrainyardError
 from trainyard.results.formats import duration
+from trainyard.seams import aws_prices
+from trainyard.seams.aws import Aws
 from trainyard.seams.forwarding import last_error
 from trainyard.seams.ray_api import FileMissingError, RayApi
 from trainyard.seams.ssh import forward
@@ -63,7 +65,9 @@ def statuses(spec: ClusterSpec, found: Sequence[Instance], names: frozenset[str]
         for index, instance in enumerate(members):
             state, detail = _state(instance, is_alive=instance.name in names)
             state = "surplus" if index >= most else state
-            made.append(NodeStatus(instance.name, group, describe(instance, spec.ec2), state, cpus, gpus, detail))
+            facts = describe(instance, spec.ec2)
+            host = " ".join([*facts.values(), age(instance)]).strip()
+            made.append(NodeStatus(instance.name, group, host, state, cpus, gpus, detail, instance=facts))
         for index in range(len(members), least):
             name = naming.HEAD if group == naming.HEAD else f"{group}-?{index + 1}"
             made.append(NodeStatus(name, group, "", "absent", cpus, gpus, "no instance"))
@@ -172,13 +176,20 @@ def _state(instance: Instance, *, is_alive: bool) -> tuple[NodeState, str]:
     return "starting", "boots" if instance.state == "pending" else instance.status or "boots"
 
 
-def describe(instance: Instance, section: Ec2Section) -> str:
-    """Return what a status says of an instance: where it is, what it is, and how old."""
+def describe(instance: Instance, section: Ec2Section) -> dict[str, str]:
+    """Return what is known of what a status says of an instance."""
     price, address = "spot" if instance.is_spot else "on demand", snapshot.ip(section, instance)
-    return " ".join(filter(None, (instance.id, instance.type, instance.zone, price, address, age(instance))))
+    facts = {"id": instance.id, "type": instance.type, "zone": instance.zone, "price_class": price, "address": address}
+    return {name: value for name, value in facts.items() if value}
 
 
 def age(instance: Instance) -> str:
     if instance.launched is None:
         return ""
     return duration((datetime.now(timezone.utc) - instance.launched).total_seconds())
+
+
+def cost(aws: Aws, region: str, types: Sequence[str], *, at_most: bool) -> str:
+    """Return what these instances cost, "" where AWS's price list does not say it."""
+    price = aws_prices.hourly(aws, region, types)
+    return "" if price is None else f"{'at most ' * at_most}{price:.2f} USD an hour"

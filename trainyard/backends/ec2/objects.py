@@ -22,7 +22,6 @@ from trainyard.spec.ec2 import Ec2Section
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import named
 
-MAKE_GROUP = "Make a security group"
 _TRUST = (
     '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, '
     '"Action": "sts:AssumeRole"}]}'
@@ -40,8 +39,10 @@ def steps(location: Location, sources: list[str]) -> list[Step]:
         found.append(Step("Make a key pair", made.has_key, made.make_key))
     if not section.security_group:
         title = f"Let SSH in from {', '.join(sources)} alone"
-        found.append(Step(MAKE_GROUP, made.has_group, made.make_group))
-        found.append(Step(title, lambda: made.has_rules(sources), lambda: made.set_rules(sources), after=MAKE_GROUP))
+        found.append(Step("Make a security group", made.has_group, made.make_group))
+        found.append(
+            Step(title, lambda: made.has_rules(sources), lambda: made.set_rules(sources), after=found[-1].title)
+        )
     return found
 
 

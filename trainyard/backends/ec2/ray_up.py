@@ -53,6 +53,7 @@ class Launch:
     environment: str
     head: Instance | None
     ends_workers: bool = False
+    cost: str = ""
     run: RayUp | None = None
 
     @cached_property
@@ -60,7 +61,9 @@ class Launch:
         return desired.fingerprints(self.document, self.environment)
 
     def steps(self) -> list[Step]:
-        """Return the steps: Ray's stages, and last of all what says that it came to its end."""
+        """Return the steps: Ray's stages, and last of all what says that it came to its end; one if it did before."""
+        if self.head is not None and is_made_from(self.head, self.made_from):
+            return [Step("The head is as the file says", self._is_written, nothing)]
         (title, stage), *others = STAGES
         titles = [title if self.head is None else AGAIN, *(title for title, _ in others)]
         waiting = partial(Step, deadline=RAY_UP_SECONDS)
@@ -80,10 +83,8 @@ class Launch:
 
     def _has_passed(self, stage: int | None) -> Answer:
         """Say whether `ray up` came to a stage, to its end if that is None. Raises what ended it before."""
-        if self.head is not None and is_made_from(self.head, self.made_from):
-            return YES
         if self.run is None:
-            return no("it is not there" if self.head is None else "it is not as the file says")
+            return no(self.cost if self.head is None else "it is not as the file says")
         lines, code = self.run.tail, self.run.code
         if code not in (None, 0):
             raise self._error(self.run.of_stage)
@@ -127,11 +128,12 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location, site: Site) -> li
     staying = [each for each in found if each.exists and each not in surplus]
     outdated, head = _outdated(staying, document), snapshot.head(staying)
     launch = Launch(location, document, environment, head, bool(outdated) or _has_surplus(spec, staying))
+    launch.cost = "" if head else _cost(spec, location)
     made: list[Step] = []
     if head and _needs_another(head, launch.made_from):
         error = RequestError(
             "the head in the cluster file is not the head that runs; to replace it ends everything on the cluster",
-            where="instances, image, set-up, variables or token are others now",
+            where=_differences(launch, head),
             hint="If that is meant: invoke cluster.up --recreate",
         )
         made.append(replace_head.step(error, title="Replace the head that runs"))
@@ -153,6 +155,31 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location, site: Site) -> li
         nodes.step(spec, location, before, seconds=NODES_SECONDS, after=last),
         *leashes.proof(spec, held, after=last),
     ]
+
+
+def _cost(spec: ClusterSpec, location: Location) -> str:
+    """Return what a new cluster consists of, and costs: `1 head m5.large, 0 to 3 gpu g5.xlarge; at most 3.11 USD`."""
+    groups = desired.groups(spec).values()
+    sizes = [str(each.most) if each.least == each.most else f"{each.least} to {each.most}" for each in groups]
+    parts = [f"{size} {each.name} {each.instance_type}" for size, each in zip(sizes, groups, strict=True)]
+    types = [each.instance_type for each in groups for _ in range(each.most)]
+    is_bound = any(each.spot or each.least < each.most for each in groups)
+    price = nodes.cost(location.aws, location.aws.region, types, at_most=is_bound)
+    end = "" if spec.leash else "no leash ends it"
+    return "; ".join(filter(None, (", ".join(parts), price, end)))
+
+
+def _differences(launch: Launch, head: Instance) -> str:
+    """Return where a head differs from what it was made from, as far as that is kept here."""
+    file, mounted = launch.location.state / "ray-cluster.yaml", launch.location.mounted / "environment"
+    if file.exists() and mounted.exists():
+        before, environment = yaml.safe_load(file.read_text()), mounted.read_text()
+        if head.tags.get(naming.HEAD_FROM) == desired.fingerprints(before, environment)[naming.HEAD_FROM]:
+            parts = desired.differences(desired.of_head(before), desired.of_head(launch.document))
+            lines = {*environment.splitlines()} ^ {*launch.environment.splitlines()}
+            variables = sorted({line.removeprefix("export ").partition("=")[0] for line in lines})
+            return "; ".join([*parts, *(f"env.{name} differs" for name in variables)]) or "ec2.tags differ"
+    return "what it was made from is not known here"
 
 
 def _has_surplus(spec: ClusterSpec, found: Sequence[Instance]) -> bool:

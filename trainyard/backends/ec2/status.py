@@ -17,7 +17,7 @@ from trainyard.backends.ec2.snapshot import Instance
 from trainyard.backends.logs import LogFile
 from trainyard.backends.ray_nodes import cluster_state
 from trainyard.endpoint import Endpoint
-from trainyard.errors import LockedOutError, OutsideError
+from trainyard.errors import LockedOutError, OutsideError, RequestError
 from trainyard.results.formats import duration
 from trainyard.seams.ssh.login import HostError
 from trainyard.spec.cluster import ClusterSpec
@@ -38,6 +38,7 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
     names, detail = nodes.alive(location, head)
     every = nodes.statuses(spec, found, names)
     held = leash.observe(location, head) if names else None
+    remark = _autoscaler(location, head) if head and names else _no_leash(spec, found)
     return ClusterStatus(
         name=spec.name,
         backend=tools.backend,
@@ -47,11 +48,22 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
         token_file=location.token_file if location.token else None,
         detail="; ".join(filter(None, (detail, *(f"{node.name}: {node.detail}" for node in every if node.detail)))),
         tunnel=tunnel(head) if head and names else None,
-        remark=_autoscaler(location, head) if head and names else _no_leash(spec, found),
+        remark="; ".join(filter(None, (_stranger(location, found), remark))),
         token=location.token,
         differences=tuple(leashes.differences(spec, leash.made(head), held)) if names else (),
         leash=held,
     )
+
+
+def _stranger(location: Location, found: Sequence[Instance]) -> str:
+    """Say whose the cluster of that name is, if it is not ours."""
+    try:
+        for instance in found:
+            if instance.exists:
+                locations.refuse_foreign(location, instance.tags)
+    except RequestError as error:
+        return error.what
+    return ""
 
 
 def _no_leash(spec: ClusterSpec, found: Sequence[Instance]) -> str:
@@ -74,7 +86,8 @@ def _autoscaler(location: Location, head: Instance) -> str:
             "the autoscaler on the head is dead: no node is launched, set up or ended any more. To make all of it "
             "anew, which ends everything on the cluster: invoke cluster.up --recreate"
         )
-    return f"the autoscaler on the head wrote its last line {duration(float(now) - float(last))} ago"
+    age = duration(float(now) - float(last))
+    return f"the autoscaler on the head runs; it wrote its last line {age} ago, and writes when something changes"
 
 
 def billed(spec: ClusterSpec, tools: Tools) -> list[str]:
@@ -87,7 +100,9 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
     location = locations.find(spec, tools)
     found = snapshot.of_cluster(location)
     head = snapshot.head(found)
-    if head is None or head.state != "running" or naming.HEAD_FROM not in head.tags:
+    # One that plain `ray up` made may have runs.
+    never_ran = head is not None and naming.CLUSTER in head.tags and naming.HEAD_FROM not in head.tags
+    if head is None or head.state != "running" or never_ran:
         raise contract.not_up(spec.name)
     try:
         address = nodes.address(location, head)
@@ -137,7 +152,8 @@ def shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal:
     """Return the `ssh` to a node's instance; where nodes are containers, what goes into the container there."""
     location = locations.find(spec, tools)
     found = {each.name: each for each in snapshot.of_cluster(location) if each.exists}
-    instance = contract.pick(found, node, cluster=spec.name)
+    ids = {each.id: each.name for each in found.values()}
+    instance = contract.pick(found, ids.get(node, node), cluster=spec.name)
     address, identity = snapshot.login(location, instance)
     if command:
         # As in a shell that is interactive: ~/.bashrc reads it.
