@@ -42,6 +42,10 @@ def refusal(*given: str) -> str:
         ("cluster.logs gpu-0 -f lab", "cluster.logs --node gpu-0 -f lab"),
         ("cluster.new lab ops@a -b microk8s b", "cluster.new lab --hosts ops@a -b microk8s --hosts b"),
         ("cluster.scale gpu=3 cpu=1 -f lab", "cluster.scale --sizes gpu=3 --sizes cpu=1 -f lab"),
+        (
+            "train.import x.py --cfg_class A_b --num_samples=3",
+            "train.import --source x.py --cfg-class A_b --num-samples=3",
+        ),
         ("cluster.scale -f lab --sizes gpu=3 cpu=1", "cluster.scale -f lab --sizes gpu=3 --sizes cpu=1"),
     ],
 )

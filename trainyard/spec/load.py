@@ -74,6 +74,11 @@ def load_image(directory: Path, *, overrides: Sequence[str] = ()) -> ImageFile:
     return _validated(ImageFile, _source(directory / IMAGE_FILE_NAME, IMAGE_FILE, overrides), IMAGE_FILE)
 
 
+def load_other(path: Path, model: type[Model], kind: str) -> Model:
+    """Return what somebody else's YAML file says. Raises RequestError with every problem at once."""
+    return _validated(model, _source(path, kind, ()), kind)
+
+
 def _keys(function: str, keys: Mapping[str, Any]) -> Source:
     """Return keys that Python gave as a file would have them: lists for tuples, text for paths."""
     return Source(json.loads(json.dumps(keys, default=str)), {(): function})

@@ -160,6 +160,9 @@ class CommandLine:
 
     def _take_flags(self, word: str) -> list[str]:
         name, is_assigned, value = word.partition("=")
+        # Isaac Lab's spelling: --cfg_class.
+        name = name.replace("_", "-")
+        word = f"{name}{is_assigned}{value}"
         if not name.startswith("--") and len(name) > 2:
             rest = [name[2:]] if self._find(name[:2]).takes_value else [f"-{letter}" for letter in name[2:]]
             return [token for part in (name[:2], *rest) for token in self.take(part)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainyard import paths
@@ -176,6 +177,50 @@ def compare(call: Call, runs: list[str] | None = None, tag: list[str] | None = N
     if comparison.tasks_left_out:
         body.append(f"The curves of {comparison.tasks_left_out} more tasks were not read.")
     return Report(comparison.document(), [*body, str(comparison.page)])
+
+
+@task(
+    dry=True,
+    name="import",
+    positional=["source"],
+    help={
+        "source": "A JobCfg file (.py), a task_runner file (.yaml), a ~/.cluster_config, a file with a command line; "
+        "or a command line itself, behind `--`.",
+        "output": "Where the job is written to (default: jobs/NAME).",
+        "cfg_class": "The JobCfg class, where the file has several.",
+        "workflow": "Isaac Lab's script that trains (default: that of the file's generation).",
+        "rl_library": "The library that the script of all libraries is told: rl_games, rsl_rl, skrl, sb3.",
+        "stopper": "A stopper class of the file.",
+        "progress_reporter": "A progress reporter class of the file.",
+        "num_samples": "Trainings in all, repeats counted, as Isaac Lab counts.",
+        "repeat_run_count": "Repeats of each configuration.",
+        "metric": "The scalar to tune for.",
+        "mode": "max or min.",
+        "python": "What runs Isaac Lab's scripts in the image.",
+    },
+)
+def import_(
+    call: Call,
+    source: str = "",
+    output: str = "",
+    cfg_class: str = "",
+    workflow: str = "",
+    rl_library: str = "",
+    stopper: str = "",
+    progress_reporter: str = "",
+    num_samples: int = 100,
+    repeat_run_count: int = 3,
+    metric: str = "rewards/time",
+    mode: str = "max",
+    python: str = "/workspace/isaaclab/isaaclab.sh -p",
+) -> Report:
+    """Write what Isaac Lab's Ray scripts run as a job of ours, or as cluster files. Overwrites nothing."""
+    given = {name: value for name, value in locals().items() if name not in ("call", "source", "output")}
+    words = sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else []
+    found = lazy.importing.convert(Path(source) if source else None, words, lazy.importing.Options(**given))
+    written = [] if call.dry else [paths.shown(path) for path in found.write(Path(output) if output else None)]
+    next = " ".join([found.next, *written[:1]]) if written else ""
+    return Report({"text": found.text, "written": written}, [found.text.rstrip()], notes=found.notes, next=next)
 
 
 def listed(found: Sequence[RunStatus]) -> Report:

@@ -1,0 +1,206 @@
+"""Isaac Lab's YAML files, command lines and cluster lists, as jobs and cluster files of ours."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainyard.errors import RequestError
+from trainyard.importing import Options, clusters, convert, job_cfg
+from trainyard.importing.task_runner import number
+from trainyard.spec.load import load_cluster, load_job
+
+TASKS = """
+    pip: [tqdm]
+    py_modules: [my_package/my_package]
+    concurrent: true
+    tasks:
+      - name: Isaac-Cartpole
+        py_args: >-
+          -m torch.distributed.run --nproc_per_node=2 /workspace/isaaclab/scripts/reinforcement_learning/train.py
+          --rl_library rsl_rl --task=Isaac-Cartpole
+        num_gpus: "2*2"
+        num_cpus: 10
+        memory: 10*1024*1024*1024
+        node: {specific: hostname, hostname: gpu-0}
+      - name: needs some packages
+        py_args: "script.py --option '{a}'"
+        num_gpus: 0
+    """
+
+
+def imported(tmp_path: Path, name: str, text: str) -> dict[str, Any]:
+    """Convert a file; what it becomes is a job that can be loaded."""
+    file = tmp_path / name
+    file.write_text(textwrap.dedent(text))
+    found = convert(file, (), Options(python="python"))
+    assert not isinstance(found, clusters.Clusters)
+    found.write(tmp_path / "jobs" / "made")
+    load_job(tmp_path / "jobs" / "made")
+    return found.job
+
+
+def test_a_task_runner_file_becomes_tasks_with_its_resources(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("print()")
+    assert imported(tmp_path, "tasks.yaml", TASKS) == {
+        "tasks": [
+            {
+                "name": "Isaac-Cartpole",
+                "command": [
+                    *("python", "isaac_task.py", "resume", "--", "python", "-m", "torch.distributed.run"),
+                    *("--nproc_per_node=2", "/workspace/isaaclab/scripts/reinforcement_learning/train.py"),
+                    *("--rl_library", "rsl_rl", "--task=Isaac-Cartpole"),
+                ],
+                "resources": {"cpus": 10, "gpus": 4, "memory": "10GiB"},
+                "node": {"name": "gpu-0"},
+                "outputs": ["logs/"],
+                "retries": 1,
+            },
+            {
+                "name": "needs-some-packages",
+                "command": ["python", "script.py", "--option", "{{a}}"],
+                "resources": {"gpus": 0},
+            },
+        ],
+        "together": True,
+        "runtime_env": {"pip": ["tqdm"], "files": [str(tmp_path / "my_package" / "my_package")]},
+        "env": {"PYTHONPATH": "."},
+    }
+    names = {path.name for path in (tmp_path / "jobs" / "made").iterdir()}
+    assert names == {"job.yaml", "isaac_task.py", "script.py"}
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [("2*2", 4), ("10*1024*1024*1024", 10 * 2**30), (" -1 + 2 ** 3 ", 7), ("7//2 + 7%4", 6), (0.5, 0.5), ("1/4", 0.25)],
+)
+def test_numbers_may_be_arithmetic(written: object, value: float) -> None:
+    assert number(written) == value
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *("__import__('os').getcwd()", "9**9**9", "10**65", "1e300*1e300", "2**-1", "1/0", "'a'*9", "[1]", "1j", ""),
+        *("1+" * 60 + "1", "(" * 95, True, None, "True", "x"),
+    ],
+)
+def test_what_is_no_arithmetic_or_has_no_end_is_refused(written: object) -> None:
+    with pytest.raises(ValueError, match=r"must be a number, or arithmetic such as 10\*1024\*\*3"):
+        number(written)
+
+
+def test_every_problem_of_a_task_runner_file_is_said_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = """
+        concurent: true
+        tasks:
+          - {name: a, py_args: a.py, memory: "open('x')", node: {specific: node_id, node_id: 1a2b}}
+        """
+    with pytest.raises(RequestError) as caught:
+        imported(tmp_path, "tasks.yaml", text)
+    assert [str(problem).removeprefix(f"{tmp_path}/") for problem in caught.value.problems] == [
+        "tasks.yaml:2: concurent: is not a known key; did you mean 'concurrent'?",
+        "tasks.yaml:4: tasks.0.memory: must be a number, or arithmetic such as 10*1024**3, got \"open('x')\"",
+        "tasks.yaml:4: tasks.0.node.node_id: is another one with each start of Ray: name the node by its hostname",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "commands"),
+    [
+        ("wrap_resources.py --sub_jobs a.py --x 1 + b.py", ["a.py --x 1", "b.py"]),
+        (
+            "wrap_resources.py --sub_jobs ./a.sh+b.py+python c.py --lr 1e+5 x=[1+2]",
+            ["./a.sh", "b.py", "python c.py --lr 1e+5 x=[1+2]"],
+        ),
+        ("--sub_jobs 'a.py --x 1' + 'cd x && b.py'", ["a.py --x 1", "bash -c cd x && b.py"]),
+        (
+            "./isaaclab.sh -p scripts/reinforcement_learning/ray/submit_job.py --config_file ~/c --aggregate_jobs "
+            "wrap_resources.py --sub_jobs a.py + b.py * train.py --task A",
+            ["a.py", "b.py", "python train.py --task A"],
+        ),
+        ("--aggregate_jobs wrap_resources.py --test", ["nvidia-smi"]),
+        (
+            "uv run --extra ray python -m isaaclab_contrib.rl.ray.wrap_resources --num_workers 2 \\\n  --sub_jobs "
+            "./isaaclab.sh -p scripts/reinforcement_learning/train.py --rl_library skrl  # twice",
+            [
+                "python isaac_task.py resume -- ./isaaclab.sh -p scripts/reinforcement_learning/train.py"
+                " --rl_library skrl"
+            ],
+        ),
+    ],
+)
+def test_a_command_line_becomes_one_task_for_each_sub_job(line: str, commands: list[str], tmp_path: Path) -> None:
+    job = imported(tmp_path, "line.txt", line)
+    assert [" ".join(task["command"]) for task in job["tasks"]] == commands
+
+
+def test_each_sub_job_gets_its_own_value_of_a_flag_or_the_last(tmp_path: Path) -> None:
+    line = "wrap_resources.py --gpu_per_worker 1 2 --ram_gb_per_worker 16 --sub_jobs a.py + b.py + c.py"
+    resources = [task["resources"] for task in imported(tmp_path, "line.txt", line)["tasks"]]
+    assert resources == [{"gpus": gpus, "memory": "16GiB"} for gpus in (1, 2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("echo hello", "this is no command line of Isaac Lab's Ray scripts"),
+        ("wrap_resources.py --sub_jobs", "wrap_resources.py: it needs --sub_jobs, or --test"),
+        ("task_runner.py --task_cgf x", "task_runner.py: the following arguments are required: --task_cfg"),
+        ("--aggregate_jobs wrap_resources.py --test * a.py", "aggregate jobs that are sweeps, or want packages"),
+        ("name: a address: http://127.0.0.1:1\nname: Could not", "line.txt: a line is not `name: NAME address:"),
+    ],
+)
+def test_a_line_that_means_nothing_here_is_refused(line: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(RequestError) as caught:
+        imported(tmp_path, "line.txt", line)
+    assert caught.value.what.startswith(message)
+
+
+def test_a_cluster_list_becomes_cluster_files(tmp_path: Path) -> None:
+    lines = "name: isaac_0 address: http://127.0.0.1:8265\n\nname: far address: http://192.0.2.10:8265\n"
+    found = clusters.read(lines, name=".cluster_config")
+    assert found
+    files = found.write(tmp_path)
+    assert [path.name for path in files] == ["isaac-0.yaml", "far.yaml"]
+    near, far = (load_cluster(path).spec for path in files)
+    assert (near.auth, near.existing and near.existing.address) == ("none", "http://127.0.0.1:8265")
+    assert (far.auth, far.existing and far.existing.token_env) == ("token", "RAY_AUTH_TOKEN")
+
+
+def test_a_class_becomes_a_sweep_that_counts_configurations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    described = {
+        "cfg_class": "CartpoleTheiaJobCfg",
+        "generation": "new",
+        "rl_library": "rsl_rl",
+        "hydra": ["agent.params.config.max_epochs"],
+        "space": {"num_envs": {"choice": [512, 1024]}},
+        "draws": True,
+        "files": [],
+    }
+    monkeypatch.setattr(job_cfg, "_described", lambda file, options: described)
+    found = job_cfg.read(tmp_path / "tuning" / "cfg.py", Options(num_samples=20, stopper="CartpoleEarlyStopper"))
+    assert found.job["command"] == [
+        *("python", "isaac_task.py", "run", "--cfg_file", "tuning/cfg.py", "--cfg_class", "CartpoleTheiaJobCfg"),
+        *("--python", "/workspace/isaaclab/isaaclab.sh -p", "--stopper", "CartpoleEarlyStopper"),
+        *("--draw", "{draw}", "--", "num_envs={num_envs}"),
+    ]
+    assert found.job["tune"] == {
+        "space": {"num_envs": {"choice": [512, 1024]}, "draw": {"randint": [0, 2**31 - 1]}},
+        "metric": "rewards/time",
+        "mode": "max",
+        "samples": 6,
+        "repeats": 3,
+        "silence": "200s",
+    }
+    assert found.notes == (
+        "num_samples counts repeats: 20 are 6 configurations, each 3 times.",
+        "What the file itself draws depends on `draw` alone: all repeats of a trial get the same.",
+        "agent.params.* are settings of rl_games, and --rl_library is rsl_rl: --rl-library rl_games?",
+    )

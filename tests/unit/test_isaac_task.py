@@ -1,0 +1,174 @@
+"""The program that runs one training of Isaac Lab: its command, its search space, its stoppers, its next attempt."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+from tensorboardX import SummaryWriter
+
+from tests import isaac_lab
+
+GOLDEN = [line.split(" ", 2) for line in (Path(__file__).parent / "golden" / "isaac_lab.txt").read_text().splitlines()]
+# What the search chooses in the golden commands.
+CHOSEN = {
+    "CartpoleRGBNoTuneJobCfg": "",
+    "CartpoleRGBCNNOnlyJobCfg": "activation=elu",
+    "CartpoleRGBJobCfg": "num_envs=1024 horizon_length=16 activation=relu",
+    "CartpoleResNetJobCfg": "num_envs=512 horizon_length=8 model_name=resnet34",
+    "CartpoleTheiaJobCfg": "num_envs=512 horizon_length=8 model_name=theia-base-patch16-224-cdiv",
+}
+
+
+def command(file: Path, *flags: str) -> list[str]:
+    with isaac_lab.program() as program:
+        found: list[str] = program.command_of(
+            program.arguments(["run", "--cfg_file", str(file), *flags]), program.load(file)
+        )
+        return found
+
+
+@pytest.mark.parametrize(("generation", "name", "line"), GOLDEN)
+def test_a_documented_class_gives_the_words_that_isaac_lab_would_run(
+    generation: str, name: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TRAINYARD_RUN", raising=False)
+    file = isaac_lab.write(tmp_path, generation)
+    assert command(file, "--cfg_class", name, "--draw", "7", "--", *CHOSEN[name].split()) == shlex.split(line)
+
+
+def test_another_draw_is_another_network_and_the_same_draw_is_the_same(tmp_path: Path) -> None:
+    file = isaac_lab.write(tmp_path, "old")
+    flags = ["--cfg_class", "CartpoleRGBCNNOnlyJobCfg", "--draw"]
+    drawn = [command(file, *flags, draw, "--", "activation=elu")[-1] for draw in ("1", "1", "2")]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_a_library_makes_it_the_workflow_of_all_libraries(tmp_path: Path) -> None:
+    file = isaac_lab.write(tmp_path, "old")
+    words = command(file, "--cfg_class", "CartpoleRGBNoTuneJobCfg", "--rl_library", "skrl", "--workflow", "a/train.py")
+    assert words[2] == "/workspace/isaaclab/a/train.py"
+    assert words[words.index("--rl_library") + 1] == "skrl"
+
+
+def test_what_a_class_varies_is_described_with_its_files(tmp_path: Path) -> None:
+    file = isaac_lab.write(tmp_path, "new")
+    with isaac_lab.program() as program:
+        found = program.described(
+            program.arguments(["space", "--cfg_file", str(file), "--cfg_class", "CartpoleRGBJobCfg"])
+        )
+    assert found == {
+        "cfg_class": "CartpoleRGBJobCfg",
+        "generation": "new",
+        "rl_library": "rsl_rl",
+        "hydra": [
+            "agent.params.config.max_epochs",
+            "agent.params.config.horizon_length",
+            "agent.params.config.minibatch_size",
+            "agent.params.network.cnn.activation",
+            "agent.params.network.cnn.regularizer",
+            "agent.params.network.cnn.convs",
+            "agent.params.network.mlp.units",
+            "agent.params.network.mlp.activation",
+        ],
+        "space": {
+            "num_envs": {"choice": [512, 1024, 2048, 4096]},
+            "horizon_length": {"choice": [8, 16, 32, 64, 128]},
+            "activation": {"choice": ["relu", "elu"]},
+        },
+        "draws": True,
+        "files": ["hyperparameter_tuning/vision_cartpole_cfg.py", "hyperparameter_tuning/vision_cfg.py"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("written", "entry"),
+    [
+        ("tune.uniform(0, 1)", {"uniform": [0, 1]}),
+        ("tune.quniform(lower=0, upper=1, q=0.1)", {"uniform": [0, 1], "step": 0.1}),
+        ("tune.loguniform(1e-5, 1e-2)", {"loguniform": [1e-5, 1e-2]}),
+        ("tune.qloguniform(1e-5, 1e-2, 1e-5)", {"loguniform": [1e-5, 1e-2]}),
+        ("tune.randint(2, 5)", {"randint": [2, 4]}),
+        ("tune.qrandint(2, 10, 2)", {"randint": [2, 10], "step": 2}),
+        ("tune.grid_search([64, 128])", {"grid": [64, 128]}),
+        ("tune.choice([[32, 32], [64]])", {"choice": ["[32, 32]", "[64]"]}),
+        ("tune.choice([True, None])", {"choice": [True, "None"]}),
+    ],
+)
+def test_a_function_of_ray_tune_is_a_key_of_the_search(written: str, entry: dict[str, object]) -> None:
+    with isaac_lab.program() as program:
+        program.stand_ins(Path("/nowhere/here"))
+        domain = eval(written, {"tune": __import__("ray.tune").tune})
+        assert domain.entry() == entry
+        value = domain.sample()
+        assert domain.read(program.as_text(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            "--cfg_class CartpoleTheiaJob",
+            "the file has no JobCfg class CartpoleTheiaJob; did you mean 'CartpoleTheiaJobCfg'?",
+        ),
+        (
+            "--cfg_class CartpoleTheiaJobCfg --stopper CartpoleEarlyStoper",
+            "the file has no stopper CartpoleEarlyStoper; did you mean 'CartpoleEarlyStopper'?",
+        ),
+        (
+            "--cfg_class CartpoleTheiaJobCfg --progress_reporter Custom",
+            "the file has no progress reporter Custom (it has: CLIReporter, CustomCartpoleProgressReporter)",
+        ),
+    ],
+)
+def test_an_unknown_name_is_an_error_that_says_what_was_meant(flags: str, message: str, tmp_path: Path) -> None:
+    file = isaac_lab.write(tmp_path, "old")
+    with isaac_lab.program() as program, pytest.raises(program.Unusable) as caught:
+        program.described(program.arguments(["space", "--cfg_file", str(file), *flags.split()]))
+    assert str(caught.value) == message
+
+
+def test_a_stopper_sees_the_newest_scalars_after_each_round(tmp_path: Path) -> None:
+    with SummaryWriter(str(tmp_path / "run" / "summaries")) as writer:
+        for number in range(4):
+            writer.add_scalar("Episode/Episode_Termination/cart out of bounds", number / 4, number)
+            writer.add_scalar("rewards/time", 10.0 * number, number)
+    with isaac_lab.program() as program:
+        rounds = program.Rounds(tmp_path)
+        seen = [*rounds.new(), *rounds.new()]
+        keys = ("training_iteration", "Episode/Episode_Termination/cart_out_of_bounds", "rewards/time")
+        assert [tuple(found[key] for key in keys) for found in seen] == [(1, 0.0, 0.0), (2, 0.25, 10.0), (3, 0.5, 20.0)]
+        stopper = program.member(
+            program.load(isaac_lab.write(tmp_path, "old")), "CartpoleEarlyStopper", program.Stopper, ""
+        )()
+        out = {"Episode/Episode_Termination/cart_out_of_bounds": 0.9}
+        assert [stopper("t", {"training_iteration": number, **out}) for number in (19, 20)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("script", "left", "added"),
+    [
+        ("scripts/reinforcement_learning/train.py", "rsl_rl/cartpole/now/model_50.pt", ["--checkpoint", "latest"]),
+        ("scripts/reinforcement_learning/rsl_rl/train.py", "rsl_rl/cartpole/now/model_50.pt", ["--resume"]),
+        ("rl_games/train.py", "rl_games/cartpole/now/nn/last_ep_50.pth", ["--checkpoint", "{}"]),
+        ("skrl/train.py", "skrl/cartpole/now/checkpoints/agent_50.pt", ["--checkpoint", "{}"]),
+        ("sb3/train.py", "sb3/cartpole/now/model_50_steps.zip", ["--checkpoint", "{}"]),
+        ("sb3/train.py", "sb3/cartpole/now/params/env.yaml", []),
+    ],
+)
+def test_a_later_attempt_goes_on_from_the_newest_checkpoint(
+    script: str, left: str, added: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for age, path in ((100, tmp_path / "logs" / left), (200, tmp_path / "logs" / left.replace("50", "10"))):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        os.utime(path, (1e9 - age, 1e9 - age))
+    first = ["isaaclab.sh", "-p", script, "--task", "A"]
+    with isaac_lab.program() as program:
+        monkeypatch.setenv("TRAINYARD_ATTEMPT", "1")
+        assert program.continued(first) == first
+        monkeypatch.setenv("TRAINYARD_ATTEMPT", "2")
+        assert program.continued(first) == [*first, *(word.format(tmp_path / "logs" / left) for word in added)]

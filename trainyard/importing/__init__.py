@@ -1,0 +1,36 @@
+"""Isaac Lab's Ray files, as jobs and cluster files of ours."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from trainyard.errors import RequestError
+from trainyard.importing import clusters, command_line, job_cfg, task_runner
+from trainyard.importing.clusters import Clusters
+from trainyard.importing.job import Imported
+from trainyard.importing.job import Options as Options
+
+
+def convert(file: Path | None, words: Sequence[str], options: Options) -> Imported | Clusters:
+    """Return what a file or a command line describes; files that a line names are relative to where it stands.
+
+    Raises RequestError.
+    """
+    if (file is None) == (not words):
+        raise RequestError("name one thing to import: a file, or a command line behind `--`")
+    if file is None:
+        return command_line.read(words, options, name="aggregate", directory=Path.cwd())
+    if file.suffix == ".py":
+        return job_cfg.read(file, options)
+    if file.suffix in (".yaml", ".yml"):
+        return task_runner.read(file, python=options.python)
+    try:
+        text = file.read_text()
+        if found := clusters.read(text, name=file.name):
+            return found
+        given = shlex.split(text.replace("\\\n", " "), comments=True)
+    except (OSError, ValueError) as error:
+        raise RequestError(f"{file} cannot be read: {error}") from error
+    return command_line.read(given, options, name=file.stem.lstrip("."), directory=file.parent)

@@ -1,0 +1,68 @@
+"""A ~/.cluster_config of Isaac Lab -> one cluster file for each of its lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainyard import backends
+from trainyard.errors import RequestError
+from trainyard.spec.load import load_cluster
+
+_LINE = re.compile(r"name: (\S+) address: (https?://\S+)")
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """The text of each cluster file, by its cluster's name."""
+
+    texts: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return "\n".join(f"# {_path(name)}\n{text}" for name, text in self.texts.items())
+
+    @property
+    def next(self) -> str:
+        return "invoke cluster.up -f"
+
+    def write(self, directory: Path | None) -> list[Path]:
+        """Write the files to clusters/, or there. Raises RequestError where one exists, or is no cluster file."""
+        files = {(directory or Path("clusters")) / f"{name}.yaml": text for name, text in self.texts.items()}
+        if existing := [path for path in files if path.exists()]:
+            raise RequestError(f"{existing[0]} exists", hint="Name another directory: --output DIRECTORY")
+        for path, text in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            load_cluster(path)
+        return list(files)
+
+
+def read(text: str, *, name: str) -> Clusters | None:
+    """Return the clusters of a file whose lines name some; None for any other file.
+
+    Raises RequestError for a line that names none among those that do: Isaac Lab's own script writes such lines.
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    found = [_LINE.fullmatch(line) for line in lines]
+    if not any(found):
+        return None
+    texts: dict[str, str] = {}
+    for line, match in zip(lines, found, strict=True):
+        cluster = re.sub(r"[^a-z0-9]+", "-", match[1].lower()).strip("-") if match else ""
+        if match is None or cluster in texts:
+            what = "names a cluster twice" if match else "is not `name: NAME address: http://IP:PORT`"
+            raise RequestError(f"{name}: a line {what}: {line}")
+        texts[cluster] = backends.file_for_address(cluster, match[2])
+    open_to_all = any("token_env" in text for text in texts.values())
+    note = (
+        "Isaac Lab's clusters have no token: whoever reaches them runs code there. Better: a tunnel, and `auth: none`."
+    )
+    return Clusters(texts, (note,) if open_to_all else ())
+
+
+def _path(name: str) -> Path:
+    return Path("clusters", f"{name}.yaml")

@@ -1,0 +1,148 @@
+"""Command lines of Isaac Lab's Ray scripts: aggregate jobs (`*`), their sub-jobs (`+`), a tuner's or task_runner's."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from trainyard.errors import RequestError
+from trainyard.importing import job_cfg, task_runner
+from trainyard.importing.job import Imported, Options, training
+
+# What a command line without its script begins with.
+SCRIPTS = {
+    "--aggregate_jobs": "submit_job",
+    "--sub_jobs": "wrap_resources",
+    "--cfg_file": "tuner",
+    "--task_cfg": "task_runner",
+}
+TUNER_CFG = ("hyperparameter_tuning/vision_cartpole_cfg.py", "CartpoleRGBNoTuneJobCfg")
+# Where results go, and how many workers a node has, is the cluster's and the job's here.
+IGNORED = ("ray_address", "run_mode", "mlflow_uri", "num_workers_per_node", "config_file")
+SEARCHING = ("max_lines_to_search_experiment_logs", "max_log_extraction_errors")
+RESOURCES = {"gpu_per_worker": "gpus", "cpu_per_worker": "cpus", "ram_gb_per_worker": "memory"}
+_SHELL = re.compile(r"[;&|<>$`]")
+# A separator without blanks: what follows it is a program.
+_GLUED = re.compile(r"([+*])(?=(?:python[0-9.]*|[^\s=+*]*\.(?:py|sh))(?:[+*]|$))")
+
+
+class _Parser(argparse.ArgumentParser):
+    def __init__(self, script: str) -> None:
+        super().__init__(prog=f"{script}.py", allow_abbrev=False)
+        for name in IGNORED:
+            self.add_argument(f"--{name}")
+
+    def error(self, message: str) -> NoReturn:
+        raise RequestError(f"{self.prog}: {message}", hint="invoke --help train.import")
+
+
+def read(words: Sequence[str], options: Options, *, name: str, directory: Path) -> Imported:
+    """Return the job of a command line; files that it names are relative to `directory`. Raises RequestError."""
+    script, given = _script(words)
+    if script is None:
+        known = f"It names one of {', '.join(SCRIPTS.values())}, or begins with {', '.join(SCRIPTS)}."
+        raise RequestError("this is no command line of Isaac Lab's Ray scripts", hint=known)
+    if script != "submit_job":
+        return _aggregate(words, options, directory)
+    parser = _Parser(script)
+    parser.add_argument("--aggregate_jobs", nargs=argparse.REMAINDER, required=True)
+    parts = _split(parser.parse_args(given).aggregate_jobs, "*")
+    found = [_aggregate(part, options, directory) for part in parts]
+    if len(found) == 1:
+        return replace(found[0], name=name)
+    if any(each.job.keys() != {"tasks"} for each in found):
+        raise RequestError(
+            "aggregate jobs that are sweeps, or want packages or all their tasks at once, are jobs of their own here",
+            hint="Import each of them: what stands between two `*`.",
+        )
+    tasks = [{**task, "name": f"{n}.{task['name']}"} for n, each in enumerate(found, 1) for task in each.job["tasks"]]
+    notes = ["Isaac Lab deals aggregate jobs to its clusters in turn; here they are tasks of one job, on one cluster."]
+    notes = [*notes, *(note for each in found for note in each.notes)]
+    files = {there: source for each in found for there, source in each.files.items()}
+    return Imported(name, {"tasks": tasks}, files, tuple(dict.fromkeys(notes)))
+
+
+def _script(words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Return which of Isaac Lab's scripts is run, by file or module name, and the words after it."""
+    for index, word in enumerate(words):
+        stem = Path(word).stem if word.endswith(".py") else word.rpartition(".")[2]
+        if stem in SCRIPTS.values():
+            return stem, list(words[index + 1 :])
+        if word in SCRIPTS:
+            return SCRIPTS[word], list(words)
+    return None, list(words)
+
+
+def _aggregate(words: Sequence[str], options: Options, directory: Path) -> Imported:
+    """Return one aggregate job: a script of Isaac Lab's, or any other for its Python."""
+    script, given = _script(words)
+    if script is None:
+        return _tasks([[*shlex.split(options.python), *words]], [{"gpus": 1}])
+    parser = _Parser(script)
+    if script == "task_runner":
+        parser.add_argument("--task_cfg", required=True)
+        return task_runner.read(directory / parser.parse_args(given).task_cfg, python=options.python)
+    if script == "wrap_resources":
+        return _wrapped(parser, given)
+    parser.add_argument("--cfg_file", default=TUNER_CFG[0])
+    for name, default in {**asdict(options), **dict.fromkeys(SEARCHING, 0.0)}.items():
+        parser.add_argument(f"--{name}", type=type(default), default=default)
+    parser.set_defaults(cfg_class=options.cfg_class or TUNER_CFG[1])
+    found = vars(parser.parse_args(given))
+    return job_cfg.read(directory / found["cfg_file"], Options(**{name: found[name] for name in asdict(options)}))
+
+
+def _wrapped(parser: argparse.ArgumentParser, words: Sequence[str]) -> Imported:
+    """Return the sub-jobs of wrap_resources."""
+    for name in (*RESOURCES, "num_workers"):
+        parser.add_argument(f"--{name}", nargs="+", type=int)
+    parser.add_argument("--test", action="store_true")
+    parser.add_argument("--sub_jobs", nargs=argparse.REMAINDER, default=[])
+    given = vars(parser.parse_args(words))
+    if given["test"]:
+        task = {"name": "nvidia-smi", "command": ["nvidia-smi"], "resources": {"gpus": 1}}
+        return Imported("test", {"tasks": [task], "smoke": {"gpus": True}}, {}, ("smoke.run proves the same.",))
+    if not (jobs := list(_split(given["sub_jobs"], "+"))):
+        parser.error("it needs --sub_jobs, or --test")
+    found = _tasks(jobs, [_resources(given, index) for index in range(len(jobs))])
+    if not given["num_workers"]:
+        return found
+    note = "num_workers divides what a node has, which is not known here: set resources.gpus of the tasks."
+    return replace(found, notes=(note,))
+
+
+def _resources(given: dict[str, Any], index: int) -> dict[str, Any]:
+    """Return what one sub-job gets: its own value of each flag, or the last one; a GPU where none says."""
+    chosen = {key: given[name][min(index, len(given[name]) - 1)] for name, key in RESOURCES.items() if given[name]}
+    memory = {"memory": f"{chosen['memory']}GiB"} if "memory" in chosen else {}
+    return {"gpus": 1, **chosen, **memory}
+
+
+def _tasks(commands: Sequence[list[str]], resources: Sequence[dict[str, Any]]) -> Imported:
+    tasks: list[dict[str, Any]] = []
+    beside: dict[str, Path] = {}
+    for number, (words, needs) in enumerate(zip(commands, resources, strict=True), 1):
+        # A job in quotes, as a shell would have been given it; Isaac Lab runs each in a shell.
+        words = shlex.split(words[0]) if len(words) == 1 else words
+        in_shell = ["bash", "-c", " ".join(words)] if any(_SHELL.search(word) for word in words) else words
+        command, more, files = training(in_shell)
+        beside |= files
+        tasks.append({"name": f"job-{number}", "command": command, "resources": needs, **more})
+    return Imported("jobs", {"tasks": tasks}, beside)
+
+
+def _split(words: Sequence[str], separator: str) -> Iterator[list[str]]:
+    """Yield the words between separators, which are words of their own, or stand right before a program."""
+    part: list[str] = []
+    pieces = (piece for word in words for piece in ([word] if " " in word else _GLUED.split(word)))
+    for piece in (*pieces, separator):
+        if piece == separator:
+            yield from [part] if part else []
+            part = []
+        elif piece:
+            part.append(piece)

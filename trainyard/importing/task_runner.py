@@ -1,0 +1,149 @@
+"""A YAML file of Isaac Lab's task_runner -> tasks, each with its resources and its place."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from trainyard.importing.job import Imported, training
+from trainyard.spec.fields import Complaint, Filled, Listed, Section
+from trainyard.spec.load import load_other
+from trainyard.spec.units import format_size
+
+# Longer expressions and larger results are no number of GPUs, CPUs or bytes.
+LONGEST, LARGEST = 100, 10**18
+_OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+}
+
+
+def number(written: object) -> float:
+    """Return a number, or what an expression such as `10*1024**3` comes to. Raises ValueError."""
+    try:
+        if isinstance(written, bool) or len(str(written)) > LONGEST:
+            raise ValueError
+        return _value(ast.parse(str(written).strip(), mode="eval").body)
+    except (ValueError, SyntaxError, ArithmeticError, TypeError, RecursionError) as error:
+        raise ValueError("must be a number, or arithmetic such as 10*1024**3") from error
+
+
+def _value(node: ast.AST) -> float:
+    """Return what a part of an expression comes to, none of it larger than LARGEST. Raises ValueError."""
+    match node:
+        case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
+            result: float = value
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=inner):
+            result = -_value(inner) if isinstance(sign, ast.USub) else _value(inner)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            first, second = _value(left), _value(right)
+            # 2**(10**9) would be worked on for minutes.
+            if isinstance(op, ast.Pow) and not 0 <= second <= 64:
+                raise ValueError
+            result = _OPERATORS[type(op)](first, second)
+        case _:
+            raise ValueError
+    if not abs(result) <= LARGEST:
+        raise ValueError
+    return result
+
+
+def _words(text: object) -> list[str]:
+    words = shlex.split(text) if isinstance(text, str) else []
+    if not words:
+        raise ValueError("must be the words after `python`, as text")
+    return words
+
+
+Number = Annotated[float, BeforeValidator(number), Field(ge=0)]
+
+
+class NodeSection(Section):
+    """Where a task runs."""
+
+    specific: Literal["any", "hostname", "node_id"] = "any"
+    hostname: Filled | None = None
+    node_id: Filled | None = None
+
+    def complaints(self) -> Iterator[Complaint]:
+        if self.specific == "node_id":
+            message = "is another one with each start of Ray: name the node by its hostname"
+            yield Complaint(("node_id",), message)
+        if self.specific == "hostname" and self.hostname is None:
+            yield Complaint(("hostname",), "is missing")
+
+
+class TaskSection(Section):
+    """One task."""
+
+    name: Filled
+    py_args: Annotated[list[str], BeforeValidator(_words)]
+    num_gpus: Number | None = None
+    num_cpus: Number | None = None
+    memory: Number | None = None
+    node: NodeSection = NodeSection()
+
+
+class TaskRunnerFile(Section):
+    """What task_runner reads."""
+
+    pip: Listed[Filled] | None = None
+    py_modules: Listed[Filled] | None = None
+    concurrent: bool = False
+    tasks: Listed[TaskSection]
+
+
+def read(file: Path, *, python: str) -> Imported:
+    """Return the job of a task_runner file. Raises RequestError with every problem at once."""
+    found = load_other(file, TaskRunnerFile, "task_runner file")
+    files: dict[str, Path] = {}
+    tasks = [_task(task, files, python, file.parent) for task in found.tasks]
+    # Ray puts modules on Python's path; what is sent along lies at the top of the job.
+    modules = [str((file.parent / name).resolve()) for name in found.py_modules or ()]
+    job = {
+        "tasks": with_names(tasks),
+        "together": found.concurrent,
+        "runtime_env": {key: value for key, value in (("pip", list(found.pip or ())), ("files", modules)) if value},
+        "env": {"PYTHONPATH": "."} if modules else {},
+    }
+    return Imported(file.stem, {key: value for key, value in job.items() if value}, files)
+
+
+def _task(task: TaskSection, files: dict[str, Path], python: str, directory: Path) -> dict[str, Any]:
+    """Return one task; files among its words that lie beside the YAML file travel with the job."""
+    near = {word: directory / word for word in task.py_args if not word.startswith(("/", ".."))}
+    files.update({word: source for word, source in near.items() if source.is_file()})
+    command, more, needed = training([*shlex.split(python), *task.py_args])
+    files.update(needed)
+    memory = None if task.memory is None else format_size(int(task.memory))
+    resources = {"cpus": task.num_cpus, "gpus": task.num_gpus, "memory": memory}
+    found = {
+        "name": task.name,
+        "command": command,
+        "resources": {key: value for key, value in resources.items() if value is not None},
+        "node": {"name": task.node.hostname} if task.node.specific == "hostname" else {},
+        **more,
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def with_names(tasks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return tasks with names that a job accepts, each another one."""
+    found: dict[str, dict[str, Any]] = {}
+    for task in tasks:
+        plain = re.sub(r"[^A-Za-z0-9._=,+-]+", "-", task["name"]).strip("-.")[:90] or "task"
+        name = next(name for name in (plain, *(f"{plain}-{n}" for n in range(2, len(tasks) + 2))) if name not in found)
+        found[name] = {**task, "name": name}
+    return list(found.values())
