@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from trainyard.dispatch import plan
 from trainyard.dispatch.package import listing, pack
+from trainyard.dispatch.wheels import WHEELS
 from trainyard.endpoint import Endpoint, ExpectedNode
+from trainyard.errors import RequestError
 from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 from trainyard.spec.job import JobSpec, RuntimeEnv
 
@@ -66,6 +71,32 @@ def test_the_plan_tells_the_runner_everything(tmp_path: Path) -> None:
     assert document["gate"]["skip"] is True
     head = {"name": "head", "group": "head", "cpus": 1, "gpus": 0, "memory": None, "optional": False}
     assert document["gate"]["nodes"] == [head]
+
+
+def test_wheels_as_ray_has_them_written_are_sent_and_packages_are_named_as_to_be_built(tmp_path: Path) -> None:
+    (tmp_path / "a.whl").write_text("w")
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "pyproject.toml").write_text("")
+    env = RuntimeEnv(wheels=("package",), uv=(f"{WHEELS}a.whl", "numpy"))
+    prepared = plan.prepare(CLUSTER, job(runtime_env=env), tmp_path)
+    assert prepared.wheels == (tmp_path / "package", tmp_path / "a.whl")
+    assert list(plan.described(prepared))[2] == "sends 2 wheels, built here: package"
+    document = json.loads(plan.build("run-1", Endpoint("lab", ""), replace(prepared, wheels=(tmp_path / "a.whl",))))
+    assert document["runtime_env"] == {"uv": [f"{WHEELS}a.whl", "numpy"]}
+
+
+def test_what_is_no_wheel_and_no_package_is_named_with_every_other_problem(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    env = RuntimeEnv(wheels=("empty", "b.whl"), pip=(f"{WHEELS}c.whl",), files=("nosuch",))
+    with pytest.raises(RequestError) as error:
+        plan.prepare(CLUSTER, job(runtime_env=env, command=("schola-rllib",)), tmp_path)
+    assert [str(problem).partition(", which")[0] for problem in error.value.problems] == [
+        "command of task job: Schola's interactive entry point waits for a key at its end",
+        "runtime_env.files.0: no such file or directory: nosuch",
+        "runtime_env.wheels.0: no pyproject.toml in empty",
+        "runtime_env.wheels.1: no such wheel file: b.whl",
+        "runtime_env.pip: no such wheel file: c.whl",
+    ]
 
 
 def test_a_smoke_test_is_a_plan_without_tasks() -> None:

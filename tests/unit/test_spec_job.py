@@ -93,3 +93,28 @@ def test_outputs_are_in_their_shortest_form(tmp_path: Path) -> None:
 def test_a_directory_whose_name_is_no_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match=r"it is the job's name, got \"my job\""):
         tasks_of(tmp_path / "my job", "command: [a.py]\n")
+
+
+ADO = """\
+uv: # One line for each plugin
+  - ado-core
+  - ${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}/plugin-1.0-py3-none-any.whl
+env_vars:
+  PYTHONUNBUFFERED: "x"
+  HOME: "/tmp"
+"""
+
+
+def test_a_runtime_env_file_is_taken_as_it_is_and_its_lines_are_named(tmp_path: Path) -> None:
+    job, file = tmp_path / "job.yaml", tmp_path / "runtime_env.yaml"
+    job.write_text("command: [ado]\nruntime_env: runtime_env.yaml\n")
+    file.write_text(ADO)
+    env = load_job(tmp_path).runtime_env
+    assert env.uv == ("ado-core", "${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}/plugin-1.0-py3-none-any.whl")
+    assert env.env_vars == {"PYTHONUNBUFFERED": "x", "HOME": "/tmp"}
+    file.write_text(f"{ADO}excludes: [data]\n")
+    with pytest.raises(RequestError) as error:
+        load_job(tmp_path)
+    assert [str(problem) for problem in error.value.problems] == [
+        f"{file}:7: runtime_env.excludes: is a key of Ray's, and none here: write .rayignore into the job directory"
+    ]

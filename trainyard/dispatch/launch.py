@@ -16,7 +16,7 @@ from typing import Any
 
 from trainyard_runner import bootstrap, tree
 
-from trainyard.dispatch import plan
+from trainyard.dispatch import plan, wheels
 from trainyard.dispatch.follow import Interrupts, Screen
 from trainyard.dispatch.package import Package, blob_name, pack, runner_package
 from trainyard.dispatch.plan import Prepared
@@ -118,10 +118,11 @@ def _sent(
     name = store.run_name(prepared.job.name, now=now, entropy=os.urandom(2))
     version = ray.version()
     package = pack(prepared.files)
-    wheels = pack(prepared.wheels) if prepared.wheels else None
-    cargo = {"the job": package, **({"wheels": wheels} if wheels else {})}
+    prepared = replace(prepared, wheels=wheels.built(prepared.wheels, progress))
+    of_wheels = wheels.packed(prepared.wheels)
+    cargo = {"the job": package, **({"wheels": of_wheels} if of_wheels else {})}
     run_steps([_send(ray, title, each) for title, each in cargo.items()], progress)
-    document = plan.build(name, endpoint, prepared, package=package, wheels=wheels, skip_gate=skip_smoke)
+    document = plan.build(name, endpoint, prepared, package=package, wheels=of_wheels, skip_gate=skip_smoke)
     record = plan.record_of(
         prepared, package, run=name, endpoint=endpoint, ray=version, now=now, command=command, skip_smoke=skip_smoke
     )

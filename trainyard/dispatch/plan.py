@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from trainyard import __version__
+from trainyard.dispatch import known_commands
 from trainyard.dispatch.package import Listing, Package, SentFile, listing, sent_file
+from trainyard.dispatch.wheels import WHEELS, wheels_of
 from trainyard.endpoint import Endpoint
 from trainyard.errors import Problem, RequestError
 from trainyard.results import formats
 from trainyard.seams.git import revision
-from trainyard.seams.ray_api import PART_LIMIT
 from trainyard.spec.cluster import LoadedCluster
 from trainyard.spec.expand import TaskSpec, expand
 from trainyard.spec.fields import HIDDEN, SECRET_NAME
@@ -37,26 +38,31 @@ _OUTPUTS = ("outputs_each_attempt", "outputs_limit", "outputs_every")
 class Prepared:
     """A job and the cluster it is meant for; nothing has been sent.
 
-    `files` and `wheels` are what is to be sent, apart because Ray itself has to find wheels.
+    `files` and `wheels` are what is to be sent, apart because Ray itself has to find wheels; a wheel that is a
+    directory is the package that it is to be built of.
     """
 
     cluster: LoadedCluster
     job: JobSpec
     tasks: tuple[TaskSpec, ...]
     files: Listing
-    wheels: Listing | None
+    wheels: tuple[Path, ...]
 
 
 def prepare(cluster: LoadedCluster, job: JobSpec, directory: Path) -> Prepared:
-    """List what a job sends. Raises RequestError naming every extra file or wheel that is missing or in the way."""
-    found = listing(directory)
-    problems: list[Problem] = []
+    """List what a job sends.
+
+    Raises RequestError naming every extra file or wheel that is missing or in the way, and every command that is known
+    to fail as a task.
+    """
+    found, tasks = listing(directory), expand(job)
+    problems = list(known_commands.problems(tasks))
     extra = _extra_files(found, job.runtime_env.files, problems)
-    wheels = _wheels(found.directory, job.runtime_env.wheels, problems)
+    wheels = wheels_of(job.runtime_env, found.directory, problems)
     if problems:
-        raise RequestError(f"job {job.name} names files that cannot be sent", problems=tuple(problems))
+        raise RequestError(f"job {job.name} cannot be sent as it is", problems=tuple(problems))
     files = replace(found, files=tuple(sorted((*found.files, *extra), key=lambda file: file.name)))
-    return Prepared(cluster, job, expand(job), files, Listing(found.directory, wheels, ()) if wheels else None)
+    return Prepared(cluster, job, tasks, files, wheels)
 
 
 def described(prepared: Prepared) -> Iterator[str]:
@@ -64,8 +70,9 @@ def described(prepared: Prepared) -> Iterator[str]:
     yield f"job {prepared.job.name} on cluster {prepared.cluster.spec.name}: {counted(len(prepared.tasks), 'task')}"
     listed = prepared.files
     yield f"sends {counted(len(listed.files), 'file')}, {formats.size(listed.size)}"
-    if wheels := prepared.wheels:
-        yield f"sends {counted(len(wheels.files), 'wheel')}, {formats.size(wheels.size)}"
+    if prepared.wheels:
+        packages = named([path.name for path in prepared.wheels if path.is_dir()], most=6)
+        yield f"sends {counted(len(prepared.wheels), 'wheel')}" + (f", built here: {packages}" if packages else "")
     if listed.left_out:
         yield f"left out: {named([f'{path.name} ({path.by})' for path in listed.left_out], most=6)}"
 
@@ -88,7 +95,7 @@ def build(
         "cluster": endpoint.cluster,
         "package": package.name if package else None,
         "package_parts": list(package.parts) if package else [],
-        "runtime_env": _runtime_env(job, wheels) if job else None,
+        "runtime_env": _runtime_env(prepared, wheels) if prepared else None,
         "together": bool(job and job.together),
         "tasks": [asdict(task) for task in prepared.tasks] if prepared else [],
         "gate": {
@@ -180,32 +187,16 @@ def _placed(path: Path, place: str) -> list[SentFile]:
     return [sent_file(path, place)]
 
 
-def _wheels(directory: Path, names: Sequence[str], problems: list[Problem]) -> tuple[SentFile, ...]:
-    wheels: list[SentFile] = []
-    for index, name in enumerate(names):
-        path = directory / name
-        if path.suffix != ".whl" or not path.is_file():
-            problems.append(Problem(f"runtime_env.wheels.{index}", f"no such wheel file: {name}"))
-        else:
-            wheels.append(sent_file(path, path.name))
-    size = sum(wheel.size for wheel in wheels)
-    if size >= PART_LIMIT:
-        problems.append(
-            Problem("runtime_env.wheels", f"{formats.size(size)} in all, at most {formats.size(PART_LIMIT)}")
-        )
-    return tuple(wheels)
-
-
-def _runtime_env(job: JobSpec, wheels: Package | None) -> dict[str, Any] | None:
+def _runtime_env(prepared: Prepared, wheels: Package | None) -> dict[str, Any] | None:
     """Return the job's runtime environment in Ray's form, or None if it asks for nothing.
 
-    Wheels are found by Ray through ${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}: a package that holds nothing but them.
+    Wheels are found by Ray in its working directory: a package that holds nothing but them.
     """
-    declared = job.runtime_env
+    declared = prepared.job.runtime_env
     made: dict[str, Any] = {}
-    by = "pip" if declared.pip and not declared.uv else "uv"
-    names = [f"${{RAY_RUNTIME_ENV_CREATE_WORKING_DIR}}/{wheel.rsplit('/', 1)[-1]}" for wheel in declared.wheels]
-    packages = [*names, *(declared.pip if by == "pip" else declared.uv)]
+    by = "pip" if declared.pip else "uv"
+    packages = [package for package in (*declared.uv, *declared.pip) if not package.startswith(WHEELS)]
+    packages = [*(f"{WHEELS}{path.name}" for path in prepared.wheels), *packages]
     if packages:
         made[by] = packages
     if wheels:

@@ -31,6 +31,18 @@ MOST_TASKS = 100_000
 KEY_PATTERN = r"^[A-Za-z_][A-Za-z0-9_-]*$"
 TASK_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._=,+-]{0,99}$"
 Scalar = str | bool | int | float
+# Keys of Ray's own runtime environments that are none here: what stands for them.
+RAY_KEYS = {
+    "working_dir": "the job directory is sent; name more under `files`",
+    "excludes": "write .rayignore into the job directory",
+    "py_modules": "name packages under `wheels`, other files under `files`",
+    "conda": "name packages under `uv`, or put them into an image",
+    "container": "name the image in the cluster file",
+    "image_uri": "name the image in the cluster file",
+    "py_executable": "write it into the job's command",
+    "worker_process_setup_hook": "a task is a program of its own: let that do it",
+    "config": "Ray's defaults hold; what installs for more than 10 minutes belongs into an image",
+}
 
 # `{{` and `}}` stand for the braces themselves.
 _MARK = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_-]*)\}|[{}]")
@@ -143,11 +155,11 @@ class Placement(Section):
 
 
 class RuntimeEnv(Section):
-    """What is installed or set for the tasks, by Ray, on the nodes."""
+    """What is installed or set for the tasks, by Ray, on the nodes: a mapping, or a file (runtime_env.yaml)."""
 
     uv: Listed[Filled] = setting((), "Packages to install with uv.")
     pip: Listed[Filled] = setting((), "Packages to install with pip.")
-    wheels: Listed[Filled] = setting((), "Wheel files to upload and install, relative to the job directory.")
+    wheels: Listed[Filled] = setting((), "Wheels to send and install, or packages to build them of: directories.")
     env_vars: OwnVariables = setting({}, "Environment variables of the tasks' workers.")
     files: Listed[Filled] = setting((), "More files or directories to send along, also from outside the job directory.")
 

@@ -25,6 +25,7 @@ CLUSTER_FILE = "cluster file"
 JOB_FILE = "job file"
 JOB_FILE_NAME = "job.yaml"
 IMAGE_FILE = "image file"
+RUNTIME_ENV_FILE = "runtime_env file"
 IMAGE_FILE_NAME = "image.yaml"
 
 FLAG = "--set"
@@ -63,6 +64,8 @@ def job_of(keys: Mapping[str, Any], *, overrides: Sequence[str] = ()) -> JobSpec
 def load_job(directory: Path, *, overrides: Sequence[str] = ()) -> JobSpec:
     """Return the job of a directory that holds a job.yaml. Raises RequestError with every problem at once."""
     source = _source(directory / JOB_FILE_NAME, JOB_FILE, overrides)
+    if isinstance(file := source.value.get("runtime_env"), str):
+        source = _put_below("runtime_env", _source(directory / file, RUNTIME_ENV_FILE, ()), source)
     if "name" in source.value:
         message = "must not be given: a job's name is its directory's name"
         source = replace(source, problems=(*source.problems, Problem(where(("name",), source), message)))
@@ -104,6 +107,16 @@ def _source(path: Path, kind: str, overrides: Sequence[str]) -> Source:
         problem = Problem(source.places[()], f"must be a mapping of keys to values, got {value_text(source.value)}")
         raise _refusal(kind, source.problems or (problem,))
     return _overridden(source, overrides)
+
+
+def _put_below(key: str, file: Source, source: Source) -> Source:
+    """Return the source with what another file says below a key; its places are that file's."""
+    return Source(
+        value={**source.value, key: file.value},
+        places={**source.places, **{(key, *path): place for path, place in file.places.items()}},
+        problems=(*source.problems, *file.problems),
+        broken=source.broken | {(key, *path) for path in file.broken},
+    )
 
 
 def _overridden(source: Source, overrides: Sequence[str]) -> Source:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from trainyard.errors import Problem
 from trainyard.spec.fields import NOTHING, SECRET_NAME, Complaint, ComplaintsError
-from trainyard.spec.job import JobSpec
+from trainyard.spec.job import RAY_KEYS, JobSpec, RuntimeEnv
 from trainyard.spec.yaml_source import KeyPath, Source, located
 from trainyard.wording import did_you_mean
 
@@ -119,6 +119,8 @@ def _sentence(complaint: Complaint) -> str:
 def _unknown_key(model: type[BaseModel], path: KeyPath) -> Complaint:
     key = str(path[-1])
     section = _model_at(model, path[:-1])
+    if section is RuntimeEnv and key in RAY_KEYS:
+        return Complaint(path, f"is a key of Ray's, and none here: {RAY_KEYS[key]}")
     known = [name for name in section.model_fields if (section, name) != (JobSpec, "name")] if section else []
     return Complaint(path, "is not a known key", suggestion=did_you_mean(key, known) or f"; known: {', '.join(known)}")
 

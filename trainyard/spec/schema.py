@@ -27,6 +27,8 @@ def schemas() -> dict[str, dict[str, Any]]:
     }
     job = made["job"]
     del job["properties"]["name"], job["required"]
+    env = job["properties"]["runtime_env"]
+    env["anyOf"] = [{"$ref": env.pop("$ref")}, {"type": "string"}]
     job["oneOf"] = [{"required": ["command"]}, {"required": ["tasks"]}]
     return made
 

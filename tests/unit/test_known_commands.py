@@ -1,0 +1,35 @@
+"""Commands that are refused before anything is sent."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainyard.dispatch import known_commands
+from trainyard.spec.expand import expand
+from trainyard.spec.job import JobSpec
+
+
+def refused(*command: str) -> list[str]:
+    """Return the first words of what is said of a job with this command, once for each of its two tasks."""
+    job = JobSpec.model_validate({"name": "train", "command": (*command, "{seed}"), "matrix": {"seed": (0, 1)}})
+    found = list(known_commands.problems(expand(job)))
+    assert {problem.where for problem in found} <= {"command of task seed=0"}
+    return [" ".join(problem.message.split()[:2]) for problem in found]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("schola-rllib --headless", ["Schola's interactive"]),
+        ("python -m schola.scripts.ray.launch -t 1", ["Schola's interactive"]),
+        ("python /opt/schola/schola/scripts/ray/launch.py", ["Schola's interactive"]),
+        ("schola-train --num-cpus 4", ["--num-cpus starts"]),
+        ("/usr/local/bin/schola-train --headless --num-cpus=4", ["--num-cpus starts"]),
+        ("schola-train --num-cpus 4 --checkpoint-dir ./ckpt", ["--num-cpus starts", "a relative"]),
+        ("schola-train --checkpoint-dir=ckpt", ["a relative"]),
+        ("schola-train --num-cpus-per-learner 2 --checkpoint-dir /mnt/ckpt --checkpoint-dir=/mnt", []),
+        ("python train.py --num-cpus 4 --checkpoint-dir ckpt", []),
+    ],
+)
+def test_what_fails_on_a_cluster_is_refused_and_the_rest_is_not(command: str, said: list[str]) -> None:
+    assert refused(*command.split()) == said

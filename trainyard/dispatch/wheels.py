@@ -1,0 +1,90 @@
+"""Wheels that a job sends along: files as they are, and packages of this machine, built once for each content."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from trainyard.dispatch.package import Listing, Package, listing, pack, sent_file
+from trainyard.errors import Problem, RequestError
+from trainyard.paths import cache_home
+from trainyard.results import formats
+from trainyard.seams import programs
+from trainyard.seams.ray_api import PART_LIMIT
+from trainyard.spec.job import RuntimeEnv
+from trainyard.steps import YES, Progress, Step, no
+from trainyard.steps import run as run_steps
+
+# What Ray wants before each wheel. It is written for the user; in a runtime_env.yaml it may stand already.
+WHEELS = "${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}/"
+_TAIL = 12
+
+
+def wheels_of(env: RuntimeEnv, directory: Path, problems: list[Problem]) -> tuple[Path, ...]:
+    """Return the wheels and the directories of packages that a job names; what is neither is added to the problems."""
+    names = {name: f"wheels.{index}" for index, name in enumerate(env.wheels)}
+    for kind in ("uv", "pip"):
+        names |= {name.removeprefix(WHEELS): kind for name in getattr(env, kind) if name.startswith(WHEELS)}
+    for name, key in names.items():
+        path = directory / name
+        if path.is_dir() and not any((path / file).is_file() for file in ("pyproject.toml", "setup.py")):
+            problems.append(Problem(f"runtime_env.{key}", f"no pyproject.toml in {name}"))
+        elif not path.is_dir() and not (path.suffix == ".whl" and path.is_file()):
+            problems.append(Problem(f"runtime_env.{key}", f"no such wheel file: {name}"))
+    return tuple((directory / name).resolve() for name in names)
+
+
+def built(paths: Sequence[Path], progress: Progress) -> tuple[Path, ...]:
+    """Build the wheels of packages whose content is new; return the wheels. Raises RequestError."""
+    places = {path: _place(path) for path in paths if path.is_dir()}
+    run_steps([_step(package, place) for package, place in places.items()], progress)
+    return tuple(next(places[path].glob("*.whl")) if path in places else path for path in paths)
+
+
+def packed(wheels: Sequence[Path]) -> Package | None:
+    """Return a package that holds nothing but wheels, if there are any. Raises RequestError for more than Ray takes."""
+    listed = Listing(Path(), tuple(sent_file(wheel, wheel.name) for wheel in wheels), ())
+    if listed.size >= PART_LIMIT:
+        sizes = f"{formats.size(listed.size)} in all, at most {formats.size(PART_LIMIT)}"
+        raise RequestError("the wheels are too big for Ray", problems=(Problem("runtime_env.wheels", sizes),))
+    return pack(listed) if wheels else None
+
+
+def _place(package: Path) -> Path:
+    """Return where the wheel of a package's content is kept; what builds leave in the package is none of it."""
+    found = listing(package)
+    left = ("build/", "dist/")
+    files = tuple(file for file in found.files if not file.name.startswith(left) and ".egg-info/" not in file.name)
+    content = pack(Listing(package, files, ())).name
+    return cache_home(os.environ) / "wheels" / content.removesuffix(".zip")
+
+
+def _step(package: Path, place: Path) -> Step:
+    def is_built() -> bool:
+        return any(place.glob("*.whl"))
+
+    return Step(
+        f"Build a wheel of {package.name}",
+        done=lambda: YES if is_built() else no("its content is new"),
+        do=partial(_build, package, place),
+        deadline=10.0,
+    )
+
+
+def _build(package: Path, place: Path) -> None:
+    """Build with uv, where there is none with this Python's pip; the wheel gets its place once it is whole."""
+    place.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place) as made:
+        ended = programs.run(["uv", "build", "--wheel", "--out-dir", made, str(package)], env=os.environ)
+        if ended.code == programs.NOT_FOUND:
+            pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", made, str(package)]
+            ended = programs.run(pip, env=os.environ)
+        if ended.code != 0:
+            lines = "\n  | ".join([f"no wheel could be built of {package}", *ended.tail[-_TAIL:]])
+            raise RequestError(lines, hint="Mend what it says, then repeat the command.")
+        for wheel in Path(made).glob("*.whl"):
+            wheel.replace(place / wheel.name)
