@@ -12,6 +12,7 @@ from typing import TextIO
 from trainyard_runner.units import in_words
 
 from trainyard.dispatch.follow import Screen
+from trainyard.results import formats
 from trainyard.results.journal import Event
 from trainyard.results.report import write_report
 from trainyard.results.state import RunState
@@ -144,10 +145,11 @@ class Bar:
         now = time.monotonic()
         if not state.tasks or (self._shown and now < self._drawn + _DRAW_EVERY):
             return
-        filled = _BAR_WIDTH * _ended(state) // len(state.tasks)
-        bar = f"{'━' * filled}{'─' * (_BAR_WIDTH - filled)} {_ended(state)}/{len(state.tasks)}"
+        noun, ended, total, news = _progress(state)
+        filled = _BAR_WIDTH * min(ended, total) // total
+        bar = f"{'━' * filled}{'─' * (_BAR_WIDTH - filled)} {ended}/{total}"
         counts = [f"{state.counts[name]} {name}" for name in ("running", "failed", "stopped") if state.counts[name]]
-        line = ", ".join([f"tasks {bar}", f"{now - self._began:.0f} s", *counts])
+        line = ", ".join([f"{noun} {bar}", f"{now - self._began:.0f} s", *news, *counts])
         self._stream.write(f"{_ERASE}{line[: shutil.get_terminal_size().columns - 1]}\r")
         self._stream.flush()
         self._drawn, self._shown = now, True
@@ -157,6 +159,16 @@ class Bar:
             self._stream.write(_ERASE)
             self._stream.flush()
             self._shown = False
+
+
+def _progress(state: RunState) -> tuple[str, int, int, list[str]]:
+    """Return what is counted, how many have ended, of how many, and what else is news: of a sweep, its best."""
+    if state.sweep is None or state.tune is None:
+        return "tasks", _ended(state), len(state.tasks), []
+    counts, best = state.sweep.counts(), next(iter(state.sweep.ranked(state.tune["mode"])), None)
+    ended = sum(counts.values()) - counts["running"]
+    news = [f"best {formats.number(best.value)} (trial {best.number})"] if best and best.value is not None else []
+    return "trials", ended, state.tune.get("samples") or len(state.sweep.trials), news
 
 
 def prefixed(task: str, text: str, *, colour: bool = False) -> str:
@@ -212,7 +224,20 @@ def _on(event: Event) -> str:
     return f" on {event['node']}" if event.get("node") else ""
 
 
+def _trial_ended(event: Event, state: RunState) -> Iterator[str]:
+    sweep, tune = state.sweep, state.tune
+    if sweep is None or tune is None or not (trial := sweep.trials[event["trial"]]).tasks:
+        return  # one of the sweep that this one goes on with
+    value = "" if trial.value is None else f" {formats.number(trial.value)}"
+    best = " (best so far)" if trial in sweep.ranked(tune["mode"])[:1] else ""
+    params = ", ".join(f"{name}={value}" for name, value in trial.params.items())
+    reason = f": {trial.reason}" if trial.reason else ""
+    yield f"trial {trial.number} {trial.state}{value}{best}, {params}{reason}"
+
+
 def _task_ended(event: Event, state: RunState) -> Iterator[str]:
+    if state.tune:
+        return
     yield f"[{event['task']}] {event['state']} ({_ended(state)}/{len(state.tasks)})"
 
 
@@ -231,6 +256,7 @@ _LINES = {
     "attempt-started": _attempt_started,
     "attempt-ended": _attempt_ended,
     "task-ended": _task_ended,
+    "trial-ended": _trial_ended,
     "waiting": _note,
     "note": _note,
 }

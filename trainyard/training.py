@@ -34,11 +34,18 @@ _CLUSTER = "cluster."
 
 
 def ready(
-    job_dir: str, files: Sequence[str], *, overrides: Sequence[str], backend: str | None
+    job_dir: str,
+    files: Sequence[str],
+    *,
+    overrides: Sequence[str],
+    backend: str | None,
+    sweep: bool = False,
+    job_file: Path | None = None,
 ) -> tuple[Prepared, Cluster]:
     """Load the cluster file and the job file, and check one against the other. Raises RequestError.
 
-    An override that begins with `cluster.` is for the cluster file, any other for the job file.
+    An override that begins with `cluster.` is for the cluster file, any other for the job file. With `sweep` it has to
+    be the job of a sweep, else it must not. `job_file` is read instead of the one in the job's directory.
     """
     if len(files) > 1:
         raise RequestError(
@@ -52,7 +59,12 @@ def ready(
     file = files[0] if files else None
     cluster = lifecycle.find(file, os.environ, directory=here, overrides=of_cluster, backend=backend)
     directory = paths.job_directory(job_dir, directory=here)
-    return prepare(cluster.loaded, load_job(directory, overrides=of_job), directory), cluster
+    job = load_job(directory, overrides=of_job, file=job_file)
+    if sweep != (job.tune is not None):
+        what = f"job {job.name} has no `tune:`" if sweep else f"job {job.name} is a sweep: it has `tune:`"
+        hint = "docs/tune.md says what it needs. To run it as it is: " if sweep else "Run: "
+        raise RequestError(what, hint=f"{hint}invoke {'train' if sweep else 'tune'}.dispatch {job_dir}")
+    return prepare(cluster.loaded, job, directory), cluster
 
 
 def dispatch(

@@ -6,6 +6,7 @@ import os
 import platform
 import signal
 import sys
+import threading
 import time
 import traceback
 from pathlib import Path
@@ -14,13 +15,14 @@ from typing import Any
 import ray
 from ray.experimental.internal_kv import _internal_kv_get
 
-from trainyard_runner import leash, names, nodes, plan, shipped
+from trainyard_runner import leash, names, nodes, plan, shipped, study
 from trainyard_runner.gate import SmokeGate, StopAskedError
 from trainyard_runner.records import Records
 from trainyard_runner.rungs import Check
 from trainyard_runner.scheduler import Scheduler
 from trainyard_runner.stream import EventStream
 from trainyard_runner.submitting import Submitter
+from trainyard_runner.sweep import Sweep
 from trainyard_runner.waiting import Watch
 
 _LAST_WORDS = 0.7
@@ -49,12 +51,16 @@ class Stopping:
 def main(run: str, *, plan_text: bytes, runner_name: str, runner: bytes, started: float) -> int:
     """Run everything; return the exit code."""
     stopping = Stopping()
+    the_plan = plan.read(plan_text)
+    if the_plan.sweep:
+        # While the smoke test goes.
+        threading.Thread(target=study.missing, args=[the_plan.sweep["search"]], daemon=True).start()
     logs = Path(ray._private.worker.global_worker.node.get_logs_dir_path())
     directory = logs / names.run_directory(run)
     stream = EventStream(directory)
     ending: dict[str, Any] = {"state": "failed", "exit": BUG, "counts": {}, "error": None, "hint": None}
     try:
-        ending |= _run(plan.read(plan_text), directory, stream, stopping, (runner_name, [ray.put(runner)]))
+        ending |= _run(the_plan, directory, stream, stopping, (runner_name, [ray.put(runner)]))
     except BaseException:
         traceback.print_exc()
         last = traceback.format_exc().strip().splitlines()[-1]
@@ -89,9 +95,16 @@ def _run(
         where = f" on {failed.node}" if failed.node else ""
         error = f"smoke test failed: {failed.name}{where}: {failed.detail}"
         return {"exit": SMOKE_FAILED, "counts": _all("stopped", the_plan), "error": error, "hint": failed.hint}
-    scheduler, records = _scheduler(the_plan, directory, stream, runner)
+    if the_plan.sweep and (package := study.missing(the_plan.sweep["search"])):
+        error = f"a sweep needs {package}, and the head's Python ({sys.executable}) has none"
+        hint = "Write optuna and cmaes into the requirements.txt of the image; on a local cluster: make setup."
+        return {"exit": SMOKE_FAILED, "error": error, "hint": hint}
+    sweep = _sweep(the_plan, stream) if the_plan.sweep else None
+    scheduler, records = _scheduler(the_plan, directory, stream, runner, sweep)
     scheduler.run(stopping.left)
     counts = scheduler.counts
+    if sweep:
+        return {**_swept(sweep), "counts": counts, "sweep": sweep.result()}
     if stopping.asked() and counts["stopped"]:
         return {"state": "stopped", "exit": 1, "counts": counts, "error": _why_stopped()}
     if counts["failed"] or counts["stopped"]:
@@ -107,6 +120,23 @@ def _run(
 
 def _why_stopped() -> str:
     return "stopped by the leash of the cluster" if _internal_kv_get(f"gcs://{leash.MARK}".encode()) else "stopped"
+
+
+def _sweep(the_plan: plan.Plan, stream: EventStream) -> Sweep:
+    def keep(at: int, text: str) -> None:
+        stream.write("study", at=at, text=text)
+
+    opened = study.Study(the_plan.sweep or {}, the_plan.study, name=the_plan.job or the_plan.run, write=keep)
+    return Sweep(the_plan, opened, stream.write)
+
+
+def _swept(sweep: Sweep) -> dict[str, Any]:
+    """Say how a run ended that was a sweep: what was pruned, or failed beside better ones, is no failure."""
+    if not sweep.is_over:
+        return {"state": "stopped", "exit": 1, "error": _why_stopped()}
+    if problem := sweep.problem():
+        return {"state": "failed", "exit": 1, "error": problem}
+    return {"state": "succeeded", "exit": 0}
 
 
 def _pass_gate(the_plan: plan.Plan, stream: EventStream, stopping: Stopping, runner: shipped.Package) -> Check | None:
@@ -135,7 +165,7 @@ def _pass_gate(the_plan: plan.Plan, stream: EventStream, stopping: Stopping, run
 
 
 def _scheduler(
-    the_plan: plan.Plan, directory: Path, stream: EventStream, runner: shipped.Package
+    the_plan: plan.Plan, directory: Path, stream: EventStream, runner: shipped.Package, sweep: Sweep | None
 ) -> tuple[Scheduler, Records]:
     known: dict[str, str] = {}
 
@@ -152,9 +182,14 @@ def _scheduler(
         job = (the_plan.package, [ray.put(b"".join(blobs))])
     here = node_name(ray.get_runtime_context().get_node_id())
     records = Records(directory, stream, node=here, node_name=node_name, each_attempt=the_plan.outputs_each_attempt)
+    if sweep:
+        records.on_metric = sweep.metric
     submitter = Submitter(the_plan, records, runner=runner, job=job)
     watch = Watch(the_plan, directory.parent.parent, stream)
-    return Scheduler(the_plan, submitter=submitter, records=records, stream=stream, watch=watch, say=_say), records
+    scheduler = Scheduler(
+        the_plan, submitter=submitter, records=records, stream=stream, watch=watch, say=_say, sweep=sweep
+    )
+    return scheduler, records
 
 
 def _all(state: str, the_plan: plan.Plan) -> dict[str, int]:

@@ -73,9 +73,11 @@ class Plan:
     outputs_each_attempt: bool = False
     outputs_limit: int = 20 * 1024**3  # bytes of one task
     outputs_every: float = 30.0  # seconds
+    sweep: dict[str, Any] | None = None  # trainyard/spec/tune.py; its tasks are made while it goes
+    study: str = ""  # the journal of the sweep that this one goes on with
 
 
-_CHOICES = ("stop_grace", "outputs_each_attempt", "outputs_limit", "outputs_every")
+_CHOICES = ("stop_grace", "outputs_each_attempt", "outputs_limit", "outputs_every", "sweep", "study")
 
 
 def read(text: bytes) -> Plan:
@@ -91,13 +93,14 @@ def read(text: bytes) -> Plan:
         package_parts=tuple(raw.get("package_parts") or ([raw["package"]] if raw.get("package") else ())),
         runtime_env=raw.get("runtime_env") or None,
         together=bool(raw.get("together")),
-        tasks=tuple(_task(index, task) for index, task in enumerate(raw["tasks"])),
+        tasks=tuple(task_of(index, task) for index, task in enumerate(raw["tasks"])),
         gate=_gate(raw.get("gate") or {}),
         **{name: raw[name] for name in _CHOICES if raw.get(name) is not None},
     )
 
 
-def _task(index: int, raw: dict[str, Any]) -> Task:
+def task_of(index: int, raw: dict[str, Any]) -> Task:
+    """Return a task of a plan, or of a sweep."""
     chosen = {name: raw[name] for name in Task.__dataclass_fields__ if raw.get(name) is not None}
     tuples = {"command": tuple(raw["command"]), "outputs": tuple(raw.get("outputs") or ())}
     return Task(**{"env": {}, **chosen, **tuples, "index": index})

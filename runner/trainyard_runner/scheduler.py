@@ -18,6 +18,7 @@ from trainyard_runner.records import AttemptRecord, Records
 from trainyard_runner.stopping import StopBoard
 from trainyard_runner.stream import EventStream
 from trainyard_runner.submitting import Live, RayTask, Submitter
+from trainyard_runner.sweep import Sweep
 from trainyard_runner.units import State, Unit, in_words
 from trainyard_runner.waiting import Watch
 
@@ -39,8 +40,11 @@ class Scheduler:
         stream: EventStream,
         watch: Watch,
         say: Callable[[str], None],
+        sweep: Sweep | None = None,
     ) -> None:
+        """Prepare to run the tasks of a plan, and those that a sweep gives while it goes."""
         self._plan = plan
+        self._sweep = sweep
         self._submitter = submitter
         self._records = records
         self._stream = stream
@@ -63,13 +67,15 @@ class Scheduler:
         self._progress_at = time.monotonic()
         self._is_stopping = False
         self._missing_since: dict[str, float] = {}
+        self._dooming: set[str] = set()
         self.counts: dict[State, int] = {"succeeded": 0, "failed": 0, "stopped": 0}
 
     def run(self, stop_asked: Callable[[], float | None]) -> None:
         """Run until every task has ended. `stop_asked` returns the seconds left once somebody wants the run to end."""
         try:
-            while (self._live or any(self._lines.values())) and stop_asked() is None:
+            while (self._live or any(self._lines.values()) or self._goes_on()) and stop_asked() is None:
                 self._look_at_nodes()
+                self._hear_sweep()
                 self._submit()
                 self._receive(0.1)
                 self._fail_what_cannot_run()
@@ -82,6 +88,26 @@ class Scheduler:
             self._watch.close()
             if self._gang is not None:
                 submitting.release(self._gang)
+
+    def _goes_on(self) -> bool:
+        return self._sweep is not None and not self._sweep.is_over
+
+    def _hear_sweep(self) -> None:
+        """Take in what a sweep wants to be tried, and end what it has given up."""
+        if self._sweep is None:
+            return
+        for unit in self._sweep.units(self._nodes):
+            self._line(unit).append(unit)
+        doomed = self._sweep.doomed
+        for line in self._lines.values() if doomed else ():
+            for unit in [unit for unit in line if unit.tasks[0].name in doomed]:
+                line.remove(unit)
+                task = unit.tasks[0].name
+                self._finish(task, "stopped", unit.attempt, reason=doomed[task])
+        for live in self._open() if doomed.keys() - self._dooming else ():
+            if live.task.name in doomed.keys() - self._dooming:
+                self._stop_rest(live.unit, doomed[live.task.name])
+        self._dooming = set(doomed)
 
     def _open(self) -> list[Live]:
         return [live for ray_task in self._live.values() for live in ray_task.open.values()]
@@ -132,6 +158,8 @@ class Scheduler:
     def _next_units(self, line: deque[Unit], *, most: int) -> list[Unit]:
         """Take what runs next, one after the other; who was tried before is tried alone."""
         units = [line.popleft()]
+        # Tasks of a sweep are ended one by one.
+        most = most if self._sweep is None else 1
         while line and len(units) < most and units[0].attempt == line[0].attempt == 0:
             units.append(line.popleft())
         for unit in units:
@@ -257,6 +285,7 @@ class Scheduler:
         self._say(f"{task.name}: attempt {unit.attempt} {in_words(ending.outcome)}" + _after(ending.reason))
         had_culprit = unit.culprit is not None
         unit.ended(task, ending.outcome, is_final=ending.is_final)
+        unit.reason = ending.reason
         if unit.culprit is not None and not had_culprit and not unit.is_over:
             self._stop_rest(unit, f"stopped together with {unit.culprit!r}, which {in_words(ending.outcome)}")
         if unit.is_over:
@@ -270,10 +299,15 @@ class Scheduler:
             self._line(unit).append(unit) if unit.losses == 0 else self._line(unit).appendleft(unit)
             return
         for name, state in unit.states().items():
-            self._finish(name, state, unit.attempt)
+            self._finish(name, state, unit.attempt, last=unit.reason)
 
-    def _finish(self, task: str, state: State, attempts: int, *, reason: str | None = None) -> None:
+    def _finish(
+        self, task: str, state: State, attempts: int, *, reason: str | None = None, last: str | None = None
+    ) -> None:
+        """Record that a task is not tried again: for a reason of its own, or that of its last attempt."""
         self.counts[state] += 1
+        if self._sweep is not None:
+            self._sweep.ended(task, state, reason or last)
         why = {"reason": reason} if reason else {}
         self._stream.write("task-ended", task=task, state=state, attempts=attempts, **why)
 

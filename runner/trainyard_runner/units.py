@@ -25,6 +25,7 @@ class Unit:
     # Of the present attempt:
     outcomes: dict[str, str] = field(default_factory=dict)
     culprit: str | None = None
+    reason: str | None = None
     is_final: bool = False
 
     @property

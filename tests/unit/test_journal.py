@@ -83,7 +83,7 @@ def test_a_missing_line_is_an_error(run: RunDirectory) -> None:
 
 
 def test_missing_output_is_an_error(run: RunDirectory) -> None:
-    with pytest.raises(OutsideError, match="output of task a is missing: 5 bytes before offset 5"):
+    with pytest.raises(OutsideError, match=r"a\.1\.log has a gap: 5 bytes are missing before offset 5"):
         take_in(run, [STREAM[0], output(1, "late\n", at=5)])
 
 

@@ -94,6 +94,7 @@ def start(
     name, document, record = _sent(ray, prepared, endpoint, command, skip_smoke, progress)
     interrupts.hold()
     run = store.create(results, record, cluster=as_yaml(prepared.cluster.spec), job=as_yaml(prepared.job))
+    store.keep_study(run, prepared.study)
     try:
         begin(ray, name, document, job=prepared.job.name, progress=progress)
     except UnreachableError:

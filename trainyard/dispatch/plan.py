@@ -23,7 +23,7 @@ from trainyard.errors import Problem, RequestError
 from trainyard.results import formats
 from trainyard.seams.git import revision
 from trainyard.spec.cluster import LoadedCluster
-from trainyard.spec.expand import TaskSpec, expand
+from trainyard.spec.expand import TaskSpec, expand, sweep
 from trainyard.spec.fields import HIDDEN, SECRET_NAME
 from trainyard.spec.job import JobSpec
 from trainyard.versions import RUNNER_PROTOCOL
@@ -39,7 +39,8 @@ class Prepared:
     """A job and the cluster it is meant for; nothing has been sent.
 
     `files` and `wheels` are what is to be sent, apart because Ray itself has to find wheels; a wheel that is a
-    directory is the package that it is to be built of.
+    directory is the package that it is to be built of. `study` is the journal of the sweep that a sweep goes on
+    with.
     """
 
     cluster: LoadedCluster
@@ -47,6 +48,7 @@ class Prepared:
     tasks: tuple[TaskSpec, ...]
     files: Listing
     wheels: tuple[Path, ...]
+    study: str = ""
 
 
 def prepare(cluster: LoadedCluster, job: JobSpec, directory: Path) -> Prepared:
@@ -67,7 +69,7 @@ def prepare(cluster: LoadedCluster, job: JobSpec, directory: Path) -> Prepared:
 
 def described(prepared: Prepared) -> Iterator[str]:
     """Yield lines that say what is sent, how much it is, and what stays here because of which ignore file."""
-    yield f"job {prepared.job.name} on cluster {prepared.cluster.spec.name}: {counted(len(prepared.tasks), 'task')}"
+    yield f"job {prepared.job.name} on cluster {prepared.cluster.spec.name}: {_extent(prepared)}"
     listed = prepared.files
     yield f"sends {counted(len(listed.files), 'file')}, {formats.size(listed.size)}"
     if prepared.wheels:
@@ -108,6 +110,8 @@ def build(
         },
         "stop_grace": STOP_GRACE,
         **({name: getattr(job, name) for name in _OUTPUTS} if job else {}),
+        "sweep": sweep(job) if job else None,
+        "study": prepared.study if prepared else "",
     }
     return json.dumps(document, separators=(",", ":")).encode()
 
@@ -155,7 +159,15 @@ def record_of(
             "left_out": [left_out.name for left_out in prepared.files.left_out[:1000]],
         },
         "tasks": [task.name for task in prepared.tasks],
+        "tune": prepared.job.tune and prepared.job.tune.model_dump(mode="json", exclude_none=True),
     }
+
+
+def _extent(prepared: Prepared) -> str:
+    if (tune := prepared.job.tune) is None:
+        return counted(len(prepared.tasks), "task")
+    tried = f"at most {counted(tune.samples, 'configuration')}" if tune.samples else "configurations"
+    return f"{tried} of {', '.join(tune.space)}, {counted(tune.repeats, 'task')} each, searched by {tune.search}"
 
 
 def _extra_files(found: Listing, names: Sequence[str], problems: list[Problem]) -> list[SentFile]:

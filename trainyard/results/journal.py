@@ -67,8 +67,9 @@ class Output:
 class Journal:
     """The recorded part of a run's stream.
 
-    Events go to events.jsonl, output to logs/. Both are written at once and in the stream's order, so that after a
-    crash the last event says where to go on: `segment` is the file of the stream to read again from its beginning.
+    Events go to events.jsonl, output to logs/, a sweep's study to study.journal. All are written at once and in the
+    stream's order, so that after a crash the last event says where to go on: `segment` is the file of the stream to
+    read again from its beginning.
     Only one process records a run; another one gets `recording` False, sees the same and writes nothing. So does who
     only reads; no file is made for it.
     """
@@ -101,14 +102,15 @@ class Journal:
                 f"the run's stream has a gap: line {self._next} is missing, line {seq} came instead",
                 hint=f"Try once more: invoke train.logs {self._run.name}",
             )
-        if event["event"] != "output":
+        if event["event"] not in ("output", "study"):
             self._record(line)
             self._count(event)
             return event
-        text = event["text"].encode("utf-8", "surrogateescape")
-        new = self._append(event["task"], event["attempt"], at=event["at"], output=text)
+        is_study = event["event"] == "study"
+        path = self._run.study if is_study else self._run.log(event["task"], event["attempt"])
+        new = self._append(path, at=event["at"], text=event["text"].encode("utf-8", "surrogateescape"))
         self._next = seq + 1
-        return Output(event["task"], event["attempt"], new) if new else None
+        return Output(event["task"], event["attempt"], new) if new and not is_study else None
 
     def end_for(self, error: str, *, state: str, exit_code: int, seconds: float, hint: str | None) -> Event:
         """Record that a run ended without saying so itself: its runner died, and this is how we know."""
@@ -122,26 +124,25 @@ class Journal:
         if self._lock is not None:
             os.close(self._lock)
 
-    def _append(self, task: str, attempt: int, *, at: int, output: bytes) -> bytes:
-        """Write what is new of some output that begins at an offset; return what was new.
+    def _append(self, path: Path, *, at: int, text: bytes) -> bytes:
+        """Write what is new of some text of a file that begins at an offset; return what was new.
 
         A log is open no longer: a run may have 10,000 tasks at once, and what was written outlives a killed process.
         Raises OutsideError when bytes between are missing.
         """
-        path = self._run.log(task, attempt)
         if path not in self._sizes:
             self._sizes[path] = path.stat().st_size if path.exists() else 0
         size = self._sizes[path]
         if at > size:
             raise OutsideError(
-                f"output of task {task} is missing: {at - size} bytes before offset {at}",
+                f"{path.name} has a gap: {at - size} bytes are missing before offset {at}",
                 where=str(path),
                 hint="Another program changed this file, or the cluster lost a part of the stream.",
             )
-        new = output[size - at :]
+        new = text[size - at :]
         if new and self.recording:
-            with path.open("ab") as log:
-                log.write(new)
+            with path.open("ab") as file:
+                file.write(new)
         self._sizes[path] = size + len(new)
         return new
 

@@ -88,8 +88,18 @@ class Task:
 class RunState:
     """The one place that understands events; fed live while a run is followed, or from events.jsonl later."""
 
-    def __init__(self, *, run: str, cluster: str, job: str | None, tasks: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        run: str,
+        cluster: str,
+        job: str | None,
+        tasks: Iterable[str] = (),
+        tune: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Begin with what is known before the first event; `tune` is that section of its job file."""
         self.run = run
+        self.tune = tune
         self.cluster = cluster
         self.job = job
         self.tasks = {name: Task(name) for name in tasks}
@@ -255,4 +265,6 @@ def load(run: RunDirectory) -> RunState:
 
 def fresh(run: RunDirectory) -> RunState:
     record = run.record()
-    return RunState(run=run.name, cluster=record["cluster"], job=record.get("job"), tasks=record["tasks"])
+    return RunState(
+        run=run.name, cluster=record["cluster"], job=record.get("job"), tasks=record["tasks"], tune=record.get("tune")
+    )

@@ -30,6 +30,7 @@ class RunDirectory:
         self.cluster_file = path / "cluster.yaml"
         self.job_file = path / "job.yaml"
         self.report = path / "report.html"
+        self.study = path / "study.journal"  # of a sweep: Optuna's JournalFileBackend reads it
 
     def log(self, task: str, attempt: int) -> Path:
         return self.path / "logs" / f"{file_stem(task)}.{attempt}.log"
@@ -70,6 +71,12 @@ def create(home: Path, record: Mapping[str, Any], *, cluster: str, job: str) -> 
     part.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     part.rename(run.path / "run.json")
     return run
+
+
+def keep_study(run: RunDirectory, study: str) -> None:
+    """Begin a run's study with that of the sweep that it goes on with."""
+    if study:
+        run.study.write_text(study, encoding="utf-8")
 
 
 def runs(home: Path, *, cluster: str | None = None) -> tuple[RunDirectory, ...]:

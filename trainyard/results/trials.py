@@ -6,16 +6,17 @@ import dataclasses
 import itertools
 import math
 import shlex
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
+
+from trainyard_runner.space import filled
 
 from trainyard.results import formats
 from trainyard.results.curves import JobFile
 from trainyard.results.importance import importances
 from trainyard.results.store import RunDirectory
 from trainyard.results.sweep import Sweep, Trial
-from trainyard.spec.job import fill, scalar_text
+from trainyard.spec.job import scalar_text
 from trainyard.wording import clean
 
 _MOST_TRIALS = 2000
@@ -100,13 +101,14 @@ def _place(value: Any, axis: Row) -> object:
 
 
 def _best(trial: Trial, job: JobFile) -> Row:
-    command = job.content.get("command")
-    given = defaultdict(str, {name: scalar_text(value) for name, value in trial.params.items()}, repeat="0")
+    written = job.content.get("command")
+    template = {"command": list(map(str, written)) if isinstance(written, list) else [], "env": {}}
+    command = filled(template, {**trial.params, "repeat": 0}, job.space)["command"]
     return {
         **vars(trial),
         "spread": trial.spread,
         "params": [(name, scalar_text(value), _short(value)) for name, value in trial.params.items()],
-        "command": shlex.join(fill(str(word), given) for word in command) if isinstance(command, list) else None,
+        "command": shlex.join(command) or None,
     }
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from trainyard_runner.space import fill
+
 from trainyard.errors import RequestError
-from trainyard.spec.job import JobSpec, Resources, TaskEntry, fill, scalar_text
+from trainyard.spec.job import JobSpec, Resources, TaskEntry, scalar_text
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,9 @@ class TaskSpec:
 
 
 def expand(job: JobSpec) -> tuple[TaskSpec, ...]:
-    """Return the job's tasks in order: the last key of the matrix changes fastest."""
+    """Return the job's tasks in order: the last key of the matrix changes fastest; those of a sweep come later."""
+    if job.tune is not None:
+        return ()
     if job.tasks is not None:
         return _watched(job, [_task(job, entry, {}) for entry in job.tasks])
     tasks = _watched(job, list(_combinations(job)))
@@ -40,6 +44,15 @@ def expand(job: JobSpec) -> tuple[TaskSpec, ...]:
             hint="A value stands in the matrix twice, or contains ',' and '=': then list these tasks under `tasks`.",
         )
     return tasks
+
+
+def sweep(job: JobSpec) -> dict[str, Any] | None:
+    """Return the sweep of a job as the runner needs it, with the task that tries a configuration."""
+    if job.tune is None:
+        return None
+    entry = TaskEntry.model_construct(name="trial", command=job.command or ())
+    task = replace(_task(job, entry, None), watch=job.tune.watch())
+    return {**job.tune.document(), "task": asdict(task)}
 
 
 def _watched(job: JobSpec, tasks: list[TaskSpec]) -> tuple[TaskSpec, ...]:
@@ -57,14 +70,18 @@ def _combinations(job: JobSpec) -> Iterator[TaskSpec]:
         yield _task(job, TaskEntry.model_construct(name=name, command=job.command or ()), chosen)
 
 
-def _task(job: JobSpec, entry: TaskEntry, values: Mapping[str, str]) -> TaskSpec:
-    """Return a task: what its entry says, else what the job says, with placeholders replaced by values."""
+def _task(job: JobSpec, entry: TaskEntry, values: Mapping[str, str] | None) -> TaskSpec:
+    """Return a task: what its entry says, else what the job says; placeholders stay where there are no values."""
+
+    def filled(text: str) -> str:
+        return text if values is None else fill(text, values)
+
     resources = _merged(job.resources, entry.resources)
     node = entry.node or job.node
     return TaskSpec(
         name=entry.name,
-        command=tuple(fill(part, values) for part in entry.command),
-        env={key: fill(text, values) for key, text in {**job.env, **entry.env}.items()},
+        command=tuple(filled(part) for part in entry.command),
+        env={key: filled(text) for key, text in {**job.env, **entry.env}.items()},
         cpus=resources.cpus,
         gpus=resources.gpus,
         memory=resources.memory,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, Field, WithJsonSchema
 
 from trainyard.spec.fields import (
     Command,
@@ -24,13 +23,12 @@ from trainyard.spec.fields import (
     same_names,
     setting,
 )
+from trainyard.spec.placeholders import KEY_PATTERN, MatrixKey, MatrixValue, Scalar, unknown, unused
+from trainyard.spec.tune import REPEAT, Tune, left_out
 from trainyard.spec.watch import Watch
-from trainyard.wording import did_you_mean
 
 MOST_TASKS = 100_000
-KEY_PATTERN = r"^[A-Za-z_][A-Za-z0-9_-]*$"
 TASK_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._=,+-]{0,99}$"
-Scalar = str | bool | int | float
 # Keys of Ray's own runtime environments that are none here: what stands for them.
 RAY_KEYS = {
     "working_dir": "the job directory is sent; name more under `files`",
@@ -44,47 +42,10 @@ RAY_KEYS = {
     "config": "Ray's defaults hold; what installs for more than 10 minutes belongs into an image",
 }
 
-# `{{` and `}}` stand for the braces themselves.
-_MARK = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_-]*)\}|[{}]")
-
 
 def scalar_text(value: Scalar) -> str:
     """Return a value of the matrix as a command sees it; booleans as YAML writes them."""
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def fill(text: str, values: Mapping[str, str]) -> str:
-    """Return the text with every placeholder replaced; the text was checked before."""
-    return _MARK.sub(lambda mark: values[mark[1]] if mark[1] else mark[0][0], text)
-
-
-def unused(keys: Collection[str], texts: Iterable[str]) -> Iterator[Complaint]:
-    """Complain about every key of the matrix that no text names: its tasks would all do the same."""
-    named = {mark[1] for text in texts for mark in _MARK.finditer(text)}
-    for key in keys:
-        if key not in named:
-            yield Complaint(("matrix", key), f"is used nowhere: write {{{key}}} into command or env")
-
-
-def unknown(section: str, texts: Mapping[str, str] | Mapping[int, str], known: Collection[str]) -> Iterator[Complaint]:
-    """Complain about every placeholder that is not known, and about every brace on its own."""
-    for key, text in texts.items():
-        for mark in _MARK.finditer(text):
-            name = mark[1]
-            if name is None and len(mark[0]) == 1:
-                meant = f"; write '{mark[0] * 2}' for the character itself"
-                yield Complaint((section, key), f"has a single '{mark[0]}'", text, meant)
-            elif name is not None and name not in known:
-                listed = f"the matrix has {', '.join(known)}" if known else "there is no matrix"
-                meant = did_you_mean(name, known) or f"; write '{{{{{name}}}}}' for the text itself"
-                yield Complaint((section, key), f"names {{{name}}}, but {listed}", text, meant)
-
-
-def _checked_scalar(value: object) -> object:
-    """Return a value that a command can be given as text."""
-    if not isinstance(value, Scalar):
-        raise ValueError("must be text, a number, true or false")
-    return value
 
 
 def _matrix_complaints(matrix: Mapping[str, Sequence[Scalar]]) -> Iterator[Complaint]:
@@ -103,8 +64,6 @@ def _whole_or_share(gpus: float) -> float:
     return gpus
 
 
-MatrixValue = Annotated[Scalar, BeforeValidator(_checked_scalar)]
-MatrixKey = Annotated[str, matching(KEY_PATTERN[1:-1], "must be letters, digits, '_' and '-', and start with a letter")]
 Matrix = Annotated[
     dict[MatrixKey, Listed[MatrixValue]],
     rule(_matrix_complaints),
@@ -227,6 +186,7 @@ class JobSpec(Section):
     )
     outputs_every: Duration = setting(30.0, "How often what has changed comes back while a task runs.")
     watch: Watch | None = setting(None, "A metric that has to move: a task whose metric does not is tried again.")
+    tune: Tune | None = setting(None, "A sweep: configurations are chosen while it goes, instead of a matrix.")
     smoke: SmokeNeeds = setting(SmokeNeeds(), "What must hold before this job may start.")
 
     def complaints(self) -> Iterator[Complaint]:
@@ -236,7 +196,17 @@ class JobSpec(Section):
             yield Complaint(("command",), "is missing: give command, or tasks")
         if tasks and (command or self.matrix):
             yield Complaint(("tasks",), "must not be given together with command or matrix")
-        wrong = [*unknown("command", dict(enumerate(command)), self.matrix), *unknown("env", self.env, self.matrix)]
+        space = self.tune.space if self.tune else {}
+        known, source = ([*space, REPEAT], "space") if space else (list(self.matrix), "matrix")
+        wrong = [
+            *unknown("command", dict(enumerate(command)), known, source=source),
+            *unknown("env", self.env, known, source=source),
+            *left_out(space, command),
+        ]
         yield from wrong
         if command and not wrong:
-            yield from unused(self.matrix, (*command, *self.env.values()))
+            section = ("tune", "space") if space else ("matrix",)
+            yield from unused(space or self.matrix, (*command, *self.env.values()), section=section)
+        for name in ("matrix", "tasks", "together", "watch") if self.tune else ():
+            if getattr(self, name):
+                yield Complaint((name,), "must not be given together with tune")

@@ -61,11 +61,14 @@ def job_of(keys: Mapping[str, Any], *, overrides: Sequence[str] = ()) -> JobSpec
     return _validated(JobSpec, _named(_overridden(_keys("Job", keys), overrides), str(keys["name"]), "Job"), "job")
 
 
-def load_job(directory: Path, *, overrides: Sequence[str] = ()) -> JobSpec:
-    """Return the job of a directory that holds a job.yaml. Raises RequestError with every problem at once."""
-    source = _source(directory / JOB_FILE_NAME, JOB_FILE, overrides)
-    if isinstance(file := source.value.get("runtime_env"), str):
-        source = _put_below("runtime_env", _source(directory / file, RUNTIME_ENV_FILE, ()), source)
+def load_job(directory: Path, *, overrides: Sequence[str] = (), file: Path | None = None) -> JobSpec:
+    """Return the job of a directory that holds a job.yaml, or as it is in another `file`.
+
+    Raises RequestError with every problem at once.
+    """
+    source = _source(file or directory / JOB_FILE_NAME, JOB_FILE, overrides)
+    if isinstance(given := source.value.get("runtime_env"), str):
+        source = _put_below("runtime_env", _source(directory / given, RUNTIME_ENV_FILE, ()), source)
     if "name" in source.value:
         message = "must not be given: a job's name is its directory's name"
         source = replace(source, problems=(*source.problems, Problem(where(("name",), source), message)))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from invoke.collection import Collection
 
-from trainyard.tasks import cluster, image, init, registry, smoke, train
+from trainyard.tasks import cluster, image, init, registry, smoke, train, tune
 from trainyard.tasks.grammar import extend_invoke
 
 extend_invoke()
 namespace = Collection()
-for _module in (cluster, image, registry, smoke, train):
+for _module in (cluster, image, registry, smoke, train, tune):
     namespace.add_collection(Collection.from_module(_module, name=_module.__name__.rsplit(".", 1)[-1]))
 namespace.add_task(init.init)
 namespace.collections["cluster"].add_task(init.new)

@@ -25,7 +25,7 @@ _FLAGS = {
     "set_": "--set",
 }
 _COMMAND = re.compile(
-    r"\binvoke (?P<task>(?:cluster|image|registry|smoke|train)\.[a-z]+)(?P<rest>(?:(?!\binvoke )[^`\n;])*)"
+    r"\binvoke (?P<task>(?:cluster|image|registry|smoke|train|tune)\.[a-z]+)(?P<rest>(?:(?!\binvoke )[^`\n;])*)"
 )
 # An IMAGE that the message itself names: nothing but flags follows.
 _IMAGE = re.compile(r" (?!-)[\w./:@-]+(?= -|$)")
@@ -98,13 +98,13 @@ def _repeated(task: str, known: set[str], flags: Flags) -> Iterator[str]:
         if name == "set_" or (name == "implied" and task != flags.task):
             name, value = "set_", _override(value, flags.task, task)
         # Without --set, -f is a choice among runs: a run's own name says all.
-        if value and name in known and (name != "file" or "set_" in known):
+        if value and name in known and (name != "file" or ("set_" in known and task != "tune.resume")):
             yield f"{_FLAGS[name]} {shlex.quote(value)}".strip()
 
 
 def _override(written: str, typed_for: str, task: str) -> str:
     """Return a `--set` as another task takes it: train.* means the job's values, and the cluster's by `cluster.`."""
-    of_job, for_job = typed_for.startswith("train."), task.startswith("train.")
+    of_job, for_job = (name.startswith(("train.", "tune.")) for name in (typed_for, task))
     if for_job and not of_job:
         return f"cluster.{written}"
     if of_job and not for_job:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from trainyard import progress as progress
     from trainyard import screen as screen
     from trainyard import training as training
+    from trainyard import tuning as tuning
     from trainyard import usage as usage
     from trainyard.images import pipeline as pipeline
 

@@ -53,8 +53,8 @@ def dispatch(
     note("\n".join(described(prepared)))
     if call.dry:
         return None
-    screen, progress = _screen(call), call.progress
-    return _ended(
+    screen, progress = screen_for(call), call.progress
+    return ended(
         lazy.training.dispatch(
             prepared, cluster, command=sys.argv, wait=wait, skip_smoke=skip_smoke, progress=progress, screen=screen
         )
@@ -80,7 +80,7 @@ def list_(call: Call, job: str = "", state: str = "", since: str = "") -> Report
 @task("file", dry=True, positional=["run"], help=HELP)
 def status(call: Call, run: str = "") -> Report:
     """Say how a run stands."""
-    now = lazy.training.status(_find(call, run))
+    now = lazy.training.status(find(call, run))
     state = now.state
     body = _tasks(state, now=time.time() if now.unsure is None else state.last_contact or 0.0)
     if state.waiting:
@@ -102,28 +102,20 @@ def status(call: Call, run: str = "") -> Report:
 )
 def logs(call: Call, run: str = "", task: str = "", all: bool = False, follow: bool = True) -> Report:
     """Follow a run from where this machine stopped; print all of one that has ended. Ctrl-C only stops looking."""
-    screen = _screen(call, only=task or None)
-    return _ended(lazy.training.logs(_find(call, run), screen=screen, task=task or None, everything=all, follow=follow))
+    screen = screen_for(call, only=task or None)
+    return ended(lazy.training.logs(find(call, run), screen=screen, task=task or None, everything=all, follow=follow))
 
 
 @task("file", dry=True, positional=["run"], help=HELP)
 def stop(call: Call, run: str = "") -> Report:
     """End a run, and wait until it has ended; where several go on, RUN says which."""
-    from trainyard.dispatch.follow import Screen
-
-    found = _find(call, run, to_stop=True)
-    if call.dry:
-        return call.skipped(f"run {found.name}")
-    # It is not about what the run printed.
-    now = lazy.training.stop(found, screen=Screen(note=_remark))
-    line = f"run {now.run.name}: {now.state.state}"
-    return Report(now.document(), [line], error=None if now.state.ended else now.error)
+    return stopped(call, find(call, run, to_stop=True))
 
 
 @task("file", positional=["run"], help={**HELP, "checkpoints": "The tasks' last checkpoints too."})
 def fetch(call: Call, run: str = "", checkpoints: bool = False) -> Report:
     """Bring home outputs that are not here yet."""
-    now = lazy.training.fetch(_find(call, run), checkpoints=checkpoints, screen=_screen(call))
+    now = lazy.training.fetch(find(call, run), checkpoints=checkpoints, screen=screen_for(call))
     name, state = now.run.name, now.state
     # Names with a dot in front are ours: what is on its way, and which checkpoint it was.
     kinds = ("outputs", "checkpoints")
@@ -137,7 +129,7 @@ def fetch(call: Call, run: str = "", checkpoints: bool = False) -> Report:
 @task("file", positional=["run"], help=HELP)
 def report(call: Call, run: str = "") -> Report:
     """Write a run's report anew: one HTML page that needs nothing else."""
-    path = lazy.training.report(_find(call, run), screen=_screen(call))
+    path = lazy.training.report(find(call, run), screen=screen_for(call))
     return Report({"report": str(path)}, [str(path)])
 
 
@@ -146,12 +138,12 @@ def watch(call: Call, run: str = "", browser: bool = True) -> Report:
     """Keep a run's report fresh, and open in a browser, until the run has ended. Ctrl-C only stops watching."""
     from trainyard.screen import ReportScreen
 
-    found = _find(call, run)
+    found = find(call, run)
     screen = ReportScreen(found, note=_remark)
     say(found.report, file=sys.stderr if call.json else sys.stdout, flush=True)
     if browser:
         browse(found.report.resolve().as_uri())
-    return _ended(lazy.training.watch(found, screen=screen))
+    return ended(lazy.training.watch(found, screen=screen))
 
 
 @task(
@@ -239,7 +231,19 @@ def listed(found: Sequence[RunStatus]) -> Report:
     )
 
 
-def _find(call: Call, run: str, *, to_stop: bool = False) -> RunDirectory:
+def stopped(call: Call, found: RunDirectory, *, next: str = "") -> Report:
+    """Stop a run and say so."""
+    from trainyard.dispatch.follow import Screen
+
+    if call.dry:
+        return call.skipped(f"run {found.name}")
+    # It is not about what the run printed.
+    now = lazy.training.stop(found, screen=Screen(note=_remark))
+    line = f"run {now.run.name}: {now.state.state}"
+    return Report(now.document(), [line], next=next, error=None if now.state.ended else now.error)
+
+
+def find(call: Call, run: str, *, to_stop: bool = False) -> RunDirectory:
     """Return the run; what messages say of its cluster is about the file that was recorded with it."""
     find = lazy.training.run_to_stop if to_stop else lazy.training.find_run
     found = find(run or None, call.file)
@@ -247,7 +251,7 @@ def _find(call: Call, run: str, *, to_stop: bool = False) -> RunDirectory:
     return found
 
 
-def _screen(call: Call, *, only: str | None = None) -> PrintedScreen:
+def screen_for(call: Call, *, only: str | None = None) -> PrintedScreen:
     """Return what shows a run as it goes: stdout, unless a document is to stand there."""
     return lazy.screen.PrintedScreen(sys.stderr if call.json else sys.stdout, only=only)
 
@@ -256,7 +260,7 @@ def _remark(text: str) -> None:
     note(f"-- {text}")
 
 
-def _ended(now: RunStatus) -> Report:
+def ended(now: RunStatus) -> Report:
     """Show how a run that was followed ended, or that it goes on."""
     run, state = now.run, now.state
     if not state.ended:

@@ -1,0 +1,77 @@
+"""A search space: what a configuration is, and the command that tries it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+Params = dict[str, Any]
+Space = Mapping[str, Mapping[str, Any]]
+
+# `{{` and `}}` stand for the braces themselves.
+MARK = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_-]*)\}|[{}]")
+
+
+def fill(text: str, values: Mapping[str, str]) -> str:
+    """Return the text with every placeholder replaced; the text was checked before."""
+    return MARK.sub(lambda mark: values[mark[1]] if mark[1] else mark[0][0], text)
+
+
+def text_of(value: str | bool | int | float) -> str:
+    """Return a value as a command sees it: booleans as YAML writes them."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def tidy(params: Params) -> Params:
+    """Return a configuration with 0.3 where multiples of a step made 0.30000000000000004."""
+    return {name: float(f"{value:.15g}") if isinstance(value, float) else value for name, value in params.items()}
+
+
+def filled(template: Mapping[str, Any], values: Params, space: Collection[str]) -> dict[str, Any]:
+    """Return a task's command and environment; words that name a parameter which this configuration lacks are out."""
+    texts = {name: text_of(value) for name, value in values.items()}
+    lacking = set(space) - set(texts)
+
+    def has_all(text: str) -> bool:
+        return not any(mark[1] in lacking for mark in MARK.finditer(text))
+
+    command = [fill(word, texts) for word in template["command"] if has_all(word)]
+    env = {name: fill(text, texts) for name, text in template["env"].items() if has_all(text)}
+    return {**template, "command": command, "env": env}
+
+
+def suggest(trial: Any, space: Space) -> Params:
+    """Ask an Optuna trial for a configuration."""
+    params: Params = {}
+    for name, parameter in space.items():
+        if not _is_used(parameter, params):
+            continue
+        kind, of, step = parameter["kind"], parameter["of"], parameter["step"]
+        if kind == "randint":
+            params[name] = trial.suggest_int(name, *of, step=int(step or 1))
+        elif kind in ("uniform", "loguniform"):
+            params[name] = trial.suggest_float(name, *of, step=step, log=kind == "loguniform")
+        else:
+            params[name] = trial.suggest_categorical(name, of)
+    return tidy(params)
+
+
+def grid(space: Space) -> Iterator[Params]:
+    """Yield every configuration; where a parameter is not used, its values make no difference."""
+    for values in itertools.product(*(parameter["values"] for parameter in space.values())):
+        params: Params = {}
+        for (name, parameter), value in zip(space.items(), values, strict=True):
+            if _is_used(parameter, params):
+                params[name] = value
+        yield params
+
+
+def key_of(params: Params) -> tuple[tuple[str, str], ...]:
+    """Return what two equal configurations have in common; 1 and true differ."""
+    return tuple(sorted((name, repr(value)) for name, value in params.items()))
+
+
+def _is_used(parameter: Mapping[str, Any], params: Params) -> bool:
+    return all(name in params and params[name] in values for name, values in parameter["when"].items())

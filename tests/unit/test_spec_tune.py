@@ -1,0 +1,128 @@
+"""The section `tune` of a job file: what is wrong with it, all at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trainyard.errors import RequestError
+from trainyard.spec.expand import expand, sweep
+from trainyard.spec.load import load_job
+
+GOOD = """
+command: [train.py, "--lr={lr}", "--momentum={momentum}", "{optimizer}"]
+env: {SEED: "{repeat}"}
+tune:
+  metric: reward
+  silence: 5m
+  samples: 40
+  repeats: 3
+  space:
+    lr: {loguniform: [1e-5, 1e-2]}
+    optimizer: {choice: [adam, sgd]}
+    momentum: {uniform: [0, 1], step: 0.5, when: {optimizer: [sgd]}}
+"""
+
+
+def problems(directory: Path, text: str) -> list[str]:
+    """Return what is wrong with a job file, without the place."""
+    (directory / "job.yaml").write_text(text)
+    with pytest.raises(RequestError) as error:
+        load_job(directory)
+    return [f"{problem.where.split()[-1]}: {problem.message}" for problem in error.value.problems]
+
+
+def test_a_sweep_goes_to_the_runner_with_the_task_that_tries_a_configuration(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(GOOD)
+    job = load_job(tmp_path)
+    about = sweep(job)
+    assert about and expand(job) == ()
+    assert about["task"]["command"] == job.command
+    assert (about["task"]["watch"]["metric"], about["task"]["watch"]["silence"]) == ("reward", 300.0)
+    assert (about["metric"], about["mode"], about["search"], about["prune"]) == ("reward", "max", "tpe", None)
+    assert about["space"]["momentum"] == {
+        "kind": "uniform",
+        "of": [0.0, 1.0],
+        "step": 0.5,
+        "when": {"optimizer": ["sgd"]},
+        "values": [0.0, 1.0],
+    }
+
+
+def test_everything_that_is_wrong_with_a_space_is_said_at_once(tmp_path: Path) -> None:
+    text = """
+        command: [train.py, "{lr}", "{a}", --b, "{b}", "{lrr}"]
+        tune:
+          metric: reward
+          samples: 4
+          serch: tpe
+          space:
+            lr: {loguniform: [0, 1]}
+            a: {choice: []}
+            b: {uniform: [1, 0], when: {optimiser: [sgd]}}
+            c: {choice: [1], grid: [1]}
+            d: {choice: [1, 2], step: 1}
+            e: {uniform: [0, 1], when: {d: [3]}}
+            repeat: {randint: [1, 4], step: 0.5}
+    """
+    assert problems(tmp_path, text) == [
+        "tune.serch: is not a known key; did you mean 'search'?",
+        "tune.space.lr.loguniform: must begin above 0, got [0.0, 1.0]",
+        "tune.space.a.choice: must not be empty",
+        "tune.space.b.uniform: must be two numbers, the smaller one first, got [1.0, 0.0]",
+        "tune.space.c: must have one of: choice, grid, uniform, loguniform, randint",
+        "tune.space.d.step: is for uniform and randint",
+        "tune.space.repeat.step: must be a whole number, got 0.5",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("  samples: 40\n", "", "tune.samples: is missing: how many configurations are tried (or give time)"),
+        (
+            "[sgd]}}",
+            "[sdg]}}",
+            "tune.space.momentum.when.optimizer: is never the case, got \"sdg\"; did you mean 'sgd'?",
+        ),
+        (
+            "when: {optimizer",
+            "when: {optimiser",
+            "tune.space.momentum.when.optimiser: is no parameter above this one; did you mean 'optimizer'?",
+        ),
+        (
+            "when: {optimizer: [sgd]",
+            "when: {lr: [1]",
+            "tune.space.momentum.when.lr: is not of kind choice or grid: others cannot depend on it",
+        ),
+        (
+            "  repeats",
+            "  search: grid\n  repeats",
+            "tune.space.lr: has too many values for search: grid; give grid or choice, or a step",
+        ),
+        (
+            "  repeats",
+            "  search: cmaes\n  repeats",
+            'tune.search: cmaes needs two numbers at least that every configuration has, got "cmaes"',
+        ),
+        (
+            '"--momentum={momentum}"',
+            '--momentum, "{momentum}"',
+            "command.3: is left out where there is no momentum, and --momentum stays; "
+            "write --momentum={momentum} as one word",
+        ),
+        ('"--lr={lr}", ', "", "tune.space.lr: is used nowhere: write {lr} into command or env"),
+        (
+            "{lr}",
+            "{lrr}",
+            'command.1: names {lrr}, but the space has lr, optimizer, momentum, repeat, got "--lr={lrr}"; '
+            "did you mean 'lr'?",
+        ),
+        ("tune:", "matrix: {a: [1]}\ntune:", "matrix: must not be given together with tune"),
+        ("tune:", "watch: {metric: x}\ntune:", "watch: must not be given together with tune"),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_was_meant(tmp_path: Path, old: str, new: str, problem: str) -> None:
+    assert old in GOOD
+    assert problems(tmp_path, GOOD.replace(old, new)) == [problem]

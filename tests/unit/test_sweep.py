@@ -1,0 +1,208 @@
+"""A sweep without Ray, on Optuna's own study: which configurations are tried, when they end, and what counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import optuna
+import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from trainyard_runner.nodes import Node
+from trainyard_runner.plan import Gate, Plan
+from trainyard_runner.records import AttemptRecord
+from trainyard_runner.space import key_of
+from trainyard_runner.study import Study
+from trainyard_runner.sweep import Sweep
+from trainyard_runner.units import State
+
+from trainyard.spec.expand import sweep as sweep_of
+from trainyard.spec.job import JobSpec
+
+NODES = [Node("a", "a", None, "a", {"CPU": 4})]
+SPACE: dict[str, Any] = {
+    "lr": {"loguniform": [1e-5, 1e-1]},
+    "optimizer": {"choice": ["adam", "sgd"]},
+    "momentum": {"uniform": [0, 1], "step": 0.1, "when": {"optimizer": ["sgd"]}},
+}
+COMMAND = ["train", "{lr}", "{optimizer}", "--momentum={momentum}", "{repeat}"]
+
+
+@dataclass
+class Yard:
+    """A sweep on a cluster with room for four tasks, and what it wrote."""
+
+    tune: dict[str, Any]
+    command: list[str] = field(default_factory=lambda: COMMAND)
+    before: str = ""
+    now: float = 0.0
+    ended: list[dict[str, Any]] = field(default_factory=list)
+    commands: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        tune = {"space": SPACE, "metric": "reward", "samples": 10, **self.tune}
+        about = sweep_of(JobSpec.model_validate({"name": "job", "command": self.command, "tune": tune}))
+        assert about
+        plan = Plan("run", "job", "lab", None, (), None, False, (), Gate(), sweep=about)
+        self.journal = self.before
+        self.study = Study(about, self.before, name="job", write=self._keep)
+        self.sweep = Sweep(plan, self.study, self._write, clock=lambda: self.now)
+
+    def start(self) -> list[str]:
+        tasks = [unit.tasks[0] for unit in self.sweep.units(NODES)]
+        self.commands |= {task.name: task.command for task in tasks}
+        return [task.name for task in tasks]
+
+    def train(self, value: Callable[[tuple[str, ...], int], float], *, rounds: int = 1000, steps: int = 5) -> None:
+        """Run every task to its end, all repeats of a trial in step, until the sweep is over."""
+        for _ in range(rounds):
+            if self.sweep.is_over:
+                return
+            names = self.start()
+            for step in range(steps):
+                for name in names:
+                    reward = value(self.commands[name], step)
+                    self.sweep.metric(AttemptRecord(name, 1), [[step, reward, 0.0]])
+            self.end(*names)
+
+    def end(self, *names: str, state: State = "succeeded", reason: str | None = None) -> None:
+        for name in names:
+            self.sweep.ended(name, "stopped" if name in self.sweep.doomed else state, reason)
+
+    def outcomes(self) -> Counter[str]:
+        return Counter(ended["outcome"] for ended in self.ended)
+
+    def _write(self, event: str, **fields: Any) -> None:
+        self.ended += [fields] if event == "trial-ended" else []
+
+    def _keep(self, at: int, text: str) -> None:
+        assert at == len(self.journal.encode())
+        self.journal += text
+
+
+def closeness(command: tuple[str, ...], step: int) -> float:
+    return -abs(float(command[1]) - 1e-3)
+
+
+def test_a_configuration_fills_a_command_and_a_word_without_its_parameter_is_left_out() -> None:
+    yard = Yard({"repeats": 2})
+    yard.train(closeness)
+    assert {name.rpartition("-")[2] for name in yard.commands} == {"0", "1"}
+    for command in yard.commands.values():
+        assert any(word.startswith("--momentum=") for word in command) == (command[2] == "sgd")
+    momenta = [command[3].partition("=")[2] for command in yard.commands.values() if command[2] == "sgd"]
+    assert momenta and all(len(momentum) == 3 for momentum in momenta)
+
+
+@pytest.mark.parametrize("search", ["tpe", "random", "cmaes"])
+def test_each_configuration_is_tried_once_its_repeats_averaged(search: str) -> None:
+    space = {"lr": SPACE["lr"], "width": {"randint": [1, 3]}}
+    yard = Yard({"space": space, "search": search, "repeats": 3, "samples": 8}, ["x", "{lr}", "{width}", "{repeat}"])
+    yard.train(lambda command, step: float(command[3]))
+    assert yard.outcomes() == {"complete": 8}
+    assert all((ended["value"], ended["values"]) == (1.0, [0.0, 1.0, 2.0]) for ended in yard.ended)
+    assert yard.sweep.result()["reason"] == "all samples were tried"
+
+
+def test_a_grid_is_tried_whole_without_what_makes_no_difference() -> None:
+    space = {
+        "optimizer": SPACE["optimizer"],
+        "momentum": {"uniform": [0, 0.2], "step": 0.1, "when": {"optimizer": ["sgd"]}},
+    }
+    command = ["x", "{optimizer}", "{momentum}"]
+    yard = Yard({"space": space, "search": "grid", "samples": None}, command)
+    yard.train(lambda command, step: 1.0)
+    assert sorted(yard.commands.values()) == [("x", "adam"), *(("x", "sgd", m) for m in ("0.0", "0.1", "0.2"))]
+    assert yard.sweep.result()["reason"] == "every configuration of its space was tried"
+
+
+def test_a_space_that_is_used_up_ends_a_sweep() -> None:
+    yard = Yard({"space": {"a": {"choice": [1, True]}}, "search": "random"}, ["x", "{a}"])
+    yard.train(lambda command, step: 1.0)
+    assert yard.outcomes() == {"complete": 2}
+
+
+def test_what_was_killed_goes_on_and_each_configuration_counts_once(tmp_path: Any) -> None:
+    killed = Yard({"repeats": 2})
+    killed.train(closeness, rounds=3)
+    ran = killed.start()
+    again = Yard({"repeats": 2}, before=killed.journal)
+    assert [ended["outcome"] for ended in again.ended] == ["complete"] * killed.outcomes()["complete"]
+    # What ran then is tried first, under numbers of its own.
+    first = again.start()
+    assert [again.commands[name] for name in first] == [killed.commands[name] for name in ran]
+    assert not set(first) & set(ran)
+    again.end(*first, state="failed", reason="exit code 1")
+    again.train(closeness)
+    assert sum(again.outcomes().values()) == 10
+    file = tmp_path / "study.journal"
+    file.write_text(again.journal)
+    study = optuna.load_study(study_name=None, storage=JournalStorage(JournalFileBackend(str(file))))
+    complete = [trial for trial in study.trials if trial.state.name == "COMPLETE"]
+    assert len({key_of(trial.params) for trial in complete}) == len(complete) == again.outcomes()["complete"]
+    best = again.sweep.result()["best"]
+    assert (study.best_trial.number, study.best_value) == (best["trial"], best["value"])
+
+
+def test_a_failed_task_ends_its_configuration_with_the_rest_and_counts_as_failed() -> None:
+    yard = Yard({"repeats": 2, "concurrency": 1, "stop": {"failures": 2}})
+    for _ in range(2):
+        first, second = yard.start()
+        yard.end(first, state="failed", reason="exit code 1")
+        assert list(yard.sweep.doomed) == [second]
+        yard.end(second)
+    assert yard.ended[0]["reason"] == "trial-0000-0: exit code 1"
+    assert yard.sweep.is_over
+    assert yard.sweep.problem() == "2 of 2 configurations failed"
+
+
+def test_a_task_without_a_value_has_failed() -> None:
+    yard = Yard({"concurrency": 1})
+    yard.end(*yard.start())
+    assert yard.ended[0]["reason"] == "trial-0000-0: it has written no value of reward"
+
+
+def test_what_is_worse_than_others_at_a_step_is_pruned_as_a_group() -> None:
+    yard = Yard({"repeats": 2, "samples": 20, "concurrency": 1, "prune": {"after": 3, "warmup": 2}})
+    yard.train(closeness)
+    pruned = [ended for ended in yard.ended if ended["outcome"] == "pruned"]
+    assert pruned and yard.outcomes()["complete"] >= 3
+    assert all("values (median)" in ended["reason"] for ended in pruned)
+    assert yard.sweep.problem() is None
+
+
+def test_a_second_attempt_writes_the_values_of_its_steps_again() -> None:
+    yard = Yard({"repeats": 2, "objective": "best"})
+    first, second = yard.start()[:2]
+    for name, attempt, values in ((first, 1, [5.0]), (first, 2, [1.0, 2.0]), (second, 1, [4.0, 3.0])):
+        points = [[step, value, 0.0] for step, value in enumerate(values)]
+        yard.sweep.metric(AttemptRecord(name, attempt), points)
+    yard.end(first, second)
+    assert (yard.ended[0]["value"], yard.ended[0]["values"]) == (3.0, [2.0, 4.0])
+
+
+def test_a_plateau_lets_run_what_runs_and_time_ends_it() -> None:
+    flat = Yard({"samples": 100, "stop": {"plateau": 5}})
+    flat.train(lambda command, step: 1.0)
+    assert flat.outcomes() == {"complete": 8}  # four at a time
+    assert flat.sweep.result()["reason"] == "5 configurations in a row were no better"
+    timed = Yard({"samples": None, "time": 60.0})
+    timed.train(closeness, rounds=1)
+    names = timed.start()
+    timed.now = 61.0
+    assert timed.start() == [] and list(timed.sweep.doomed) == names
+    timed.end(*names)
+    assert timed.outcomes() == {"complete": 4, "stopped": 4}
+    assert (timed.sweep.is_over, timed.sweep.problem()) == (True, None)
+
+
+def test_a_run_that_is_stopped_leaves_its_configurations_to_the_next() -> None:
+    yard = Yard({})
+    yard.end(*yard.start(), state="stopped")
+    assert yard.outcomes() == {"stopped": 4}
+    assert not yard.sweep.is_over
+    assert yard.sweep.result()["reason"] == "the run was stopped"
+    assert len(Yard({}, before=yard.journal).start()) == 4

@@ -1,0 +1,125 @@
+"""Search for a job's best configuration: dispatch, look, stop, go on."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from trainyard.results import formats
+from trainyard.tasks import lazy, train
+from trainyard.tasks.command import FILE, Call, task
+from trainyard.tasks.report import Report, Table, note
+
+if TYPE_CHECKING:
+    from trainyard.dispatch.plan import Prepared
+    from trainyard.lifecycle import Cluster
+    from trainyard.results.sweep import Sweep, Trial
+
+_BEST = 10
+_SET = "Set one value of the job file, PATH=VALUE such as tune.samples=80, or cluster.PATH=VALUE; repeatable."
+_FLAGS = {
+    "set_": _SET,
+    "wait": "With --no-wait: leave as soon as the run has begun.",
+    "skip_smoke": "Start without the smoke gate.",
+}
+
+
+@task(
+    "file",
+    "set_",
+    "backend",
+    dry=True,
+    positional=["job_dir"],
+    help={**_FLAGS, "job_dir": "Directory that holds job.yaml with `tune:`, or a bare name of jobs/.", "file": FILE},
+)
+def dispatch(call: Call, job_dir: str, wait: bool = True, skip_smoke: bool = False) -> Report | None:
+    """Search for a job's best configuration; the sweep goes on without this machine."""
+    files = [call.file] if call.file else []
+    prepared, cluster = lazy.training.ready(job_dir, files, overrides=call.overrides, backend=call.backend, sweep=True)
+    return _dispatched(call, prepared, cluster, wait=wait, skip_smoke=skip_smoke)
+
+
+@task(
+    "file",
+    "set_",
+    "backend",
+    dry=True,
+    positional=["run"],
+    help={**_FLAGS, "run": train.HELP["run"], "file": "Another cluster than that of the run, by its file."},
+)
+def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = False) -> Report | None:
+    """Go on with a sweep that was stopped, killed or lost: a new run; what was tried counts once."""
+    found = lazy.training.find_run(run or None)
+    prepared, cluster = lazy.tuning.ready_again(found, call.file, overrides=call.overrides, backend=call.backend)
+    return _dispatched(call, prepared, cluster, wait=wait, skip_smoke=skip_smoke)
+
+
+@task("file", dry=True, positional=["run"], help=train.HELP)
+def status(call: Call, run: str = "") -> Report:
+    """Say how a sweep stands: the best configurations so far, and how many were tried."""
+    now = lazy.training.status(train.find(call, run))
+    document, state = lazy.tuning.document(now), now.state
+    body: list[str | Table] = []
+    if state.sweep:
+        body.append(_table(state.sweep, document["mode"], document["metric"]))
+    if state.waiting:
+        body.append(state.waiting["text"])
+    counts = ", ".join(f"{count} {name}" for name, count in document["counts"].items() if count)
+    why = f" ({document['end']['reason']})" if document["end"] else ""
+    unsure = f"; unknown since then ({now.unsure})" if now.unsure else ""
+    body.append(f"sweep {now.run.name} {state.state}{why}: {counts or 'no configuration yet'}{unsure}")
+    succeeded = state.ended and state.exit == 0
+    follow = f"invoke train.logs {now.run.name}"
+    next = f"invoke tune.report {now.run.name}" if succeeded else follow
+    return Report(document, body, next=f"invoke tune.resume {now.run.name}" if state.ended and not succeeded else next)
+
+
+@task("file", positional=["run"], help=train.HELP)
+def report(call: Call, run: str = "") -> Report:
+    """Write a sweep's report anew: one HTML page that needs nothing else."""
+    found = train.find(call, run)
+    lazy.tuning.about(found)
+    path = lazy.training.report(found, screen=train.screen_for(call))
+    return Report({"report": str(path)}, [str(path)])
+
+
+@task("file", dry=True, positional=["run"], help=train.HELP)
+def stop(call: Call, run: str = "") -> Report:
+    """End a sweep, and wait until it has ended; `tune.resume` goes on with it."""
+    found = train.find(call, run, to_stop=True)
+    lazy.tuning.about(found)
+    return train.stopped(call, found, next=f"invoke tune.resume {found.name}")
+
+
+def _dispatched(call: Call, prepared: Prepared, cluster: Cluster, *, wait: bool, skip_smoke: bool) -> Report | None:
+    from trainyard.dispatch.plan import described
+
+    note("\n".join(described(prepared)))
+    if call.dry:
+        return None
+    now = lazy.training.dispatch(
+        prepared,
+        cluster,
+        command=sys.argv,
+        wait=wait,
+        skip_smoke=skip_smoke,
+        progress=call.progress,
+        # What each of a hundred trainings prints is in their logs.
+        screen=train.screen_for(call, only=""),
+    )
+    return replace(train.ended(now), next=f"invoke tune.status {now.run.name}")
+
+
+def _table(sweep: Sweep, mode: str, metric: str) -> Table:
+    ranked = sweep.ranked("min" if mode == "min" else "max")
+    names = list(dict.fromkeys(name for trial in ranked for name in trial.params))
+    columns = ["trial", metric, "spread", *names, "seconds"]
+    return Table(columns, [_row(trial, names) for trial in ranked[:_BEST]], title=f"best {_BEST} of {len(ranked)}")
+
+
+def _row(trial: Trial, names: list[str]) -> list[object]:
+    spread = "" if trial.spread is None else f"± {formats.number(trial.spread)}"
+    value = "" if trial.value is None else formats.number(trial.value)
+    seconds = "" if trial.seconds is None else f"{trial.seconds:.1f}"
+    return [trial.number, value, spread, *(trial.params.get(name) for name in names), seconds]

@@ -1,0 +1,73 @@
+"""tune.* between the command line and dispatch, where a sweep differs from any other run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from trainyard import training
+from trainyard.dispatch.plan import Prepared
+from trainyard.dispatch.runs import RunStatus
+from trainyard.errors import Problem, RequestError
+from trainyard.lifecycle import Cluster
+from trainyard.results.store import RunDirectory
+from trainyard.results.sweep import Sweep
+
+# What a study is about: with another of these its values say nothing.
+_SAME = ("space", "metric", "mode", "objective", "repeats")
+
+
+def about(run: RunDirectory) -> Mapping[str, Any]:
+    """Return the `tune` section with which a sweep was dispatched. Raises RequestError if the run was none."""
+    tune: Mapping[str, Any] | None = run.record().get("tune")
+    if tune is None:
+        hint = f"See: invoke train.status {run.name}"
+        raise RequestError(f"run {run.name} is no sweep: its job has no `tune:`", where=str(run.path), hint=hint)
+    return tune
+
+
+def ready_again(
+    run: RunDirectory, file: str | None, *, overrides: Sequence[str], backend: str | None
+) -> tuple[Prepared, Cluster]:
+    """Return what it takes to go on with a sweep that has ended. Raises RequestError.
+
+    The job file is the one that was recorded, with overrides on top; the job's other files are as they are now.
+    """
+    before = about(run)
+    now = training.status(run)
+    if not now.state.ended and not now.unsure:
+        hint = f"Follow it: invoke train.logs {run.name}; or end it first: invoke tune.stop {run.name}"
+        raise RequestError(f"run {run.name} goes on", hint=hint)
+    study = run.study.read_text(encoding="utf-8") if run.study.exists() else ""
+    # Of a line that was cut off nobody knows what it said.
+    study = study[: study.rfind("\n") + 1]
+    if not study:
+        hint = f"Start it anew: invoke tune.dispatch {run.record()['job_directory']}"
+        raise RequestError(f"run {run.name} ended before its first configuration", where=str(run.path), hint=hint)
+    record = run.record()
+    prepared, cluster = training.ready(
+        record["job_directory"],
+        [file or record["cluster_file"]],
+        overrides=overrides,
+        backend=backend,
+        sweep=True,
+        job_file=run.job_file,
+    )
+    after = prepared.job.tune.model_dump(mode="json", exclude_none=True) if prepared.job.tune else {}
+    changed = [name for name in _SAME if before.get(name) != after.get(name)]
+    if changed:
+        raise RequestError(
+            f"a sweep cannot go on with another {changed[0]}",
+            problems=tuple(Problem(f"tune.{name}", f"was {before.get(name)}") for name in changed),
+            hint="Change samples, time, concurrency, prune or stop only; or start a new one: invoke tune.dispatch",
+        )
+    return replace(prepared, study=study), cluster
+
+
+def document(now: RunStatus) -> dict[str, Any]:
+    """Return what `tune.status --json` prints."""
+    tune = about(now.run)
+    sweep = now.state.sweep or Sweep()
+    state = {"run": now.run.name, "state": now.state.state, "unsure": now.unsure, "error": now.state.error}
+    return {**state, **sweep.document(metric=tune["metric"], mode=tune["mode"])}
