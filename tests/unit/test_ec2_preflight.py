@@ -54,6 +54,7 @@ def table(way: str, *subnets: str) -> dict[str, Any]:
 GOOD: Facts = {
     "region": "us-west-2",
     "programs": ["rsync", "ssh"],
+    "image": 0,
     "regions": ["us-west-2", "eu-west-1"],
     "elsewhere": [],
     "zones": [f"us-west-2{letter}" for letter in "abc"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from inspect import signature
 
 from trainyard.backends.contract import Tools
 from trainyard.backends.ec2.desired import groups
@@ -24,8 +25,10 @@ PLAIN = re.compile(r"(?!.*gpu)(ubuntu/images/|al20\d\d-ami|amzn2?-ami|debian-\d|
 # Commands of the file's own, by which instances may get a driver.
 PREPARES = {"initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands"}
 VPN = "`use_internal_ips: true` if this machine reaches the VPC's private addresses, such as by a VPN"
+Names = Sequence[str]
+Objects = Sequence[Object]
+ByName = Mapping[str, Object]
 NAME_ONE = "name one, `ec2.subnet`"
-Rule = Callable[[ClusterSpec, Facts], Iterator[Problem]]
 
 
 def steps(spec: ClusterSpec, tools: Tools, location: Location) -> list[Step]:
@@ -48,57 +51,56 @@ def refuse(spec: ClusterSpec, facts: Facts, refused: Mapping[str, TrainyardError
 
 def problems(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
     """Yield what is wrong, causes before what depends on them; a rule of which a fact is not known has none."""
-    for rule, needs in RULES.items():
-        if all(name in facts for name in needs):
-            yield from rule(spec, facts)
+    for rule in RULES:
+        _, *needs = signature(rule).parameters
+        if facts.keys() >= {*needs}:
+            yield from rule(spec, *(facts[name] for name in needs))
     yield from (problem for name, problem in CLAIMS.items() if not facts.get(name, True))
 
 
-def _programs(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
+def _programs(spec: ClusterSpec, programs: Names) -> Iterator[Problem]:
     for program, package in PROGRAMS.items():
-        if program not in facts["programs"]:
+        if program not in programs:
             yield Problem("this machine", f"has no {program}, which `ray up` needs: sudo apt-get install {package}")
 
 
-def _region(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
-    region, enabled = facts["region"], facts["regions"]
-    if region not in enabled:
-        close = did_you_mean(region, enabled)
-        remedy = close or f": aws account enable-region --region-name {region}"
+def _region(spec: ClusterSpec, region: str, regions: Names) -> Iterator[Problem]:
+    if region not in regions:
+        remedy = did_you_mean(region, regions) or f": aws account enable-region --region-name {region}"
         yield Problem(f"region {region}", f"is none that this account has enabled{remedy}")
 
 
-def _elsewhere(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
-    for region in facts["elsewhere"]:
+def _elsewhere(spec: ClusterSpec, elsewhere: Names) -> Iterator[Problem]:
+    for region in elsewhere:
         remedy = f"give this one another name, or remove that: invoke cluster.down --set ec2.region={region}"
         yield Problem(f"cluster {spec.name}", f"exists in {region}: {remedy}")
 
 
-def _subnets(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
+def _subnets(spec: ClusterSpec, region: str, zones: Names, subnets: Objects, routes: Objects) -> Iterator[Problem]:
     """Yield what is wrong with zones, and with the subnets where nodes may be: no room, or not reached."""
-    subnets, subject = facts["subnets"], f"subnet {spec.ec2.subnet}" if spec.ec2.subnet else "default VPC"
-    if strange := [zone for zone in spec.ec2.zones if zone not in facts["zones"]]:
-        yield Problem("ec2.zones", f"{facts['region']} has no {named(strange)}, only {named(facts['zones'], most=9)}")
+    subject = f"subnet {spec.ec2.subnet}" if spec.ec2.subnet else "default VPC"
+    if strange := [zone for zone in spec.ec2.zones if zone not in zones]:
+        yield Problem("ec2.zones", f"{region} has no {named(strange)}, only {named(zones, most=9)}")
         return
     reachable = usable(spec, subnets)
     if not subnets:
-        missing = f"has no subnet in {named(spec.ec2.zones or [facts['region']], most=9)}: {NAME_ONE}"
-        yield Problem(subject, f"does not exist in {facts['region']}" if spec.ec2.subnet else missing)
+        missing = f"has no subnet in {named(spec.ec2.zones or [region], most=9)}: {NAME_ONE}"
+        yield Problem(subject, f"does not exist in {region}" if spec.ec2.subnet else missing)
     elif not reachable:
         yield Problem(subject, f"gives nodes no public addresses: {VPN}; else name a public subnet, `ec2.subnet`")
     else:
-        yield from (Problem(subject, message) for message in _unreached(reachable, spec, facts))
+        yield from (Problem(subject, message) for message in _unreached(spec, reachable, routes))
         free = sum(subnet["AvailableIpAddressCount"] for subnet in reachable)
         if free < (nodes := sum(group.most for group in groups(spec).values())):
             message = f"has {free} addresses left, and the cluster {nodes} nodes at its largest: name another one"
             yield Problem(subject, message)
 
 
-def _unreached(subnets: Sequence[Object], spec: ClusterSpec, facts: Facts) -> Iterator[str]:
+def _unreached(spec: ClusterSpec, subnets: Objects, routes: Objects) -> Iterator[str]:
     """Yield why nodes would not get out, or nobody to them; of several subnets, that it would be a matter of chance."""
     by_way: dict[str, list[str]] = {}
     for subnet in subnets:
-        by_way.setdefault(_way_out(subnet, facts["routes"]), []).append(subnet["SubnetId"])
+        by_way.setdefault(_way_out(subnet, routes), []).append(subnet["SubnetId"])
     have_none = spec.ec2.use_internal_ips and spec.ec2.subnet
     have_addresses = not have_none and any(subnet["MapPublicIpOnLaunch"] for subnet in subnets)
     if len(by_way) > 1:
@@ -112,7 +114,7 @@ def _unreached(subnets: Sequence[Object], spec: ClusterSpec, facts: Facts) -> It
         yield "is routed to an internet gateway, and nodes without public addresses get nowhere: name a private one"
 
 
-def _way_out(subnet: Object, tables: Sequence[Object]) -> str:
+def _way_out(subnet: Object, tables: Objects) -> str:
     """Return how nodes get out: `public`, by addresses of their own, `private`, by somebody else's, or `none`."""
     tables = [table for table in tables if table["VpcId"] == subnet["VpcId"]]
     own = [each for each in tables if any(to.get("SubnetId") == subnet["SubnetId"] for to in each["Associations"])]
@@ -122,28 +124,28 @@ def _way_out(subnet: Object, tables: Sequence[Object]) -> str:
     return "public" if any(name.startswith("igw-") for name in gateways) else "private" if gateways else "none"
 
 
-def _security_group(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
-    subject, vpcs = f"security group {spec.ec2.security_group}", {each["VpcId"] for each in facts["subnets"]}
-    own = [each["VpcId"] for each in facts["security_groups"] if each["GroupId"] == spec.ec2.security_group]
+def _security_group(spec: ClusterSpec, region: str, security_groups: Objects, subnets: Objects) -> Iterator[Problem]:
+    subject, vpcs = f"security group {spec.ec2.security_group}", {each["VpcId"] for each in subnets}
+    own = [each["VpcId"] for each in security_groups if each["GroupId"] == spec.ec2.security_group]
     if not own:
-        yield Problem(subject, f"does not exist in {facts['region']}")
+        yield Problem(subject, f"does not exist in {region}")
     elif vpcs and own[0] not in vpcs:
         remedy = "name a subnet and a security group of one VPC"
         yield Problem(subject, f"is in VPC {own[0]}, and nodes would be in {named(sorted(vpcs))}: {remedy}")
 
 
-def _types(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
-    zones = {subnet["AvailabilityZone"] for subnet in facts["subnets"]}
+def _types(spec: ClusterSpec, region: str, types: ByName, offers: Objects, subnets: Objects) -> Iterator[Problem]:
+    zones = {subnet["AvailabilityZone"] for subnet in subnets}
     for group in groups(spec).values():
         subject, name = f"group {group.name}", group.instance_type
-        offered = {offer["Location"] for offer in facts["offers"] if offer["InstanceType"] == name}
-        if name not in facts["types"]:
-            yield Problem(subject, f"{name} is no instance type of {facts['region']}")
+        offered = {offer["Location"] for offer in offers if offer["InstanceType"] == name}
+        if name not in types:
+            yield Problem(subject, f"{name} is no instance type of {region}")
         elif zones and not zones & offered:
             message = f"{name} is not offered in {named(sorted(zones))}, only in {named(sorted(offered), most=9)}"
             yield Problem(subject, message)
         else:
-            yield from (Problem(subject, f"{name} has {each}") for each in _lacking(group.size, facts["types"][name]))
+            yield from (Problem(subject, f"{name} has {each}") for each in _lacking(group.size, types[name]))
 
 
 def _lacking(size: Head | WorkerGroup, described: Object) -> Iterator[str]:
@@ -157,9 +159,8 @@ def _lacking(size: Head | WorkerGroup, described: Object) -> Iterator[str]:
         yield f"{counted(gpus, 'NVIDIA GPU')}, and `gpus` is {size.gpus}"
 
 
-def _quotas(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
-    types = facts["types"]
-    for bound in facts["quotas"]:
+def _quotas(spec: ClusterSpec, region: str, types: ByName, quotas: Objects) -> Iterator[Problem]:
+    for bound in quotas:
         code, most = bound["QuotaCode"], int(bound["Value"])
         ours = [group for group in groups(spec).values() if quota(group) == code and group.instance_type in types]
         vcpus = {group.name: group.most * types[group.instance_type]["VCpuInfo"]["DefaultVCpus"] for group in ours}
@@ -167,18 +168,18 @@ def _quotas(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
             parts = named([f"{name} {count}" for name, count in vcpus.items()], most=9)
             yield Problem(
                 f'quota "{bound["QuotaName"]}"',
-                f"is {most} vCPUs in {facts['region']}, and the cluster at its largest has {needed} ({parts}): aws "
+                f"is {most} vCPUs in {region}, and the cluster at its largest has {needed} ({parts}): aws "
                 f"service-quotas request-service-quota-increase --service-code ec2 --quota-code {code} "
-                f"--desired-value {needed} --region {facts['region']}",
+                f"--desired-value {needed} --region {region}",
             )
 
 
-def _amis(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
+def _amis(spec: ClusterSpec, region: str, amis: ByName, types: ByName) -> Iterator[Problem]:
     """Yield which AMIs there are not, or not for the instances of a group: architecture, driver."""
-    for name in dict.fromkeys(group.ami for group in groups(spec).values() if group.ami not in facts["amis"]):
-        yield Problem(f"AMI {name}", f"does not exist in {facts['region']}, or not for this account")
+    for name in dict.fromkeys(group.ami for group in groups(spec).values() if group.ami not in amis):
+        yield Problem(f"AMI {name}", f"does not exist in {region}, or not for this account")
     for group in groups(spec).values():
-        image, described = facts["amis"].get(group.ami), facts["types"].get(group.instance_type)
+        image, described = amis.get(group.ami), types.get(group.instance_type)
         if image is None or described is None:
             continue
         runs = described["ProcessorInfo"]["SupportedArchitectures"]
@@ -191,29 +192,28 @@ def _amis(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
             yield Problem(f"group {group.name}", message)
 
 
-def _disks(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
-    image = IMAGES * facts.get("image", 0)
-    for group in (group for group in groups(spec).values() if group.ami in facts["amis"]):
-        ami = facts["amis"][group.ami]
+def _disks(spec: ClusterSpec, amis: ByName, image: int) -> Iterator[Problem]:
+    for group in (group for group in groups(spec).values() if group.ami in amis):
+        ami = amis[group.ami]
         volumes = {each.get("DeviceName"): each.get("Ebs", {}) for each in ami.get("BlockDeviceMappings", ())}
         own = GIB * int(volumes.get(ami.get("RootDeviceName"), {}).get("VolumeSize", 0))
-        if group.disk < (least := own + image):
-            parts = f"{own / GIB:.0f} GiB, and {IMAGES} times the image is {image / GIB:.1f} GiB"
+        if group.disk < (least := own + IMAGES * image):
+            parts = f"{own / GIB:.0f} GiB, and {IMAGES} times the image is {IMAGES * image / GIB:.1f} GiB"
             message = f"a disk of {group.disk / GIB:.0f} GiB is too small: the AMI takes {parts}"
             yield Problem(f"group {group.name}", f"{message}: disk: {-(-least // GIB)}GiB")
 
 
-def _key(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
+def _key(spec: ClusterSpec, region: str, key_pairs: Names, has_key: bool) -> Iterator[Problem]:
     name, subject = spec.ec2.key_name, f"key pair {spec.ec2.key_name}"
-    if name not in facts["key_pairs"]:
-        yield Problem(subject, f"does not exist in {facts['region']}: leave `key_name` out, and one is made")
-    if not facts["has_key"]:
+    if name not in key_pairs:
+        yield Problem(subject, f"does not exist in {region}: leave `key_name` out, and one is made")
+    if not has_key:
         file = spec.ec2.key_file or f"~/.ssh/{name}.pem"
         yield Problem(subject, f"its private key is not on this machine, in {file}: write where it is, `key_file`")
 
 
-def _profile(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
-    if not facts["profile"]:
+def _profile(spec: ClusterSpec, profile: Object) -> Iterator[Problem]:
+    if not profile:
         subject = f"instance profile {spec.ec2.instance_profile}"
         yield Problem(subject, "does not exist: leave `instance_profile` out, and one is made")
 
@@ -223,20 +223,10 @@ def _gpus(described: Object) -> int:
     return sum(gpu["Count"] for gpu in gpus if gpu["Manufacturer"].lower() == "nvidia")
 
 
-# Each with what it must know.
-RULES: Mapping[Rule, Sequence[str]] = {
-    _programs: ["programs"],
-    _region: ["regions"],
-    _elsewhere: ["elsewhere"],
-    _subnets: ["zones", "subnets", "routes"],
-    _security_group: ["security_groups", "subnets"],
-    _types: ["types", "offers", "subnets"],
-    _quotas: ["types", "quotas"],
-    _amis: ["amis", "types"],
-    _disks: ["amis"],
-    _key: ["key_pairs", "has_key"],
-    _profile: ["profile"],
-}
+# Each is given the facts that its parameters name.
+RULES: Sequence[Callable[..., Iterator[Problem]]] = (
+    *(_programs, _region, _elsewhere, _subnets, _security_group, _types, _quotas, _amis, _disks, _key, _profile),
+)
 # What is wrong where one of these is false.
 CLAIMS = {
     "may_pass_role": Problem(

@@ -63,7 +63,11 @@ def ask(spec: ClusterSpec, tools: Tools, location: Location) -> tuple[Facts, dic
     Raises PrerequisiteError without credentials.
     """
     aws = location.aws
-    facts: dict[str, Any] = {"region": aws.region, "programs": [name for name in PROGRAMS if shutil.which(name)]}
+    facts: dict[str, Any] = {
+        "region": aws.region,
+        "programs": [name for name in PROGRAMS if shutil.which(name)],
+        "image": 0,
+    }
     answers, refused = _answers({"regions": lambda: aws.described("regions", region=HOME)})
     regions = [region["RegionName"] for region in answers.get("regions", ())]
     facts |= {"regions": regions} if regions else {}
