@@ -25,6 +25,15 @@ from trainyard.wording import ESCAPES
 _STAGE = re.compile(r"\[(?P<first>\d)(?:-(?P<last>\d))?/7\] ")
 GRACE_SECONDS = 10.0
 TAIL_LINES = 200
+# `ray` without its pauses: 1 s at each status of the head, for those of other nodes, 5 s between two tries of SSH
+# (aws/node_provider.py, updater.py).
+_RAY = """
+from ray.autoscaler._private import updater
+from ray.autoscaler._private.aws import node_provider
+from ray.scripts import scripts
+node_provider.TAG_BATCH_DELAY, updater.READY_CHECK_INTERVAL = 0, 1
+scripts.main()
+"""
 INSTALL = "Install the extra: pip install 'trainyard[ec2]'"
 
 
@@ -57,7 +66,7 @@ class RayUp:
         _ray()
         # Its cache of configurations is keyed by nothing that an account has: never another's, nor an older one.
         self._directory = tempfile.TemporaryDirectory(prefix="trainyard-ray-")
-        command = [sys.executable, "-m", "ray.scripts.scripts", "up", str(file), "--yes", "--no-config-cache"]
+        command = [sys.executable, "-c", _RAY, "up", str(file), "--yes", "--no-config-cache"]
         command += ["--log-style=record", "--log-color=false", *([] if restart else ["--no-restart"])]
         self._process = subprocess.Popen(
             command,

@@ -28,7 +28,7 @@ from trainyard.wording import all_answer, clean
 DASHBOARD_PORT = 8265
 # Of the head, besides Ray's usual ones: what launches workers and sets them up.
 AUTOSCALER_FILES = ("monitor.out", "monitor.log", "monitor.err")
-TAIL_LINES = 400
+TAIL_LINES = 1000
 # What is printed of a launch that EC2 refused (ray/autoscaler, aws/node_provider.py, v2/instance_manager).
 _LAUNCH = re.compile(r"Attempt failed|NodeLaunchException|Node Launch Exception|Failed to launch")
 _LAUNCHED = re.compile(r"Launched \d+ nodes")
@@ -107,7 +107,7 @@ def step(spec: ClusterSpec, location: Location, before: frozenset[str], *, secon
         refuse_broken(location, head, failed, reached="head" in names)
         return no("; ".join([detail or f"waiting for {', '.join(silent)}", *_ended(found, before)]))
 
-    return Step(all_answer(len(spec.nodes())), done, nothing, deadline=seconds, every=2.0, after=after)
+    return Step(all_answer(len(spec.nodes())), done, nothing, deadline=seconds, every=1.0, after=after)
 
 
 def refuse_broken(location: Location, head: Instance, failed: Sequence[Instance], *, reached: bool) -> None:
