@@ -253,7 +253,7 @@ def _alone(cluster: Cluster, progress: Progress) -> AbstractContextManager[None]
 
 def _down_steps(cluster: Cluster, *, purge: bool) -> Sequence[Step | Stage]:
     # Who names the cluster on the command line means it, whichever file is here (`cluster.list` prints such commands).
-    if not any(override.partition("=")[0].strip() == "name" for override in cluster.tools.overrides):
+    if not cluster.tools.overriding("name"):
         _refuse_other_file(cluster)
     backend, tools = _as_made(cluster)
     if purge and not backend.TRAITS.leaves:

@@ -38,10 +38,10 @@ NAMES_ALLOWED = ("backends", "seams", "spec/cluster.py", "spec/existing.py", "sp
 
 # Lines and modules of Python. They only go down: lower them with what you took away. A new backend brings its own.
 BUDGETS = {
-    ".": (30_069, 241),
-    "backends": (10_699, 82),
-    "backends/ec2": (2_496, 17),
-    "backends/kuberay": (3_646, 28),
+    ".": (30_063, 241),
+    "backends": (10_693, 82),
+    "backends/ec2": (2_487, 17),
+    "backends/kuberay": (3_645, 28),
     "backends/microk8s": (1_400, 15),
     "dispatch": (1_640, 11),
     "images": (1_663, 12),

@@ -72,6 +72,10 @@ class Tools:
     overrides: tuple[str, ...] = ()
     directory: Path = Path()
 
+    def overriding(self, *keys: str) -> list[str]:
+        """Return the values of `--set` that are of one of these keys."""
+        return [override for override in self.overrides if override.partition("=")[0].strip() in keys]
+
 
 @dataclass(frozen=True)
 class NodeStatus:

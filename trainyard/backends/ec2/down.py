@@ -56,7 +56,7 @@ def steps(location: Location, tools: Tools) -> list[Step]:
     """
     locations.refuse_other_account(location)
     tags = {naming.CLUSTER: location.name}
-    if "name" not in locations.overridden(tools):
+    if not tools.overriding("name"):
         objects.refuse_foreign(location, adopt=tools.adopt)
         tags[naming.OWNER] = location.owner
     objects_of = [_tagged(location, tags, each) for each in TAGGED if not (tools.keep_disks and each == "volume")]

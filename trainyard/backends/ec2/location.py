@@ -125,11 +125,6 @@ def refuse_elsewhere(spec: ClusterSpec, tools: Tools) -> None:
         )
 
 
-def overridden(tools: Tools) -> set[str]:
-    """Return the keys that `--set` names."""
-    return {override.partition("=")[0].strip() for override in tools.overrides}
-
-
 def refuse_other_account(location: Location) -> None:
     """Raise RequestError if the cluster is in another account than these credentials are of; asks AWS."""
     if location.account and location.account != (account := location.aws.caller["Account"]):

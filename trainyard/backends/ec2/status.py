@@ -47,7 +47,7 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
         address=nodes.address(location, head) if head and names else None,
         token_file=location.token_file if location.token else None,
         detail="; ".join(filter(None, (detail, *(f"{node.name}: {node.detail}" for node in every if node.detail)))),
-        tunnel=tunnel(head) if head and names else None,
+        tunnel=f"{head.id} by SSH" if head and names else None,
         remark="; ".join(filter(None, (_stranger(location, found), remark))),
         token=location.token,
         differences=tuple(leashes.differences(spec, leash.made(head), held)) if names else (),
@@ -116,14 +116,10 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
         expected=nodes.expected(spec, found),
         ray_version=versions.RAY,
         image=head.tags.get(naming.IMAGE),
-        tunnel=tunnel(head),
+        tunnel=f"{head.id} by SSH",
         down=tuple(broken),
         names_change=True,
     )
-
-
-def tunnel(head: Instance) -> str:
-    return f"{head.id} by SSH"
 
 
 def log_lines(spec: ClusterSpec, tools: Tools, *, follow: bool, node: str = "") -> Iterator[LogLine]:

@@ -160,5 +160,4 @@ def owners(found: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _given(tools: Tools) -> list[str]:
     """Return what the command line says about where the cluster is."""
-    keys = {f"{tools.backend}.{key}" for key in _KEYS}
-    return [override for override in tools.overrides if override.partition("=")[0].strip() in keys]
+    return tools.overriding(*(f"{tools.backend}.{key}" for key in _KEYS))
