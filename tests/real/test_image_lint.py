@@ -19,7 +19,11 @@ from trainyard.images import catalog
 from trainyard.images.catalog import Image
 
 RAY = "trainyard-bed/ray:1"
-BASES = {"isaac": ("isaac-ray", standins.ISAAC), "schola": ("schola", standins.SCHOLA)}
+BASES = {
+    "isaac": ("isaac-ray", standins.ISAAC),
+    "isaac-lab": ("isaac-lab", standins.ISAAC_LAB),
+    "schola": ("schola", standins.SCHOLA),
+}
 SLOW = Defect("slow", "ray", 'ENTRYPOINT ["sh", "-c", "sleep 60"]', "entrypoint", "")
 CLUSTER = "name: {name}\nbackend: compose\nbuild: {{network: host}}\n"
 

@@ -10,8 +10,9 @@ from tests.bed.engine import BedEngine
 
 HERE = Path(__file__).parent
 ISAAC = "trainyard-standin/isaac:1"
+ISAAC_LAB = "trainyard-standin/isaac_lab:1"
 SCHOLA = "trainyard-standin/schola:1"
-_BASES = {ISAAC: "trainyard-bed/base:1", SCHOLA: "trainyard-bed/ray:1"}
+_BASES = {ISAAC: "trainyard-bed/base:1", ISAAC_LAB: "trainyard-bed/base:1", SCHOLA: "trainyard-bed/ray:1"}
 
 
 def ensure(engine: BedEngine, name: str) -> str:

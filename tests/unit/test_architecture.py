@@ -51,7 +51,7 @@ BUDGETS = {
     "seams": (5_162, 50),
     "spec": (2_442, 19),
     "tasks": (2_194, 15),
-    "../tests": (30_254, 250),
+    "../tests": (30_266, 250),
     "../runner": (5_577, 39),
 }
 LONGEST_FUNCTION = 40

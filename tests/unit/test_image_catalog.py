@@ -52,8 +52,8 @@ def test_an_unknown_image_says_which_there_are(tmp_path: Path) -> None:
         catalog.find("scola", directory=tmp_path)
     assert str(raised.value) == (
         "no such image: scola\n"
-        "  - IMAGE: 'scola' is neither a directory with an image.yaml nor one of: isaac-ray, ray-cpu, schola; "
-        "did you mean 'schola'?"
+        "  - IMAGE: 'scola' is neither a directory with an image.yaml nor one of: isaac-lab, isaac-ray, ray-cpu, "
+        "schola; did you mean 'schola'?"
     )
 
 

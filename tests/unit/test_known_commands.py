@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from trainyard.dispatch import known_commands
+from trainyard.paths import shipped
 from trainyard.spec.expand import expand
 from trainyard.spec.job import JobSpec
+from trainyard.spec.load import load_job
 
 
 def refused(*command: str) -> list[str]:
@@ -33,3 +35,8 @@ def refused(*command: str) -> list[str]:
 )
 def test_what_fails_on_a_cluster_is_refused_and_the_rest_is_not(command: str, said: list[str]) -> None:
     assert refused(*command.split()) == said
+
+
+@pytest.mark.parametrize("name", sorted(path.parent.name for path in shipped("jobs").glob("*/job.yaml")))
+def test_the_jobs_that_we_ship_are_not_refused(name: str) -> None:
+    assert list(known_commands.problems(expand(load_job(shipped("jobs") / name)))) == []
