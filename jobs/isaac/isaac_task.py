@@ -283,7 +283,11 @@ def searched(cfg: Config) -> dict[str, tuple[str, str, Domain]]:
 
 
 def constant(domain: Domain) -> list[Any] | None:
-    options = domain._options() if domain.kind == "choice" else []
+    """Return the only value that a domain has, in a list; None if it has several."""
+    if domain.kind == "randint":
+        options = list(range(domain.given["lower"], domain.given["upper"])[:2])
+    else:
+        options = domain._options() if domain.kind == "choice" else []
     return options if len(options) == 1 else None
 
 

@@ -200,7 +200,7 @@ def test_a_class_becomes_a_sweep_that_counts_configurations(tmp_path: Path, monk
         "silence": "200s",
     }
     assert found.notes == (
-        "num_samples counts repeats: 20 are 6 configurations, each 3 times.",
+        "num_samples counts repeats: 20 is 6 configurations, 3 times each.",
         "What the file itself draws depends on `draw` alone: all repeats of a trial get the same.",
         "agent.params.* are settings of rl_games, and --rl_library is rsl_rl: --rl-library rl_games?",
     )

@@ -12,6 +12,7 @@ from trainyard.errors import RequestError
 from trainyard.importing.job import PROGRAM, TRAINING, Imported, Options, program
 from trainyard.seams import programs
 from trainyard.spec.units import format_duration
+from trainyard.wording import counted
 
 # Loading a file imports no simulator.
 SECONDS = 60.0
@@ -82,8 +83,8 @@ def _notes(found: dict[str, Any], options: Options) -> list[str]:
     repeats = options.repeat_run_count
     notes = [f"Nothing varies in {found['cfg_class']}: it is one training, {repeats} times."]
     if found["space"] or found["draws"]:
-        counted = f"{options.num_samples} are {_samples(options)} configurations, each {repeats} times"
-        notes = [f"num_samples counts repeats: {counted}."]
+        configurations = counted(_samples(options), "configuration")
+        notes = [f"num_samples counts repeats: {options.num_samples} is {configurations}, {repeats} times each."]
     if found["draws"]:
         notes.append("What the file itself draws depends on `draw` alone: all repeats of a trial get the same.")
     if options.progress_reporter:

@@ -1,0 +1,74 @@
+"""Isaac Lab's own files run: a sweep of a JobCfg class, a task_runner file, an aggregate command line."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.real.jobs import newest
+from tests.real.yard import Yard
+from tests.standins import isaac_workflow
+from tests.standins.isaac_workflow import LIBRARIES
+
+
+@dataclass(frozen=True)
+class Isaac:
+    """A place with Isaac Lab's look: isaaclab.sh, and the directory of its workflows."""
+
+    script: Path
+
+    @property
+    def workflows(self) -> Path:
+        return self.script.parent / "scripts" / "reinforcement_learning"
+
+    @property
+    def python(self) -> str:
+        return f"{self.script} -p"
+
+
+@pytest.fixture(scope="module")
+def isaac(tmp_path_factory: pytest.TempPathFactory) -> Isaac:
+    return Isaac(isaac_workflow.install(tmp_path_factory.mktemp("isaaclab")))
+
+
+def logs(run: Path, task: str, attempt: int) -> str:
+    return (run / "logs" / f"{task}.{attempt}.log").read_text()
+
+
+def test_a_task_runner_file_runs_and_a_second_attempt_goes_on_from_the_newest_checkpoint(
+    yard: Yard, isaac: Isaac
+) -> None:
+    tasks = [
+        f"- {{name: {library}, py_args: {isaac.workflows / 'train.py'} --rl_library {library} --task Cartpole,"
+        " num_gpus: 1/2, num_cpus: 0.5, memory: 64*1024*1024}"
+        for library in LIBRARIES
+    ]
+    (yard.home / "new.yaml").write_text("\n".join(["tasks:", *tasks]))
+    yard.run("train.import", "new.yaml", "--python", isaac.python)
+    yard.run("train.dispatch", "new", "--set", "env.CRASH_AT='15'")
+    run = newest(yard)
+    for library in LIBRARIES:
+        assert "There was an error running python" in logs(run, library, 1)
+        assert f"train.py --rl_library {library} --task Cartpole --checkpoint latest" in logs(run, library, 2)
+        assert re.search(r"Loading model checkpoint from: .*/logs/\w+/\w+/.*10", logs(run, library, 2))
+        checkpoints = run.glob(f"outputs/{library}/logs/**/{isaac_workflow.CHECKPOINTS[library].format('*')}")
+        assert {int(path.read_text()) for path in checkpoints} == {10, 20, 30}
+
+
+def test_an_aggregate_line_runs_the_workflows_of_older_images(yard: Yard, isaac: Isaac) -> None:
+    jobs = " + ".join(
+        f"{isaac.python} {isaac.workflows / library / 'train.py'} --task Cartpole --headless agent.seed=1e+2"
+        for library in LIBRARIES
+    )
+    line = f"--aggregate_jobs wrap_resources.py --cpu_per_worker 1 --gpu_per_worker 1 --sub_jobs {jobs}"
+    (yard.home / "old.txt").write_text(line)
+    yard.run("train.import", "old.txt")
+    yard.run("train.dispatch", "old", "--set", "env.CRASH_AT='25'")
+    run = newest(yard)
+    for number, library in enumerate(LIBRARIES, 1):
+        flag = "--resume" if library == "rsl_rl" else "--checkpoint /"
+        assert f"{library}/train.py --task Cartpole --headless agent.seed=1e+2 {flag}" in logs(run, f"job-{number}", 2)
+        assert "Loading model checkpoint from:" in logs(run, f"job-{number}", 2)
