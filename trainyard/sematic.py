@@ -28,7 +28,7 @@ class RayNodeConfig:
     >>> RayNodeConfig(cpu=1, memory_gb=1)
     Traceback (most recent call last):
     trainyard.errors.RequestError: Ray workers/head must have at least 2GiB of memory
-      at RayNodeConfig(memory_gb=1)
+      at RayNodeConfig(cpu=1, memory_gb=1, gpu_count=0)
     """
 
     cpu: float
@@ -36,9 +36,7 @@ class RayNodeConfig:
     gpu_count: int = 0
 
     def __post_init__(self) -> None:
-        if self.memory_gb < LEAST_MEMORY:
-            where = f"RayNodeConfig(memory_gb={self.memory_gb})"
-            raise RequestError("Ray workers/head must have at least 2GiB of memory", where=where)
+        _require(self.memory_gb >= LEAST_MEMORY, "Ray workers/head must have at least 2GiB of memory", self)
 
     def keys(self) -> dict[str, Any]:
         """Return the keys of a node in a cluster file."""
@@ -54,11 +52,8 @@ class ScalingGroup:
     max_workers: int
 
     def __post_init__(self) -> None:
-        if not 0 <= self.min_workers <= self.max_workers:
-            raise RequestError(
-                "min_workers must be non-negative, and max_workers equal to or greater than min_workers",
-                where=f"ScalingGroup(min_workers={self.min_workers}, max_workers={self.max_workers})",
-            )
+        what = "min_workers must be non-negative, and max_workers equal to or greater than min_workers"
+        _require(0 <= self.min_workers <= self.max_workers, what, self)
 
     def keys(self, index: int) -> dict[str, Any]:
         """Return the keys of a worker group in a cluster file."""
@@ -75,9 +70,8 @@ class AutoscalerConfig:
     memory_gb: float
 
     def __post_init__(self) -> None:
-        if self.cpu < LEAST_AUTOSCALER_CPU or self.memory_gb < LEAST_AUTOSCALER_MEMORY:
-            where = f"AutoscalerConfig(cpu={self.cpu}, memory_gb={self.memory_gb})"
-            raise RequestError("the autoscaler must have at least 0.5 CPUs and 1GiB of memory", where=where)
+        is_enough = self.cpu >= LEAST_AUTOSCALER_CPU and self.memory_gb >= LEAST_AUTOSCALER_MEMORY
+        _require(is_enough, "the autoscaler must have at least 0.5 CPUs and 1GiB of memory", self)
 
 
 @dataclass(frozen=True)
@@ -90,11 +84,8 @@ class RayClusterConfig:
 
     def __post_init__(self) -> None:
         grows = any(group.max_workers > group.min_workers for group in self.scaling_groups)
-        if grows and self.autoscaler_config is None:
-            raise RequestError(
-                "Your RayClusterConfig would require autoscaling, but no AutoscalerConfig is provided",
-                hint="Give autoscaler_config, or as many nodes at most as at least.",
-            )
+        what = "Your RayClusterConfig would require autoscaling, but no AutoscalerConfig is provided"
+        _require(self.autoscaler_config is not None or not grows, what, self)
 
     def keys(self) -> dict[str, Any]:
         """Return what a cluster file would say.
@@ -114,9 +105,8 @@ def SimpleRayCluster(
 ) -> RayClusterConfig:
     """Return a cluster of nodes that are alike, the head among them; with `max_nodes` it may grow."""
     most = n_nodes if max_nodes is None else max_nodes
-    if not 1 <= n_nodes <= most:
-        where = f"SimpleRayCluster(n_nodes={n_nodes}, max_nodes={max_nodes})"
-        raise RequestError("n_nodes must be at least 1, and max_nodes equal to or greater than n_nodes", where=where)
+    _require(n_nodes >= 1, "n_nodes must be at least 1: it counts the head", n_nodes)
+    _require(most >= n_nodes, "max_nodes must be equal to or greater than n_nodes", max_nodes)
     group = ScalingGroup(node_config, min_workers=n_nodes - 1, max_workers=most - 1)
     return RayClusterConfig(node_config, (group,), autoscaler_config)
 
@@ -152,3 +142,8 @@ def RayCluster(
             hint="Give another `file` or `backend`, or use it as it is: Cluster.from_file.",
         )
     return cluster
+
+
+def _require(holds: bool, what: str, given: object) -> None:
+    if not holds:
+        raise RequestError(what, where=repr(given))

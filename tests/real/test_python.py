@@ -43,6 +43,14 @@ except ValueError as error:
     print(error)
 sys.__stdout__.write(shown.getvalue())
 """
+TUNED = """
+from trainyard import Cluster, Job
+
+tune = {"space": {"x": {"grid": [1, 3, 2]}}, "search": "grid", "metric": "reward", "mode": "max", "samples": 3}
+run = Cluster.from_file().tune(Job(command=["echo", '{{"reward": {x}}}'], tune=tune))
+print(len(list(run)), run.wait().state)
+print(run.best.params, run.best.value, sorted(trial.state for trial in run.trials))
+"""
 NEVER_ENTERED = """
 from trainyard.errors import TrainyardError
 from trainyard.sematic import RayCluster, RayNodeConfig, SimpleRayCluster
@@ -131,6 +139,11 @@ def test_a_cluster_that_was_there_before_stays_and_its_run_ends_with_the_block(y
     assert shown.endswith("mine\n")
     assert yard.json("train.status")["state"] == "stopped"
     assert set(yard.states().values()) == {"up"}
+
+
+def test_a_sweep_tells_its_trials_and_the_best(yard: Yard) -> None:
+    said = run(yard, "-c", TUNED).splitlines()
+    assert said[-2:] == ["3 succeeded", "{'x': 3} 3.0 ['complete', 'complete', 'complete']"]
 
 
 def test_a_block_is_not_entered_without_smoke_or_in_time_and_nothing_stays(fresh: Yard) -> None:

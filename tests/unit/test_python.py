@@ -69,6 +69,15 @@ def test_all_that_is_wrong_with_a_job_is_said_at_once() -> None:
     assert [problem.where for problem in caught.value.problems] == ["Job", "Job: retries", "Job: timeout"]
 
 
+def test_a_sweep_is_not_dispatched_and_another_job_not_tuned() -> None:
+    space = {"space": {"x": {"uniform": [0, 1]}}, "metric": "reward", "mode": "max", "samples": 4}
+    cluster = Cluster(name="lab", backend="local")
+    with pytest.raises(RequestError, match="is a sweep"):
+        cluster.dispatch(Job(command=["echo", "{x}"], tune=space))
+    with pytest.raises(RequestError, match="has no `tune:`"):
+        cluster.tune(Job(command=["true"]))
+
+
 def test_sematics_shapes_are_cluster_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINYARD_CLUSTER", "kuberay")
     cluster = RayCluster(config=SimpleRayCluster(n_nodes=3, node_config=NODE))
@@ -91,7 +100,7 @@ def test_sematics_shapes_are_cluster_files(monkeypatch: pytest.MonkeyPatch) -> N
     [
         (lambda: RayNodeConfig(cpu=1, memory_gb=1.9), "Ray workers/head must have at least 2GiB of memory"),
         (lambda: SimpleRayCluster(2, NODE, max_nodes=3), "would require autoscaling, but no AutoscalerConfig is"),
-        (lambda: SimpleRayCluster(3, NODE, max_nodes=2), "max_nodes equal to or greater than n_nodes"),
+        (lambda: SimpleRayCluster(3, NODE, max_nodes=2), "max_nodes must be equal to or greater than n_nodes"),
         (lambda: SimpleRayCluster(0, NODE), "n_nodes must be at least 1"),
         (lambda: ScalingGroup(NODE, min_workers=-1, max_workers=0), "min_workers must be non-negative"),
         (lambda: AutoscalerConfig(cpu=0.1, memory_gb=1), "at least 0.5 CPUs and 1GiB of memory"),

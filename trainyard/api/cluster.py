@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from trainyard import ending, lifecycle, progress, smoke, training
 from trainyard.api.job import Job, Overrides, as_overrides
@@ -20,7 +20,7 @@ from trainyard.dispatch import launch
 from trainyard.dispatch.follow import Interrupts, Screen
 from trainyard.dispatch.plan import described, prepare
 from trainyard.dispatch.runs import ray_of
-from trainyard.errors import InterruptedRunError
+from trainyard.errors import InterruptedRunError, RequestError
 from trainyard.screen import PrintedScreen
 from trainyard.smoke import Smoked
 from trainyard.spec.cluster import ClusterSpec
@@ -85,6 +85,8 @@ class Cluster:
         return cluster
 
     def _begin(self, cluster: lifecycle.Cluster, teardown: Teardown, forward_logs: bool, timeout: float | None) -> None:
+        if teardown not in get_args(Teardown):
+            raise RequestError(f"teardown must be one of: {', '.join(get_args(Teardown))}; got {teardown!r}")
         self._cluster = cluster
         self._teardown = teardown
         self._forward_logs = forward_logs
@@ -134,7 +136,17 @@ class Cluster:
 
         Ctrl-C stops it, as long as somebody waits for it.
         """
+        return self._dispatch(job, sweep=False, skip_smoke=skip_smoke)
+
+    def tune(self, job: Job | str | Path, *, skip_smoke: bool = False) -> Run:
+        """Begin a sweep: the run of a job with `tune:`. Its `trials` and its `best` grow while it goes on."""
+        return self._dispatch(job, sweep=True, skip_smoke=skip_smoke)
+
+    def _dispatch(self, job: Job | str | Path, *, sweep: bool, skip_smoke: bool) -> Run:
         job = job if isinstance(job, Job) else Job.from_directory(job)
+        if sweep != (job.spec.tune is not None):
+            what = f"job {job.spec.name} {'has no' if sweep else 'is a sweep: it has'} `tune:`"
+            raise RequestError(what, hint=f"To run it as it is: cluster.{'dispatch' if sweep else 'tune'}(job)")
         prepared = prepare(self._cluster.loaded, job.spec, job.directory)
         note("\n".join(described(prepared)))
         endpoint = lifecycle.connect(self._cluster)

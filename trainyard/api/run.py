@@ -13,6 +13,7 @@ from trainyard.errors import NotReadyError
 from trainyard.results.journal import Event
 from trainyard.results.state import RunState, Task
 from trainyard.results.store import RunDirectory
+from trainyard.results.sweep import Sweep, Trial
 from trainyard.seams import threads
 
 
@@ -47,6 +48,18 @@ class Run:
     def report(self) -> Path:
         """Return the page about it, which is written as it ends."""
         return self._directory.report
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """Return the configurations of a sweep that were begun: each has `params`, `state`, `value` and `tasks`."""
+        sweep = self._heard.state and self._heard.state.sweep
+        return tuple(sweep.trials.values()) if sweep else ()
+
+    @property
+    def best(self) -> Trial | None:
+        """Return the best configuration of a sweep so far, None before one is complete."""
+        sweep = Sweep({trial.number: trial for trial in self.trials})
+        return next(iter(sweep.ranked(self._directory.record()["tune"]["mode"])), None) if sweep.trials else None
 
     def outputs(self, task: str) -> Path:
         """Return the directory of what a task left; all of it is there once the run was waited for."""
