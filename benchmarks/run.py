@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks import bare_ray, bare_tasks, containers, ec2, hosts, kubernetes
+from benchmarks import bare_ray, bare_tasks, containers, ec2, hosts, kubernetes, tune
 from benchmarks.measure import INVOKE, Measured, in_turns, output_of, seconds_of
 
 TASKS = 1000
@@ -93,7 +93,7 @@ def main() -> None:
         bench = Bench(Path(directory))
         for measured in _measure(bench):
             print(measured.line(), flush=True)
-    for measure in (containers.measure, kubernetes.measure, hosts.measure, ec2.measure):
+    for measure in (tune.measure, containers.measure, kubernetes.measure, hosts.measure, ec2.measure):
         with tempfile.TemporaryDirectory(prefix="tyb-", dir="/tmp") as directory:
             for measured in measure(Path(directory)):
                 print(measured.line(), flush=True)

@@ -72,6 +72,8 @@ def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--learning-rate", type=float, default=LEARNING_RATE, help="default: %(default)s")
+    parser.add_argument("--discount", type=float, default=DISCOUNT, help="default: %(default)s")
     parser.add_argument("--iterations", type=int, default=600, help="at most so many (default: 600)")
     parser.add_argument("--episodes", type=int, default=100, help="of the evaluation at the end (default: 100)")
     parser.add_argument("--keep-going", action="store_true", help="use all iterations, even if solved before")
@@ -91,7 +93,7 @@ def train(state: State, options: argparse.Namespace, writer: SummaryWriter, chec
     saved = time.monotonic()
     while state.iteration < options.iterations and (options.keep_going or not solved(state)):
         began = time.monotonic()
-        row = improve(state, environments)
+        row = improve(state, environments, rate=options.learning_rate, discount=options.discount)
         if state.iteration % EVALUATE_EVERY == 0:
             row["eval/mean_return"] = evaluate(state.weights, episodes=10)
         state.seconds += time.monotonic() - began
@@ -112,20 +114,22 @@ def solved(state: State) -> bool:
     return len(evaluations) >= 3 and min(evaluations) >= ENOUGH
 
 
-def improve(state: State, environments: gymnasium.vector.VectorEnv) -> dict[str, float]:
+def improve(
+    state: State, environments: gymnasium.vector.VectorEnv, *, rate: float, discount: float
+) -> dict[str, float]:
     """Play one batch of episodes and follow its policy gradient; return what is worth plotting."""
     observations, surprises, playing = play(state, environments)
     to_come = np.zeros_like(playing)  # discounted reward from each step on
     later = np.zeros(EPISODES)
     for step in reversed(range(len(playing))):
-        later = playing[step] * (1.0 + DISCOUNT * later)
+        later = playing[step] * (1.0 + discount * later)
         to_come[step] = later
     advantages = (to_come - to_come.sum() / playing.sum()) * playing
     advantages /= advantages[playing > 0].std() + 1e-8
     # The gradient of the logarithm of the chance of an action: (action - chance) x observation.
     gradient = np.einsum("te,te,teo->o", advantages, surprises, observations) / playing.sum()
 
-    state.weights = state.weights + LEARNING_RATE * gradient
+    state.weights = state.weights + rate * gradient
     state.iteration += 1
     state.steps += int(playing.sum())
     returns = playing.sum(axis=0)

@@ -59,7 +59,9 @@ def test_the_best_is_by_mode_and_of_equal_ones_the_first() -> None:
 def test_trials_that_run_when_the_run_ends_were_stopped_and_nan_is_no_value() -> None:
     end = {"reason": "time", "samples": 1, "best": None}
     ended = {"state": "stopped", "exit": 1, "seconds": 5.0, "sweep": end}
-    sweep = folded(begun(0), begun(1), done(0, "complete", float("nan"), value=float("nan")), ("run-ended", ended))
+    sweep = folded(
+        begun(0), begun(1, "trial-0001-0"), done(0, "complete", float("nan"), value=float("nan")), ("run-ended", ended)
+    )
     assert (sweep.trials[0].value, sweep.trials[0].values) == (None, (None,))
     assert (sweep.trials[1].state, sweep.trials[1].seconds) == ("stopped", 2.0)
     assert (sweep.ranked("max"), sweep.end) == ([], end)

@@ -37,7 +37,10 @@ class Trial:
 
     @property
     def seconds(self) -> float | None:
-        return None if self.started is None or self.ended is None else max(0.0, self.ended - self.started)
+        """Return how long it was tried; one of a former run, which has no tasks in this one, was not."""
+        if not self.tasks or self.started is None or self.ended is None:
+            return None
+        return max(0.0, self.ended - self.started)
 
 
 @dataclass

@@ -109,7 +109,7 @@
     }
     const inside = trials.filter(({isOut}) => !isOut).length;
     count.textContent = inside < trials.length ? `${inside.toLocaleString()} of ${trials.length.toLocaleString()}` : trials.length.toLocaleString();
-    clear.hidden = !kept.length;
+    clear.disabled = !kept.length;
     ranges.value = kept.length ? JSON.stringify(brushed) : "";
   }
 
