@@ -23,6 +23,7 @@ from trainyard_runner.output import OutputBuffer
 from trainyard_runner.outputs import OutputWatch
 from trainyard_runner.stopping import StopWatch
 from trainyard_runner.transfers import Transfers
+from trainyard_runner.watchdog import MetricWatch
 from trainyard_runner.workspace import Order, Workspace, attempt_id, environment
 
 Batch = list[Message]
@@ -44,6 +45,7 @@ class Attempt:
         self._pending: Batch = [("started", {**node, "gpus": gpus})]
         self._buffer = OutputBuffer()
         self._child: Child | None = None
+        self._metric: MetricWatch | None = None
         self._final: dict[str, Any] = {}
         self._verdict: tuple[str, str] | None = None
         # What the node's kernel had killed when the command was no longer a quick one.
@@ -82,14 +84,20 @@ class Attempt:
                     self._child.stop(0.5)
                     self._child.ended()
                 self._child.close()
+            if self._metric is not None:
+                self._metric.close()
             self._place.remove()
 
     def _run_command(self, transfers: Transfers, stop: StopWatch) -> Iterator[Batch]:
+        variables = environment(self._order, self._place, inherited=_inherited(), gpus=self._gpus)
+        if self._order["watch"]:
+            roots = [self._place.directory, self._place.output]
+            self._metric = MetricWatch(self._order["watch"], roots=roots, environment=variables)
         self._began = time.monotonic()
         child = self._child = Child(
             self._order["command"],
             directory=self._place.directory,
-            environment=environment(self._order, self._place, inherited=_inherited(), gpus=self._gpus),
+            environment=variables,
             scratch=self._place.root,
             mark=f"TRAINYARD_ATTEMPT_ID={attempt_id(self._order)}",
         )
@@ -110,6 +118,8 @@ class Attempt:
                 continue
             if self._memory_kills is None:
                 self._memory_kills = _kernel_memory_kills()
+            if self._metric is not None:
+                self._pending += self._metric.look()
             self._end_if_asked(child, stop)
             if self._buffer.due() or self._pending:
                 self._pending += self._buffer.take()
@@ -134,6 +144,9 @@ class Attempt:
         elif timeout is not None and time.monotonic() - self._began >= timeout:
             self._verdict = ("timeout", f"it ran longer than its timeout of {timeout:g} s")
             child.stop(self._order["grace"])
+        elif self._metric is not None and self._metric.broken is not None:
+            self._verdict = ("failed", self._metric.broken[1])
+            child.stop(self._order["grace"], dump=True)
 
     def _wait_ms(self, transfers: Transfers) -> int:
         """Return how long to sleep when nothing happens."""
@@ -175,13 +188,20 @@ class Attempt:
     def _ending(self, left_out: list[LeftOut]) -> Batch:
         """Return the last words: what could not be brought back, and how the command ended."""
         notes: Batch = [("note", f"not brought back: {outputs.in_words(left_out)}")] if left_out else []
+        notes += self._metric.last() if self._metric else []
         lost = [str(item) for item in left_out if item.is_lost]
-        return [*notes, ("ended", {**self._verdict_in_full(), "lost_outputs": lost[: outputs.NAMED]})]
+        ended = {**self._verdict_in_full(), "lost_outputs": lost[: outputs.NAMED]}
+        if self._metric and ended["outcome"] == "succeeded" and (missing := self._metric.missing()):
+            notes.append(("note", missing))
+        return [*notes, ("ended", ended)]
 
     def _verdict_in_full(self) -> dict[str, Any]:
         status: int | None = self._final.get("exit")
         memory_kills = 0 if self._memory_kills is None else _kernel_memory_kills() - self._memory_kills
+        broken = self._metric.broken if self._metric else None
         outcome, reason = self._verdict or _verdict(status, memory_kills=memory_kills)
+        if broken is not None and outcome == "succeeded":
+            outcome, reason = "failed", broken[1]
         if self._final.get("left"):
             reason = f"{reason or 'ended'}; some of its processes could not be ended"
         return {
@@ -192,10 +212,13 @@ class Attempt:
             "tail": self._buffer.tail(),
             "cpu_seconds": self._final.get("cpu_seconds"),
             "max_rss": self._final.get("max_rss"),
+            **({"watch": broken[0]} if broken and reason == broken[1] else {}),
         }
 
     def _flush(self) -> Batch:
         batch, self._pending = self._pending, []
+        if self._metric is not None:
+            self._metric.feed([content for kind, content in batch if kind == "output"])
         return batch
 
 

@@ -106,10 +106,10 @@ class Child:
         self.refused: str | None = answer.get("refused")
         self.pid: int = answer.get("pid", 0)
 
-    def stop(self, grace: float) -> None:
-        """Ask the guard to end the command's whole tree."""
+    def stop(self, grace: float, *, dump: bool = False) -> None:
+        """Ask the guard to end the command's whole tree; with `dump` Python prints its threads' stacks before."""
         with contextlib.suppress(ConnectionError):
-            self.guard.send({"stop": grace})
+            self.guard.send({"stop": grace, "dump": dump})
 
     def ended(self) -> dict[str, Any]:
         """Return the guard's last word; when it was killed, and its parent too, end its tree as well as can be."""

@@ -12,8 +12,10 @@ nothing until the guard is gone; then it ends what the guard left, and tells the
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -29,6 +31,7 @@ from trainyard_runner import proctree, tree
 
 LENGTH = struct.Struct("!I")
 LEFTOVER_GRACE = 1.0
+_DUMPED, _DUMP_SECONDS = 8, 1.0
 # Python ignores these; a command expects their usual effect.
 _TO_DEFAULT = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
@@ -84,7 +87,20 @@ class Guard:
                 if request is None:
                     self._abandon()
                 elif "stop" in request:
+                    if request["dump"]:
+                        self._dump_stacks()
                     return float(request["stop"])
+
+    def _dump_stacks(self) -> None:
+        """Have Python print where its threads are (PYTHONFAULTHANDLER), children first, and leave no core file."""
+        for pid in reversed(self._tree()[:_DUMPED]):
+            if proctree.is_python(pid):
+                resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
+                proctree.send([pid], signal.SIGABRT)
+                proctree.gone_within(functools.partial(self._among, pid), _DUMP_SECONDS)
+
+    def _among(self, pid: int) -> list[int]:
+        return [pid] if pid in self._tree() else []
 
     def _end_all(self, grace: float) -> bool:
         """End what is left of the tree; return whether something would not go."""

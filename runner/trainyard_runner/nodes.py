@@ -69,15 +69,24 @@ class NodeMissingError(Exception):
     """The node a task must run on is not in the cluster."""
 
 
-def options(task: Task, nodes: Sequence[Node], *, has_selectors: bool, turn: int = 0) -> dict[str, Any]:
-    """Return the options of one Ray task. `turn` spreads tasks of a group where Ray cannot select by label."""
+def options(
+    task: Task, nodes: Sequence[Node], *, has_selectors: bool, turn: int = 0, avoided: frozenset[str] = frozenset()
+) -> dict[str, Any]:
+    """Return the options of one Ray task, kept from `avoided` nodes: others have room for it.
+
+    `turn` spreads tasks of a group where Ray cannot select by label.
+    """
     asked: dict[str, Any] = {"num_cpus": task.cpus, "num_gpus": task.gpus}
     if task.memory:
         asked["memory"] = task.memory
     if task.node_name is not None:
         asked["scheduling_strategy"] = on(_named(task.node_name, nodes))
-    elif task.node_group is not None and has_selectors:
-        asked["label_selector"] = {GROUP_LABEL: task.node_group}
+    elif has_selectors and (avoided or task.node_group is not None):
+        group = {GROUP_LABEL: task.node_group} if task.node_group is not None else {}
+        asked["label_selector"] = {**group, **({NODE_LABEL: f"!in({','.join(sorted(avoided))})"} if avoided else {})}
+    elif avoided:
+        others = [node for node in nodes if node.node_id not in avoided and slots(task, [node])]
+        asked["scheduling_strategy"] = NodeAffinitySchedulingStrategy(others[turn % len(others)].node_id, soft=True)
     elif task.node_group is not None:
         members = [node for node in nodes if node.group == task.node_group]
         if not members:

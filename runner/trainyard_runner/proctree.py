@@ -73,13 +73,29 @@ def end(list_pids: Callable[[], list[int]], *, grace: float) -> bool:
     The list is asked for again and again, because a dying tree may still grow.
     """
     send(list_pids(), signal.SIGTERM)
-    if _gone_within(list_pids, grace):
+    if gone_within(list_pids, grace):
         return True
     give_up = time.monotonic() + 5.0
     while time.monotonic() < give_up:
         send(list_pids(), signal.SIGKILL)
-        if _gone_within(list_pids, 0.1):
+        if gone_within(list_pids, 0.1):
             return True
+    return False
+
+
+def gone_within(list_pids: Callable[[], list[int]], seconds: float) -> bool:
+    give_up = time.monotonic() + seconds
+    while list_pids():
+        if time.monotonic() >= give_up:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def is_python(pid: int) -> bool:
+    """Tell whether a process runs Python (Linux)."""
+    with contextlib.suppress(OSError):
+        return (_PROC / str(pid) / "exe").readlink().name.startswith("python")
     return False
 
 
@@ -103,15 +119,6 @@ def _is_writable(fdinfo: bytes) -> bool:
         if line.startswith(b"flags:"):
             return int(line.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY
     return False
-
-
-def _gone_within(list_pids: Callable[[], list[int]], seconds: float) -> bool:
-    give_up = time.monotonic() + seconds
-    while list_pids():
-        if time.monotonic() >= give_up:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def _children_from_kernel(parent: int) -> list[int]:

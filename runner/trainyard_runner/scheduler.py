@@ -18,6 +18,7 @@ from trainyard_runner.records import AttemptRecord, Records
 from trainyard_runner.stopping import StopBoard
 from trainyard_runner.stream import EventStream
 from trainyard_runner.submitting import Live, RayTask, Submitter
+from trainyard_runner.suspects import Suspects
 from trainyard_runner.sweep import Sweep
 from trainyard_runner.units import State, Unit, in_words
 from trainyard_runner.waiting import Watch
@@ -51,6 +52,7 @@ class Scheduler:
         self._watch = watch
         self._say = say
         self._board = StopBoard(plan.run)
+        self._suspects = Suspects()
         units = [Unit(plan.tasks)] if plan.together and plan.tasks else [Unit((task,)) for task in plan.tasks]
         # Tasks of one shape wait in one line: a line that is held up does not hold up the others.
         self._lines: dict[tuple[Any, ...], deque[Unit]] = {}
@@ -121,6 +123,7 @@ class Scheduler:
             now = nodes.alive()
             if now != self._nodes:
                 self._nodes = now
+                self._withdraw()
             self._give_up_dead_nodes()
 
     def _give_up_dead_nodes(self) -> None:
@@ -132,6 +135,26 @@ class Scheduler:
                 del self._live[generator]
                 for live in ray_task.open.values():
                     self._end(live, losses.Ending("lost", f"node {self._records.node_name(node_id)} died"))
+
+    def _withdraw(self) -> None:
+        """Take back from Ray what waits there for other nodes than it should by now."""
+        for generator, ray_task in self._live.items():
+            live = next(iter(ray_task.open.values()), None)
+            if live is None or ray_task.is_placed or ray_task.is_withdrawn or len(live.unit.tasks) > 1:
+                continue
+            if ray_task.avoided != self._suspects.avoided(live.task, self._nodes):
+                ray_task.is_withdrawn = True
+                ray.cancel(generator)
+
+    def _blame(self, live: Live) -> None:
+        """Keep a node from the run's tasks once two of them were ended there for their metric."""
+        node_id = live.record.node_id
+        if node_id is None or len(live.unit.tasks) > 1:
+            return
+        if (tasks := self._suspects.blame(live.task.name, node_id)) and len(self._nodes) > 1:
+            text = f"node {live.record.node} gets no more tasks of this run that others can run: {', '.join(tasks)} "
+            self._stream.write("note", text=text + "were ended there because their metric did not move")
+            self._withdraw()
 
     def _submit(self) -> None:
         if time.monotonic() < self._pause_until:
@@ -147,8 +170,9 @@ class Scheduler:
             window = max(_LEAST_WINDOW, 2 * nodes.slots(line[0].tasks[0], self._nodes))
             while line and submitted[shape] < window:
                 units = self._next_units(line, most=min(self._together.get(shape, 1), 1 + len(line) // window))
+                avoided = self._suspects.avoided(units[0].tasks[0], self._nodes)
                 try:
-                    self._live |= self._submitter.submit(units, self._nodes)
+                    self._live |= self._submitter.submit(units, self._nodes, avoided)
                 except nodes.NodeMissingError as error:
                     self._give_back(units)
                     self._wait_for_node(units[0].tasks[0], str(error))
@@ -207,11 +231,13 @@ class Scheduler:
             said = ray.get(next(generator))
         except StopIteration:
             del self._live[generator]
+            self._take_back(ray_task)
             for live in ray_task.open.values():
                 culprit = live.unit.culprit
                 self._end(live, losses.unsaid(node=live.record.node, is_stopping=self._is_stopping, culprit=culprit))
         except Exception as error:  # Ray's errors have no common base for tasks that failed on a node
             del self._live[generator]
+            self._take_back(ray_task)
             if ray_task.open:
                 self._lose(list(ray_task.open.values()), error)
         else:
@@ -219,6 +245,17 @@ class Scheduler:
             for number, batch in said:
                 if batch is not None:
                     self._hear(ray_task, number, batch)
+
+    def _take_back(self, ray_task: RayTask) -> None:
+        """Put what was withdrawn back into its line; what had just begun counts as lost."""
+        if not ray_task.is_withdrawn or self._is_stopping:
+            return
+        for live in ray_task.open.values():
+            if live.record.is_started:
+                self._end(live, losses.Ending("lost", "it was taken back, to run on another node"))
+            else:
+                self._give_back([live.unit])
+        ray_task.open = {}
 
     def _hear(self, ray_task: RayTask, number: int, batch: list[tuple[str, Any]]) -> None:
         live = ray_task.open[number]
@@ -282,6 +319,8 @@ class Scheduler:
         if live.record.failure:
             ending = losses.Ending("failed", live.record.failure, is_final=True)
         self._records.end(live.record, ending)
+        if said and "watch" in said:
+            self._blame(live)
         self._say(f"{task.name}: attempt {unit.attempt} {in_words(ending.outcome)}" + _after(ending.reason))
         had_culprit = unit.culprit is not None
         unit.ended(task, ending.outcome, is_final=ending.is_final)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ray
@@ -27,6 +27,8 @@ class RayTask:
     shape: tuple[Any, ...]
     open: dict[int, Live]
     node_id: str | None = None
+    avoided: frozenset[str] = frozenset()  # nodes that it is kept from
+    is_withdrawn: bool = False
 
     @property
     def is_placed(self) -> bool:
@@ -61,10 +63,11 @@ class Submitter:
         self._shapes: dict[tuple[Any, ...], Any] = {}
         self._known_nodes: Sequence[Node] = ()
 
-    def submit(self, units: Sequence[Unit], nodes: Sequence[Node]) -> dict[Any, RayTask]:
+    def submit(self, units: Sequence[Unit], nodes: Sequence[Node], avoided: frozenset[str]) -> dict[Any, RayTask]:
         """Start the next attempts of single tasks of one shape, one after the other. Raises NodeMissingError."""
-        function = self._shaped(units[0].tasks[0], nodes, units[0].attempt)
-        return self._start([(unit, unit.tasks[0]) for unit in units], function, master=None)
+        function = self._shaped(units[0].tasks[0], nodes, units[0].attempt, avoided)
+        started = self._start([(unit, unit.tasks[0]) for unit in units], function, master=None)
+        return {generator: replace(ray_task, avoided=avoided) for generator, ray_task in started.items()}
 
     def reserve(self, unit: Unit, nodes: Sequence[Node]) -> PlacementGroup:
         """Ask Ray for the places of a gang. Raises NodeMissingError."""
@@ -120,17 +123,19 @@ class Submitter:
         held = [*checkpoint, *(part for _, parts in outputs for part in parts)]
         return order, Live(unit, task, record, held)
 
-    def _shaped(self, task: Task, nodes: Sequence[Node], turn: int) -> Any:
+    def _shaped(self, task: Task, nodes: Sequence[Node], turn: int, avoided: frozenset[str]) -> Any:
         """Return the remote function for tasks of this shape; they share it while the nodes stay the same."""
         if nodes is not self._known_nodes:
             self._known_nodes, self._shapes = nodes, {}
-        if task.shape not in self._shapes:
-            asked = cluster.options(task, nodes, has_selectors=self._has_selectors, turn=turn + task.index)
+        key = (task.shape, avoided)
+        if key not in self._shapes:
+            turn += task.index
+            asked = cluster.options(task, nodes, has_selectors=self._has_selectors, turn=turn, avoided=avoided)
             function = self._function.options(**asked, **self._environment)
-            if task.node_group is not None and not self._has_selectors:
+            if not self._has_selectors and (task.node_group is not None or avoided):
                 return function
-            self._shapes[task.shape] = function
-        return self._shapes[task.shape]
+            self._shapes[key] = function
+        return self._shapes[key]
 
 
 def is_ready(group: PlacementGroup) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from trainyard_runner import names, outputs, tree
+from trainyard_runner import mlflow, names, outputs, tree
 from trainyard_runner.archive import LeftOut
 from trainyard_runner.unpack import unpack
 
@@ -73,6 +73,7 @@ def environment(order: Order, place: Workspace, *, inherited: dict[str, str], gp
         **kept,
         "OMP_NUM_THREADS": str(max(1, int(order["cpus"]))),
         "PYTHONUNBUFFERED": "1",
+        **({"PYTHONFAULTHANDLER": "1", **mlflow.context(attempt_id(order))} if order["watch"] else {}),
         **order["env"],
         "CUDA_VISIBLE_DEVICES": ",".join(gpus),
         "PWD": str(place.directory),

@@ -78,6 +78,7 @@ def test_attempts_with_directories_of_their_own_continue_each_other(tmp_path: Pa
     [
         (TensorProto(dtype=1, tensor_content=struct.pack("<f", 0.5)), 0.5),
         (TensorProto(dtype=1, float_val=[1.5]), 1.5),
+        (TensorProto(dtype=2, double_val=[2.5]), 2.5),
     ],
 )
 def test_a_scalar_may_be_a_tensor_as_tensorflow_2_writes_it(tmp_path: Path, tensor: TensorProto, value: float) -> None:

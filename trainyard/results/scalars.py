@@ -1,34 +1,17 @@
-"""Scalars of TensorBoard event files, thinned to what a plot can show.
-
-`tensorboard` itself would bring a web server; the protocol buffers come with tensorboardX, and around them a file is a
-plain sequence of records (TFRecord): length, its checksum, the event, its checksum, all little-endian.
-"""
+"""Scalars of TensorBoard event files, thinned to what a plot can show."""
 
 from __future__ import annotations
 
 import math
-import os
-import struct
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
 
-from trainyard_runner import tree
+from trainyard_runner import event_files, tree
 
 from trainyard.results.formats import natural
-
-if TYPE_CHECKING:
-    from tensorboardX.proto.summary_pb2 import Summary
-
-_HEADER = struct.Struct("<QI")
-_CHECKSUM_BYTES = 4
-# A scalar's record has about 50 bytes. What is larger holds images, histograms or text, and is passed over unread.
-_LARGEST = 64 * 1024
-# How TensorFlow calls what its scalars are (tensorflow/core/framework/types.proto, DT_FLOAT).
-_FLOAT = 1
 
 Point = tuple[float, float, float]
 
@@ -92,50 +75,9 @@ def read_directory(directory: Path, *, points: int, tags: int, by_attempt: bool 
 
 
 def read_file(path: Path) -> Iterator[tuple[str, float, float, float]]:
-    """Yield (tag, step, value, seconds since 1970) of every finite scalar in an event file.
-
-    A record that was cut off or damaged ends the file, without an error: its writer may be at work, or was killed.
-    """
-    # tensorboardX brings numpy and boto3: 0.2 s, for those who have a file to read.
-    from google.protobuf.message import DecodeError
-    from tensorboardX.proto.event_pb2 import Event
-
+    """Yield (tag, step, value, seconds since 1970) of every finite scalar in an event file."""
     with path.open("rb") as file:
-        for record in _records(file, size=os.fstat(file.fileno()).st_size):
-            try:
-                event = Event.FromString(record)
-            except DecodeError:
-                return
-            for entry in event.summary.value:
-                value = _scalar(entry)
-                if value is not None and math.isfinite(value):
-                    yield entry.tag, float(event.step), value, event.wall_time
-
-
-def _records(file: BinaryIO, *, size: int) -> Iterator[bytes]:
-    while len(header := file.read(_HEADER.size)) == _HEADER.size:
-        length, _ = _HEADER.unpack(header)
-        end = file.tell() + length + _CHECKSUM_BYTES
-        if end > size:
-            return
-        if length <= _LARGEST:
-            yield file.read(length)
-        file.seek(end)
-
-
-def _scalar(entry: Summary.Value) -> float | None:
-    """Return an entry's number: plain, as PyTorch and tensorboardX write it, or a tensor, as TensorFlow 2 does."""
-    kind = entry.WhichOneof("value")
-    if kind == "simple_value":
-        return float(entry.simple_value)
-    if kind != "tensor" or entry.metadata.plugin_data.plugin_name not in ("", "scalars"):
-        return None
-    tensor = entry.tensor
-    if tensor.dtype != _FLOAT:
-        return None
-    is_packed = len(tensor.tensor_content) == struct.calcsize("f")
-    values: Sequence[float] = struct.unpack("<f", tensor.tensor_content) if is_packed else tensor.float_val
-    return float(values[0]) if len(values) == 1 else None
+        yield from (scalar for scalar in event_files.scalars(file) if math.isfinite(scalar[2]))
 
 
 def _begun(path: Path) -> tuple[list[str], int, str]:

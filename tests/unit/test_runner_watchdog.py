@@ -1,0 +1,141 @@
+"""When an attempt is ended for its metric, by a clock that the test turns; which nodes a task is kept from."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trainyard_runner.nodes import Node, options
+from trainyard_runner.plan import Task
+from trainyard_runner.suspects import Suspects
+from trainyard_runner.watchdog import MetricWatch, Rules
+
+WATCH = {"metric": "reward", "first": 600.0, "silence": 300.0, "constant": None, "source": "stdout", "step": "step"}
+
+
+def judged(*values: tuple[float, float], at: float, **watch: Any) -> tuple[str, str] | None:
+    """Return the verdict at a time; each value is (when it came, what it is), its step is its number."""
+    rules = Rules({**WATCH, **watch})
+    for step, (came, value) in enumerate(values):
+        rules.take([[float(step), value, 0.0]], at=came)
+    return rules.broken_rule(at=at)
+
+
+@pytest.mark.parametrize(
+    ("values", "at", "watch", "verdict"),
+    [
+        ([], 599.0, {}, None),
+        ([], 600.0, {}, ("first", "no first value of reward within 10 minutes")),
+        ([(500.0, 1.0)], 799.0, {}, None),
+        ([(500.0, 1.5)], 800.0, {}, ("silence", "no value of reward for 5 minutes; before, it was 1.5 at step 0")),
+        ([(1.0, 2.0), (2.0, math.nan)], 2.0, {}, ("nan", "reward became nan at step 1; before, it was 2 at step 0")),
+        ([(1.0, -math.inf)], 1.0, {}, ("nan", "reward became -inf at step 0")),
+        ([(t, 500.0) for t in range(0, 9000, 100)], 9000.0, {}, None),
+        ([(t, 500.0) for t in range(0, 100, 10)], 95.0, {"constant": 100.0}, None),
+        (
+            [(t, 500.0) for t in range(0, 101, 10)],
+            100.0,
+            {"constant": 100.0},
+            ("constant", "reward has been 500 for 100 s"),
+        ),
+        ([(t, t // 90) for t in range(0, 180, 10)], 179.0, {"constant": 100.0}, None),
+        # One value says nothing yet of whether it moves.
+        ([(0.0, 500.0)], 250.0, {"constant": 100.0}, None),
+    ],
+)
+def test_an_attempt_is_ended_by_its_rules(
+    values: list[tuple[float, float]], at: float, watch: dict[str, Any], verdict: tuple[str, str] | None
+) -> None:
+    assert judged(*values, at=at, **watch) == verdict
+
+
+def test_while_values_cannot_be_read_nobody_is_silent() -> None:
+    rules = Rules(WATCH)
+    rules.hold(at=550.0)
+    assert rules.broken_rule(at=600.0) is not None
+    rules.take([[0.0, 1.0, 0.0]], at=590.0)
+    for at in range(600, 2000, 100):
+        rules.hold(at=float(at))
+    assert rules.broken_rule(at=2199.0) is None
+    assert rules.broken_rule(at=2200.0) is not None
+
+
+def watched(tmp_path: Path, **watch: Any) -> MetricWatch:
+    return MetricWatch({**WATCH, **watch}, roots=[tmp_path], environment={"TRAINYARD_ATTEMPT_ID": "run:t:1"})
+
+
+def test_the_last_values_are_read_at_the_end_and_none_is_ended_for_silence_then(tmp_path: Path) -> None:
+    watch = watched(tmp_path, silence=0.0, first=0.0)
+    watch.feed([b'{"reward": 1, "step": 3}\n{"reward": 2, "step": 4}\n'])
+    ((kind, values),) = watch.last()
+    assert (kind, [value[:2] for value in values]) == ("metric", [[3.0, 1.0], [4.0, 2.0]])
+    assert (watch.broken, watch.missing()) == (None, None)
+
+
+def test_a_last_value_that_is_no_number_breaks_the_rule(tmp_path: Path) -> None:
+    watch = watched(tmp_path)
+    watch.feed([b'{"reward": NaN}\n'])
+    assert (watch.last(), watch.broken) == ([], ("nan", "reward became nan at step 0"))
+
+
+@pytest.mark.parametrize(
+    ("printed", "missing"),
+    [
+        (b"", "no value of reward; it wrote no values at all"),
+        (b'{"rewards": 1, "loss": 2}\n', "no value of reward; it wrote: loss, rewards (did you mean rewards?)"),
+    ],
+)
+def test_a_metric_that_never_appears_names_those_that_did(printed: bytes, missing: str, tmp_path: Path) -> None:
+    watch = watched(tmp_path)
+    watch.feed([printed])
+    assert (watch.last(), watch.missing()) == ([], missing)
+
+
+def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
+    watch = watched(tmp_path, source="mlflow", path="mlruns")
+    (tmp_path / "mlruns/0/r/tags").mkdir(parents=True)
+    (tmp_path / "mlruns/0/r/tags/trainyard.attempt").mkdir()
+    watch.last()
+    assert str(watch.missing()).startswith("no value of reward; it could not be read: IsADirectoryError: ")
+
+
+A, B, C = (letter * 56 for letter in "abc")
+GPU = [Node(node_id, node_id[0], "gpu", "127.0.0.1", {"CPU": 1.0}) for node_id in (A, B, C)]
+
+
+def task(name: str, **more: Any) -> Task:
+    return Task(index=0, name=name, command=("true",), env={}, **more)
+
+
+def test_a_task_goes_elsewhere_and_a_node_that_ended_two_gets_no_more() -> None:
+    suspects = Suspects()
+    assert suspects.blame("t", A) == suspects.blame("t", A) == []
+    assert suspects.avoided(task("t"), GPU) == {A}
+    assert suspects.avoided(task("u"), GPU) == frozenset()
+    assert suspects.blame("u", A) == ["t", "u"]
+    assert suspects.blame("v", A) == []
+    assert suspects.avoided(task("w"), GPU) == {A}
+    suspects.blame("w", B)
+    assert suspects.avoided(task("w"), GPU) == {A, B}
+    suspects.blame("w", C)
+    # Wherever it was ended before: everything is better than the node that ended two.
+    assert suspects.avoided(task("w"), GPU) == {A}
+
+
+def test_no_task_waits_for_a_node_that_does_not_fit_it() -> None:
+    suspects = Suspects()
+    suspects.blame("t", A)
+    suspects.blame("u", A)
+    assert suspects.avoided(task("w"), GPU[:1]) == frozenset()
+    assert suspects.avoided(task("w", node_name="a"), GPU) == frozenset()
+    assert suspects.avoided(task("w", node_group="cpu"), GPU) == frozenset()
+
+
+def test_ray_is_asked_for_another_node() -> None:
+    asked = options(task("t", node_group="gpu"), GPU, has_selectors=True, avoided=frozenset({B, A}))
+    assert asked["label_selector"] == {"ray.io/node-group": "gpu", "ray.io/node-id": f"!in({A},{B})"}
+    old = options(task("t"), GPU, has_selectors=False, avoided=frozenset({B, A}))["scheduling_strategy"]
+    assert (old.node_id, old.soft) == (C, True)
+    assert "label_selector" not in options(task("t"), GPU, has_selectors=True)
