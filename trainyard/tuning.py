@@ -62,7 +62,7 @@ def ready_again(
             problems=tuple(Problem(f"tune.{name}", f"was {before.get(name)}") for name in changed),
             hint="Change samples, time, concurrency, prune or stop only; or start a new one: invoke tune.dispatch",
         )
-    return replace(prepared, study=study), cluster
+    return replace(prepared, study=study, former=run.name), cluster
 
 
 def document(now: RunStatus) -> dict[str, Any]:

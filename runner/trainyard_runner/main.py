@@ -103,19 +103,20 @@ def _run(
     scheduler, records = _scheduler(the_plan, directory, stream, runner, sweep)
     scheduler.run(stopping.left)
     counts = scheduler.counts
-    if sweep:
-        return {**_swept(sweep), "counts": counts, "sweep": sweep.result()}
-    if stopping.asked() and counts["stopped"]:
-        return {"state": "stopped", "exit": 1, "counts": counts, "error": _why_stopped()}
-    if counts["failed"] or counts["stopped"]:
-        error = f"{counts['failed']} of {len(the_plan.tasks)} tasks failed"
-        return {"state": "failed", "exit": 1, "counts": counts, "error": error}
-    if lost := {task: lines[0] for task, lines in records.lost_outputs.items() if lines}:
-        tasks = f"{len(lost)} of {len(the_plan.tasks)} tasks"
+    about: dict[str, Any] = {"counts": counts, **({"sweep": sweep.result()} if sweep else {})}
+    is_cut_short = not sweep.is_over if sweep else stopping.asked() and counts["stopped"]
+    if is_cut_short:
+        return {"state": "stopped", "exit": 1, "error": _why_stopped(), **about}
+    # What a sweep pruned, or what failed in it beside better ones, is no failure.
+    problem = sweep.problem() if sweep else None
+    if not sweep and (counts["failed"] or counts["stopped"]):
+        problem = f"{counts['failed']} of {len(the_plan.tasks)} tasks failed"
+    lost = {task: lines[0] for task, lines in records.lost_outputs.items() if lines}
+    if problem is None and lost:
+        tasks = f"{len(lost)} of {sum(counts.values())} tasks"
         task, line = next(iter(lost.items()))
-        error = f"outputs of {tasks} could not be brought back: {task}: {line}"
-        return {"state": "failed", "exit": 1, "counts": counts, "error": error}
-    return {"state": "succeeded", "exit": 0, "counts": counts}
+        problem = f"outputs of {tasks} could not be brought back: {task}: {line}"
+    return {"state": "failed" if problem else "succeeded", "exit": 1 if problem else 0, "error": problem, **about}
 
 
 def _why_stopped() -> str:
@@ -128,15 +129,6 @@ def _sweep(the_plan: plan.Plan, stream: EventStream) -> Sweep:
 
     opened = study.Study(the_plan.sweep or {}, the_plan.study, name=the_plan.job or the_plan.run, write=keep)
     return Sweep(the_plan, opened, stream.write)
-
-
-def _swept(sweep: Sweep) -> dict[str, Any]:
-    """Say how a run ended that was a sweep: what was pruned, or failed beside better ones, is no failure."""
-    if not sweep.is_over:
-        return {"state": "stopped", "exit": 1, "error": _why_stopped()}
-    if problem := sweep.problem():
-        return {"state": "failed", "exit": 1, "error": problem}
-    return {"state": "succeeded", "exit": 0}
 
 
 def _pass_gate(the_plan: plan.Plan, stream: EventStream, stopping: Stopping, runner: shipped.Package) -> Check | None:

@@ -24,6 +24,7 @@ class Task:
     timeout: float | None = None
     outputs: tuple[str, ...] = ()
     watch: dict[str, Any] | None = None  # trainyard/spec/watch.py
+    continues: str | None = None  # the task of a former run from whose checkpoint it begins
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -75,9 +76,10 @@ class Plan:
     outputs_every: float = 30.0  # seconds
     sweep: dict[str, Any] | None = None  # trainyard/spec/tune.py; its tasks are made while it goes
     study: str = ""  # the journal of the sweep that this one goes on with
+    former: str = ""  # the run that it was
 
 
-_CHOICES = ("stop_grace", "outputs_each_attempt", "outputs_limit", "outputs_every", "sweep", "study")
+_CHOICES = ("stop_grace", "outputs_each_attempt", "outputs_limit", "outputs_every", "sweep", "study", "former")
 
 
 def read(text: bytes) -> Plan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -109,6 +110,14 @@ class Records:
         """Return the parts of a task's newest checkpoint; none if there is no checkpoint."""
         path = self._directory / names.checkpoint_archive(task)
         return _read(path) if path.exists() else iter(())
+
+    def adopt(self, run: str, former: str, task: str) -> None:
+        """Let a task begin from the checkpoint of a former run's task, if this cluster still has it."""
+        before = self._directory.with_name(run) / names.checkpoint_archive(former)
+        place = self._directory / names.checkpoint_archive(task)
+        place.parent.mkdir(exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            place.hardlink_to(before)
 
     def outputs(self, task: str) -> list[tuple[OutputArchive, Iterator[bytes]]]:
         """Return what the next attempt of a task finds: archives in order, each with its parts."""

@@ -99,6 +99,8 @@ class Scheduler:
         if self._sweep is None:
             return
         for unit in self._sweep.units(self._nodes):
+            if (former := unit.tasks[0].continues) is not None:
+                self._records.adopt(self._plan.former, former, unit.tasks[0].name)
             self._line(unit).append(unit)
         doomed = self._sweep.doomed
         for line in self._lines.values() if doomed else ():

@@ -83,8 +83,11 @@ class Study:
                     attributes.get("reason"),
                 )
 
-    def ask(self) -> tuple[int, Params] | None:
-        """Return a configuration that was not tried, by its number; None if there seems to be none."""
+    def ask(self) -> tuple[int, Params, int | None] | None:
+        """Return a configuration that was not tried, by its number, and the number it had when it was interrupted.
+
+        None if there seems to be none.
+        """
         for _ in range(_TRIES):
             if self._grid is not None and not self._waiting():
                 fresh = (params for params in self._grid if space.key_of(params) not in self._known)
@@ -96,7 +99,7 @@ class Study:
             same = self._known.setdefault(space.key_of(params), trial.number)
             if same == trial.number:
                 self._open[trial.number] = trial
-                return trial.number, params
+                return trial.number, params, trial.user_attrs.get("continues")
             trial.set_user_attr("same_as", same)
             self._study.tell(trial, state=self._states.FAIL)
         return None

@@ -128,16 +128,17 @@ class Sweep:
             return len(self._open) < most
         return len(self._of_task) < max(1, cluster.slots(self._template, nodes))
 
-    def _start(self, number: int, params: space.Params) -> list[Unit]:
+    def _start(self, number: int, params: space.Params, continues: int | None) -> list[Unit]:
         repeats = range(self._about["repeats"])
-        trial = Trial(number, params, tuple(f"trial-{number:04d}-{repeat}" for repeat in repeats))
+        trial = Trial(number, params, tuple(_task_name(number, repeat) for repeat in repeats))
         self._open[number] = trial
         self._write("trial-started", trial=number, params=params, tasks=list(trial.tasks))
         units = []
         for repeat, name in zip(repeats, trial.tasks, strict=True):
             values = {**params, "repeat": repeat}
             raw = space.filled(self._about["task"], values, self._about["space"])
-            units.append(Unit((task_of(repeat, {**raw, "name": name}),)))
+            former = None if continues is None else _task_name(continues, repeat)
+            units.append(Unit((task_of(repeat, {**raw, "name": name, "continues": former}),)))
             self._of_task[name] = trial
         return units
 
@@ -197,3 +198,7 @@ class Sweep:
         self.reason = self.reason or reason
         for trial in self._open.values() if end_open else ():
             self._end(trial, "stopped", reason)
+
+
+def _task_name(trial: int, repeat: int) -> str:
+    return f"trial-{trial:04d}-{repeat}"

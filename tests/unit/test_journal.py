@@ -120,3 +120,13 @@ def test_a_run_whose_runner_died_gets_an_end(run: RunDirectory) -> None:
     journal.close()
     *_, last = journals.recorded(run)
     assert (last["event"], last["exit"], last["by"], last["seq"]) == ("run-ended", 6, "operator", 1)
+
+
+def test_a_study_goes_on_behind_that_of_the_former_run_however_often_it_is_read(run: RunDirectory) -> None:
+    store.keep_study(run, "former\n")
+    lines = [line(0, "study", at=7, text="one\n"), line(1, "study", at=11, text="two\n"), line(2, "note", text="x")]
+    take_in(run, lines[:1])
+    take_in(run, lines)
+    take_in(run, lines)
+    assert run.study.read_text() == "former\none\ntwo\n"
+    assert [event["seq"] for event in journals.recorded(run)] == [2]

@@ -40,7 +40,7 @@ class Prepared:
 
     `files` and `wheels` are what is to be sent, apart because Ray itself has to find wheels; a wheel that is a
     directory is the package that it is to be built of. `study` is the journal of the sweep that a sweep goes on
-    with.
+    with, `former` its run.
     """
 
     cluster: LoadedCluster
@@ -49,6 +49,7 @@ class Prepared:
     files: Listing
     wheels: tuple[Path, ...]
     study: str = ""
+    former: str = ""
 
 
 def prepare(cluster: LoadedCluster, job: JobSpec, directory: Path) -> Prepared:
@@ -112,6 +113,7 @@ def build(
         **({name: getattr(job, name) for name in _OUTPUTS} if job else {}),
         "sweep": sweep(job) if job else None,
         "study": prepared.study if prepared else "",
+        "former": prepared.former if prepared else "",
     }
     return json.dumps(document, separators=(",", ":")).encode()
 
