@@ -23,7 +23,6 @@ import random
 import re
 import shlex
 import signal
-import struct
 import subprocess
 import sys
 import time
@@ -376,42 +375,6 @@ def continued(command: list[str]) -> list[str]:
 # ---- stoppers: what event files say, round by round ----
 
 
-def fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Yield the fields of a protocol buffer: number, and an integer or bytes."""
-    at = 0
-
-    def varint() -> int:
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = data[at]
-            at += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    while at < len(data):
-        key = varint()
-        kind = key & 7
-        if kind == 0:
-            yield key >> 3, varint()
-            continue
-        size = {1: 8, 5: 4}.get(kind) or varint()
-        yield key >> 3, data[at : at + size]
-        at += size
-
-
-def scalars(event: bytes) -> Iterator[tuple[str, float]]:
-    """Yield tag and value of each scalar of an event, tags written as Isaac Lab's tuner does."""
-    for number, summary in fields(event):
-        for inner, entry in fields(summary) if number == 5 else ():
-            value = dict(fields(entry)) if inner == 1 else {}
-            if 1 in value and 2 in value:
-                tag = re.sub(r"_+", "_", re.sub(r"[^0-9A-Za-z_./]", "_", value[1].decode()))
-                yield tag.strip("_"), struct.unpack("<f", value[2])[0]
-
-
 class Rounds:
     """What a training has logged: a round begins when any scalar is written once more than all were before."""
 
@@ -424,26 +387,27 @@ class Rounds:
 
     def new(self) -> Iterator[dict[str, Any]]:
         """Yield the newest scalars after each round that is over by now and was not before."""
-        for path in sorted(self._logs.rglob("*.tfevents.*")):
-            for event in self._events(path):
-                for tag, value in scalars(event):
-                    count = self._counts.get(tag, 0) + 1
-                    done = max(self._counts.values(), default=0)
-                    if count > done > 0:
-                        elapsed = time.monotonic() - self._began
-                        yield {**self._latest, "training_iteration": done, "time_total_s": elapsed}
-                    self._counts[tag], self._latest[tag] = count, value
+        # A file of Trainyard's runner, which lies beside this one where a stopper is used.
+        from event_files import scalars
 
-    def _events(self, path: Path) -> Iterator[bytes]:
-        with path.open("rb") as file:
-            file.seek(self._read.get(path, 0))
-            while len(header := file.read(12)) == 12:
-                size = struct.unpack("<Q", header[:8])[0]
-                event = file.read(size + 4)
-                if len(event) < size + 4:
-                    return
+        for path in sorted(self._logs.rglob("*.tfevents.*")):
+            with path.open("rb") as file:
+                file.seek(self._read.get(path, 0))
+                for tag, _, value, _ in scalars(file):
+                    yield from self._take(as_tuner_writes(tag), value)
                 self._read[path] = file.tell()
-                yield event[:-4]
+
+    def _take(self, tag: str, value: float) -> Iterator[dict[str, Any]]:
+        count = self._counts.get(tag, 0) + 1
+        done = max(self._counts.values(), default=0)
+        if count > done > 0:
+            yield {**self._latest, "training_iteration": done, "time_total_s": time.monotonic() - self._began}
+        self._counts[tag], self._latest[tag] = count, value
+
+
+def as_tuner_writes(tag: str) -> str:
+    """Return a scalar's name as Isaac Lab's tuner hands it to stoppers."""
+    return re.sub(r"_+", "_", re.sub(r"[^0-9A-Za-z_./]", "_", tag)).strip("_")
 
 
 def stopped_early(command: list[str], stopper: Stopper, name: str) -> int:

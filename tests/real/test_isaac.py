@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import isaac_lab
 from tests.real.jobs import newest
 from tests.real.yard import Yard
 from tests.standins import isaac_workflow
@@ -72,3 +73,23 @@ def test_an_aggregate_line_runs_the_workflows_of_older_images(yard: Yard, isaac:
         flag = "--resume" if library == "rsl_rl" else "--checkpoint /"
         assert f"{library}/train.py --task Cartpole --headless agent.seed=1e+2 {flag}" in logs(run, f"job-{number}", 2)
         assert "Loading model checkpoint from:" in logs(run, f"job-{number}", 2)
+
+
+def test_a_class_of_isaac_lab_is_a_sweep_whose_repeats_share_a_network(yard: Yard, isaac: Isaac) -> None:
+    cfg = isaac_lab.write(yard.home / "ray", "new")
+    flags = ["--cfg_class", "CartpoleRGBJobCfg", "--rl_library", "rl_games", "--stopper", "CartpoleEarlyStopper"]
+    numbers = ["--num_samples", "9", "--repeat_run_count", "2", "--workflow", str(isaac.workflows / "train.py")]
+    yard.run("train.import", str(cfg), *flags, *numbers, "--python", isaac.python)
+    fits = ["--set", "resources={cpus: 0.5}", "--set", "env.ITERATION_SECONDS='0.05'"]
+    yard.run("tune.dispatch", "CartpoleRGBJobCfg", *fits)
+    status = yard.json("tune.status")
+    assert status["counts"]["complete"] == len(status["trials"]) == 4
+    run = newest(yard)
+    for trial in status["trials"]:
+        trained = [logs(run, task, 1) for task in trial["tasks"]]
+        # All but the number of its own that a process carries.
+        networks = {re.sub(r"-rid \d+", "", text.partition("\n")[0]) for text in trained}
+        assert len(networks) == 1 and f"--num_envs {trial['params']['num_envs']} " in networks.pop()
+        ended = ["CartpoleEarlyStopper ended this trial in iteration 20" in text for text in trained]
+        assert ended == [trial["params"]["activation"] == "relu"] * 2
+    assert status["best"]["params"]["activation"] == "relu"

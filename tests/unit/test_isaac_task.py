@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tensorboardX import SummaryWriter
+from trainyard_runner import event_files
 
 from tests import isaac_lab
 
@@ -130,7 +131,8 @@ def test_an_unknown_name_is_an_error_that_says_what_was_meant(flags: str, messag
     assert str(caught.value) == message
 
 
-def test_a_stopper_sees_the_newest_scalars_after_each_round(tmp_path: Path) -> None:
+def test_a_stopper_sees_the_newest_scalars_after_each_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(event_files.__file__).parent))
     with SummaryWriter(str(tmp_path / "run" / "summaries")) as writer:
         for number in range(4):
             writer.add_scalar("Episode/Episode_Termination/cart out of bounds", number / 4, number)

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from trainyard_runner import event_files
+
 from trainyard.errors import RequestError
 from trainyard.importing.job import PROGRAM, TRAINING, Imported, Options, program
 from trainyard.seams import programs
@@ -24,6 +26,8 @@ def read(file: Path, options: Options) -> Imported:
     found = _described(file, options)
     above = file.resolve().parent.parent
     files = {name: above / name for name in found["files"]} | {PROGRAM: program()}
+    if options.stopper:
+        files["event_files.py"] = Path(event_files.__file__)
     return Imported(found["cfg_class"], _job(file, found, options), files, tuple(_notes(found, options)))
 
 
