@@ -110,7 +110,7 @@ class _Printed:
     """JSON lines among what a task prints."""
 
     def __init__(self, step: str) -> None:
-        self.chunks: deque[bytes] = deque()
+        self.chunks: deque[bytes] = deque(maxlen=64)  # of who prints faster than can be read, lines are lost
         self._rest = b""
         self._rows = _Rows(step)
 

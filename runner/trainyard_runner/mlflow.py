@@ -24,14 +24,14 @@ _ROWS = (
 
 
 def context(attempt: str) -> dict[str, str]:
-    return {"MLFLOW_RUN_CONTEXT": json.dumps({TAG: attempt})}
+    return {"MLFLOW_RUN_CONTEXT": json.dumps({TAG: _quoted(attempt)})}
 
 
 def source(
     watch: dict[str, Any], directory: Path, environment: Mapping[str, str], is_metric: Callable[[str], bool]
 ) -> Callable[[], Iterable[Point]]:
     """Return what reads the points that are new; where neither file nor environment says where, what MLflow makes."""
-    attempt = environment["TRAINYARD_ATTEMPT_ID"]
+    attempt = _quoted(environment["TRAINYARD_ATTEMPT_ID"])
     uri = watch["path"] or watch["uri"] or environment.get("MLFLOW_TRACKING_URI", "")
     if uri.startswith(("http://", "https://")):
         return _Server(uri.rstrip("/"), attempt, environment, is_metric).new
@@ -121,6 +121,11 @@ class _Local:
                             time, value, step = line.split()[:3]
                             yield str(path.relative_to(metrics)), float(step), float(value), int(time) / 1000
                             self._at[path] = self._at.get(path, 0) + len(line)
+
+
+def _quoted(attempt: str) -> str:
+    """Return an attempt as MLflow's filters can be given it: they know no way to write a quotation mark."""
+    return urllib.parse.quote(attempt, safe="/:=,")
 
 
 def _point(metric: dict[str, Any]) -> Point:

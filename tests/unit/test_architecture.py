@@ -52,7 +52,7 @@ BUDGETS = {
     "spec": (2_442, 19),
     "tasks": (2_194, 15),
     "../tests": (31_348, 257),
-    "../runner": (6_298, 44),
+    "../runner": (6_305, 44),
 }
 LONGEST_FUNCTION = 40
 # Functions up to so many lines are read as quickly as a docstring.
