@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, get_args
@@ -123,7 +123,8 @@ class Cluster:
         smoked = smoke.smoke(lifecycle.connect(self._cluster), progress.for_stream())
         if smoked.error:
             raise smoked.error
-        note(f"smoke: {counted(len(smoked.checks), 'check')} ok, {smoked.seconds:.1f} s")
+        done = [check for check in smoked.checks if not check["skipped"]]
+        note(f"smoke: {counted(len(done), 'check')} ok, {smoked.seconds:.1f} s")
         return smoked
 
     def down(self, *, end_runs: bool = False) -> None:
@@ -174,10 +175,12 @@ class Cluster:
         try:
             self.up(timeout=self._timeout)
             self.smoke()
-        except BaseException as error:
+        except InterruptedRunError:
             self._leave()
-            if isinstance(error, InterruptedRunError):
-                raise KeyboardInterrupt from error
+            # What it says of what stays, and goes on by a command, is past.
+            raise KeyboardInterrupt from None
+        except BaseException:
+            self._leave()
             raise
         return self
 
@@ -185,14 +188,11 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Wait for runs that nobody waited for, and raise as they do; after an exception, stop them instead."""
-        runs, self._runs = self._runs, []
+        runs, self._runs = [run for run in self._runs if kind or not run.is_awaited], []
         try:
-            if kind:
-                for run in runs:
-                    run.cancel()
-            for run in runs:
-                if kind or not run.is_awaited:
-                    run.wait(check=not kind)
+            _finish(runs, stop=kind is not None)
+            for run in () if kind else runs:
+                run.wait()
         finally:
             self._leave()
 
@@ -221,6 +221,19 @@ class Cluster:
         finally:
             if on_sigterm is not None:
                 signal.signal(signal.SIGTERM, on_sigterm)
+
+
+def _finish(runs: Sequence[Run], *, stop: bool) -> None:
+    """Wait until all have ended, by themselves unless they are to stop; an interruption stops them all."""
+    try:
+        for run in runs if stop else ():
+            run.cancel()
+        for run in runs:
+            run.wait(check=False)
+    except KeyboardInterrupt:
+        if not stop:
+            _finish(runs, stop=True)
+        raise
 
 
 def _raise_on_sigterm() -> Any:
