@@ -139,7 +139,11 @@ def _environment() -> Path:
     uv = str(Path(sys.executable).with_name("uv"))
     parts = ["-e", f"{ROOT}[local,tune,cartpole]", f"ray[tune]=={version('ray')}"]
     output_of([uv, "venv", "-q", "--allow-existing", "--python", sys.executable, str(home)], env=os.environ, cwd=ROOT)
-    output_of([uv, "pip", "install", "-q", "--python", str(home / "bin" / "python"), *parts], env=os.environ, cwd=ROOT)
+    output_of(
+        [uv, "pip", "install", "-q", "--compile-bytecode", "--python", str(home / "bin" / "python"), *parts],
+        env=os.environ,
+        cwd=ROOT,
+    )
     return home / "bin"
 
 
