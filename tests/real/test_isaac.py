@@ -80,7 +80,7 @@ def test_a_class_of_isaac_lab_is_a_sweep_whose_repeats_share_a_network(yard: Yar
     flags = ["--cfg_class", "CartpoleRGBJobCfg", "--rl_library", "rl_games", "--stopper", "CartpoleEarlyStopper"]
     numbers = ["--num_samples", "9", "--repeat_run_count", "2", "--workflow", str(isaac.workflows / "train.py")]
     yard.run("train.import", str(cfg), *flags, *numbers, "--python", isaac.python)
-    fits = ["--set", "resources={cpus: 0.5}", "--set", "env.ITERATION_SECONDS='0.05'"]
+    fits = ["--set", "resources={cpus: 0.5}", "--set", "env={ITERATION_SECONDS: '0.02', ENDLESS: '1'}"]
     yard.run("tune.dispatch", "CartpoleRGBJobCfg", *fits)
     status = yard.json("tune.status")
     assert status["counts"]["complete"] == len(status["trials"]) == 4

@@ -51,7 +51,7 @@ BUDGETS = {
     "seams": (5_162, 50),
     "spec": (2_442, 19),
     "tasks": (2_194, 15),
-    "../tests": (31_348, 257),
+    "../tests": (31_349, 257),
     "../runner": (6_305, 44),
 }
 LONGEST_FUNCTION = 40
