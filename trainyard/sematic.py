@@ -113,8 +113,8 @@ def SimpleRayCluster(
 
 def RayCluster(
     config: RayClusterConfig,
-    forward_logs: bool = True,
-    activation_timeout_seconds: float = 900.0,
+    forward_logs: bool | None = None,
+    activation_timeout_seconds: float | str = 900.0,
     *,
     name: str | None = None,
     file: str | Path | None = None,

@@ -224,6 +224,10 @@ def load(file: Path) -> types.ModuleType:
     module = sys.modules[file.stem] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
+    except SystemExit as error:
+        # Python prints what is no number, and exits with 1.
+        code = error.code or 0 if isinstance(error.code, int | None) else f"1: {error.code}"
+        raise Unusable(f"{file.name} exits by itself, with exit code {code}") from error
     except Exception as error:
         raise Unusable(f"{file.name} cannot be imported: {type(error).__name__}: {error}") from error
     return module
@@ -236,9 +240,12 @@ def member(module: types.ModuleType, name: str | None, base: type, what: str) ->
     if name is None and len(own) == 1:
         return own[0]
     if name not in known:
-        close = difflib.get_close_matches(name or "", known, n=1)
-        meant = f"; did you mean {close[0]!r}?" if close else f" (it has: {', '.join(known) or 'none'})"
-        raise Unusable(f"the file has no {what} {name}{meant}" if name else f"which {what} is meant?{meant}")
+        # Without the base that all derive from.
+        usable = [key for key, value in known.items() if value.__module__ != __name__]
+        close = difflib.get_close_matches(name or "", usable, n=1)
+        meant = f"; did you mean {close[0]!r}?" if close else f" (it has: {', '.join(usable) or 'none'})"
+        which = f"which {what} is meant? Give --cfg-class{meant}"
+        raise Unusable(f"the file has no {what} {name}{meant}" if name else which)
     return known[name]
 
 

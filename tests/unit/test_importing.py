@@ -141,6 +141,30 @@ def test_a_command_line_becomes_one_task_for_each_sub_job(line: str, commands: l
     assert [" ".join(task["command"]) for task in job["tasks"]] == commands
 
 
+def test_a_sub_job_without_an_interpreter_gets_a_note_and_no_text_is_folded(tmp_path: Path) -> None:
+    (tmp_path / "line.txt").write_text(f"--sub_jobs a.py + python b.py --words '{'long words ' * 30}'")
+    found = convert(tmp_path / "line.txt", (), Options())
+    assert found.notes == ("job-1 begins with a.py, which has no interpreter: write `python a.py`.",)
+    assert "long words " * 30 in found.text
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("runtime_env.yaml", "pip: [tqdm]\nenv_vars: {A: b}\n", "is a runtime_env file of Ray, and describes no tasks"),
+        ("tasks.yaml", "pip: [tqdm]\ntask: []\n", "the task_runner file is wrong: 2 problems"),
+        ("missing.yaml", None, "no such file: "),
+        ("missing.py", None, "no such file: "),
+    ],
+)
+def test_what_is_no_such_file_is_said(name: str, text: str | None, message: str, tmp_path: Path) -> None:
+    if text:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(RequestError) as caught:
+        convert(tmp_path / name, (), Options())
+    assert message in caught.value.what
+
+
 def test_each_sub_job_gets_its_own_value_of_a_flag_or_the_last(tmp_path: Path) -> None:
     line = "wrap_resources.py --gpu_per_worker 1 2 --ram_gb_per_worker 16 --sub_jobs a.py + b.py + c.py"
     resources = [task["resources"] for task in imported(tmp_path, "line.txt", line)["tasks"]]
@@ -155,6 +179,11 @@ def test_each_sub_job_gets_its_own_value_of_a_flag_or_the_last(tmp_path: Path) -
         ("task_runner.py --task_cgf x", "task_runner.py: the following arguments are required: --task_cfg"),
         ("--aggregate_jobs wrap_resources.py --test * a.py", "aggregate jobs that are sweeps, or want packages"),
         ("name: a address: http://127.0.0.1:1\nname: Could not", "line.txt: a line is not `name: NAME address:"),
+        ("name: a address: 127.0.0.1:8265", "line.txt: a line is not `name: NAME address:"),
+        (
+            "# mine\nname: a address: http://127.0.0.1:1 x",
+            "line.txt: a line is not `name: NAME address: http://IP:PORT`: #",
+        ),
     ],
 )
 def test_a_line_that_means_nothing_here_is_refused(line: str, message: str, tmp_path: Path) -> None:
@@ -164,9 +193,9 @@ def test_a_line_that_means_nothing_here_is_refused(line: str, message: str, tmp_
 
 
 def test_a_cluster_list_becomes_cluster_files(tmp_path: Path) -> None:
-    lines = "name: isaac_0 address: http://127.0.0.1:8265\n\nname: far address: http://192.0.2.10:8265\n"
+    lines = "name: isaac_0 address: http://127.0.0.1:8265 of Ann\n\nname: far address: http://192.0.2.10:8265\n"
     found = clusters.read(lines, name=".cluster_config")
-    assert found
+    assert found and found.notes[0] == "not used, as in Isaac Lab: of Ann"
     files = found.write(tmp_path)
     assert [path.name for path in files] == ["isaac-0.yaml", "far.yaml"]
     near, far = (load_cluster(path).spec for path in files)

@@ -120,7 +120,7 @@ def test_a_function_of_ray_tune_is_a_key_of_the_search(written: str, entry: dict
         ),
         (
             "--cfg_class CartpoleTheiaJobCfg --progress_reporter Custom",
-            "the file has no progress reporter Custom (it has: CLIReporter, CustomCartpoleProgressReporter)",
+            "the file has no progress reporter Custom (it has: CustomCartpoleProgressReporter)",
         ),
     ],
 )
@@ -129,6 +129,25 @@ def test_an_unknown_name_is_an_error_that_says_what_was_meant(flags: str, messag
     with isaac_lab.program() as program, pytest.raises(program.Unusable) as caught:
         program.described(program.arguments(["space", "--cfg_file", str(file), *flags.split()]))
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "class AJobCfg(tuner.JobCfg): pass\nclass BJobCfg(AJobCfg): pass",
+            "Give --cfg-class (it has: AJobCfg, BJobCfg)",
+        ),
+        ("sys.exit(3)", "cfg.py exits by itself, with exit code 3"),
+        ("sys.exit('no GPU')", "cfg.py exits by itself, with exit code 1: no GPU"),
+    ],
+)
+def test_what_a_file_offers_is_said_without_the_base(text: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "cfg.py"
+    file.write_text(f"import sys\nfrom tuner import JobCfg\nimport tuner\n{text}\n")
+    with isaac_lab.program() as program, pytest.raises(program.Unusable) as caught:
+        program.described(program.arguments(["space", "--cfg_file", str(file)]))
+    assert str(caught.value).endswith(message)
 
 
 def test_a_stopper_sees_the_newest_scalars_after_each_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,10 +31,22 @@ def refused(*command: str) -> list[str]:
         ("schola-train --checkpoint-dir=ckpt", ["a relative"]),
         ("schola-train --num-cpus-per-learner 2 --checkpoint-dir /mnt/ckpt --checkpoint-dir=/mnt", []),
         ("python train.py --num-cpus 4 --checkpoint-dir ckpt", []),
+        ("schola-train --resume-from ckpt/1 --activation=gelu -x", ["Ray Tune", "--activation must", "Schola 1.0.0's"]),
+        ("schola-train -t3 --timestep 3 --learning-rate -1 -rllibv=1 --activation tanh --resume-from=/mnt/1", []),
+        ("env schola-train --flag-of-a-newer-one", []),
     ],
 )
 def test_what_fails_on_a_cluster_is_refused_and_the_rest_is_not(command: str, said: list[str]) -> None:
     assert refused(*command.split()) == said
+
+
+def test_unknown_flags_are_all_named_with_what_was_meant() -> None:
+    job = JobSpec.model_validate({"name": "train", "command": ("schola-train", "--timestps=3", "--headles-s", "--zzz")})
+    assert [problem.message.partition(" no flag ")[2] for problem in known_commands.problems(expand(job))] == [
+        "--timestps; did you mean '--timesteps'?",
+        "--headles-s; did you mean '--headless'?",
+        "--zzz",
+    ]
 
 
 @pytest.mark.parametrize("name", sorted(path.parent.name for path in shipped("jobs").glob("*/job.yaml")))

@@ -10,7 +10,7 @@ import pytest
 
 from trainyard.dispatch import plan
 from trainyard.dispatch.package import listing, pack
-from trainyard.dispatch.wheels import WHEELS
+from trainyard.dispatch.wheels import WHEELS, copied
 from trainyard.endpoint import Endpoint, ExpectedNode
 from trainyard.errors import RequestError
 from trainyard.spec.cluster import ClusterSpec, LoadedCluster
@@ -83,6 +83,17 @@ def test_wheels_as_ray_has_them_written_are_sent_and_packages_are_named_as_to_be
     assert list(plan.described(prepared))[2] == "sends 2 wheels, built here: package"
     document = json.loads(plan.build("run-1", Endpoint("lab", ""), replace(prepared, wheels=(tmp_path / "a.whl",))))
     assert document["runtime_env"] == {"uv": [f"{WHEELS}a.whl", "numpy"]}
+
+
+def test_a_package_is_built_from_a_copy_of_what_is_not_ignored(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    for name in (".git/HEAD", ".venv/big", "data/x.log", "src/a.py", "pyproject.toml"):
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(name)
+    (package / ".gitignore").write_text("*.log\n")
+    copy = copied(package, tmp_path / "copy")
+    found = [path.relative_to(copy).as_posix() for path in sorted(copy.rglob("*")) if path.is_file()]
+    assert (copy.name, found) == ("package", [".gitignore", "pyproject.toml", "src/a.py"])
 
 
 def test_what_is_no_wheel_and_no_package_is_named_with_every_other_problem(tmp_path: Path) -> None:

@@ -69,6 +69,46 @@ def test_all_that_is_wrong_with_a_job_is_said_at_once() -> None:
     assert [problem.where for problem in caught.value.problems] == ["Job", "Job: retries", "Job: timeout"]
 
 
+def test_one_override_may_be_text(tmp_path: Path) -> None:
+    assert Cluster.from_file("demo", set="workers.0.count=1").spec.workers[0].count == 1
+    (tmp_path / "job.yaml").write_text("command: ['true']\n")
+    assert Job.from_directory(tmp_path, set="retries=3").spec.retries == 3
+
+
+@pytest.mark.parametrize(
+    ("timeout", "why"),
+    [
+        ("soon", "timeout must be a duration such as 90s, 5m, .* got 'soon'"),
+        (-1, "timeout must be more than 0 seconds, got -1"),
+        (0.0, "timeout must be more than 0"),
+    ],
+)
+def test_a_timeout_is_seconds_or_a_duration(timeout: float | str, why: str) -> None:
+    Cluster(name="lab", backend="local", timeout="5m")
+    with pytest.raises(RequestError, match=why):
+        Cluster(name="lab", backend="local", timeout=timeout)
+    with pytest.raises(RequestError, match=why):
+        RayCluster(SimpleRayCluster(1, NODE), activation_timeout_seconds=timeout)
+
+
+@pytest.mark.parametrize(
+    ("forward_logs", "of_job", "of_sweep"),
+    [(None, "[a] x\n", ""), (True, "[a] x\n", "[a] x\n"), (False, "", "")],
+)
+def test_what_trainings_of_a_sweep_print_is_shown_where_it_is_asked_for(
+    forward_logs: bool | None, of_job: str, of_sweep: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = Cluster(name="lab", backend="local", forward_logs=forward_logs)
+    for sweep, shown in ((False, of_job), (True, of_sweep)):
+        cluster._screen(sweep=sweep).output("a", b"x\n")
+        assert capsys.readouterr().out == shown
+
+
+def test_what_is_no_job_is_named() -> None:
+    with pytest.raises(RequestError, match=r"a job is Job\(...\) or a directory, got dict"):
+        Cluster(name="lab", backend="local").dispatch({"command": ["true"]})  # type: ignore[arg-type]
+
+
 def test_a_sweep_is_not_dispatched_and_another_job_not_tuned() -> None:
     space = {"space": {"x": {"uniform": [0, 1]}}, "metric": "reward", "mode": "max", "samples": 4}
     cluster = Cluster(name="lab", backend="local")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from trainyard import training
+from trainyard.dispatch import launch
 from trainyard.dispatch.follow import Screen
 from trainyard.dispatch.runs import RunStatus
 from trainyard.errors import RequestError
@@ -27,6 +28,23 @@ def test_the_only_run_that_goes_on_is_the_one_to_stop() -> None:
     assert training.the_open_run([status("a-2", "ended"), status("a-1", "running"), gone]) == "a-1"
     assert training.the_open_run([gone]) == "gone-1"
     assert training.the_open_run([status("a-2", "ended")]) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "what"),
+    [
+        ("stopped", "interrupted; run a-1 was stopped"),
+        ("succeeded", "interrupted; run a-1 succeeded"),
+        ("failed", "interrupted; run a-1 failed"),
+        (None, "interrupted; the run was told to stop and has not said that it ended"),
+    ],
+)
+def test_an_interruption_says_how_the_run_ended(state: str | None, what: str) -> None:
+    found = status("a-1", "running")
+    if state:
+        found.state.apply({"event": "run-ended", "state": state, "exit": 0, "seconds": 1.0, "time": 1.0})
+    error = launch.interrupted(found).error
+    assert error and (error.what, error.exit_code) == (what, 130)
 
 
 def test_of_several_runs_that_go_on_none_is_chosen() -> None:

@@ -25,6 +25,7 @@ from trainyard.screen import PrintedScreen
 from trainyard.smoke import Smoked
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.load import cluster_of
+from trainyard.spec.units import parse_duration
 from trainyard.tasks.report import note
 from trainyard.wording import counted
 
@@ -34,10 +35,11 @@ Teardown = Literal["made", "always", "never"]
 class Cluster:
     """A cluster that a file describes, or keywords which are the keys of a cluster file.
 
-    `with` makes it and proves it by the smoke test: the block is entered only then, within `timeout` seconds if that
-    is given. However the block is left, its runs end first (of a good end they are waited for), and then what entering
-    it made is removed: a cluster that existed before stays. `teardown="always"` removes that too, `"never"` nothing.
-    Steps are shown on stderr, and with `forward_logs` on stdout what tasks print.
+    `with` makes it and proves it by the smoke test: the block is entered only then, within `timeout` (seconds, or "5m")
+    if that is given. However the block is left, its runs end first (of a good end they are waited for), and then what
+    entering it made is removed: a cluster that existed before stays. `teardown="always"` removes that too, `"never"`
+    nothing. Steps are shown on stderr, and on stdout what tasks print: `forward_logs=False` shows nothing of that,
+    `True` that of a sweep's trainings too.
 
     >>> Cluster(name="lab", backend="local", workers=[{"name": "cpu", "count": 2, "cpu": 1}])
     Traceback (most recent call last):
@@ -50,8 +52,8 @@ class Cluster:
         *,
         set: Overrides = (),
         teardown: Teardown = "made",
-        forward_logs: bool = True,
-        timeout: float | None = None,
+        forward_logs: bool | None = None,
+        timeout: float | str | None = None,
         **keys: Any,
     ) -> None:
         overrides, here = as_overrides(set), Path.cwd()
@@ -66,8 +68,8 @@ class Cluster:
         set: Overrides = (),
         backend: str | None = None,
         teardown: Teardown = "made",
-        forward_logs: bool = True,
-        timeout: float | None = None,
+        forward_logs: bool | None = None,
+        timeout: float | str | None = None,
     ) -> Cluster:
         """Return the cluster that `-f`, `--set` and `--backend` mean to the commands. Raises RequestError.
 
@@ -84,13 +86,15 @@ class Cluster:
         cluster._begin(found, teardown, forward_logs, timeout)
         return cluster
 
-    def _begin(self, cluster: lifecycle.Cluster, teardown: Teardown, forward_logs: bool, timeout: float | None) -> None:
+    def _begin(
+        self, cluster: lifecycle.Cluster, teardown: Teardown, forward_logs: bool | None, timeout: float | str | None
+    ) -> None:
         if teardown not in get_args(Teardown):
             raise RequestError(f"teardown must be one of: {', '.join(get_args(Teardown))}; got {teardown!r}")
         self._cluster = cluster
         self._teardown = teardown
         self._forward_logs = forward_logs
-        self._timeout = timeout
+        self._timeout = _seconds(timeout)
         self._runs: list[Run] = []
         # Of each block that is open: whether it made the cluster, and what SIGTERM did before.
         self._blocks: list[tuple[bool, Any]] = []
@@ -113,10 +117,10 @@ class Cluster:
         """Ask how it is."""
         return lifecycle.status(self._cluster)
 
-    def up(self, *, timeout: float | None = None) -> None:
+    def up(self, *, timeout: float | str | None = None) -> None:
         """Make it match its file, as `cluster.up` does; safe to repeat. Raises RequestError rather than end runs."""
         check = self._check("cluster.up", end_runs=False)
-        lifecycle.up(self._cluster, progress.for_stream(), before_disruption=check, timeout=timeout)
+        lifecycle.up(self._cluster, progress.for_stream(), before_disruption=check, timeout=_seconds(timeout))
 
     def smoke(self) -> Smoked:
         """Prove that it can train. Raises SmokeError."""
@@ -144,6 +148,8 @@ class Cluster:
         return self._dispatch(job, sweep=True, skip_smoke=skip_smoke)
 
     def _dispatch(self, job: Job | str | Path, *, sweep: bool, skip_smoke: bool) -> Run:
+        if not isinstance(job, Job | str | Path):
+            raise RequestError(f"a job is Job(...) or a directory, got {type(job).__name__}", hint="Job(command=[...])")
         job = job if isinstance(job, Job) else Job.from_directory(job)
         if sweep != (job.spec.tune is not None):
             what = f"job {job.spec.name} {'has no' if sweep else 'is a sweep: it has'} `tune:`"
@@ -161,13 +167,19 @@ class Cluster:
                 skip_smoke=skip_smoke,
                 progress=progress.for_stream(),
             )
-            run = Run(directory, endpoint, PrintedScreen(sys.stdout, bar=False) if self._forward_logs else Screen())
+            run = Run(directory, endpoint, self._screen(sweep=sweep))
             self._runs.append(run)
         if interrupts.asked():
             run.cancel()
             run.wait(check=False)
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt from None
         return run
+
+    def _screen(self, *, sweep: bool) -> Screen:
+        """Return what shows a run; what each training of a sweep prints is in its logs, unless it is asked for."""
+        if self._forward_logs is False:
+            return Screen()
+        return PrintedScreen(sys.stdout, only="" if sweep and not self._forward_logs else None, bar=False)
 
     def __enter__(self) -> Cluster:
         existed = self._exists()
@@ -234,6 +246,17 @@ def _finish(runs: Sequence[Run], *, stop: bool) -> None:
         if not stop:
             _finish(runs, stop=True)
         raise
+
+
+def _seconds(timeout: float | str | None) -> float | None:
+    """Return a timeout, which may be written as in files (`5m`), in seconds. Raises RequestError."""
+    try:
+        seconds = parse_duration(timeout) if isinstance(timeout, str) else timeout
+    except ValueError as error:
+        raise RequestError(f"timeout {error}, got {timeout!r}") from error
+    if seconds is not None and not seconds > 0:
+        raise RequestError(f"timeout must be more than 0 seconds, got {timeout!r}")
+    return seconds
 
 
 def _raise_on_sigterm() -> Any:

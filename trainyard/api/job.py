@@ -14,7 +14,7 @@ from trainyard import paths
 from trainyard.spec.job import JobSpec
 from trainyard.spec.load import job_of, load_job
 
-Overrides = Mapping[str, object] | Sequence[str]
+Overrides = Mapping[str, object] | Sequence[str] | str
 
 
 def as_overrides(set: Overrides) -> list[str]:
@@ -25,7 +25,7 @@ def as_overrides(set: Overrides) -> list[str]:
     """
     if isinstance(set, Mapping):
         return [f"{path}={json.dumps(value, default=str)}" for path, value in set.items()]
-    return list(set)
+    return [set] if isinstance(set, str) else list(set)
 
 
 class Job:

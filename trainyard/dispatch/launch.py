@@ -71,12 +71,18 @@ def dispatch(
                 ray.stop(run.name)
             told = "left at once; the run was told to stop and may still be ending"
             raise InterruptedRunError(told, hint=see) from None
-    if not interrupts.asked():
-        return ended
-    if ended.state.ended:
-        return replace(ended, error=InterruptedRunError(f"interrupted; run {run.name} was stopped"))
-    told = "interrupted; the run was told to stop and has not said that it ended"
-    return replace(ended, error=InterruptedRunError(told, hint=see))
+    return interrupted(ended) if interrupts.asked() else ended
+
+
+def interrupted(status: RunStatus) -> RunStatus:
+    """Return a run that was interrupted with the error that says how it ended: it may have done so just before."""
+    name, state = status.run.name, status.state
+    if not state.ended:
+        told = "interrupted; the run was told to stop and has not said that it ended"
+        return replace(status, error=InterruptedRunError(told, hint=f"See: invoke train.status {name}"))
+    how = "was stopped" if state.state == "stopped" else state.state
+    hint = status.error.hint if status.error and state.state == "succeeded" else None  # what did not come home
+    return replace(status, error=InterruptedRunError(f"interrupted; run {name} {how}", hint=hint))
 
 
 def start(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -63,6 +64,16 @@ def _place(package: Path) -> Path:
     return cache_home(os.environ) / "wheels" / content.removesuffix(".zip")
 
 
+def copied(package: Path, directory: Path) -> Path:
+    """Copy a package, without what ignore files name, so that a build leaves nothing in it; return where it is."""
+    copy = directory / package.name
+    for file in listing(package).files:
+        target = copy / file.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file.path, target)
+    return copy
+
+
 def _step(package: Path, place: Path) -> Step:
     def is_built() -> bool:
         return any(place.glob("*.whl"))
@@ -78,10 +89,11 @@ def _step(package: Path, place: Path) -> Step:
 def _build(package: Path, place: Path) -> None:
     """Build with uv, where there is none with this Python's pip; the wheel gets its place once it is whole."""
     place.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=place) as made:
-        ended = programs.run(["uv", "build", "--wheel", "--out-dir", made, str(package)], env=os.environ)
+    with tempfile.TemporaryDirectory(dir=place) as made, tempfile.TemporaryDirectory() as directory:
+        source = str(copied(package, Path(directory)))
+        ended = programs.run(["uv", "build", "--wheel", "--out-dir", made, source], env=os.environ)
         if ended.code == programs.NOT_FOUND:
-            pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", made, str(package)]
+            pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", made, source]
             ended = programs.run(pip, env=os.environ)
         if ended.code != 0:
             lines = "\n  | ".join([f"no wheel could be built of {package}", *ended.tail[-_TAIL:]])

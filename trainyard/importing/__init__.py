@@ -22,6 +22,8 @@ def convert(file: Path | None, words: Sequence[str], options: Options) -> Import
         raise RequestError("name one thing to import: a file, or a command line behind `--`")
     if file is None:
         return command_line.read(words, options, name="aggregate", directory=Path.cwd())
+    if not file.exists():
+        raise RequestError(f"no such file: {file}")
     if file.suffix == ".py":
         return job_cfg.read(file, options)
     if file.suffix in (".yaml", ".yml"):

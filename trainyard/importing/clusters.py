@@ -11,7 +11,11 @@ from trainyard import backends
 from trainyard.errors import RequestError
 from trainyard.spec.load import load_cluster
 
-_LINE = re.compile(r"name: (\S+) address: (https?://\S+)")
+# Isaac Lab splits a line by spaces and takes the second and the fourth word.
+_LINE = re.compile(r"name: (\S+) address: (https?://\S+)( .*)?")
+_OPEN_TO_ALL = (
+    "Isaac Lab's clusters have no token: whoever reaches them runs code there. Better: a tunnel, and `auth: none`."
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ def read(text: str, *, name: str) -> Clusters | None:
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     found = [_LINE.fullmatch(line) for line in lines]
-    if not any(found):
+    if not any(line.startswith("name: ") for line in lines):
         return None
     texts: dict[str, str] = {}
     for line, match in zip(lines, found, strict=True):
@@ -57,11 +61,10 @@ def read(text: str, *, name: str) -> Clusters | None:
             what = "names a cluster twice" if match else "is not `name: NAME address: http://IP:PORT`"
             raise RequestError(f"{name}: a line {what}: {line}")
         texts[cluster] = backends.file_for_address(cluster, match[2])
-    open_to_all = any("token_env" in text for text in texts.values())
-    note = (
-        "Isaac Lab's clusters have no token: whoever reaches them runs code there. Better: a tunnel, and `auth: none`."
-    )
-    return Clusters(texts, (note,) if open_to_all else ())
+    notes = [f"not used, as in Isaac Lab:{match[3]}" for match in found if match and match[3]]
+    if any("token_env" in text for text in texts.values()):
+        notes.append(_OPEN_TO_ALL)
+    return Clusters(texts, tuple(notes))
 
 
 def _path(name: str) -> Path:

@@ -113,7 +113,7 @@ def _wrapped(parser: argparse.ArgumentParser, words: Sequence[str]) -> Imported:
     if not given["num_workers"]:
         return found
     note = "num_workers divides what a node has, which is not known here: set resources.gpus of the tasks."
-    return replace(found, notes=(note,))
+    return replace(found, notes=(*found.notes, note))
 
 
 def _resources(given: dict[str, Any], index: int) -> dict[str, Any]:
@@ -126,14 +126,18 @@ def _resources(given: dict[str, Any], index: int) -> dict[str, Any]:
 def _tasks(commands: Sequence[list[str]], resources: Sequence[dict[str, Any]]) -> Imported:
     tasks: list[dict[str, Any]] = []
     beside: dict[str, Path] = {}
+    notes: list[str] = []
     for number, (words, needs) in enumerate(zip(commands, resources, strict=True), 1):
         # A job in quotes, as a shell would have been given it; Isaac Lab runs each in a shell.
         words = shlex.split(words[0]) if len(words) == 1 else words
         in_shell = ["bash", "-c", " ".join(words)] if any(_SHELL.search(word) for word in words) else words
+        if in_shell[0].endswith(".py"):
+            # What Isaac Lab would do with it, too, is start it as a program.
+            notes.append(f"job-{number} begins with {words[0]}, which has no interpreter: write `python {words[0]}`.")
         command, more, files = training(in_shell)
         beside |= files
         tasks.append({"name": f"job-{number}", "command": command, "resources": needs, **more})
-    return Imported("jobs", {"tasks": tasks}, beside)
+    return Imported("jobs", {"tasks": tasks}, beside, tuple(notes))
 
 
 def _split(words: Sequence[str], separator: str) -> Iterator[list[str]]:

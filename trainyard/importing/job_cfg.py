@@ -33,14 +33,20 @@ def read(file: Path, options: Options) -> Imported:
 
 def _described(file: Path, options: Options) -> dict[str, Any]:
     """Ask the program what a class varies, in a process of its own: its defaults are shared between classes."""
+    if not file.exists():
+        raise RequestError(f"no such file: {file}")
     given = _flags(cfg_file=str(file), **{name: getattr(options, name) for name in _NAMES})
     ended = programs.run([sys.executable, "-B", str(program()), "space", *given], env=os.environ, seconds=SECONDS)
     last = ended.tail[-1] if ended.tail else "it printed nothing"
-    if ended.code:
-        why = last.removeprefix(f"{PROGRAM}: ") if ended.code > 0 else f"not loaded within {SECONDS:g} s"
-        raise RequestError(why, where=str(file), hint="invoke --help train.import")
-    found: dict[str, Any] = json.loads(last)
-    return found
+    if ended.code == 0 and last.startswith("{"):
+        found: dict[str, Any] = json.loads(last)
+        return found
+    why = f"{file.name} exits by itself, with exit code {ended.code}: {last}"
+    if ended.code < 0:
+        why = f"not loaded within {SECONDS:g} s"
+    elif last.startswith(f"{PROGRAM}: "):
+        why = last.removeprefix(f"{PROGRAM}: ")
+    raise RequestError(why, where=str(file), hint="invoke --help train.import")
 
 
 _NAMES = ("cfg_class", "stopper", "progress_reporter")

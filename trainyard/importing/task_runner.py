@@ -12,10 +12,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from trainyard.errors import RequestError
 from trainyard.importing.job import Imported, training
 from trainyard.spec.fields import Complaint, Filled, Listed, Section
+from trainyard.spec.job import RAY_KEYS, RuntimeEnv
 from trainyard.spec.load import load_other
 from trainyard.spec.units import format_size
+from trainyard.spec.yaml_source import UnreadableError, compose
 
 # Longer expressions and larger results are no number of GPUs, CPUs or bytes.
 LONGEST, LARGEST = 100, 10**18
@@ -107,6 +110,9 @@ class TaskRunnerFile(Section):
 
 def read(file: Path, *, python: str) -> Imported:
     """Return the job of a task_runner file. Raises RequestError with every problem at once."""
+    if _is_runtime_env(file):
+        hint = f"`runtime_env: {file.name}` in a job.yaml beside it takes it as it is."
+        raise RequestError(f"{file} is a runtime_env file of Ray, and describes no tasks", hint=hint)
     found = load_other(file, TaskRunnerFile, "task_runner file")
     files: dict[str, Path] = {}
     tasks = [_task(task, files, python, file.parent) for task in found.tasks]
@@ -119,6 +125,15 @@ def read(file: Path, *, python: str) -> Imported:
         "env": {"PYTHONPATH": "."} if modules else {},
     }
     return Imported(file.stem, {key: value for key, value in job.items() if value}, files)
+
+
+def _is_runtime_env(file: Path) -> bool:
+    """Say whether a YAML file has keys of Ray's runtime_env, and no others."""
+    try:
+        keys = compose(file.read_text(), origin="").value
+    except (OSError, ValueError, UnreadableError):
+        return False
+    return isinstance(keys, Mapping) and bool(keys) and keys.keys() <= {*RuntimeEnv.model_fields, *RAY_KEYS}
 
 
 def _task(task: TaskSection, files: dict[str, Path], python: str, directory: Path) -> dict[str, Any]:

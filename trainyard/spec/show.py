@@ -51,7 +51,7 @@ def as_yaml(spec: ClusterSpec | JobSpec) -> str:
     if isinstance(spec, ClusterSpec):
         values = {key: value for key, value in values.items() if key not in {*get_args(Backend)} - {spec.backend}}
     head = f"# job: {values.pop('name')}\n" if isinstance(spec, JobSpec) else ""
-    text = written(values, width=float("inf"))
+    text = written(values)
     lines = text.split("\n")
     places = compose(text, origin="").places
     for path in _defaults(spec, (), inherited=False):
@@ -63,9 +63,9 @@ def as_yaml(spec: ClusterSpec | JobSpec) -> str:
     return head + "\n".join(lines)
 
 
-def written(values: Any, *, width: float = 120) -> str:
+def written(values: Any) -> str:
     """Return a file's values as YAML that our own reader, and others, read as the same values."""
-    text: str = yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=width)
+    text: str = yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf"))
     return text
 
 
