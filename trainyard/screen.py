@@ -230,7 +230,7 @@ def _trial_ended(event: Event, state: RunState) -> Iterator[str]:
         return  # one of the sweep that this one goes on with
     value = "" if trial.value is None else f" {formats.number(trial.value)}"
     best = " (best so far)" if trial in sweep.ranked(tune["mode"])[:1] else ""
-    params = ", ".join(f"{name}={value}" for name, value in trial.params.items())
+    params = ", ".join(f"{name}={formats.scalar(value)}" for name, value in trial.params.items())
     reason = f": {trial.reason}" if trial.reason else ""
     yield f"trial {trial.number} {trial.state}{value}{best}, {params}{reason}"
 

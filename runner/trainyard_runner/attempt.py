@@ -146,6 +146,8 @@ class Attempt:
             child.stop(self._order["grace"])
         elif self._metric is not None and self._metric.broken is not None:
             self._verdict = ("failed", self._metric.broken[1])
+            # Python calls it a fatal error of its own when it prints its threads.
+            self._buffer.add(f"trainyard: ended: {self._verdict[1]}; the threads of its Python processes:")
             child.stop(self._order["grace"], dump=True)
 
     def _wait_ms(self, transfers: Transfers) -> int:

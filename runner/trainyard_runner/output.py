@@ -35,6 +35,11 @@ class OutputBuffer:
         self._bytes += chunk
         return bool(chunk)
 
+    def add(self, line: str) -> None:
+        """Add a line of ours, on a line of its own."""
+        is_open = not (self._bytes or self._tail or b"\n").endswith(b"\n")
+        self._bytes += b"\n" * is_open + line.encode() + b"\n"
+
     def full(self) -> bool:
         return len(self._bytes) >= CHUNK
 

@@ -21,6 +21,8 @@ from trainyard_runner.study import Ended, Study
 from trainyard_runner.units import State, Unit
 
 Write = Callable[..., None]
+# A sweep is given up when so many configurations fail before any has a value; `stop.failures` says otherwise.
+_IN_VAIN = 10
 
 
 @dataclass
@@ -54,6 +56,7 @@ class Sweep:
         self._open: dict[int, Trial] = {}
         self._of_task: dict[str, Trial] = {}
         self._tried = self._failed = self._since_best = 0
+        self._failures: list[int] = []
         self.best: Ended | None = None
         # Why no more configurations are tried; None while they are.
         self.reason: str | None = None
@@ -170,6 +173,17 @@ class Sweep:
             # What was stopped stays open in the study: `tune.resume` tries it again.
             self._study.tell(ended)
         self._count(ended)
+        if outcome == "failed":
+            self._give_up_in_vain(trial)
+
+    def _give_up_in_vain(self, failed: Trial) -> None:
+        """End a sweep whose first configurations in this run have all failed; those that still run may be better."""
+        self._failures.append(failed.number)
+        first = [number for number in self._failures if number < min(self._open, default=math.inf)]
+        has_values = self.best is not None or any(trial.last for trial in self._open.values())
+        by_default = self._about["stop"]["failures"] is None and self.reason is None
+        if by_default and len(first) >= _IN_VAIN and not has_values:
+            self._finish(f"the first {len(first)} configurations failed", end_open=True)
 
     def _objective(self, trial: Trial, task: str) -> float | None:
         if self._about["objective"] == "last" or task not in trial.last:

@@ -20,7 +20,7 @@ from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
 from trainyard.spec.load import load_cluster
 from trainyard.steps import PlannedStep
-from trainyard.tasks import cluster, report, train
+from trainyard.tasks import cluster, report, train, tune
 from trainyard.tasks.report import Report, Table
 
 
@@ -109,3 +109,43 @@ def test_at_80_columns_the_list_of_runs_is_a_table_with_whole_names(
     ]
     assert max(len(re.sub("\x1b\\[[0-9;]*m", "", line)) for line in lines[:-1]) <= 80
     assert lines[-1] == f"unknown, on cluster a-cluster-of-a-lab: {unsure[1]}"
+
+
+def sweep_of(tmp_path: Path, outcomes: list[tuple[str, float | None]], *, exit: int) -> RunStatus:
+    run = RunDirectory(tmp_path / "sweep-1")
+    run.path.mkdir()
+    (run.path / "run.json").write_text(json.dumps({"tune": {"metric": "reward", "mode": "max"}}))
+    state = RunState(run=run.name, cluster="lab", job="job", tasks=[])
+    for number, (outcome, value) in enumerate(outcomes):
+        params = {"lr": 0.159206590003581 / (number + 1), "nesterov": True}
+        state.apply({"event": "trial-started", "time": 1.0, "trial": number, "params": params, "tasks": []})
+        fields = {"value": value, "values": [value], "reason": "exit code 1" if outcome == "failed" else None}
+        state.apply({"event": "trial-ended", "time": 2.0, "trial": number, "outcome": outcome, **fields})
+    end = {"reason": "all samples were tried", "samples": len(outcomes), "best": None}
+    ended = {"state": "failed" if exit else "succeeded", "exit": exit, "seconds": 1.0, "sweep": end}
+    state.apply({"event": "run-ended", "time": 3.0, **ended})
+    return RunStatus(run, state)
+
+
+def test_a_sweep_is_its_best_configurations_and_why_others_failed(tmp_path: Path) -> None:
+    shown = tune.shown(sweep_of(tmp_path, [("complete", 1 / 3), ("failed", None), ("complete", 2 / 3)], exit=0))
+    table, *lines = shown.body
+    assert isinstance(table, Table) and table.title == "best 2 of 2"
+    assert [list(row) for row in table.rows] == [
+        [2, "0.6667", "", "0.05307", "true", ""],
+        [0, "0.3333", "", "0.1592", "true", ""],
+    ]
+    assert lines == [
+        "trial 1 failed: exit code 1",
+        "sweep sweep-1 succeeded (all samples were tried): 2 complete, 1 failed",
+    ]
+    assert json.loads(json.dumps(shown.document))["best"]["params"]["lr"] == 0.159206590003581 / 3
+
+
+def test_a_sweep_of_which_all_failed_has_no_table_and_its_logs_come_next(tmp_path: Path) -> None:
+    shown = tune.shown(sweep_of(tmp_path, [("failed", None)] * 7, exit=1))
+    assert list(shown.body[:6]) == [
+        *(f"trial {number} failed: exit code 1" for number in range(5)),
+        "... and 2 more trials failed",
+    ]
+    assert shown.next == "invoke train.logs sweep-1"

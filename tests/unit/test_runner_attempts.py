@@ -127,6 +127,15 @@ def test_the_start_of_a_line_waits_once_for_its_rest() -> None:
     assert [buffer.take(), buffer.take()] == [[("output", b"one\n")], [("output", b"tw")]]
 
 
+def test_a_line_of_ours_stands_on_a_line_of_its_own() -> None:
+    for before, after in ((b"one\n", b"one\nours\n"), (b"one", b"one\nours\n")):
+        buffer = printed(before)
+        buffer.add("ours")
+        assert buffer.take() == [("output", after)]
+        buffer.add("ours")
+        assert buffer.take() == [("output", b"ours\n")]
+
+
 def test_everything_is_taken_at_the_end_and_the_tail_kept() -> None:
     buffer = printed(b"".join(b"line %d\n" % number for number in range(30)) + b"no end")
     assert b"".join(chunk for _, chunk in buffer.take(everything=True)).endswith(b"line 29\nno end")

@@ -62,6 +62,10 @@ def test_everything_that_is_wrong_with_a_space_is_said_at_once(tmp_path: Path) -
             a: {choice: []}
             b: {uniform: [1, 0], when: {optimiser: [sgd]}}
             c: {choice: [1], grid: [1]}
+            f: {steps: 2}
+            g: {uniform: [0.5, 0.5]}
+            h: {uniform: [0, 1], step: 1.5}
+            i: {}
             d: {choice: [1, 2], step: 1}
             e: {uniform: [0, 1], when: {d: [3]}}
             repeat: {randint: [1, 4], step: 0.5}
@@ -71,7 +75,11 @@ def test_everything_that_is_wrong_with_a_space_is_said_at_once(tmp_path: Path) -
         "tune.space.lr.loguniform: must begin above 0, got [0.0, 1.0]",
         "tune.space.a.choice: must not be empty",
         "tune.space.b.uniform: must be two numbers, the smaller one first, got [1.0, 0.0]",
-        "tune.space.c: must have one of: choice, grid, uniform, loguniform, randint",
+        "tune.space.c: must have exactly one of: choice, grid, uniform, loguniform, randint; has choice, grid",
+        "tune.space.f.steps: is not a known key; did you mean 'step'?",
+        "tune.space.g.uniform: must be two numbers that differ, got [0.5, 0.5]",
+        "tune.space.h.step: must be at most 1, the width of its range, got 1.5",
+        "tune.space.i: must have exactly one of: choice, grid, uniform, loguniform, randint",
         "tune.space.d.step: is for uniform and randint",
         "tune.space.repeat.step: must be a whole number, got 0.5",
     ]

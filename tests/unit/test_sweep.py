@@ -159,6 +159,35 @@ def test_a_failed_task_ends_its_configuration_with_the_rest_and_counts_as_failed
     assert yard.sweep.problem() == "2 of 2 configurations failed"
 
 
+def failed(yard: Yard, count: int) -> Yard:
+    for _ in range(count):
+        if names := yard.start():
+            yard.end(names[0], state="failed", reason="exit code 1")
+    return yard
+
+
+def test_a_sweep_whose_first_ten_configurations_fail_is_given_up_unless_the_job_says_otherwise() -> None:
+    tune: dict[str, Any] = {"samples": 30, "concurrency": 1}
+    yard = failed(Yard(tune), 30)
+    assert (yard.sweep.is_over, yard.sweep.problem()) == (True, "10 of 10 configurations failed")
+    assert yard.sweep.result()["reason"] == "the first 10 configurations failed"
+    assert failed(Yard({**tune, "stop": {"failures": 20}}), 30).outcomes() == {"failed": 20}
+    # What was mended goes on.
+    again = Yard(tune, before=yard.journal)
+    again.train(closeness)
+    assert again.outcomes() == {"failed": 10, "complete": 20}
+
+
+def test_a_sweep_with_a_configuration_that_still_runs_since_its_beginning_is_not_given_up() -> None:
+    yard = Yard({"samples": 30, "concurrency": 2})
+    (first, second) = yard.start()
+    yard.end(second, state="failed")
+    failed(yard, 15)
+    assert yard.outcomes() == {"failed": 16} and yard.sweep.reason is None
+    yard.end(first, state="failed")
+    assert yard.sweep.reason == "the first 17 configurations failed"
+
+
 def test_a_task_without_a_value_has_failed() -> None:
     yard = Yard({"concurrency": 1})
     yard.end(*yard.start())

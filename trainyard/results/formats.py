@@ -38,6 +38,13 @@ def number(value: float | None) -> str:
     return "–" if value is None else f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
 
 
+def scalar(value: str | bool | float) -> str:
+    """Return a parameter's value in short: booleans as YAML writes them."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return number(value) if isinstance(value, float) else str(value)
+
+
 def utc(moment: float, *, readable: bool = False) -> str:
     """Return a moment as ISO 8601, or for readers; the page's script shows it in the reader's own time zone."""
     form = "%Y-%m-%d %H:%M:%S UTC" if readable else "%Y-%m-%dT%H:%M:%SZ"

@@ -107,7 +107,7 @@ def _best(trial: Trial, job: JobFile) -> Row:
     return {
         **vars(trial),
         "spread": trial.spread,
-        "params": [(name, scalar_text(value), _short(value)) for name, value in trial.params.items()],
+        "params": [(name, scalar_text(value), formats.scalar(value)) for name, value in trial.params.items()],
         "command": shlex.join(command) or None,
     }
 
@@ -118,9 +118,5 @@ def _row(trial: Trial, names: Sequence[str]) -> Row:
         **vars(trial),
         "spread": trial.spread,
         "seconds": trial.seconds,
-        "cells": [("" if value is None else value, "–" if value is None else _short(value)) for value in cells],
+        "cells": [("" if value is None else value, "–" if value is None else formats.scalar(value)) for value in cells],
     }
-
-
-def _short(value: Any) -> str:
-    return formats.number(value) if isinstance(value, float) else scalar_text(value)

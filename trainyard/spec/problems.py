@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -122,14 +122,19 @@ def _unknown_key(model: type[BaseModel], path: KeyPath) -> Complaint:
     if section is RuntimeEnv and key in RAY_KEYS:
         return Complaint(path, f"is a key of Ray's, and none here: {RAY_KEYS[key]}")
     known = [name for name in section.model_fields if (section, name) != (JobSpec, "name")] if section else []
-    return Complaint(path, "is not a known key", suggestion=did_you_mean(key, known) or f"; known: {', '.join(known)}")
+    listed = f"; known: {', '.join(known)}" if known else ""
+    return Complaint(path, "is not a known key", suggestion=did_you_mean(key, known) or listed)
 
 
 def _model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
     section: type[BaseModel] | None = model
+    in_mapping = False
     for part in path:
-        if isinstance(part, str) and section is not None:
-            section = _model_in(section.model_fields[part].annotation) if part in section.model_fields else None
+        if in_mapping:
+            in_mapping = False
+        elif isinstance(part, str) and section is not None:
+            annotation = section.model_fields[part].annotation if part in section.model_fields else None
+            section, in_mapping = _model_in(annotation), _is_mapping(annotation)
     return section
 
 
@@ -139,3 +144,7 @@ def _model_in(annotation: object) -> type[BaseModel] | None:
         return annotation
     inner = (_model_in(argument) for argument in get_args(annotation))
     return next((model for model in inner if model is not None), None)
+
+
+def _is_mapping(annotation: object) -> bool:
+    return get_origin(annotation) is dict or any(map(_is_mapping, get_args(annotation)))

@@ -58,7 +58,8 @@ class Parameter(Section):
         """Complain about a parameter that is not of exactly one kind, and about borders that are none."""
         given = [kind for kind in KINDS if getattr(self, kind) is not None]
         if len(given) != 1:
-            yield Complaint((), f"must have one of: {', '.join(KINDS)}")
+            has = f"; has {', '.join(given)}" if given else ""
+            yield Complaint((), f"must have exactly one of: {', '.join(KINDS)}{has}")
             return
         kind, value = given[0], getattr(self, given[0])
         if kind in ("choice", "grid"):
@@ -66,6 +67,8 @@ class Parameter(Section):
                 yield Complaint((kind,), "must not be empty")
             elif len(set(map(repr, value))) < len(value):
                 yield Complaint((kind,), "has a value twice")
+        elif len(value) == 2 and value[0] == value[1]:
+            yield Complaint((kind,), "must be two numbers that differ", list(value))
         elif len(value) != 2 or not value[0] < value[1] or not all(map(math.isfinite, value)):
             yield Complaint((kind,), "must be two numbers, the smaller one first", list(value))
         elif kind == "loguniform" and value[0] <= 0:
@@ -74,6 +77,8 @@ class Parameter(Section):
             yield Complaint(("step",), "is for uniform and randint")
         elif self.step and kind == "randint" and not self.step.is_integer():
             yield Complaint(("step",), "must be a whole number", self.step)
+        elif self.step and len(value) == 2 and value[0] < value[1] < value[0] + self.step:
+            yield Complaint(("step",), f"must be at most {value[1] - value[0]:g}, the width of its range", self.step)
 
 
 def _space_complaints(space: Mapping[str, Parameter]) -> Iterator[Complaint]:
@@ -115,7 +120,7 @@ class Stop(Section):
     """When a sweep ends before all its configurations were tried."""
 
     plateau: int | None = setting(None, "So many configurations in a row were no better than the best.", ge=1)
-    failures: int | None = setting(None, "So many configurations failed.", ge=1)
+    failures: int | None = setting(None, "So many configurations failed (default: the first 10).", ge=1)
 
 
 class Tune(Watch):

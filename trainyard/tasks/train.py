@@ -270,7 +270,7 @@ def ended(now: RunStatus) -> Report:
         next = f"invoke train.logs {run.name}" if goes_on else ""
         return Report(now.document(), notes=notes, next=next, error=now.error)
     notes = [f"results: {paths.shown(run.path)}", f"report: {paths.shown(run.report)}"] if run.report.exists() else []
-    body = [*_tasks(state, now=time.time()), *_last_lines(state), _summary(state)]
+    body = [*_tasks(state, now=time.time()), *last_lines(state), _summary(state)]
     return Report(now.document(), body, notes=notes, next=_next(now) if notes else "", error=now.error)
 
 
@@ -302,8 +302,9 @@ def _row(state: RunState, task: Task, *, now: float) -> list[object]:
     return [task.name, task.state, len(task.attempts), last.node, seconds, last.exit_code, task.reason]
 
 
-def _last_lines(state: RunState) -> Iterator[str]:
-    for failed in [each for each in state.tasks.values() if each.state == "failed"][:_TAILS]:
+def last_lines(state: RunState, *, most: int = _TAILS) -> Iterator[str]:
+    """Return what the first tasks that failed printed last."""
+    for failed in [each for each in state.tasks.values() if each.state == "failed"][:most]:
         tail, why = failed.last.tail, failed.reason or "no reason known"
         # It printed nothing, or so many failed that their last lines are only in the logs.
         yield f"last lines of {failed.name} ({why}):" if tail else f"{failed.name} failed: {why}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,12 @@ from trainyard.tasks.report import Report, Table, note
 
 if TYPE_CHECKING:
     from trainyard.dispatch.plan import Prepared
+    from trainyard.dispatch.runs import RunStatus
     from trainyard.lifecycle import Cluster
     from trainyard.results.sweep import Sweep, Trial
 
 _BEST = 10
+_FAILED = 5
 _SET = "Set one value of the job file, PATH=VALUE such as tune.samples=80, or cluster.PATH=VALUE; repeatable."
 _FLAGS = {
     "set_": _SET,
@@ -58,21 +61,7 @@ def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = Fals
 @task("file", dry=True, positional=["run"], help=train.HELP)
 def status(call: Call, run: str = "") -> Report:
     """Say how a sweep stands: the best configurations so far, and how many were tried."""
-    now = lazy.training.status(train.find(call, run))
-    document, state = lazy.tuning.document(now), now.state
-    body: list[str | Table] = []
-    if state.sweep:
-        body.append(_table(state.sweep, document["mode"], document["metric"]))
-    if state.waiting:
-        body.append(state.waiting["text"])
-    counts = ", ".join(f"{count} {name}" for name, count in document["counts"].items() if count)
-    why = f" ({document['end']['reason']})" if document["end"] else ""
-    unsure = f"; unknown since then ({now.unsure})" if now.unsure else ""
-    body.append(f"sweep {now.run.name} {state.state}{why}: {counts or 'no configuration yet'}{unsure}")
-    succeeded = state.ended and state.exit == 0
-    follow = f"invoke train.logs {now.run.name}"
-    next = f"invoke tune.report {now.run.name}" if succeeded else follow
-    return Report(document, body, next=f"invoke tune.resume {now.run.name}" if state.ended and not succeeded else next)
+    return shown(lazy.training.status(train.find(call, run)))
 
 
 @task("file", positional=["run"], help=train.HELP)
@@ -92,6 +81,25 @@ def stop(call: Call, run: str = "") -> Report:
     return train.stopped(call, found, next=f"invoke tune.resume {found.name}")
 
 
+def shown(now: RunStatus) -> Report:
+    """Show the best configurations so far, why others failed, and how the sweep stands or ended."""
+    document, state, run = lazy.tuning.document(now), now.state, now.run.name
+    body = list(_trials(state.sweep, document["mode"], document["metric"])) if state.sweep else []
+    if not document["best"]:
+        body += train.last_lines(state, most=1)
+    if state.waiting:
+        body.append(state.waiting["text"])
+    counts = ", ".join(f"{count} {name}" for name, count in document["counts"].items() if count)
+    why = f" ({document['end']['reason']})" if document["end"] else ""
+    unsure = f"; unknown since then ({now.unsure})" if now.unsure else ""
+    body.append(f"sweep {run} {state.state}{why}: {counts or 'no configuration yet'}{unsure}")
+    if state.ended and state.exit == 0:
+        return Report(document, body, next=f"invoke tune.report {run}")
+    # One that came to its end and failed would fail again.
+    goes_on = state.ended and not (document["end"] and state.state == "failed")
+    return Report(document, body, next=f"invoke tune.resume {run}" if goes_on else f"invoke train.logs {run}")
+
+
 def _dispatched(call: Call, prepared: Prepared, cluster: Cluster, *, wait: bool, skip_smoke: bool) -> Report | None:
     from trainyard.dispatch.plan import described
 
@@ -108,18 +116,30 @@ def _dispatched(call: Call, prepared: Prepared, cluster: Cluster, *, wait: bool,
         # What each of a hundred trainings prints is in their logs.
         screen=train.screen_for(call, only=""),
     )
-    return replace(train.ended(now), next=f"invoke tune.status {now.run.name}")
+    report = train.ended(now)
+    if not now.state.ended:
+        return replace(report, next=f"invoke tune.status {now.run.name}")
+    sweep = shown(now)
+    # What would write its report anew is not the next thing after a run that has just written it.
+    return replace(report, body=sweep.body, next=report.next if now.state.exit == 0 else sweep.next)
 
 
-def _table(sweep: Sweep, mode: str, metric: str) -> Table:
-    ranked = sweep.ranked("min" if mode == "min" else "max")
-    names = list(dict.fromkeys(name for trial in ranked for name in trial.params))
-    columns = ["trial", metric, "spread", *names, "seconds"]
-    return Table(columns, [_row(trial, names) for trial in ranked[:_BEST]], title=f"best {_BEST} of {len(ranked)}")
+def _trials(sweep: Sweep, mode: str, metric: str) -> Iterator[str | Table]:
+    """Show the best trials, and why others failed."""
+    if ranked := sweep.ranked("min" if mode == "min" else "max"):
+        best = ranked[:_BEST]
+        names = list(dict.fromkeys(name for trial in best for name in trial.params))
+        columns = ["trial", metric, "spread", *names, "seconds"]
+        yield Table(columns, [_row(trial, names) for trial in best], title=f"best {len(best)} of {len(ranked)}")
+    failed = [trial for trial in sweep.trials.values() if trial.state == "failed"]
+    yield from (f"trial {trial.number} failed: {trial.reason or 'no reason known'}" for trial in failed[:_FAILED])
+    if len(failed) > _FAILED:
+        yield f"... and {len(failed) - _FAILED} more trials failed"
 
 
 def _row(trial: Trial, names: list[str]) -> list[object]:
     spread = "" if trial.spread is None else f"± {formats.number(trial.spread)}"
     value = "" if trial.value is None else formats.number(trial.value)
     seconds = "" if trial.seconds is None else f"{trial.seconds:.1f}"
-    return [trial.number, value, spread, *(trial.params.get(name) for name in names), seconds]
+    params = [formats.scalar(trial.params[name]) if name in trial.params else None for name in names]
+    return [trial.number, value, spread, *params, seconds]
