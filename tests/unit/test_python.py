@@ -79,8 +79,8 @@ def test_one_override_may_be_text(tmp_path: Path) -> None:
     ("timeout", "why"),
     [
         ("soon", "timeout must be a duration such as 90s, 5m, .* got 'soon'"),
-        (-1, "timeout must be more than 0 seconds, got -1"),
-        (0.0, "timeout must be more than 0"),
+        (-1, "timeout must not be negative, got -1"),
+        (float("nan"), "timeout must not be negative, got nan"),
     ],
 )
 def test_a_timeout_is_seconds_or_a_duration(timeout: float | str, why: str) -> None:

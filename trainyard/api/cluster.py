@@ -254,8 +254,8 @@ def _seconds(timeout: float | str | None) -> float | None:
         seconds = parse_duration(timeout) if isinstance(timeout, str) else timeout
     except ValueError as error:
         raise RequestError(f"timeout {error}, got {timeout!r}") from error
-    if seconds is not None and not seconds > 0:
-        raise RequestError(f"timeout must be more than 0 seconds, got {timeout!r}")
+    if seconds is not None and not seconds >= 0:
+        raise RequestError(f"timeout must not be negative, got {timeout!r}")
     return seconds
 
 
