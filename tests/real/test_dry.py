@@ -15,7 +15,10 @@ from trainyard.seams.ray_api import RayApi
 from trainyard.tasks import namespace
 
 # What a command needs to be given, and the flags with which it would do its worst, or not wait for ever.
-VALUES = {"job_dir": "sleeping", "sizes": "gpu=1"}
+VALUES = {"job_dir": "sleeping", "sizes": "gpu=1", "source": "tasks.yaml"}
+SWEEP = "command: [echo, '{x}']\ntune: {space: {x: {choice: [1, 2]}}, metric: m, samples: 2}\n"
+# There is no shell on local nodes, and no sweep.
+REFUSED = ("cluster.shell", "tune.status", "tune.stop", "tune.resume")
 FLAGS = {"recreate": "--recreate", "end_runs": "--end-runs", "all": "--all", "follow": "--no-follow"}
 DAEMONS = ("raylet", "gcs_server", "trainyard")
 
@@ -42,12 +45,14 @@ def sleeping(yard: Yard) -> Iterator[Path]:
 
 def test_no_command_changes_anything_with_dry(yard: Yard, sleeping: Path, tmp_path: Path) -> None:
     careful = Yard(yard.home, environ={"HOME": str(tmp_path), "DOCKER_HOST": f"unix://{tmp_path}/no-docker"})
+    write_job(yard, "sweep", SWEEP)
+    (yard.home / "tasks.yaml").write_text("tasks: [{name: a, py_args: train.py}]\n")
     before = world(yard, tmp_path)
 
     def said_by(name: str) -> str:
         command = careful.run("--dry", *words(name), expect=None)
-        # Without Docker, who asks it first cannot go on; there is no shell on local nodes.
-        allowed = (0, 3) if name.startswith(("image.", "registry.")) else (2 * (name == "cluster.shell"),)
+        # Without Docker, who asks it first cannot go on.
+        allowed = (0, 3) if name.startswith(("image.", "registry.")) else (2 * (name in REFUSED),)
         assert command.returncode in allowed, f"{name} exited {command.returncode}\n{command.stderr}"
         return command.stdout
 
@@ -64,7 +69,8 @@ def words(name: str) -> list[str]:
     """Return a command line for a task: all that it must be given, and what makes it worse."""
     arguments = {one.attr_name or one.name: one for one in namespace[name].get_arguments()}
     needed = [key for key, one in arguments.items() if one.positional and (one.default is None or key in VALUES)]
-    return [name, *(VALUES.get(key, "x") for key in needed), *(FLAGS[key] for key in arguments if key in FLAGS)]
+    values = {**VALUES, "job_dir": "sweep"} if name == "tune.dispatch" else VALUES
+    return [name, *(values.get(key, "x") for key in needed), *(FLAGS[key] for key in arguments if key in FLAGS)]
 
 
 def world(yard: Yard, home: Path) -> World:
