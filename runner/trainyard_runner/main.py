@@ -97,7 +97,9 @@ def _run(
         return {"exit": SMOKE_FAILED, "counts": _all("stopped", the_plan), "error": error, "hint": failed.hint}
     if the_plan.sweep and (package := study.missing(the_plan.sweep["search"])):
         error = f"a sweep needs {package}, and the head's Python ({sys.executable}) has none"
-        hint = "Write optuna and cmaes into the requirements.txt of the image; on a local cluster: make setup."
+        hint = (
+            "Add optuna and cmaes to the image's requirements.txt; on a local cluster: pip install 'trainyard[tune]'."
+        )
         return {"exit": SMOKE_FAILED, "error": error, "hint": hint}
     sweep = _sweep(the_plan, stream) if the_plan.sweep else None
     scheduler, records = _scheduler(the_plan, directory, stream, runner, sweep)

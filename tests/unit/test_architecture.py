@@ -52,7 +52,7 @@ BUDGETS = {
     "spec": (2_456, 19),
     "tasks": (2_215, 15),
     "../tests": (31_570, 257),
-    "../runner": (6_326, 44),
+    "../runner": (6_328, 44),
 }
 LONGEST_FUNCTION = 40
 # Functions up to so many lines are read as quickly as a docstring.
