@@ -26,7 +26,7 @@ GROUPS = (
 # Three were seen to keep a machine with two CPUs too busy for Ray's own time limits.
 AT_ONCE = 2
 # Hundreds of tests of real clusters on a busy machine: one that fails is tried once more, and named (decision 0027).
-AGAIN = ("--reruns", "1", "-raR")
+AGAIN = ("--reruns", "1", "--rerun-show-tracebacks", "-raR")
 # What pytest exits with where a group has no test: after a choice of tests, that is no failure.
 NOTHING_TO_RUN = 5
 

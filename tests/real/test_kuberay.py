@@ -68,7 +68,7 @@ WHERE = """
 def lab(kube: KubeBed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     """Give a head and two workers on three hosts, with the operator from a chart's directory; then nothing is left."""
     kube.publish(RAY_IMAGE)
-    assert kubernetes.general(kube) == []
+    wait_until(lambda: kubernetes.general(kube) == [], seconds=120, what="what another test left is gone")
     lab = kubernetes.yard(kube, tmp_path_factory.mktemp("lab"), "lab")
     kubernetes.write(kube, lab, LAB, namespace=SPACE)
     try:
@@ -123,7 +123,7 @@ def test_cartpole_trains_on_three_hosts_from_the_pushed_image_and_nothing_is_lef
     kube: KubeBed, engine: BedEngine, tmp_path: Path
 ) -> None:
     kube.publish(images.BASE)
-    assert kubernetes.general(kube) == []
+    wait_until(lambda: kubernetes.general(kube) == [], seconds=120, what="what another test left is gone")
     site = kubernetes.yard(kube, tmp_path, "kuberay")
     with engine.trusting(kube.registry), kube.chart_repository() as charts:
         kubernetes.as_shipped(kube, site, {"operator": {"repository": charts}})
