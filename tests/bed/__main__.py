@@ -10,7 +10,7 @@ import os
 import shlex
 import sys
 
-from tests.bed import bed, by_hand, images, layers, programs
+from tests.bed import bed, by_hand, images, layers, mlflow, programs
 
 USAGE = "usage: python -m tests.bed up|build|down|kubernetes up [HOSTS [NAME]]|kubernetes down [NAME]|ec2"
 
@@ -58,6 +58,7 @@ def build() -> None:
     for program in programs.KUBERNETES_PROGRAMS:
         programs.ensure(program)
     programs.kuberay_crds()
+    mlflow.python()
     with bed.shared_engine() as engine:
         images.ensure_host(engine)
         images.ensure_host_image(engine, images.MICROK8S_HOST)

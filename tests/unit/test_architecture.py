@@ -51,7 +51,7 @@ BUDGETS = {
     "seams": (5_162, 50),
     "spec": (2_456, 19),
     "tasks": (2_215, 15),
-    "../tests": (31_570, 257),
+    "../tests": (31_571, 257),
     "../runner": (6_328, 44),
 }
 LONGEST_FUNCTION = 40
