@@ -45,8 +45,7 @@ test: $(READY) check  ## every test: unit tests, then real Ray clusters and a re
 check: $(READY)  ## format, lint, types, unit tests: under a minute
 	@$(BIN)/ruff format --check -q . || { echo "-> .venv/bin/ruff format ."; exit 1; }
 	@$(BIN)/ruff check -q .
-	@$(BIN)/mypy --no-error-summary
-	@$(BIN)/python -m pytest -q tests/unit
+	@$(BIN)/mypy --no-error-summary & types=$$!; $(BIN)/python -m pytest -q tests/unit; tests=$$?; wait $$types && exit $$tests
 
 bench: $(READY)  ## ratios measured side by side in one run
 	@$(BIN)/python -m benchmarks.run

@@ -1,6 +1,6 @@
 """Invoke finds the tasks here; they live in trainyard/tasks/."""
 
-from trainyard.main import end_quietly
+from trainyard.signals import end_quietly
 
 end_quietly()
 

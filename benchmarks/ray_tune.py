@@ -32,14 +32,14 @@ def trial(config: dict[str, Any]) -> None:
         value = config["x"]
     else:
         flags = ["--learning-rate", str(config["rate"]), "--discount", str(config["discount"])]
-        subprocess.run([sys.executable, config["program"], "--iterations", "12", "--episodes", "1", *flags], check=True)
+        subprocess.run([sys.executable, config["program"], "--iterations", "3", "--episodes", "1", *flags], check=True)
         value = read_directory(Path("runs/seed-0"), points=100, tags=20)[""][METRIC].last
     tune.report({"value": value, "seconds": time.perf_counter() - began})
 
 
 def main(samples: int, seed: int, program: str | None = None) -> None:
     """Search with Optuna's TPE, two trials at a time."""
-    searched = {"rate": tune.loguniform(0.01, 100.0), "discount": tune.uniform(0.5, 1.0)}
+    searched = {"rate": tune.loguniform(0.01, 3.0), "discount": tune.uniform(0.5, 1.0)}
     space = searched if program else {"x": tune.uniform(0.0, 1.0)}
     search = OptunaSearch(sampler=optuna.samplers.TPESampler(seed=seed))
     settings = {"num_samples": samples, "max_concurrent_trials": 2, "metric": "value", "mode": "max"}

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -28,13 +29,13 @@ from benchmarks.measure import Measured, output_of
 ROOT = Path(__file__).parents[1]
 TRAIN = ROOT / "jobs" / "cartpole" / "train.py"
 RAY_TUNE = ROOT / "benchmarks" / "ray_tune.py"
-SAMPLES = {"cartpole": 20, "noop": 60}
+SAMPLES = {"cartpole": 20, "noop": 30}
 CLUSTER = "name: bench\nbackend: local\nhead: {cpus: 2}\n"
 JOBS = {
     "cartpole": """\
-command: [python, train.py, --iterations, "12", --episodes, "1", --learning-rate, "{rate}", --discount, "{discount}"]
+command: [python, train.py, --iterations, "3", --episodes, "1", --learning-rate, "{rate}", --discount, "{discount}"]
 tune:
-  space: {rate: {loguniform: [0.01, 100]}, discount: {uniform: [0.5, 1.0]}}
+  space: {rate: {loguniform: [0.01, 3]}, discount: {uniform: [0.5, 1.0]}}
   metric: rollout/return
   source: tensorboard
   samples: 20
@@ -42,7 +43,7 @@ tune:
 """,
     "noop": """\
 command: [sh, -c, 'echo "{{\\"reward\\": $0}}"', "{x}"]
-tune: {space: {x: {uniform: [0, 1]}}, metric: reward, source: stdout, samples: 60, concurrency: 2}
+tune: {space: {x: {uniform: [0, 1]}}, metric: reward, source: stdout, samples: 30, concurrency: 2}
 """,
 }
 
@@ -82,6 +83,13 @@ class Bench:
         finally:
             self._invoke("cluster.down", "--end-runs")
 
+    def both(self, job: str, seed: int) -> tuple[Swept, Swept]:
+        """Return our sweep and Ray Tune's of one seed, and print them."""
+        pair = ours, theirs = self.ours(job, seed), self.theirs(job, seed)
+        walls = f"{ours.wall:.1f} s, best {ours.best:g}; Ray Tune {theirs.wall:.1f} s, best {theirs.best:g}"
+        print(f"  {job}, seed {seed}: {walls}", flush=True)
+        return pair
+
     def ours(self, job: str, seed: int) -> Swept:
         began = time.perf_counter()
         self._invoke("tune.dispatch", f"jobs/{job}", "--set", f"tune.seed={seed}")
@@ -112,19 +120,15 @@ class Bench:
 
 
 def measure(directory: Path, *, seeds: int = 3) -> Iterator[Measured]:
-    """Yield one line per measurement, and print what each seed gave; in turns."""
+    """Print what each seed gives as soon as it ends, in turns; then yield one line per measurement."""
     bench = Bench(directory)
     with bench.cluster():
-        empty = [(bench.ours("noop", seed), bench.theirs("noop", seed)) for seed in range(3)]
-        swept = [(bench.ours("cartpole", seed), bench.theirs("cartpole", seed)) for seed in range(seeds)]
-    for seed, (ours, theirs) in enumerate(swept):
-        print(
-            f"  seed {seed}: ours {ours.wall:.1f} s, best {ours.best:g}; Ray Tune {theirs.wall:.1f} s, {theirs.best:g}"
-        )
+        empty = [bench.both("noop", 0)]
+        swept = [bench.both("cartpole", seed) for seed in range(seeds)]
     for title, pairs, name, bar in (
-        ("a trial that does nothing, beyond its own time / by Ray Tune", empty, "overhead", "<= 0.05 s"),
-        ("60 of them, whole command / by Ray Tune", empty, "wall", "<= 0.7x"),
-        ("a trial of CartPole, beyond its own time / by Ray Tune", swept, "overhead", "<= 0.05 s"),
+        ("a no-op trial, beyond its own time / by Ray Tune", empty, "overhead", "<= 0.05 s"),
+        ("30 of them, whole command / by Ray Tune", empty, "wall", "<= 0.7x"),
+        ("a CartPole trial, beyond its own time / by Ray Tune", swept, "overhead", "<= 0.05 s"),
         ("20 of them, whole command / by Ray Tune", swept, "wall", "<= 0.7x"),
         ("the best value that they find / by Ray Tune", swept, "best", ">= 1x"),
     ):
@@ -149,6 +153,8 @@ def _environment() -> Path:
 
 def main() -> None:
     """Measure and print."""
+    # Ended like Ctrl-C: the cluster goes too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="tyb-", dir="/tmp") as directory:
         for measured in measure(Path(directory), seeds=int(sys.argv[1]) if sys.argv[1:] else 5):
             print(measured.line(), flush=True)

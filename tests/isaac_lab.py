@@ -161,7 +161,7 @@ def program() -> Iterator[Any]:
     modules, path = dict(sys.modules), list(sys.path)
     spec = importlib.util.spec_from_file_location("isaac_task", paths.shipped("jobs") / "isaac" / "isaac_task.py")
     assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules["isaac_task"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     try:
         yield module

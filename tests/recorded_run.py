@@ -12,6 +12,7 @@ from typing import Any
 from tensorboardX import SummaryWriter
 
 from trainyard.results import store
+from trainyard.spec.yaml_source import compose
 
 BEGAN = 1_790_000_000.0  # 2026-09-21 14:13:20 UTC
 
@@ -181,8 +182,9 @@ def sweep(home: Path, *, trials: int = 40, repeats: int = 2, kept: bool = False,
 
     With `kept`, Optuna's journal of it came too. `names` are other values for a choice: adam, sgd.
     """
-    run = RecordedRun(home, run="cartpole-20260921-141320-5eeb")
     text = SWEEP.replace("[adam, sgd]", json.dumps([names.get(name, name) for name in ("adam", "sgd")]))
+    tune = compose(text, origin="job.yaml").value["tune"]
+    run = RecordedRun(home, run="cartpole-20260921-141320-5eeb", tune=tune)
     run.directory.job_file.write_text(text, encoding="utf-8")
     study = _study(run.path / "study.journal") if kept else None
     started(run)

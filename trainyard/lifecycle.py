@@ -19,6 +19,8 @@ from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 from trainyard.spec.load import load_cluster
 from trainyard.steps import PlannedStep, Progress, Stage, Step, StepResult
 
+# Where a problem stands that names what costs on.
+BILLED = "runs, and costs"
 _SIZE = re.compile(r"[^=.]+=[0-9]{1,5}")
 _SIZE_FORM = "must be GROUP=N, such as gpu=3"
 
@@ -49,12 +51,8 @@ def find(
 ) -> Cluster:
     """Return the cluster that `-f`, `--set` and `--backend` mean. Raises RequestError."""
     source = paths.cluster_file(asked, environ, directory=directory)
-    return of(load_cluster(source, overrides=overrides, backend=backend), environ, directory, overrides=overrides)
-
-
-def of(loaded: LoadedCluster, environ: Mapping[str, str], directory: Path, *, overrides: Sequence[str] = ()) -> Cluster:
-    """Return the cluster that was described, made or not."""
-    state, name, source = paths.cluster_state(loaded.spec.name, environ), loaded.spec.backend, loaded.source
+    loaded = load_cluster(source, overrides=overrides, backend=backend)
+    state, name = paths.cluster_state(loaded.spec.name, environ), loaded.spec.backend
     return Cluster(loaded, Tools(state, environ, name, source=source, overrides=tuple(overrides), directory=directory))
 
 
@@ -275,7 +273,7 @@ def _billed(cluster: Cluster) -> tuple[Problem, ...]:
     backend, tools = _as_made(cluster)
     with suppress(TrainyardError):
         if names := backend.billed(cluster.spec, tools):
-            return (Problem("runs, and costs", f"{', '.join(names)}; to end it: invoke cluster.down"),)
+            return (Problem(BILLED, f"{', '.join(names)}; to end it: invoke cluster.down"),)
     return ()
 
 

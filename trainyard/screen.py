@@ -23,7 +23,7 @@ from trainyard.wording import ESCAPES, visible
 _COLOURS = (36, 33, 35, 32, 34, 96, 93, 95)
 WRITE_EVERY = 10.0  # as often as the report loads itself again (page/live.js)
 _DRAW_EVERY = 0.1
-_BAR_WIDTH = 30
+_BAR_WIDTH = 20
 _ERASE = "\r\x1b[2K"
 # A task may print without ever ending a line; it is shown in pieces of this size then.
 _LONGEST_LINE = 64 * 1024
@@ -148,8 +148,7 @@ class Bar:
         noun, ended, total, news = _progress(state)
         filled = _BAR_WIDTH * min(ended, total) // total
         bar = f"{'━' * filled}{'─' * (_BAR_WIDTH - filled)} {ended}/{total}"
-        counts = [f"{state.counts[name]} {name}" for name in ("running", "failed", "stopped") if state.counts[name]]
-        line = ", ".join([f"{noun} {bar}", f"{now - self._began:.0f} s", *news, *counts])
+        line = ", ".join([f"{noun} {bar}", f"{now - self._began:.0f} s", *news])
         self._stream.write(f"{_ERASE}{line[: shutil.get_terminal_size().columns - 1]}\r")
         self._stream.flush()
         self._drawn, self._shown = now, True
@@ -162,13 +161,15 @@ class Bar:
 
 
 def _progress(state: RunState) -> tuple[str, int, int, list[str]]:
-    """Return what is counted, how many have ended, of how many, and what else is news: of a sweep, its best."""
-    if state.sweep is None or state.tune is None:
-        return "tasks", _ended(state), len(state.tasks), []
-    counts, best = state.sweep.counts(), next(iter(state.sweep.ranked(state.tune["mode"])), None)
+    """Return what is counted, how many have ended, of how many, and news: a sweep's best, and how the others stand."""
+    if (sweep := state.sweep) is None:
+        shown = [f"{state.counts[name]} {name}" for name in ("running", "failed", "stopped") if state.counts[name]]
+        return "tasks", _ended(state), len(state.tasks), shown
+    counts, best = sweep.counts(), sweep.best
     ended = sum(counts.values()) - counts["running"]
     news = [f"best {formats.number(best.value)} (trial {best.number})"] if best and best.value is not None else []
-    return "trials", ended, state.tune.get("samples") or len(state.sweep.trials), news
+    news += [f"{counts[name]} {name}" for name in ("running", "pruned", "failed") if counts[name]]
+    return "trials", ended, sweep.tune.get("samples") or len(sweep.trials), news
 
 
 def prefixed(task: str, text: str, *, colour: bool = False) -> str:
@@ -214,7 +215,8 @@ def _attempt_started(event: Event, state: RunState) -> Iterator[str]:
 
 
 def _attempt_ended(event: Event, state: RunState) -> Iterator[str]:
-    if event["outcome"] != "succeeded":
+    # Of a sweep, how its trial ended says why.
+    if event["outcome"] != "succeeded" and not (state.sweep and event["outcome"] == "stopped"):
         reason = f": {event['reason']}" if event.get("reason") else ""
         yield f"[{event['task']}] attempt {event['attempt']} {in_words(event['outcome'])}{_on(event)}{reason}"
 
@@ -225,18 +227,17 @@ def _on(event: Event) -> str:
 
 
 def _trial_ended(event: Event, state: RunState) -> Iterator[str]:
-    sweep, tune = state.sweep, state.tune
-    if sweep is None or tune is None or not (trial := sweep.trials[event["trial"]]).tasks:
+    if (sweep := state.sweep) is None or not (trial := sweep.trials[event["trial"]]).tasks:
         return  # one of the sweep that this one goes on with
     value = "" if trial.value is None else f" {formats.number(trial.value)}"
-    best = " (best so far)" if trial in sweep.ranked(tune["mode"])[:1] else ""
+    best = " (best so far)" if trial is sweep.best else ""
     params = ", ".join(f"{name}={formats.scalar(value)}" for name, value in trial.params.items())
     reason = f": {trial.reason}" if trial.reason else ""
     yield f"trial {trial.number} {trial.state}{value}{best}, {params}{reason}"
 
 
 def _task_ended(event: Event, state: RunState) -> Iterator[str]:
-    if state.tune:
+    if state.sweep:
         return
     yield f"[{event['task']}] {event['state']} ({_ended(state)}/{len(state.tasks)})"
 

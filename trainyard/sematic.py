@@ -15,28 +15,15 @@ from typing import Any
 
 from trainyard.api.cluster import Cluster, Teardown
 from trainyard.api.job import Overrides, as_overrides
-from trainyard.errors import RequestError
-
-LEAST_MEMORY = 2.0
-LEAST_AUTOSCALER_CPU, LEAST_AUTOSCALER_MEMORY = 0.5, 1.0
 
 
 @dataclass(frozen=True)
 class RayNodeConfig:
-    """What one node has; `memory_gb` is in gibibytes.
-
-    >>> RayNodeConfig(cpu=1, memory_gb=1)
-    Traceback (most recent call last):
-    trainyard.errors.RequestError: Ray workers/head must have at least 2GiB of memory
-      at RayNodeConfig(cpu=1, memory_gb=1, gpu_count=0)
-    """
+    """What one node has; `memory_gb` is in gibibytes."""
 
     cpu: float
     memory_gb: float
     gpu_count: int = 0
-
-    def __post_init__(self) -> None:
-        _require(self.memory_gb >= LEAST_MEMORY, "Ray workers/head must have at least 2GiB of memory", self)
 
     def keys(self) -> dict[str, Any]:
         """Return the keys of a node in a cluster file."""
@@ -51,27 +38,19 @@ class ScalingGroup:
     min_workers: int
     max_workers: int
 
-    def __post_init__(self) -> None:
-        what = "min_workers must be non-negative, and max_workers equal to or greater than min_workers"
-        _require(0 <= self.min_workers <= self.max_workers, what, self)
-
     def keys(self, index: int) -> dict[str, Any]:
         """Return the keys of a worker group in a cluster file."""
-        grows = self.max_workers > self.min_workers
-        size = {"min": self.min_workers, "max": self.max_workers} if grows else {"count": self.min_workers}
+        is_fixed = self.max_workers == self.min_workers
+        size = {"count": self.min_workers} if is_fixed else {"min": self.min_workers, "max": self.max_workers}
         return {"name": f"worker-group-{index}", **size, **self.worker_nodes.keys()}
 
 
 @dataclass(frozen=True)
 class AutoscalerConfig:
-    """Says that the cluster may grow. Its size is checked, and otherwise Trainyard's: 0.5 CPUs and 512 MiB."""
+    """What Sematic gives to the autoscaler; here its size is Trainyard's: 0.5 CPUs and 512 MiB."""
 
     cpu: float
     memory_gb: float
-
-    def __post_init__(self) -> None:
-        is_enough = self.cpu >= LEAST_AUTOSCALER_CPU and self.memory_gb >= LEAST_AUTOSCALER_MEMORY
-        _require(is_enough, "the autoscaler must have at least 0.5 CPUs and 1GiB of memory", self)
 
 
 @dataclass(frozen=True)
@@ -81,11 +60,6 @@ class RayClusterConfig:
     head_node: RayNodeConfig
     scaling_groups: Sequence[ScalingGroup] = ()
     autoscaler_config: AutoscalerConfig | None = None
-
-    def __post_init__(self) -> None:
-        grows = any(group.max_workers > group.min_workers for group in self.scaling_groups)
-        what = "Your RayClusterConfig would require autoscaling, but no AutoscalerConfig is provided"
-        _require(self.autoscaler_config is not None or not grows, what, self)
 
     def keys(self) -> dict[str, Any]:
         """Return what a cluster file would say.
@@ -105,8 +79,6 @@ def SimpleRayCluster(
 ) -> RayClusterConfig:
     """Return a cluster of nodes that are alike, the head among them; with `max_nodes` it may grow."""
     most = n_nodes if max_nodes is None else max_nodes
-    _require(n_nodes >= 1, "n_nodes must be at least 1: it counts the head", n_nodes)
-    _require(most >= n_nodes, "max_nodes must be equal to or greater than n_nodes", max_nodes)
     group = ScalingGroup(node_config, min_workers=n_nodes - 1, max_workers=most - 1)
     return RayClusterConfig(node_config, (group,), autoscaler_config)
 
@@ -114,7 +86,7 @@ def SimpleRayCluster(
 def RayCluster(
     config: RayClusterConfig,
     forward_logs: bool | None = None,
-    activation_timeout_seconds: float | str = 900.0,
+    activation_timeout_seconds: float = 900.0,
     *,
     name: str | None = None,
     file: str | Path | None = None,
@@ -128,7 +100,7 @@ def RayCluster(
     registry, where it is. `file`, `backend` and `set` are as for Cluster.from_file.
     """
     shape = {"name": name or f"ray-{secrets.token_hex(4)}", **config.keys()}
-    cluster = Cluster.from_file(
+    return Cluster.from_file(
         file,
         set=[*as_overrides(shape), *as_overrides(set)],
         backend=backend,
@@ -136,14 +108,3 @@ def RayCluster(
         forward_logs=forward_logs,
         timeout=activation_timeout_seconds,
     )
-    if not cluster.makes_nodes:
-        raise RequestError(
-            f"cluster {cluster.name} is run by somebody else: it has the shape that it has",
-            hint="Give another `file` or `backend`, or use it as it is: Cluster.from_file.",
-        )
-    return cluster
-
-
-def _require(holds: bool, what: str, given: object) -> None:
-    if not holds:
-        raise RequestError(what, where=repr(given))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import get_args
 
 from trainyard import lifecycle, paths, smoke
-from trainyard.dispatch import launch, runs
+from trainyard.dispatch import runs
 from trainyard.dispatch.follow import Screen
 from trainyard.dispatch.plan import Prepared, prepare
 from trainyard.dispatch.runs import RunStatus
@@ -25,9 +25,9 @@ from trainyard.results.compare import Comparison
 from trainyard.results.report import write_report
 from trainyard.results.state import RunState, State
 from trainyard.results.store import RunDirectory
+from trainyard.spec.job import JobSpec
 from trainyard.spec.load import load_job
 from trainyard.spec.units import parse_duration
-from trainyard.steps import Progress
 from trainyard.wording import did_you_mean
 
 _CLUSTER = "cluster."
@@ -60,37 +60,27 @@ def ready(
     cluster = lifecycle.find(file, os.environ, directory=here, overrides=of_cluster, backend=backend)
     directory = paths.job_directory(job_dir, directory=here)
     job = load_job(directory, overrides=of_job, file=job_file)
+    other = f"invoke {'train' if sweep else 'tune'}.dispatch {job_dir}"
+    return checked(cluster, job, directory, sweep=sweep, other=other), cluster
+
+
+def checked(cluster: Cluster, job: JobSpec, directory: Path, *, sweep: bool, other: str) -> Prepared:
+    """Check a job against the cluster that it is meant for. Raises RequestError.
+
+    `other` is what dispatches it where a sweep is expected and it is none, or the other way round.
+    """
     if sweep != (job.tune is not None):
-        what = f"job {job.name} has no `tune:`" if sweep else f"job {job.name} is a sweep: it has `tune:`"
-        hint = "docs/tune.md says what it needs. To run it as it is: " if sweep else "Run: "
-        raise RequestError(what, hint=f"{hint}invoke {'train' if sweep else 'tune'}.dispatch {job_dir}")
-    return prepare(cluster.loaded, job, directory), cluster
+        what = f"job {job.name} {'has no' if sweep else 'is a sweep: it has'} `tune:`"
+        raise RequestError(what, hint=f"To run it as it is: {other}")
+    return prepare(cluster.loaded, job, directory)
 
 
-def dispatch(
-    prepared: Prepared,
-    cluster: Cluster,
-    *,
-    command: Sequence[str],
-    wait: bool,
-    skip_smoke: bool,
-    progress: Progress,
-    screen: Screen,
-) -> RunStatus:
-    """Connect, send, follow, bring home."""
+def reach(cluster: Cluster, *, skip_smoke: bool) -> Endpoint:
+    """Connect to a cluster that is about to get a run."""
     endpoint = lifecycle.connect(cluster)
     if not skip_smoke:
         smoke.refuse_broken(endpoint)
-    return launch.dispatch(
-        prepared,
-        endpoint,
-        results=results(),
-        command=command,
-        wait=wait,
-        skip_smoke=skip_smoke,
-        progress=progress,
-        screen=screen,
-    )
+    return endpoint
 
 
 def statuses(file: str | None = None, *, job: str = "", state: str = "", since: str = "") -> list[RunStatus]:

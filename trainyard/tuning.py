@@ -8,11 +8,9 @@ from typing import Any
 
 from trainyard import training
 from trainyard.dispatch.plan import Prepared
-from trainyard.dispatch.runs import RunStatus
 from trainyard.errors import Problem, RequestError
 from trainyard.lifecycle import Cluster
 from trainyard.results.store import RunDirectory
-from trainyard.results.sweep import Sweep
 
 # What a study is about: with another of these its values say nothing.
 _SAME = ("space", "metric", "mode", "objective", "repeats")
@@ -63,11 +61,3 @@ def ready_again(
             hint="Change samples, time, concurrency, prune or stop only; or start a new one: invoke tune.dispatch",
         )
     return replace(prepared, study=study, former=run.name), cluster
-
-
-def document(now: RunStatus) -> dict[str, Any]:
-    """Return what `tune.status --json` prints."""
-    tune = about(now.run)
-    sweep = now.state.sweep or Sweep()
-    state = {"run": now.run.name, "state": now.state.state, "unsure": now.unsure, "error": now.state.error}
-    return {**state, **sweep.document(metric=tune["metric"], mode=tune["mode"])}

@@ -15,7 +15,6 @@ import contextlib
 import functools
 import json
 import os
-import resource
 import select
 import signal
 import socket
@@ -92,11 +91,10 @@ class Guard:
                     return float(request["stop"])
 
     def _dump_stacks(self) -> None:
-        """Have Python print where its threads are (PYTHONFAULTHANDLER), children first, and leave no core file."""
+        """Have Python print where its threads are (PYTHONFAULTHANDLER), children first."""
         for pid in reversed(self._tree()[:_DUMPED]):
             if proctree.is_python(pid):
-                resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
-                proctree.send([pid], signal.SIGABRT)
+                proctree.abort(pid)
                 proctree.gone_within(functools.partial(self._among, pid), _DUMP_SECONDS)
 
     def _among(self, pid: int) -> list[int]:

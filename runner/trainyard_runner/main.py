@@ -95,20 +95,19 @@ def _run(
         where = f" on {failed.node}" if failed.node else ""
         error = f"smoke test failed: {failed.name}{where}: {failed.detail}"
         return {"exit": SMOKE_FAILED, "counts": _all("stopped", the_plan), "error": error, "hint": failed.hint}
-    if the_plan.sweep and (package := study.missing(the_plan.sweep["search"])):
+    spec = the_plan.sweep
+    if spec and (package := study.missing(spec["search"])):
         error = f"a sweep needs {package}, and the head's Python ({sys.executable}) has none"
-        hint = (
-            "Add optuna and cmaes to the image's requirements.txt; on a local cluster: pip install 'trainyard[tune]'."
-        )
+        hint = "Add it to the image's requirements.txt; on a local cluster: pip install 'trainyard[tune]'."
         return {"exit": SMOKE_FAILED, "error": error, "hint": hint}
-    sweep = _sweep(the_plan, stream) if the_plan.sweep else None
+    opened = spec and study.Study(spec, the_plan.study, name=the_plan.job or the_plan.run, write=stream.write)
+    sweep = Sweep(spec, opened, stream.write) if spec and opened else None
     scheduler, records = _scheduler(the_plan, directory, stream, runner, sweep)
     scheduler.run(stopping.left)
     counts = scheduler.counts
-    about: dict[str, Any] = {"counts": counts, **({"sweep": sweep.result()} if sweep else {})}
-    is_cut_short = not sweep.is_over if sweep else stopping.asked() and counts["stopped"]
-    if is_cut_short:
-        return {"state": "stopped", "exit": 1, "error": _why_stopped(), **about}
+    summary: dict[str, Any] = {"counts": counts, **({"sweep": sweep.result()} if sweep else {})}
+    if not sweep.is_over if sweep else stopping.asked() and counts["stopped"]:
+        return {"state": "stopped", "exit": 1, "error": _why_stopped(), **summary}
     # What a sweep pruned, or what failed in it beside better ones, is no failure.
     problem = sweep.problem() if sweep else None
     if not sweep and (counts["failed"] or counts["stopped"]):
@@ -118,19 +117,11 @@ def _run(
         tasks = f"{len(lost)} of {sum(counts.values())} tasks"
         task, line = next(iter(lost.items()))
         problem = f"outputs of {tasks} could not be brought back: {task}: {line}"
-    return {"state": "failed" if problem else "succeeded", "exit": 1 if problem else 0, "error": problem, **about}
+    return {"state": "failed" if problem else "succeeded", "exit": 1 if problem else 0, "error": problem, **summary}
 
 
 def _why_stopped() -> str:
     return "stopped by the leash of the cluster" if _internal_kv_get(f"gcs://{leash.MARK}".encode()) else "stopped"
-
-
-def _sweep(the_plan: plan.Plan, stream: EventStream) -> Sweep:
-    def keep(at: int, text: str) -> None:
-        stream.write("study", at=at, text=text)
-
-    opened = study.Study(the_plan.sweep or {}, the_plan.study, name=the_plan.job or the_plan.run, write=keep)
-    return Sweep(the_plan, opened, stream.write)
 
 
 def _pass_gate(the_plan: plan.Plan, stream: EventStream, stopping: Stopping, runner: shipped.Package) -> Check | None:

@@ -2,51 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from trainyard_runner import event_files, mlflow, tree
+from trainyard_runner.names import plain
 
-# Name, step, value, seconds since 1970.
-Point = tuple[str, float, float, float]
-_MOST_NAMES = 1000
+# Name, step if it is known, value, seconds since 1970.
+Point = tuple[str, float | None, float, float]
 _LONGEST_LINE = 1024 * 1024
-# Looking for files takes at most one part in so many of the time.
-_SHARE = 20
-
-
-def plain(name: str) -> str:
-    """Return a name as Isaac Lab's tuner spells it; both spellings are one name."""
-    return re.sub(r"[^0-9A-Za-z_./]", "_", name)
 
 
 class MetricReader:
     """Reads one metric. What an attempt before left is passed over: made when that is restored."""
 
-    def __init__(
-        self,
-        watch: dict[str, Any],
-        *,
-        roots: list[Path],
-        environment: Mapping[str, str],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, watch: dict[str, Any], *, roots: list[Path], environment: Mapping[str, str]) -> None:
         """`roots` are the task's directory and its output directory; `environment` is the task's."""
         self.names: set[str] = set()
         self._metric = plain(watch["metric"])
         self._values: list[list[float]] = []
+        self._count = 0
         self._printed = _Printed(watch["step"])
+        self._resources = contextlib.ExitStack()
         kinds: dict[str, Callable[[], Callable[[], Iterable[Point]]]] = {
-            "tensorboard": lambda: _EventFiles(roots, clock),
+            "tensorboard": lambda: _EventFiles(roots),
             "stdout": lambda: self._printed,
             "file": lambda: _TextFiles(roots, watch["path"], watch["step"]),
-            "mlflow": lambda: mlflow.source(watch, roots[0], environment, lambda name: plain(name) == self._metric),
+            "mlflow": lambda: self._resources.enter_context(mlflow.client(watch, roots[0], environment)),
         }
         names = ("tensorboard", "stdout") if watch["source"] == "auto" else (watch["source"],)
         self._sources = [kinds[name]() for name in names]
@@ -62,48 +50,42 @@ class MetricReader:
         Raises OSError or ValueError when they cannot be read now.
         """
         for source in self._sources:
-            for name, *point in source():
-                if len(self.names) < _MOST_NAMES:
-                    self.names.add(name)
+            for name, step, value, seconds in source():
+                self.names.add(name)
                 if plain(name) == self._metric:
-                    self._values.append(point)
+                    self._values.append([self._count if step is None else step, value, seconds])
+                    self._count += 1
             if self._values:
                 self._sources = [source]  # what the others say of it is the same once more
                 break
         values, self._values = self._values, []
         return values
 
+    def close(self) -> None:
+        self._resources.close()
+
 
 class _EventFiles:
-    """TensorBoard's files below directories; where a run.json says which run it is (Isaac Lab), that run's."""
+    """TensorBoard's files below directories; where a run.json says which run it is (Isaac Lab), the latest run's."""
 
-    def __init__(self, roots: list[Path], clock: Callable[[], float]) -> None:
+    def __init__(self, roots: list[Path]) -> None:
         self._roots = roots
-        self._clock = clock
-        self._look_at = 0.0
-        self._old = {path: path.stat().st_size for path in self._find()}
-        self._at: dict[Path, int] = {}
-        self._files: list[Path] = []
+        self._offsets = {path: path.stat().st_size for path in self._find()}
 
     def __call__(self) -> Iterator[Point]:
-        if (began := self._clock()) >= self._look_at:
-            found = list(self._find())
-            self._files = sorted(path for path in found if ".tfevents." in path.name)
-            runs = [path for path in found if path.name == "run.json" and path not in self._old]
-            if run := max(runs, key=_created, default=None):
-                self._files = [path for path in self._files if path.is_relative_to(run.parent)] or self._files
-            self._look_at = self._clock() + _SHARE * (self._clock() - began)
-        for path in self._files:
+        found = self._find()
+        files = [path for path in found if ".tfevents." in path.name]
+        runs = [path for path in found if path.name == "run.json" and path not in self._offsets]
+        latest = max(runs, key=lambda path: path.stat().st_mtime).parent if runs else Path("/")
+        for path in [path for path in files if path.is_relative_to(latest)] or files:
             with path.open("rb") as file:
-                file.seek(self._at.get(path, self._old.get(path, 0)))
+                file.seek(self._offsets.get(path, 0))
                 yield from event_files.scalars(file)
-                self._at[path] = file.tell()
+                self._offsets[path] = file.tell()
 
-    def _find(self) -> Iterator[Path]:
-        for root in self._roots:
-            for name in tree.files(str(root)):
-                if ".tfevents." in name or name.endswith("run.json"):
-                    yield root / name
+    def _find(self) -> list[Path]:
+        names = [(root, name) for root in self._roots for name in tree.files(str(root))]
+        return sorted(root / name for root, name in names if ".tfevents." in name or name.endswith("run.json"))
 
 
 class _Printed:
@@ -112,14 +94,14 @@ class _Printed:
     def __init__(self, step: str) -> None:
         self.chunks: deque[bytes] = deque(maxlen=64)  # of who prints faster than can be read, lines are lost
         self._rest = b""
-        self._rows = _Rows(step)
+        self._step = step
 
     def __call__(self) -> Iterator[Point]:
         while self.chunks:
             *lines, self._rest = (self._rest + self.chunks.popleft()).split(b"\n")
             self._rest = self._rest[-_LONGEST_LINE:]
             for line in lines:
-                yield from self._rows.points(_json_row(line))
+                yield from _points(_json_row(line), self._step)
 
 
 class _TextFiles:
@@ -128,76 +110,43 @@ class _TextFiles:
     def __init__(self, roots: list[Path], pattern: str, step: str) -> None:
         self._roots = roots
         self._pattern = pattern
-        self._rows = _Rows(step)
-        # Offset and, of CSV, the header; Stable-Baselines3 writes the whole file again when there is one more column.
-        self._at: dict[Path, tuple[int, list[str] | None]] = {}
-        for path in self._paths():
-            with path.open("rb") as file:
-                self._at[path] = (path.stat().st_size, _header(file.readline()))
+        self._step = step
+        # Lines, not bytes: Stable-Baselines3 writes the whole file again when there is one more column.
+        self._seen = {path: len(_lines(path)) for path in self._paths()}
 
     def __call__(self) -> Iterator[Point]:
         for path in self._paths():
-            with path.open("rb") as file:
-                yield from self._grown(path, file)
-
-    def _grown(self, path: Path, file: BinaryIO) -> Iterator[Point]:
-        first = file.readline()
-        if not first.endswith(b"\n"):
-            return
-        header = _header(first)
-        begin = 0 if header is None else len(first)
-        at, known = self._at.get(path, (begin, header))
-        at = begin if known != header or path.stat().st_size < at else at
-        file.seek(at)
-        for line in file:
-            if not line.endswith(b"\n"):
-                break
-            at += len(line)
-            yield from self._rows.points(_json_row(line) if header is None else _csv_row(header, line))
-        self._at[path] = (at, header)
+            lines, seen = _lines(path), self._seen.get(path, 0)
+            new = lines[seen:] if seen <= len(lines) else lines
+            self._seen[path] = len(lines)
+            is_json = lines and lines[0].lstrip().startswith(b"{")
+            for row in map(_json_row, new) if is_json else _csv_rows([*lines[:1], *new]):
+                yield from _points(row, self._step)
 
     def _paths(self) -> list[Path]:
         return sorted(path for root in self._roots for path in root.glob(self._pattern) if path.is_file())
 
 
-class _Rows:
-    """Rows of values by name: steps are what one of them says, or else how many there were."""
-
-    def __init__(self, step: str) -> None:
-        self._step = step
-        self._count = 0
-
-    def points(self, row: Mapping[str, Any]) -> Iterator[Point]:
-        numbers = {name: float(value) for name, value in row.items() if type(value) in (int, float)}
-        step = numbers.pop(self._step, float(self._count))
-        self._count += bool(numbers)
-        yield from ((name, step, value, time.time()) for name, value in numbers.items())
+def _lines(path: Path) -> list[bytes]:
+    """Return the lines of a file that are whole."""
+    return path.read_bytes().split(b"\n")[:-1]
 
 
 def _json_row(line: bytes) -> dict[str, Any]:
-    try:
-        row = json.loads(line) if line.lstrip().startswith(b"{") else {}
-    except (ValueError, RecursionError):
-        return {}
-    return row if isinstance(row, dict) else {}
+    with contextlib.suppress(ValueError, RecursionError):
+        return dict(json.loads(line)) if line.lstrip().startswith(b"{") else {}
+    return {}
 
 
-def _header(line: bytes) -> list[str] | None:
-    return None if line.lstrip().startswith(b"{") else next(csv.reader([line.decode("utf-8", "replace")]), [])
+def _csv_rows(lines: list[bytes]) -> Iterator[dict[str, Any]]:
+    return csv.DictReader(line.decode("utf-8", "replace") for line in lines)
 
 
-def _csv_row(header: list[str], line: bytes) -> dict[str, float]:
-    row = {}
-    for name, text in zip(header, next(csv.reader([line.decode("utf-8", "replace")]), []), strict=False):
-        try:
-            row[name] = float(text)
-        except ValueError:
-            continue
-    return row
-
-
-def _created(path: Path) -> str:
-    try:
-        return str(json.loads(path.read_bytes())["created_at"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return ""  # it is just being written
+def _points(row: Mapping[str, Any], step: str) -> Iterator[Point]:
+    numbers: dict[str, float] = {}
+    for name, value in row.items():
+        if not isinstance(value, bool):
+            with contextlib.suppress(TypeError, ValueError, OverflowError):
+                numbers[name] = float(value)
+    at = numbers.pop(step, None)
+    yield from ((name, at, value, time.time()) for name, value in numbers.items())

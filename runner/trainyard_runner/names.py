@@ -1,4 +1,4 @@
-"""Names of files, the same on both sides of a run."""
+"""Names of files and metrics, the same wherever they are needed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ def file_stem(task: str) -> str:
     if stem == task and not stem.startswith(".") and stem:
         return stem
     return f"{stem.lstrip('.')}-{hashlib.sha256(task.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
+
+
+def plain(metric: str) -> str:
+    """Return a metric's name as Isaac Lab's tuner spells it; both spellings are one name."""
+    return re.sub(r"[^0-9A-Za-z_./]", "_", metric)
 
 
 def segment(number: int) -> str:

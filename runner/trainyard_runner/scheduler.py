@@ -69,15 +69,15 @@ class Scheduler:
         self._progress_at = time.monotonic()
         self._is_stopping = False
         self._missing_since: dict[str, float] = {}
-        self._dooming: set[str] = set()
+        self._stopping: set[str] = set()
         self.counts: dict[State, int] = {"succeeded": 0, "failed": 0, "stopped": 0}
 
     def run(self, stop_asked: Callable[[], float | None]) -> None:
         """Run until every task has ended. `stop_asked` returns the seconds left once somebody wants the run to end."""
         try:
-            while (self._live or any(self._lines.values()) or self._goes_on()) and stop_asked() is None:
+            while self._goes_on() and stop_asked() is None:
                 self._look_at_nodes()
-                self._hear_sweep()
+                self._follow_sweep()
                 self._submit()
                 self._receive(0.1)
                 self._fail_what_cannot_run()
@@ -92,26 +92,25 @@ class Scheduler:
                 submitting.release(self._gang)
 
     def _goes_on(self) -> bool:
-        return self._sweep is not None and not self._sweep.is_over
+        return bool(self._live or any(self._lines.values()) or (self._sweep and not self._sweep.is_over))
 
-    def _hear_sweep(self) -> None:
-        """Take in what a sweep wants to be tried, and end what it has given up."""
+    def _follow_sweep(self) -> None:
+        """Take in what a sweep wants to be tried, and stop what it has given up."""
         if self._sweep is None:
             return
         for unit in self._sweep.units(self._nodes):
             if (former := unit.tasks[0].continues) is not None:
                 self._records.adopt(self._plan.former, former, unit.tasks[0].name)
             self._line(unit).append(unit)
-        doomed = self._sweep.doomed
-        for line in self._lines.values() if doomed else ():
-            for unit in [unit for unit in line if unit.tasks[0].name in doomed]:
-                line.remove(unit)
-                task = unit.tasks[0].name
-                self._finish(task, "stopped", unit.attempt, reason=doomed[task])
-        for live in self._open() if doomed.keys() - self._dooming else ():
-            if live.task.name in doomed.keys() - self._dooming:
-                self._stop_rest(live.unit, doomed[live.task.name])
-        self._dooming = set(doomed)
+        to_stop = self._sweep.to_stop
+        for unit in [unit for line in self._lines.values() for unit in line if unit.tasks[0].name in to_stop]:
+            self._line(unit).remove(unit)
+            task = unit.tasks[0].name
+            self._finish(task, "stopped", unit.attempt, reason=to_stop[task])
+        for live in self._open():
+            if live.task.name in to_stop.keys() - self._stopping:
+                self._stop_rest(live.unit, to_stop[live.task.name])
+        self._stopping = set(to_stop)
 
     def _open(self) -> list[Live]:
         return [live for ray_task in self._live.values() for live in ray_task.open.values()]

@@ -15,13 +15,15 @@ from trainyard_runner import space
 from trainyard_runner.space import Params
 
 _TRIES = 100
+# Optuna's names of how a trial ended, and ours.
+_OUTCOMES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
 
 
 @dataclass(frozen=True)
-class Ended:
-    """A configuration that was tried, in this run or in one that it goes on from."""
+class Result:
+    """A configuration that was tried, in this run or in one that it goes on from; `values` are those of its repeats."""
 
-    number: int
+    trial: int
     params: Params
     outcome: str
     value: float | None
@@ -42,46 +44,36 @@ def missing(search: str) -> str | None:
 class Study:
     """Asks for configurations, each of them once, and tells what became of them."""
 
-    def __init__(self, sweep: Mapping[str, Any], journal: str, *, name: str, write: Callable[[int, str], None]) -> None:
-        """Open a study: a new one, or the one in the text of a former journal.
-
-        `write` gets what is appended to the journal, and at which byte of it.
-        """
+    def __init__(self, spec: Mapping[str, Any], journal: str, *, name: str, write: Callable[..., None]) -> None:
+        """Open a study: a new one, or the one in the text of a former journal. `write` writes an event."""
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self._optuna: Any = optuna
         self._states: Any = optuna.trial.TrialState
-        self._space = sweep["space"]
+        self._space = spec["space"]
         self._open: dict[int, Any] = {}
-        storage = optuna.storages.JournalStorage(_Journal(journal, write))  # type: ignore[arg-type, unused-ignore]
-        pruner = _pruner(optuna.pruners, sweep["prune"])
+        storage: Any = optuna.storages.JournalStorage(_Journal(journal, write))  # type: ignore[arg-type, unused-ignore]
+        pruner = _pruner(optuna.pruners, spec["prune"])
         if journal:
             self._study: Any = optuna.load_study(study_name=None, storage=storage, pruner=pruner)
         else:
-            direction = "maximize" if sweep["mode"] == "max" else "minimize"
+            direction = "maximize" if spec["mode"] == "max" else "minimize"
             self._study = optuna.create_study(study_name=name, storage=storage, direction=direction, pruner=pruner)
-        self._interrupted = self._try_again()
-        before = self._study.get_trials(deepcopy=False)
+        self._enqueue_interrupted()
         # The same seed once more would give the same configurations again.
-        self._study.sampler = _sampler(optuna.samplers, sweep["search"], sweep["seed"] + len(before))
-        self._grid = space.grid(self._space) if sweep["search"] == "grid" else None
-        self._known = {space.key_of(ended.params): ended.number for ended in self.ended()}
+        self._study.sampler = _sampler(optuna.samplers, spec["search"], spec["seed"] + len(self._trials()))
+        self._known = {space.key_of(result.params): result.trial for result in self.results()}
+        grid = space.grid(self._space) if spec["search"] == "grid" else None
+        self._grid = grid and (params for params in grid if space.key_of(params) not in self._known)
 
-    def ended(self) -> Iterator[Ended]:
-        """Yield the configurations that were tried to an end, in order."""
-        outcomes = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
-        for trial in self._study.get_trials(deepcopy=False):
-            attributes = trial.user_attrs
-            if trial.state.is_finished() and trial.number not in self._interrupted and "same_as" not in attributes:
-                yield Ended(
-                    trial.number,
-                    space.tidy(trial.params),
-                    outcomes[trial.state.name],
-                    trial.value,
-                    attributes.get("values", []),
-                    attributes.get("reason"),
-                )
+    def results(self) -> Iterator[Result]:
+        """Yield the configurations that were tried to an end, in order: without interrupted ones, and repetitions."""
+        interrupted = {trial.user_attrs.get("continues") for trial in self._trials()}
+        for trial in self._trials(*(self._states[name] for name in _OUTCOMES)):
+            told = trial.user_attrs
+            if "values" in told and trial.number not in interrupted:
+                outcome, params = _OUTCOMES[trial.state.name], space.tidy(trial.params)
+                yield Result(trial.number, params, outcome, trial.value, told["values"], told.get("reason"))
 
     def ask(self) -> tuple[int, Params, int | None] | None:
         """Return a configuration that was not tried, by its number, and the number it had when it was interrupted.
@@ -89,58 +81,47 @@ class Study:
         None if there seems to be none.
         """
         for _ in range(_TRIES):
-            if self._grid is not None and not self._waiting():
-                fresh = (params for params in self._grid if space.key_of(params) not in self._known)
-                if (params := next(fresh, None)) is None:
+            if self._grid and not self._trials(self._states.WAITING):
+                if (params := next(self._grid, None)) is None:
                     return None
                 self._study.enqueue_trial(params)
             trial = self._study.ask()
             params = space.suggest(trial, self._space)
-            same = self._known.setdefault(space.key_of(params), trial.number)
-            if same == trial.number:
+            if self._known.setdefault(space.key_of(params), trial.number) == trial.number:
                 self._open[trial.number] = trial
                 return trial.number, params, trial.user_attrs.get("continues")
-            trial.set_user_attr("same_as", same)
             self._study.tell(trial, state=self._states.FAIL)
         return None
 
-    def is_worse(self, number: int, step: int, value: float) -> bool:
+    def should_prune(self, number: int, step: int, value: float) -> bool:
         """Report a value of a configuration that goes on; return whether it should be given up."""
         trial = self._open[number]
         trial.report(value, step)
         return bool(trial.should_prune())
 
-    def tell(self, ended: Ended) -> None:
+    def tell(self, result: Result) -> None:
         """Tell how a configuration ended."""
-        trial = self._open.pop(ended.number)
-        trial.set_user_attr("values", ended.values)
-        if ended.reason:
-            trial.set_user_attr("reason", ended.reason)
-        if ended.outcome == "complete":
-            self._study.tell(trial, ended.value)
-        else:
-            self._study.tell(trial, state=self._states.PRUNED if ended.outcome == "pruned" else self._states.FAIL)
+        trial = self._open.pop(result.trial)
+        trial.set_user_attr("values", result.values)
+        if result.reason:
+            trial.set_user_attr("reason", result.reason)
+        state = next(name for name, outcome in _OUTCOMES.items() if outcome == result.outcome)
+        self._study.tell(trial, result.value if state == "COMPLETE" else None, state=self._states[state])
 
-    def _try_again(self) -> set[int]:
-        """Put what ran when the former run ended in front of the queue; return the numbers that it had."""
-        trials = self._study.get_trials(deepcopy=False)
-        again = {trial.user_attrs["continues"] for trial in trials if "continues" in trial.user_attrs}
-        for trial in trials:
-            if trial.state == self._states.RUNNING:
-                if trial.number not in again:
-                    self._study.enqueue_trial(trial.params, user_attrs={"continues": trial.number})
-                self._study.tell(trial.number, state=self._states.FAIL)
-                again.add(trial.number)
-        return again
+    def _trials(self, *states: Any) -> list[Any]:
+        return list(self._study.get_trials(deepcopy=False, states=states or None))
 
-    def _waiting(self) -> bool:
-        return bool(self._study.get_trials(deepcopy=False, states=(self._states.WAITING,)))
+    def _enqueue_interrupted(self) -> None:
+        """Put what ran when the former run ended in front of the queue, under new numbers."""
+        for trial in self._trials(self._states.RUNNING):
+            self._study.enqueue_trial(trial.params, user_attrs={"continues": trial.number})
+            self._study.tell(trial.number, state=self._states.FAIL)
 
 
 class _Journal:
     """Optuna's journal in memory: its file is where the events of the run are."""
 
-    def __init__(self, text: str, write: Callable[[int, str], None]) -> None:
+    def __init__(self, text: str, write: Callable[..., None]) -> None:
         self._lines = text.splitlines()
         self._size = len(text.encode())
         self._write = write
@@ -151,7 +132,7 @@ class _Journal:
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         lines = [json.dumps(log, separators=(",", ":")) for log in logs]
         text = "".join(f"{line}\n" for line in lines)
-        self._write(self._size, text)
+        self._write("study", at=self._size, text=text)
         self._lines += lines
         self._size += len(text.encode())
 
@@ -170,7 +151,5 @@ def _pruner(pruners: Any, prune: Mapping[str, Any] | None) -> Any:
         return pruners.NopPruner()
     if prune["by"] == "hyperband":
         return pruners.HyperbandPruner(min_resource=max(1, prune["warmup"]))
-    limits = {"n_startup_trials": prune["after"], "n_warmup_steps": prune["warmup"]}
-    if prune["by"] == "percentile":
-        return pruners.PercentilePruner(prune["percentile"], **limits)
-    return pruners.MedianPruner(**limits)
+    percentile = prune["percentile"] if prune["by"] == "percentile" else 50.0
+    return pruners.PercentilePruner(percentile, n_startup_trials=prune["after"], n_warmup_steps=prune["warmup"])

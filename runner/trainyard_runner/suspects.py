@@ -19,9 +19,9 @@ class Suspects:
     def blame(self, task: str, node_id: str) -> list[str]:
         """Note that a task was ended on a node; return all such tasks at the moment when the node gets no more."""
         ended = self._ended.setdefault(node_id, set())
-        was_excluded = len(ended) >= _TASKS
+        is_new = task not in ended
         ended.add(task)
-        return sorted(ended) if len(ended) >= _TASKS and not was_excluded else []
+        return sorted(ended) if is_new and len(ended) == _TASKS else []
 
     def avoided(self, task: Task, alive: Iterable[nodes.Node]) -> frozenset[str]:
         """Return the nodes that a task is kept from: excluded ones and where it was ended, as far as others fit it."""

@@ -1,28 +1,23 @@
 """A sweep: chooses the next configurations while the run goes, hears how their tasks do, and knows when it is enough.
 
-Knows neither Ray nor Optuna: the scheduler asks it for tasks and for those that should end, `study` asks Optuna.
+Knows neither Ray nor Optuna: the scheduler asks it for tasks and for those to stop, `study` asks Optuna.
 """
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from trainyard_runner import nodes as cluster
 from trainyard_runner import space
 from trainyard_runner.nodes import Node
-from trainyard_runner.plan import Plan, task_of
+from trainyard_runner.plan import task_of
 from trainyard_runner.records import AttemptRecord
-from trainyard_runner.study import Ended, Study
+from trainyard_runner.study import Result, Study
 from trainyard_runner.units import State, Unit
-
-Write = Callable[..., None]
-# A sweep is given up when so many configurations fail before any has a value; `stop.failures` says otherwise.
-_IN_VAIN = 10
 
 
 @dataclass
@@ -32,41 +27,44 @@ class Trial:
     number: int
     params: space.Params
     tasks: tuple[str, ...]
-    states: dict[str, State] = field(default_factory=dict)
-    # By task, by step: what its metric was; a second attempt may write a step again.
+    # By task, by step, the last one written last: what its metric was; a second attempt may write a step again.
     curves: dict[str, dict[float, float]] = field(default_factory=dict)
-    last: dict[str, float] = field(default_factory=dict)
     compared: int = 0
-    verdict: tuple[str, str] | None = None  # outcome and reason, once it is not tried any further
+    # How it ends: complete, unless something else comes first, and then why.
+    outcome: str = "complete"
+    reason: str | None = None
 
 
 class Sweep:
     """One run's configurations."""
 
-    def __init__(self, plan: Plan, study: Study, write: Write, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Go on with a study. `write` writes an event."""
-        if plan.sweep is None:
-            raise ValueError("the plan has no sweep")
-        self._about: Mapping[str, Any] = plan.sweep
+    def __init__(
+        self,
+        spec: Mapping[str, Any],
+        study: Study,
+        write: Callable[..., None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Go on with a study. `spec` is the plan's `sweep`; `write` writes an event."""
+        self._spec = spec
         self._study = study
         self._write = write
         self._clock = clock
         self._began = clock()
-        self._template = task_of(0, self._about["task"])
+        self._better: Any = max if self._spec["mode"] == "max" else min
+        self._template = task_of(0, self._spec["task"])
         self._open: dict[int, Trial] = {}
         self._of_task: dict[str, Trial] = {}
         self._tried = self._failed = self._since_best = 0
-        self._failures: list[int] = []
-        self.best: Ended | None = None
+        self.best: Result | None = None
         # Why no more configurations are tried; None while they are.
         self.reason: str | None = None
         # Tasks that should end, each with why.
-        self.doomed: dict[str, str] = {}
-        for ended in study.ended():
-            write("trial-started", trial=ended.number, params=ended.params, tasks=[])
-            self._count(ended)
-        if self._tried:
-            write("note", text=f"goes on with a sweep of which {self._tried} configurations were tried")
+        self.to_stop: dict[str, str] = {}
+        for result in study.results():
+            write("trial-started", trial=result.trial, params=result.params, tasks=[])
+            self._count(result)
 
     @property
     def is_over(self) -> bool:
@@ -74,15 +72,15 @@ class Sweep:
 
     def units(self, nodes: Sequence[Node]) -> list[Unit]:
         """Return the tasks that should be tried now, besides those that are; call it often."""
-        limit = self._about["time"]
+        limit, samples = self._spec["time"], self._spec["samples"]
         if limit is not None and self._clock() - self._began >= limit:
-            self._finish(f"its time of {limit:g} s was over", end_open=True)
+            self._finish(f"its time of {limit:g} s was over", stop=True)
         started: list[Unit] = []
         while self.reason is None and self._has_room(nodes):
-            if self._about["samples"] is not None and self._tried + len(self._open) >= self._about["samples"]:
+            if samples is not None and self._tried + len(self._open) >= samples:
                 self._finish("all samples were tried")
-            elif asked := self._study.ask():
-                started += self._start(*asked)
+            elif configuration := self._study.ask():
+                started += self._start(*configuration)
             else:
                 self._finish("every configuration of its space was tried")
         return started
@@ -90,128 +88,108 @@ class Sweep:
     def metric(self, record: AttemptRecord, values: Sequence[Sequence[float]]) -> None:
         """Take in what a task's metric was: [step, value, time] each."""
         trial = self._of_task.get(record.task)
-        if trial is None or trial.verdict:
+        if trial is None or trial.outcome != "complete":
             return
         curve = trial.curves.setdefault(record.task, {})
         for step, value, *_ in values:
-            curve[step] = trial.last[record.task] = value
-        if self._about["prune"]:
+            curve.pop(step, None)
+            curve[step] = value
+        if self._spec["prune"]:
             self._compare(trial)
 
     def ended(self, task: str, state: State, reason: str | None) -> None:
         """Take in that a task has ended for good."""
         trial = self._of_task.pop(task)
-        self.doomed.pop(task, None)
-        trial.states[task] = state
-        if state == "failed":
-            self._end(trial, "failed", f"{task}: {reason or 'no reason known'}")
-        elif state == "stopped":
-            self._end(trial, "stopped", reason or "the run was stopped")
-        elif task not in trial.last:
-            self._end(trial, "failed", f"{task}: it has written no value of {self._about['metric']}")
-        if len(trial.states) == len(trial.tasks):
+        self.to_stop.pop(task, None)
+        if state != "succeeded":
+            self._stop(trial, state, f"{task}: {reason or 'the run was stopped'}")
+        elif task not in trial.curves:
+            self._stop(trial, "failed", f"{task}: it has written no value of {self._spec['metric']}")
+        if not self._of_task.keys() & trial.tasks:
             self._conclude(trial)
 
     def result(self) -> dict[str, Any]:
         """Return what the run's last event says of it."""
-        best = self.best and {"trial": self.best.number, "value": self.best.value, "params": self.best.params}
+        best = self.best and {"trial": self.best.trial, "value": self.best.value, "params": self.best.params}
         return {"reason": self.reason or "the run was stopped", "samples": self._tried, "best": best}
 
     def problem(self) -> str | None:
         """Return why the sweep as a whole has failed, if it has."""
-        most = self._about["stop"]["failures"]
-        if self._failed and (self.best is None or (most is not None and self._failed >= most)):
+        limit = self._spec["stop"]["failures"]
+        if self._failed and (self.best is None or (limit is not None and self._failed >= limit)):
             return f"{self._failed} of {self._tried} configurations failed"
         return None if self.best else "no configuration was tried to its end"
 
     def _has_room(self, nodes: Sequence[Node]) -> bool:
         """Say whether another configuration may start; unless the job says how many, while a task of it would run."""
-        most: int | None = self._about["concurrency"]
-        if most is not None:
-            return len(self._open) < most
+        limit: int | None = self._spec["concurrency"]
+        if limit is not None:
+            return len(self._open) < limit
         return len(self._of_task) < max(1, cluster.slots(self._template, nodes))
 
     def _start(self, number: int, params: space.Params, continues: int | None) -> list[Unit]:
-        repeats = range(self._about["repeats"])
-        trial = Trial(number, params, tuple(_task_name(number, repeat) for repeat in repeats))
-        self._open[number] = trial
-        self._write("trial-started", trial=number, params=params, tasks=list(trial.tasks))
+        tasks = tuple(_task_name(number, repeat) for repeat in range(self._spec["repeats"]))
+        trial = self._open[number] = Trial(number, params, tasks)
+        self._write("trial-started", trial=number, params=params, tasks=list(tasks))
         units = []
-        for repeat, name in zip(repeats, trial.tasks, strict=True):
-            values = {**params, "repeat": repeat}
-            raw = space.filled(self._about["task"], values, self._about["space"])
+        for repeat, name in enumerate(tasks):
+            raw = space.filled(self._spec["task"], {**params, "repeat": repeat}, self._spec["space"])
             former = None if continues is None else _task_name(continues, repeat)
             units.append(Unit((task_of(repeat, {**raw, "name": name, "continues": former}),)))
             self._of_task[name] = trial
         return units
 
     def _compare(self, trial: Trial) -> None:
-        """Report the mean of the repeats wherever all of them have a value; give the trial up if Optuna says so."""
+        """Report the mean of the repeats wherever all of them have a value; prune the trial if Optuna says so."""
         curves = [list(trial.curves.get(task, {}).values()) for task in trial.tasks]
         for step in range(trial.compared, min(map(len, curves))):
             trial.compared = step + 1
-            mean = statistics.fmean(curve[step] for curve in curves)
-            if self._study.is_worse(trial.number, step, mean):
-                by = self._about["prune"]["by"]
-                self._end(trial, "pruned", f"worse than others after {step + 1} values ({by})")
+            if self._study.should_prune(trial.number, step, statistics.fmean(curve[step] for curve in curves)):
+                self._stop(trial, "pruned", f"worse than others after {step + 1} values ({self._spec['prune']['by']})")
                 return
 
-    def _end(self, trial: Trial, outcome: str, reason: str) -> None:
-        """End a trial with the rest of its tasks, unless that was said before."""
-        if trial.verdict is None:
-            trial.verdict = outcome, reason
-            self.doomed |= {task: f"trial {trial.number}: {reason}" for task in trial.tasks if task in self._of_task}
+    def _stop(self, trial: Trial, outcome: str, reason: str) -> None:
+        """End a trial with the rest of its tasks, unless it is ending."""
+        if trial.outcome == "complete":
+            trial.outcome, trial.reason = outcome, reason
+            self.to_stop |= {task: f"trial {trial.number}: {reason}" for task in trial.tasks if task in self._of_task}
 
     def _conclude(self, trial: Trial) -> None:
         del self._open[trial.number]
-        outcome, reason = trial.verdict or ("complete", None)
         values = [self._objective(trial, task) for task in trial.tasks]
         known = [value for value in values if value is not None]
-        value = statistics.fmean(known) if known and outcome in ("complete", "pruned") else None
-        ended = Ended(trial.number, trial.params, outcome, value, values, reason)
-        if outcome != "stopped":
+        value = statistics.fmean(known) if known and trial.outcome in ("complete", "pruned") else None
+        result = Result(trial.number, trial.params, trial.outcome, value, values, trial.reason)
+        if result.outcome != "stopped":
             # What was stopped stays open in the study: `tune.resume` tries it again.
-            self._study.tell(ended)
-        self._count(ended)
-        if outcome == "failed":
-            self._give_up_in_vain(trial)
-
-    def _give_up_in_vain(self, failed: Trial) -> None:
-        """End a sweep whose first configurations in this run have all failed; those that still run may be better."""
-        self._failures.append(failed.number)
-        first = [number for number in self._failures if number < min(self._open, default=math.inf)]
-        has_values = self.best is not None or any(trial.last for trial in self._open.values())
-        by_default = self._about["stop"]["failures"] is None and self.reason is None
-        if by_default and len(first) >= _IN_VAIN and not has_values:
-            self._finish(f"the first {len(first)} configurations failed", end_open=True)
+            self._study.tell(result)
+        self._count(result)
 
     def _objective(self, trial: Trial, task: str) -> float | None:
-        if self._about["objective"] == "last" or task not in trial.last:
-            return trial.last.get(task)
-        return (max if self._about["mode"] == "max" else min)(trial.curves[task].values())
+        values = list(trial.curves.get(task, {}).values())
+        best: float | None = self._better(values, default=None)
+        return best if self._spec["objective"] == "best" else next(reversed(values), None)
 
-    def _count(self, ended: Ended) -> None:
+    def _count(self, result: Result) -> None:
         """Write how a configuration ended; see whether it is the best, and whether that is enough."""
-        fields = {key: getattr(ended, key) for key in ("outcome", "value", "values", "reason")}
-        self._write("trial-ended", trial=ended.number, **fields)
-        if ended.outcome == "stopped":
+        self._write("trial-ended", **{name: value for name, value in asdict(result).items() if name != "params"})
+        if result.outcome == "stopped":
             return
         self._tried += 1
-        self._failed += ended.outcome == "failed"
-        sign = 1 if self._about["mode"] == "max" else -1
-        best = -math.inf if self.best is None or self.best.value is None else sign * self.best.value
-        is_best = ended.outcome == "complete" and ended.value is not None and sign * ended.value > best
-        self.best, self._since_best = (ended, 0) if is_best else (self.best, self._since_best + 1)
-        stop = self._about["stop"]
+        self._failed += result.outcome == "failed"
+        best = self.best.value if self.best else None
+        is_best = result.outcome == "complete" and (best is None or self._better(best, result.value) != best)
+        self.best, self._since_best = (result, 0) if is_best else (self.best, self._since_best + 1)
+        stop = self._spec["stop"]
         if stop["failures"] is not None and self._failed >= stop["failures"]:
-            self._finish(f"{self._failed} configurations failed", end_open=True)
+            self._finish(f"{self._failed} configurations failed", stop=True)
         elif stop["plateau"] is not None and self.best is not None and self._since_best >= stop["plateau"]:
             self._finish(f"{self._since_best} configurations in a row were no better")
 
-    def _finish(self, reason: str, *, end_open: bool = False) -> None:
+    def _finish(self, reason: str, *, stop: bool = False) -> None:
         self.reason = self.reason or reason
-        for trial in self._open.values() if end_open else ():
-            self._end(trial, "stopped", reason)
+        for trial in self._open.values() if stop else ():
+            self._stop(trial, "stopped", reason)
 
 
 def _task_name(trial: int, repeat: int) -> str:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import difflib
 import math
-import threading
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainyard_runner.metrics import MetricReader, plain
+from trainyard_runner.metrics import MetricReader
+from trainyard_runner.names import plain
 
-_EVERY = 1.0
-# Another answer of a server costs it something each time.
-_EVERY_OF_SERVER = 5.0
+# Seconds from one reading to the next, at least; a server is asked less often.
+_EVERY, _EVERY_OF_SERVER = 1.0, 5.0
+# Reading takes at most one part in so many of the time: a task may leave very many files.
+_SHARE = 5
+_LAST_SECONDS = 60.0
 # Attempts look every 0.2 s.
 _PACE = 0.4
 _NAMED = 12
@@ -30,33 +32,32 @@ class Rules:
     moved: float = 0.0
     changed: float = 0.0
     last: list[float] | None = None
-    broken: list[float] | None = None
+    not_finite: list[float] | None = None
 
     def take(self, values: list[list[float]], *, at: float) -> None:
         for value in values:
             if not math.isfinite(value[1]):
-                self.broken = self.broken or value
+                self.not_finite = self.not_finite or value
                 continue
             if self.last is None or value[1] != self.last[1]:
                 self.changed = at
             self.last, self.moved = value, at
 
     def hold(self, *, at: float) -> None:
-        """Note that values cannot be read now: after the first nobody knows whether there are more."""
-        if self.last is not None:
-            self.changed += at - self.moved
-            self.moved = at
+        """Note that values cannot be read now: nobody knows whether there are more."""
+        self.moved = self.changed = at
 
-    def broken_rule(self, *, at: float) -> tuple[str, str] | None:
+    def broken(self, *, at: float) -> tuple[str, str] | None:
         """Return the rule that does not hold, and what happened; what was written comes from the reader."""
         metric, last = self.watch["metric"], self.last
-        if self.broken is not None:
-            return "nan", f"{metric} became {self.broken[1]} at step {self.broken[0]:g}{_before(last)}"
+        before = f"; before, it was {last[1]:g} at step {last[0]:g}" if last else ""
+        if self.not_finite:
+            return "nan", f"{metric} became {self.not_finite[1]} at step {self.not_finite[0]:g}{before}"
         if last is None:
             late = at >= self.watch["first"]
             return ("first", f"no first value of {metric} within {_duration(self.watch['first'])}") if late else None
         if at - self.moved >= self.watch["silence"]:
-            return "silence", f"no value of {metric} for {_duration(self.watch['silence'])}{_before(last)}"
+            return "silence", f"no value of {metric} for {_duration(self.watch['silence'])}{before}"
         if self.watch["constant"] and self.moved - self.changed >= self.watch["constant"]:
             return "constant", f"{metric} has been {last[1]:g} for {_duration(self.watch['constant'])}"
         return None
@@ -65,95 +66,72 @@ class Rules:
 class MetricWatch:
     """Reads the metric of one attempt in the background; quick attempts are read once, at their end."""
 
-    def __init__(
-        self,
-        watch: dict[str, Any],
-        *,
-        roots: list[Path],
-        environment: Mapping[str, str],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, watch: dict[str, Any], *, roots: list[Path], environment: Mapping[str, str]) -> None:
         self.broken: tuple[str, str] | None = None
         self._reader = MetricReader(watch, roots=roots, environment=environment)
         self._rules = Rules(watch)
         self._every = _EVERY_OF_SERVER if watch["source"] == "mlflow" else _EVERY
-        # The clock as it began, what is new, and why nothing could be read.
-        self._readings: deque[tuple[float, list[list[float]], str | None]] = deque()
+        self._thread = ThreadPoolExecutor(1, "trainyard-metric")
+        self._reading: Future[list[list[float]]] | None = None
         self._error: str | None = None
-        self._now, self._clock, self._looked = clock, 0.0, clock()
-        self._closed = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._clock, self._looked_at = 0.0, time.monotonic()
+        self._began, self._due = 0.0, self._every
 
     def feed(self, output: list[bytes]) -> None:
         self._reader.feed(output)
 
     def look(self) -> list[tuple[str, Any]]:
         """Return what is new as messages, and judge it; to be called often."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._read_on, daemon=True, name="trainyard-metric")
-            self._thread.start()
-        now = self._now()
+        now = time.monotonic()
         # An attempt that was held up, or whose whole node is, is no silent one.
-        self._clock += min(now - self._looked, _PACE)
-        self._looked = now
-        return self._take()
+        self._clock += min(now - self._looked_at, _PACE)
+        self._looked_at = now
+        if self._reading is None and self._clock >= self._due:
+            self._began, self._reading = self._clock, self._thread.submit(self._reader.new)
+        if self._reading is None or not self._reading.done():
+            return []
+        reading, self._reading = self._reading, None
+        self._due = self._clock + max(self._every, _SHARE * (self._clock - self._began))
+        return self._take(reading)
 
     def last(self) -> list[tuple[str, Any]]:
         """Return what is new at the end of the attempt."""
-        self._closed.set()
-        if self._thread is not None:
-            self._thread.join(_EVERY_OF_SERVER)
-        if self._thread is None or not self._thread.is_alive():
-            self._read()
-        return self._take(has_ended=True)
+        readings = [*([self._reading] if self._reading else []), self._thread.submit(self._reader.new)]
+        wait(readings, _LAST_SECONDS)
+        return [message for reading in readings if reading.done() for message in self._take(reading, has_ended=True)]
 
     def missing(self) -> str | None:
         """Say that an attempt which has ended wrote no value, if so."""
         return None if self._rules.last else f"no value of {self._rules.watch['metric']}{self._wrote()}"
 
     def close(self) -> None:
-        self._closed.set()
+        self._reader.close()
+        self._thread.shutdown(wait=False)
 
-    def _take(self, *, has_ended: bool = False) -> list[tuple[str, Any]]:
-        new: list[list[float]] = []
-        began = None
-        while self._readings:
-            began, values, self._error = self._readings.popleft()
-            if self._error is not None:
-                self._rules.hold(at=self._clock)
-            self._rules.take(values, at=self._clock)
-            new += [value for value in values if math.isfinite(value[1])]
-        broken = None if began is None else self._rules.broken_rule(at=began)
-        if broken is not None and self.broken is None and (broken[0] == "nan" or not has_ended):
-            self.broken = (broken[0], broken[1] + (self._wrote() if broken[0] == "first" else ""))
-        return [("metric", new)] if new else []
+    def _take(self, reading: Future[list[list[float]]], *, has_ended: bool = False) -> list[tuple[str, Any]]:
+        error = reading.exception()  # whatever a program wrote, and however a server fails
+        values = [] if error else reading.result()
+        self._error = f"{type(error).__name__}: {error}" if error else None
+        if error:
+            self._rules.hold(at=self._clock)
+        self._rules.take(values, at=self._clock)
+        # What was written while it was read comes with the next reading.
+        broken = self._rules.broken(at=self._began)
+        if broken and not self.broken and (broken[0] == "nan" or not has_ended):
+            self.broken = broken[0], broken[1] + (self._wrote() if broken[0] == "first" else "")
+        finite = [value for value in values if math.isfinite(value[1])]
+        return [("metric", finite)] if finite else []
 
     def _wrote(self) -> str:
         """Say what was written instead of the metric."""
         if self._error is not None:
             return f"; it could not be read: {self._error}"
-        names = sorted(self._reader.names)
+        names = list(self._reader.names)
         if not names:
             return "; it wrote no values at all"
-        close = difflib.get_close_matches(plain(self._rules.watch["metric"]), names, n=1, cutoff=0.5)
-        meant = f" (did you mean {close[0]}?)" if close else ""
+        closest = difflib.get_close_matches(plain(self._rules.watch["metric"]), names, n=_NAMED, cutoff=0.0)
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        return f"; it wrote: {', '.join(names[:_NAMED])}{more}{meant}"
-
-    def _read_on(self) -> None:
-        while not self._closed.wait(self._every):
-            self._read()
-
-    def _read(self) -> None:
-        began = self._clock
-        try:
-            self._readings.append((began, self._reader.new(), None))
-        except Exception as error:  # whatever a program wrote, and however a server fails
-            self._readings.append((began, [], f"{type(error).__name__}: {error}"))
-
-
-def _before(last: list[float] | None) -> str:
-    return f"; before, it was {last[1]:g} at step {last[0]:g}" if last else ""
+        return f"; it wrote: {', '.join(closest)}{more}"
 
 
 def _duration(seconds: float) -> str:

@@ -65,6 +65,7 @@ def _end(users: IO[str]) -> None:
         return
     if OURS.exists():
         SHARED.clear()
+        SHARED.prune()
         SHARED.stop()
         SHARED.withdraw()
         OURS.unlink()

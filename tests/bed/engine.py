@@ -16,8 +16,11 @@ import psutil
 
 from tests.bed import plugins
 from tests.bed.places import RUN, locked, run
+from trainyard.seams.docker.images import IMAGE_LABEL
 
 Done = subprocess.CompletedProcess[str]
+# Images and layers that are not used again within two days of work.
+OLD = "until=48h"
 
 
 @dataclass(frozen=True)
@@ -167,6 +170,15 @@ class BedEngine:
             found = self.docker(*listed).stdout.split()
             if found:
                 self.docker(*remove, *found, check=False)
+
+    def prune(self) -> None:
+        """Remove what tests built days ago, and nothing else uses; newer images make the next run quicker."""
+        for words in (
+            ("image", "prune", "--all", "--filter", f"label={IMAGE_LABEL}"),
+            ("image", "prune"),
+            ("builder", "prune"),
+        ):
+            self.docker(*words, "--force", "--filter", OLD, check=False)
 
     def load(self, *images: str, source: BedEngine) -> None:
         """Bring images of another engine here."""

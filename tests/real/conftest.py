@@ -111,8 +111,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     config.addinivalue_line("markers", "docker: needs the Docker engine of the bed")
     config.addinivalue_line("markers", "kubernetes: needs hosts of the bed, and so its Docker engine too")
-    config.addinivalue_line("markers", "breaking: breaks hosts, or needs an operator: has a cluster apart")
+    config.addinivalue_line("markers", "breaking: breaks hosts, or has an administrator's operator: a cluster apart")
     config.addinivalue_line("markers", "ec2: has a cloud of the bed, and so its Docker engine too")
+    config.addinivalue_line("markers", "waiting: waits for most of its time, on a cluster of its own")
     config.addinivalue_line("markers", "microk8s: has bare hosts of its own, and makes them a cluster")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)

@@ -69,12 +69,16 @@ def write(kube: KubeBed, yard: Yard, sections: Mapping[str, Any], *, namespace: 
 
 
 def as_shipped(kube: KubeBed, site: Yard, kuberay: Mapping[str, Any]) -> None:
-    """Write the cluster file that we ship; of the bed are only registry, base and what is given."""
+    """Write the cluster file that we ship; of the bed are only registry, base and what is given.
+
+    The base has Ray, as every host has that base: a host takes half a minute of a core to unpack it.
+    """
+    images.ensure_ray_root(kube.engine)
     text = (shipped("clusters") / f"{site.cluster}.yaml").read_text()
     assert f"\nname: {site.cluster} " in text
     ours = {
         "registry": {"address": kube.registry, "insecure": True},
-        "build": {"base": images.BASE, "network": "host"},
+        "build": {"base": images.RAY_ROOT, "network": "host"},
         "kuberay": kuberay,
     }
     (site.home / "clusters").mkdir()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from tests.bed import hosts, images, publishing
 from tests.bed.engine import BedEngine
 from tests.bed.host import DockerHost
 from tests.bed.places import free_port
@@ -29,18 +30,12 @@ registry: {{{{address: "{registry}", insecure: true}}}}
 @pytest.fixture(scope="module")
 def image(engine: BedEngine) -> Iterator[str]:
     """Give an image that only a registry has, at an address that other hosts reach too."""
-    registry, port = "compose-far-registry", free_port()
-    here = f"127.0.0.1:{port}/ray:1"
-    engine.docker("rm", "-f", "-v", registry, check=False)
-    engine.docker("run", "-d", "--name", registry, "-p", f"{port}:5000", "trainyard-bed/registry:1")
+    registry = f"{engine.bridge_ip}:{free_port()}"
+    publishing.publish(engine, registry, images.RAY, owner=hosts.this_process())
     try:
-        wait_until(lambda: answers(f"http://127.0.0.1:{port}/v2/"), seconds=30, what="the registry answers")
-        engine.docker("tag", "trainyard-bed/ray:1", here)
-        engine.docker("push", here)
-        yield f"{engine.bridge_ip}:{port}/ray:1"
+        yield f"{registry}/{images.RAY}"
     finally:
-        engine.docker("rmi", here, check=False)
-        engine.docker("rm", "-f", "-v", registry)
+        engine.docker("rm", "-f", "-v", publishing.container_of(registry))
 
 
 @pytest.fixture(scope="module")
@@ -64,18 +59,11 @@ def sessions(host: DockerHost) -> list[str]:
     return sorted(host.run("pidof", "sshd").stdout.split(), key=int)[1:]
 
 
-def answers(url: str) -> bool:
-    try:
-        return httpx.get(url).is_success
-    except httpx.HTTPError:
-        return False
-
-
 def test_the_cluster_answers_through_a_tunnel_that_ends_with_the_command(far: Yard, docker_host: DockerHost) -> None:
     assert far.states() == {"head": "up", "cpu-0": "up"}
     far.run("smoke.run")
     runs = docker_host.docker("inspect", "--format", "{{.Config.Image}}", "trainyard-compose-far-cpu-0").stdout
-    assert "/ray@sha256:" in runs
+    assert f"{images.RAY.partition(':')[0]}@sha256:" in runs
     assert {step["state"] for step in far.json("cluster.plan")["steps"]} == {"already"}
     # The far end of a connection needs a moment to notice.
     wait_until(lambda: len(sessions(docker_host)) == 0, seconds=10, what="every connection has ended")

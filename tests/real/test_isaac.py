@@ -75,6 +75,12 @@ def test_an_aggregate_line_runs_the_workflows_of_older_images(yard: Yard, isaac:
         assert "Loading model checkpoint from:" in logs(run, f"job-{number}", 2)
 
 
+def test_a_cfg_file_that_cannot_be_loaded_is_an_error_with_pythons_reason(yard: Yard) -> None:
+    (yard.home / "broken.py").write_text("import tuner\nimport no_such_module\n")
+    why = "broken.py cannot be loaded (exit code 1): ModuleNotFoundError: No module named 'no_such_module'"
+    assert why in yard.run("train.import", "broken.py", expect=2).stderr
+
+
 def test_a_class_of_isaac_lab_is_a_sweep_whose_repeats_share_a_network(yard: Yard, isaac: Isaac) -> None:
     cfg = isaac_lab.write(yard.home / "ray", "new")
     flags = ["--cfg_class", "CartpoleRGBJobCfg", "--rl_library", "rl_games", "--stopper", "CartpoleEarlyStopper"]

@@ -17,7 +17,7 @@ import yaml
 
 from tests.bed.kubernetes import KubeBed
 from trainyard.errors import PrerequisiteError
-from trainyard.seams.kube import config, forward
+from trainyard.seams.kube import api, config, forward
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.errors import ApiUnreachableError
 from trainyard.seams.kube.types import POD, Object
@@ -61,7 +61,7 @@ def lab(kube: KubeBed) -> Iterator[Kube]:
     """Give a Kubernetes with a pod that serves, as its administrator sees it."""
     kube.publish(IMAGE)
     kube.kubectl("create", "namespace", NAMESPACE)
-    lab = config.connect(kube.environ())
+    lab = api.connect(config.access(kube.environ()))
     container: Object = {
         "name": "c",
         "image": f"{kube.registry}/{IMAGE}",
@@ -128,7 +128,7 @@ def test_a_program_that_logs_in_is_asked_again_when_its_token_is_refused(
         'echo "{\\"apiVersion\\": \\"client.authentication.k8s.io/v1\\", \\"kind\\": \\"ExecCredential\\",'
         ' \\"status\\": {\\"token\\": \\"$token\\"}}"\n',
     )
-    lab = config.connect({**kube.environ(), "KUBECONFIG": str(file)})
+    lab = api.connect(config.access({**kube.environ(), "KUBECONFIG": str(file)}))
     found = lab.get(POD, "server", NAMESPACE)
     assert found and found["metadata"]["name"] == "server"
     assert (tmp_path / "times").read_text() == "asked\nasked\n"
@@ -143,7 +143,7 @@ def test_a_port_on_which_nobody_listens_is_named(lab: Kube) -> None:
 
 def test_a_token_that_has_ended_is_no_matter_of_waiting(kube: KubeBed, lab: Kube, tmp_path: Path) -> None:
     file = _with_user(kube, tmp_path, {"token": "no-such-token"})
-    lab = config.connect({**kube.environ(), "KUBECONFIG": str(file)})
+    lab = api.connect(config.access({**kube.environ(), "KUBECONFIG": str(file)}))
     with pytest.raises(PrerequisiteError) as refused:
         lab.serves(POD)
     assert refused.value.what == "the Kubernetes API does not accept the login of user bed: Unauthorized"
@@ -157,7 +157,7 @@ def test_the_server_of_another_ca_is_not_trusted(kube: KubeBed, lab: Kube, tmp_p
     content = yaml.safe_load(kube.kubeconfig.read_text())
     del content["clusters"][0]["cluster"]["certificate-authority-data"]
     (tmp_path / "config").write_text(yaml.safe_dump(content))
-    lab = config.connect({**kube.environ(), "KUBECONFIG": str(tmp_path / "config")})
+    lab = api.connect(config.access({**kube.environ(), "KUBECONFIG": str(tmp_path / "config")}))
     with pytest.raises(PrerequisiteError, match="the Kubernetes API's certificate is not to be trusted"):
         lab.serves(POD)
 
@@ -170,7 +170,7 @@ def test_a_server_that_accepts_and_never_answers_is_one_error_within_seconds(tmp
         (tmp_path / "config").write_text(
             yaml.safe_dump({"clusters": [cluster], "contexts": [context], "current-context": "lab"})
         )
-        kube = config.connect({"HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "config")})
+        kube = api.connect(config.access({"HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "config")}))
         began = time.monotonic()
         with pytest.raises(ApiUnreachableError) as gone:
             kube.serves(POD)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.bed import images
 from tests.bed.engine import BedEngine
 from tests.bed.kubernetes import KubeBed
 from tests.real import kube as kubernetes
@@ -122,7 +121,7 @@ def other(kube: KubeBed, lab: Yard, tmp_path: Path) -> Iterator[Yard]:
 def test_cartpole_trains_on_three_hosts_from_the_pushed_image_and_nothing_is_left(
     kube: KubeBed, engine: BedEngine, tmp_path: Path
 ) -> None:
-    kube.publish(images.BASE)
+    kube.publish(RAY_IMAGE)
     wait_until(lambda: kubernetes.general(kube) == [], seconds=120, what="what another test left is gone")
     site = kubernetes.yard(kube, tmp_path, "kuberay")
     with engine.trusting(kube.registry), kube.chart_repository() as charts:

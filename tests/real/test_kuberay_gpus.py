@@ -13,6 +13,7 @@ from tests.real.jobs import write_job
 from tests.real.kube import GPU_IMAGE
 from tests.real.yard import Yard
 
+pytestmark = pytest.mark.breaking
 SPACE = "gpus"
 LAB = {
     "head": {"cpus": 0, "memory": "1GiB"},
@@ -39,7 +40,9 @@ def machines(kube: KubeBed) -> Iterator[list[Host]]:
 
 
 @pytest.fixture(scope="module")
-def lab(kube: KubeBed, machines: list[Host], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+def lab(
+    kube: KubeBed, operator: None, machines: list[Host], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Yard]:
     """Give a cluster that has all four of them."""
     lab = kubernetes.yard(kube, tmp_path_factory.mktemp("gpus"), "gpus")
     kubernetes.write(kube, lab, LAB, namespace=SPACE, image=GPU_IMAGE)
@@ -48,7 +51,7 @@ def lab(kube: KubeBed, machines: list[Host], tmp_path_factory: pytest.TempPathFa
         yield lab
     finally:
         lab.run("cluster.down", "--end-runs", "--purge")
-    assert kubernetes.general(kube) == []
+    assert kubernetes.belongings(kube, "gpus") == []
 
 
 def test_declared_gpus_are_scheduled_and_every_rung_sees_them(lab: Yard, machines: list[Host], kube: KubeBed) -> None:

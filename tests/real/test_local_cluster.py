@@ -130,8 +130,9 @@ def test_a_killed_raylet_makes_the_cluster_partial_and_up_repairs_it(pair: Yard)
 
 def test_recreate_makes_everything_anew_and_ends_what_a_killed_keeper_left(pair: Yard) -> None:
     before = pair.keeper("head")
-    psutil.Process(pair.keeper("cpu-0").pid).kill()
-    assert pair.states()["cpu-0"] == "down"
+    (keeper := psutil.Process(pair.keeper("cpu-0").pid)).kill()
+    keeper.wait(30)
+    assert pair.states() == {"head": "up", "cpu-0": "down"}
     pair.run("cluster.up", "--recreate")
     assert pair.states() == {"head": "up", "cpu-0": "up"}
     assert sum(process.info["name"] == "raylet" for process in pair.processes()) == 2

@@ -57,6 +57,12 @@ class Lab:
         """Return what the first control plane knows of its database's members."""
         return self.first.run("cat", f"{DATA}/var/kubernetes/backend/cluster.yaml").stdout
 
+    def take_second_back(self) -> None:
+        """Let the second host leave: a join whose connection broke goes on, and may have ended well."""
+        wait_until(lambda: not joins(self.second), seconds=180, what="the join of before has ended")
+        microk8s.run(self.second, "leave", check=False)
+        microk8s.run(self.first, "remove-node", "host-2", "--force", check=False)
+
 
 @pytest.fixture(scope="module")
 def lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
@@ -184,7 +190,8 @@ def test_a_disk_that_is_full_is_snapd_s_error_with_the_host_and_the_others_go_on
 
 
 def test_up_that_is_killed_while_it_installs_goes_on(lab: Lab) -> None:
-    up(lab.yard, lambda: is_installed(lab.second), kill)
+    remove = ("snap", "remove", "microk8s", "--purge")
+    up(lab.yard, lambda: is_installed(lab.second), kill, prepare=lambda: lab.second.run(*remove, check=False))
 
 
 def test_a_host_that_does_not_reach_the_api_says_so(lab: Lab) -> None:
@@ -239,17 +246,14 @@ def test_a_token_that_is_not_valid_any_more_is_the_agent_s_error(lab: Lab) -> No
 
 
 def test_a_connection_that_breaks_in_mid_join_is_named(lab: Lab) -> None:
-    output = up(lab.yard, lambda: joins(lab.second), lambda _: hang_up(lab.second))
+    output = up(lab.yard, lambda: joins(lab.second), lambda _: hang_up(lab.second), prepare=lab.take_second_back)
     lines = output[output.index("error:") :].splitlines()
     assert lines[0] == f"error: the connection to {lab.second.ip} broke"
     assert lines[2] == "  -> Repeat the command: it continues."
 
 
 def test_up_goes_on_after_a_ghost_a_reboot_and_a_kill_in_mid_join(lab: Lab) -> None:
-    # A join whose connection broke goes on, and may have ended well.
-    wait_until(lambda: not joins(lab.second), seconds=180, what="the join of before has ended")
-    microk8s.run(lab.second, "leave", check=False)
-    microk8s.run(lab.first, "remove-node", "host-2", "--force", check=False)
+    lab.take_second_back()
     # As a control plane of another minor: it exits 0, is never a node, and stays a member.
     lab.second.run("snap", "refresh", "microk8s", "--channel=1.35/stable")
     assert join(lab.second, lab.first).stdout.endswith("Successfully joined the cluster.\n")
@@ -259,7 +263,7 @@ def test_up_goes_on_after_a_ghost_a_reboot_and_a_kill_in_mid_join(lab: Lab) -> N
     output = up(lab.yard, lambda: joins(lab.second), lambda _: reboot(lab.second))
     assert lab.second.ip in output[output.index("error:") :].splitlines()[0]
     assert lab.second.ip not in lab.members()
-    up(lab.yard, lambda: joins(lab.second), kill)
+    up(lab.yard, lambda: joins(lab.second), kill, prepare=lab.take_second_back)
 
 
 def test_up_that_was_killed_while_kuberay_s_part_ran_ends_in_a_good_cluster(lab: Lab) -> None:
@@ -267,7 +271,7 @@ def test_up_that_was_killed_while_kuberay_s_part_ran_ends_in_a_good_cluster(lab:
         asked = microk8s.run(lab.first, "kubectl", "get", "rayclusters", "-A", "-o", "name", check=False)
         return bool(asked.stdout.strip())
 
-    up(lab.yard, is_made, kill)
+    up(lab.yard, is_made, kill, prepare=lambda: is_made() and lab.yard.run("cluster.down"))
     print(lab.yard.run("cluster.up", seconds=400).stderr)
     assert lab.nodes() == {"host-1", "host-2"}
     assert lab.yard.json("smoke.run")["ok"]

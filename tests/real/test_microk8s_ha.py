@@ -146,6 +146,8 @@ def test_control_planes_leave_when_asked_to_and_who_may_not_goes_on(lab: Lab) ->
     assert microk8s.ready(third) == {"host-3"}
     # On the second it was installed by hand, above.
     assert "no matching snaps" in first.shell("snap list microk8s 2>&1 || true").stdout
+    # The DNS may have been on a host that left: this waits for it.
+    lab.yard.run("cluster.up")
     assert lab.changes() == []
 
 

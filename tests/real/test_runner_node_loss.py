@@ -14,16 +14,10 @@ import psutil
 import pytest
 
 from tests.real.jobs import events, newest, running, write_job
-from tests.real.yard import Yard, wait_until
+from tests.real.yard import HEAD_AND_TWO_WORKERS, Yard, wait_until
 
-CLUSTER = """
-name: {name}
-backend: local
-head: {{cpus: 1, memory: 1GiB}}
-workers:
-  - {{name: gpu, count: 3, cpus: 1, memory: 1GiB, gpus: 1}}
-local: {{simulated_gpus: true}}
-"""
+pytestmark = pytest.mark.waiting
+CLUSTER = HEAD_AND_TWO_WORKERS.replace(": 2", ": 1").replace("count: 1", "count: 3")
 
 # Writes a checkpoint of two files that belong together, then waits to lose its node; the next attempt compares them.
 TRAINING = """

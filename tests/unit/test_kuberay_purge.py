@@ -50,8 +50,7 @@ def test_all_that_we_made_goes_and_the_second_time_nothing_is_claimed(monkeypatc
     assert [step.title for step in todo] == [
         "Uninstall the KubeRay operator from namespace kuberay-system",
         "Remove KubeRay's CRDs: rayclusters.ray.io",
-        "Remove namespace kuberay-system",
-        "Remove namespace team",
+        "Remove namespaces kuberay-system and team",
     ]
     run(todo)
     assert (helm.did, kube.names(CRD), kube.names(NAMESPACE)) == (["uninstall"], {"rayjobs.ray.io"}, set())

@@ -113,9 +113,7 @@ def test_at_80_columns_the_list_of_runs_is_a_table_with_whole_names(
 
 def sweep_of(tmp_path: Path, outcomes: list[tuple[str, float | None]], *, exit: int) -> RunStatus:
     run = RunDirectory(tmp_path / "sweep-1")
-    run.path.mkdir()
-    (run.path / "run.json").write_text(json.dumps({"tune": {"metric": "reward", "mode": "max"}}))
-    state = RunState(run=run.name, cluster="lab", job="job", tasks=[])
+    state = RunState(run=run.name, cluster="lab", job="job", tune={"metric": "reward", "mode": "max"})
     for number, (outcome, value) in enumerate(outcomes):
         params = {"lr": 0.159206590003581 / (number + 1), "nesterov": True}
         state.apply({"event": "trial-started", "time": 1.0, "trial": number, "params": params, "tasks": []})

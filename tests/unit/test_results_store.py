@@ -38,7 +38,11 @@ def test_a_run_is_found(home: Path, given: str | None, name: str) -> None:
             "amt-1",
             "no such run: amt-1\n  at {home}\n  - RUN: there are: zebra-2, ant-1, zebra-1; did you mean 'ant-1'?",
         ),
-        ("..", "no such run: ..\n  at {home}\n  - RUN: there are: zebra-2, ant-1, zebra-1"),
+        (
+            "..",
+            "no such run: ..\n  at {home}\n  - RUN: there are: zebra-2, ant-1, zebra-1\n"
+            "  -> A run is known in the results/ from which it was dispatched.",
+        ),
     ],
 )
 def test_what_is_not_found_is_explained(home: Path, given: str, message: str) -> None:

@@ -156,6 +156,10 @@ def test_files_open_for_writing_are_told_from_those_open_for_reading(tmp_path: P
     assert written == {str(tmp_path / "written"), str(tmp_path / "both")}
 
 
+def test_a_process_that_has_just_ended_need_not_be_aborted() -> None:
+    proctree.abort(2**22 + 1)  # larger than any of Linux
+
+
 def events(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 

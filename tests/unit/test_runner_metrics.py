@@ -1,10 +1,9 @@
-"""What the watched metric is read from: real event files while they grow, JSON lines, CSV, and MLflow's mlruns."""
+"""What the watched metric is read from: real event files while they grow, JSON lines, and CSV."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,8 @@ def task(tmp_path: Path) -> Path:
     return tmp_path / "job"
 
 
-def reader(task: Path, environment: dict[str, str] | None = None, **watch: Any) -> MetricReader:
-    variables = {"TRAINYARD_ATTEMPT_ID": "run:t:1", **(environment or {})}
-    roots = [task, task.parent / "output"]
-    return MetricReader({**WATCH, **watch}, roots=roots, environment=variables, clock=lambda: 0.0)
+def reader(task: Path, **watch: Any) -> MetricReader:
+    return MetricReader({**WATCH, **watch}, roots=[task, task.parent / "output"], environment={})
 
 
 def values(read: MetricReader) -> list[tuple[float, float]]:
@@ -40,9 +37,15 @@ def write(directory: Path, *points: tuple[int, float]) -> SummaryWriter:
     return writer
 
 
-def write_run_json(directory: Path, created: str) -> None:
+def write_run_json(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
-    run = {"version": 1, "library": "rsl_rl", "task": "Isaac-Ant-v0", "created_at": created, "metadata": {}}
+    run = {
+        "version": 1,
+        "library": "rsl_rl",
+        "task": "Isaac-Ant-v0",
+        "created_at": "2026-11-23T15:00:00",
+        "metadata": {},
+    }
     (directory / "run.json").write_text(json.dumps(run))
 
 
@@ -73,7 +76,7 @@ def test_event_files_are_found_where_libraries_write_them_and_read_while_they_gr
 
 
 def test_what_the_attempt_before_left_is_passed_over(task: Path) -> None:
-    write_run_json(task / "logs/rsl_rl/ant/old", "2026-11-23T15:00:00")
+    write_run_json(task / "logs/rsl_rl/ant/old")
     write(task / "logs/rsl_rl/ant/old", (1, 0.5)).close()
     (task / "m.csv").write_text("step,rewards/time\n1,0.5\n")
     files, table = reader(task), reader(task, source="file", path="m.csv")
@@ -86,8 +89,8 @@ def test_what_the_attempt_before_left_is_passed_over(task: Path) -> None:
 def test_run_json_says_which_of_several_runs_it_is(task: Path) -> None:
     read = reader(task)
     write(task / "logs/evaluation", (1, 9.0)).close()
-    for name, created in (("new", "2026-11-23T15:00:01"), ("earlier", "2026-11-23T15:00:00")):
-        write_run_json(task / "logs/rsl_rl/ant" / name, created)
+    for name in ("earlier", "new"):
+        write_run_json(task / "logs/rsl_rl/ant" / name)
         write(task / "logs/rsl_rl/ant" / name, (1, float(len(name)))).close()
     assert values(read) == [(1, 3.0)]
 
@@ -121,7 +124,7 @@ def test_a_file_of_json_lines_or_csv_is_read_as_it_grows(task: Path) -> None:
         file.write('ards/time": 1.5}\n')
     # Stable-Baselines3 writes it anew when there is one more column.
     (task / "progress.csv").write_text("rollout/reward,time/steps,loss\n,100,\n1.5,200,\n2.5,300,0.1\n")
-    assert (values(lines), values(table)) == ([(6, 1.5)], [(200, 1.5), (300, 2.5)])
+    assert (values(lines), values(table)) == ([(6, 1.5)], [(300, 2.5)])
 
 
 def test_the_values_of_one_place_are_not_read_a_second_time_from_another(task: Path) -> None:
@@ -131,24 +134,3 @@ def test_the_values_of_one_place_are_not_read_a_second_time_from_another(task: P
     assert values(read) == [(1, 0.5)]
     read.feed([b'{"rewards/time": 0.6, "step": 2}\n'])
     assert values(read) == []
-
-
-def runs(directory: Path) -> Iterator[Path]:
-    """Make what MLflow 3.17 makes below mlruns, for this attempt and for another one."""
-    for attempt in ("run:t:1", "run:u:1"):
-        run = directory / "0" / attempt.replace(":", "")
-        (run / "tags").mkdir(parents=True)
-        (run / "tags" / "trainyard.attempt").write_text(attempt)
-        (run / "metrics" / "rewards").mkdir(parents=True)
-        yield run
-
-
-def test_mlflows_directory_has_the_runs_of_this_attempt(task: Path) -> None:
-    read = reader(task, {"MLFLOW_TRACKING_URI": f"file://{task}/mine"}, source="mlflow")
-    ours, theirs = runs(task / "mine")
-    (theirs / "metrics/rewards/time").write_text("1795446699181 9.0 0\n")
-    (ours / "metrics/rewards/time").write_text("1795446699181 0.5 10\n17954466")
-    (ours / "metrics/train loss").write_text("1795446699181 nan 10\n")
-    assert (read.new(), read.names) == ([[10.0, 0.5, 1795446699.181]], {"rewards/time", "train loss"})
-    (ours / "metrics/rewards/time").write_text("1795446699181 0.5 10\n1795446699182 1.5 20\n")
-    assert values(read) == [(20, 1.5)]

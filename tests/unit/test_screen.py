@@ -10,6 +10,7 @@ import pytest
 
 import trainyard
 from trainyard.results.state import RunState
+from trainyard.results.sweep import Sweep
 from trainyard.screen import PrintedScreen, plain, prefixed
 
 
@@ -113,6 +114,14 @@ def test_the_end_of_an_attempt_is_a_sentence(outcome: str, node: str | None, rea
     stream = io.StringIO()
     PrintedScreen(stream).event(event, run_of_two())
     assert stream.getvalue() == f"{shown}\n"
+
+
+def test_an_attempt_that_its_sweep_ends_is_told_by_its_trial() -> None:
+    event = {"event": "attempt-ended", "task": "a", "attempt": 1, "outcome": "stopped", "reason": "trial 4: worse"}
+    stream, state = io.StringIO(), run_of_two()
+    state.sweep = Sweep({"mode": "max"})
+    PrintedScreen(stream).event(event, state)
+    assert stream.getvalue() == ""
 
 
 def test_what_is_waited_for_is_printed_once_and_not_again_when_only_numbers_differ() -> None:

@@ -35,8 +35,9 @@ def test_a_flag_makes_the_sections_on_its_way(tmp_path: Path) -> None:
     assert overridden(tmp_path, "head.memory=4GiB").head.memory == 4 * 2**30
 
 
-def test_an_empty_value_takes_a_value_away(tmp_path: Path) -> None:
-    assert overridden(tmp_path, "image=schola", "image=").image is None
+@pytest.mark.parametrize("nothing", ["image=", "image=null"])
+def test_an_empty_value_takes_a_value_away(tmp_path: Path, nothing: str) -> None:
+    assert overridden(tmp_path, "image=schola", nothing).image is None
 
 
 def test_a_value_is_yaml_and_may_hold_equals_signs(tmp_path: Path) -> None:

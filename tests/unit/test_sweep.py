@@ -12,7 +12,6 @@ import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from trainyard_runner.nodes import Node
-from trainyard_runner.plan import Gate, Plan
 from trainyard_runner.records import AttemptRecord
 from trainyard_runner.space import key_of
 from trainyard_runner.study import Study
@@ -44,12 +43,11 @@ class Yard:
 
     def __post_init__(self) -> None:
         tune = {"space": SPACE, "metric": "reward", "samples": 10, **self.tune}
-        about = sweep_of(JobSpec.model_validate({"name": "job", "command": self.command, "tune": tune}))
-        assert about
-        plan = Plan("run", "job", "lab", None, (), None, False, (), Gate(), sweep=about)
+        spec = sweep_of(JobSpec.model_validate({"name": "job", "command": self.command, "tune": tune}))
+        assert spec
         self.journal = self.before
-        self.study = Study(about, self.before, name="job", write=self._keep)
-        self.sweep = Sweep(plan, self.study, self._write, clock=lambda: self.now)
+        self.study = Study(spec, self.before, name="job", write=self._write)
+        self.sweep = Sweep(spec, self.study, self._write, clock=lambda: self.now)
 
     def start(self) -> list[str]:
         tasks = [unit.tasks[0] for unit in self.sweep.units(NODES)]
@@ -70,17 +68,16 @@ class Yard:
 
     def end(self, *names: str, state: State = "succeeded", reason: str | None = None) -> None:
         for name in names:
-            self.sweep.ended(name, "stopped" if name in self.sweep.doomed else state, reason)
+            self.sweep.ended(name, "stopped" if name in self.sweep.to_stop else state, reason)
 
     def outcomes(self) -> Counter[str]:
         return Counter(ended["outcome"] for ended in self.ended)
 
     def _write(self, event: str, **fields: Any) -> None:
         self.ended += [fields] if event == "trial-ended" else []
-
-    def _keep(self, at: int, text: str) -> None:
-        assert at == len(self.journal.encode())
-        self.journal += text
+        if event == "study":
+            assert fields["at"] == len(self.journal.encode())
+            self.journal += fields["text"]
 
 
 def closeness(command: tuple[str, ...], step: int) -> float:
@@ -152,40 +149,11 @@ def test_a_failed_task_ends_its_configuration_with_the_rest_and_counts_as_failed
     for _ in range(2):
         first, second = yard.start()
         yard.end(first, state="failed", reason="exit code 1")
-        assert list(yard.sweep.doomed) == [second]
+        assert list(yard.sweep.to_stop) == [second]
         yard.end(second)
     assert yard.ended[0]["reason"] == "trial-0000-0: exit code 1"
     assert yard.sweep.is_over
     assert yard.sweep.problem() == "2 of 2 configurations failed"
-
-
-def failed(yard: Yard, count: int) -> Yard:
-    for _ in range(count):
-        if names := yard.start():
-            yard.end(names[0], state="failed", reason="exit code 1")
-    return yard
-
-
-def test_a_sweep_whose_first_ten_configurations_fail_is_given_up_unless_the_job_says_otherwise() -> None:
-    tune: dict[str, Any] = {"samples": 30, "concurrency": 1}
-    yard = failed(Yard(tune), 30)
-    assert (yard.sweep.is_over, yard.sweep.problem()) == (True, "10 of 10 configurations failed")
-    assert yard.sweep.result()["reason"] == "the first 10 configurations failed"
-    assert failed(Yard({**tune, "stop": {"failures": 20}}), 30).outcomes() == {"failed": 20}
-    # What was mended goes on.
-    again = Yard(tune, before=yard.journal)
-    again.train(closeness)
-    assert again.outcomes() == {"failed": 10, "complete": 20}
-
-
-def test_a_sweep_with_a_configuration_that_still_runs_since_its_beginning_is_not_given_up() -> None:
-    yard = Yard({"samples": 30, "concurrency": 2})
-    (first, second) = yard.start()
-    yard.end(second, state="failed")
-    failed(yard, 15)
-    assert yard.outcomes() == {"failed": 16} and yard.sweep.reason is None
-    yard.end(first, state="failed")
-    assert yard.sweep.reason == "the first 17 configurations failed"
 
 
 def test_a_task_without_a_value_has_failed() -> None:
@@ -222,7 +190,7 @@ def test_a_plateau_lets_run_what_runs_and_time_ends_it() -> None:
     timed.train(closeness, rounds=1)
     names = timed.start()
     timed.now = 61.0
-    assert timed.start() == [] and list(timed.sweep.doomed) == names
+    assert timed.start() == [] and list(timed.sweep.to_stop) == names
     timed.end(*names)
     assert timed.outcomes() == {"complete": 4, "stopped": 4}
     assert (timed.sweep.is_over, timed.sweep.problem()) == (True, None)

@@ -10,8 +10,8 @@ from trainyard.results.state import RunState
 from trainyard.results.sweep import Sweep
 
 
-def folded(*events: tuple[str, dict[str, Any]]) -> Sweep:
-    state = RunState(run="sweep-1", cluster="lab", job="cartpole")
+def folded(*events: tuple[str, dict[str, Any]], mode: str = "max") -> Sweep:
+    state = RunState(run="sweep-1", cluster="lab", job="cartpole", tune={"metric": "reward", "mode": mode})
     for at, (name, fields) in enumerate(events):
         state.apply({"event": name, "time": 100.0 + at, **fields})
     assert state.sweep
@@ -36,7 +36,7 @@ def test_trials_are_folded_into_what_status_prints() -> None:
         begun(2, "trial-0002-0", lr=0.3),
     )
     first = {"params": {"lr": 0.1}, "state": "complete", "value": 2.0, "values": (1.0, 3.0)}
-    document = sweep.document(metric="reward", mode="max")
+    document = sweep.document()
     assert document["trials"][0] == {
         "trial": 0,
         **first,
@@ -51,9 +51,9 @@ def test_trials_are_folded_into_what_status_prints() -> None:
 
 def test_the_best_is_by_mode_and_of_equal_ones_the_first() -> None:
     values = {0: 3.0, 1: 1.0, 2: 3.0, 3: 1.0}
-    sweep = folded(*(begun(n) for n in values), *(done(n, "complete", v, value=v) for n, v in values.items()))
-    assert [trial.number for trial in sweep.ranked("max")] == [0, 2, 1, 3]
-    assert [trial.number for trial in sweep.ranked("min")] == [1, 3, 0, 2]
+    events = [*(begun(n) for n in values), *(done(n, "complete", v, value=v) for n, v in values.items())]
+    assert [trial.number for trial in folded(*events).ranked()] == [0, 2, 1, 3]
+    assert [trial.number for trial in folded(*events, mode="min").ranked()] == [1, 3, 0, 2]
 
 
 def test_trials_that_run_when_the_run_ends_were_stopped_and_nan_is_no_value() -> None:
@@ -64,7 +64,7 @@ def test_trials_that_run_when_the_run_ends_were_stopped_and_nan_is_no_value() ->
     )
     assert (sweep.trials[0].value, sweep.trials[0].values) == (None, (None,))
     assert (sweep.trials[1].state, sweep.trials[1].seconds) == ("stopped", 2.0)
-    assert (sweep.ranked("max"), sweep.end) == ([], end)
+    assert (sweep.ranked(), sweep.end) == ([], end)
 
 
 def test_values_of_a_metric_that_cannot_be_drawn_are_no_points_of_its_curve() -> None:

@@ -14,6 +14,7 @@ from trainyard.errors import RequestError
 from trainyard.results import store
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
+from trainyard.results.sweep import Sweep
 
 
 def status(name: str, state: str, *, unsure: str | None = None) -> RunStatus:
@@ -44,7 +45,10 @@ def test_an_interruption_says_how_the_run_ended(state: str | None, what: str) ->
     if state:
         found.state.apply({"event": "run-ended", "state": state, "exit": 0, "seconds": 1.0, "time": 1.0})
     error = launch.interrupted(found).error
-    assert error and (error.what, error.exit_code) == (what, 130)
+    assert error and (error.what, error.exit_code, error.hint is None) == (what, 130, state is not None)
+    found.state.sweep = Sweep({"mode": "max"})
+    error = launch.interrupted(found).error
+    assert error and (error.hint == "Go on with it: invoke tune.resume a-1") == (state == "stopped")
 
 
 def test_of_several_runs_that_go_on_none_is_chosen() -> None:

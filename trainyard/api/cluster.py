@@ -17,15 +17,12 @@ from trainyard.api.run import Run
 from trainyard.backends.contract import ClusterStatus
 from trainyard.backends.record import recorded_backend
 from trainyard.dispatch import launch
-from trainyard.dispatch.follow import Interrupts, Screen
-from trainyard.dispatch.plan import described, prepare
-from trainyard.dispatch.runs import ray_of
-from trainyard.errors import InterruptedRunError, RequestError
+from trainyard.dispatch.follow import Screen
+from trainyard.dispatch.plan import described
+from trainyard.errors import InterruptedRunError, RequestError, TrainyardError
 from trainyard.screen import PrintedScreen
 from trainyard.smoke import Smoked
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.spec.load import cluster_of
-from trainyard.spec.units import parse_duration
 from trainyard.tasks.report import note
 from trainyard.wording import counted
 
@@ -33,32 +30,32 @@ Teardown = Literal["made", "always", "never"]
 
 
 class Cluster:
-    """A cluster that a file describes, or keywords which are the keys of a cluster file.
+    """A cluster that a file describes: `Cluster.from_file`.
 
-    `with` makes it and proves it by the smoke test: the block is entered only then, within `timeout` (seconds, or "5m")
-    if that is given. However the block is left, its runs end first (of a good end they are waited for), and then what
-    entering it made is removed: a cluster that existed before stays. `teardown="always"` removes that too, `"never"`
-    nothing. Steps are shown on stderr, and on stdout what tasks print: `forward_logs=False` shows nothing of that,
-    `True` that of a sweep's trainings too.
-
-    >>> Cluster(name="lab", backend="local", workers=[{"name": "cpu", "count": 2, "cpu": 1}])
-    Traceback (most recent call last):
-    trainyard.errors.RequestError: the cluster is wrong: 1 problem
-      - Cluster: workers.0.cpu: is not a known key; did you mean 'cpus'?
+    `with` makes it and proves it by the smoke test: the block is entered only then, within `timeout` seconds if that is
+    given. However the block is left, its runs end first (of a good end they are waited for), and then what entering it
+    made is removed: a cluster that existed before stays. `teardown="always"` removes that too, `"never"` nothing. Steps
+    are shown on stderr, and on stdout what tasks print: `forward_logs=False` shows nothing of that, `True` that of a
+    sweep's trainings too.
     """
 
     def __init__(
         self,
+        cluster: lifecycle.Cluster,
         *,
-        set: Overrides = (),
         teardown: Teardown = "made",
         forward_logs: bool | None = None,
-        timeout: float | str | None = None,
-        **keys: Any,
+        timeout: float | None = None,
     ) -> None:
-        overrides, here = as_overrides(set), Path.cwd()
-        loaded = cluster_of(keys, directory=here, overrides=overrides)
-        self._begin(lifecycle.of(loaded, os.environ, here, overrides=overrides), teardown, forward_logs, timeout)
+        if teardown not in get_args(Teardown):
+            raise RequestError(f"teardown must be one of: {', '.join(get_args(Teardown))}; got {teardown!r}")
+        self._cluster = cluster
+        self._teardown = teardown
+        self._forward_logs = forward_logs
+        self._timeout = timeout
+        self._runs: list[Run] = []
+        # Of each block that is open: whether it made the cluster, and what SIGTERM did before.
+        self._blocks: list[tuple[bool, Any]] = []
 
     @classmethod
     def from_file(
@@ -69,35 +66,21 @@ class Cluster:
         backend: str | None = None,
         teardown: Teardown = "made",
         forward_logs: bool | None = None,
-        timeout: float | str | None = None,
+        timeout: float | None = None,
     ) -> Cluster:
         """Return the cluster that `-f`, `--set` and `--backend` mean to the commands. Raises RequestError.
 
         >>> Cluster.from_file("demo", set={"workers.0.count": 1}).spec.workers[0].count
         1
+        >>> Cluster.from_file("demo", set={"workers.0.cpu": 1})
+        Traceback (most recent call last):
+        trainyard.errors.RequestError: the cluster file is wrong: 1 problem
+          - --set workers.0.cpu: is not a known key; did you mean 'cpus'?
         """
-        cluster = cls.__new__(cls)
-        found = lifecycle.find(
-            *(str(file) if file else None, os.environ),
-            directory=Path.cwd(),
-            overrides=as_overrides(set),
-            backend=backend,
-        )
-        cluster._begin(found, teardown, forward_logs, timeout)
-        return cluster
-
-    def _begin(
-        self, cluster: lifecycle.Cluster, teardown: Teardown, forward_logs: bool | None, timeout: float | str | None
-    ) -> None:
-        if teardown not in get_args(Teardown):
-            raise RequestError(f"teardown must be one of: {', '.join(get_args(Teardown))}; got {teardown!r}")
-        self._cluster = cluster
-        self._teardown = teardown
-        self._forward_logs = forward_logs
-        self._timeout = _seconds(timeout)
-        self._runs: list[Run] = []
-        # Of each block that is open: whether it made the cluster, and what SIGTERM did before.
-        self._blocks: list[tuple[bool, Any]] = []
+        asked = str(file) if file else None
+        overrides = as_overrides(set)
+        found = lifecycle.find(asked, os.environ, directory=Path.cwd(), overrides=overrides, backend=backend)
+        return cls(found, teardown=teardown, forward_logs=forward_logs, timeout=timeout)
 
     @property
     def name(self) -> str:
@@ -108,19 +91,14 @@ class Cluster:
         """Return its file as resolved."""
         return self._cluster.spec
 
-    @property
-    def makes_nodes(self) -> bool:
-        """Say whether it is ours to make, and not run by somebody else."""
-        return self._cluster.backend.TRAITS.makes_nodes
-
     def status(self) -> ClusterStatus:
         """Ask how it is."""
         return lifecycle.status(self._cluster)
 
-    def up(self, *, timeout: float | str | None = None) -> None:
+    def up(self, *, timeout: float | None = None) -> None:
         """Make it match its file, as `cluster.up` does; safe to repeat. Raises RequestError rather than end runs."""
         check = self._check("cluster.up", end_runs=False)
-        lifecycle.up(self._cluster, progress.for_stream(), before_disruption=check, timeout=_seconds(timeout))
+        lifecycle.up(self._cluster, progress.for_stream(), before_disruption=check, timeout=timeout)
 
     def smoke(self) -> Smoked:
         """Prove that it can train. Raises SmokeError."""
@@ -148,28 +126,23 @@ class Cluster:
         return self._dispatch(job, sweep=True, skip_smoke=skip_smoke)
 
     def _dispatch(self, job: Job | str | Path, *, sweep: bool, skip_smoke: bool) -> Run:
-        if not isinstance(job, Job | str | Path):
-            raise RequestError(f"a job is Job(...) or a directory, got {type(job).__name__}", hint="Job(command=[...])")
         job = job if isinstance(job, Job) else Job.from_directory(job)
-        if sweep != (job.spec.tune is not None):
-            what = f"job {job.spec.name} {'has no' if sweep else 'is a sweep: it has'} `tune:`"
-            raise RequestError(what, hint=f"To run it as it is: cluster.{'dispatch' if sweep else 'tune'}(job)")
-        prepared = prepare(self._cluster.loaded, job.spec, job.directory)
+        other = f"cluster.{'dispatch' if sweep else 'tune'}(job)"
+        prepared = training.checked(self._cluster, job.spec, job.directory, sweep=sweep, other=other)
         note("\n".join(described(prepared)))
-        endpoint = lifecycle.connect(self._cluster)
-        if not skip_smoke:
-            smoke.refuse_broken(endpoint)
-        with ray_of(endpoint) as ray, Interrupts() as interrupts:
-            directory = launch.start(
-                *(ray, prepared, endpoint, interrupts),
-                results=training.results(),
-                command=sys.argv,
-                skip_smoke=skip_smoke,
-                progress=progress.for_stream(),
-            )
-            run = Run(directory, endpoint, self._screen(sweep=sweep))
-            self._runs.append(run)
-        if interrupts.asked():
+        endpoint = training.reach(self._cluster, skip_smoke=skip_smoke)
+        begun = launch.dispatch(
+            *(prepared, endpoint),
+            results=training.results(),
+            command=sys.argv,
+            wait=False,
+            skip_smoke=skip_smoke,
+            progress=progress.for_stream(),
+            screen=Screen(),
+        )
+        run = Run(begun.run, endpoint, self._screen(sweep=sweep))
+        self._runs.append(run)
+        if begun.error:
             run.cancel()
             run.wait(check=False)
             raise KeyboardInterrupt from None
@@ -187,12 +160,13 @@ class Cluster:
         try:
             self.up(timeout=self._timeout)
             self.smoke()
-        except InterruptedRunError:
-            self._leave()
-            # What it says of what stays, and goes on by a command, is past.
-            raise KeyboardInterrupt from None
-        except BaseException:
-            self._leave()
+        except BaseException as error:
+            is_removed = self._leave()
+            # What an error says of what stays, and goes on by a command, is past.
+            if isinstance(error, InterruptedRunError):
+                raise KeyboardInterrupt from None
+            if is_removed and isinstance(error, TrainyardError):
+                error.problems = tuple(each for each in error.problems if each.where != lifecycle.BILLED)
             raise
         return self
 
@@ -224,12 +198,14 @@ class Cluster:
             note=lambda text: note(f"note: {text}"),
         )
 
-    def _leave(self) -> None:
-        """Leave a block: remove what is to be removed."""
+    def _leave(self) -> bool:
+        """Leave a block: remove what is to be removed; return whether that was done."""
         was_made, on_sigterm = self._blocks.pop()
+        removes = self._teardown == "always" or (self._teardown == "made" and was_made)
         try:
-            if self._teardown == "always" or (self._teardown == "made" and was_made):
+            if removes:
                 self.down(end_runs=True)
+            return removes
         finally:
             if on_sigterm is not None:
                 signal.signal(signal.SIGTERM, on_sigterm)
@@ -246,17 +222,6 @@ def _finish(runs: Sequence[Run], *, stop: bool) -> None:
         if not stop:
             _finish(runs, stop=True)
         raise
-
-
-def _seconds(timeout: float | str | None) -> float | None:
-    """Return a timeout, which may be written as in files (`5m`), in seconds. Raises RequestError."""
-    try:
-        seconds = parse_duration(timeout) if isinstance(timeout, str) else timeout
-    except ValueError as error:
-        raise RequestError(f"timeout {error}, got {timeout!r}") from error
-    if seconds is not None and not seconds >= 0:
-        raise RequestError(f"timeout must not be negative, got {timeout!r}")
-    return seconds
 
 
 def _raise_on_sigterm() -> Any:

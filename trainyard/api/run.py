@@ -13,7 +13,7 @@ from trainyard.errors import NotReadyError
 from trainyard.results.journal import Event
 from trainyard.results.state import RunState, Task
 from trainyard.results.store import RunDirectory
-from trainyard.results.sweep import Sweep, Trial
+from trainyard.results.sweep import Trial
 from trainyard.seams import threads
 
 
@@ -58,8 +58,8 @@ class Run:
     @property
     def best(self) -> Trial | None:
         """Return the best configuration of a sweep so far, None before one is complete."""
-        sweep = Sweep({trial.number: trial for trial in self.trials})
-        return next(iter(sweep.ranked(self._directory.record()["tune"]["mode"])), None) if sweep.trials else None
+        sweep = self._heard.state and self._heard.state.sweep
+        return sweep.best if sweep else None
 
     def outputs(self, task: str) -> Path:
         """Return the directory of what a task left; all of it is there once the run was waited for."""
@@ -84,20 +84,20 @@ class Run:
 
     def __iter__(self) -> Iterator[Task]:
         """Yield each task as it ends, the first to end first; afterwards the run has ended."""
-        count = 0
-        while task := self._ended(count):
-            yield task
-            count += 1
+        count, ended = 0, self._heard.ended
+
+        def is_news() -> bool:
+            return len(ended) > count or self._status.done()
+
+        while count < len(ended) or not self._status.done():
+            self._until(is_news)
+            more = ended[count:]
+            count += len(more)
+            yield from more
         self._status.result()
 
     def __repr__(self) -> str:
         return f"<run {self.name}: {self.state}>"
-
-    def _ended(self, number: int) -> Task | None:
-        """Wait until so many tasks and one more have ended, and return that; None if the run ended before."""
-        ended = self._heard.ended
-        self._until(lambda: len(ended) > number or self._status.done())
-        return ended[number] if len(ended) > number else None
 
     def _follow(self) -> RunStatus:
         with ray_of(self._endpoint) as ray:

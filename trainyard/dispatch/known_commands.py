@@ -1,76 +1,75 @@
-"""Commands that are known to fail as a task, or to lose what they made: refused before anything is sent."""
+"""Commands of Schola that are known to fail as a task, or to lose what they made: refused before anything is sent."""
 
 from __future__ import annotations
 
+import argparse
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
 
 from trainyard.errors import Problem
-from trainyard.spec.expand import TaskSpec
-from trainyard.wording import did_you_mean
 
+_INTERACTIVE = re.compile(
+    r"^(?:.*/)?schola-rllib$|^schola\.scripts\.ray\.launch$|^(?:.*/)?schola/scripts/ray/launch\.py$"
+)
+_WAITS = (
+    "Schola's interactive entry point waits for a key at its end, which nobody presses on a cluster: training that "
+    "succeeded ends as failed. Write schola-train, with the same flags"
+)
+_OWN_RAY = "--num-cpus starts a Ray of its own, which fails inside of a cluster. Leave it out: `resources:` says it"
+_RELATIVE = "a relative --{} is not found again: a task has a directory of its own. Write an absolute path{}"
+_CHECKPOINTS = ", or leave it out: schola-train writes to $TRAINYARD_OUTPUT, which comes back"
 
-@dataclass(frozen=True)
-class Rule:
-    """What a command must not be: a pattern over its words, one a line, and why with what to write instead."""
-
-    pattern: str
-    message: str
-
-
-_SCHOLA_TRAIN = r"\A(?:.*/)?schola-train$(?s:.*)"
 # Schola 1.0.0, schola/scripts/ray/launch.py.
-RULES = (
-    Rule(
-        r"\A(?:.*/)?schola-rllib$|^schola\.scripts\.ray\.launch$|^(?:.*/)?schola/scripts/ray/launch\.py$",
-        "Schola's interactive entry point waits for a key at its end, which nobody presses on a cluster: training "
-        "that succeeded ends as failed. Write schola-train, with the same flags",
-    ),
-    Rule(
-        rf"{_SCHOLA_TRAIN}^--num-cpus(?:=|$)",
-        "--num-cpus starts a Ray of its own, which fails inside of a cluster. Leave it out: `resources:` says it",
-    ),
-    Rule(
-        rf"{_SCHOLA_TRAIN}^--checkpoint-dir[=\n](?!/)",
-        "a relative --checkpoint-dir is lost with the task's directory. Leave it out: schola-train writes to "
-        "$TRAINYARD_OUTPUT, which comes back; or write an absolute path that outlives the node",
-    ),
-    Rule(
-        rf"{_SCHOLA_TRAIN}^--resume-from[=\n](?!/)",
-        "Ray Tune trains in a directory of its own, where a relative --resume-from is not found. Write the absolute "
-        "path of a checkpoint that every node has",
-    ),
-    Rule(
-        rf"{_SCHOLA_TRAIN}^--activation[=\n](?!(?:relu|sigmoid|tanh)$)",
-        "--activation must be one of: relu, sigmoid, tanh",
-    ),
+_SWITCHES = "enable-checkpoints save-final-policy export-onnx launch-unreal headless disable-script"
+_VALUES = (
+    "n-steps learning-rate mini-batch-size activation num-gpus num-cpus num-learners num-cpus-per-learner "
+    "num-gpus-per-learner num-cpus-for-main-process resume-from checkpoint-dir save-freq name-prefix unreal-path "
+    "executable-path map fps"
 )
-_FLAG_TEXT = (
-    "-h --help -t --timesteps --n-steps --learning-rate --mini-batch-size --fcnet-hiddens --activation --num-gpus "
-    "--num-cpus --num-learners --num-cpus-per-learner --num-gpus-per-learner --num-cpus-for-main-process "
-    "--resume-from --enable-checkpoints --checkpoint-dir --save-freq --save-final-policy --export-onnx "
-    "--name-prefix --launch-unreal --unreal-path --executable-path --headless -p --port --map --fps "
-    "--disable-script -scholav --schola-verbosity -rllibv --rllib-verbosity"
-)
-_FLAGS = tuple(_FLAG_TEXT.split())
+_SHORT = {"t": "timesteps", "p": "port", "scholav": "schola-verbosity", "rllibv": "rllib-verbosity"}
 
 
-def problems(tasks: Sequence[TaskSpec]) -> Iterator[Problem]:
-    """Yield all that is wrong with the tasks' commands, each once, with the first task of which it is so."""
+class _Launcher(argparse.ArgumentParser):
+    def __init__(self) -> None:
+        super().__init__()
+        for name in _SWITCHES.split():
+            self.add_argument(f"--{name}", action="store_true")
+        for name in _VALUES.split():
+            self.add_argument(f"--{name}")
+        for short, name in _SHORT.items():
+            self.add_argument(f"-{short}", f"--{name}")
+        self.add_argument("--fcnet-hiddens", nargs="+")
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message)
+
+
+def problems(commands: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
+    """Yield all that is wrong with tasks' commands by their names, each once, with the first task of which it is so."""
     first: dict[str, str] = {}
-    for task in tasks:
-        for message in _wrong(task.command):
-            first.setdefault(message, task.name)
-    yield from (Problem(f"command of task {name}", message) for message, name in first.items())
+    for task, command in commands.items():
+        for message in _wrong(command):
+            first.setdefault(message, task)
+    yield from (Problem(f"command of task {task}", message) for message, task in first.items())
 
 
 def _wrong(command: Sequence[str]) -> Iterator[str]:
-    lines = "\n".join(command)
-    yield from (rule.message for rule in RULES if re.search(rule.pattern, lines, re.MULTILINE))
-    if re.search(_SCHOLA_TRAIN, lines, re.MULTILINE):
-        for flag in (word.partition("=")[0] for word in command[1:] if re.match(r"--?[A-Za-z]", word)):
-            # Its parser accepts the beginning of a long flag, and -t and -p with their value in the same word.
-            is_long = flag.startswith("--")
-            if not any(known.startswith(flag) if is_long else flag.startswith(known) for known in _FLAGS):
-                yield f"Schola 1.0.0's launcher has no flag {flag}{did_you_mean(flag, _FLAGS)}"
+    if any(_INTERACTIVE.match(word) for word in command):
+        yield _WAITS
+    if Path(command[0]).name != "schola-train":
+        return
+    try:
+        given, unknown = _Launcher().parse_known_args(command[1:])
+    except ValueError as error:
+        yield f"Schola 1.0.0's launcher: {error}"
+        return
+    if given.num_cpus:
+        yield _OWN_RAY
+    for name, else_ in (("checkpoint-dir", _CHECKPOINTS), ("resume-from", "")):
+        # What begins with a brace, a search fills in.
+        if (path := getattr(given, name.replace("-", "_"))) and not path.startswith(("/", "{")):
+            yield _RELATIVE.format(name, else_)
+    flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+    yield from (f"Schola 1.0.0's launcher has no flag {flag}" for flag in flags)

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from trainyard_runner import bootstrap, tree
 
@@ -53,25 +52,28 @@ def dispatch(
     The first interruption stops the run and waits for its end; the second one leaves at once.
     """
     with ray_of(endpoint) as ray, Interrupts() as interrupts:
-        run = start(
+        run = _start(
             *(ray, prepared, endpoint, interrupts),
             results=results,
             command=command,
             skip_smoke=skip_smoke,
             progress=progress,
         )
-        if not wait:
-            return RunStatus(run, states.load(run))
+        now = RunStatus(run, states.load(run))
         see = f"See: invoke train.status {run.name}"
         try:
-            ended = follow(ray, run, endpoint, screen=screen, interrupted=interrupts.asked, stop=True)
+            if wait:
+                now = follow(ray, run, endpoint, screen=screen, interrupted=interrupts.asked, stop=True)
         except KeyboardInterrupt:
             # The first interruption may not have come as far as Ray.
             with suppress(OutsideError):
                 ray.stop(run.name)
             told = "left at once; the run was told to stop and may still be ending"
             raise InterruptedRunError(told, hint=see) from None
-    return interrupted(ended) if interrupts.asked() else ended
+    if interrupts.asked() and not wait:
+        hint = f"To end it: invoke train.stop {run.name}"
+        return replace(now, error=InterruptedRunError(f"interrupted; run {run.name} goes on", hint=hint))
+    return interrupted(now) if interrupts.asked() else now
 
 
 def interrupted(status: RunStatus) -> RunStatus:
@@ -82,10 +84,12 @@ def interrupted(status: RunStatus) -> RunStatus:
         return replace(status, error=InterruptedRunError(told, hint=f"See: invoke train.status {name}"))
     how = "was stopped" if state.state == "stopped" else state.state
     hint = status.error.hint if status.error and state.state == "succeeded" else None  # what did not come home
+    if state.sweep and state.state == "stopped":
+        hint = f"Go on with it: invoke tune.resume {name}"
     return replace(status, error=InterruptedRunError(f"interrupted; run {name} {how}", hint=hint))
 
 
-def start(
+def _start(
     ray: RayApi,
     prepared: Prepared,
     endpoint: Endpoint,
@@ -96,31 +100,10 @@ def start(
     skip_smoke: bool,
     progress: Progress,
 ) -> RunDirectory:
-    """Send a job, record the run and begin it; from then on an interruption is for whoever follows the run."""
-    name, document, record = _sent(ray, prepared, endpoint, command, skip_smoke, progress)
-    interrupts.hold()
-    run = store.create(results, record, cluster=as_yaml(prepared.cluster.spec), job=as_yaml(prepared.job))
-    store.keep_study(run, prepared.study)
-    try:
-        begin(ray, name, document, job=prepared.job.name, progress=progress)
-    except UnreachableError:
-        # The run may have begun: `train.logs` will tell.
-        raise
-    except Exception:
-        tree.remove(str(run.path))
-        raise
-    return run
+    """Send what the cluster lacks of a job, record the run and begin it.
 
-
-def _sent(
-    ray: RayApi,
-    prepared: Prepared,
-    endpoint: Endpoint,
-    command: Sequence[str],
-    skip_smoke: bool,
-    progress: Progress,
-) -> tuple[str, bytes, dict[str, Any]]:
-    """Send what the cluster lacks of a job; return the name of its run, its plan and its record."""
+    From then on an interruption is for whoever follows the run.
+    """
     now = datetime.datetime.now().astimezone()
     name = store.run_name(prepared.job.name, now=now, entropy=os.urandom(2))
     version = ray.version()
@@ -133,7 +116,18 @@ def _sent(
     record = plan.record_of(
         prepared, package, run=name, endpoint=endpoint, ray=version, now=now, command=command, skip_smoke=skip_smoke
     )
-    return name, document, record
+    interrupts.hold()
+    run = store.create(results, record, cluster=as_yaml(prepared.cluster.spec), job=as_yaml(prepared.job))
+    store.keep_study(run, prepared.study)
+    try:
+        begin(ray, name, document, job=prepared.job.name, progress=progress)
+    except UnreachableError:
+        # The run may have begun: `train.logs` will tell.
+        raise
+    except Exception:
+        tree.remove(str(run.path))
+        raise
+    return run
 
 
 def begin(ray: RayApi, run: str, plan: bytes, *, job: str, progress: Progress) -> None:

@@ -59,7 +59,9 @@ def prepare(cluster: LoadedCluster, job: JobSpec, directory: Path) -> Prepared:
     to fail as a task.
     """
     found, tasks = listing(directory), expand(job)
-    problems = list(known_commands.problems(tasks))
+    # Of a sweep's tasks there is only the command that they will have.
+    commands = {"trial": job.command or ()} if job.tune else {task.name: task.command for task in tasks}
+    problems = list(known_commands.problems(commands))
     extra = _extra_files(found, job.runtime_env.files, problems)
     wheels = wheels_of(job.runtime_env, found.directory, problems)
     if problems:

@@ -56,12 +56,8 @@ def packed(wheels: Sequence[Path]) -> Package | None:
 
 
 def _place(package: Path) -> Path:
-    """Return where the wheel of a package's content is kept; what builds leave in the package is none of it."""
-    found = listing(package)
-    left = ("build/", "dist/")
-    files = tuple(file for file in found.files if not file.name.startswith(left) and ".egg-info/" not in file.name)
-    content = pack(Listing(package, files, ())).name
-    return cache_home(os.environ) / "wheels" / content.removesuffix(".zip")
+    """Return where the wheel of a package's content is kept."""
+    return cache_home(os.environ) / "wheels" / pack(listing(package)).name.removesuffix(".zip")
 
 
 def copied(package: Path, directory: Path) -> Path:
@@ -75,12 +71,9 @@ def copied(package: Path, directory: Path) -> Path:
 
 
 def _step(package: Path, place: Path) -> Step:
-    def is_built() -> bool:
-        return any(place.glob("*.whl"))
-
     return Step(
         f"Build a wheel of {package.name}",
-        done=lambda: YES if is_built() else no("its content is new"),
+        done=lambda: YES if any(place.glob("*.whl")) else no("its content is new"),
         do=partial(_build, package, place),
         deadline=10.0,
     )

@@ -12,7 +12,7 @@ from trainyard.errors import RequestError
 from trainyard.spec.load import load_cluster
 
 # Isaac Lab splits a line by spaces and takes the second and the fourth word.
-_LINE = re.compile(r"name: (\S+) address: (https?://\S+)( .*)?")
+_LINE = re.compile(r"name: (\S+) address: (https?://\S+)(?: .*)?")
 _OPEN_TO_ALL = (
     "Isaac Lab's clusters have no token: whoever reaches them runs code there. Better: a tunnel, and `auth: none`."
 )
@@ -24,14 +24,11 @@ class Clusters:
 
     texts: Mapping[str, str]
     notes: tuple[str, ...] = ()
+    next: str = "invoke cluster.up -f"
 
     @property
     def text(self) -> str:
-        return "\n".join(f"# {_path(name)}\n{text}" for name, text in self.texts.items())
-
-    @property
-    def next(self) -> str:
-        return "invoke cluster.up -f"
+        return "\n".join(f"# {name}.yaml\n{text}" for name, text in self.texts.items())
 
     def write(self, directory: Path | None) -> list[Path]:
         """Write the files to clusters/, or there. Raises RequestError where one exists, or is no cluster file."""
@@ -51,21 +48,13 @@ def read(text: str, *, name: str) -> Clusters | None:
     Raises RequestError for a line that names none among those that do: Isaac Lab's own script writes such lines.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    found = [_LINE.fullmatch(line) for line in lines]
     if not any(line.startswith("name: ") for line in lines):
         return None
     texts: dict[str, str] = {}
-    for line, match in zip(lines, found, strict=True):
-        cluster = re.sub(r"[^a-z0-9]+", "-", match[1].lower()).strip("-") if match else ""
-        if match is None or cluster in texts:
-            what = "names a cluster twice" if match else "is not `name: NAME address: http://IP:PORT`"
-            raise RequestError(f"{name}: a line {what}: {line}")
+    for line in lines:
+        if (match := _LINE.fullmatch(line)) is None:
+            raise RequestError(f"{name}: a line is not `name: NAME address: http://IP:PORT`: {line}")
+        cluster = re.sub(r"[^a-z0-9]+", "-", match[1].lower()).strip("-")
         texts[cluster] = backends.file_for_address(cluster, match[2])
-    notes = [f"not used, as in Isaac Lab:{match[3]}" for match in found if match and match[3]]
-    if any("token_env" in text for text in texts.values()):
-        notes.append(_OPEN_TO_ALL)
-    return Clusters(texts, tuple(notes))
-
-
-def _path(name: str) -> Path:
-    return Path("clusters", f"{name}.yaml")
+    has_tokens = any("token_env" in text for text in texts.values())
+    return Clusters(texts, (_OPEN_TO_ALL,) if has_tokens else ())

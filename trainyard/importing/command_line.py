@@ -22,9 +22,11 @@ SCRIPTS = {
     "--task_cfg": "task_runner",
 }
 TUNER_CFG = ("hyperparameter_tuning/vision_cartpole_cfg.py", "CartpoleRGBNoTuneJobCfg")
-# Where results go, and how many workers a node has, is the cluster's and the job's here.
-IGNORED = ("ray_address", "run_mode", "mlflow_uri", "num_workers_per_node", "config_file")
-SEARCHING = ("max_lines_to_search_experiment_logs", "max_log_extraction_errors")
+# Where results go, how many workers a node has, and what is read of a training's lines, is another matter here.
+IGNORED = (
+    *("ray_address", "run_mode", "mlflow_uri", "num_workers_per_node", "config_file"),
+    *("max_lines_to_search_experiment_logs", "max_log_extraction_errors"),
+)
 RESOURCES = {"gpu_per_worker": "gpus", "cpu_per_worker": "cpus", "ram_gb_per_worker": "memory"}
 _SHELL = re.compile(r"[;&|<>$`]")
 # A separator without blanks: what follows it is a program.
@@ -48,22 +50,21 @@ def read(words: Sequence[str], options: Options, *, name: str, directory: Path) 
         known = f"It names one of {', '.join(SCRIPTS.values())}, or begins with {', '.join(SCRIPTS)}."
         raise RequestError("this is no command line of Isaac Lab's Ray scripts", hint=known)
     if script != "submit_job":
-        return _aggregate(words, options, directory)
+        return _job(words, options, directory)
     parser = _Parser(script)
     parser.add_argument("--aggregate_jobs", nargs=argparse.REMAINDER, required=True)
-    parts = _split(parser.parse_args(given).aggregate_jobs, "*")
-    found = [_aggregate(part, options, directory) for part in parts]
-    if len(found) == 1:
-        return replace(found[0], name=name)
-    if any(each.job.keys() != {"tasks"} for each in found):
+    jobs = [_job(part, options, directory) for part in _split(parser.parse_args(given).aggregate_jobs, "*")]
+    if len(jobs) == 1:
+        return replace(jobs[0], name=name)
+    if any(each.job.keys() != {"tasks"} for each in jobs):
         raise RequestError(
             "aggregate jobs that are sweeps, or want packages or all their tasks at once, are jobs of their own here",
             hint="Import each of them: what stands between two `*`.",
         )
-    tasks = [{**task, "name": f"{n}.{task['name']}"} for n, each in enumerate(found, 1) for task in each.job["tasks"]]
+    tasks = [{**task, "name": f"{n}.{task['name']}"} for n, each in enumerate(jobs, 1) for task in each.job["tasks"]]
     notes = ["Isaac Lab deals aggregate jobs to its clusters in turn; here they are tasks of one job, on one cluster."]
-    notes = [*notes, *(note for each in found for note in each.notes)]
-    files = {there: source for each in found for there, source in each.files.items()}
+    notes += [note for each in jobs for note in each.notes]
+    files = {there: source for each in jobs for there, source in each.files.items()}
     return Imported(name, {"tasks": tasks}, files, tuple(dict.fromkeys(notes)))
 
 
@@ -78,11 +79,11 @@ def _script(words: Sequence[str]) -> tuple[str | None, list[str]]:
     return None, list(words)
 
 
-def _aggregate(words: Sequence[str], options: Options, directory: Path) -> Imported:
+def _job(words: Sequence[str], options: Options, directory: Path) -> Imported:
     """Return one aggregate job: a script of Isaac Lab's, or any other for its Python."""
     script, given = _script(words)
     if script is None:
-        return _tasks([[*shlex.split(options.python), *words]], [{"gpus": 1}])
+        return _tasks([([*shlex.split(options.python), *words], {"gpus": 1})])
     parser = _Parser(script)
     if script == "task_runner":
         parser.add_argument("--task_cfg", required=True)
@@ -90,7 +91,7 @@ def _aggregate(words: Sequence[str], options: Options, directory: Path) -> Impor
     if script == "wrap_resources":
         return _wrapped(parser, given)
     parser.add_argument("--cfg_file", default=TUNER_CFG[0])
-    for name, default in {**asdict(options), **dict.fromkeys(SEARCHING, 0.0)}.items():
+    for name, default in asdict(options).items():
         parser.add_argument(f"--{name}", type=type(default), default=default)
     parser.set_defaults(cfg_class=options.cfg_class or TUNER_CFG[1])
     found = vars(parser.parse_args(given))
@@ -106,14 +107,12 @@ def _wrapped(parser: argparse.ArgumentParser, words: Sequence[str]) -> Imported:
     given = vars(parser.parse_args(words))
     if given["test"]:
         task = {"name": "nvidia-smi", "command": ["nvidia-smi"], "resources": {"gpus": 1}}
-        return Imported("test", {"tasks": [task], "smoke": {"gpus": True}}, {}, ("smoke.run proves the same.",))
+        return Imported("test", {"tasks": [task], "smoke": {"gpus": True}})
     if not (jobs := list(_split(given["sub_jobs"], "+"))):
         parser.error("it needs --sub_jobs, or --test")
-    found = _tasks(jobs, [_resources(given, index) for index in range(len(jobs))])
-    if not given["num_workers"]:
-        return found
+    found = _tasks([(job, _resources(given, index)) for index, job in enumerate(jobs)])
     note = "num_workers divides what a node has, which is not known here: set resources.gpus of the tasks."
-    return replace(found, notes=(*found.notes, note))
+    return replace(found, notes=(note,)) if given["num_workers"] else found
 
 
 def _resources(given: dict[str, Any], index: int) -> dict[str, Any]:
@@ -123,21 +122,18 @@ def _resources(given: dict[str, Any], index: int) -> dict[str, Any]:
     return {"gpus": 1, **chosen, **memory}
 
 
-def _tasks(commands: Sequence[list[str]], resources: Sequence[dict[str, Any]]) -> Imported:
+def _tasks(jobs: Sequence[tuple[list[str], dict[str, Any]]]) -> Imported:
+    """Return tasks, given as words and what they need; Isaac Lab runs each in a shell."""
     tasks: list[dict[str, Any]] = []
-    beside: dict[str, Path] = {}
-    notes: list[str] = []
-    for number, (words, needs) in enumerate(zip(commands, resources, strict=True), 1):
-        # A job in quotes, as a shell would have been given it; Isaac Lab runs each in a shell.
+    files: dict[str, Path] = {}
+    for number, (words, resources) in enumerate(jobs, 1):
+        # A job in quotes, as a shell would have been given it.
         words = shlex.split(words[0]) if len(words) == 1 else words
         in_shell = ["bash", "-c", " ".join(words)] if any(_SHELL.search(word) for word in words) else words
-        if in_shell[0].endswith(".py"):
-            # What Isaac Lab would do with it, too, is start it as a program.
-            notes.append(f"job-{number} begins with {words[0]}, which has no interpreter: write `python {words[0]}`.")
-        command, more, files = training(in_shell)
-        beside |= files
-        tasks.append({"name": f"job-{number}", "command": command, "resources": needs, **more})
-    return Imported("jobs", {"tasks": tasks}, beside, tuple(notes))
+        command, more, needed = training(in_shell)
+        files |= needed
+        tasks.append({"name": f"job-{number}", "command": command, "resources": resources, **more})
+    return Imported("jobs", {"tasks": tasks}, files)
 
 
 def _split(words: Sequence[str], separator: str) -> Iterator[list[str]]:

@@ -14,11 +14,8 @@ from trainyard.errors import RequestError
 from trainyard.importing.job import PROGRAM, TRAINING, Imported, Options, program
 from trainyard.seams import programs
 from trainyard.spec.units import format_duration
-from trainyard.wording import counted
 
-# Loading a file imports no simulator.
-SECONDS = 60.0
-_RL_GAMES = "agent.params."
+_NAMES = ("cfg_class", "stopper", "progress_reporter")
 
 
 def read(file: Path, options: Options) -> Imported:
@@ -28,7 +25,10 @@ def read(file: Path, options: Options) -> Imported:
     files = {name: above / name for name in found["files"]} | {PROGRAM: program()}
     if options.stopper:
         files["event_files.py"] = Path(event_files.__file__)
-    return Imported(found["cfg_class"], _job(file, found, options), files, tuple(_notes(found, options)))
+    samples, repeats = max(1, options.num_samples // options.repeat_run_count), options.repeat_run_count
+    job = _job(file, found, options, samples)
+    note = f"num_samples counts repeats: {options.num_samples} is {samples} configurations, {repeats} times each."
+    return Imported(found["cfg_class"], job, files, (note,) if "tune" in job else ())
 
 
 def _described(file: Path, options: Options) -> dict[str, Any]:
@@ -36,27 +36,22 @@ def _described(file: Path, options: Options) -> dict[str, Any]:
     if not file.exists():
         raise RequestError(f"no such file: {file}")
     given = _flags(cfg_file=str(file), **{name: getattr(options, name) for name in _NAMES})
-    ended = programs.run([sys.executable, "-B", str(program()), "space", *given], env=os.environ, seconds=SECONDS)
+    ended = programs.run([sys.executable, "-B", str(program()), "space", *given], env=os.environ)
     last = ended.tail[-1] if ended.tail else "it printed nothing"
     if ended.code == 0 and last.startswith("{"):
         found: dict[str, Any] = json.loads(last)
         return found
-    why = f"{file.name} exits by itself, with exit code {ended.code}: {last}"
-    if ended.code < 0:
-        why = f"not loaded within {SECONDS:g} s"
-    elif last.startswith(f"{PROGRAM}: "):
+    why = f"{file.name} cannot be loaded (exit code {ended.code}): {last}"
+    if last.startswith(f"{PROGRAM}: "):
         why = last.removeprefix(f"{PROGRAM}: ")
     raise RequestError(why, where=str(file), hint="invoke --help train.import")
-
-
-_NAMES = ("cfg_class", "stopper", "progress_reporter")
 
 
 def _flags(**values: str) -> list[str]:
     return [word for name, value in values.items() if value for word in (f"--{name}", value)]
 
 
-def _job(file: Path, found: dict[str, Any], options: Options) -> dict[str, Any]:
+def _job(file: Path, found: dict[str, Any], options: Options, samples: int) -> dict[str, Any]:
     """Return the job file: a sweep, or where nothing varies, repeats of the one training."""
     flags = _flags(
         cfg_file=f"{file.resolve().parent.name}/{file.name}",
@@ -75,31 +70,10 @@ def _job(file: Path, found: dict[str, Any], options: Options) -> dict[str, Any]:
             "space": space,
             "metric": options.metric,
             "mode": options.mode,
-            "samples": _samples(options),
+            "samples": samples,
             "repeats": options.repeat_run_count,
             "silence": format_duration(options.process_response_timeout),
         }
     else:
         job |= {"matrix": {"repeat": list(range(options.repeat_run_count))}, "env": {"ISAAC_REPEAT": "{repeat}"}}
     return job | {"resources": {"gpus": 1}, **TRAINING}
-
-
-def _samples(options: Options) -> int:
-    return max(1, options.num_samples // options.repeat_run_count)
-
-
-def _notes(found: dict[str, Any], options: Options) -> list[str]:
-    """Return what is different from Isaac Lab's own tuner, for this class."""
-    repeats = options.repeat_run_count
-    notes = [f"Nothing varies in {found['cfg_class']}: it is one training, {repeats} times."]
-    if found["space"] or found["draws"]:
-        configurations = counted(_samples(options), "configuration")
-        notes = [f"num_samples counts repeats: {options.num_samples} is {configurations}, {repeats} times each."]
-    if found["draws"]:
-        notes.append("What the file itself draws depends on `draw` alone: all repeats of a trial get the same.")
-    if options.progress_reporter:
-        notes.append(f"{options.progress_reporter} is not used: tune.status and the report show every trial.")
-    library = options.rl_library or found["rl_library"]
-    if library not in (None, "rl_games") and any(key.startswith(_RL_GAMES) for key in found["hydra"]):
-        notes.append(f"{_RL_GAMES}* are settings of rl_games, and --rl_library is {library}: --rl-library rl_games?")
-    return notes

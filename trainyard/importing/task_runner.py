@@ -6,19 +6,16 @@ import ast
 import operator
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from trainyard.errors import RequestError
 from trainyard.importing.job import Imported, training
-from trainyard.spec.fields import Complaint, Filled, Listed, Section
-from trainyard.spec.job import RAY_KEYS, RuntimeEnv
+from trainyard.spec.fields import Filled, Listed, Section
 from trainyard.spec.load import load_other
 from trainyard.spec.units import format_size
-from trainyard.spec.yaml_source import UnreadableError, compose
 
 # Longer expressions and larger results are no number of GPUs, CPUs or bytes.
 LONGEST, LARGEST = 100, 10**18
@@ -74,18 +71,10 @@ Number = Annotated[float, BeforeValidator(number), Field(ge=0)]
 
 
 class NodeSection(Section):
-    """Where a task runs."""
+    """Where a task runs; an id of Ray's changes with each start, and is not known here."""
 
-    specific: Literal["any", "hostname", "node_id"] = "any"
+    specific: Literal["any", "hostname"] = "any"
     hostname: Filled | None = None
-    node_id: Filled | None = None
-
-    def complaints(self) -> Iterator[Complaint]:
-        if self.specific == "node_id":
-            message = "is another one with each start of Ray: name the node by its hostname"
-            yield Complaint(("node_id",), message)
-        if self.specific == "hostname" and self.hostname is None:
-            yield Complaint(("hostname",), "is missing")
 
 
 class TaskSection(Section):
@@ -110,30 +99,18 @@ class TaskRunnerFile(Section):
 
 def read(file: Path, *, python: str) -> Imported:
     """Return the job of a task_runner file. Raises RequestError with every problem at once."""
-    if _is_runtime_env(file):
-        hint = f"`runtime_env: {file.name}` in a job.yaml beside it takes it as it is."
-        raise RequestError(f"{file} is a runtime_env file of Ray, and describes no tasks", hint=hint)
     found = load_other(file, TaskRunnerFile, "task_runner file")
     files: dict[str, Path] = {}
     tasks = [_task(task, files, python, file.parent) for task in found.tasks]
     # Ray puts modules on Python's path; what is sent along lies at the top of the job.
     modules = [str((file.parent / name).resolve()) for name in found.py_modules or ()]
     job = {
-        "tasks": with_names(tasks),
+        "tasks": _with_names(tasks),
         "together": found.concurrent,
         "runtime_env": {key: value for key, value in (("pip", list(found.pip or ())), ("files", modules)) if value},
         "env": {"PYTHONPATH": "."} if modules else {},
     }
     return Imported(file.stem, {key: value for key, value in job.items() if value}, files)
-
-
-def _is_runtime_env(file: Path) -> bool:
-    """Say whether a YAML file has keys of Ray's runtime_env, and no others."""
-    try:
-        keys = compose(file.read_text(), origin="").value
-    except (OSError, ValueError, UnreadableError):
-        return False
-    return isinstance(keys, Mapping) and bool(keys) and keys.keys() <= {*RuntimeEnv.model_fields, *RAY_KEYS}
 
 
 def _task(task: TaskSection, files: dict[str, Path], python: str, directory: Path) -> dict[str, Any]:
@@ -148,17 +125,16 @@ def _task(task: TaskSection, files: dict[str, Path], python: str, directory: Pat
         "name": task.name,
         "command": command,
         "resources": {key: value for key, value in resources.items() if value is not None},
-        "node": {"name": task.node.hostname} if task.node.specific == "hostname" else {},
+        "node": {"name": task.node.hostname or ""} if task.node.specific == "hostname" else {},
         **more,
     }
     return {key: value for key, value in found.items() if value}
 
 
-def with_names(tasks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _with_names(tasks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return tasks with names that a job accepts, each another one."""
-    found: dict[str, dict[str, Any]] = {}
-    for task in tasks:
-        plain = re.sub(r"[^A-Za-z0-9._=,+-]+", "-", task["name"]).strip("-.")[:90] or "task"
-        name = next(name for name in (plain, *(f"{plain}-{n}" for n in range(2, len(tasks) + 2))) if name not in found)
-        found[name] = {**task, "name": name}
-    return list(found.values())
+    names = [re.sub(r"[^A-Za-z0-9._=,+-]+", "-", task["name"]).strip("-.")[:90] or "task" for task in tasks]
+    return [
+        {**task, "name": name if names.count(name) == 1 else f"{name}-{number}"}
+        for number, (task, name) in enumerate(zip(tasks, names, strict=True), 1)
+    ]

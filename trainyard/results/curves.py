@@ -12,7 +12,6 @@ from typing import Any
 
 from trainyard.results.scalars import Curve, read_directory
 from trainyard.results.store import RunDirectory
-from trainyard.results.sweep import Mode
 from trainyard.spec.job import scalar_text
 from trainyard.spec.yaml_source import UnreadableError, compose
 from trainyard.wording import clean
@@ -48,22 +47,9 @@ class JobFile:
     @property
     def metric(self) -> str | None:
         """Return the scalar that the job is tuned or watched by."""
-        metric = self._section.get("metric")
-        return metric if isinstance(metric, str) else None
-
-    @property
-    def mode(self) -> Mode:
-        return "min" if self._section.get("mode") == "min" else "max"
-
-    @property
-    def space(self) -> Mapping[str, Any]:
-        space = self._section.get("space")
-        return space if isinstance(space, dict) else {}
-
-    @property
-    def _section(self) -> Mapping[str, Any]:
         section = self.content.get("tune") or self.content.get("watch")
-        return section if isinstance(section, dict) else {}
+        metric = section.get("metric") if isinstance(section, dict) else None
+        return metric if isinstance(metric, str) else None
 
 
 @dataclass(frozen=True)

@@ -66,12 +66,13 @@ def _values(run: RunDirectory, state: RunState, metrics: Mapping[str, Curve]) ->
     """Return all that the page shows; `metrics` are the curves that came with the run's events, by task."""
     record = run.record()
     job = curves.job_file(run, list(state.tasks))
-    if state.sweep:
-        job = trials.job_file(job, state.sweep)
-    drawn = trials.drawn(job) if state.sweep else job
+    sweep = state.sweep if state.sweep and state.sweep.trials else None
+    if sweep:
+        job = trials.job_file(job, sweep)
+    drawn = trials.drawn(job) if sweep else job
     series, left_out = curves.read(run, drawn, metrics=metrics)
     gathered = curves.chosen(series, left_out + len(job.parameters) - len(drawn.parameters), first=job.metric)
-    averaged, seen_first = (("repeat",), trials.SEEN_FIRST) if state.sweep else ((), None)
+    averaged, seen_first = (("repeat",), trials.SEEN_FIRST) if sweep else ((), None)
     last = {task: curve.last for task, curve in metrics.items()} if gathered.shown_first == job.metric else {}
     return {
         "state": state,
@@ -85,7 +86,7 @@ def _values(run: RunDirectory, state: RunState, metrics: Mapping[str, Curve]) ->
         "retried": tables.failures(run, state, final=False),
         "curves": gathered,
         "drawing": gathered.drawing(job.keys, averaged=averaged) | {"seen_first": seen_first},
-        "sweep": trials.values(run, state.sweep, job) if state.sweep else None,
+        "sweep": trials.values(run, sweep, job) if sweep else None,
         # A job without a matrix has only the name of each task.
         "keys": () if job.keys == ("task",) else job.keys,
         "rows": tables.tasks(run, state, job, {**gathered.finals(), **last}),

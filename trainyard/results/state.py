@@ -99,7 +99,6 @@ class RunState:
     ) -> None:
         """Begin with what is known before the first event; `tune` is that section of its job file."""
         self.run = run
-        self.tune = tune
         self.cluster = cluster
         self.job = job
         self.tasks = {name: Task(name) for name in tasks}
@@ -116,7 +115,7 @@ class RunState:
         self.notes: list[str] = []
         self.nodes: dict[str, Mapping[str, Any]] = {}
         self.counts: Counter[State] = Counter({"waiting": len(self.tasks)})
-        self.sweep: Sweep | None = None  # once it has a trial
+        self.sweep = Sweep(tune) if tune else None
         self._waiting: Mapping[str, Any] | None = None
 
     @property
@@ -155,8 +154,7 @@ class RunState:
                 self._checkpoint(self.task(event["task"]), event)
             case "outputs":
                 self.task(event["task"]).add_archive(event)
-            case "trial-started" | "trial-ended":
-                self.sweep = self.sweep or Sweep()
+            case "trial-started" | "trial-ended" if self.sweep:
                 self.sweep.apply(event)
             case "run-ended":
                 self._ended(event)
@@ -200,6 +198,7 @@ class RunState:
             "checks": self.checks,
             "waiting": self.waiting and {key: self.waiting[key] for key in ("tasks", "needs", "holders", "text")},
             "tasks": [self._task_document(task, now=now) for task in self.tasks.values()],
+            **(self.sweep.document() if self.sweep else {}),
         }
 
     def _task_document(self, task: Task, *, now: float) -> dict[str, Any]:

@@ -111,7 +111,7 @@ def find(home: Path, name: str | None, *, cluster: str | None = None) -> RunDire
         if known:
             return known[0]
         on = "" if cluster is None else f" on cluster {cluster}"
-        hint = "Start one: invoke train.dispatch JOB_DIR"
+        hint = "Start one: invoke train.dispatch JOB_DIR, or a sweep: invoke tune.dispatch JOB_DIR"
         raise RequestError(f"there are no runs yet{on}", where=str(home), hint=hint)
     beginning = Path(name).name
     matching = [run for run in known if beginning and run.name.startswith(beginning)]
@@ -122,7 +122,9 @@ def find(home: Path, name: str | None, *, cluster: str | None = None) -> RunDire
     listed = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "") if names else "none"
     what = f"several runs begin with {name}" if matching else f"no such run: {name}"
     meant = "" if matching else did_you_mean(name, names)
-    raise RequestError(what, problems=(Problem("RUN", f"there are: {listed}{meant}"),), where=str(home))
+    problem = Problem("RUN", f"there are: {listed}{meant}")
+    known_in = None if matching or meant else "A run is known in the results/ from which it was dispatched."
+    raise RequestError(what, problems=(problem,), where=str(home), hint=known_in)
 
 
 def keep_checkpoint(run: RunDirectory, task: str, arrived: Path, *, seq: int) -> None:

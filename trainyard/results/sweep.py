@@ -1,4 +1,4 @@
-"""How a sweep stands: the events of its trials, folded; in the shape that `tune.status --json` prints."""
+"""How a sweep stands: the events of its trials, folded; in the shape that `--json` prints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 TrialState = Literal["running", "complete", "pruned", "failed", "stopped"]
-Mode = Literal["max", "min"]
 # Of a trial, in a document.
 _SHOWN = ("params", "state", "value", "values", "tasks", "reason", "seconds")
 
@@ -45,8 +44,12 @@ class Trial:
 
 @dataclass
 class Sweep:
-    """The trials of a run by their number, and how the sweep ended: {reason, samples, best}."""
+    """The trials of a run by their number, and how the sweep ended: {reason, samples, best}.
 
+    `tune` is that section of its job file.
+    """
+
+    tune: Mapping[str, Any]
     trials: dict[int, Trial] = field(default_factory=dict)
     end: Mapping[str, Any] | None = None
 
@@ -67,23 +70,27 @@ class Sweep:
                     if trial.state == "running":
                         trial.state, trial.ended = "stopped", event["time"]
 
-    def ranked(self, mode: Mode) -> list[Trial]:
+    def ranked(self) -> list[Trial]:
         """Return the complete trials, the best first; of equal ones the earlier is better."""
-        known = [(trial.value, trial) for trial in self.trials.values() if trial.state == "complete"]
-        sign = -1 if mode == "max" else 1
+        sign = 1 if self.tune["mode"] == "min" else -1
+        known = [(trial.value, trial) for trial in list(self.trials.values()) if trial.state == "complete"]
         ranks = [(sign * value, trial.number, trial) for value, trial in known if value is not None]
         return [trial for _, _, trial in sorted(ranks, key=lambda rank: rank[:2])]
+
+    @property
+    def best(self) -> Trial | None:
+        return next(iter(self.ranked()), None)
 
     def counts(self) -> dict[str, int]:
         found = Counter[str](trial.state for trial in self.trials.values())
         return {state: found[state] for state in ("complete", "pruned", "failed", "running", "stopped")}
 
-    def document(self, *, metric: str, mode: Mode) -> dict[str, Any]:
-        """Return what `tune.status --json` prints of it, besides the run and its state."""
-        best = next(iter(self.ranked(mode)), None)
+    def document(self) -> dict[str, Any]:
+        """Return what `--json` prints of it, besides what it prints of any run."""
+        best = self.best
         return {
-            "metric": metric,
-            "mode": mode,
+            "metric": self.tune["metric"],
+            "mode": self.tune["mode"],
             "best": best and {"trial": best.number, "value": best.value, "params": dict(best.params)},
             "counts": self.counts(),
             "trials": [

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from trainyard_runner.space import filled
@@ -17,6 +16,7 @@ from trainyard.results.importance import importances
 from trainyard.results.store import RunDirectory
 from trainyard.results.sweep import Sweep, Trial
 from trainyard.spec.job import scalar_text
+from trainyard.spec.tune import KINDS
 from trainyard.wording import clean
 
 _MOST_TRIALS = 2000
@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 def job_file(job: JobFile, sweep: Sweep) -> JobFile:
     """Return a sweep's job file with what each task got: trial and repeat; the best trials first, then running ones."""
-    ranked = sweep.ranked(job.mode)
+    ranked = sweep.ranked()
     running = [trial for trial in sweep.trials.values() if trial.state == "running"]
     known = {trial.number: trial for trial in (*ranked[:SEEN_FIRST], *running, *ranked, *sweep.trials.values())}
     parameters = {
@@ -47,26 +47,25 @@ def drawn(job: JobFile) -> JobFile:
 
 def values(run: RunDirectory, sweep: Sweep, job: JobFile) -> Row:
     """Return all that the page shows of a sweep besides its learning curves."""
-    ranked = sweep.ranked(job.mode)
+    ranked = sweep.ranked()
     best = {trial.number for trial in ranked}
     others = [trial for trial in sweep.trials.values() if trial.number not in best]
     shown = sorted((ranked + others[::-1])[:_MOST_TRIALS], key=lambda trial: trial.number)
-    names = list(dict.fromkeys([*job.space, *(name for trial in shown for name in trial.params)]))
-    axes = [_axis(name, job.space.get(name), shown) for name in names]
+    axes = [_axis(name, parameter, shown) for name, parameter in sweep.tune["space"].items()]
     shares, remark = importances(run.path / "study.journal")
     return {
-        "metric": job.metric or "value",
-        "mode": job.mode,
+        "metric": sweep.tune["metric"],
+        "mode": sweep.tune["mode"],
         "counts": ", ".join(f"{count:,} {state}" for state, count in sweep.counts().items() if count),
         "reason": (sweep.end or {}).get("reason"),
-        "best": _best(ranked[0], job) if ranked else None,
-        "rows": [_row(trial, names) for trial in shown],
+        "best": _best(ranked[0], job, sweep.tune["space"]) if ranked else None,
+        "rows": [_row(trial, list(sweep.tune["space"])) for trial in shown],
         "left_out": len(sweep.trials) - len(shown),
         "importances": shares,
         "remark": remark,
         "drawing": {
-            "metric": clean(job.metric or "value"),
-            "mode": job.mode,
+            "metric": clean(sweep.tune["metric"]),
+            "mode": sweep.tune["mode"],
             "axes": axes,
             "trials": [
                 [trial.number, trial.state, trial.value, [_place(trial.params.get(axis["key"]), axis) for axis in axes]]
@@ -76,34 +75,24 @@ def values(run: RunDirectory, sweep: Sweep, job: JobFile) -> Row:
     }
 
 
-def _axis(name: str, distribution: object, trials: Sequence[Trial]) -> Row:
+def _axis(name: str, parameter: Mapping[str, Any], trials: Sequence[Trial]) -> Row:
     """Return a parameter's axis: logarithmic where it was searched so, and a list of values where it was a choice."""
-    given = [trial.params[name] for trial in trials if trial.params.get(name) is not None]
-    kind, values = next(iter(distribution.items())) if isinstance(distribution, dict) else ("", None)
-    if kind in ("choice", "grid") and isinstance(values, list):
-        given = values + given
-    elif all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in given):
-        ends = [end for end in values or () if isinstance(end, (int, float))] if isinstance(values, list) else []
-        is_log = kind == "loguniform" and all(value > 0 for value in given + ends)
-        return {"key": name, "name": clean(name), "ends": ends, "log": is_log}
-    return {
-        "key": name,
-        "name": clean(name),
-        "labels": [clean(text) for text in dict.fromkeys(map(scalar_text, given))],
-    }
+    (kind,) = parameter.keys() & KINDS
+    axis: Row = {"key": name, "name": clean(name)}
+    if kind in ("choice", "grid"):
+        given = [trial.params[name] for trial in trials if name in trial.params]
+        return {**axis, "labels": [clean(text) for text in dict.fromkeys(map(scalar_text, [*parameter[kind], *given]))]}
+    return {**axis, "ends": parameter[kind], "log": kind == "loguniform"}
 
 
 def _place(value: Any, axis: Row) -> object:
-    """Return where on its axis a value is: itself, or its number in the list; None if it is not set, or no number."""
-    if value is None or "labels" in axis:
-        return None if value is None else axis["labels"].index(clean(scalar_text(value)))
-    return value if math.isfinite(value) else None
+    """Return where on its axis a value is: itself, or its number in the list; None if it is not set."""
+    return axis["labels"].index(clean(scalar_text(value))) if value is not None and "labels" in axis else value
 
 
-def _best(trial: Trial, job: JobFile) -> Row:
-    written = job.content.get("command")
-    template = {"command": list(map(str, written)) if isinstance(written, list) else [], "env": {}}
-    command = filled(template, {**trial.params, "repeat": 0}, job.space)["command"]
+def _best(trial: Trial, job: JobFile, space: Collection[str]) -> Row:
+    template: Row = {"command": job.content.get("command") or [], "env": {}}
+    command = filled(template, {**trial.params, "repeat": 0}, space)["command"]
     return {
         **vars(trial),
         "spread": trial.spread,

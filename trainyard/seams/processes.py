@@ -149,9 +149,11 @@ def _signal(processes: frozenset[ProcessId], number: signal.Signals) -> None:
 
 
 def _gone(find: Callable[[], frozenset[ProcessId]], seconds: float) -> bool:
+    """Say whether none is left within so long; to find them reads all of /proc, so those found are waited for first."""
     give_up = time.monotonic() + seconds
-    while find():
+    while left := find():
+        while time.monotonic() < give_up and any(map(alive, left)):
+            time.sleep(0.05)
         if time.monotonic() >= give_up:
             return False
-        time.sleep(0.05)
     return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, WithJsonSchema
@@ -24,7 +25,7 @@ from trainyard.spec.fields import (
     setting,
 )
 from trainyard.spec.placeholders import KEY_PATTERN, MatrixKey, MatrixValue, Scalar, unknown, unused
-from trainyard.spec.tune import REPEAT, Tune, left_out
+from trainyard.spec.tune import REPEAT, Tune
 from trainyard.spec.watch import Watch
 
 MOST_TASKS = 100_000
@@ -201,12 +202,13 @@ class JobSpec(Section):
         wrong = [
             *unknown("command", dict(enumerate(command)), known, source=source),
             *unknown("env", self.env, known, source=source),
-            *left_out(space, command),
         ]
         yield from wrong
         if command and not wrong:
             section = ("tune", "space") if space else ("matrix",)
             yield from unused(space or self.matrix, (*command, *self.env.values()), section=section)
+        if self.tune:
+            yield from (replace(each, path=("tune", *each.path)) for each in self.tune.problems())
         for name in ("matrix", "tasks", "together", "watch") if self.tune else ():
             if getattr(self, name):
                 yield Complaint((name,), "must not be given together with tune")

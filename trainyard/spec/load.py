@@ -47,18 +47,11 @@ def load_cluster(path: Path, *, overrides: Sequence[str] = (), backend: str | No
     return LoadedCluster(_validated(ClusterSpec, source, CLUSTER_FILE), path)
 
 
-def cluster_of(keys: Mapping[str, Any], *, directory: Path, overrides: Sequence[str] = ()) -> LoadedCluster:
-    """Return the cluster that the keys of a cluster file describe; names of files are relative to a directory.
-
-    Raises RequestError with every problem at once.
-    """
-    spec = _validated(ClusterSpec, _overridden(_keys("Cluster", keys), overrides), "cluster")
-    return LoadedCluster(spec, directory / f"Cluster({spec.name})")
-
-
-def job_of(keys: Mapping[str, Any], *, overrides: Sequence[str] = ()) -> JobSpec:
+def job_of(keys: Mapping[str, Any]) -> JobSpec:
     """Return the job that the keys of a job file describe, and `name`. Raises RequestError with every problem."""
-    return _validated(JobSpec, _named(_overridden(_keys("Job", keys), overrides), str(keys["name"]), "Job"), "job")
+    # As a file would have them: lists for tuples, text for paths.
+    source = Source(json.loads(json.dumps(keys, default=str)), {(): "Job"})
+    return _validated(JobSpec, _named(source, str(keys["name"]), "Job"), "job")
 
 
 def load_job(directory: Path, *, overrides: Sequence[str] = (), file: Path | None = None) -> JobSpec:
@@ -83,11 +76,6 @@ def load_image(directory: Path, *, overrides: Sequence[str] = ()) -> ImageFile:
 def load_other(path: Path, model: type[Model], kind: str) -> Model:
     """Return what somebody else's YAML file says. Raises RequestError with every problem at once."""
     return _validated(model, _source(path, kind, ()), kind)
-
-
-def _keys(function: str, keys: Mapping[str, Any]) -> Source:
-    """Return keys that Python gave as a file would have them: lists for tuples, text for paths."""
-    return Source(json.loads(json.dumps(keys, default=str)), {(): function})
 
 
 def _named(source: Source, name: str, where: str) -> Source:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Literal
 
 from pydantic import Field
 
-from trainyard.spec.fields import Complaint, Duration, Listed, Section, rule, setting
+from trainyard.spec.fields import Complaint, Duration, Listed, Section, setting
 from trainyard.spec.placeholders import MatrixKey, MatrixValue
 from trainyard.spec.watch import Watch
 from trainyard.wording import did_you_mean
@@ -36,75 +37,56 @@ class Parameter(Section):
         return next(kind for kind in KINDS if getattr(self, kind) is not None)
 
     @property
-    def count(self) -> float:
-        """How many values it can have."""
+    def values(self) -> list[Any]:
+        """Return all values that it can have; none of one that can have any, or more than a grid has."""
         of = getattr(self, self.kind)
         if self.kind in ("choice", "grid"):
-            return len(of)
-        step = self.step or (1 if self.kind == "randint" else None)
-        return math.floor((of[1] - of[0]) / step + 1e-9) + 1 if step else math.inf
+            return list(of)
+        step = int(self.step or 1) if self.kind == "randint" else self.step
+        count = math.floor((of[1] - of[0]) / step + 1e-9) + 1 if step else math.inf
+        return [round(of[0] + index * step, 12) for index in range(int(count))] if step and count <= MOST_VALUES else []
 
-    def document(self, *, counted: bool) -> dict[str, Any]:
-        """Return what the runner needs to know; its values one by one if they are `counted`."""
-        of: Sequence[Any] = getattr(self, self.kind)
-        values = list(of)
-        if counted and self.kind not in ("choice", "grid"):
-            step = int(self.step or 1) if self.kind == "randint" else self.step or 0.0
-            values = [round(of[0] + index * step, 12) for index in range(int(self.count))]
-        when = {name: list(known) for name, known in self.when.items()}
-        return {"kind": self.kind, "of": list(of), "step": self.step, "when": when, "values": values}
+    def document(self, search: Search) -> dict[str, Any]:
+        """Return what the runner needs to know; of a grid, its values."""
+        known = {"kind": self.kind, "of": list(getattr(self, self.kind)), "step": self.step}
+        when = {name: list(values) for name, values in self.when.items()}
+        return {**known, "when": when, "values": self.values if search == "grid" else []}
 
-    def complaints(self) -> Iterator[Complaint]:
+    def problems(self) -> Iterator[Complaint]:
         """Complain about a parameter that is not of exactly one kind, and about borders that are none."""
         given = [kind for kind in KINDS if getattr(self, kind) is not None]
         if len(given) != 1:
             has = f"; has {', '.join(given)}" if given else ""
             yield Complaint((), f"must have exactly one of: {', '.join(KINDS)}{has}")
             return
-        kind, value = given[0], getattr(self, given[0])
+        kind, of = given[0], list(getattr(self, given[0]))
+        width = math.inf
         if kind in ("choice", "grid"):
-            if not value:
+            if not of:
                 yield Complaint((kind,), "must not be empty")
-            elif len(set(map(repr, value))) < len(value):
-                yield Complaint((kind,), "has a value twice")
-        elif len(value) == 2 and value[0] == value[1]:
-            yield Complaint((kind,), "must be two numbers that differ", list(value))
-        elif len(value) != 2 or not value[0] < value[1] or not all(map(math.isfinite, value)):
-            yield Complaint((kind,), "must be two numbers, the smaller one first", list(value))
-        elif kind == "loguniform" and value[0] <= 0:
-            yield Complaint((kind,), "must begin above 0", list(value))
-        if self.step and kind not in ("uniform", "randint"):
-            yield Complaint(("step",), "is for uniform and randint")
-        elif self.step and kind == "randint" and not self.step.is_integer():
-            yield Complaint(("step",), "must be a whole number", self.step)
-        elif self.step and len(value) == 2 and value[0] < value[1] < value[0] + self.step:
-            yield Complaint(("step",), f"must be at most {value[1] - value[0]:g}, the width of its range", self.step)
+        elif len(of) != 2 or not of[0] < of[1] or not all(map(math.isfinite, of)):
+            yield Complaint((kind,), "must be two numbers, the smaller one first", of)
+        elif kind == "loguniform" and of[0] <= 0:
+            yield Complaint((kind,), "must begin above 0", of)
+        else:
+            width = of[1] - of[0]
+        is_whole = self.step is None or self.step.is_integer() or kind != "randint"
+        if self.step and (kind not in ("uniform", "randint") or self.step > width or not is_whole):
+            what = "is for uniform, and whole for randint: at most the width of the range"
+            yield Complaint(("step",), what, self.step)
 
-
-def _space_complaints(space: Mapping[str, Parameter]) -> Iterator[Complaint]:
-    if not space:
-        yield Complaint((), "must not be empty")
-    before: dict[str, Parameter] = {}
-    for name, parameter in space.items():
-        if name == REPEAT:
-            yield Complaint((name,), "is what {repeat} stands for: take another name")
-        for other, values in parameter.when.items():
-            if other not in before:
-                meant = did_you_mean(other, before) or "; a parameter depends on those that are above it"
-                yield Complaint((name, "when", other), "is no parameter above this one", suggestion=meant)
-                continue
-            known = before[other].choice or before[other].grid or ()
-            if not known:
-                yield Complaint((name, "when", other), "is not of kind choice or grid: others cannot depend on it")
-            for value in values if known else ():
-                if value not in known:
-                    listed = f"; {other} is one of: {', '.join(map(str, known[:9]))}"
-                    meant = did_you_mean(str(value), map(str, known)) or listed
-                    yield Complaint((name, "when", other), "is never the case", value, meant)
-        before[name] = parameter
-
-
-Space = Annotated[dict[MatrixKey, Parameter], rule(_space_complaints)]
+    def conditions(self, above: Mapping[str, Values]) -> Iterator[Complaint]:
+        """Complain about a `when` that is never so: it names choices `above`, which have these options."""
+        for other, values in self.when.items():
+            options = above.get(other, ())
+            if not options:
+                meant = did_you_mean(other, above) or "; a parameter depends on those of kind choice or grid above it"
+                yield Complaint(("when", other), "is no choice above this one", suggestion=meant)
+            for value in values if options else ():
+                if value not in options:
+                    listed = f"; {other} is one of: {', '.join(map(str, options[:9]))}"
+                    meant = did_you_mean(str(value), map(str, options)) or listed
+                    yield Complaint(("when", other), "is never the case", value, meant)
 
 
 class Prune(Section):
@@ -120,13 +102,13 @@ class Stop(Section):
     """When a sweep ends before all its configurations were tried."""
 
     plateau: int | None = setting(None, "So many configurations in a row were no better than the best.", ge=1)
-    failures: int | None = setting(None, "So many configurations failed (default: the first 10).", ge=1)
+    failures: int | None = setting(None, "So many configurations failed.", ge=1)
 
 
 class Tune(Watch):
     """A sweep; what its metric is and where it is read, as in `watch`."""
 
-    space: Space = Field(description="What is searched; {name} in command and env is replaced.")
+    space: dict[MatrixKey, Parameter] = Field(description="What is searched; {name} in command and env is replaced.")
     mode: Literal["max", "min"] = setting("max", "Whether more of the metric is better, or less.")
     objective: Literal["last", "best"] = setting("last", "Which value of the metric counts for a task.")
     samples: int | None = setting(None, "How many configurations are tried; grid: default all.", ge=1, le=100_000)
@@ -139,37 +121,36 @@ class Tune(Watch):
     stop: Stop = setting(Stop(), "When to end before all samples.")
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about a search that cannot search this space, and about one without an end."""
+        """Leave `problems` to the job, which has them in one list with its own."""
+        yield from ()
+
+    def problems(self) -> Iterator[Complaint]:
+        """Complain about a space, about a search that cannot search it, and about one without an end."""
         yield from super().complaints()
-        if self.search == "grid":
-            for name, parameter in self.space.items():
-                if parameter.count > MOST_VALUES:
-                    meant = "; give grid or choice, or a step"
-                    yield Complaint(("space", name), "has too many values for search: grid", suggestion=meant)
-        elif self.samples is None and self.time is None:
-            yield Complaint(("samples",), "is missing: how many configurations are tried (or give time)")
-        numbers = [each for each in self.space.values() if each.kind not in ("choice", "grid") and not each.when]
+        if not self.space:
+            yield Complaint(("space",), "must not be empty")
+        above: dict[str, Values] = {}
+        for name, parameter in self.space.items():
+            found = [*parameter.problems(), *parameter.conditions(above)]
+            if name == REPEAT:
+                found.append(Complaint((), "is what {repeat} stands for: take another name"))
+            if not found and self.search == "grid" and not parameter.values:
+                found.append(Complaint((), "has too many values for search: grid; give grid or choice, or a step"))
+            yield from (replace(each, path=("space", name, *each.path)) for each in found)
+            if options := parameter.choice or parameter.grid:
+                above[name] = options
+        numbers = [name for name, parameter in self.space.items() if name not in above and not parameter.when]
         if self.search == "cmaes" and len(numbers) < 2:
             yield Complaint(("search",), "cmaes needs two numbers at least that every configuration has", self.search)
+        if self.search != "grid" and self.samples is None and self.time is None:
+            yield Complaint(("samples",), "is missing: how many configurations are tried (or give time)")
 
     def document(self) -> dict[str, Any]:
         """Return what the runner needs to know of it, besides where the metric is."""
-        counted = self.search == "grid"
         own = type(self).model_fields.keys() - Watch.model_fields.keys() | {"metric"}
-        space = {name: parameter.document(counted=counted) for name, parameter in self.space.items()}
+        space = {name: parameter.document(self.search) for name, parameter in self.space.items()}
         return {**self.model_dump(include=own), "space": space}
 
     def watch(self) -> dict[str, Any]:
         """Return how each task is watched."""
         return self.model_dump(include=set(Watch.model_fields))
-
-
-def left_out(space: Mapping[str, Parameter], command: Sequence[str]) -> Iterator[Complaint]:
-    """Complain about a flag that stays although its value, a parameter with `when`, is left out with its word."""
-    for index in range(1, len(command)):
-        name, flag = command[index][1:-1], command[index - 1]
-        if command[index] == f"{{{name}}}" and name in space and space[name].when and flag.startswith("-"):
-            meant = f"; write {flag}={{{name}}} as one word"
-            yield Complaint(
-                ("command", index), f"is left out where there is no {name}, and {flag} stays", suggestion=meant
-            )

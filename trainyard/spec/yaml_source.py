@@ -76,7 +76,7 @@ def compose(text: str, *, origin: str) -> Source:
     # The parser hands a character beyond Unicode (`"\\U00110000"`) to chr().
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         raise _unreadable(error, text, origin) from error
-    if value is None and not reader.problems:
+    if node is None:
         raise UnreadableError(origin, "is empty")
     return Source(value, reader.places, tuple(reader.problems), frozenset(reader.broken))
 

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from invoke.exceptions import Exit, ParseError, UnexpectedExit
 from invoke.executor import Executor
 
-from trainyard import main
+from trainyard import signals
 from trainyard.errors import InterruptedRunError, TrainyardError
 from trainyard.tasks import report
 
@@ -23,7 +23,7 @@ class TrainyardExecutor(Executor):
 
     def execute(self, *tasks: Any) -> Any:
         """Run the tasks; print an error as its parts, never a traceback without --debug."""
-        main.begin()
+        signals.begin()
         # A CI system that ends us wants the same clean-up as Ctrl-C.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         # Said by us once, instead of by urllib3 at each request. A filter that comes later has Python say all again.

@@ -114,7 +114,7 @@ def print_table(table: Table) -> None:
     if shortens is not None:
         drawn.padding = (0, 0)
     for column in table.columns:
-        drawn.add_column(column, no_wrap=shortens is not None and column not in shortens)
+        drawn.add_column(column, no_wrap=shortens is not None and column not in shortens, overflow="fold")
     for row in table.rows:
         cells = [Text(visible("" if cell is None else str(cell))) for cell in row]
         for cell in cells if shortens is not None else ():

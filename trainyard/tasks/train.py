@@ -15,7 +15,9 @@ from trainyard.tasks.command import FILE, Call, task
 from trainyard.tasks.report import Report, Table, browse, note, say
 
 if TYPE_CHECKING:
+    from trainyard.dispatch.plan import Prepared
     from trainyard.dispatch.runs import RunStatus
+    from trainyard.lifecycle import Cluster
     from trainyard.results.compare import Final
     from trainyard.results.state import RunState, Task
     from trainyard.results.store import RunDirectory
@@ -47,18 +49,9 @@ def dispatch(
     call: Call, job_dir: str, file: list[str] | None = None, wait: bool = True, skip_smoke: bool = False
 ) -> Report | None:
     """Run a job; the exit code is the job's."""
-    from trainyard.dispatch.plan import described
-
-    prepared, cluster = lazy.training.ready(job_dir, file or [], overrides=call.overrides, backend=call.backend)
-    note("\n".join(described(prepared)))
-    if call.dry:
-        return None
-    screen, progress = screen_for(call), call.progress
-    return ended(
-        lazy.training.dispatch(
-            prepared, cluster, command=sys.argv, wait=wait, skip_smoke=skip_smoke, progress=progress, screen=screen
-        )
-    )
+    ready = lazy.training.ready(job_dir, file or [], overrides=call.overrides, backend=call.backend)
+    now = dispatched(call, *ready, wait=wait, skip_smoke=skip_smoke)
+    return ended(now) if now else None
 
 
 @task(
@@ -241,6 +234,28 @@ def stopped(call: Call, found: RunDirectory, *, next: str = "") -> Report:
     now = lazy.training.stop(found, screen=Screen(note=_remark))
     line = f"run {now.run.name}: {now.state.state}"
     return Report(now.document(), [line], next=next, error=None if now.state.ended else now.error)
+
+
+def dispatched(
+    call: Call, prepared: Prepared, cluster: Cluster, *, wait: bool, skip_smoke: bool, only: str | None = None
+) -> RunStatus | None:
+    """Say what is sent and dispatch it; None with --dry. `only` is as in PrintedScreen."""
+    from trainyard.dispatch import launch
+    from trainyard.dispatch.plan import described
+
+    note("\n".join(described(prepared)))
+    if call.dry:
+        return None
+    return launch.dispatch(
+        prepared,
+        lazy.training.reach(cluster, skip_smoke=skip_smoke),
+        results=lazy.training.results(),
+        command=sys.argv,
+        wait=wait,
+        skip_smoke=skip_smoke,
+        progress=call.progress,
+        screen=screen_for(call, only=only),
+    )
 
 
 def find(call: Call, run: str, *, to_stop: bool = False) -> RunDirectory:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,12 +9,10 @@ from typing import TYPE_CHECKING
 from trainyard.results import formats
 from trainyard.tasks import lazy, train
 from trainyard.tasks.command import FILE, Call, task
-from trainyard.tasks.report import Report, Table, note
+from trainyard.tasks.report import Report, Table
 
 if TYPE_CHECKING:
-    from trainyard.dispatch.plan import Prepared
     from trainyard.dispatch.runs import RunStatus
-    from trainyard.lifecycle import Cluster
     from trainyard.results.sweep import Sweep, Trial
 
 _BEST = 10
@@ -39,8 +36,10 @@ _FLAGS = {
 def dispatch(call: Call, job_dir: str, wait: bool = True, skip_smoke: bool = False) -> Report | None:
     """Search for a job's best configuration; the sweep goes on without this machine."""
     files = [call.file] if call.file else []
-    prepared, cluster = lazy.training.ready(job_dir, files, overrides=call.overrides, backend=call.backend, sweep=True)
-    return _dispatched(call, prepared, cluster, wait=wait, skip_smoke=skip_smoke)
+    ready = lazy.training.ready(job_dir, files, overrides=call.overrides, backend=call.backend, sweep=True)
+    # What each of a hundred trainings prints is in their logs.
+    now = train.dispatched(call, *ready, wait=wait, skip_smoke=skip_smoke, only="")
+    return ended(now) if now else None
 
 
 @task(
@@ -54,8 +53,9 @@ def dispatch(call: Call, job_dir: str, wait: bool = True, skip_smoke: bool = Fal
 def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = False) -> Report | None:
     """Go on with a sweep that was stopped, killed or lost: a new run; what was tried counts once."""
     found = lazy.training.find_run(run or None)
-    prepared, cluster = lazy.tuning.ready_again(found, call.file, overrides=call.overrides, backend=call.backend)
-    return _dispatched(call, prepared, cluster, wait=wait, skip_smoke=skip_smoke)
+    ready = lazy.tuning.ready_again(found, call.file, overrides=call.overrides, backend=call.backend)
+    now = train.dispatched(call, *ready, wait=wait, skip_smoke=skip_smoke, only="")
+    return ended(now) if now else None
 
 
 @task("file", dry=True, positional=["run"], help=train.HELP)
@@ -67,9 +67,7 @@ def status(call: Call, run: str = "") -> Report:
 @task("file", positional=["run"], help=train.HELP)
 def report(call: Call, run: str = "") -> Report:
     """Write a sweep's report anew: one HTML page that needs nothing else."""
-    found = train.find(call, run)
-    lazy.tuning.about(found)
-    path = lazy.training.report(found, screen=train.screen_for(call))
+    path = lazy.training.report(train.find(call, run), screen=train.screen_for(call))
     return Report({"report": str(path)}, [str(path)])
 
 
@@ -83,39 +81,28 @@ def stop(call: Call, run: str = "") -> Report:
 
 def shown(now: RunStatus) -> Report:
     """Show the best configurations so far, why others failed, and how the sweep stands or ended."""
-    document, state, run = lazy.tuning.document(now), now.state, now.run.name
-    body = list(_trials(state.sweep, document["mode"], document["metric"])) if state.sweep else []
-    if not document["best"]:
+    from trainyard.results.sweep import Sweep
+
+    state, run = now.state, now.run.name
+    sweep = state.sweep or Sweep(lazy.tuning.about(now.run))
+    body = list(_trials(sweep))
+    if not sweep.best:
         body += train.last_lines(state, most=1)
     if state.waiting:
         body.append(state.waiting["text"])
-    counts = ", ".join(f"{count} {name}" for name, count in document["counts"].items() if count)
-    why = f" ({document['end']['reason']})" if document["end"] else ""
+    counts = ", ".join(f"{count} {name}" for name, count in sweep.counts().items() if count)
+    why = f" ({sweep.end['reason']})" if sweep.end else ""
     unsure = f"; unknown since then ({now.unsure})" if now.unsure else ""
     body.append(f"sweep {run} {state.state}{why}: {counts or 'no configuration yet'}{unsure}")
     if state.ended and state.exit == 0:
-        return Report(document, body, next=f"invoke tune.report {run}")
+        return Report(now.document(), body, next=f"invoke tune.report {run}")
     # One that came to its end and failed would fail again.
-    goes_on = state.ended and not (document["end"] and state.state == "failed")
-    return Report(document, body, next=f"invoke tune.resume {run}" if goes_on else f"invoke train.logs {run}")
+    goes_on = state.ended and not (sweep.end and state.state == "failed")
+    return Report(now.document(), body, next=f"invoke {'tune.resume' if goes_on else 'train.logs'} {run}")
 
 
-def _dispatched(call: Call, prepared: Prepared, cluster: Cluster, *, wait: bool, skip_smoke: bool) -> Report | None:
-    from trainyard.dispatch.plan import described
-
-    note("\n".join(described(prepared)))
-    if call.dry:
-        return None
-    now = lazy.training.dispatch(
-        prepared,
-        cluster,
-        command=sys.argv,
-        wait=wait,
-        skip_smoke=skip_smoke,
-        progress=call.progress,
-        # What each of a hundred trainings prints is in their logs.
-        screen=train.screen_for(call, only=""),
-    )
+def ended(now: RunStatus) -> Report:
+    """Show how a sweep that was followed ended, or that it goes on."""
     report = train.ended(now)
     if not now.state.ended:
         return replace(report, next=f"invoke tune.status {now.run.name}")
@@ -124,12 +111,12 @@ def _dispatched(call: Call, prepared: Prepared, cluster: Cluster, *, wait: bool,
     return replace(report, body=sweep.body, next=report.next if now.state.exit == 0 else sweep.next)
 
 
-def _trials(sweep: Sweep, mode: str, metric: str) -> Iterator[str | Table]:
+def _trials(sweep: Sweep) -> Iterator[str | Table]:
     """Show the best trials, and why others failed."""
-    if ranked := sweep.ranked("min" if mode == "min" else "max"):
+    if ranked := sweep.ranked():
         best = ranked[:_BEST]
         names = list(dict.fromkeys(name for trial in best for name in trial.params))
-        columns = ["trial", metric, "spread", *names, "seconds"]
+        columns = ["trial", sweep.tune["metric"], "spread", *names, "seconds"]
         yield Table(columns, [_row(trial, names) for trial in best], title=f"best {len(best)} of {len(ranked)}")
     failed = [trial for trial in sweep.trials.values() if trial.state == "failed"]
     yield from (f"trial {trial.number} failed: {trial.reason or 'no reason known'}" for trial in failed[:_FAILED])

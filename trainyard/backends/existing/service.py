@@ -8,7 +8,7 @@ from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import pods
 from trainyard.backends.record import TOKEN_KEY, secret_token
 from trainyard.errors import NotReadyError, PrerequisiteError, RequestError
-from trainyard.seams.kube import config, forward
+from trainyard.seams.kube import api, config, forward
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.types import POD, SECRET, SERVICE, Object
 from trainyard.spec.cluster import ExistingSection
@@ -38,11 +38,13 @@ class Service:
 
 def named(section: ExistingSection, tools: Tools) -> Service:
     """Return the service that the file names. Raises PrerequisiteError when there is no such kubeconfig or context."""
-    kube = config.connect(
-        tools.environ,
-        kubeconfig=section.kubeconfig,
-        context=section.context,
-        relative_to=tools.source.parent if tools.source else None,
+    kube = api.connect(
+        config.access(
+            tools.environ,
+            kubeconfig=section.kubeconfig,
+            context=section.context,
+            relative_to=tools.source.parent if tools.source else None,
+        )
     )
     namespace, _, name = (section.service or "").partition("/")
     return Service(kube, namespace, name, section.port)

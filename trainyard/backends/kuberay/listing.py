@@ -11,7 +11,7 @@ from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.snapshot import side_by_side
 from trainyard.backends.record import read_json
 from trainyard.errors import OutsideError, TrainyardError, in_a_line
-from trainyard.seams.kube import config
+from trainyard.seams.kube import api, config
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.errors import ForbiddenError
 from trainyard.seams.kube.types import RAY_CLUSTER, Object
@@ -89,7 +89,7 @@ def _recorded(states: Sequence[Path], environ: Mapping[str, str]) -> Iterator[Ku
         record = read_json(state / "cluster.json") or {}
         files = {"KUBECONFIG": record["kubeconfig"]} if record.get("kubeconfig") else {}
         try:
-            yield config.connect({**environ, **files}, context=record.get("context") or None)
+            yield api.connect(config.access({**environ, **files}, context=record.get("context") or None))
         except TrainyardError:
             # Its record is listed with what removes it.
             continue

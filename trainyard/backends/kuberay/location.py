@@ -12,7 +12,7 @@ from trainyard.backends import record as records
 from trainyard.backends.contract import Tools, shell_words
 from trainyard.backends.kuberay import naming, pods
 from trainyard.errors import RequestError
-from trainyard.seams.kube import config
+from trainyard.seams.kube import api, config
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.types import RAY_CLUSTER, Object
 from trainyard.spec.cluster import ClusterSpec
@@ -66,7 +66,7 @@ def find(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Location:
         return of_section(spec, tools, section)
     if _given(tools):
         refuse_other(tools, of_section(spec, tools, section))
-    kube = config.connect({**tools.environ, "KUBECONFIG": record.kubeconfig}, context=record.context)
+    kube = api.connect(config.access({**tools.environ, "KUBECONFIG": record.kubeconfig}, context=record.context))
     location = Location(kube, record.namespace, spec.name, section)
     refuse_other(tools, location)
     return location
@@ -74,8 +74,10 @@ def find(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Location:
 
 def of_section(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Location:
     """Return where the section wants the cluster to be, whatever is written down. Raises PrerequisiteError."""
-    kube = config.connect(
-        tools.environ, kubeconfig=section.kubeconfig, context=section.context, relative_to=tools.directory
+    kube = api.connect(
+        config.access(
+            tools.environ, kubeconfig=section.kubeconfig, context=section.context, relative_to=tools.directory
+        )
     )
     return Location(kube, section.namespace, spec.name, section)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -40,7 +41,7 @@ def steps(where: Location, tools: Tools) -> list[Step]:
     return [
         _operator_step(where, helm) if release else _leave(f"Leave the KubeRay operator: {leave}"),
         _crds_step(where, crds),
-        *(_namespace_step(where, name) for name in dict.fromkeys([section.namespace, where.namespace])),
+        *_namespace_steps(where, [*dict.fromkeys([section.namespace, where.namespace])]),
     ]
 
 
@@ -101,19 +102,26 @@ def _crds_step(where: Location, crds: Left) -> Step:
     return removal.step(where, f"Remove KubeRay's CRDs: {removal.names(crds)}", lambda: _crds(where), remove)
 
 
-def _namespace_step(where: Location, name: str) -> Step:
-    """Return the step that removes a namespace of ours with nothing of others in it, or says why it stays."""
-    if not operator.made_by_us(where.kube, name):
-        return _leave(f"Leave namespace {name}: there is none that Trainyard made")
-    others = _tenants(where, name)
-    if others:
-        return _leave(f"Leave namespace {name}: {wording.named(others)} {'is' if len(others) == 1 else 'are'} in it")
+def _namespace_steps(where: Location, names: Sequence[str]) -> list[Step]:
+    """Return the step that removes the namespaces of ours with nothing of others in them, and why others stay."""
+    reasons = {name: _why_it_stays(where, name) for name in names}
+    ours = [name for name, reason in reasons.items() if not reason]
 
     def left() -> Left:
-        found = where.kube.get(kinds.NAMESPACE, name)
-        return [(kinds.NAMESPACE, found)] if found else []
+        every = (where.kube.get(kinds.NAMESPACE, name) for name in ours)
+        return [(kinds.NAMESPACE, found) for found in every if found]
 
-    return removal.step(where, f"Remove namespace {name}", left)
+    stay = [_leave(f"Leave namespace {name}: {reason}") for name, reason in reasons.items() if reason]
+    # Together: Kubernetes takes 5 s for each.
+    title = f"Remove namespace{'s' * (len(ours) > 1)} {' and '.join(ours)}"
+    return [*([removal.step(where, title, left)] if ours else []), *stay]
+
+
+def _why_it_stays(where: Location, name: str) -> str:
+    if not operator.made_by_us(where.kube, name):
+        return "there is none that Trainyard made"
+    others = _tenants(where, name)
+    return f"{wording.named(others)} {'is' if len(others) == 1 else 'are'} in it" if others else ""
 
 
 def _tenants(where: Location, namespace: str) -> list[str]:

@@ -5,7 +5,7 @@
   if (!place) return;
   const [history, line, logValue, clear, ranges, count] = ["history", "trial-line", "log-value", "clear", "ranges", "trial-count"].map((id) => document.getElementById(id));
   const sweep = JSON.parse(document.getElementById("sweep-drawing").textContent);
-  const TOP = 30, HEIGHT = 340, LOW = HEIGHT - 34, UNSET = HEIGHT - 14, NARROWEST = 104, SIDE = 56, REACH = 12;
+  const TOP = 30, HEIGHT = 340, LOW = HEIGHT - 34, UNSET = HEIGHT - 14, NARROWEST = 96, SIDE = 56, REACH = 12;
   const HINT = "Drag along an axis to keep only the trials that cross it there.";
   const trials = sweep.trials.map(([number, state, value, values]) => ({number, state, value, values: [...values, value]}));
   const axes = [...sweep.axes, {name: sweep.metric, isValue: true}];

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from trainyard.errors import TrainyardError
 from trainyard.seams.kube.config import Access
 from trainyard.seams.kube.errors import ApiUnreachableError
@@ -105,6 +107,15 @@ class Kube:
         params = _written(container=container, previous="true" if previous else "", tailLines=str(lines))
         response = self.transport.send("GET", POD.path(namespace, pod, part="log"), params=params, accept=(400, 404))
         return response.body.decode(errors="replace") if response.status == 200 else ""
+
+
+@cache
+def connect(access: Access) -> Kube:
+    """Return the cluster of a context; nothing is asked of it yet.
+
+    One login for each context and process: a program that logs in may take seconds, or ask a person.
+    """
+    return Kube(access)
 
 
 def _written(**params: str) -> dict[str, str]:

@@ -9,17 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from trainyard.errors import PrerequisiteError
 from trainyard.wording import did_you_mean
-
-if TYPE_CHECKING:
-    from trainyard.seams.kube.api import Kube
 
 
 @dataclass(frozen=True)
@@ -43,16 +39,16 @@ class Access:
         return ", ".join(map(str, self.files))
 
 
-def connect(
+def access(
     environ: Mapping[str, str],
     *,
     kubeconfig: str | None = None,
     context: str | None = None,
     relative_to: Path | None = None,
-) -> Kube:
-    """Return the cluster of a context, the same one for the same question; nothing is asked of it yet.
+) -> Access:
+    """Return a context, by default the current one.
 
-    Without `kubeconfig` it is $KUBECONFIG, else ~/.kube/config. Raises PrerequisiteError without one or the context.
+    Without `kubeconfig` it is of $KUBECONFIG, else ~/.kube/config. Raises PrerequisiteError without one or the context.
     """
     listed = _files(environ, kubeconfig, relative_to)
     files = tuple(file for file in listed if file.is_file())
@@ -63,18 +59,9 @@ def connect(
             hint="Set KUBECONFIG, or name the file in the cluster file (kubeconfig: ...).",
         )
     try:
-        access = _access(files, context)
+        return _access(files, context)
     except (AttributeError, KeyError, TypeError) as error:
         raise _broken(files, "it is not a kubeconfig") from error
-    return _kube(access)
-
-
-@cache
-def _kube(access: Access) -> Kube:
-    """Return one login for each context and process: a program that logs in may take seconds, or ask a person."""
-    from trainyard.seams.kube.api import Kube
-
-    return Kube(access)
 
 
 def _files(environ: Mapping[str, str], named: str | None, relative_to: Path | None) -> tuple[Path, ...]:
