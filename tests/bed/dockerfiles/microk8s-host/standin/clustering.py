@@ -172,11 +172,12 @@ def _become_worker(answer: dict[str, Any], address: str) -> None:
 
 
 def _become_control_plane(answer: dict[str, Any], address: str) -> None:
+    # Refused as a join is: nothing has changed yet.
+    initial = _post(address, "/standin/member", {"key": answer["files"]["ca.key"]})["initial"]
     services.stop()
     _take(answer)
     _forget_kubelet()
     store.new(f"{default_address()}:{STORE_PORT}")
-    initial = _post(address, "/standin/member", {"key": answer["files"]["ca.key"]})["initial"]
     (BACKEND / "joins").write_text(initial)
     print("Waiting for this node to finish joining the cluster.", end=" ", flush=True)
     found = installed()

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from standin.places import BACKEND, STORE_CLIENTS, STORE_PORT, addresses, installed
+from standin.places import BACKEND, STORE_CLIENTS, STORE_PORT, addresses, installed, wait_until
 
 LOCAL = f"http://127.0.0.1:{STORE_CLIENTS}"
 VOTERS = 3
@@ -156,11 +156,27 @@ def leave_loopback(address: str) -> None:
 
 
 def add(address: str) -> str:
-    """Add a spare; return what its etcd is told of the cluster. etcd takes one learner at a time: others vote first."""
-    for member in members():
-        if member["Role"] == 2:
-            promote(member)
-    ask_cluster("member/add", {"peerURLs": [f"http://{address}"], "isLearner": True})
+    """Add a spare; return what its etcd is told of the cluster.
+
+    etcd takes one learner at a time, so that others vote first; it waits until one has caught up, and all were
+    connected for 5 s, which is not long on a quiet machine. dqlite has no such rules: nobody is told of them.
+    """
+    refused = StoreError()
+
+    def is_added() -> bool:
+        nonlocal refused
+        try:
+            for member in members():
+                if member["Role"] == 2:
+                    promote(member)
+            ask_cluster("member/add", {"peerURLs": [f"http://{address}"], "isLearner": True})
+        except StoreError as error:
+            refused = error
+            return False
+        return True
+
+    if not wait_until(is_added, 60):
+        raise refused
     return ",".join(f"{member['Address']}=http://{member['Address']}" for member in members())
 
 
