@@ -57,11 +57,8 @@ def lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """Give a head and two workers in containers, each test leaves them as they were."""
     lab = Yard(tmp_path_factory.mktemp("lab"), cluster="compose-lab", environ=engine.environ())
     lab.write_cluster(LAB)
-    try:
-        lab.run("cluster.up")
+    with lab.up():
         yield lab
-    finally:
-        lab.run("cluster.down", "--end-runs")
     assert left_of(engine, "compose-lab") == []
 
 

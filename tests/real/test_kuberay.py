@@ -70,11 +70,8 @@ def lab(kube: KubeBed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yar
     wait_until(lambda: kubernetes.general(kube) == [], seconds=120, what="what another test left is gone")
     lab = kubernetes.yard(kube, tmp_path_factory.mktemp("lab"), "lab")
     kubernetes.write(kube, lab, LAB, namespace=SPACE)
-    try:
-        lab.run("cluster.up")
+    with lab.up("--purge"):
         yield lab
-    finally:
-        lab.run("cluster.down", "--end-runs", "--purge")
     assert not lab.state.exists()
     assert kubernetes.belongings(kube, "lab") == []
     assert kubernetes.general(kube) == []
@@ -87,11 +84,8 @@ def second(kube: KubeBed, lab: Yard, tmp_path_factory: pytest.TempPathFactory) -
     """Give one more cluster in the same namespace, a head alone, with a claim for outputs."""
     second = kubernetes.yard(kube, tmp_path_factory.mktemp("second"), "second")
     kubernetes.write(kube, second, SECOND, namespace=SPACE)
-    try:
-        second.run("cluster.up")
+    with second.up():
         yield second
-    finally:
-        second.run("cluster.down", "--end-runs")
     assert kubernetes.belongings(kube, "second") == []
 
 

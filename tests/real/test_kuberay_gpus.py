@@ -46,11 +46,8 @@ def lab(
     """Give a cluster that has all four of them."""
     lab = kubernetes.yard(kube, tmp_path_factory.mktemp("gpus"), "gpus")
     kubernetes.write(kube, lab, LAB, namespace=SPACE, image=GPU_IMAGE)
-    try:
-        lab.run("cluster.up")
+    with lab.up("--purge"):
         yield lab
-    finally:
-        lab.run("cluster.down", "--end-runs", "--purge")
     assert kubernetes.belongings(kube, "gpus") == []
 
 

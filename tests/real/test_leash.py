@@ -88,8 +88,7 @@ def test_containers_end_themselves_and_the_outputs_volume_stays(engine: BedEngin
         listed = (("ps", "-a", "--format", "{{.Names}}"), ("network", "ls", "--format", "{{.Name}}"))
         return [name for words in listed for name in engine.docker(*words, *label).stdout.split()]
 
-    try:
-        yard.run("cluster.up")
+    with yard.up():
         assert left() == ["trainyard-leashed-leash", "trainyard-leashed-head", "trainyard-leashed"]
         assert {step["state"] for step in yard.json("cluster.plan")["steps"]} == {"already"}
         # The token is in no argument, label or variable of it.
@@ -100,8 +99,6 @@ def test_containers_end_themselves_and_the_outputs_volume_stays(engine: BedEngin
         assert inspected("{{.State.StartedAt}}") == started
         ended_in_time(yard, tmp_path / "away", left, due=due)
         assert engine.docker("volume", "ls", "-q", *label).stdout.split() == ["trainyard-leashed-outputs"]
-    finally:
-        yard.run("cluster.down", "--end-runs")
     assert engine.docker("volume", "ls", "-q", *label).stdout == ""
 
 
@@ -120,8 +117,7 @@ def test_pods_end_themselves_by_an_account_that_may_do_nothing_else(
         account = f"--as=system:serviceaccount:{SPACE}:leashed-leash"
         return kube.kubectl("auth", "can-i", verb, what, "-n", SPACE, account, check=False).stdout.strip() == "yes"
 
-    try:
-        yard.run("cluster.up")
+    with yard.up():
         assert {step["state"] for step in yard.json("cluster.plan")["steps"]} == {"already"}
         assert may("delete", "rayclusters.ray.io/leashed")
         for verb, what in (("delete", "rayclusters.ray.io/other"), ("get", "rayclusters.ray.io/leashed")):
@@ -136,6 +132,4 @@ def test_pods_end_themselves_by_an_account_that_may_do_nothing_else(
         log = subprocess.Popen(words, env=kube.environ(), stdout=subprocess.PIPE, text=True)
         ended_in_time(yard, tmp_path / "away", left, due=due)
         assert f"stop {run}\n" in log.communicate(timeout=30)[0]
-    finally:
-        yard.run("cluster.down", "--end-runs")
         kube.kubectl("delete", "namespace", SPACE, "--ignore-not-found")

@@ -110,11 +110,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     """Give a cluster with one worker that tests break; each leaves it whole, but for the last."""
     pair = Yard(tmp_path_factory.mktemp("pair"), cluster="pair")
     pair.write_cluster(HEAD_AND_WORKER)
-    try:
-        pair.run("cluster.up")
+    with pair.up():
         yield pair
-    finally:
-        pair.run("cluster.down", "--end-runs")
 
 
 def test_a_killed_raylet_makes_the_cluster_partial_and_up_repairs_it(pair: Yard) -> None:

@@ -86,8 +86,7 @@ def frozen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frozen]:
         f"command: [python3, train.py, '{tell}']\nresources: {{cpus: 1, gpus: 1}}\nretries: 1\n",
         train=FREEZING,
     )
-    try:
-        yard.run("cluster.up")
+    with yard.up():
         command = yard.start("train.dispatch", "freezing", "--skip-smoke")
         wait_until(lambda: "attempt 1" in printed(yard, "freezing.1.log"), seconds=120, what="the task runs")
         run = newest(yard)
@@ -100,8 +99,6 @@ def frozen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frozen]:
             if process.is_running():
                 process.resume()
         command.kill()
-    finally:
-        yard.run("cluster.down", "--end-runs")
         for pid in (*running("7101.5"), *running("7102.5")):
             psutil.Process(pid).kill()
 

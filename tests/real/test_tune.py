@@ -74,11 +74,8 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     """Give a cluster of two nodes."""
     yard = Yard(tmp_path_factory.mktemp("tune"))
     yard.write_cluster(CLUSTER)
-    try:
-        yard.run("cluster.up")
+    with yard.up():
         yield yard
-    finally:
-        yard.run("cluster.down", "--end-runs")
 
 
 def test_a_sweep_whose_runner_was_killed_goes_on_and_counts_each_configuration_once(yard: Yard) -> None:

@@ -8,7 +8,8 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,15 @@ class Yard:
                 f"{' '.join(arguments)} exited {done.returncode}, not {expect}\n{done.stdout}\n{done.stderr}"
             )
         return done
+
+    @contextmanager
+    def up(self, *flags: str) -> Iterator[None]:
+        """Make the cluster, and remove it again, with these flags, whatever becomes of it."""
+        try:
+            self.run("cluster.up")
+            yield
+        finally:
+            self.run("cluster.down", "--end-runs", *flags)
 
     def _done(self, command: list[str], seconds: float) -> Done:
         if not self.prefix:

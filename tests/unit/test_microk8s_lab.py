@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
+import pytest
+
+from tests.unit.test_microk8s_preflight import GOOD
+from tests.unit.test_microk8s_states import TOGETHER, TOOLS
+from trainyard.backends.microk8s import leaving
 from trainyard.backends.microk8s.lab import Host, Lab
+from trainyard.errors import OutsideError
 from trainyard.seams.programs import Ran
 
 ANSWER = "clock 0\nhostname a\narchitecture x86_64\nkernel 6.8\nmachine_id 1\nmemory 1\n"
@@ -13,12 +19,15 @@ ANSWER = "clock 0\nhostname a\narchitecture x86_64\nkernel 6.8\nmachine_id 1\nme
 
 @dataclass
 class Asked:
-    """A host that counts how often it is asked."""
+    """A host that counts how often it is asked; its Kubernetes knows `nodes`."""
 
     times: int = 0
+    nodes: str = ""
 
     def sudo(self, command: Any, **_: Any) -> Ran:
         self.times += 1
+        if "kubectl" in command:
+            return Ran(0 if self.nodes else 1, self.nodes, "")
         return Ran(0, ANSWER, "")
 
     def close(self) -> None:
@@ -45,3 +54,15 @@ def test_hosts_are_asked_once_and_after_a_change_once_for_each_question() -> Non
     lab.look_again()
     lab.facts([hosts[1]])
     assert times() == [2, 3]
+
+
+def test_who_runs_alone_is_not_asked_for_the_nodes_of_a_cluster() -> None:
+    """Its only node is itself: all others would be taken for hosts that joined another cluster, and told to leave."""
+    answers = (Asked(), Asked(nodes='{"items": [{"metadata": {"name": "b"}}]}'))
+    silent, alone = (Host(name, "", name, cast(Any, asked), True) for name, asked in zip("ab", answers, strict=True))
+    assert Lab([silent, alone], "").nodes() == {}
+    assert [*Lab([alone, silent], "").nodes()] == ["b"]
+    joined = replace(GOOD, members=TOGETHER)
+    assert [*Lab([silent, alone], "", {"b": joined}).nodes()] == ["b"]
+    with pytest.raises(OutsideError, match="no control plane answers"):
+        leaving.steps(Lab([silent, alone], ""), TOOLS)

@@ -71,8 +71,7 @@ def _install_step(lab: Lab) -> Step:
 
     def install(host: Host) -> None:
         # One that is there already says so, and exits 0.
-        command = ("snap", "install", "microk8s", "--classic", f"--channel={lab.channel}")
-        host.root(*command, seconds=INSTALL_SECONDS)
+        host.root("snap", "install", "microk8s", "--classic", f"--channel={lab.channel}", seconds=INSTALL_SECONDS)
         # Refreshes in the night end clusters (microk8s#1022, #2491).
         host.root("snap", "refresh", "--hold", "microk8s")
 
@@ -91,16 +90,13 @@ def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
         if snap is None or snap.channel == lab.channel:
             continue
         now, then = _minor(snap.channel), _minor(lab.channel)
+        what = f"{host.name} runs MicroK8s {snap.channel}, and the file says {lab.channel}"
         if then < now:
-            raise RequestError(
-                f"{host.name} runs MicroK8s {snap.channel}, and the file says {lab.channel}: there is no way back",
-                hint=f"Write `channel: {snap.channel}`, or remove MicroK8s from the host.",
-            )
+            hint = f"Write `channel: {snap.channel}`, or remove MicroK8s from the host."
+            raise RequestError(f"{what}: there is no way back", hint=hint)
         if not upgrade:
-            raise RequestError(
-                f"{host.name} runs MicroK8s {snap.channel}, and the file says {lab.channel}",
-                hint="Upgrade it, a host and a minor at a time: invoke cluster.up --set microk8s.upgrade=true",
-            )
+            hint = "Upgrade it, a host and a minor at a time: invoke cluster.up --set microk8s.upgrade=true"
+            raise RequestError(what, hint=hint)
         risk = lab.channel.partition("/")[2]
         for minor in range(now + (now != then), then + 1):
             channel = f"1.{minor}/{risk}" if minor != then else lab.channel

@@ -124,6 +124,10 @@ class Lab:
 
     def _ask_nodes(self) -> dict[str, Object]:
         for host in self.control_planes:
+            found, _ = self.ask([host])
+            # One that runs alone would answer with itself.
+            if host.name not in found or (host is not self.first and not found[host.name].has_joined):
+                continue
             ran = host.microk8s("kubectl", "get", "nodes", "-o", "json", "--request-timeout=10s", check=False)
             if ran.code == 0 and ran.stdout.startswith("{"):
                 return {node["metadata"]["name"]: node for node in json.loads(ran.stdout)["items"]}

@@ -29,6 +29,9 @@ BACKUP = "/var/snap/microk8s/common/trainyard-backup"
 
 def steps(lab: Lab, tools: Tools) -> list[Step]:
     """Return the steps that come before any host joins; with `tools.remove`, hosts that left the file go."""
+    # Who is no node where nobody answers would be told to leave.
+    if not lab.nodes():
+        raise OutsideError("no control plane answers", hint="Repeat the same command: it continues from here.")
     left = [
         Host(name, internal_ip(node), _address(node), connect(_address(node), tools.environ), is_control_plane=False)
         for name, node in left_file(lab.hosts, lab.facts(), lab.nodes()).items()
@@ -130,11 +133,9 @@ def _removal_step(lab: Lab, host: Host, *, forced: bool) -> Step:
             host.root("true")
         except HostError as error:
             if not forced:
-                raise HostError(
-                    f"{host.name} is no longer in the file, and cannot be told to leave: {error.what}",
-                    where=error.where,
-                    hint="Bring it back. If it is gone for good: invoke cluster.up --remove --force",
-                ) from error
+                what = f"{host.name} is no longer in the file, and cannot be told to leave: {error.what}"
+                hint = "Bring it back. If it is gone for good: invoke cluster.up --remove --force"
+                raise HostError(what, where=error.where, hint=hint) from error
             if host.ip in lab.members():
                 back_up(lab.first)
         else:

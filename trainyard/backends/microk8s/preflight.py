@@ -42,8 +42,7 @@ class Desired:
 
 def refuse(hosts: Sequence[Host], facts: Mapping[str, Facts], desired: Desired, silent: Sequence[Problem] = ()) -> None:
     """Raise PrerequisiteError with everything that is wrong, host by host; and with those that give no facts."""
-    found = tuple(problems(hosts, facts, desired))
-    if found:
+    if found := tuple(problems(hosts, facts, desired)):
         what = "some hosts cannot become a Kubernetes as they are"
         raise PrerequisiteError(what, problems=(*silent, *found), hint=AGAIN)
 

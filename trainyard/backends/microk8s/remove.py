@@ -66,6 +66,5 @@ def _clean(host: Host) -> None:
     host.root("sh", "-euc", f'! grep -qsx "{MARK}" {LAUNCH_FILE} || rm {LAUNCH_FILE}')
     hosts_file.write(host, "")
     # What kubectl kept for root, and directories that are empty by now.
-    host.root(
-        "sh", "-c", "rm -rf ~/.kube/cache; rmdir ~/.kube /var/snap/microk8s/common /var/snap/microk8s", check=False
-    )
+    empty = "rm -rf ~/.kube/cache; rmdir ~/.kube /var/snap/microk8s/common /var/snap/microk8s"
+    host.root("sh", "-c", empty, check=False)

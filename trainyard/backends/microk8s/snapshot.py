@@ -36,9 +36,10 @@ def read(lab: Lab) -> Snapshot:
     if not planes:
         return Snapshot(found, errors, {}, {})
     alive = Lab(planes, lab.channel, dict(found))
+    alive.put_members_first()
     nodes = {pods.internal_ip(node): node for node in alive.nodes().values()}
     # One that is alone is a member at loopback.
-    votes = {planes[0].ip if ip.startswith("127.") else ip: each.is_voter for ip, each in alive.members().items()}
+    votes = {alive.first.ip if ip.startswith("127.") else ip: each.is_voter for ip, each in alive.members().items()}
     return Snapshot(found, errors, nodes, votes)
 
 
