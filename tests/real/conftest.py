@@ -24,7 +24,7 @@ def fresh(tmp_path: Path) -> Iterator[Yard]:
     """Give a place to work in without any cluster; whatever the test makes there is removed after it."""
     yard = Yard(tmp_path)
     yield yard
-    _remove(yard)
+    yard.remove_all()
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +39,7 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
         yard.run("cluster.up")
         yield yard
     finally:
-        _remove(yard)
+        yard.remove_all()
 
 
 @pytest.fixture(scope="session")
@@ -117,9 +117,3 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "microk8s: has bare hosts of its own, and makes them a cluster")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
-
-
-def _remove(yard: Yard) -> None:
-    """Remove every cluster with a file there; a test whose cluster cannot be removed has failed."""
-    for file in sorted((yard.home / "clusters").glob("*.yaml")):
-        yard.run("cluster.down", "-f", str(file), "--end-runs")

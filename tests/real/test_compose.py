@@ -67,8 +67,7 @@ def other(engine: BedEngine, tmp_path: Path) -> Iterator[Yard]:
     """Give a place for one more cluster on the same engine."""
     other = Yard(tmp_path, cluster="compose-other", environ=engine.environ())
     yield other
-    for file in sorted((other.home / "clusters").glob("*.yaml")):
-        other.run("cluster.down", "-f", str(file), "--end-runs")
+    other.remove_all()
 
 
 def left_of(engine: BedEngine, name: str) -> list[str]:

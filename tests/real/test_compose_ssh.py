@@ -43,12 +43,9 @@ def far(image: str, docker_host: DockerHost, tmp_path_factory: pytest.TempPathFa
     """Give a head and a worker on another host, which had to pull the image."""
     far = Yard(tmp_path_factory.mktemp("far"), cluster="compose-far", environ=docker_host.environ())
     far.write_cluster(FAR.format(ssh=docker_host.ssh, image=image, registry=image.partition("/")[0]))
-    try:
-        made = far.run("cluster.up")
+    with far.up() as made:
         assert f"ok  Pull the image {image} (done" in made.stderr
         yield far
-    finally:
-        far.run("cluster.down", "--end-runs")
     label = ("--filter", "label=io.trainyard.cluster=compose-far")
     for listed in (("ps", "-aq"), ("network", "ls", "-q"), ("volume", "ls", "-q")):
         assert docker_host.docker(*listed, *label).stdout == ""

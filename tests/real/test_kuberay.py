@@ -107,8 +107,7 @@ def other(kube: KubeBed, lab: Yard, tmp_path: Path) -> Iterator[Yard]:
     """Give a place for one more cluster in the same namespace; it is removed after the test."""
     other = kubernetes.yard(kube, tmp_path, "other")
     yield other
-    for file in sorted((other.home / "clusters").glob("*.yaml")):
-        other.run("cluster.down", "-f", str(file), "--end-runs")
+    other.remove_all()
     assert kubernetes.belongings(kube, "other") == []
 
 

@@ -15,12 +15,7 @@ from tests.real.registries import BedRegistry
 from trainyard.images.build import Built
 from trainyard.images.content import source_tag
 from trainyard.registry.certificates import KeyPair, make
-from trainyard.seams.registry.errors import (
-    CertificateError,
-    GoneError,
-    LoginError,
-    RegistryError,
-)
+from trainyard.seams.registry.errors import CertificateError, GoneError, LoginError, RegistryError
 from trainyard.spec.docker import Registry
 
 NOW = datetime.now(timezone.utc)

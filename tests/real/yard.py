@@ -92,13 +92,17 @@ class Yard:
         return done
 
     @contextmanager
-    def up(self, *flags: str) -> Iterator[None]:
-        """Make the cluster, and remove it again, with these flags, whatever becomes of it."""
+    def up(self, *flags: str) -> Iterator[Done]:
+        """Make the cluster; it is removed again, with these flags, whatever becomes of it."""
         try:
-            self.run("cluster.up")
-            yield
+            yield self.run("cluster.up")
         finally:
             self.run("cluster.down", "--end-runs", *flags)
+
+    def remove_all(self) -> None:
+        """Remove every cluster with a file here; a test whose cluster cannot be removed has failed."""
+        for file in sorted((self.home / "clusters").glob("*.yaml")):
+            self.run("cluster.down", "-f", str(file), "--end-runs")
 
     def _done(self, command: list[str], seconds: float) -> Done:
         if not self.prefix:

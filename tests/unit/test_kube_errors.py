@@ -10,13 +10,7 @@ import pytest
 from trainyard.errors import PrerequisiteError, TrainyardError
 from trainyard.seams.kube import errors
 from trainyard.seams.kube.config import Access
-from trainyard.seams.kube.errors import (
-    ApiUnreachableError,
-    ConflictError,
-    ForbiddenError,
-    InvalidError,
-    KubeError,
-)
+from trainyard.seams.kube.errors import ApiUnreachableError, ConflictError, ForbiddenError, InvalidError, KubeError
 
 ACCESS = Access("lab", "https://192.0.2.1:6443", "ops", (Path("/home/ops/.kube/config"),))
 CREATE = "POST /api/v1/namespaces/team/pods"

@@ -7,17 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.unit.fake_kube import FakeDashboard, FakeKube, location
-from tests.unit.kube_pods import (
-    Object,
-    condition,
-    event,
-    group,
-    head,
-    pod,
-    ray_cluster,
-    running,
-    waiting,
-)
+from tests.unit.kube_pods import Object, condition, event, group, head, pod, ray_cluster, running, waiting
 from trainyard.backends.kuberay import wait
 from trainyard.backends.kuberay.debounce import MINUTE, SOON, STILL, Debounce
 from trainyard.diagnosis import Diagnosis

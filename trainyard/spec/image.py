@@ -7,17 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from trainyard.spec.docker import check_image
-from trainyard.spec.fields import (
-    AbsolutePath,
-    Command,
-    Filled,
-    Listed,
-    Section,
-    Size,
-    Variables,
-    matching,
-    setting,
-)
+from trainyard.spec.fields import AbsolutePath, Command, Filled, Listed, Section, Size, Variables, matching, setting
 
 RAY_PLACEHOLDER = "{ray}"
 _MODULE = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"

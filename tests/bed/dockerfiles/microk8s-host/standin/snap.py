@@ -15,17 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from standin import certs, containers, launch, network, services, store
-from standin.places import (
-    CHANNELS,
-    COMMON,
-    DATA,
-    PROGRAM,
-    ROOT,
-    SNAPD,
-    Installed,
-    installed,
-    lock,
-)
+from standin.places import CHANNELS, COMMON, DATA, PROGRAM, ROOT, SNAPD, Installed, installed, lock
 
 WRAPPER = '#!/bin/sh\nPYTHONPATH=/opt/bed exec python3 -u -m standin.microk8s "$@"\n'
 BUSY = Path("/run/snapd.lock")
