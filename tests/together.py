@@ -5,6 +5,7 @@ Groups share nothing but the bed's Docker engine; pytest-xdist does not keep gro
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -22,10 +23,8 @@ LOCAL = "local"
 BUSY = (LOCAL, "ec2", "docker", "kubernetes")
 BUSY_AT_ONCE = 2
 PATIENT = ("breaking", "waiting", "microk8s")
-# Hundreds of tests of real clusters on a busy machine: one that fails is tried once more, and named (decision 0027).
-AGAIN = ("--reruns", "1", "--rerun-show-tracebacks", "-raR")
-# What pytest exits with where a group has no test: after a choice of tests, that is no failure.
-NOTHING_TO_RUN = 5
+# What pytest exits with: the latter where a group has no test, which is no failure after a choice of tests.
+TESTS_FAILED, NOTHING_TO_RUN = 1, 5
 
 
 def chosen(group: str) -> str:
@@ -46,22 +45,30 @@ class Together:
         self._printing = threading.Lock()
 
     def run(self, group: str) -> int:
-        """Run one group to its end, print what it said, and return its exit code."""
+        """Run one group to its end, and modules in which a test failed once more (decision 0027); return the code."""
+        code = self._run(group, group, "tests/real")
+        if code == TESTS_FAILED:
+            failed = json.loads((self._home / "cache" / group / "v/cache/lastfailed").read_text())
+            code = self._run(group, f"{group}, once more", *sorted({test.partition("::")[0] for test in failed}))
+        return 0 if code == NOTHING_TO_RUN else abs(code)
+
+    def _run(self, group: str, title: str, *paths: str) -> int:
+        """Run the tests of a group that are at these paths, print what pytest printed, and return its exit code."""
         if self._ending:
             return self._ending
-        said = self._home / group
-        with said.open("wb") as output:
+        log, options = self._home / title, ("-m", chosen(group), "-o", f"cache_dir={self._home}/cache/{group}", "-ra")
+        with log.open("wb") as output:
             # In a process group of its own: Ctrl-C reaches it once, from here.
-            command = [sys.executable, "-m", "pytest", "tests/real", "-m", chosen(group), *AGAIN, *self._arguments]
+            command = [sys.executable, "-m", "pytest", *paths, *options, *self._arguments]
             process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
             self._running.append(process)
             if self._ending:
                 process.send_signal(self._ending)
             code = process.wait()
         with self._printing:
-            sys.stdout.buffer.write(f"==== {group}\n".encode() + said.read_bytes())
+            sys.stdout.buffer.write(f"==== {title}\n".encode() + log.read_bytes())
             sys.stdout.flush()
-        return 0 if code == NOTHING_TO_RUN else abs(code)
+        return code
 
     def end(self, number: int, frame: FrameType | None) -> None:
         """Pass a signal on; nothing new is started after it."""

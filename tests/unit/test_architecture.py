@@ -38,7 +38,7 @@ NAMES_ALLOWED = ("backends", "seams", "spec/cluster.py", "spec/existing.py", "sp
 
 # Lines and modules of Python. They only go down: lower them with what you took away. A new backend brings its own.
 BUDGETS = {
-    ".": (29_989, 242),
+    ".": (29_979, 242),
     "backends": (10_705, 82),
     "backends/ec2": (2_487, 17),
     "backends/kuberay": (3_655, 28),
@@ -49,9 +49,9 @@ BUDGETS = {
     "registry": (916, 8),
     "results": (1_759, 13),
     "seams": (5_162, 50),
-    "spec": (2_427, 19),
+    "spec": (2_417, 19),
     "tasks": (2_217, 15),
-    "../tests": (31_539, 258),
+    "../tests": (31_529, 258),
     "../runner": (6_177, 44),
 }
 LONGEST_FUNCTION = 40
