@@ -20,10 +20,7 @@ def look(question: dict[str, Any]) -> dict[str, Any]:
 
     `question`: "meeting" names it, "index" is this task's, "count" is how many meet.
     """
-    found = {
-        "assigned": [str(gpu) for gpu in ray.get_gpu_ids()],
-        "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
-    }
+    found = {"assigned": [str(gpu) for gpu in ray.get_gpu_ids()], "visible": os.environ.get("CUDA_VISIBLE_DEVICES")}
     return {**found, "met": _meet(question["meeting"], question["index"], count=question["count"])}
 
 

@@ -157,12 +157,7 @@ def _printed(what: str, program: str, timeout: float, environ: Mapping[str, str]
     """Return what a Python program prints as JSON, or {"error": ...}."""
     try:
         answer = subprocess.run(
-            [sys.executable, "-c", program],
-            env=environ,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
+            [sys.executable, "-c", program], env=environ, capture_output=True, text=True, timeout=timeout, check=False
         )
     except subprocess.TimeoutExpired:
         return {"error": f"{what} did not answer within {timeout:.0f} s"}

@@ -19,6 +19,9 @@ from trainyard_runner.records import AttemptRecord
 from trainyard_runner.study import Result, Study
 from trainyard_runner.units import State, Unit
 
+# Where each of the first ones failed, the next would too: who asks for hours instead of samples would pay them all.
+FIRST_FAILURES = 20
+
 
 @dataclass
 class Trial:
@@ -145,7 +148,7 @@ class Sweep:
         for step in range(trial.compared, min(map(len, curves))):
             trial.compared = step + 1
             if self._study.should_prune(trial.number, step, statistics.fmean(curve[step] for curve in curves)):
-                self._stop(trial, "pruned", f"worse than others after {step + 1} values ({self._spec['prune']['by']})")
+                self._stop(trial, "pruned", f"worse than others at value {step + 1} ({self._spec['prune']['by']})")
                 return
 
     def _stop(self, trial: Trial, outcome: str, reason: str) -> None:
@@ -181,7 +184,8 @@ class Sweep:
         is_best = result.outcome == "complete" and (best is None or self._better(best, result.value) != best)
         self.best, self._since_best = (result, 0) if is_best else (self.best, self._since_best + 1)
         stop = self._spec["stop"]
-        if stop["failures"] is not None and self._failed >= stop["failures"]:
+        limit = stop["failures"] or (FIRST_FAILURES if self._failed == self._tried else None)
+        if limit is not None and self._failed >= limit:
             self._finish(f"{self._failed} configurations failed", stop=True)
         elif stop["plateau"] is not None and self.best is not None and self._since_best >= stop["plateau"]:
             self._finish(f"{self._since_best} configurations in a row were no better")

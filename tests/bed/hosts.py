@@ -80,12 +80,7 @@ class Host:
 
 @contextmanager
 def bare_hosts(
-    engine: BedEngine,
-    home: Path,
-    *,
-    count: int = 1,
-    owner: str | None = None,
-    image: str = images.KUBE_HOST,
+    engine: BedEngine, home: Path, *, count: int = 1, owner: str | None = None, image: str = images.KUBE_HOST
 ) -> Iterator[list[Host]]:
     """Give hosts that can be reached by SSH as an unprivileged user with sudo, and have nothing running."""
     made = start(engine, home, count=count, owner=owner, image=image)
@@ -96,12 +91,7 @@ def bare_hosts(
 
 
 def start(
-    engine: BedEngine,
-    home: Path,
-    *,
-    count: int,
-    owner: str | None = None,
-    image: str = images.KUBE_HOST,
+    engine: BedEngine, home: Path, *, count: int, owner: str | None = None, image: str = images.KUBE_HOST
 ) -> list[Host]:
     """Start hosts host-1 to host-N that live until they are removed; `home` gets the key and the known hosts."""
     images.ensure_host_image(engine, image)

@@ -18,11 +18,7 @@ from tests.real.yard import Yard
 def kuberay(home: Path, **more: Any) -> dict[str, Any]:
     """Return the section for hosts that have little to spare, with a chart that needs no internet."""
     chart.write(home / "chart")
-    return {
-        "operator": {"chart": str(home / "chart")},
-        "requests": {"cpus": 0.1, "memory": "128MiB"},
-        **more,
-    }
+    return {"operator": {"chart": str(home / "chart")}, "requests": {"cpus": 0.1, "memory": "128MiB"}, **more}
 
 
 def cluster_file(engine: BedEngine, home: Path, made: Sequence[Host], *, workers: int, **more: Any) -> dict[str, Any]:

@@ -77,13 +77,7 @@ class FakeKube:
         return copy.deepcopy(made)
 
     def delete(
-        self,
-        kind: Kind,
-        name: str,
-        *,
-        namespace: str | None = None,
-        uid: str | None = None,
-        with_owned: bool = False,
+        self, kind: Kind, name: str, *, namespace: str | None = None, uid: str | None = None, with_owned: bool = False
     ) -> bool:
         self._ask("delete", kind, namespace)
         body = self.objects.get((kind.plural, namespace or "", name))

@@ -51,8 +51,8 @@ BUDGETS = {
     "seams": (5_162, 50),
     "spec": (2_417, 19),
     "tasks": (2_217, 15),
-    "../tests": (31_529, 258),
-    "../runner": (6_177, 44),
+    "../tests": (31_515, 258),
+    "../runner": (6_173, 44),
 }
 LONGEST_FUNCTION = 40
 # Functions up to so many lines are read as quickly as a docstring.

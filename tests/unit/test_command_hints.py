@@ -48,11 +48,7 @@ def printed_after(line: str, message: str) -> str:
             "all of it (invoke registry.down --purge), then",
             "all of it (invoke registry.down -f a --purge), then",
         ),
-        (
-            "image.verify mine -f a --base b:1",
-            "invoke cluster.up",
-            "invoke cluster.up --set image=mine -f a",
-        ),
+        ("image.verify mine -f a --base b:1", "invoke cluster.up", "invoke cluster.up --set image=mine -f a"),
         ("cluster.up --set name=x", "invoke train.dispatch J", "invoke train.dispatch J --set cluster.name=x"),
         ("cluster.up -f a --backend local", "invoke smoke.run", "invoke smoke.run -f a --backend local"),
         ("cluster.up -f a --backend local", "invoke cluster.up -f b", "invoke cluster.up -f b"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -156,6 +157,15 @@ def test_a_failed_task_ends_its_configuration_with_the_rest_and_counts_as_failed
     assert yard.sweep.problem() == "2 of 2 configurations failed"
 
 
+def test_a_sweep_whose_first_configurations_all_failed_ends() -> None:
+    yard = Yard({"concurrency": 1, "samples": None, "time": "1h", "search": "random"})
+    for _ in range(20):
+        assert not yard.sweep.is_over
+        yard.end(*yard.start(), state="failed", reason="exit code 1")
+    assert yard.sweep.is_over
+    assert yard.sweep.problem() == "20 of 20 configurations failed"
+
+
 def test_a_task_without_a_value_has_failed() -> None:
     yard = Yard({"concurrency": 1})
     yard.end(*yard.start())
@@ -167,7 +177,7 @@ def test_what_is_worse_than_others_at_a_step_is_pruned_as_a_group() -> None:
     yard.train(closeness)
     pruned = [ended for ended in yard.ended if ended["outcome"] == "pruned"]
     assert pruned and yard.outcomes()["complete"] >= 3
-    assert all("values (median)" in ended["reason"] for ended in pruned)
+    assert all(re.fullmatch(r"worse than others at value \d+ \(median\)", ended["reason"]) for ended in pruned)
     assert yard.sweep.problem() is None
 
 

@@ -102,7 +102,7 @@ class Stop(Section):
     """When a sweep ends before all its configurations were tried."""
 
     plateau: int | None = setting(None, "So many configurations in a row were no better than the best.", ge=1)
-    failures: int | None = setting(None, "So many configurations failed.", ge=1)
+    failures: int | None = setting(None, "So many configurations failed (default: each of the first 20).", ge=1)
 
 
 class Tune(Watch):
