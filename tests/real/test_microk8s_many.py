@@ -54,7 +54,7 @@ def test_a_host_that_never_answers_is_named_beside_what_is_wrong_with_the_others
     with many_hosts(tmp_path, count=100, silent=[ip(6)], hanging=[ip(7)], changed=small) as made:
         yard = lab(made)
         error = yard.json("cluster.plan", expect=3)
-        assert error["error"] == "some hosts cannot become a Kubernetes as they are"
+        assert error["error"] == "some hosts cannot become a Kubernetes yet"
         silent, hanging, problem = error["problems"]
         assert (hanging["where"], hanging["message"].partition(": ")[0]) == (ip(7), "sudo did not end within 30 s")
         assert problem == {"where": ip(70), "message": "has 0.5 GiB of memory, and a worker needs 1 GiB"}

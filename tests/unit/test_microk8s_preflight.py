@@ -160,7 +160,7 @@ def test_a_host_of_which_the_name_is_known_to_a_jump_host_alone_needs_its_addres
 
 
 def test_everything_is_refused_at_once() -> None:
-    with pytest.raises(PrerequisiteError, match="some hosts cannot become a Kubernetes as they are") as refused:
+    with pytest.raises(PrerequisiteError, match="some hosts cannot become a Kubernetes yet") as refused:
         facts = {"a": replace(GOOD, snapd=""), "b": replace(OTHER, snapd="", forward="DROP")}
         refuse([A, B], facts, Desired())
     assert [problem.where for problem in refused.value.problems] == ["a", "b", "b"]

@@ -53,7 +53,7 @@ class Lab:
     hosts: Sequence[Host]
     channel: str
     _facts: dict[str, Facts] = field(default_factory=dict)
-    _nodes: dict[str, Object] = field(default_factory=dict)
+    _nodes: dict[str, Object] | None = None
     _changed: bool = False
     _lock: Held | None = None
 
@@ -99,11 +99,11 @@ class Lab:
     def look_again(self) -> None:
         """Forget what was answered, unless nothing was changed since."""
         if self._changed:
-            self._facts, self._nodes = {}, {}
+            self._facts, self._nodes = {}, None
 
     def nodes(self) -> Mapping[str, Object]:
         """Return Kubernetes' nodes by name, as the first control plane that answers knows them; {} if none does."""
-        if not self._nodes:
+        if self._nodes is None:
             self._nodes = self._ask_nodes()
         return self._nodes
 

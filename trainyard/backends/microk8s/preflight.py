@@ -43,8 +43,7 @@ class Desired:
 def refuse(hosts: Sequence[Host], facts: Mapping[str, Facts], desired: Desired, silent: Sequence[Problem] = ()) -> None:
     """Raise PrerequisiteError with everything that is wrong, host by host; and with those that give no facts."""
     if found := tuple(problems(hosts, facts, desired)):
-        what = "some hosts cannot become a Kubernetes as they are"
-        raise PrerequisiteError(what, problems=(*silent, *found), hint=AGAIN)
+        raise PrerequisiteError("some hosts cannot become a Kubernetes yet", problems=(*silent, *found), hint=AGAIN)
 
 
 def problems(hosts: Sequence[Host], facts: Mapping[str, Facts], desired: Desired) -> Iterator[Problem]:
