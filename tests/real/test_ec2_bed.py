@@ -19,7 +19,7 @@ from tests.bed.ec2 import Cloud
 from tests.bed.images import BASE
 from tests.bed.instances import Instance
 from tests.bed.kubernetes import wait
-from tests.real.yard import Yard
+from tests.real.yard import Yard, assert_one_error
 
 RAY = str(Path(sys.executable).parent / "ray")
 METADATA = "http://169.254.169.254/latest/meta-data/instance-id"
@@ -173,12 +173,13 @@ def test_trainyard_never_touches_a_cluster_of_plain_ray_up_unless_it_is_told_to(
         assert "cluster.down --adopt" in refused
     assert head.id in before == plain()
     # Its head has another key: nobody here can ask what runs, and nothing is changed unasked.
-    for command in ("cluster.up", "cluster.down"):
-        assert "error: whether runs go on is unknown" in yard.run(command, "--adopt", expect=2).stderr
-        assert "is in this account and region" in yard.run(command, expect=2).stderr
+    for words in (("cluster.up", "--recreate"), ("cluster.down",)):
+        assert "error: whether runs go on is unknown" in yard.run(*words, "--adopt", expect=2).stderr
+        assert "is in this account and region" in yard.run(*words, expect=2).stderr
     assert "that Trainyard did not make" in yard.json("cluster.status")["remark"]
-    taken = yard.run("cluster.up", "--adopt", "--end-runs", expect=2).stderr
-    assert "to replace it ends everything on the cluster" in taken
+    refused = yard.run("cluster.up", "--adopt", "--end-runs", expect=2).stderr
+    assert_one_error(refused, "made by the name plain is replaced", "cluster.up --adopt --recreate\n")
+    assert "that Trainyard did not make" in yard.json("cluster.status")["remark"]
     assert before == plain()
     yard.run("cluster.down", "--adopt", "--end-runs", seconds=300)
     assert plain() == []

@@ -108,10 +108,7 @@ def _questions(
         "has_key": (True, location.key_file.exists),
         "zones": (True, lambda: [zone["ZoneName"] for zone in aws.described("availability_zones")]),
         "types": (True, lambda: {each["InstanceType"]: each for each in aws.described("instance_types", types)}),
-        "offers": (
-            True,
-            lambda: aws.described("instance_type_offerings", types, LocationType="availability-zone"),
-        ),
+        "offers": (True, lambda: aws.described("instance_type_offerings", types, LocationType="availability-zone")),
         "quotas": (True, lambda: [ask_quota(QuotaCode=code)["Quota"] for code in codes]),
         "amis": (True, lambda: amis(spec, aws, {})),
         "subnets": (True, lambda: subnets(spec, aws)),
