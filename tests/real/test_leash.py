@@ -75,7 +75,6 @@ def test_processes_of_this_machine_end_themselves(fresh: Yard, tmp_path: Path) -
     assert not fresh.state.joinpath("token").exists()
 
 
-@pytest.mark.waiting
 def test_containers_end_themselves_and_the_outputs_volume_stays(engine: BedEngine, tmp_path: Path) -> None:
     yard = Yard(tmp_path / "home", cluster="leashed", environ=engine.environ())
     yard.write_cluster(CONTAINERS + HELD)

@@ -48,7 +48,6 @@ def test_a_plan_for_a_thousand_hosts_has_few_connections_and_little_memory(tmp_p
     assert made.asked <= 2 * 1000 + 10
 
 
-@pytest.mark.waiting
 def test_a_host_that_never_answers_is_named_beside_what_is_wrong_with_the_others(tmp_path: Path) -> None:
     small = {ip(70): {"memory": 512 * MIB}}
     with many_hosts(tmp_path, count=100, silent=[ip(6)], hanging=[ip(7)], changed=small) as made:
