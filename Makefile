@@ -77,5 +77,5 @@ lock: $(READY)  ## resolve the dependencies of pyproject.toml anew
 schemas: $(READY)  ## write the JSON Schemas of both files to docs/
 	@$(BIN)/python -m trainyard.spec.schema
 
-clean:  ## remove what the targets made here (clusters are removed by invoke cluster.down)
+clean:  ## remove what the targets made here (clusters are removed by trainyard cluster.down)
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache

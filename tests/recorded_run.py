@@ -46,7 +46,7 @@ class RecordedRun:
             "versions": {"trainyard": "0.1.0", "python": "3.11.9", "ray": "2.60.0", "runner_protocol": 1},
             "user": "ops",
             "host": "laptop",
-            "command": ["invoke", "train.dispatch", "jobs/cartpole"],
+            "command": ["trainyard", "train.dispatch", "jobs/cartpole"],
             "tasks": list(tasks),
             "skip_smoke": False,
             "simulated_gpus": False,

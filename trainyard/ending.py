@@ -37,7 +37,7 @@ def check(
     To be called before nodes end, by `command` as it is typed. A cluster that does not answer has nothing that could
     be named or fetched; one that runs, and answers others alone, is not ended unasked.
     """
-    insisting = f"invoke {command} --end-runs"
+    insisting = f"trainyard {command} --end-runs"
     try:
         endpoint = lifecycle.connect_as_made(cluster)
     except NotReadyError:

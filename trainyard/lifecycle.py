@@ -127,7 +127,7 @@ def up(
             up_steps = steps.within(timeout, cluster.backend.up_steps(cluster.spec, tools))
             return steps.run(up_steps, progress, before_disruption=before_disruption)
         except KeyboardInterrupt:
-            hint = "What was made stays. To go on: invoke cluster.up; to remove it: invoke cluster.down"
+            hint = "What was made stays. To go on: trainyard cluster.up; to remove it: trainyard cluster.down"
             raise InterruptedRunError("interrupted", hint=hint, problems=_billed(cluster)) from None
         except RequestError:
             raise
@@ -190,7 +190,7 @@ def diagnose(cluster: Cluster) -> list[Finding]:
     below = cluster.backend.diagnose(cluster.spec, cluster.tools)
     if now.state == "absent":
         return [*below]
-    remedy = "invoke cluster.up" if cluster.backend.TRAITS.makes_nodes else "Ask whoever runs it."
+    remedy = "trainyard cluster.up" if cluster.backend.TRAITS.makes_nodes else "Ask whoever runs it."
     broken = [node for node in now.nodes if node.state in ("absent", "broken")]
     found = [Finding(node.name, node.detail or f"the node is {node.state}", remedy) for node in broken]
     if now.state == "broken" and not found:
@@ -273,7 +273,7 @@ def _billed(cluster: Cluster) -> tuple[Problem, ...]:
     backend, tools = _as_made(cluster)
     with suppress(TrainyardError):
         if names := backend.billed(cluster.spec, tools):
-            return (Problem(BILLED, f"{', '.join(names)}; to end it: invoke cluster.down"),)
+            return (Problem(BILLED, f"{', '.join(names)}; to end it: trainyard cluster.down"),)
     return ()
 
 
@@ -287,7 +287,7 @@ def _refuse_other_file(cluster: Cluster) -> None:
     raise RequestError(
         f"cluster {cluster.spec.name} was made from {before}, not from this file",
         where=str(source),
-        hint=f"Give yours another name (`name:` in the file). For that cluster: invoke cluster.status -f {before}",
+        hint=f"Give yours another name (`name:` in the file). For that cluster: trainyard cluster.status -f {before}",
     )
 
 
@@ -306,5 +306,5 @@ def _refuse_other_backend(cluster: Cluster) -> None:
         raise RequestError(
             f"cluster {cluster.spec.name} was made by the backend {recorded!r}; its file says {cluster.spec.backend!r}",
             where=str(cluster.loaded.source),
-            hint="Remove it first: invoke cluster.down",
+            hint="Remove it first: trainyard cluster.down",
         )

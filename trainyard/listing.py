@@ -114,4 +114,4 @@ def _other(backend: str, cluster: FoundCluster, broken: Collection[str]) -> List
 
 
 def _removal(name: str, flags: str, file: Path | str) -> str:
-    return f"made from {file}; `invoke cluster.down --set name={name} --backend {flags}` removes it"
+    return f"made from {file}; `trainyard cluster.down --set name={name} --backend {flags}` removes it"

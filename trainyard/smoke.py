@@ -86,7 +86,7 @@ def dashboard(endpoint: Endpoint, ray: RayApi) -> BackendCheck:
 
 
 def missing(endpoint: Endpoint) -> tuple[BackendCheck, ...]:
-    hint = "`invoke cluster.up` starts what is missing, or says why it cannot."
+    hint = "`trainyard cluster.up` starts what is missing, or says why it cannot."
     return tuple(BackendCheck("nodes", name, False, why, hint=hint) for name, why in endpoint.down)
 
 

@@ -60,7 +60,7 @@ def ready(
     cluster = lifecycle.find(file, os.environ, directory=here, overrides=of_cluster, backend=backend)
     directory = paths.job_directory(job_dir, directory=here)
     job = load_job(directory, overrides=of_job, file=job_file)
-    other = f"invoke {'train' if sweep else 'tune'}.dispatch {job_dir}"
+    other = f"trainyard {'train' if sweep else 'tune'}.dispatch {job_dir}"
     return checked(cluster, job, directory, sweep=sweep, other=other), cluster
 
 
@@ -149,7 +149,7 @@ def compare(names: Sequence[str], *, tags: Sequence[str]) -> Comparison:
     """Compare runs by name. Raises RequestError unless there are two of them at least."""
     chosen = [find_run(name) for name in names]
     if len({run.name for run in chosen}) < max(2, len(chosen)):
-        raise RequestError("there is nothing to compare with", hint="Name two runs or more; see: invoke train.list")
+        raise RequestError("there is nothing to compare with", hint="Name two runs or more; see: trainyard train.list")
     return comparing.compare(chosen, results(), tags=tags)
 
 
@@ -191,7 +191,7 @@ def the_open_run(statuses: Sequence[RunStatus]) -> str | None:
         raise RequestError(
             f"{len(names)} runs go on",
             problems=(Problem("RUN", f"one of: {', '.join(names)}"),),
-            hint=f"Name the one to end: invoke train.stop {names[0]}",
+            hint=f"Name the one to end: trainyard train.stop {names[0]}",
         )
     return names[0] if names else None
 

@@ -20,7 +20,7 @@ def about(run: RunDirectory) -> Mapping[str, Any]:
     """Return the `tune` section with which a sweep was dispatched. Raises RequestError if the run was none."""
     tune: Mapping[str, Any] | None = run.record().get("tune")
     if tune is None:
-        hint = f"See: invoke train.status {run.name}"
+        hint = f"See: trainyard train.status {run.name}"
         raise RequestError(f"run {run.name} is no sweep: its job has no `tune:`", where=str(run.path), hint=hint)
     return tune
 
@@ -35,13 +35,13 @@ def ready_again(
     before = about(run)
     now = training.status(run)
     if not now.state.ended and not now.unsure:
-        hint = f"Follow it: invoke train.logs {run.name}; or end it first: invoke tune.stop {run.name}"
+        hint = f"Follow it: trainyard train.logs {run.name}; or end it first: trainyard tune.stop {run.name}"
         raise RequestError(f"run {run.name} goes on", hint=hint)
     study = run.study.read_text(encoding="utf-8") if run.study.exists() else ""
     # Of a line that was cut off nobody knows what it said.
     study = study[: study.rfind("\n") + 1]
     if not study:
-        hint = f"Start it anew: invoke tune.dispatch {run.record()['job_directory']}"
+        hint = f"Start it anew: trainyard tune.dispatch {run.record()['job_directory']}"
         raise RequestError(f"run {run.name} ended before its first configuration", where=str(run.path), hint=hint)
     record = run.record()
     prepared, cluster = training.ready(
@@ -58,6 +58,6 @@ def ready_again(
         raise RequestError(
             f"a sweep cannot go on with another {changed[0]}",
             problems=tuple(Problem(f"tune.{name}", f"was {before.get(name)}") for name in changed),
-            hint="Change samples, time, concurrency, prune or stop only; or start a new one: invoke tune.dispatch",
+            hint="Change samples, time, concurrency, prune or stop only; or start a new one: trainyard tune.dispatch",
         )
     return replace(prepared, study=study, former=run.name), cluster

@@ -31,7 +31,7 @@ def gpus(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
         if not wanted and not answer.node.gpus:
             yield Check("gpus", answer.node.name, True, "none declared", skipped=True)
         elif wanted != answer.node.gpus:
-            hint = "Repeat `invoke cluster.up`; the node was started with other resources."
+            hint = "Repeat `trainyard cluster.up`; the node was started with other resources."
             detail = f"{wanted:g} declared, Ray has {answer.node.gpus:g}"
             yield Check("gpus", answer.node.name, False, detail, hint=hint)
         elif gate.simulated_gpus:

@@ -75,7 +75,7 @@ def nodes(gate: Gate, alive: Sequence[Node], *, seconds: float) -> Iterator[Chec
         if name not in lacking:
             yield Check("nodes", name, True, "alive", seconds)
         else:
-            hint = "`invoke cluster.up` starts what is missing, or says why it cannot."
+            hint = "`trainyard cluster.up` starts what is missing, or says why it cannot."
             detail = f"not in the cluster after {seconds:.0f} s; there are {', '.join(sorted(names))}"
             yield Check("nodes", name, False, detail, seconds, hint=hint)
     least = gate.needs.get("min_nodes")
@@ -91,7 +91,7 @@ def task(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
         if answer.facts is not None:
             yield Check("task", answer.node.name, True, f"answered in {answer.seconds:.1f} s", answer.seconds)
         else:
-            hint = "Look at the node's raylet and worker logs: `invoke cluster.logs`."
+            hint = "Look at the node's raylet and worker logs: `trainyard cluster.logs`."
             yield Check("task", answer.node.name, False, answer.problem or "", answer.seconds, hint=hint)
 
 

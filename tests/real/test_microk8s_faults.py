@@ -309,7 +309,7 @@ def test_a_host_that_left_the_file_is_said_and_leaves_as_it_was_found_when_asked
     assert lab.nodes() == {"host-1", "host-2", "host-3"}
     row = lab.yard.json("cluster.status")["hosts"][2]
     assert (row["host"], row["address"], row["state"]) == ("host-3", lab.hosts[2].ip, "ready")
-    assert row["seen"] == "not in the file any more: invoke cluster.up --remove"
+    assert row["seen"] == "not in the file any more: trainyard cluster.up --remove"
     step = f"Remove host-3 ({lab.hosts[2].ssh})"
     assert planned(lab.yard, "--remove") == [step]
     done = lab.yard.json("cluster.up", "--remove")["steps"]

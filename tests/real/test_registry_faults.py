@@ -80,7 +80,7 @@ def test_a_ca_that_is_not_trusted_here_and_one_that_docker_does_not_trust_are_tw
         with pytest.raises(CertificateError) as docker:
             registries.push(engine, image, Registry(address=running.address, ca_file=ca_file))
         assert docker.value.what == f"Docker does not trust the CA of registry {running.address}"
-        assert "invoke registry.trust" in (docker.value.hint or "")
+        assert "trainyard registry.trust" in (docker.value.hint or "")
 
 
 def test_plain_http_where_tls_is_expected(engine: BedEngine, image: Built, plain: BedRegistry) -> None:
@@ -90,7 +90,7 @@ def test_plain_http_where_tls_is_expected(engine: BedEngine, image: Built, plain
     with pytest.raises(CertificateError) as docker:
         registries.push(engine, image, Registry(address=plain.address, insecure=True))
     assert docker.value.what == f"registry {plain.address} speaks plain HTTP, and TLS is expected"
-    assert "invoke registry.trust" in (docker.value.hint or "")
+    assert "trainyard registry.trust" in (docker.value.hint or "")
 
 
 def test_a_full_disk_is_told_at_once_and_as_what_it_is(engine: BedEngine, image: Built, tmp_path: Path) -> None:

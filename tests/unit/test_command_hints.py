@@ -35,28 +35,32 @@ def printed_after(line: str, message: str) -> str:
 @pytest.mark.parametrize(
     ("line", "message", "printed"),
     [
-        ("image.lint mine -f fe-a", "Build it: invoke image.build mine", "Build it: invoke image.build mine -f fe-a"),
-        ("image.lint mine -f fe-a", "Build it: invoke image.build", "Build it: invoke image.build mine -f fe-a"),
+        (
+            "image.lint mine -f fe-a",
+            "Build it: trainyard image.build mine",
+            "Build it: trainyard image.build mine -f fe-a",
+        ),
+        ("image.lint mine -f fe-a", "Build it: trainyard image.build", "Build it: trainyard image.build mine -f fe-a"),
         (
             "cluster.up -f fe-a --set head.cpus=2",
-            "If that is meant: invoke cluster.up --recreate",
-            "If that is meant: invoke cluster.up -f fe-a --set head.cpus=2 --recreate",
+            "If that is meant: trainyard cluster.up --recreate",
+            "If that is meant: trainyard cluster.up -f fe-a --set head.cpus=2 --recreate",
         ),
-        ("registry.up -f a", "`invoke registry.trust` says", "`invoke registry.trust -f a` says"),
+        ("registry.up -f a", "`trainyard registry.trust` says", "`trainyard registry.trust -f a` says"),
         (
             "registry.up -f a",
-            "all of it (invoke registry.down --purge), then",
-            "all of it (invoke registry.down -f a --purge), then",
+            "all of it (trainyard registry.down --purge), then",
+            "all of it (trainyard registry.down -f a --purge), then",
         ),
-        ("image.verify mine -f a --base b:1", "invoke cluster.up", "invoke cluster.up --set image=mine -f a"),
-        ("cluster.up --set name=x", "invoke train.dispatch J", "invoke train.dispatch J --set cluster.name=x"),
-        ("cluster.up -f a --backend local", "invoke smoke.run", "invoke smoke.run -f a --backend local"),
-        ("cluster.up -f a --backend local", "invoke cluster.up -f b", "invoke cluster.up -f b"),
-        ("cluster.up -f a", "invoke train.logs RUN", "invoke train.logs RUN"),
+        ("image.verify mine -f a --base b:1", "trainyard cluster.up", "trainyard cluster.up --set image=mine -f a"),
+        ("cluster.up --set name=x", "trainyard train.dispatch J", "trainyard train.dispatch J --set cluster.name=x"),
+        ("cluster.up -f a --backend local", "trainyard smoke.run", "trainyard smoke.run -f a --backend local"),
+        ("cluster.up -f a --backend local", "trainyard cluster.up -f b", "trainyard cluster.up -f b"),
+        ("cluster.up -f a", "trainyard train.logs RUN", "trainyard train.logs RUN"),
         (
             "cluster.up --set head.cpus=2 --set kuberay.context=b",
-            "leave out --set kuberay.context=b, or first: invoke cluster.down",
-            "leave out --set kuberay.context=b, or first: invoke cluster.down --set head.cpus=2",
+            "leave out --set kuberay.context=b, or first: trainyard cluster.down",
+            "leave out --set kuberay.context=b, or first: trainyard cluster.down --set head.cpus=2",
         ),
     ],
 )
@@ -66,15 +70,7 @@ def test_commands_in_messages_repeat_what_was_typed(line: str, message: str, pri
 
 def test_values_are_quoted_as_a_shell_wants_them() -> None:
     remember("cluster.up", {"set_": ["env={A: 1}"]})
-    assert complete("invoke cluster.up") == "invoke cluster.up --set 'env={A: 1}'"
-
-
-def test_commands_are_named_as_the_user_types_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    remember("cluster.up", {})
-    monkeypatch.setattr("sys.argv", ["/x/bin/trainyard"])
-    assert (
-        complete("Make it: invoke cluster.up, or invoke --list") == "Make it: trainyard cluster.up, or trainyard --list"
-    )
+    assert complete("trainyard cluster.up") == "trainyard cluster.up --set 'env={A: 1}'"
 
 
 def test_every_command_in_a_message_names_a_task_and_flags_that_it_has() -> None:
@@ -87,7 +83,9 @@ def test_every_command_in_a_message_names_a_task_and_flags_that_it_has() -> None
 
 
 def _wrong(text: str) -> list[str]:
-    found = re.finditer(r"\binvoke ((?:cluster|image|registry|smoke|train)\.[a-z]+)((?:(?!invoke )[^`\n;.,)])*)", text)
+    found = re.finditer(
+        r"\btrainyard ((?:cluster|image|registry|smoke|train)\.[a-z]+)((?:(?!trainyard )[^`\n;.,)])*)", text
+    )
     return [
         one[0]
         for one in found
@@ -102,5 +100,5 @@ def test_the_next_command_works_as_it_is_typed() -> None:
     for path in sorted(Path(trainyard.__file__).parent.glob("tasks/*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.keyword) and node.arg == "next":
-                blanks += re.findall(r"invoke [^']*\b[A-Z_]{3,}\b", ast.unparse(node))
+                blanks += re.findall(r"trainyard [^']*\b[A-Z_]{3,}\b", ast.unparse(node))
     assert blanks == []

@@ -204,7 +204,7 @@ def test_down_ends_somebody_elses_cluster_only_if_it_is_named() -> None:
         down.steps(place(aws), TOOLS)
     assert str(refused.value.hint).endswith(
         "Runs there end, and their outputs are lost, if you remove it: "
-        "invoke cluster.down --set name=lab --backend ec2 --set ec2.region=us-west-2"
+        "trainyard cluster.down --set name=lab --backend ec2 --set ec2.region=us-west-2"
     )
     assert down.steps(place(aws), replace(TOOLS, overrides=("name=lab",)))[0].title.startswith("Remove 1 head")
     theirs = naming.pairs({naming.CLUSTER: "lab", naming.OWNER: "her"})
@@ -234,7 +234,7 @@ def test_another_region_than_the_one_that_is_written_down_is_refused(tmp_path: P
     locations.refuse_elsewhere(SPEC, tools)
     with pytest.raises(RequestError, match="is in the region us-west-2; now eu-west-1 is asked for") as refused:
         locations.refuse_elsewhere(other, tools)
-    assert str(refused.value.hint).endswith("invoke cluster.down --set ec2.region=us-west-2")
+    assert str(refused.value.hint).endswith("trainyard cluster.down --set ec2.region=us-west-2")
 
 
 def test_a_profile_that_is_named_wins_over_the_one_that_is_written_down(tmp_path: Path) -> None:
@@ -459,7 +459,7 @@ def test_instances_that_no_leash_ends_are_told(monkeypatch: pytest.MonkeyPatch) 
 
     assert remark() == remark(instance(1, "head", **MADE_FROM)) == remark(instance(2, state="terminated")) == ""
     for made in (instance(1, "head"), instance(2)):
-        assert remark(made) == "the leash of the file is not set: invoke cluster.up"
+        assert remark(made) == "the leash of the file is not set: trainyard cluster.up"
 
 
 def test_a_status_says_whose_the_cluster_is_and_a_shell_takes_the_id_of_an_instance(

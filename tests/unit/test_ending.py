@@ -58,7 +58,7 @@ def test_a_cluster_that_runs_and_lets_only_others_in_is_not_ended_unasked(
         "whether runs go on is unknown: no",
         "  at there",
         "  -> Who made the cluster can ask it. To end it all the same, and lose what its runs left: "
-        "invoke cluster.down --end-runs",
+        "trainyard cluster.down --end-runs",
     ]
     assert check(cluster, end_runs=True) == ["whether runs go on is unknown: no"]
 
@@ -92,7 +92,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     monkeypatch.setattr(backends, "named", lambda _: backend)
 
 
-BILLED = "  - runs, and costs: head i-1 m5.large, cpu-1 i-2 g5.xlarge; to end it: invoke cluster.down"
+BILLED = "  - runs, and costs: head i-1 m5.large, cpu-1 i-2 g5.xlarge; to end it: trainyard cluster.down"
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,8 @@ def test_a_bug_exits_70_and_ctrl_c_130_without_a_traceback(
     ("words", "message"),
     [
         # Not taken for Invoke's own configuration file.
-        (["-f", "lab", "cluster.status"], "-f lab stands before the task\n  -> Put it behind: invoke TASK -f lab"),
-        (["cluster.status", "--bogus"], "cluster.status has no flag --bogus\n  -> invoke --help cluster.status"),
+        (["-f", "lab", "cluster.status"], "-f lab stands before the task\n  -> Put it behind: trainyard TASK -f lab"),
+        (["cluster.status", "--bogus"], "cluster.status has no flag --bogus\n  -> trainyard --help cluster.status"),
     ],
 )
 def test_wrong_words_exit_2_and_start_nothing(

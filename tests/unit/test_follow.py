@@ -33,7 +33,7 @@ def test_a_run_that_its_cluster_forgot_says_why_and_what_to_do(tmp_path: Path) -
         "failed",
         6,
         "the cluster's head was replaced, or the cluster was made anew: the run is lost, nobody there knows it",
-        "See whether all nodes are back: invoke cluster.status (if not: cluster.up). Then dispatch it again.",
+        "See whether all nodes are back: trainyard cluster.status (if not: cluster.up). Then dispatch it again.",
     )
 
 

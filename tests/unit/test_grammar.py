@@ -56,25 +56,25 @@ def test_a_run_without_its_flag_gets_it(given: str, meant: str) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("cluster.sttus", "no task is called 'cluster.sttus'; did you mean 'cluster.status'?\n  -> invoke --list"),
-        ("cluster up", "no task is called 'cluster'; did you mean 'cluster.up'?\n  -> invoke --list"),
+        ("cluster.sttus", "no task is called 'cluster.sttus'; did you mean 'cluster.status'?\n  -> trainyard --list"),
+        ("cluster up", "no task is called 'cluster'; did you mean 'cluster.up'?\n  -> trainyard --list"),
         (
             "cluster.show --jsn",
-            "cluster.show has no flag --jsn; did you mean '--json'?\n  -> invoke --help cluster.show",
+            "cluster.show has no flag --jsn; did you mean '--json'?\n  -> trainyard --help cluster.show",
         ),
         (
             "train.logs --no-folow",
-            "train.logs has no flag --no-folow; did you mean '--no-follow'?\n  -> invoke --help train.logs",
+            "train.logs has no flag --no-folow; did you mean '--no-follow'?\n  -> trainyard --help train.logs",
         ),
         (
             "cluster.status extra",
-            "cluster.status takes no 'extra', and no task is called 'extra'\n  -> invoke --help cluster.status",
+            "cluster.status takes no 'extra', and no task is called 'extra'\n  -> trainyard --help cluster.status",
         ),
-        ("train.dispatch -f lab", "train.dispatch needs JOB_DIR\n  -> invoke --help train.dispatch"),
-        ("--json cluster.up", "--json stands before the task\n  -> Put it behind: invoke TASK --json"),
-        ("cluster.list -f lab", "cluster.list has no flag -f\n  -> invoke --help cluster.list"),
-        ("train.stop --run", "--run needs a value\n  -> invoke --help train.stop"),
-        ("train.stop --run=", "--run is empty: a variable that is not set?\n  -> invoke --help train.stop"),
+        ("train.dispatch -f lab", "train.dispatch needs JOB_DIR\n  -> trainyard --help train.dispatch"),
+        ("--json cluster.up", "--json stands before the task\n  -> Put it behind: trainyard TASK --json"),
+        ("cluster.list -f lab", "cluster.list has no flag -f\n  -> trainyard --help cluster.list"),
+        ("train.stop --run", "--run needs a value\n  -> trainyard --help train.stop"),
+        ("train.stop --run=", "--run is empty: a variable that is not set?\n  -> trainyard --help train.stop"),
     ],
 )
 def test_what_is_wrong_is_said_with_what_was_meant(given: str, message: str) -> None:
@@ -113,18 +113,18 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("invoke train.lo", ["train.logs"]),
+        ("trainyard train.lo", ["train.logs"]),
         ("trainyard train.logs", ["walk-1", "walk-2"]),
-        ("invoke train.logs wa", ["walk-1", "walk-2"]),
-        ("invoke train.logs --run", ["walk-1", "walk-2"]),
-        ("invoke train.stop --", ["--run", "--file", "--json"]),
-        ("invoke train.stop --js", ["--json"]),
-        ("invoke train.dispatch w", ["walk"]),
-        ("invoke cluster.up -f la", ["lab"]),
-        ("invoke cluster.up --file = la", ["lab"]),
-        ("invoke image.build sch", ["schola"]),
-        ("invoke cluster.up --set x", []),
-        ("invoke 'unfinished", []),
+        ("trainyard train.logs wa", ["walk-1", "walk-2"]),
+        ("trainyard train.logs --run", ["walk-1", "walk-2"]),
+        ("trainyard train.stop --", ["--run", "--file", "--json"]),
+        ("trainyard train.stop --js", ["--json"]),
+        ("trainyard train.dispatch w", ["walk"]),
+        ("trainyard cluster.up -f la", ["lab"]),
+        ("trainyard cluster.up --file = la", ["lab"]),
+        ("trainyard image.build sch", ["schola"]),
+        ("trainyard cluster.up --set x", []),
+        ("trainyard 'unfinished", []),
     ],
 )
 def test_tasks_flags_and_names_are_completed(here: Path, typed: str, offered: list[str]) -> None:

@@ -78,7 +78,7 @@ def test_a_missing_line_is_an_error(run: RunDirectory) -> None:
         take_in(run, [STREAM[0], STREAM[2]])
     assert str(caught.value) == (
         "the run's stream has a gap: line 1 is missing, line 2 came instead\n"
-        "  -> Try once more: invoke train.logs job-1"
+        "  -> Try once more: trainyard train.logs job-1"
     )
 
 

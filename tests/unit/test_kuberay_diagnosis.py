@@ -196,7 +196,7 @@ def test_a_crash_is_shown_with_the_end_of_the_log_of_the_run_that_ended() -> Non
         [
             "gpu-x7k2p ended while it was starting (exit code 1); the end of its log:\n    started\n    no such thing",
             AT,
-            "  -> Is Ray in the image, and does it work there? `invoke image.lint` says.",
+            "  -> Is Ray in the image, and does it work there? `trainyard image.lint` says.",
         ],
         6,
     )

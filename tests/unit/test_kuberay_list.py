@@ -82,7 +82,7 @@ def test_a_record_without_a_file_is_listed_with_what_removes_it(here: Path) -> N
     assert (found.state, found.problem) == (
         "recorded",
         "made from a file that is not here, or is another's now; "
-        "`invoke cluster.down --set name=gone --backend local` removes it",
+        "`trainyard cluster.down --set name=gone --backend local` removes it",
     )
 
 
@@ -104,7 +104,7 @@ def test_a_cluster_that_no_file_here_is_about_is_listed_with_what_removes_it() -
         "kuberay",
         "partial",
         "",
-        problem="made from a file that is not here; `invoke cluster.down --set name=yard --backend kuberay "
+        problem="made from a file that is not here; `trainyard cluster.down --set name=yard --backend kuberay "
         "--set kuberay.namespace=b --set kuberay.context=lab` removes it",
         place="namespace b of context lab",
     )

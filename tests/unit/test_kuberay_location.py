@@ -93,7 +93,7 @@ def test_another_location_than_the_one_written_down_is_refused(tools: Tools, ask
         "  at lab.yaml",
         "  -> To mean that one, change the file back, or give its kubeconfig (KUBECONFIG=...). For a second cluster, "
         "give it another name: a name is one cluster on this machine. To move this one, remove it there first: "
-        "invoke cluster.down. If that Kubernetes is gone for good, or only got another address: "
+        "trainyard cluster.down. If that Kubernetes is gone for good, or only got another address: "
         f"rm -r {tools.state}",
     ]
 

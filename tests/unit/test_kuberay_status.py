@@ -163,7 +163,7 @@ def test_a_run_gets_the_endpoint_and_what_it_is_promised(lab: Lab) -> None:
     assert endpoint.simulated_gpus is False
     assert endpoint.refused == (
         "Secret lab in namespace team of context lab holds another token than the nodes were started with. "
-        "To make them anew, which ends all that runs: invoke cluster.up --recreate"
+        "To make them anew, which ends all that runs: trainyard cluster.up --recreate"
     )
 
 
@@ -186,7 +186,7 @@ def test_without_a_head_that_runs_there_is_no_endpoint(pods: tuple[Object, ...],
     lab.made(*pods)
     with pytest.raises(NotReadyError) as caught:
         lab.connect()
-    assert caught.value.lines() == [f"cluster lab is not up{why}", "  -> Make it: invoke cluster.up"]
+    assert caught.value.lines() == [f"cluster lab is not up{why}", "  -> Make it: trainyard cluster.up"]
     if not pods:
         with pytest.raises(NotReadyError, match="cluster lab is not up"):
             logs(lab.ray, follow=False)

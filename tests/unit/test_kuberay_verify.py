@@ -146,7 +146,7 @@ def test_the_pod_is_tied_to_its_host_and_asks_for_next_to_nothing() -> None:
             [
                 f"image mine does not run on a as a Ray {versions.RAY} node: it has Ray 2.9.0",
                 "  at reg:5000/mine@sha256:1",
-                "  -> See what is wrong with it: invoke image.lint",
+                "  -> See what is wrong with it: trainyard image.lint",
             ],
         ),
         (
@@ -154,7 +154,7 @@ def test_the_pod_is_tied_to_its_host_and_asks_for_next_to_nothing() -> None:
             [
                 f"image mine does not run on a as a Ray {versions.RAY} node",
                 "  at python: exit code 1; ModuleNotFoundError: No module named 'ray'",
-                "  -> See what is wrong with it: invoke image.lint",
+                "  -> See what is wrong with it: trainyard image.lint",
             ],
         ),
         (OutsideError("a cannot have the image"), ["a cannot have the image"]),

@@ -139,7 +139,7 @@ def test_another_head_is_planned_with_what_differs_and_refused() -> None:
     assert caught.value.lines() == [
         "the head in the cluster file is not the head that runs; to replace it ends everything on the cluster",
         f"  at {differs}",
-        "  -> If that is meant: invoke cluster.up --recreate",
+        "  -> If that is meant: trainyard cluster.up --recreate",
     ]
 
 

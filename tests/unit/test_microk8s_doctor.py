@@ -119,7 +119,7 @@ def test_a_host_that_left_the_file_is_a_row_as_long_as_kubernetes_has_it() -> No
     _, left = snapshot.of([host(1)], now, [NodeStatus("w-1", "w", "node-10.0.0.9", "up", 1, 0)])
     assert left == HostStatus(
         *("node-10.0.0.9", "10.0.0.9", "worker", "not ready", "v1.34.2", None, None, None, ("w-1",), None),
-        detail="not in the file any more: invoke cluster.up --remove",
+        detail="not in the file any more: trainyard cluster.up --remove",
         host="node-10.0.0.9",
     )
 
@@ -140,7 +140,7 @@ def test_hosts_are_a_table_in_which_what_is_not_known_is_a_question_mark() -> No
 )
 def test_the_next_command_is_about_what_is_wrong(state: ClusterState, hosts: list[HostStatus], following: str) -> None:
     report = cluster_status.status_report(ClusterStatus("lab", "microk8s", state, ()), Usage(), hosts)
-    assert report.next == f"invoke {following}"
+    assert report.next == f"trainyard {following}"
     # Ray has no nodes: no table is empty. A name is not repeated.
     details = [part for part in report.body if isinstance(part, str)][1:]
     assert details == ["10.0.0.2: is off"] * (DEAD in hosts)

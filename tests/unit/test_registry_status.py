@@ -97,4 +97,4 @@ def test_status_lists_repositories_tags_and_sizes() -> None:
     ],
 )
 def test_what_comes_next_depends_on_what_is_there(target: Target, now: RegistryStatus, following: str) -> None:
-    assert registry.status_report(target, now).next == f"invoke {following}"
+    assert registry.status_report(target, now).next == f"trainyard {following}"

@@ -77,7 +77,7 @@ def test_the_page_says_what_ran_where_how_it_ended_and_what_it_took(page: Page) 
         "14.0 s in all 4 tasks succeeded 1 task failed 1 task stopped 8 attempts",
         "Cluster local (local) Git revision daacb131c0ff, with changes that were not committed",
         "Versions trainyard 0.1.0, python 3.11.9, ray 2.60.0",
-        "Started by ops@laptop Command invoke train.dispatch jobs/cartpole Started 2026-09-21 14:13:20 UTC",
+        "Started by ops@laptop Command trainyard train.dispatch jobs/cartpole Started 2026-09-21 14:13:20 UTC",
         "Task seed State Node",
         "Exit eval/mean_return Log",
         "seed=1 2 attempts 1 succeeded cpu-0 10.4 s 4.5 s 150.0 MiB 0 4",
@@ -208,7 +208,7 @@ def test_a_run_of_which_nothing_is_known_yet_has_a_page(tmp_path: Path) -> None:
 def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RequestError) as error:
         write_report(tmp_path)
-    assert str(error.value) == f"there is no run in {tmp_path}\n  -> See `invoke train.list`."
+    assert str(error.value) == f"there is no run in {tmp_path}\n  -> See `trainyard train.list`."
 
 
 def test_hostile_text_stays_text(tmp_path: Path) -> None:

@@ -31,10 +31,10 @@ def lab(tmp_path: Path) -> Cluster:
 
 
 def test_people_get_lines_notes_and_last_the_next_command(capsys: pytest.CaptureFixture[str]) -> None:
-    report.show(Report({}, ["done", Table(["a"], [["1"]])], notes=["by the way"], next="invoke x"), json=False)
+    report.show(Report({}, ["done", Table(["a"], [["1"]])], notes=["by the way"], next="trainyard x"), json=False)
     shown = capsys.readouterr()
     assert shown.out.split() == ["done", "a", "─", "1"]
-    assert shown.err == "by the way\nnext: invoke x\n"
+    assert shown.err == "by the way\nnext: trainyard x\n"
 
 
 def test_machines_get_one_document(capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,7 +72,7 @@ def test_a_failure_is_a_document_too_unless_the_command_printed_its_own(capsys: 
     ],
 )
 def test_the_command_after_a_plan_is_one_that_will_do(step: PlannedStep, command: str, tmp_path: Path) -> None:
-    assert cluster.planned(lab(tmp_path), [step], "cluster.up").next == f"invoke {command}"
+    assert cluster.planned(lab(tmp_path), [step], "cluster.up").next == f"trainyard {command}"
 
 
 class Terminal(io.StringIO):
@@ -146,4 +146,4 @@ def test_a_sweep_of_which_all_failed_has_no_table_and_its_logs_come_next(tmp_pat
         *(f"trial {number} failed: exit code 1" for number in range(5)),
         "... and 2 more trials failed",
     ]
-    assert shown.next == "invoke train.logs sweep-1"
+    assert shown.next == "trainyard train.logs sweep-1"

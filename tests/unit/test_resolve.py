@@ -214,7 +214,7 @@ def test_what_was_never_built_is_to_be_built(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError) as caught:
         for_engine(tmp_path, FakeEngine({}))
     assert caught.value.what == f"image mine was not built from what is in {tmp_path}/images/mine now"
-    assert caught.value.hint == "Build it: invoke image.build mine"
+    assert caught.value.hint == "Build it: trainyard image.build mine"
 
 
 OTHERS = "reg:5000/team/robots:1"

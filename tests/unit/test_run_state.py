@@ -105,5 +105,5 @@ def test_a_good_run_whose_outputs_are_missing_is_not_a_success() -> None:
     error = concluded(RunStatus(RUN, state_after(run_ended("succeeded", 0))), unfetched=unfetched).error
     assert error is not None
     assert str(error) == (
-        "outputs of 1 tasks are still on the cluster: connection lost\n  -> Try again: invoke train.fetch job-1"
+        "outputs of 1 tasks are still on the cluster: connection lost\n  -> Try again: trainyard train.fetch job-1"
     )

@@ -47,14 +47,14 @@ def test_a_missing_node_is_named_with_those_that_are_there() -> None:
     missing = checks["gpu-1"]
     assert (checks["gpu-0"].ok, missing.ok) == (True, False)
     assert missing.detail == "not in the cluster after 60 s; there are gpu-0, head"
-    assert missing.hint == "`invoke cluster.up` starts what is missing, or says why it cannot."
+    assert missing.hint == "`trainyard cluster.up` starts what is missing, or says why it cannot."
 
 
 def test_a_node_that_says_nothing_is_named_and_judged_by_nothing_else() -> None:
     silent = Answer(GPU_0, None, 60.0, problem="no answer within 60 s")
     check = only(rungs.task([silent], FIXED))
     assert check.detail == "no answer within 60 s"
-    assert check.hint == "Look at the node's raylet and worker logs: `invoke cluster.logs`."
+    assert check.hint == "Look at the node's raylet and worker logs: `trainyard cluster.logs`."
     assert list(rungs.versions([silent], rungs.Head("2.60.0", "3.11.7"), Gate())) == []
 
 

@@ -12,6 +12,7 @@ import trainyard
 from trainyard.results.state import RunState
 from trainyard.results.sweep import Sweep
 from trainyard.screen import PrintedScreen, plain, prefixed
+from trainyard.tasks import command_hints
 
 
 class Terminal(io.StringIO):
@@ -146,10 +147,10 @@ def test_a_terminal_shows_the_escapes_of_names_and_notes() -> None:
     assert prefixed("a\x9b\ud800", "x\n") == "[a\\u009b\\ud800] x\n"
 
 
-def test_a_note_names_commands_as_they_are_typed_and_leaves_output_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["/x/bin/trainyard"])
+def test_a_note_repeats_the_flags_that_were_typed_and_output_stays_as_it_is() -> None:
+    command_hints.remember("train.dispatch", {"file": ["lab"]})
     stream = io.StringIO()
     screen = PrintedScreen(stream)
-    screen.note("see `invoke cluster.up`")
-    screen.output("a", b"invoke me\n")
-    assert stream.getvalue() == "-- see `trainyard cluster.up`\n[a] invoke me\n"
+    screen.note("see `trainyard cluster.up`")
+    screen.output("a", b"trainyard cluster.up\n")
+    assert stream.getvalue() == "-- see `trainyard cluster.up -f lab`\n[a] trainyard cluster.up\n"

@@ -16,7 +16,7 @@ def test_a_node_that_is_known_not_to_run_is_told_at_once() -> None:
     assert caught.value.lines() == [
         "smoke test failed: nodes: exited, exit code 137",
         "  at cpu-0, cluster lab",
-        "  -> `invoke cluster.up` starts what is missing, or says why it cannot.",
+        "  -> `trainyard cluster.up` starts what is missing, or says why it cannot.",
     ]
 
 

@@ -34,7 +34,8 @@ def test_a_second_checkout_is_told_whose_the_cluster_is_and_not_connected_to_it(
         assert caught.value.lines() == [
             f"cluster lab was made from {first}, not from this file",
             f"  at {tmp_path}/second/clusters/lab.yaml",
-            f"  -> Give yours another name (`name:` in the file). For that cluster: invoke cluster.status -f {first}",
+            "  -> Give yours another name (`name:` in the file). For that cluster: "
+            f"trainyard cluster.status -f {first}",
         ]
 
 

@@ -113,7 +113,7 @@ class Run:
         raise NotReadyError(
             f"run {self.name} was told to stop and has not said that it ended",
             where=f"cluster {status.state.cluster}",
-            hint=f"See: invoke train.status {self.name}",
+            hint=f"See: trainyard train.status {self.name}",
         )
 
     def _until(self, holds: Callable[[], bool]) -> None:

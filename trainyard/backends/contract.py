@@ -21,7 +21,7 @@ NodeState = Literal["up", "starting", "absent", "broken", "surplus"]
 HostRole = Literal["control plane", "worker"]
 HostState = Literal["ready", "not ready", "not joined", "unreachable"]
 # The hint where a host pulls an image and cannot run it.
-LINT = "See what is wrong with it: invoke image.lint"
+LINT = "See what is wrong with it: trainyard image.lint"
 
 
 # The title of a step of `cluster.down` that says, in its detail, what is left on purpose.
@@ -296,7 +296,7 @@ class Backend(Protocol):
 
 
 def not_up(name: str) -> NotReadyError:
-    return NotReadyError(f"cluster {name} is not up", hint="Make it: invoke cluster.up")
+    return NotReadyError(f"cluster {name} is not up", hint="Make it: trainyard cluster.up")
 
 
 def pick(known: Mapping[str, Found], node: str, *, cluster: str) -> Found:
@@ -355,5 +355,5 @@ def no_images(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None])
     raise RequestError(
         f"cluster {spec.name} ({tools.backend}) runs no images: there is nothing to verify",
         hint="Its nodes are not containers of ours. Name a cluster whose backend is compose or kuberay: "
-        "invoke image.verify --backend compose",
+        "trainyard image.verify --backend compose",
     )

@@ -12,7 +12,7 @@ from trainyard.backends.contract import Finding
 from trainyard.errors import TrainyardError
 from trainyard.steps import Stage, Step, asked
 
-FIX, UP = "invoke cluster.doctor --fix", "invoke cluster.up"
+FIX, UP = "trainyard cluster.doctor --fix", "trainyard cluster.up"
 
 # RAY_local_fs_capacity_threshold is 0.95.
 LEAST_FREE = 0.05

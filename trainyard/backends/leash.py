@@ -138,7 +138,7 @@ def _refuse_over(spec: ClusterSpec, desired: LeashStatus | None) -> None:
         raise RequestError(
             f"the leash's deadline is over: it {words(desired)}",
             where=f"it counts from when cluster {spec.name} was made",
-            hint="Give it a later one; or make the cluster anew: invoke cluster.up --recreate",
+            hint="Give it a later one; or make the cluster anew: trainyard cluster.up --recreate",
         )
 
 

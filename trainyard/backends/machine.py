@@ -283,7 +283,7 @@ def _refusal(machine: Machine) -> list[Step]:
     error = RequestError(
         "the head in the cluster file is not the head that runs; to replace it ends everything on the cluster",
         where="; ".join(ray_nodes.changes(head.plan, desired)),
-        hint="If that is meant: invoke cluster.up --recreate",
+        hint="If that is meant: trainyard cluster.up --recreate",
     )
     return [replace_head.step(error, title="Replace the head that runs")]
 
@@ -299,7 +299,7 @@ def _all_answer(machine: Machine) -> Answer:
         raise NotReadyError(
             "the head runs, and its dashboard does not answer any more",
             where=f"last seen: {detail}",
-            hint="Make the cluster anew: invoke cluster.up --recreate",
+            hint="Make the cluster anew: trainyard cluster.up --recreate",
         )
     silent = [node.name for node in machine.spec.nodes() if node.name not in alive]
     return no(detail or f"waiting for {', '.join(silent)}") if silent else YES

@@ -78,7 +78,7 @@ def _damaged(path: Path, reason: str) -> OutsideError:
     return OutsideError(
         f"what was written down about a cluster is damaged: {reason}",
         where=str(path),
-        hint="Remove this file; invoke cluster.down then ends what still runs, and invoke cluster.up makes it anew.",
+        hint="Remove this file. Then trainyard cluster.down ends what still runs; trainyard cluster.up makes it again.",
     )
 
 

@@ -34,8 +34,10 @@ CAUGHT_UP_WITHIN = 2.0
 # A run that was told to stop has this long: the runner's grace, Ray's SIGKILL, and the way of the news.
 STOP_WITHIN = 25.0
 
-LOG_HINT = "What its process printed is in the dashboard, under Jobs: invoke cluster.open"
-MADE_ANEW_HINT = "See whether all nodes are back: invoke cluster.status (if not: cluster.up). Then dispatch it again."
+LOG_HINT = "What its process printed is in the dashboard, under Jobs: trainyard cluster.open"
+MADE_ANEW_HINT = (
+    "See whether all nodes are back: trainyard cluster.status (if not: cluster.up). Then dispatch it again."
+)
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 Ending = Literal["ended", "left", "not-stopped"]
@@ -168,7 +170,7 @@ class Follower:
             raise OutsideError(
                 f"the cluster has not answered for {time.monotonic() - last:.0f} s; whether the run goes on is unknown",
                 where=f"{self.ray.address} ({error.what})",
-                hint=f"If the cluster comes back: invoke train.logs {self.state.run}",
+                hint=f"If the cluster comes back: trainyard train.logs {self.state.run}",
             ) from error
         if not self._lost:
             self._lost = True

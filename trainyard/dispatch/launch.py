@@ -60,7 +60,7 @@ def dispatch(
             progress=progress,
         )
         now = RunStatus(run, states.load(run))
-        see = f"See: invoke train.status {run.name}"
+        see = f"See: trainyard train.status {run.name}"
         try:
             if wait:
                 now = follow(ray, run, endpoint, screen=screen, interrupted=interrupts.asked, stop=True)
@@ -71,7 +71,7 @@ def dispatch(
             told = "left at once; the run was told to stop and may still be ending"
             raise InterruptedRunError(told, hint=see) from None
     if interrupts.asked() and not wait:
-        hint = f"To end it: invoke train.stop {run.name}"
+        hint = f"To end it: trainyard train.stop {run.name}"
         return replace(now, error=InterruptedRunError(f"interrupted; run {run.name} goes on", hint=hint))
     return interrupted(now) if interrupts.asked() else now
 
@@ -81,11 +81,11 @@ def interrupted(status: RunStatus) -> RunStatus:
     name, state = status.run.name, status.state
     if not state.ended:
         told = "interrupted; the run was told to stop and has not said that it ended"
-        return replace(status, error=InterruptedRunError(told, hint=f"See: invoke train.status {name}"))
+        return replace(status, error=InterruptedRunError(told, hint=f"See: trainyard train.status {name}"))
     how = "was stopped" if state.state == "stopped" else state.state
     hint = status.error.hint if status.error and state.state == "succeeded" else None  # what did not come home
     if state.sweep and state.state == "stopped":
-        hint = f"Go on with it: invoke tune.resume {name}"
+        hint = f"Go on with it: trainyard tune.resume {name}"
     return replace(status, error=InterruptedRunError(f"interrupted; run {name} {how}", hint=hint))
 
 

@@ -146,7 +146,7 @@ def stop(run: RunDirectory, connect: Connect, *, screen: Screen) -> RunStatus:
     if ended.error is None and not ended.state.ended:
         error = OutsideError(
             f"run {run.name} was told to stop and has not ended in {STOP_WITHIN:.0f} s",
-            hint=f"See: invoke train.status {run.name}",
+            hint=f"See: trainyard train.status {run.name}",
         )
         return replace(ended, unsure=error.what, error=error)
     return ended
@@ -248,7 +248,7 @@ def concluded(status: RunStatus, *, unfetched: Sequence[OutsideError] = ()) -> R
         error = OutsideError(
             f"outputs of {len(unfetched)} tasks are still on the cluster: {unfetched[0].what}",
             where=unfetched[0].where,
-            hint=f"Try again: invoke train.fetch {run.name}",
+            hint=f"Try again: trainyard train.fetch {run.name}",
         )
     return replace(status, error=error)
 

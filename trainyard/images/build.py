@@ -122,7 +122,7 @@ def facts(building: Building) -> ImageFacts:
         raise PrerequisiteError(
             f"image {image.name} was not built from what is in {image.directory} now",
             where=f"Docker engine {building.engine.host}: there is no {reference}",
-            hint=f"Build it: invoke image.build {image.name}",
+            hint=f"Build it: trainyard image.build {image.name}",
         )
     return found
 

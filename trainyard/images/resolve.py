@@ -93,7 +93,7 @@ def pinned(
                 f"image {ours.name} is built here, and the nodes of cluster {spec.name} pull theirs from a registry",
                 where="the cluster file, which names no registry",
                 hint="Write `registry: {address: HOST:PORT}` with an address that the nodes reach too (one of our own: "
-                "`invoke registry.up`), or name an image that is in a registry already: `image: REGISTRY/NAME:TAG`.",
+                "`trainyard registry.up`), or name an image that is in a registry already: `image: REGISTRY/NAME:TAG`.",
             )
     if engine is None or running is None or running == image.reference:
         return image
@@ -176,7 +176,7 @@ class _Registries:
                 f"registry {registry.address} does not hold image {image.name} as it is now",
                 where=f"{repository}:{tag}",
                 hint="Its files changed since it was pushed, it never was, or its tag was removed. "
-                f"Push it: invoke image.push {image.name}",
+                f"Push it: trainyard image.push {image.name}",
             )
         return PinnedImage(image.name, f"{repository}@{manifest.digest}", manifest.digest, used)
 

@@ -24,7 +24,7 @@ class Clusters:
 
     texts: Mapping[str, str]
     notes: tuple[str, ...] = ()
-    next: str = "invoke cluster.up -f"
+    next: str = "trainyard cluster.up -f"
 
     @property
     def text(self) -> str:

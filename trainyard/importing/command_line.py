@@ -40,7 +40,7 @@ class _Parser(argparse.ArgumentParser):
             self.add_argument(f"--{name}")
 
     def error(self, message: str) -> NoReturn:
-        raise RequestError(f"{self.prog}: {message}", hint="invoke --help train.import")
+        raise RequestError(f"{self.prog}: {message}", hint="trainyard --help train.import")
 
 
 def read(words: Sequence[str], options: Options, *, name: str, directory: Path) -> Imported:

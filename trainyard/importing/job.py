@@ -52,7 +52,7 @@ class Imported:
 
     @property
     def next(self) -> str:
-        return f"invoke {'tune' if 'tune' in self.job else 'train'}.dispatch"
+        return f"trainyard {'tune' if 'tune' in self.job else 'train'}.dispatch"
 
     def write(self, directory: Path | None) -> list[Path]:
         """Write the job to jobs/NAME, or there; return the directory.

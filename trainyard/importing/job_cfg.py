@@ -44,7 +44,7 @@ def _described(file: Path, options: Options) -> dict[str, Any]:
     why = f"{file.name} cannot be loaded (exit code {ended.code}): {last}"
     if last.startswith(f"{PROGRAM}: "):
         why = last.removeprefix(f"{PROGRAM}: ")
-    raise RequestError(why, where=str(file), hint="invoke --help train.import")
+    raise RequestError(why, where=str(file), hint="trainyard --help train.import")
 
 
 def _flags(**values: str) -> list[str]:

@@ -26,7 +26,7 @@ CA_NAME = "trainyard-ca.crt"
 # An image of a few bytes: it proves the way, not the image.
 PROBE = "trainyard/probe:1"
 RELOAD_SECONDS = 15.0
-AS_ROOT = 'Repeat as root: sudo -E env "PATH=$PATH" "HOME=$HOME" invoke registry.trust'
+AS_ROOT = 'Repeat as root: sudo -E env "PATH=$PATH" "HOME=$HOME" trainyard registry.trust'
 
 
 def trust_steps(target: Target) -> list[Step]:

@@ -100,7 +100,7 @@ class Journal:
         if seq > self._next:
             raise OutsideError(
                 f"the run's stream has a gap: line {self._next} is missing, line {seq} came instead",
-                hint=f"Try once more: invoke train.logs {self._run.name}",
+                hint=f"Try once more: trainyard train.logs {self._run.name}",
             )
         if event["event"] not in ("output", "study"):
             self._record(line)

@@ -34,7 +34,7 @@ def write_report(run_dir: Path, *, watched: bool = False) -> Path:
     """
     run = RunDirectory(run_dir)
     if not (run_dir / "run.json").exists():
-        raise RequestError(f"there is no run in {run_dir}", hint="See `invoke train.list`.")
+        raise RequestError(f"there is no run in {run_dir}", hint="See `trainyard train.list`.")
     state = states.fresh(run)
     metrics: dict[str, Curve] = {}
     for event in recorded(run):

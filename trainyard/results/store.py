@@ -111,7 +111,7 @@ def find(home: Path, name: str | None, *, cluster: str | None = None) -> RunDire
         if known:
             return known[0]
         on = "" if cluster is None else f" on cluster {cluster}"
-        hint = "Start one: invoke train.dispatch JOB_DIR, or a sweep: invoke tune.dispatch JOB_DIR"
+        hint = "Start one: trainyard train.dispatch JOB_DIR, or a sweep: trainyard tune.dispatch JOB_DIR"
         raise RequestError(f"there are no runs yet{on}", where=str(home), hint=hint)
     beginning = Path(name).name
     matching = [run for run in known if beginning and run.name.startswith(beginning)]

@@ -215,7 +215,7 @@ class RayApi:
         return UnreachableError(
             f"no answer from Ray's dashboard: {str(error) or type(error).__name__}",
             where=self.address,
-            hint="Is the cluster up? `invoke cluster.status` says.",
+            hint="Is the cluster up? `trainyard cluster.status` says.",
         )
 
 

@@ -125,7 +125,7 @@ def show(call: Call) -> Report:
     from trainyard.spec.show import as_json, as_yaml
 
     spec = call.cluster().spec
-    return Report(as_json(spec), [as_yaml(spec).rstrip()], next="invoke cluster.plan")
+    return Report(as_json(spec), [as_yaml(spec).rstrip()], next="trainyard cluster.plan")
 
 
 @task(dry=True, name="list", help={"region": REGION})
@@ -145,7 +145,7 @@ def list_(call: Call, region: str = "") -> Report:
             "remarks": remarks,
         },
         [Table(("cluster", "backend", "state", "address", "file"), rows), *problems, *remarks],
-        next=f"invoke cluster.status -f {shlex.quote(Path(file).stem)}" if file else "",
+        next=f"trainyard cluster.status -f {shlex.quote(Path(file).stem)}" if file else "",
     )
 
 
@@ -165,14 +165,14 @@ def open_(call: Call) -> Report | None:
     if not call.dry:
         report.browse(endpoint.address)
     if endpoint.tunnel is None or call.dry:
-        return replace(dashboard, next="invoke cluster.status")
+        return replace(dashboard, next="trainyard cluster.status")
     # The tunnel that the dashboard's address needs ends with this process.
     report.show(dashboard, json=call.json)
     sys.stdout.flush()
     note(f"It leads through a tunnel to {endpoint.tunnel}, which is open until Ctrl-C.")
     with suppress(KeyboardInterrupt):
         threading.Event().wait()
-    note("next: invoke cluster.status")
+    note("next: trainyard cluster.status")
     return None
 
 
@@ -228,7 +228,7 @@ def planned(
             "documents": list(documents),
         },
         plan,
-        next=f"invoke {command}" if any(step.state != "already" for step in plan) else "invoke cluster.status",
+        next=f"trainyard {command}" if any(step.state != "already" for step in plan) else "trainyard cluster.status",
     )
     return replace(found, body=[*found.body, *(f"  ends {run}" for run in ends)])
 
@@ -247,7 +247,7 @@ def _made(call: Call, cluster: Cluster, command: str, *, end_runs: bool, recreat
             *(f"warning: {step.detail}" for step in results if step.detail and step.title.startswith("Check ")),
             *(f"note: the cluster {step.detail}" for step in results if step.title.startswith(leash.TITLE)),
         ],
-        next="invoke smoke.run",
+        next="trainyard smoke.run",
     )
 
 
@@ -260,12 +260,12 @@ def _removed(cluster: Cluster, results: Sequence[StepResult], *, purge: bool, ke
     left = " and ".join([*(["its disks"] if keep_disks else []), *(["what follows"] if stays else [])])
     gone = f"cluster {name} is gone, nothing {f'but {left}' if left else 'of it'} is left"
     if traits.leaves and not purge:
-        stays.append(f"note: {traits.leaves}; those that Trainyard made go by invoke cluster.down --purge")
+        stays.append(f"note: {traits.leaves}; those that Trainyard made go by trainyard cluster.down --purge")
     return Report(
         {"name": name, "state": "down", "steps": step_documents(results)},
         [gone if traits.makes_nodes else "nothing was removed"],
         notes=stays,
-        next="invoke cluster.up",
+        next="trainyard cluster.up",
     )
 
 

@@ -39,7 +39,7 @@ def status_report(now: ClusterStatus, usage: Usage, hosts: Sequence[HostStatus] 
     if now.detail:
         body.append(now.detail)
     if now.differences:
-        body.append(f"note: differs from its file; `invoke cluster.up` changes {'; '.join(now.differences)}")
+        body.append(f"note: differs from its file; `trainyard cluster.up` changes {'; '.join(now.differences)}")
     return Report(
         {**_status_document(now, usage), "hosts": [as_document(host) for host in hosts]},
         body,
@@ -50,8 +50,8 @@ def status_report(now: ClusterStatus, usage: Usage, hosts: Sequence[HostStatus] 
 
 def _next(now: ClusterStatus, hosts: Sequence[HostStatus]) -> str:
     if now.state != "up":
-        return "invoke cluster.up"
-    return "invoke smoke.run" if all(host.state == "ready" for host in hosts) else "invoke cluster.doctor"
+        return "trainyard cluster.up"
+    return "trainyard smoke.run" if all(host.state == "ready" for host in hosts) else "trainyard cluster.doctor"
 
 
 def findings_report(name: str, found: Sequence[Finding]) -> Report:
@@ -69,7 +69,7 @@ def findings_report(name: str, found: Sequence[Finding]) -> Report:
     ]
     rows = [(finding.subject, finding.message, complete(finding.remedy)) for finding in found]
     fixable = any(finding.step for finding in found)
-    hint = "Do what can be done about it: invoke cluster.doctor --fix" if fixable else None
+    hint = "Do what can be done about it: trainyard cluster.doctor --fix" if fixable else None
     return Report(
         {"name": name, "ok": False, "findings": document},
         [Table(("what", "what is wrong", "what helps"), rows)],
@@ -169,7 +169,7 @@ def _free(usage: Usage, node: str) -> str:
 
 def shown_address(address: str, tunnel: str | None) -> str:
     """Return the address, or the command that opens it: one that ends with this command is of no use to anybody."""
-    return address if tunnel is None else f"on {tunnel}; `invoke cluster.open` leads there"
+    return address if tunnel is None else f"on {tunnel}; `trainyard cluster.open` leads there"
 
 
 def _known(count: int | str | None) -> object:

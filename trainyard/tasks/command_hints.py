@@ -1,18 +1,16 @@
 """Commands that a message names get the flags that were typed: copied and typed, they mean the same thing.
 
-Messages everywhere say `invoke image.push`; what is made below tasks/ knows nothing of the command line. Here a flag
-is added where the named task knows it. A command that names a cluster file of its own is left as it is.
+Messages everywhere say `trainyard image.push`; code below tasks/ knows nothing of the command line. Here a flag is
+added where the named task knows it. A command that names a cluster file of its own is left as it is.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 # What says which thing is meant, and how it is written, in the order in which people type it.
@@ -25,7 +23,7 @@ _FLAGS = {
     "set_": "--set",
 }
 _COMMAND = re.compile(
-    r"\binvoke (?P<task>(?:cluster|image|registry|smoke|train|tune)\.[a-z]+)(?P<rest>(?:(?!\binvoke )[^`\n;])*)"
+    r"\btrainyard (?P<task>(?:cluster|image|registry|smoke|train|tune)\.[a-z]+)(?P<rest>(?:(?!\btrainyard )[^`\n;])*)"
 )
 # An IMAGE that the message itself names: nothing but flags follows.
 _IMAGE = re.compile(r" (?!-)[\w./:@-]+(?= -|$)")
@@ -57,18 +55,11 @@ def override(overrides: Sequence[str]) -> None:
 
 
 def complete(text: str) -> str:
-    """Return a message with our commands as this user has to type them: `invoke ...` or `trainyard ...`, with flags."""
+    """Return a message with its commands as this user has to type them, with flags."""
     flags = _typed.get()
-    if flags.given:
-        text = _COMMAND.sub(lambda command: _with_flags(command, flags), text)
-    return by_name(text)
-
-
-def by_name(text: str) -> str:
-    """Return a text with our commands by the name by which this one was called: `invoke ...` or `trainyard ...`."""
-    if Path(sys.argv[0]).name != "trainyard":
+    if not flags.given:
         return text
-    return re.sub(r"\binvoke (?=(?:-\S+ )*(?:[a-z]+\.[a-z]|init\b|TASK\b)|--)", "trainyard ", text)
+    return _COMMAND.sub(lambda command: _with_flags(command, flags), text)
 
 
 def _with_flags(command: re.Match[str], flags: Flags) -> str:
@@ -82,7 +73,7 @@ def _with_flags(command: re.Match[str], flags: Flags) -> str:
     lead = image[0] if image else ""
     known = {argument.name for argument in namespace[task].get_arguments()} - ({"image"} if image else set())
     added = [flag for flag in _repeated(task, known, flags) if not _is_said(flag, own, command.string)]
-    return " ".join([f"invoke {task}{lead}", *added]) + rest[len(lead) :]
+    return " ".join([f"trainyard {task}{lead}", *added]) + rest[len(lead) :]
 
 
 def _is_said(flag: str, own: Sequence[str], message: str) -> bool:

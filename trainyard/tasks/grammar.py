@@ -40,7 +40,7 @@ def extend_invoke() -> None:
             parse(program)
         except (ParseError, RequestError) as error:
             if not isinstance(error, RequestError):
-                error = RequestError(str(error), hint="invoke --list, invoke --help TASK")
+                error = RequestError(str(error), hint="trainyard --list, trainyard --help TASK")
             report.begin(json=not {"--json", "-j"}.isdisjoint(program.argv))
             report.fail(error)
             raise Exit(code=error.exit_code) from error
@@ -59,12 +59,12 @@ def _check(program: Program) -> None:
         raise Exit
     if early := program.args.config.value:
         # Before a task, -f is Invoke's own configuration file.
-        raise RequestError(f"-f {early} stands before the task", hint=f"Put it behind: invoke TASK -f {early}")
+        raise RequestError(f"-f {early} stands before the task", hint=f"Put it behind: trainyard TASK -f {early}")
     if explained := task_to_explain(core.unparsed, contexts):
         program.args.help.value, core.unparsed = explained, []
     task = program.args.help.value
     if isinstance(task, str) and task not in contexts:
-        raise RequestError(f"no task is called {task!r}{did_you_mean(task, contexts)}", hint="invoke --list")
+        raise RequestError(f"no task is called {task!r}{did_you_mean(task, contexts)}", hint="trainyard --list")
     core.unparsed = checked(core.unparsed, contexts, program.initial_context)
 
 
@@ -182,7 +182,7 @@ class CommandLine:
                 # Not .get(): it does not know the short names, which are aliases.
                 return context.flags[name]  # type: ignore[no-any-return]
         if not self.task.name:
-            raise RequestError(f"{name} stands before the task", hint=f"Put it behind: invoke TASK {name}")
+            raise RequestError(f"{name} stands before the task", hint=f"Put it behind: trainyard TASK {name}")
         known = [*self.task.flags, *self.task.inverse_flags]
         raise self._wrong(f"{self.task.name} has no flag {name}{did_you_mean(name, known)}")
 
@@ -211,7 +211,7 @@ class CommandLine:
             raise self._wrong(f"{name} is empty: a variable that is not set?")
 
     def _wrong(self, what: str) -> RequestError:
-        return RequestError(what, hint=f"invoke --help {self.task.name}" if self.task.name else "invoke --list")
+        return RequestError(what, hint=f"trainyard --help {self.task.name}" if self.task.name else "trainyard --list")
 
 
 def _shown(argument: Argument) -> str:

@@ -46,7 +46,7 @@ def build(call: Call, image: str = "", base: str = "", platform: str = "", cache
     lines = [f"image {built.name} is built: {built.reference_local} ({size(built.size)}), also {built.alias_local}"]
     if base:
         lines.append(f"--base counts for this build; for clusters on it: build: {{base: {base}}} in their file")
-    return Report(document, lines, next="invoke image.lint")
+    return Report(document, lines, next="trainyard image.lint")
 
 
 @task(*CLUSTER, positional=["image"], help=HELP)
@@ -59,7 +59,7 @@ def lint(call: Call, image: str = "", base: str = "", platform: str = "") -> Rep
         for each in found.findings
     ]
     table = Table(("check", "result", "detail"), rows, title=found.reference)
-    return Report(found.document(), [table], next="invoke image.push", error=found.error)
+    return Report(found.document(), [table], next="trainyard image.push", error=found.error)
 
 
 @task(
@@ -81,7 +81,7 @@ def push(call: Call, image: str = "", base: str = "", platform: str = "", skip_l
     return Report(
         {"image": name, **asdict(pushed), "steps": step_documents(results)},
         [f"image {name} is pushed: {pushed.reference}", f"also {pushed.tag} and {pushed.alias}; {moved}"],
-        next=f"invoke {after_push(command.spec.backend)}",
+        next=f"trainyard {after_push(command.spec.backend)}",
     )
 
 
@@ -100,7 +100,7 @@ def verify(call: Call, image: str = "", base: str = "", platform: str = "") -> R
     return Report(
         {"ok": found.error is None, "hosts": hosts, "remark": found.remark},
         [Table(("host", "seconds", "result", "detail"), rows), *([found.remark] if found.remark else [])],
-        next="invoke cluster.up",
+        next="trainyard cluster.up",
         error=found.error,
     )
 
@@ -119,7 +119,7 @@ def listed(images: Sequence[ListedImage]) -> Report:
         {"images": [_document(image) for image in images]},
         [Table(columns, [_row(image) for image in images])],
         notes=[f"image {image.name} cannot be built: {image.problem}" for image in images if image.problem],
-        next=f"invoke image.build {images[0].name}" if images else "",
+        next=f"trainyard image.build {images[0].name}" if images else "",
     )
 
 
@@ -154,7 +154,7 @@ def _name(command: ImageCommand) -> str:
 
 
 def _planned(command: ImageCommand, plan: Sequence[PlannedStep], *, again: str) -> Report:
-    return report.planned({"image": _name(command)}, plan, next=f"invoke {again}")
+    return report.planned({"image": _name(command)}, plan, next=f"trainyard {again}")
 
 
 def _row(image: ListedImage) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from trainyard import __version__, paths
 from trainyard.errors import PrerequisiteError, Problem, RequestError
-from trainyard.tasks import command_hints
 from trainyard.tasks.command import Call, task
 from trainyard.tasks.report import Report
 from trainyard.wording import did_you_mean
@@ -57,7 +56,7 @@ def new(call: Call, name: str, hosts: list[str] | None = None, backend: str = pa
     notes = ["note: `registry:` is an example: write the address of yours"] if has_registry else []
     if not hosts and _HOSTS.search(text):
         notes.append("note: `hosts:` are examples: write yours")
-    return Report({"file": str(path)}, [str(path)], notes=notes, next=f"invoke cluster.plan -f {name}")
+    return Report({"file": str(path)}, [str(path)], notes=notes, next=f"trainyard cluster.plan -f {name}")
 
 
 def cluster_file(name: str, backend: str, hosts: Sequence[str]) -> str:
@@ -77,13 +76,13 @@ def cluster_file(name: str, backend: str, hosts: Sequence[str]) -> str:
         raise RequestError(f"the backend {backend!r} takes no hosts", hint=f"--backend {' or '.join(with_hosts)} does.")
     text = re.sub(r"(?m)^name: \S+", f"name: {name}", examples[backend], count=1)
     text = text.replace(f"-f {backend}", f"-f {name}")
-    text = re.sub(r"(?m)(invoke [a-z]+\.[a-z]+)(?!.* -f )", rf"\1 -f {name}", text)
+    text = re.sub(r"(?m)(trainyard [a-z]+\.[a-z]+)(?!.* -f )", rf"\1 -f {name}", text)
     if hosts:
         listed = "".join(f"    - {{address: {json.dumps(host)}}}\n" for host in hosts)
         text = _HOSTS.sub(lambda match: match[1] + listed, text)
         # The head has a host too.
         text = re.sub(r"count: \d+", f"count: {max(len(hosts) - 1, 1)}", text, count=1)
-    return command_hints.by_name(text)
+    return text
 
 
 def contents(directory: Path) -> Mapping[Path, str]:
@@ -91,7 +90,7 @@ def contents(directory: Path) -> Mapping[Path, str]:
     ours = paths.shipped("project")
     found = {path.relative_to(ours): path.read_text() for path in sorted(ours.rglob("*")) if path.is_file()}
     found[Path("requirements.txt")] = f"trainyard[local]=={__version__}\n"
-    cluster = (paths.shipped("clusters") / f"{paths.DEFAULT_CLUSTER}.yaml").read_text().replace("invoke ", "trainyard ")
+    cluster = (paths.shipped("clusters") / f"{paths.DEFAULT_CLUSTER}.yaml").read_text()
     # Two projects on one machine have two clusters.
     named = re.sub(r"(?m)^name: \S+", f"name: {_name(directory)}", cluster, count=1)
     found[Path("clusters") / f"{paths.DEFAULT_CLUSTER}.yaml"] = named

@@ -1,6 +1,6 @@
 """What tasks call, imported when a task first needs it.
 
-`invoke --list` must stay quick, and `import pydantic` alone would take a third of its time.
+`trainyard --list` must stay quick, and `import pydantic` alone would take a third of its time.
 """
 
 from __future__ import annotations

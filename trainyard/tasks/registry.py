@@ -42,7 +42,7 @@ def up(call: Call) -> Report:
         {**facts, "ca_file": ca, "warnings": warnings, "steps": step_documents(results)},
         [is_up, *([f"its CA: {ca}"] if ca else [])],
         notes=[f"warning: {warning}" for warning in warnings],
-        next="invoke image.push" if target.host_port.is_loopback else "invoke registry.trust",
+        next="trainyard image.push" if target.host_port.is_loopback else "trainyard registry.trust",
     )
 
 
@@ -60,12 +60,12 @@ def down(call: Call, purge: bool = False) -> Report:
     lines = [f"registry {target.address} is gone, nothing of it is left"]
     if kept:
         what = f"registry {target.address} is gone; its images are kept in the volume {kept}"
-        lines = [what, "to remove them too: invoke registry.down --purge"]
+        lines = [what, "to remove them too: trainyard registry.down --purge"]
     elif images:
         lines.append(f"Docker keeps what was built or pulled here: docker images '{target.address}/*'")
         lines.append("to remove what no container uses: docker image prune --all --filter label=io.trainyard.image")
     facts = {"address": target.address, "state": "down", "volume": kept, "images_here": list(images)}
-    return Report({**facts, "steps": step_documents(results)}, lines, next="invoke registry.up")
+    return Report({**facts, "steps": step_documents(results)}, lines, next="trainyard registry.up")
 
 
 @task(*REGISTRY, dry=True, help={"file": FILE})
@@ -89,7 +89,7 @@ def trust(call: Call) -> Report:
         results = target.run(registry.trust_steps(target), call.progress)
     whose = "this host's Docker" if target.engine.is_here else f"the Docker of {target.engine.host}"
     document = {"address": target.address, "trusted": True, "steps": step_documents(results)}
-    return Report(document, [f"{whose} pulls from {target.address}"], next="invoke image.push")
+    return Report(document, [f"{whose} pulls from {target.address}"], next="trainyard image.push")
 
 
 def status_report(target: Target, now: RegistryStatus) -> Report:
@@ -106,7 +106,7 @@ def status_report(target: Target, now: RegistryStatus) -> Report:
         body.append(f"other registries of this Docker: {', '.join(now.others)}")
     if now.trusted is False:
         body.append("Docker here does not trust it yet")
-    return Report(_document(target, now), body, next=f"invoke {_next(target, now)}")
+    return Report(_document(target, now), body, next=f"trainyard {_next(target, now)}")
 
 
 def _open(call: Call) -> AbstractContextManager[Target]:
@@ -123,7 +123,7 @@ def _begin(target: Target) -> None:
 
 
 def _planned(target: Target, todo: Sequence[steps.Step]) -> Report:
-    return report.planned({"address": target.address}, steps.plan(todo), next="invoke registry.status")
+    return report.planned({"address": target.address}, steps.plan(todo), next="trainyard registry.status")
 
 
 def _next(target: Target, now: RegistryStatus) -> str:

@@ -40,7 +40,7 @@ def run(call: Call) -> Report:
     return Report(
         smoked.document(),
         [*([table] if nodes else []), *_lines(smoked.checks), f"{_counts(smoked.checks)}, {smoked.seconds:.1f} s"],
-        next=f"invoke train.dispatch {paths.example_job(Path.cwd())}",
+        next=f"trainyard train.dispatch {paths.example_job(Path.cwd())}",
         error=smoked.error,
     )
 

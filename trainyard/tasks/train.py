@@ -220,7 +220,7 @@ def listed(found: Sequence[RunStatus]) -> Report:
     return Report(
         {"runs": documents},
         [Table(columns, rows, may_shorten=("cluster", "user")), *lines],
-        next=f"invoke train.status {whole[0].run.name}" if whole else "",
+        next=f"trainyard train.status {whole[0].run.name}" if whole else "",
     )
 
 
@@ -282,7 +282,7 @@ def ended(now: RunStatus) -> Report:
         # With an error, whether it goes on is unknown; the error says what to do.
         goes_on = now.error is None
         notes = [f"run {run.name} goes on"] if goes_on else []
-        next = f"invoke train.logs {run.name}" if goes_on else ""
+        next = f"trainyard train.logs {run.name}" if goes_on else ""
         return Report(now.document(), notes=notes, next=next, error=now.error)
     notes = [f"results: {paths.shown(run.path)}", f"report: {paths.shown(run.report)}"] if run.report.exists() else []
     body = [*_tasks(state, now=time.time()), *last_lines(state), _summary(state)]
@@ -299,7 +299,7 @@ def _final(final: Final | None) -> str:
 def _next(now: RunStatus) -> str:
     """Return the next command: the logs of a run that goes on or failed, and after a good one the list of runs."""
     succeeded = now.state.ended and now.state.exit == 0
-    return "invoke train.list" if succeeded else f"invoke train.logs {now.run.name}"
+    return "trainyard train.list" if succeeded else f"trainyard train.logs {now.run.name}"
 
 
 def _tasks(state: RunState, *, now: float) -> list[str | Table]:

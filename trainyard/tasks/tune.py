@@ -76,7 +76,7 @@ def stop(call: Call, run: str = "") -> Report:
     """End a sweep, and wait until it has ended; `tune.resume` goes on with it."""
     found = train.find(call, run, to_stop=True)
     lazy.tuning.about(found)
-    return train.stopped(call, found, next=f"invoke tune.resume {found.name}")
+    return train.stopped(call, found, next=f"trainyard tune.resume {found.name}")
 
 
 def shown(now: RunStatus) -> Report:
@@ -95,17 +95,17 @@ def shown(now: RunStatus) -> Report:
     unsure = f"; unknown since then ({now.unsure})" if now.unsure else ""
     body.append(f"sweep {run} {state.state}{why}: {counts or 'no configuration yet'}{unsure}")
     if state.ended and state.exit == 0:
-        return Report(now.document(), body, next=f"invoke tune.report {run}")
+        return Report(now.document(), body, next=f"trainyard tune.report {run}")
     # One that came to its end and failed would fail again.
     goes_on = state.ended and not (sweep.end and state.state == "failed")
-    return Report(now.document(), body, next=f"invoke {'tune.resume' if goes_on else 'train.logs'} {run}")
+    return Report(now.document(), body, next=f"trainyard {'tune.resume' if goes_on else 'train.logs'} {run}")
 
 
 def ended(now: RunStatus) -> Report:
     """Show how a sweep that was followed ended, or that it goes on."""
     report = train.ended(now)
     if not now.state.ended:
-        return replace(report, next=f"invoke tune.status {now.run.name}")
+        return replace(report, next=f"trainyard tune.status {now.run.name}")
     sweep = shown(now)
     # What would write its report anew is not the next thing after a run that has just written it.
     return replace(report, body=sweep.body, next=report.next if now.state.exit == 0 else sweep.next)

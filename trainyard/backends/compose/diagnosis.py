@@ -39,7 +39,7 @@ RULES = (
     Rule(
         r"executable file not found|no such file or directory",
         "there is no `{program}` that can be run in the image {image}",
-        hint="What is wrong with it: invoke image.lint",
+        hint="What is wrong with it: trainyard image.lint",
         error=PrerequisiteError,
     ),
     Rule(
@@ -69,7 +69,7 @@ def end_reason(engine: Engine, name: str, container: Container) -> OutsideError:
     return OutsideError(
         ended(name, lines[-TAIL_LINES:], code=container.exit_code),
         where=f"container {container.name}",
-        hint="Is Ray in the image, and does it work there? `invoke image.lint` says.",
+        hint="Is Ray in the image, and does it work there? `trainyard image.lint` says.",
     )
 
 

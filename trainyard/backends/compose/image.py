@@ -79,7 +79,7 @@ def pull_and_run(engine: Engine, image: PinnedImage, report: Report) -> str:
         raise PrerequisiteError(
             f"no registry holds image {image.name}: there is nothing to pull",
             where=f"{engine.host} has it as {image.reference[:19]}",
-            hint="Push it: invoke image.push, and name the registry in the cluster file.",
+            hint="Push it: trainyard image.push, and name the registry in the cluster file.",
         )
     _pull(engine, image, report)
     with explained(image=image.name, program=PROGRAM[0], error=OutsideError):

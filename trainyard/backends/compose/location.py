@@ -52,7 +52,7 @@ def refuse_other_host(spec: ClusterSpec, tools: Tools) -> None:
         raise RequestError(
             f"cluster {spec.name} is on the Docker host {record['docker']}; now {desired} is asked for",
             where=str(tools.source) if tools.source else None,
-            hint="Remove it there first: invoke cluster.down",
+            hint="Remove it there first: trainyard cluster.down",
         )
 
 

@@ -44,5 +44,5 @@ def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step
 
 def verify(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) -> Verified:
     raise RequestError(
-        "instances pull the image as they start: there is nothing to verify before", hint="invoke cluster.up"
+        "instances pull the image as they start: there is nothing to verify before", hint="trainyard cluster.up"
     )

@@ -31,7 +31,7 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location) -> list[Step | St
     objects.refuse_foreign(location, adopt=tools.adopt)
     taken = adopt(location) if tools.adopt else []
     if taken and not tools.recreate:
-        hint = "If that is meant: invoke cluster.up --adopt --recreate"
+        hint = "If that is meant: trainyard cluster.up --adopt --recreate"
         raise RequestError(f"what `ray up` made by the name {location.name} is replaced, with all that runs", hint=hint)
     refuse_unknown_to_ray(desired.document(spec, Site(location, UNMADE, {}, image=spec.image or "")))
     made = objects.steps(location, sources(location))

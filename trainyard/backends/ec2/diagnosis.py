@@ -67,7 +67,7 @@ RULES = (
         r"no space left on device",
         "the disk of {name} is full",
         "Give it a larger one (`ec2: {disk: 300GiB}`), of at least three times the image, and make it anew: "
-        "invoke cluster.up --recreate",
+        "trainyard cluster.up --recreate",
         error=PrerequisiteError,
     ),
     Rule(
@@ -79,7 +79,7 @@ RULES = (
     Rule(
         r"node detected as terminated",
         "the instance of {name} was terminated while it was set up",
-        "If nobody did: a spot instance that was taken away, or a full disk quota. Repeat: invoke cluster.up",
+        "If nobody did: a spot instance that was taken away, or a full disk quota. Repeat: trainyard cluster.up",
     ),
     Rule(
         r"Failed to connect to GCS at address (?P<head>[\d.]+)",

@@ -121,7 +121,7 @@ def refuse_elsewhere(spec: ClusterSpec, tools: Tools) -> None:
         raise RequestError(
             f"cluster {spec.name} is in the region {record['region']}; now {spec.ec2.region} is asked for",
             where=str(tools.source) if tools.source else None,
-            hint=f"Remove it there first: invoke cluster.down --set ec2.region={record['region']}",
+            hint=f"Remove it there first: trainyard cluster.down --set ec2.region={record['region']}",
         )
 
 
@@ -142,7 +142,7 @@ def refuse_foreign(location: Location, tags: Mapping[str, str]) -> None:
         raise RequestError(
             f"a cluster {name} that Trainyard did not make is in this account and region",
             hint="Give yours another name (`name:` in its file). To take that one over, and remove it: "
-            "invoke cluster.down --adopt",
+            "trainyard cluster.down --adopt",
         )
     if maker != location.owner:
         raise RequestError(
@@ -150,6 +150,6 @@ def refuse_foreign(location: Location, tags: Mapping[str, str]) -> None:
             where=f"you are {location.owner}",
             hint="Use it there, or give yours another name (`name:` in its file). Runs there end, and their outputs "
             "are lost, if you remove it: "
-            f"invoke cluster.down --set name={name} --backend ec2 --set ec2.region={aws.region}"
+            f"trainyard cluster.down --set name={name} --backend ec2 --set ec2.region={aws.region}"
             + (f" --set ec2.profile={aws.profile}" if aws.profile else ""),
         )

@@ -122,7 +122,7 @@ def refuse_broken(location: Location, head: Instance, failed: Sequence[Instance]
         if len(tries) > 1:
             words = {"name": worker.name, "user": location.section.user, "type_": worker.type}
             found = diagnosis.cause(printed, **words) or diagnosis.failed_command(printed, name=worker.name)
-            raise found.to_error(where="what the autoscaler printed: invoke cluster.logs head")
+            raise found.to_error(where="what the autoscaler printed: trainyard cluster.logs head")
     launches = [line for line in (*_after_launch(log), *_after_launch(printed)) if _LAUNCH.search(line)]
     if all("Attempt failed" in line for line in launches):
         return

@@ -72,7 +72,7 @@ def _region(spec: ClusterSpec, region: str, regions: Names) -> Iterator[Problem]
 
 def _elsewhere(spec: ClusterSpec, elsewhere: Names) -> Iterator[Problem]:
     for region in elsewhere:
-        remedy = f"give this one another name, or remove that: invoke cluster.down --set ec2.region={region}"
+        remedy = f"give this one another name, or remove that: trainyard cluster.down --set ec2.region={region}"
         yield Problem(f"cluster {spec.name}", f"exists in {region}: {remedy}")
 
 

@@ -134,7 +134,7 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location, site: Site) -> li
         error = RequestError(
             "the head in the cluster file is not the head that runs; to replace it ends everything on the cluster",
             where=_differences(launch, head),
-            hint="If that is meant: invoke cluster.up --recreate",
+            hint="If that is meant: trainyard cluster.up --recreate",
         )
         made.append(replace_head.step(error, title="Replace the head that runs"))
     if surplus:

@@ -70,7 +70,7 @@ def _no_leash(spec: ClusterSpec, found: Sequence[Instance]) -> str:
     """Say that instances run which no leash ends: it is set once Ray runs on the head."""
     is_set_up = any(each.is_head and each.runs and naming.HEAD_FROM in each.tags for each in found)
     runs = any(each.runs for each in found)
-    return "the leash of the file is not set: invoke cluster.up" if spec.leash and runs and not is_set_up else ""
+    return "the leash of the file is not set: trainyard cluster.up" if spec.leash and runs and not is_set_up else ""
 
 
 def _autoscaler(location: Location, head: Instance) -> str:
@@ -84,7 +84,7 @@ def _autoscaler(location: Location, head: Instance) -> str:
     if runs == "no":
         return (
             "the autoscaler on the head is dead: no node is launched, set up or ended any more. To make all of it "
-            "anew, which ends everything on the cluster: invoke cluster.up --recreate"
+            "anew, which ends everything on the cluster: trainyard cluster.up --recreate"
         )
     age = duration(float(now) - float(last))
     return f"the autoscaler on the head runs; it wrote its last line {age} ago, and writes when something changes"

@@ -28,7 +28,7 @@ def of_operators(operators: tuple[Object, ...], where: Location) -> Iterator[Fin
     """Yield that none runs, and those that are too old."""
     if not any(pods.condition(each, "Available").get("status") == "True" for each in operators):
         message = "none runs: no node that ends is made again, and no change of the file takes effect"
-        yield Finding(OPERATOR, message, "invoke cluster.up")
+        yield Finding(OPERATOR, message, "trainyard cluster.up")
     for each in filter(operator.is_old, operators):
         at = f"deployment {each['metadata']['name']} in namespace {each['metadata']['namespace']}"
         remedy = f"Have it upgraded, its CRDs first: {operator.how_to_apply(where.section.operator)}"

@@ -94,7 +94,7 @@ def refuse_other(tools: Tools, location: Location) -> None:
         hint="To mean that one, "
         + (f"leave out {given}. " if given else "change the file back, or give its kubeconfig (KUBECONFIG=...). ")
         + "For a second cluster, give it another name: a name is one cluster on this machine. "
-        "To move this one, remove it there first: invoke cluster.down. If that Kubernetes is gone for good, or only "
+        "To move this one, remove it there first: trainyard cluster.down. If that Kubernetes is gone for good, or only "
         f"got another address: rm -r {tools.state}",
     )
 

@@ -99,7 +99,7 @@ def claim_step(location: Location, document: Object) -> Step:
                 f"the claim {name} cannot be changed to what the file asks for; the outputs are on it",
                 where=error.what,
                 hint="Change kuberay.storage back; or fetch what is on it, and remove it with the cluster: "
-                "invoke cluster.down",
+                "trainyard cluster.down",
             ) from error
 
     return Step(f"Make the claim {name} for outputs", done, make_or_change)

@@ -138,7 +138,7 @@ def refusal(desired: Desired, found: Sequence[Change]) -> RequestError | None:
         "the cluster file asks for what KubeRay does not change on a running cluster; to make it anew ends everything "
         "on it",
         where="; ".join(ignored),
-        hint="If that is meant: invoke cluster.up --recreate",
+        hint="If that is meant: trainyard cluster.up --recreate",
     )
 
 

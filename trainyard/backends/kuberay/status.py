@@ -75,7 +75,7 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
     if snapshot.owner is None or not _runs(snapshot.head):
         why = _progress(snapshot, every)
         what = f"cluster {where.name} is not up" + (f": {why}" if why else "")
-        raise NotReadyError(what, hint="Make it: invoke cluster.up")
+        raise NotReadyError(what, hint="Make it: trainyard cluster.up")
     expected = tuple(nodes.expected(made, every))
     optional = {node.name for node in expected if node.optional}
     down = ((node.name, node.detail) for node in every if node.state in ("absent", "broken", "starting"))
@@ -93,7 +93,7 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
         is_in_reach=where.kube.answers,
         names_change=True,
         refused=f"Secret {naming.token_secret(where.name)} in {where} holds another token than the nodes were started "
-        "with. To make them anew, which ends all that runs: invoke cluster.up --recreate",
+        "with. To make them anew, which ends all that runs: trainyard cluster.up --recreate",
     )
 
 
@@ -165,7 +165,7 @@ def logs(
     where = dashboard.location
     own = node_pods(where)
     if not own:
-        raise NotReadyError(f"cluster {where.name} is not up: it has no pods", hint="Make it: invoke cluster.up")
+        raise NotReadyError(f"cluster {where.name} is not up: it has no pods", hint="Make it: trainyard cluster.up")
     if node:
         pick(own, node, cluster=where.name)
     return _lines(dashboard, objects.token(where), sleep if follow else None, node)

@@ -90,7 +90,7 @@ class Waiting:
                 f"cluster {self._location.name} was removed while it came up",
                 where=str(self._location),
                 hint="Somebody else gave cluster.down, or removed the RayCluster or its namespace. If it is to exist: "
-                "invoke cluster.up",
+                "trainyard cluster.up",
             )
         ready = frozenset(naming.node_name(pod) for pod in snapshot.pods if pods.is_ready(pod))
         unready = _unready(snapshot, ready)
@@ -120,14 +120,14 @@ def _standstill(unready: Sequence[NodeStatus], snapshot: Snapshot) -> Sequence[D
         return ()
     seconds = max(STILL, snapshot.wait_for_machines)
     message = f"nothing has changed for {seconds:.0f} s: {nodes.text(unready)}"
-    return (Diagnosis(message, "What the nodes say: invoke cluster.logs", error=NotReadyError, tolerates=seconds),)
+    return (Diagnosis(message, "What the nodes say: trainyard cluster.logs", error=NotReadyError, tolerates=seconds),)
 
 
 def _silent(error: OutsideError, forward: str) -> Diagnosis:
     return Diagnosis(
         "is ready for Kubernetes, and its dashboard does not answer through the port-forward",
         "May you forward ports (kubectl auth can-i create pods/portforward)? If it refuses the token, that of the "
-        "cluster's Secret is given to every node, which ends all that runs, by: invoke cluster.up --recreate",
+        "cluster's Secret is given to every node, which ends all that runs, by: trainyard cluster.up --recreate",
         error=OutsideError if isinstance(error, RefusedError) else NotReadyError,
         raw=forward or error.what,
         tolerates=MINUTE,

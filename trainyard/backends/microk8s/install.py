@@ -95,7 +95,7 @@ def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
             hint = f"Write `channel: {snap.channel}`, or remove MicroK8s from the host."
             raise RequestError(f"{what}: there is no way back", hint=hint)
         if not upgrade:
-            hint = "Upgrade it, a host and a minor at a time: invoke cluster.up --set microk8s.upgrade=true"
+            hint = "Upgrade it, a host and a minor at a time: trainyard cluster.up --set microk8s.upgrade=true"
             raise RequestError(what, hint=hint)
         risk = lab.channel.partition("/")[2]
         for minor in range(now + (now != then), then + 1):

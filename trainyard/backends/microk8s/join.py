@@ -131,5 +131,5 @@ def refuse_dead_members(lab: Lab, *, but: str = "") -> None:
         raise OutsideError(
             f"no control plane may join or leave while the database of {named(dead)} is dead: the others could lose it",
             hint="Bring it back: there, sudo snap start microk8s. If the host is gone for good, take it out of the "
-            "file, and: invoke cluster.up --remove --force",
+            "file, and: trainyard cluster.up --remove --force",
         )

@@ -40,7 +40,7 @@ def steps(lab: Lab, tools: Tools) -> list[Step]:
     if tools.remove or not left:
         return [*(_removal_step(lab, host, forced=tools.force) for host in left), *remains]
     hosts = named([f"{host.name} ({host.ssh})" for host in left])
-    found = Answer(True, f"{hosts}: still in the cluster, and no longer in the file: invoke cluster.up --remove")
+    found = Answer(True, f"{hosts}: still in the cluster, and no longer in the file: trainyard cluster.up --remove")
     return [*remains, Step("Check which hosts left the file", lambda: found, nothing)]
 
 
@@ -58,7 +58,7 @@ def refuse_left(lab: Lab) -> None:
     if left := left_file(lab.hosts, lab.facts(), lab.nodes()):
         raise RequestError(
             f"in the cluster, and not in the file: {named([f'{name} ({_address(left[name])})' for name in left])}",
-            hint="Write it into the file again, or let it leave first: invoke cluster.up --remove",
+            hint="Write it into the file again, or let it leave first: trainyard cluster.up --remove",
         )
 
 
@@ -134,7 +134,7 @@ def _removal_step(lab: Lab, host: Host, *, forced: bool) -> Step:
         except HostError as error:
             if not forced:
                 what = f"{host.name} is no longer in the file, and cannot be told to leave: {error.what}"
-                hint = "Bring it back. If it is gone for good: invoke cluster.up --remove --force"
+                hint = "Bring it back. If it is gone for good: trainyard cluster.up --remove --force"
                 raise HostError(what, where=error.where, hint=hint) from error
             if host.ip in lab.members():
                 back_up(lab.first)

@@ -23,7 +23,7 @@ def steps(lab: Lab, kubeconfig: Path) -> list[Step]:
     if ours and others:
         raise RequestError(
             f"MicroK8s on {named(others)} is not of Trainyard's making, and in one cluster with hosts where it is",
-            hint="Take ours out of the file, and: invoke cluster.up --remove",
+            hint="Take ours out of the file, and: trainyard cluster.up --remove",
         )
     title = f"Remove MicroK8s from {counted(len(ours), 'host')}" if ours else "Remove no MicroK8s: none is ours"
 

@@ -16,7 +16,7 @@ from trainyard.errors import TrainyardError, in_a_line
 from trainyard.seams.kube.types import Object
 
 DAY = 86400
-LEFT = "not in the file any more: invoke cluster.up --remove"
+LEFT = "not in the file any more: trainyard cluster.up --remove"
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ def check(
         raise PrerequisiteError(
             f"no such image: {reference}",
             where=f"Docker engine {engine.host}",
-            hint=f"Build it: invoke image.build {image.name}" if image else f"Fetch it: docker pull {reference}",
+            hint=f"Build it: trainyard image.build {image.name}" if image else f"Fetch it: docker pull {reference}",
         )
     file = image.file if image else OTHERS
     questions = questions_of(file.lint)

@@ -17,7 +17,7 @@ from trainyard.versions import RAY
 MAX_SIZE = 40 * 1024**3
 # Meant for other machines, an image is no worse: it is the look at it that cannot be had here.
 _OTHER_MACHINE = (
-    "Meant for other machines, it can be pushed without being run here: invoke image.push --skip-lint. Install QEMU "
+    "Meant for other machines, it can be pushed without being run here: trainyard image.push --skip-lint. Install QEMU "
     "(qemu-user-static, binfmt) to run it here all the same, or build it for this machine: leave out --platform."
 )
 _PATH_HINT = "Put the directory of Ray's Python first: ENV PATH=/opt/ray/bin:$PATH"

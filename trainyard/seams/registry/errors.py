@@ -53,14 +53,14 @@ RULES: tuple[Rule, ...] = (
     Rule(
         rf"^{NOT_A_REGISTRY}|error parsing HTTP (404|405|501) response body: invalid character",
         "what answers at {registry} is not a registry",
-        "Is registry.address right, with its port? One of our own is started by: invoke registry.up",
+        "Is registry.address right, with its port? One of our own is started by: trainyard registry.up",
         error=RegistryError,
     ),
     # Go: "x509: certificate has expired or is not yet valid"; OpenSSL: "certificate has expired".
     Rule(
         r"certificate has expired|certificate is not yet valid",
         "the certificate of registry {registry}, or of its CA, has expired or is not valid yet",
-        "Its operator makes a new one; of ours this happens after ten years: invoke registry.down --purge. "
+        "Its operator makes a new one; of ours this happens after ten years: trainyard registry.down --purge. "
         "If only this clock is wrong: timedatectl",
         key="expired",
         error=CertificateError,
@@ -68,7 +68,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         r"x509: certificate signed by unknown authority|x509: certificate is not authorized to sign",
         "{client} does not trust the CA of registry {registry}",
-        "Make Docker trust it, on every host that pushes or pulls: invoke registry.trust (where registry.up did not "
+        "Make Docker trust it, on every host that pushes or pulls: trainyard registry.trust (where registry.up did not "
         "run, name a copy of its CA: registry.ca_file)",
         key="untrusted",
         error=CertificateError,
@@ -76,7 +76,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         r"server gave HTTP response to HTTPS client|WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE|UNKNOWN_PROTOCOL",
         "registry {registry} speaks plain HTTP, and TLS is expected",
-        "If that is meant: `insecure: true` under `registry:`, and then, on every host: invoke registry.trust",
+        "If that is meant: `insecure: true` under `registry:`, and then, on every host: trainyard registry.trust",
         key="plain_http",
         error=CertificateError,
     ),
@@ -91,8 +91,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         r'"errors":.*(no space left on device|"Err":28\b|disk quota exceeded)|DISKFULL|insufficient storage',
         "the disk of registry {registry} is full",
-        "Make room there (its images: invoke registry.status), then repeat the command: layers that are there are not "
-        "sent again.",
+        "Make room there (its images: trainyard registry.status), then repeat the command: "
+        "layers that are there are not sent again.",
         error=RegistryError,
     ),
     Rule(
@@ -112,7 +112,7 @@ RULES: tuple[Rule, ...] = (
         "what registry {registry} holds is damaged: it is not what its digest says",
         # Another push alone mends nothing: Docker asks whether a layer is there, not whether it is whole.
         "Nothing uses it. The registry's disk lost data: remove the damaged part there (its data has it in "
-        "docker/registry/v2/blobs/sha256), or all of it (invoke registry.down --purge), then push again.",
+        "docker/registry/v2/blobs/sha256), or all of it (trainyard registry.down --purge), then push again.",
         error=DamagedError,
     ),
     # ECR: "cannot be overwritten because the repository is immutable"; Harbor: "configured as immutable".
@@ -157,15 +157,15 @@ RULES: tuple[Rule, ...] = (
         r"name or service not known|name resolution|timed out|timeout|deadline exceeded|\bEOF\b|server closed|"
         r"disconnected|closed connection|network is unreachable|closed network connection",
         "registry {registry} does not answer",
-        "Start it (one of our own: invoke registry.up), or the way to it; then repeat the command: layers that are "
-        "there are not sent again. Its state: invoke registry.status",
+        "Start it (one of our own: trainyard registry.up), or the way to it; then repeat the command: layers that are "
+        "there are not sent again. Its state: trainyard registry.status",
         key="gone",
         error=GoneError,
     ),
     Rule(
         r"(?i)(manifest|name|blob)[ _](unknown|not known)|does not exist|not found",
         "registry {registry} does not hold that image",
-        "Is its name right? An image of ours gets there by: invoke image.push",
+        "Is its name right? An image of ours gets there by: trainyard image.push",
         error=MissingError,
     ),
     Rule(
