@@ -9,7 +9,7 @@ DEMO_CLUSTER := --file clusters/demo.yaml
 
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench lock schemas test-tools bed bed-down bed-ec2 clean
+.PHONY: help setup demo test test-large check bench lock schemas test-tools bed bed-down bed-ec2 clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed 's/\$$\$$/$$/g' | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -41,6 +41,10 @@ demo: $(READY)  ## a Ray cluster on this machine, proven, trained on, removed
 
 test: $(READY) check  ## every test: unit tests, then real Ray clusters and a real browser
 	@$(BIN)/python -m tests.together
+
+TESTS := tests/large
+test-large: $(READY)  ## tests that take many minutes, or want other Rays and Pythons: TESTS=tests/large/test_X.py for one
+	@$(BIN)/python -m pytest $(TESTS)
 
 check: $(READY)  ## format, lint, types, unit tests: under a minute
 	@$(BIN)/ruff format --check -q . || { echo "-> .venv/bin/ruff format ."; exit 1; }
