@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from trainyard import backends
 from trainyard.errors import RequestError
 from trainyard.importing import Options, clusters, convert, job_cfg
+from trainyard.importing.job import Imported
 from trainyard.importing.task_runner import number
 from trainyard.spec.load import load_cluster, load_job
 
@@ -153,6 +157,9 @@ def test_no_text_is_folded(tmp_path: Path) -> None:
         ("tasks.yaml", "pip: [tqdm]\ntask: []\n", "the task_runner file is wrong: 2 problems"),
         ("missing.yaml", None, "no such file: "),
         ("missing.py", None, "no such file: "),
+        ("x" * 300, None, "cannot read "),
+        ("a\0b", None, "cannot read "),
+        (".", None, " is no regular file"),
     ],
 )
 def test_what_is_no_such_file_is_said(name: str, text: str | None, message: str, tmp_path: Path) -> None:
@@ -161,6 +168,46 @@ def test_what_is_no_such_file_is_said(name: str, text: str | None, message: str,
     with pytest.raises(RequestError) as caught:
         convert(tmp_path / name, (), Options())
     assert message in caught.value.what
+
+
+def test_a_pipe_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    with pytest.raises(RequestError, match=r"pipe\.yaml is no regular file"):
+        convert(tmp_path / "pipe.yaml", (), Options())
+
+
+def test_files_outside_of_the_yaml_file_s_directory_stay_there(tmp_path: Path) -> None:
+    place = tmp_path / "ray"
+    (place / "c").mkdir(parents=True)
+    (tmp_path / "secret.py").write_text("print()")
+    (place / "link.py").symlink_to(tmp_path / "secret.py")
+    (place / "near.py").write_text("print()")
+    words = "c/../near.py c/../../secret.py ../secret.py link.py " + "x" * 300
+    (place / "tasks.yaml").write_text(f"tasks: [{{name: a, py_args: {words}}}]")
+    found = convert(place / "tasks.yaml", (), Options(python="python"))
+    assert isinstance(found, Imported)
+    assert dict(found.files) == {"near.py": place / "near.py"}
+    assert found.job["tasks"][0]["command"][:3] == ["python", "near.py", "c/../../secret.py"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("../../tasks.py", "../../tasks.py lies outside of the job's directory, and is not copied"),
+        ("/etc/passwd", "/etc/passwd lies outside of the job's directory, and is not copied"),
+        ("job.yaml", "job.yaml would take the place of the job file, which has that name"),
+        ("a/../job.yaml", "a/../job.yaml would take the place of the job file, which has that name"),
+    ],
+)
+def test_an_import_writes_below_its_directory_and_never_over_its_job_file(
+    name: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "source").write_text("command: [curl, evil]")
+    found = Imported("made", {"command": ["true"]}, {"near.py": tmp_path / "source", name: tmp_path / "source"})
+    with pytest.raises(RequestError) as caught:
+        found.write(tmp_path / "jobs" / "made")
+    assert caught.value.what == message
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
 def test_each_sub_job_gets_its_own_value_of_a_flag_or_the_last(tmp_path: Path) -> None:
@@ -199,6 +246,27 @@ def test_a_cluster_list_becomes_cluster_files(tmp_path: Path) -> None:
     near, far = (load_cluster(path).spec for path in files)
     assert (near.auth, near.existing and near.existing.address) == ("none", "http://127.0.0.1:8265")
     assert (far.auth, far.existing and far.existing.token_env) == ("token", "RAY_AUTH_TOKEN")
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("a", "A"), ".cluster_config: several lines name the cluster a: rename one"),
+        (("---",), ".cluster_config: '---' is no cluster's name: it has no letter or digit"),
+    ],
+)
+def test_no_cluster_of_a_list_is_lost_without_a_word(names: Sequence[str], message: str) -> None:
+    lines = "\n".join(f"name: {name} address: http://127.0.0.1:8265" for name in names)
+    with pytest.raises(RequestError) as caught:
+        clusters.read(lines, name=".cluster_config")
+    assert caught.value.what == message
+
+
+def test_a_cluster_file_that_is_refused_does_not_stay(tmp_path: Path) -> None:
+    found = clusters.Clusters({"good": backends.file_for_address("good", "http://127.0.0.1:1"), "bad": "name: 7"})
+    with pytest.raises(RequestError):
+        found.write(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_class_becomes_a_sweep_that_counts_configurations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from trainyard.errors import RequestError
 from trainyard.importing import clusters, command_line, job_cfg, task_runner
 from trainyard.importing.clusters import Clusters
-from trainyard.importing.job import Imported
+from trainyard.importing.job import Imported, refuse_unreadable
 from trainyard.importing.job import Options as Options
 
 
@@ -22,8 +22,7 @@ def convert(file: Path | None, words: Sequence[str], options: Options) -> Import
         raise RequestError("name one thing to import: a file, or a command line behind `--`")
     if file is None:
         return command_line.read(words, options, name="aggregate", directory=Path.cwd())
-    if not file.exists():
-        raise RequestError(f"no such file: {file}")
+    refuse_unreadable(file)
     if file.suffix == ".py":
         return job_cfg.read(file, options)
     if file.suffix in (".yaml", ".yml"):

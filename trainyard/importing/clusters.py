@@ -31,15 +31,25 @@ class Clusters:
         return "\n".join(f"# {name}.yaml\n{text}" for name, text in self.texts.items())
 
     def write(self, directory: Path | None) -> list[Path]:
-        """Write the files to clusters/, or there. Raises RequestError where one exists, or is no cluster file."""
+        """Write the files to clusters/, or there; return them.
+
+        Raises RequestError where one exists, or is no cluster file: then none stays.
+        """
         files = {(directory or Path("clusters")) / f"{name}.yaml": text for name, text in self.texts.items()}
         if existing := [path for path in files if path.exists()]:
             raise RequestError(f"{existing[0]} exists", hint="Name another directory: --output DIRECTORY")
-        for path, text in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-            load_cluster(path)
-        return list(files)
+        written: list[Path] = []
+        try:
+            for path, text in files.items():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+                written.append(path)
+                load_cluster(path)
+        except RequestError:
+            for path in written:
+                path.unlink()
+            raise
+        return written
 
 
 def read(text: str, *, name: str) -> Clusters | None:
@@ -55,6 +65,10 @@ def read(text: str, *, name: str) -> Clusters | None:
         if (match := _LINE.fullmatch(line)) is None:
             raise RequestError(f"{name}: a line is not `name: NAME address: http://IP:PORT`: {line}")
         cluster = re.sub(r"[^a-z0-9]+", "-", match[1].lower()).strip("-")
+        if not cluster:
+            raise RequestError(f"{name}: {match[1]!r} is no cluster's name: it has no letter or digit")
+        if cluster in texts:
+            raise RequestError(f"{name}: several lines name the cluster {cluster}: rename one")
         texts[cluster] = backends.file_for_address(cluster, match[2])
     has_tokens = any("token_env" in text for text in texts.values())
     return Clusters(texts, (_OPEN_TO_ALL,) if has_tokens else ())

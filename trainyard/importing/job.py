@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,21 +59,53 @@ class Imported:
     def write(self, directory: Path | None) -> list[Path]:
         """Write the job to jobs/NAME, or there; return the directory.
 
-        Raises RequestError where something is already, or where what was written is no job: then nothing stays.
+        Raises RequestError where something is already, for a file that would lie elsewhere or in the place of the
+        job file, and where the result is no job: then nothing stays.
         """
         directory = directory or Path("jobs", self.name)
         if directory.exists():
             raise RequestError(f"{directory} exists", hint="Name another directory: --output DIRECTORY")
-        for name, source in {JOB_FILE_NAME: None, **self.files}.items():
-            target = directory / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(source.read_bytes() if source else self.text.encode())
+        targets = {_target(directory, name): source for name, source in self.files.items()}
         try:
+            for target, source in targets.items():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(source.read_bytes())
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / JOB_FILE_NAME).write_text(self.text)
             load_job(directory)
         except RequestError:
             shutil.rmtree(directory)
             raise
+        except OSError as error:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise RequestError(f"cannot copy {error.filename}: {error.strerror}") from error
         return [directory]
+
+
+def refuse_unreadable(file: Path) -> None:
+    """Raise RequestError for a path that is no regular file: reading a pipe could wait for ever."""
+    try:
+        kind = file.stat().st_mode
+    except FileNotFoundError as error:
+        raise RequestError(f"no such file: {file}") from error
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise RequestError(f"cannot read {file}: {reason}") from error
+    if not stat.S_ISREG(kind):
+        raise RequestError(f"{file} is no regular file")
+
+
+def _target(directory: Path, name: str) -> Path:
+    """Return the path of a job's file. Raises RequestError where it is outside of the job, or its job file's."""
+    relative = Path(os.path.normpath(name))
+    if relative.is_absolute() or ".." in relative.parts:
+        raise RequestError(f"{name} lies outside of the job's directory, and is not copied")
+    if relative == Path(JOB_FILE_NAME):
+        raise RequestError(
+            f"{name} would take the place of the job file, which has that name",
+            hint="Rename that file, and what names it.",
+        )
+    return directory / relative
 
 
 def program() -> Path:

@@ -11,10 +11,12 @@ from typing import Any
 from trainyard_runner import event_files
 
 from trainyard.errors import RequestError
-from trainyard.importing.job import PROGRAM, TRAINING, Imported, Options, program
+from trainyard.importing.job import PROGRAM, TRAINING, Imported, Options, program, refuse_unreadable
 from trainyard.seams import programs
 from trainyard.spec.units import format_duration
 
+# Loading a file of classes takes a second; one that never ends must not hold the terminal.
+LOAD_SECONDS = 60.0
 _NAMES = ("cfg_class", "stopper", "progress_reporter")
 
 
@@ -33,10 +35,16 @@ def read(file: Path, options: Options) -> Imported:
 
 def _described(file: Path, options: Options) -> dict[str, Any]:
     """Ask the program what a class varies, in a process of its own: its defaults are shared between classes."""
-    if not file.exists():
-        raise RequestError(f"no such file: {file}")
+    refuse_unreadable(file)
     given = _flags(cfg_file=str(file), **{name: getattr(options, name) for name in _NAMES})
-    ended = programs.run([sys.executable, "-B", str(program()), "space", *given], env=os.environ)
+    command = [sys.executable, "-B", str(program()), "space", *given]
+    ended = programs.run(command, env=os.environ, seconds=LOAD_SECONDS)
+    if ended.code < 0:
+        raise RequestError(
+            f"{file.name} was still being loaded after {LOAD_SECONDS:.0f} s",
+            where=str(file),
+            hint="A JobCfg class must be defined without waiting for anything.",
+        )
     last = ended.tail[-1] if ended.tail else "it printed nothing"
     if ended.code == 0 and last.startswith("{"):
         found: dict[str, Any] = json.loads(last)

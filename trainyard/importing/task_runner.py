@@ -115,9 +115,10 @@ def read(file: Path, *, python: str) -> Imported:
 
 def _task(task: TaskSection, files: dict[str, Path], python: str, directory: Path) -> dict[str, Any]:
     """Return one task; files among its words that lie beside the YAML file travel with the job."""
-    near = {word: directory / word for word in task.py_args if not word.startswith(("/", ".."))}
-    files.update({word: source for word, source in near.items() if source.is_file()})
-    command, more, needed = training([*shlex.split(python), *task.py_args])
+    near = {word: name for word in task.py_args if (name := _name_beside(word, directory))}
+    files.update({name: directory / name for name in near.values()})
+    words = [near.get(word, word) for word in task.py_args]
+    command, more, needed = training([*shlex.split(python), *words])
     files.update(needed)
     memory = None if task.memory is None else format_size(int(task.memory))
     resources = {"cpus": task.num_cpus, "gpus": task.num_gpus, "memory": memory}
@@ -129,6 +130,21 @@ def _task(task: TaskSection, files: dict[str, Path], python: str, directory: Pat
         **more,
     }
     return {key: value for key, value in found.items() if value}
+
+
+def _name_beside(word: str, directory: Path) -> str | None:
+    """Return where a file that a word names lies below the YAML file's directory; None for any other word."""
+    if word.startswith("/"):
+        return None
+    try:
+        found = (directory / word).resolve()
+        if not found.is_file():
+            return None
+    except (OSError, ValueError):
+        # A word that no file system takes: longer than a name may be, or with a zero byte.
+        return None
+    root = directory.resolve()
+    return str(found.relative_to(root)) if found.is_relative_to(root) else None
 
 
 def _with_names(tasks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
