@@ -64,8 +64,8 @@ NODES = (
     lab(
         "Ray's token, and a value that cluster.show hid",
         'env: {RAY_AUTH_TOKEN: hunter2, HF_TOKEN: "(hidden)"}\n',
-        "lab.yaml:3: env.RAY_AUTH_TOKEN: is set by Trainyard",
         "lab.yaml:3: env.HF_TOKEN: was hidden when this file was written: put the value",
+        "lab.yaml:3: env.RAY_AUTH_TOKEN: is set by Trainyard",
     ),
 )
 

@@ -24,8 +24,8 @@ from trainyard.results import formats
 from trainyard.seams.git import revision
 from trainyard.spec.cluster import LoadedCluster
 from trainyard.spec.expand import TaskSpec, expand, sweep
-from trainyard.spec.fields import HIDDEN, SECRET_NAME
 from trainyard.spec.job import JobSpec
+from trainyard.spec.secrets import typed_without_secrets
 from trainyard.versions import RUNNER_PROTOCOL
 from trainyard.wording import counted, named
 
@@ -149,7 +149,7 @@ def record_of(
         },
         "user": getpass.getuser(),
         "host": platform.node(),
-        "command": [_without_secret(word) for word in command],
+        "command": typed_without_secrets(command),
         "directory": str(Path.cwd()),
         "job_directory": str(prepared.files.directory),
         "cluster_file": str(prepared.cluster.source.resolve()),
@@ -220,9 +220,3 @@ def _runtime_env(prepared: Prepared, wheels: Package | None) -> dict[str, Any] |
     if declared.env_vars:
         made["env_vars"] = dict(declared.env_vars)
     return made or None
-
-
-def _without_secret(word: str) -> str:
-    """Return a word of the command line; of `env.API_TOKEN=x` only the name."""
-    name, equals, _ = word.partition("=")
-    return f"{name}={HIDDEN}" if equals and SECRET_NAME.search(name) else word

@@ -29,17 +29,8 @@ Entry = TypeVar("Entry")
 NOTHING = object()
 NAME_PATTERN = r"^[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?$"
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
-HIDDEN = "(hidden)"
-SHOWN_HIDDEN = "was hidden when this file was written: put the value"
-# Not TOKENIZERS_PARALLELISM, which every user of Hugging Face's libraries sets.
-SECRET_NAME = re.compile(r"token(?:s?$|_)|passw|secret|credential|(?:api|access|private|ssh)_?key", re.IGNORECASE)
-
 # What Trainyard sets itself, or what follows from a task's GPUs; Ray's token never stands in a file.
 _OURS = re.compile(r"TRAINYARD_.*|CUDA_VISIBLE_DEVICES|RAY_AUTH_(?:MODE|TOKEN|TOKEN_PATH)")
-
-
-def hidden(variables: Mapping[str, str]) -> dict[str, str]:
-    return {name: HIDDEN if SECRET_NAME.search(name) else value for name, value in variables.items()}
 
 
 @dataclass(frozen=True)
@@ -129,12 +120,10 @@ def same_names(names: Sequence[str], section: str) -> Iterator[Complaint]:
 
 
 def _unusable(variables: Mapping[str, str]) -> Iterator[Complaint]:
-    """Complain about variables that Trainyard sets itself, and about values that `show` hid."""
-    for name, value in variables.items():
+    """Complain about variables that Trainyard sets itself."""
+    for name in variables:
         if _OURS.fullmatch(name):
             yield Complaint((name,), "is set by Trainyard")
-        elif value == HIDDEN:
-            yield Complaint((name,), SHOWN_HIDDEN)
 
 
 def _read_by(parse: Callable[[object], float]) -> BeforeValidator:

@@ -9,8 +9,6 @@ from pydantic import Field, JsonValue
 
 from trainyard import versions
 from trainyard.spec.fields import (
-    HIDDEN,
-    SHOWN_HIDDEN,
     AbsolutePath,
     Complaint,
     Duration,
@@ -34,11 +32,6 @@ def _own_metadata(entries: Mapping[str, str]) -> Iterator[Complaint]:
             yield Complaint((key,), "is set by KubeRay or Trainyard")
 
 
-def _hidden(values: Mapping[str, JsonValue]) -> Iterator[Complaint]:
-    """Complain about values of a chart that `show` hid."""
-    return (Complaint((key,), SHOWN_HIDDEN) for key, value in values.items() if value == HIDDEN)
-
-
 # Kubernetes itself says what is wrong with labels and the like; names become part of addresses.
 ObjectName = Annotated[
     Filled,
@@ -52,7 +45,7 @@ ServiceName = Annotated[
     matching(r"[a-z0-9-]+/[a-z0-9-]+", "must be NAMESPACE/NAME of a service, such as team/lab-head-svc"),
 ]
 Metadata = Annotated[dict[Filled, str], rule(_own_metadata)]
-ChartValues = Annotated[dict[str, JsonValue], rule(_hidden)]
+ChartValues = dict[str, JsonValue]
 
 
 class Toleration(Section):

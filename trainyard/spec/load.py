@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ from trainyard.spec.fields import Section
 from trainyard.spec.image import ImageFile
 from trainyard.spec.job import JobSpec
 from trainyard.spec.problems import problems_of, value_text, where
+from trainyard.spec.secrets import HIDDEN
 from trainyard.spec.yaml_source import KeyPath, Source, UnreadableError, compose
 from trainyard.wording import did_you_mean
 
@@ -29,6 +30,7 @@ RUNTIME_ENV_FILE = "runtime_env file"
 IMAGE_FILE_NAME = "image.yaml"
 
 FLAG = "--set"
+SHOWN_HIDDEN = "was hidden when this file was written: put the value"
 LARGEST = 1024 * 1024
 MOST_SHOWN = 100
 
@@ -178,6 +180,8 @@ def _dotted(path: KeyPath) -> str:
 
 def _validated(model: type[Model], source: Source, kind: str) -> Model:
     """Return the model of a source; its fields' defaults fill what neither file nor flags gave."""
+    hidden = (Problem(where(path, source), SHOWN_HIDDEN) for path in _hidden_paths(source.value))
+    source = replace(source, problems=(*source.problems, *hidden))
     try:
         # The context says that sizes and durations are text (fields.py).
         spec = model.model_validate(source.value, context={})
@@ -186,6 +190,18 @@ def _validated(model: type[Model], source: Source, kind: str) -> Model:
     if source.problems:
         raise _refusal(kind, source.problems)
     return spec
+
+
+def _hidden_paths(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
+    """Yield where a text was hidden when the file was written: with it the value would be another one."""
+    if isinstance(value, str) and HIDDEN in value:
+        yield path
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _hidden_paths(inner, (*path, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _hidden_paths(inner, (*path, index))
 
 
 def _read_text(path: Path, *, kind: str) -> str:

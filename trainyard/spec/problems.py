@@ -11,14 +11,13 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from trainyard.errors import Problem
-from trainyard.spec.fields import NOTHING, SECRET_NAME, Complaint, ComplaintsError
+from trainyard.spec.fields import NOTHING, Complaint, ComplaintsError
 from trainyard.spec.job import RAY_KEYS, JobSpec, RuntimeEnv
+from trainyard.spec.secrets import is_likely_name, without_secrets
 from trainyard.spec.yaml_source import KeyPath, Source, located
 from trainyard.wording import did_you_mean
 
 LONGEST_VALUE = 60
-
-_LOGIN = re.compile(r"//[^/@\s]*@")
 
 # Pydantic's error types, in our words; the braces are filled from the error's context.
 _WORDS: Mapping[str, str] = {
@@ -60,7 +59,7 @@ def where(path: KeyPath, source: Source) -> str:
 
 def value_text(value: object) -> str:
     """Return a value as one short piece of text, texts in quotes."""
-    text = _LOGIN.sub("//(hidden)@", json.dumps(value, ensure_ascii=False, default=str))
+    text = without_secrets(json.dumps(value, ensure_ascii=False, default=str))
     text = "".join(character if character.isprintable() else f"\\u{ord(character):04x}" for character in text)
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
 
@@ -109,7 +108,7 @@ def _choices(details: dict[str, Any]) -> list[str]:
 
 
 def _sentence(complaint: Complaint) -> str:
-    is_secret = any(SECRET_NAME.search(str(part)) for part in complaint.path)
+    is_secret = any(is_likely_name(str(part)) for part in complaint.path)
     if complaint.value is NOTHING or is_secret:
         return complaint.message + complaint.suggestion
     given = "nothing" if complaint.value is None else value_text(complaint.value)

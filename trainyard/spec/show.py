@@ -10,8 +10,8 @@ import yaml
 from pydantic import BaseModel
 
 from trainyard.spec.cluster import Backend, ClusterSpec
-from trainyard.spec.fields import HIDDEN, hidden
 from trainyard.spec.job import JobSpec
+from trainyard.spec.secrets import HIDDEN, command_without_secrets, hidden, without_secrets
 from trainyard.spec.yaml_source import FLOAT, KeyPath, compose
 
 MARK = "  # default"
@@ -70,8 +70,12 @@ def written(values: Any) -> str:
 
 
 def _hidden(value: Any, path: KeyPath = ()) -> Any:
-    """Return values without secrets: variables that are called like one, and all that is given to Helm."""
+    """Return values without secrets: by the names of variables and flags, by their form, and all given to Helm."""
+    if isinstance(value, str):
+        return without_secrets(value)
     if isinstance(value, list):
+        if path and path[-1] == "command":
+            return command_without_secrets(value)
         return [_hidden(entry, (*path, index)) for index, entry in enumerate(value)]
     if not isinstance(value, dict):
         return value

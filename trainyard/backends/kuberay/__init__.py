@@ -21,8 +21,8 @@ from trainyard.backends.kuberay.verify import verify as verify_hosts
 from trainyard.endpoint import Endpoint
 from trainyard.seams.kube.types import Object
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.spec.fields import hidden
 from trainyard.spec.kubernetes import KuberaySection
+from trainyard.spec.secrets import hidden
 from trainyard.steps import Answer, Stage, Step
 
 __all__ = [

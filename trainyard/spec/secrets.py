@@ -1,0 +1,96 @@
+"""Secrets in files, commands and records: known by the name of what holds them, or by their own form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+HIDDEN = "(hidden)"
+# Names that hold a secret and nothing else. TOKENIZERS_PARALLELISM, of Hugging Face's libraries, is none.
+SECRET_NAME = re.compile(r"token(?:s?$|_)|passw|secret|credential|(?:api|access|private|ssh)_?key", re.IGNORECASE)
+# Names that may hold one: a record loses little where it hides GPG_KEY, and much where it shows WANDB_KEY.
+_LIKELY_NAME = re.compile(
+    rf"{SECRET_NAME.pattern}|passphrase|webhook|cookie|authorization|pgpass"
+    r"|(?:^|_)(?:dsn|pass)$|_(?:key|auth|pwd|pat)$",
+    re.IGNORECASE,
+)
+LOGIN = re.compile(r"(?<=://)[^\s/:@'\"$<>{}]*:[^\s/@'\"$<>{}]+(?=@)")
+# Tokens have the prefixes that their issuers chose.
+KINDS = (
+    ("a login and password in a URL", LOGIN.pattern),
+    ("a bearer token", r"(?i)\bbearer\s+[A-Za-z0-9._~+/-]{16,}"),
+    ("a private key", r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----"),
+    ("a key of AWS", r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b(?<!EXAMPLE)"),
+    ("a token of GitHub", r"\b(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{40,})"),
+    ("a token of GitLab", r"\bglpat-[A-Za-z0-9_-]{20}"),
+    ("a token of Hugging Face", r"\bhf_[A-Za-z0-9]{34}\b"),
+    ("a key of NVIDIA", r"\bnvapi-[A-Za-z0-9_-]{50,}"),
+    ("a token of PyPI", r"\bpypi-AgE[A-Za-z0-9_-]{50,}"),
+    ("a token of Docker Hub", r"\bdckr_[po]at_[A-Za-z0-9_-]{20,}"),
+    ("a token of npm", r"\bnpm_[A-Za-z0-9]{36}\b"),
+    ("a token of Slack", r"\bxox[abprs]-[0-9A-Za-z-]{20,}"),
+    ("a key of Google", r"\bAIza[0-9A-Za-z_-]{35}\b"),
+    ("a key of Anthropic", r"\bsk-ant-[A-Za-z0-9_-]{40,}"),
+)
+_NO_SECRET = re.compile(r"(?i)|true|false|yes|no|none|null|\d{1,8}|[*x]+|\(hidden\)|[/$~<{].*|https?://[^@]*|file:.*")
+# `--wandb-key` or `--wandb-key=VALUE` among the words of a command.
+_FLAG = re.compile(r"--?([A-Za-z][A-Za-z0-9_-]*)(=.*)?", re.DOTALL)
+# Each NAME of `NAME=` and `{NAME: ...}` in a value of --set.
+_NAMES_IN_OVERRIDE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)[\"']?\s*[=:]")
+
+
+def is_likely_name(name: str) -> bool:
+    """Say whether a variable, flag or key of this name may hold a secret."""
+    return _LIKELY_NAME.search(name.replace("-", "_")) is not None
+
+
+def is_literal(value: str) -> bool:
+    """Say whether a value is the secret itself: no path, variable, switch or placeholder."""
+    return len(value) >= 5 and not _NO_SECRET.fullmatch(value)
+
+
+def kind_in(text: str) -> str | None:
+    """Return which known secret a text has somewhere, in words; None if it has none."""
+    return next((kind for kind, pattern in KINDS if re.search(pattern, text)), None)
+
+
+def without_secrets(text: str) -> str:
+    """Return a text with every secret of a known form replaced."""
+    for _, pattern in KINDS:
+        text = re.sub(pattern, HIDDEN, text)
+    return text
+
+
+def hidden(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return variables without secrets: by their names as a whole, by the form of the value in part."""
+    return {name: HIDDEN if is_likely_name(name) else without_secrets(value) for name, value in variables.items()}
+
+
+def command_without_secrets(words: Iterable[str]) -> list[str]:
+    """Return a command's words without secrets: those of a known form, and the values of flags of such names."""
+    shown: list[str] = []
+    is_value_of_secret = False
+    for word in words:
+        flag = _FLAG.fullmatch(word)
+        is_secret = flag is not None and is_likely_name(flag[1])
+        if is_value_of_secret and flag is None and is_literal(word):
+            word = HIDDEN
+        elif flag and is_secret and flag[2] and is_literal(flag[2][1:]):
+            word = f"{word.partition('=')[0]}={HIDDEN}"
+
+        shown.append(without_secrets(word))
+        is_value_of_secret = is_secret and flag is not None and flag[2] is None
+    return shown
+
+
+def typed_without_secrets(words: Iterable[str]) -> list[str]:
+    """Return the words of one of our command lines; of an override with a secret's name only what is set."""
+    shown = []
+    for word in words:
+        lead = "--set=" if word.startswith("--set=") else ""
+        target, equals, value = word.removeprefix(lead).partition("=")
+        names = [target.rpartition(".")[2], *_NAMES_IN_OVERRIDE.findall(value)]
+        if equals and any(is_likely_name(name) for name in names):
+            word = f"{lead}{target}={HIDDEN}"
+        shown.append(without_secrets(word))
+    return shown
