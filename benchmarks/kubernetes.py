@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.measure import INVOKE, Measured, in_turns, seconds_of
-from tests.bed import bed, kubernetes
+from tests.bed import bed, kubernetes, programs
 from tests.bed.kubernetes import KubeBed
 
 IMAGE = "trainyard-bed/ray:1"
@@ -111,7 +111,7 @@ class Bench:
 
 def measure(directory: Path) -> Iterator[Measured]:
     """Yield one line per measurement; a machine that cannot have the bed yields none."""
-    if sys.platform != "linux" or os.geteuid() != 0 or shutil.which("dockerd") is None or shutil.which("go") is None:
+    if sys.platform != "linux" or os.geteuid() != 0 or shutil.which("dockerd") is None or programs.missing():
         print("(Kubernetes is left out: it needs root, a Docker engine and Go; make test-tools)")
         return
     with bed.shared_engine() as engine, kubernetes.kube_bed(engine, directory / "bed", count=NODES) as kube:

@@ -11,9 +11,13 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
+
+from tests.bed.places import all_must_run
+from tests.tools import ON_THIS_MACHINE, Machine, look, obstacle
 
 # A test is of the first of these groups by whose name it is marked; of LOCAL, if by none.
 MARKS = ("waiting", "ec2", "microk8s", "breaking", "kubernetes", "docker")
@@ -77,15 +81,47 @@ class Together:
             process.send_signal(number)
 
 
+def left_out(machine: Machine) -> list[str]:
+    """Return the groups that cannot run here: all that use the tests' Docker engine."""
+    return [group for group in (*BUSY, *PATIENT) if group != LOCAL] if obstacle(machine) else []
+
+
+def summary(codes: Mapping[str, int], machine: Machine) -> str:
+    """Return the last line of `make test`: what passed, failed and was left out, and why."""
+    failed = [group for group, code in codes.items() if code != 0]
+    passed = [group for group, code in codes.items() if code == 0]
+    said = [f"failed: {', '.join(failed)}"] if failed else []
+    if passed:
+        said.append(f"passed: {', '.join(passed)}")
+
+    if left_out(machine):
+        said.append(f"left out: {', '.join(left_out(machine))}, since {obstacle(machine)}")
+    absent = sorted(machine.missing & ON_THIS_MACHINE.keys())
+    if absent:
+        said.append(f"left out: what uses {', '.join(absent)}, which this machine lacks")
+    return "; ".join(said)
+
+
 def main(arguments: list[str]) -> int:
-    """Run all groups, print what each said once it has ended, and return the worst exit code."""
+    """Run the groups, print what each said once it has ended, and return the worst exit code."""
+    machine = look()
+    if left_out(machine) and all_must_run():
+        sys.exit(f"error: TRAINYARD_TESTS=all, but these cannot run: {', '.join(left_out(machine))}")
+
     with tempfile.TemporaryDirectory() as home, ThreadPoolExecutor(BUSY_AT_ONCE) as two, ThreadPoolExecutor(1) as one:
         together = Together(arguments, Path(home))
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, together.end)
-        lanes = ((two, BUSY), (one, PATIENT))
-        codes = [threads.submit(together.run, group) for threads, groups in lanes for group in groups]
-        return max(code.result() for code in codes)
+        running = {
+            group: threads.submit(together.run, group)
+            for threads, groups in ((two, BUSY), (one, PATIENT))
+            for group in groups
+            if group not in left_out(machine)
+        }
+        codes = {group: code.result() for group, code in running.items()}
+
+    print(f"make test: {summary(codes, machine)}")
+    return max(codes.values())
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
+from tests.bed import go_toolchain
 from tests.bed.places import CACHE, HERE, run
 
 # PLUGIN: (package, where the program keeps its version, version); go.mod beside this file pins the same.
@@ -40,11 +40,9 @@ def directory() -> Path:
 
 
 def _build(name: str, target: Path) -> None:
-    if shutil.which("go") is None:
-        raise RuntimeError(f"neither {name} nor Go is installed: install Go 1.24 or later, or Docker's {name} package")
     package, variable, version = PLUGINS[name]
     part = target.with_suffix(".part")
     flags = f"-s -w -X {variable}={version}"
-    command = ["go", "build", "-trimpath", "-ldflags", flags, "-o", str(part), package]
+    command = [go_toolchain.program(), "build", "-trimpath", "-ldflags", flags, "-o", str(part), package]
     run(command, cwd=HERE / "go" / "plugins", seconds=1500)
     part.rename(target)

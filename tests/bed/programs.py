@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.bed import go_toolchain
 from tests.bed.places import CACHE, HERE, locked, run
 
 GO = HERE / "go"
@@ -73,8 +74,12 @@ KUBERNETES_PROGRAMS = (KUBELITE, KUBERAY_OPERATOR, PAUSE, COREDNS_SERVER, HELM_C
 
 def missing() -> list[str]:
     """Return the programs that this machine lacks and that are needed to build what is not built yet."""
-    built = all(program.path.exists() for program in KUBERNETES_PROGRAMS)
-    return [] if built or shutil.which("go") else ["go"]
+    return [] if are_built() or go_toolchain.installed() else ["go"]
+
+
+def are_built() -> bool:
+    """Return whether every program is there already."""
+    return all(program.path.exists() for program in KUBERNETES_PROGRAMS)
 
 
 def ensure(program: Program) -> Path:
@@ -86,8 +91,6 @@ def ensure(program: Program) -> Path:
 
 def build(target: Path, make: Callable[[Path], None]) -> None:
     """Let `make` write a file or directory, once for all test runs, and put it in place whole."""
-    if shutil.which("go") is None:
-        raise RuntimeError(f"{target.name} must be built, and Go is not installed: install Go 1.24.9 or later")
     target.parent.mkdir(parents=True, exist_ok=True)
     with locked("building"):
         if not target.exists():
@@ -119,7 +122,7 @@ def kuberay_crds() -> Path:
 
 
 def _copy_crds(directory: Path) -> None:
-    done = run(["go", "mod", "download", "-json", OPERATOR], cwd=GO / "kuberay")
+    done = run([go_toolchain.program(), "mod", "download", "-json", OPERATOR], cwd=GO / "kuberay")
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
     for path in sorted((Path(json.loads(done.stdout)["Dir"]) / "config" / "crd" / "bases").iterdir()):
@@ -132,9 +135,9 @@ def _build(program: Program, part: Path) -> None:
     # Static: images FROM scratch have no libc.
     environ = {**os.environ, "CGO_ENABLED": "0"}
     if program.module:
-        command = ["go", "build", *flags, "-o", str(part), program.package]
+        command = [go_toolchain.program(), "build", *flags, "-o", str(part), program.package]
         run(command, cwd=GO / program.module, env=environ, seconds=1500)
     else:
         environ["GOBIN"] = str(part.parent)
-        run(["go", "install", *flags, program.package], env=environ, seconds=1500)
+        run([go_toolchain.program(), "install", *flags, program.package], env=environ, seconds=1500)
         (part.parent / program.name).rename(part)

@@ -37,6 +37,15 @@ def test_people_get_lines_notes_and_last_the_next_command(capsys: pytest.Capture
     assert shown.err == "by the way\nnext: trainyard x\n"
 
 
+def test_a_script_that_has_its_own_next_command_hears_of_no_other(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINYARD_NO_NEXT", "1")
+    report.show(Report({}, ["done"], notes=["by the way"], next="trainyard x"), json=False)
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("done\n", "by the way\n")
+
+
 def test_machines_get_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     report.show(Report({"runs": [{"job": "a"}]}, ["for people"], next="x"), json=True)
     shown = capsys.readouterr()

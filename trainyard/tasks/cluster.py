@@ -172,7 +172,7 @@ def open_(call: Call) -> Report | None:
     note(f"It leads through a tunnel to {endpoint.tunnel}, which is open until Ctrl-C.")
     with suppress(KeyboardInterrupt):
         threading.Event().wait()
-    note("next: trainyard cluster.status")
+    report.propose("trainyard cluster.status")
     return None
 
 

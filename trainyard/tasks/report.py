@@ -64,9 +64,16 @@ def show(report: Report, *, json: bool) -> None:
     if report.error:
         raise report.error
     if report.next and not json:
-        # Where both streams go to one file, the next command is the last line.
-        sys.stdout.flush()
-        note(f"next: {report.next}")
+        propose(report.next)
+
+
+def propose(command: str) -> None:
+    """Print the next command; a script that has its own, as `make demo`, sets TRAINYARD_NO_NEXT."""
+    if os.environ.get("TRAINYARD_NO_NEXT"):
+        return
+    # Where both streams go to one file, the next command is the last line.
+    sys.stdout.flush()
+    note(f"next: {command}")
 
 
 def fail(error: TrainyardError) -> None:
