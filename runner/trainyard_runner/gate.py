@@ -10,7 +10,7 @@ from typing import Any
 
 import ray
 
-from trainyard_runner import each_gpu, gpu_rungs, members, nodes, rungs, shipped
+from trainyard_runner import each_gpu, gpu_rungs, members, nodes, placing, rungs, shipped
 from trainyard_runner.plan import Gate, Plan, task_of
 from trainyard_runner.room import room
 from trainyard_runner.rungs import Answer, Check
@@ -85,7 +85,7 @@ class SmokeGate:
         least = self._gate.needs.get("min_nodes") or 0
         noted = False
         while True:
-            alive = members.declared(self._gate, nodes.alive())
+            alive = members.declared(self._gate, placing.alive())
             missing = [node.name for node in members.missing(self._gate, alive)]
             complete = not missing and len(alive) >= least
             waited = time.monotonic() - began
@@ -108,7 +108,7 @@ class SmokeGate:
         asked: dict[Any, tuple[nodes.Node, Any, bool]] = {}
         for node in alive:
             isolated = node.gpus >= 1 and free.get(node.node_id, {}).get("GPU", 0) >= 1
-            options = {"num_gpus": 1 if isolated else 0, "scheduling_strategy": nodes.on(node)}
+            options = {"num_gpus": 1 if isolated else 0, "scheduling_strategy": placing.on(node)}
             reply, blob = function.options(**options).remote(self._question(node, isolated, len(alive)), self._runner)
             asked[reply] = (node, blob, isolated)
         deadline = _TORCH_DEADLINE if self._asks_torch(alive) else _FACTS_DEADLINE
@@ -121,7 +121,7 @@ class SmokeGate:
             for node, _, _ in asked.values()
         }
         ordered = [answers.get(node.node_id, late[node.node_id]) for node in alive]
-        kept = rungs.without_gone(ordered, nodes.alive(), self._gate)
+        kept = rungs.without_gone(ordered, placing.alive(), self._gate)
         ids = {answer.node.node_id for answer in kept}
         return kept, {node.name: blob for node, blob, _ in asked.values() if node.node_id in ids}
 
@@ -136,7 +136,7 @@ class SmokeGate:
                 continue
             for index in range(gpus):
                 question = {"meeting": f"{self._plan.run}:{node.node_id}", "index": index, "count": gpus}
-                reply = function.options(scheduling_strategy=nodes.on(node)).remote(question, self._runner)
+                reply = function.options(scheduling_strategy=placing.on(node)).remote(question, self._runner)
                 asked[reply] = node.node_id
         said: dict[str, list[dict[str, Any]]] = {}
         for reply, _ in self._as_they_come(list(asked), _GPUS_DEADLINE):
@@ -166,7 +166,7 @@ class SmokeGate:
         asked = {}
         for node in alive if len(alive) > 1 else ():
             others = {name: [blob] for name, blob in blobs.items() if name != node.name}
-            reply = function.options(scheduling_strategy=nodes.on(node)).remote(
+            reply = function.options(scheduling_strategy=placing.on(node)).remote(
                 others, _FETCH_DEADLINE / 2, self._runner
             )
             asked[reply] = node.name

@@ -15,7 +15,7 @@ from typing import Any
 import ray
 from ray.experimental.internal_kv import _internal_kv_get
 
-from trainyard_runner import leash, names, nodes, plan, shipped, study
+from trainyard_runner import leash, names, placing, plan, shipped, study
 from trainyard_runner.gate import SmokeGate, StopAskedError
 from trainyard_runner.records import Records
 from trainyard_runner.rungs import Check
@@ -156,7 +156,7 @@ def _scheduler(
 
     def node_name(node_id: str) -> str:
         if node_id not in known:
-            known.update({node.node_id: node.name for node in nodes.alive()})
+            known.update({node.node_id: node.name for node in placing.alive()})
         return known.get(node_id, node_id[:8])
 
     job = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from trainyard_runner.nodes import Node
+from trainyard_runner.nodes import UNLIMITED, Node
 from trainyard_runner.plan import ExpectedNode, Gate
 
 HEAD = "head"
@@ -98,5 +98,5 @@ def _take(room: dict[str | None, int], group: str | None) -> bool:
 
 
 def _node(one: ExpectedNode) -> Node:
-    resources = {"CPU": one.cpus or 0, "GPU": one.gpus, "memory": one.memory or 2**62}
+    resources = {"CPU": one.cpus or 0, "GPU": one.gpus, "memory": one.memory or UNLIMITED}
     return Node("", one.name, one.group, "", resources)

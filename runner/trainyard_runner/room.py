@@ -57,7 +57,8 @@ def amount(resource: str, value: float) -> str:
 def largest(task: Task, places: Sequence[Node]) -> str:
     names = ["CPU", "GPU", *(["memory"] if task.memory else [])]
     most = {name: max((node.resources.get(name, 0) for node in places), default=0) for name in names}
-    return f"the largest node has {', '.join(amount(name, value) for name, value in most.items())}"
+    known = [amount(name, value) for name, value in most.items() if value < nodes.UNLIMITED]
+    return f"the largest node has {', '.join(known)}"
 
 
 def fits_together(tasks: Sequence[Task], places: Sequence[Node]) -> bool:

@@ -11,7 +11,7 @@ import ray
 from ray.exceptions import RayTaskError
 from ray.util.placement_group import PlacementGroup
 
-from trainyard_runner import losses, nodes, room, submitting
+from trainyard_runner import losses, nodes, placing, room, submitting
 from trainyard_runner.attempt import QUICK
 from trainyard_runner.plan import Plan, Task
 from trainyard_runner.records import AttemptRecord, Records
@@ -121,7 +121,7 @@ class Scheduler:
     def _look_at_nodes(self) -> None:
         if time.monotonic() - self._nodes_at >= _LOOK_AT_NODES:
             self._nodes_at = time.monotonic()
-            now = nodes.alive()
+            now = placing.alive()
             if now != self._nodes:
                 self._nodes = now
                 self._withdraw()
@@ -174,7 +174,7 @@ class Scheduler:
                 avoided = self._suspects.avoided(units[0].tasks[0], self._nodes)
                 try:
                     self._live |= self._submitter.submit(units, self._nodes, avoided)
-                except nodes.NodeMissingError as error:
+                except placing.NodeMissingError as error:
                     self._give_back(units)
                     self._wait_for_node(units[0].tasks[0], str(error))
                     break
@@ -201,7 +201,7 @@ class Scheduler:
         try:
             if self._gang is None:
                 self._gang, self._gang_asked = self._submitter.reserve(unit, self._nodes), time.monotonic()
-        except nodes.NodeMissingError as error:
+        except placing.NodeMissingError as error:
             self._wait_for_node(unit.tasks[0], str(error))
             return
         if submitting.is_ready(self._gang):
@@ -298,7 +298,7 @@ class Scheduler:
             self._end(live, ending)
 
     def _explain(self, record: AttemptRecord, error: Exception, *, is_alone: bool) -> losses.Ending:
-        now = nodes.alive()
+        now = placing.alive()
         is_alive = record.node is None or any(node.name == record.node for node in now)
         self._nodes, self._nodes_at = now, time.monotonic()
         if self._is_stopping:

@@ -10,8 +10,7 @@ from typing import Any
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
 
-from trainyard_runner import nodes as cluster
-from trainyard_runner import shipped
+from trainyard_runner import placing, shipped
 from trainyard_runner.nodes import Node
 from trainyard_runner.plan import Plan, Task
 from trainyard_runner.records import AttemptRecord, Records
@@ -71,8 +70,8 @@ class Submitter:
 
     def reserve(self, unit: Unit, nodes: Sequence[Node]) -> PlacementGroup:
         """Ask Ray for the places of a gang. Raises NodeMissingError."""
-        bundles = [cluster.bundle(task) for task in unit.tasks]
-        labels = [cluster.bundle_labels(task, nodes) for task in unit.tasks]
+        bundles = [placing.bundle(task) for task in unit.tasks]
+        labels = [placing.bundle_labels(task, nodes) for task in unit.tasks]
         if any(labels):
             return placement_group(bundles, strategy="PACK", bundle_label_selector=labels)
         return placement_group(bundles, strategy="PACK")
@@ -83,7 +82,7 @@ class Submitter:
         master = next((node.address for node in nodes if node.node_id == first), None)
         started: dict[Any, RayTask] = {}
         for index, task in enumerate(unit.tasks):
-            function = self._function.options(**cluster.in_bundle(group, index, task), **self._environment)
+            function = self._function.options(**placing.in_bundle(group, index, task), **self._environment)
             started |= self._start([(unit, task)], function, master=master)
         return started
 
@@ -131,7 +130,7 @@ class Submitter:
         key = (task.shape, avoided)
         if key not in self._shapes:
             turn += task.index
-            asked = cluster.options(task, nodes, has_selectors=self._has_selectors, turn=turn, avoided=avoided)
+            asked = placing.options(task, nodes, has_selectors=self._has_selectors, turn=turn, avoided=avoided)
             function = self._function.options(**asked, **self._environment)
             if not self._has_selectors and (task.node_group is not None or avoided):
                 return function

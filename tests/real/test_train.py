@@ -194,10 +194,16 @@ def test_a_failed_gate_starts_nothing_and_exits_5(yard: Yard) -> None:
     assert not [event for event in events(newest(yard)) if event["event"] == "attempt-started"]
 
 
-def test_a_job_that_can_never_fit_is_refused_before_anything_is_started(yard: Yard) -> None:
+def test_a_job_that_can_never_fit_is_refused_before_anything_is_sent(yard: Yard) -> None:
+    before = set(yard.results.glob("*"))
     job = write_job(yard, "huge", "command: [ 'true' ]\nresources: {gpus: 4}\nnode: {group: gpu}\n")
-    done = yard.run("train.dispatch", job, expect=5)
-    assert "task 'huge' asks for 1 CPU, 4 GPUs, a node of group gpu; the largest node has" in done.stdout
+    done = yard.run("train.dispatch", job, expect=2)
+    said = "task 'huge' asks for 1 CPU, 4 GPUs, a node of group gpu; the largest node has"
+    assert (done.stdout + done.stderr).count(said) == 1
+    more = yard.run("train.dispatch", job, "--set", "resources={cpus: 1000}", expect=2)
+    assert "task 'huge' asks for 1000 CPUs, a node of group gpu; the largest node has" in more.stderr
+    assert "at job huge on cluster yard; nothing was sent" in more.stderr
+    assert set(yard.results.glob("*")) == before
 
 
 def test_dry_and_what_is_not_built_yet_change_nothing(yard: Yard, green: Dispatched) -> None:

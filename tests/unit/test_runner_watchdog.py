@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trainyard_runner.nodes import Node, options
+from trainyard_runner.nodes import Node
+from trainyard_runner.placing import options
 from trainyard_runner.plan import Task
 from trainyard_runner.suspects import Suspects
 from trainyard_runner.watchdog import MetricWatch, Rules

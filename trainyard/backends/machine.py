@@ -52,7 +52,8 @@ class ObservedNode:
         return self.plan.get("gpu_ids", ()) is None
 
     def expected(self, name: str) -> ExpectedNode:
-        return ExpectedNode(name, self.plan.get("group", ""), self.plan.get("cpus"), self.plan.get("gpus", 0))
+        plan = self.plan
+        return ExpectedNode(name, plan.get("group", ""), plan.get("cpus"), plan.get("gpus", 0), plan.get("memory"))
 
 
 @dataclass(frozen=True)

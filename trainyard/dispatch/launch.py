@@ -16,6 +16,7 @@ from pathlib import Path
 from trainyard_runner import bootstrap, tree
 
 from trainyard.dispatch import plan, wheels
+from trainyard.dispatch.capacity import refuse_what_never_fits
 from trainyard.dispatch.follow import Interrupts, Screen
 from trainyard.dispatch.package import Package, blob_name, pack, runner_package
 from trainyard.dispatch.plan import Prepared
@@ -52,6 +53,7 @@ def dispatch(
     The first interruption stops the run and waits for its end; the second one leaves at once.
     """
     with ray_of(endpoint) as ray, Interrupts() as interrupts:
+        refuse_what_never_fits(prepared, endpoint, ray, skip_smoke=skip_smoke)
         run = _start(
             *(ray, prepared, endpoint, interrupts),
             results=results,

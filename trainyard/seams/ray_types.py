@@ -42,6 +42,7 @@ class Node:
     gpus: float
     labels: Mapping[str, str] = field(default_factory=dict)
     started: float | None = None
+    memory: float = 0.0
 
     @property
     def group(self) -> str | None:
@@ -95,6 +96,7 @@ def node_from(row: Mapping[str, Any]) -> Node:
         labels={_text(key): _text(value) for key, value in (row.get("labels") or {}).items()},
         # Ray counts in milliseconds.
         started=_number(row.get("start_time_ms") or 0) / 1000 or None,
+        memory=_number(resources.get("memory", 0)),
     )
 
 

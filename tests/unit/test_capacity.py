@@ -1,0 +1,125 @@
+"""What a job asks for and no node of its cluster can ever have: refused before anything is sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainyard.dispatch import plan
+from trainyard.dispatch.capacity import refuse_what_never_fits
+from trainyard.endpoint import Endpoint, ExpectedNode
+from trainyard.errors import RequestError
+from trainyard.seams.ray_types import node_from
+from trainyard.spec.cluster import ClusterSpec, LoadedCluster
+from trainyard.spec.expand import expand
+from trainyard.spec.job import JobSpec
+
+GIBIBYTE = 2**30
+CLUSTER = LoadedCluster(ClusterSpec(name="lab", backend="local"), Path("clusters/lab.yaml"))
+HEAD = ExpectedNode("head", "head", 2, memory=8 * GIBIBYTE)
+WORKERS = tuple(ExpectedNode(f"cpu-{n}", "cpu", 2, memory=8 * GIBIBYTE) for n in range(2))
+BURST = tuple(ExpectedNode(f"gpu-?{n + 1}", "gpu", 16, 4, 64 * GIBIBYTE, optional=True) for n in range(2))
+LESS = "Ask for less in the job file (resources, node), or make larger nodes in the cluster file."
+
+
+class Ray:
+    """Ray's answer about its nodes."""
+
+    def nodes(self) -> tuple[Any, ...]:
+        row = {"node_name": "theirs", "state": "ALIVE", "resources_total": {"CPU": 4, "memory": 1e9}}
+        return (
+            node_from({**row, "node_id": "a"}),
+            node_from({**row, "node_id": "b", "state": "DEAD", "resources_total": {"CPU": 64}}),
+        )
+
+
+def check(*nodes: ExpectedNode, skip_smoke: bool = False, **job: Any) -> None:
+    """Check a job against a cluster of these nodes, of somebody else's without any."""
+    spec = JobSpec.model_validate({"name": "job", "command": ["train"], **job})
+    prepared = plan.Prepared(CLUSTER, spec, expand(spec), files=None, wheels=())  # type: ignore[arg-type]
+    names_change = any(node.optional for node in nodes)
+    endpoint = Endpoint("lab", "", expected=nodes or None, names_change=names_change)
+    refuse_what_never_fits(prepared, endpoint, Ray(), skip_smoke=skip_smoke)  # type: ignore[arg-type]
+
+
+def refused(*nodes: ExpectedNode, **job: Any) -> list[str]:
+    with pytest.raises(RequestError) as error:
+        check(*nodes, **job)
+    assert error.value.exit_code == 2
+    return list(error.value.lines())
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"cpus": 64}, "task 'job' asks for 64 CPUs; the largest node has 2 CPUs, 0 GPUs"),
+        ({"gpus": 0.5}, "task 'job' asks for 1 CPU, 0.5 GPUs; the largest node has 2 CPUs, 0 GPUs"),
+        (
+            {"memory": "9GiB"},
+            "task 'job' asks for 1 CPU, 9 GiB; the largest node has 2 CPUs, 0 GPUs, 8 GiB",
+        ),
+    ],
+)
+def test_a_request_that_no_node_can_ever_meet_is_refused(asked: dict[str, object], said: str) -> None:
+    assert refused(HEAD, *WORKERS, resources=asked) == [
+        said,
+        "  at job job on cluster lab; nothing was sent",
+        f"  -> {LESS}",
+    ]
+
+
+def test_each_task_of_a_list_is_looked_at() -> None:
+    tasks = [
+        {"name": "small", "command": ["train"]},
+        {"name": "large", "command": ["train"], "resources": {"cpus": 3}},
+    ]
+    said = refused(HEAD, command=None, tasks=tasks)
+    assert said[0] == "task 'large' asks for 3 CPUs; the largest node has 2 CPUs, 0 GPUs"
+
+
+def test_the_trial_of_a_sweep_is_looked_at() -> None:
+    tune = {"space": {"lr": {"uniform": [0.1, 1.0]}}, "metric": "loss", "samples": 4}
+    said = refused(HEAD, command=["train", "{lr}"], tune=tune, resources={"cpus": 3})
+    assert said[0] == "task 'trial' asks for 3 CPUs; the largest node has 2 CPUs, 0 GPUs"
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        ({"group": "gpu"}, "task 'job' is to run on group gpu, and there are head, cpu"),
+        ({"name": "cpu-2"}, "task 'job' is to run on node cpu-2, and there are head, cpu-0, cpu-1"),
+    ],
+)
+def test_a_place_that_does_not_exist_is_refused(node: dict[str, str], said: str) -> None:
+    assert refused(HEAD, *WORKERS, node=node)[0] == said
+
+
+def test_a_name_on_kubernetes_is_answered_with_the_group() -> None:
+    said = refused(HEAD, *BURST, node={"name": "gpu-0"})
+    assert said[-1].endswith("say `node: {group: ...}` in the job file.")
+
+
+def test_tasks_that_run_together_need_room_at_once() -> None:
+    gang: dict[str, Any] = {"together": True, "matrix": {"rank": [0, 1, 2, 3]}, "command": ["train", "{rank}"]}
+    check(HEAD, *WORKERS, **gang, resources={"cpus": 1})
+    said = refused(HEAD, *WORKERS, **gang, resources={"cpus": 1.5})
+    assert said[0] == "4 tasks that run together do not fit on 3 nodes at once"
+
+
+def test_what_fits_is_let_through() -> None:
+    check(HEAD, resources={"cpus": 0.25})
+    check(HEAD, resources={"cpus": 0})
+    # Groups that grow count with all their nodes.
+    check(HEAD, *BURST, resources={"cpus": 16, "gpus": 4, "memory": "64GiB"})
+    check(HEAD, *BURST, node={"group": "gpu"})
+    # Nobody said how many CPUs this one has.
+    check(ExpectedNode("head", "head", None), resources={"cpus": 1000})
+
+
+def test_a_cluster_of_somebody_else_is_taken_as_ray_shows_it() -> None:
+    check(resources={"cpus": 4})
+    assert refused(resources={"cpus": 8})[0] == ("task 'job' asks for 8 CPUs; the largest node has 4 CPUs, 0 GPUs")
+    # Its autoscaler may add what nobody here knows of.
+    check(resources={"cpus": 8}, skip_smoke=True)
