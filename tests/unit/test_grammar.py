@@ -34,6 +34,8 @@ def refusal(*given: str) -> str:
         ("train.logs --no-follow run-1 --dry", "train.logs --no-follow --run run-1 --dry"),
         ("train.status run-1 train.logs run-2", "train.status --run run-1 train.logs --run run-2"),
         ("train.status train.logs", "train.status train.logs"),
+        ("train dispatch jobs/a -f lab", "train.dispatch jobs/a -f lab"),
+        ("cluster up -f lab train dispatch train", "cluster.up -f lab train.dispatch train"),
         ("image.build -f lab", "image.build -f lab"),
         ("image.build -f lab schola --base x", "image.build -f lab --image schola --base x"),
         ("image.push schola -flab --json", "image.push --image schola -f lab --json"),
@@ -57,7 +59,19 @@ def test_a_run_without_its_flag_gets_it(given: str, meant: str) -> None:
     ("given", "message"),
     [
         ("cluster.sttus", "no task is called 'cluster.sttus'; did you mean 'cluster.status'?\n  -> trainyard --list"),
-        ("cluster up", "no task is called 'cluster'; did you mean 'cluster.up'?\n  -> trainyard --list"),
+        ("cluster upp", "no task is called 'cluster.upp'; did you mean 'cluster.up'?\n  -> trainyard --list"),
+        (
+            "dispatch jobs/a --set x=$b",
+            "no task is called 'dispatch'; did you mean 'train.dispatch'?\n"
+            "  -> trainyard train.dispatch jobs/a --set 'x=$b'",
+        ),
+        ("statsu", "no task is called 'statsu'; did you mean 'train.status'?\n  -> trainyard train.status"),
+        ("up -f lab", "no task is called 'up'; did you mean 'cluster.up'?\n  -> trainyard cluster.up -f lab"),
+        (
+            "tune",
+            "'tune' is a group of tasks: tune.dispatch, tune.report, tune.resume, tune.status, tune.stop\n"
+            "  -> trainyard --list tune",
+        ),
         (
             "cluster.show --jsn",
             "cluster.show has no flag --jsn; did you mean '--json'?\n  -> trainyard --help cluster.show",
@@ -95,13 +109,16 @@ def test_a_letter_means_one_flag_in_all_tasks_and_none_of_invokes_own() -> None:
 def test_help_behind_any_task_explains_it_and_without_one_it_is_invokes() -> None:
     for task in CONTEXTS:
         assert [task_to_explain([task, flag], CONTEXTS) for flag in ("--help", "-h")] == [task, task]
+    assert task_to_explain(["train", "dispatch", "--help"], CONTEXTS) == "train.dispatch"
     assert task_to_explain(["--help", "train.list"], CONTEXTS) is None
     assert task_to_explain(["train.list"], CONTEXTS) is None
 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("clusters/lab.yaml", "jobs/walk/job.yaml", "results/walk-1/run.json", "results/walk-2/run.json"):
+    sweep = "results/sweep-20260101-000000-ab12/run.json"
+    runs = ("results/walk-1/run.json", "results/walk-2/run.json", sweep)
+    for name in ("clusters/lab.yaml", "jobs/walk/job.yaml", *runs):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("{}")
@@ -114,9 +131,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("typed", "offered"),
     [
         ("trainyard train.lo", ["train.logs"]),
-        ("trainyard train.logs", ["walk-1", "walk-2"]),
+        ("trainyard train.logs w", ["walk-1", "walk-2"]),
         ("trainyard train.logs wa", ["walk-1", "walk-2"]),
-        ("trainyard train.logs --run", ["walk-1", "walk-2"]),
+        ("trainyard train.logs --run", ["sweep", "walk-1", "walk-2", "sweep-20260101-000000-ab12"]),
+        ("trainyard tune.status swe", ["sweep", "sweep-20260101-000000-ab12"]),
         ("trainyard train.stop --", ["--run", "--file", "--json"]),
         ("trainyard train.stop --js", ["--json"]),
         ("trainyard train.dispatch w", ["walk"]),

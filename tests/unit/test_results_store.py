@@ -51,6 +51,25 @@ def test_what_is_not_found_is_explained(home: Path, given: str, message: str) ->
     assert str(caught.value) == message.format(home=home)
 
 
+def test_a_name_that_is_exactly_a_jobs_means_its_newest_run(home: Path) -> None:
+    for name, job, started in (
+        ("walk-1", "walk", "2026-02-01"),
+        ("walk-2", "walk", "2026-02-03"),
+        ("walk-far-1", "walk-far", "2026-02-04"),
+        ("walk", "other", "2026-01-01"),
+    ):
+        record = {"run": name, "job": job, "cluster": "lab", "started": started}
+        store.create(home, record, cluster="", job="")
+    assert store.find(home, "walk-far").name == "walk-far-1"
+    # A run's own name comes first, as it always did.
+    assert store.find(home, "walk").name == "walk"
+    (home / "walk" / "run.json").rename(home / "run.json")
+    assert store.find(home, "walk").name == "walk-2"
+    assert store.find(home, "jobs/walk/").name == "walk-2"
+    with pytest.raises(RequestError, match="several runs begin with wal"):
+        store.find(home, "wal")
+
+
 def test_runs_of_one_cluster_are_found_among_all(home: Path) -> None:
     store.create(home, {"run": "zebra-0", "cluster": "other", "started": "2025"}, cluster="", job="")
     assert [run.name for run in store.runs(home, cluster="other")] == ["zebra-0"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -17,6 +18,10 @@ from trainyard.wording import did_you_mean
 
 # Whether nothing may be written to results/: what a run says meanwhile is shown and not recorded (--dry).
 read_only: ContextVar[bool] = ContextVar("read_only", default=False)
+
+
+# The end of a run's name: its second, and two bytes of chance.
+_WHEN = re.compile(r"-\d{8}-\d{6}-[0-9a-f]{4}$")
 
 
 class RunDirectory:
@@ -56,6 +61,11 @@ class RunDirectory:
 
 def run_name(job: str, *, now: datetime.datetime, entropy: bytes) -> str:
     return f"{job}-{now:%Y%m%d-%H%M%S}-{entropy[:2].hex()}"
+
+
+def job_of(name: str) -> str:
+    """Return the job that a run's name begins with."""
+    return _WHEN.sub("", name)
 
 
 def create(home: Path, record: Mapping[str, Any], *, cluster: str, job: str) -> RunDirectory:
@@ -102,7 +112,9 @@ def started(record: Mapping[str, Any]) -> float | None:
 
 
 def find(home: Path, name: str | None, *, cluster: str | None = None) -> RunDirectory:
-    """Return the run with this name or unambiguous beginning; without one the newest (of a cluster).
+    """Return the run with this name or unambiguous beginning, or the newest of the job with this name.
+
+    Without a name, the newest of all runs (of a cluster).
 
     Raises RequestError with the nearest names.
     """
@@ -116,8 +128,9 @@ def find(home: Path, name: str | None, *, cluster: str | None = None) -> RunDire
     beginning = Path(name).name
     matching = [run for run in known if beginning and run.name.startswith(beginning)]
     matching = [run for run in matching if run.name == beginning] or matching
-    if len(matching) == 1:
-        return matching[0]
+    of_job = [run for run in matching if described(run).get("job") == beginning]
+    if of_job or len(matching) == 1:
+        return [*of_job, *matching][0]
     names = [run.name for run in matching or known]
     listed = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "") if names else "none"
     what = f"several runs begin with {name}" if matching else f"no such run: {name}"

@@ -8,9 +8,11 @@ for that, and its own `invoke` command cannot be given another Program: its step
 
 from __future__ import annotations
 
+import difflib
+import itertools
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
@@ -22,6 +24,7 @@ from invoke.program import Program
 
 from trainyard import paths
 from trainyard.errors import RequestError
+from trainyard.results import store
 from trainyard.tasks import report
 from trainyard.wording import did_you_mean
 
@@ -64,22 +67,48 @@ def _check(program: Program) -> None:
         program.args.help.value, core.unparsed = explained, []
     task = program.args.help.value
     if isinstance(task, str) and task not in contexts:
-        raise RequestError(f"no task is called {task!r}{did_you_mean(task, contexts)}", hint="trainyard --list")
+        raise unknown_task(task, contexts, command="--help")
     core.unparsed = checked(core.unparsed, contexts, program.initial_context)
 
 
-def checked(words: Iterable[str], contexts: Contexts, core: ParserContext) -> list[str]:
+def checked(words: Sequence[str], contexts: Contexts, core: ParserContext) -> list[str]:
     """Return the words for Invoke, with `--run` before a RUN that has none. Raises RequestError."""
-    line = CommandLine(contexts, core)
+    line = CommandLine(contexts, core, words)
     taken = [token for word in words for token in line.take(word)]
     line.finish()
     return taken
 
 
+def unknown_task(word: str, contexts: Contexts, *, rest: Sequence[str] = (), command: str = "") -> RequestError:
+    """Return the error for a word that names no task, with the command that was probably meant.
+
+    The last part alone means a task of `train` first, then of `cluster`; `rest` are the words behind it.
+    """
+    known: dict[str, str] = {}
+    for name in sorted(contexts, key=_rank):
+        known.setdefault(name.rpartition(".")[2], name)
+    close = difflib.get_close_matches(word, known, n=1)
+    if members := sorted(name for name in contexts if name.startswith(f"{word}.")):
+        hint = f"trainyard --list {word}"
+        return RequestError(f"{word!r} is a group of tasks: {', '.join(members)}", hint=hint)
+    if "." in word or not close:
+        what = f"no task is called {word!r}{did_you_mean(word, contexts)}"
+        return RequestError(what, hint="trainyard --list")
+    meant = known[close[0]]
+    hint = " ".join(["trainyard", *([command] if command else []), meant, shlex.join(rest)]).rstrip()
+    return RequestError(f"no task is called {word!r}; did you mean {meant!r}?", hint=hint)
+
+
+def _rank(task: str) -> int:
+    return 0 if task.startswith("train.") else 1 if task.startswith("cluster.") else 2
+
+
 def task_to_explain(words: Sequence[str], contexts: Contexts) -> str | None:
     """Return the task before `--help`, which Invoke would take for the job's directory in `train.dispatch --help`."""
     position = next((words.index(word) for word in words if word in HELP), 0)
-    return next((word for word in reversed(words[:position]) if word in contexts), None)
+    before = words[:position]
+    joined = [f"{group}.{name}" for group, name in itertools.pairwise(before)]
+    return next((word for word in reversed([*before, *joined]) if word in contexts), None)
 
 
 def candidates(line: str, contexts: Contexts) -> list[str]:
@@ -99,7 +128,7 @@ def candidates(line: str, contexts: Contexts) -> list[str]:
 
 
 def _next(words: Sequence[str], contexts: Contexts, *, is_flag: bool) -> list[str]:
-    typed = CommandLine(contexts, ParserContext())
+    typed = CommandLine(contexts, ParserContext(), words)
     with suppress(RequestError):
         for word in words:
             typed.take(word)
@@ -120,7 +149,9 @@ def _values(argument: Argument) -> list[str]:
             return list(paths.cluster_names(here))
         case "run" | "runs":
             home = paths.results_home(os.environ, directory=here)
-            return sorted(path.parent.name for path in home.glob("*/run.json"))
+            names = sorted(path.parent.name for path in home.glob("*/run.json"))
+            jobs = dict.fromkeys(map(store.job_of, names))
+            return list(dict.fromkeys([*jobs, *names]))
         case "job-dir" | "job":
             return list(paths.job_names(here))
         case "image":
@@ -131,9 +162,13 @@ def _values(argument: Argument) -> list[str]:
 class CommandLine:
     """The words so far: the task that they name, its flag that waits for a value, its arguments that may follow."""
 
-    def __init__(self, contexts: Contexts, core: ParserContext) -> None:
+    def __init__(self, contexts: Contexts, core: ParserContext, words: Sequence[str] = ()) -> None:
         self._contexts = contexts
         self._core = core
+        # Those that were not taken yet.
+        self._words = list(words)
+        # The first of two words that name a task: `train dispatch`.
+        self._group = ""
         self._flag_as_given = ""
         # Without a name until there is one.
         self.task = ParserContext()
@@ -142,6 +177,7 @@ class CommandLine:
 
     def take(self, word: str) -> list[str]:
         """Return a word as Invoke has to get it. Raises RequestError if it cannot stand here."""
+        self._words = self._words[1:]
         if self.flag and (word == "-" or not word.startswith("-")):
             self._check_filled(word, self._flag_as_given)
             self.flag = None
@@ -151,6 +187,8 @@ class CommandLine:
 
     def finish(self) -> None:
         self._check_value()
+        if self._group:
+            raise unknown_task(self._group, self._contexts)
         if missing := self._required:
             raise self._wrong(f"{self.task.name} needs {_shown(missing)}")
 
@@ -188,19 +226,28 @@ class CommandLine:
 
     def _take_argument(self, word: str) -> list[str]:
         required = self._required
+        if self._group:
+            word, self._group = f"{self._group}.{word}", ""
+        elif not (required or self.arguments) and self._is_group(word):
+            self._group = word
+            return []
         if required is None and word in self._contexts:
             self.task = self._contexts[word]
             self.arguments = list(self.task.positional_args)
             return [word]
         if not self.arguments:
-            meant = did_you_mean(word, self._contexts)
-            what = f"{self.task.name} takes no {word!r}, and no" if self.task.name and not meant else "no"
-            raise self._wrong(f"{what} task is called {word!r}{meant}")
+            error = unknown_task(word, self._contexts, rest=self._words)
+            if self.task.name and "did you mean" not in error.what:
+                raise self._wrong(f"{self.task.name} takes no {word!r}, and {error.what}")
+            raise error
         argument = required or self.arguments[0]
         self._check_filled(word, _shown(argument))
         if argument.kind is not list:
             self.arguments.remove(argument)
         return [word] if required else [f"--{argument.names[0]}", word]
+
+    def _is_group(self, word: str) -> bool:
+        return any(name.startswith(f"{word}.") for name in self._contexts)
 
     def _check_value(self) -> None:
         if self.flag:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trainyard.screen import PrintedScreen
 
 HELP = {
-    "run": "Run name or an unambiguous beginning of it (default: the newest run).",
+    "run": "Run name, an unambiguous beginning of it, or a job's name: its newest run (default: the newest run).",
     "file": "Only runs of the cluster of this file, or of a bare name of clusters/ (default: of every cluster).",
 }
 _ROWS = 50
@@ -143,7 +143,7 @@ def watch(call: Call, run: str = "", browser: bool = True) -> Report:
     positional=["runs"],
     iterable=["runs", "tag"],
     help={
-        "runs": "Run names or unambiguous beginnings of them, two or more.",
+        "runs": "Run names, beginnings of them, or names of jobs (their newest runs), two or more.",
         "tag": "Compare by this scalar; repeatable (default: the three that most likely matter most).",
     },
 )
