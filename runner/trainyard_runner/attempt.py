@@ -145,10 +145,12 @@ class Attempt:
             self._verdict = ("timeout", f"it ran longer than its timeout of {timeout:g} s")
             child.stop(self._order["grace"])
         elif self._metric is not None and self._metric.broken is not None:
+            if (final := child.dump_and_stop(self._order["grace"])) is not None:
+                self._final = final
+                return
             self._verdict = ("failed", self._metric.broken[1])
             # Python calls it a fatal error of its own when it prints its threads.
             self._buffer.add(f"trainyard: ended: {self._verdict[1]}; the threads of its Python processes:")
-            child.stop(self._order["grace"], dump=True)
 
     def _wait_ms(self, transfers: Transfers) -> int:
         """Return how long to sleep when nothing happens."""
@@ -202,8 +204,9 @@ class Attempt:
         memory_kills = 0 if self._memory_kills is None else _kernel_memory_kills() - self._memory_kills
         broken = self._metric.broken if self._metric else None
         outcome, reason = self._verdict or _verdict(status, memory_kills=memory_kills)
-        if broken is not None and outcome == "succeeded":
-            outcome, reason = "failed", broken[1]
+        # One that ended by itself was not silent for too long.
+        if broken is not None and broken[0] == "nan" and outcome == "succeeded":
+            outcome, reason = "failed", f"{broken[1]}; it ended by itself, with exit code 0"
         if self._final.get("left"):
             reason = f"{reason or 'ended'}; some of its processes could not be ended"
         return {
@@ -214,7 +217,7 @@ class Attempt:
             "tail": self._buffer.tail(),
             "cpu_seconds": self._final.get("cpu_seconds"),
             "max_rss": self._final.get("max_rss"),
-            **({"watch": broken[0]} if broken and reason == broken[1] else {}),
+            **({"watch": broken[0]} if broken and (reason or "").startswith(broken[1]) else {}),
         }
 
     def _flush(self) -> Batch:

@@ -106,14 +106,29 @@ class Child:
         self.refused: str | None = answer.get("refused")
         self.pid: int = answer.get("pid", 0)
 
-    def stop(self, grace: float, *, dump: bool = False) -> None:
-        """Ask the guard to end the command's whole tree; with `dump` Python prints its threads' stacks before."""
-        with contextlib.suppress(ConnectionError):
-            self.guard.send({"stop": grace, "dump": dump})
+    def stop(self, grace: float) -> None:
+        """Ask the guard to end the command's whole tree."""
+        self._ask({"stop": grace, "dump": False})
+
+    def dump_and_stop(self, grace: float) -> dict[str, Any] | None:
+        """Have Python print its threads' stacks, then end the whole tree.
+
+        Return the guard's last word instead if the command had ended by itself.
+        """
+        self._ask({"stop": grace, "dump": True})
+        message = self.guard.receive()
+        return None if message and "dumps" in message else self._final(message)
 
     def ended(self) -> dict[str, Any]:
-        """Return the guard's last word; when it was killed, and its parent too, end its tree as well as can be."""
-        message = self.guard.receive()
+        """Return the guard's last word."""
+        return self._final(self.guard.receive())
+
+    def _ask(self, request: dict[str, Any]) -> None:
+        with contextlib.suppress(ConnectionError):
+            self.guard.send(request)
+
+    def _final(self, message: dict[str, Any] | None) -> dict[str, Any]:
+        """Return the last word; when the guard was killed, and its parent too, end its tree as well as can be."""
         if message is not None and "guard" not in message:
             return message
         self.abandon()

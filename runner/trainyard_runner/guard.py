@@ -87,6 +87,8 @@ class Guard:
                     self._abandon()
                 elif "stop" in request:
                     if request["dump"]:
+                        # A command that has just ended by itself gets no such answer, only the last word.
+                        self._send({"dumps": True})
                         self._dump_stacks()
                     return float(request["stop"])
 

@@ -33,11 +33,14 @@ class Rules:
     changed: float = 0.0
     last: list[float] | None = None
     not_finite: list[float] | None = None
+    # The last value before that one: what is read at once may hold later ones.
+    before: list[float] | None = None
 
     def take(self, values: list[list[float]], *, at: float) -> None:
         for value in values:
             if not math.isfinite(value[1]):
-                self.not_finite = self.not_finite or value
+                if self.not_finite is None:
+                    self.not_finite, self.before = value, self.last
                 continue
             if self.last is None or value[1] != self.last[1]:
                 self.changed = at
@@ -50,7 +53,8 @@ class Rules:
     def broken(self, *, at: float) -> tuple[str, str] | None:
         """Return the rule that does not hold, and what happened; what was written comes from the reader."""
         metric, last = self.watch["metric"], self.last
-        before = f"; before, it was {last[1]:g} at step {last[0]:g}" if last else ""
+        known = self.before if self.not_finite else last
+        before = f"; before, it was {known[1]:g} at step {known[0]:g}" if known else ""
         if self.not_finite:
             return "nan", f"{metric} became {self.not_finite[1]} at step {self.not_finite[0]:g}{before}"
         if last is None:

@@ -43,6 +43,14 @@ TROUBLED = """
             write(reward=1.5)
             write(reward=float("nan"))
             wait_for_batches()
+        case "over":
+            # It ends by itself, and what it leaves takes the guard a second, in which the metric is read.
+            import subprocess
+            deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+            subprocess.Popen([sys.executable, "-c", deaf])
+            for step, value in ((3, 3), (4, float("nan")), (5, 5)):
+                write(reward=value, step=step)
+            time.sleep(0.6)
         case "constant":
             while True:
                 write(reward=1.5)
@@ -85,7 +93,7 @@ def troubled(yard: Yard, tracking: tuple[str, Path]) -> Path:
     """Return a run with one task of each trouble, and a healthy one."""
     job = """
         command: [python3, train.py, "{trouble}"]
-        matrix: {trouble: [silent, never, nan, constant, healthy]}
+        matrix: {trouble: [silent, never, nan, over, constant, healthy]}
         resources: {cpus: 0.2}
         watch: {metric: reward, first: 4s, silence: 4s, constant: 4s}
         """
@@ -100,6 +108,11 @@ def troubled(yard: Yard, tracking: tuple[str, Path]) -> Path:
         ("silent", "silence", "no value of reward for 4 s; before, it was 1.5 at step 7"),
         ("never", "first", "no first value of reward within 4 s; it wrote: rewards, loss"),
         ("nan", "nan", "reward became nan at step 1; before, it was 1.5 at step 0"),
+        (
+            "over",
+            "nan",
+            "reward became nan at step 4; before, it was 3 at step 3; it ended by itself, with exit code 0",
+        ),
         ("constant", "constant", "reward has been 1.5 for 4 s"),
     ],
 )
@@ -108,6 +121,12 @@ def test_an_attempt_whose_metric_does_not_move_is_ended_with_the_reason(
 ) -> None:
     (ended,) = of_kind(troubled, "attempt-ended", f"trouble={task}")
     assert (ended["outcome"], ended["watch"], ended["reason"]) == ("failed", rule, reason)
+
+
+def test_a_task_that_had_ended_by_itself_shows_no_threads(troubled: Path) -> None:
+    (ended,) = of_kind(troubled, "attempt-ended", "trouble=over")
+    assert ended["exit_code"] == 0
+    assert "threads" not in (troubled / "logs" / "trouble=over.1.log").read_text()
 
 
 @pytest.mark.parametrize("task", ["silent", "never", "nan"])
